@@ -1,0 +1,24 @@
+//! A URL shortener that answers redirects at the limit of the machine.
+//!
+//! The tree, from the socket inwards:
+//! - [`front`]: the public listener; answers `GET|HEAD /{code}` and nothing else.
+//! - [`cache`]: ready-made answers by code, bounded by bytes, coherent with the store.
+//! - [`clicks`]: what each worker counts, flushed to the store once a second.
+//! - [`store`]: SQLite; one writer thread, one read connection per worker.
+//! - [`admin`]: the admin listener; the `/api/v1` API, health and metrics.
+//! - [`cli`]: the command line, on the database itself or over the API.
+//! - [`link`], [`code`], [`target`], [`when`], [`password`], [`agent`]: the words the rest is written in.
+#![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod agent;
+pub mod cache;
+pub mod cli;
+pub mod clicks;
+pub mod code;
+pub mod front;
+pub mod link;
+pub mod password;
+pub mod store;
+pub mod target;
+pub mod when;

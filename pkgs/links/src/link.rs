@@ -1,0 +1,207 @@
+//! A link: what the store keeps, what a client may ask for, and what a client may change.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::when::Timestamp;
+
+/// The redirect status a link answers with (RFC 9110, section 15.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u16", into = "u16")]
+pub enum RedirectStatus {
+    /// 301: permanent, the method may become GET.
+    MovedPermanently,
+    /// 302: temporary, the method may become GET.
+    Found,
+    /// 307: temporary, the method stays. The default: every visit comes back to be counted.
+    #[default]
+    TemporaryRedirect,
+    /// 308: permanent, the method stays.
+    PermanentRedirect,
+}
+
+/// Whether a link answers at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Redirects, within its dates and click limit.
+    #[default]
+    Active,
+    /// Kept, but answers 404 as if it were not there.
+    Disabled,
+}
+
+/// A link as the store has it. The password's hash never leaves the store: `protected` tells of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Link {
+    /// Grows with creation; the key of every list's cursor. Not part of the API.
+    #[serde(skip)]
+    pub id: i64,
+    /// What stands after the host in the short URL.
+    #[schema(example = "q7Hk2mZ")]
+    pub code: String,
+    /// Where the redirect leads.
+    #[schema(example = "https://example.com/a/long/way")]
+    pub target: String,
+    /// For people; at most 200 characters.
+    pub title: Option<String>,
+    /// Sorted, without repeats; at most 16 of at most 32 characters.
+    pub tags: Vec<String>,
+    /// Whether the link answers.
+    pub status: Status,
+    /// The redirect's status code.
+    #[schema(value_type = u16, example = 307)]
+    pub redirect: RedirectStatus,
+    /// Whether the visit's query string is appended to the target's.
+    pub forward_query: bool,
+    /// Whether a visitor must give a password.
+    pub protected: bool,
+    /// 404 before this instant.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub not_before: Option<Timestamp>,
+    /// 410 from this instant on.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// 410 after this many clicks.
+    pub max_clicks: Option<u64>,
+    /// Clicks flushed so far; at most one flush interval behind.
+    pub clicks: u64,
+    /// When it was created.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When it was last edited; clicks are no edit.
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+/// What a client sends to create a link. Only `target` is required.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewLink {
+    /// A custom code; a random one where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Where the redirect shall lead.
+    pub target: String,
+    /// See [`Link::title`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// See [`Link::tags`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// See [`Link::status`].
+    #[serde(default)]
+    pub status: Status,
+    /// See [`Link::redirect`].
+    #[serde(default)]
+    #[schema(value_type = u16, example = 307)]
+    pub redirect: RedirectStatus,
+    /// See [`Link::forward_query`].
+    #[serde(default)]
+    pub forward_query: bool,
+    /// In clear text; stored as an argon2id hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
+    /// RFC 3339, or a span from now such as `7d`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::when::deserialize")]
+    #[schema(value_type = Option<String>)]
+    pub not_before: Option<Timestamp>,
+    /// RFC 3339, or a span from now such as `7d`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::when::deserialize")]
+    #[schema(value_type = Option<String>)]
+    pub expires_at: Option<Timestamp>,
+    /// See [`Link::max_clicks`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_clicks: Option<u64>,
+}
+
+/// A merge patch (RFC 7396) of a link: an absent field stays, `null` clears it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkPatch {
+    /// A new target; cannot be cleared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// See [`Link::title`].
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    pub title: Option<Option<String>>,
+    /// Replaces the whole set; cannot be `null`, `[]` clears it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+    /// See [`Link::status`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// See [`Link::redirect`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u16>)]
+    pub redirect: Option<RedirectStatus>,
+    /// See [`Link::forward_query`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_query: Option<bool>,
+    /// In clear text; `null` takes the protection off.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    pub password: Option<Option<String>>,
+    /// RFC 3339, or a span from now such as `7d`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::when::deserialize_present"
+    )]
+    #[schema(value_type = Option<String>)]
+    pub not_before: Option<Option<Timestamp>>,
+    /// RFC 3339, or a span from now such as `7d`.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::when::deserialize_present"
+    )]
+    #[schema(value_type = Option<String>)]
+    pub expires_at: Option<Option<Timestamp>>,
+    /// See [`Link::max_clicks`].
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<u64>)]
+    pub max_clicks: Option<Option<u64>>,
+}
+
+/// Tells a field that is `null` (`Some(None)`) from one that is absent (`None`).
+fn present<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Some)
+}
+
+impl RedirectStatus {
+    /// The status code.
+    pub const fn code(self) -> u16 {
+        match self {
+            Self::MovedPermanently => 301,
+            Self::Found => 302,
+            Self::TemporaryRedirect => 307,
+            Self::PermanentRedirect => 308,
+        }
+    }
+}
+
+impl From<RedirectStatus> for u16 {
+    fn from(status: RedirectStatus) -> Self {
+        status.code()
+    }
+}
+
+impl TryFrom<u16> for RedirectStatus {
+    type Error = &'static str;
+
+    fn try_from(code: u16) -> Result<Self, Self::Error> {
+        match code {
+            301 => Ok(Self::MovedPermanently),
+            302 => Ok(Self::Found),
+            307 => Ok(Self::TemporaryRedirect),
+            308 => Ok(Self::PermanentRedirect),
+            _ => Err("a redirect is 301, 302, 307 or 308"),
+        }
+    }
+}
