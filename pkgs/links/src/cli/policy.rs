@@ -1,0 +1,199 @@
+//! Which codes and targets are taken: one set of flags for the server and for commands on its database.
+
+use std::collections::HashSet;
+
+use clap::builder::RangedU64ValueParser;
+use url::{Host, Url};
+
+use crate::code::{self, CodePolicy};
+use crate::target::TargetPolicy;
+
+/// Characters of a random code: of 56, that is 1.7 x 10^12 codes.
+const LENGTH: &str = "7";
+
+/// Letters and digits without those that are mistaken for another in print: 0 O o, 1 I l.
+const ALPHABET: &str = "23456789abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ";
+
+/// The longest target: what browsers and proxies are sure to take in a `Location` (RFC 9110, section 4.1
+/// recommends to support 8,000).
+const MAX_TARGET_BYTES: &str = "8000";
+
+/// Where short URLs begin, and which codes and targets are taken.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Codes and targets")]
+pub struct PolicyArgs {
+    /// What short URLs begin with.
+    #[command(flatten)]
+    pub public: PublicArgs,
+
+    /// Characters of a random code.
+    #[arg(long, value_name = "N", env = "LINERATE_LINKS_CODE_LENGTH", default_value = LENGTH,
+          value_parser = RangedU64ValueParser::<usize>::new().range(1..=code::MAX_BYTES as u64))]
+    pub code_length: usize,
+
+    /// What random codes are drawn from: ASCII letters, digits, - and _, without repeats.
+    #[arg(long, value_name = "CHARS", env = "LINERATE_LINKS_CODE_ALPHABET", default_value = ALPHABET,
+          value_parser = alphabet, allow_hyphen_values = true)]
+    pub code_alphabet: String,
+
+    /// A custom code to refuse, whatever its case, besides the built-in ones; may be repeated.
+    #[arg(long = "reserve", value_name = "WORD", env = "LINERATE_LINKS_RESERVE", value_delimiter = ',')]
+    pub reserved: Vec<String>,
+
+    /// A URL scheme that targets may have; may be repeated.
+    #[arg(long = "scheme", value_name = "SCHEME", env = "LINERATE_LINKS_SCHEME", value_delimiter = ',',
+          default_values = ["http", "https"], value_parser = scheme)]
+    pub schemes: Vec<String>,
+
+    /// The longest target, in bytes.
+    #[arg(long, value_name = "BYTES", env = "LINERATE_LINKS_MAX_TARGET_BYTES", default_value = MAX_TARGET_BYTES,
+          value_parser = RangedU64ValueParser::<usize>::new().range(16..=65_536))]
+    pub max_target_bytes: usize,
+
+    /// Another host name of this shortener, refused in targets because it would loop; may be repeated.
+    #[arg(long = "own-host", value_name = "HOST", env = "LINERATE_LINKS_OWN_HOST", value_delimiter = ',')]
+    pub own_hosts: Vec<String>,
+}
+
+/// Where short URLs begin.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PublicArgs {
+    /// What short URLs begin with; its host is refused in targets.
+    #[arg(long, value_name = "URL", env = "LINERATE_LINKS_PUBLIC_URL", default_value = "http://127.0.0.1:8080",
+          value_parser = public_url)]
+    pub public_url: Url,
+}
+
+impl PublicArgs {
+    /// The short URL of a code.
+    pub fn short_url(&self, code: &str) -> String {
+        format!("{}/{code}", self.public_url.as_str().trim_end_matches('/'))
+    }
+}
+
+impl PolicyArgs {
+    /// Which codes are made and taken.
+    pub fn codes(&self) -> CodePolicy {
+        CodePolicy {
+            length: self.code_length,
+            alphabet: self.code_alphabet.clone(),
+            reserved: self.reserved.clone(),
+        }
+    }
+
+    /// Which targets are taken.
+    pub fn targets(&self) -> TargetPolicy {
+        let public_host = self.public.public_url.host_str();
+        TargetPolicy {
+            schemes: self.schemes.clone(),
+            max_bytes: self.max_target_bytes,
+            own_hosts: public_host
+                .into_iter()
+                .chain(self.own_hosts.iter().map(String::as_str))
+                .map(str::to_ascii_lowercase)
+                .collect(),
+        }
+    }
+}
+
+/// Why a setting is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Refused {
+    #[error("only ASCII letters, digits, - and _ can be in a code")]
+    Character,
+    #[error("each character must be there once")]
+    Repeat,
+    #[error("at least two characters are needed")]
+    TooFew,
+    #[error("a scheme is a letter, then letters, digits, +, - or .")]
+    Scheme,
+    #[error("an http or https URL without query and fragment is needed")]
+    PublicUrl,
+}
+
+fn alphabet(text: &str) -> Result<String, Refused> {
+    if !text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
+        return Err(Refused::Character);
+    }
+    if text.bytes().collect::<HashSet<_>>().len() != text.len() {
+        return Err(Refused::Repeat);
+    }
+    if text.len() < 2 {
+        return Err(Refused::TooFew);
+    }
+    Ok(text.to_owned())
+}
+
+/// RFC 3986, section 3.1.
+fn scheme(text: &str) -> Result<String, Refused> {
+    let letters_first = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    if letters_first && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b)) {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(Refused::Scheme)
+    }
+}
+
+fn public_url(text: &str) -> Result<Url, Refused> {
+    let url = Url::parse(text).map_err(|_| Refused::PublicUrl)?;
+    let web = matches!(url.scheme(), "http" | "https");
+    let host = !matches!(url.host(), None | Some(Host::Domain("")));
+    if web && host && url.query().is_none() && url.fragment().is_none() {
+        Ok(url)
+    } else {
+        Err(Refused::PublicUrl)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Alone {
+        #[command(flatten)]
+        policy: PolicyArgs,
+    }
+
+    fn parse(args: &[&str]) -> Result<PolicyArgs, clap::Error> {
+        Alone::try_parse_from(std::iter::once("test").chain(args.iter().copied())).map(|alone| alone.policy)
+    }
+
+    #[test]
+    fn the_defaults_are_valid_and_refuse_the_public_host() {
+        let policy = parse(&[]).expect("defaults");
+        assert_eq!(policy.codes().length, 7);
+        assert_eq!(policy.targets().schemes, ["http", "https"]);
+        assert_eq!(policy.targets().own_hosts, ["127.0.0.1"]);
+        assert_eq!(policy.public.short_url("a"), "http://127.0.0.1:8080/a");
+    }
+
+    #[test]
+    fn own_hosts_are_the_public_one_and_those_named() {
+        let policy = parse(&["--public-url", "https://S.example/x/", "--own-host", "Go.example,to.example"])
+            .expect("valid");
+        assert_eq!(policy.targets().own_hosts, ["s.example", "go.example", "to.example"]);
+        assert_eq!(policy.public.short_url("a"), "https://s.example/x/a");
+    }
+
+    #[test]
+    fn bad_settings_are_refused() {
+        for args in [
+            ["--code-length", "0"],
+            ["--code-length", "65"],
+            ["--code-alphabet", "aa"],
+            ["--code-alphabet", "a"],
+            ["--code-alphabet", "a/b"],
+            ["--scheme", "1x"],
+            ["--scheme", ""],
+            ["--max-target-bytes", "0"],
+            ["--public-url", "ftp://example.com"],
+            ["--public-url", "https://example.com/?q"],
+            ["--public-url", "example.com"],
+        ] {
+            assert!(parse(&args).is_err(), "{args:?}");
+        }
+    }
+}
