@@ -26,7 +26,9 @@ impl Error {
     /// The exit code: [`USAGE`] where other input would have helped, [`FAILURE`] otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Store(store::Error::Code(_) | store::Error::Target(_) | store::Error::Field { .. }) => USAGE,
+            Self::Store(store::Error::Code(_) | store::Error::Target(_) | store::Error::Field { .. }) => {
+                USAGE
+            }
             Self::Store(_) | Self::Serve(_) => FAILURE,
         }
     }
