@@ -1,1 +1,29 @@
-//! Placeholder.
+//! The harness the services' benches share.
+//!
+//! A bench starts its servers, loads them in turn within one run, and prints one table: requests a
+//! second and latency as the client saw them, and the CPU time each request cost the server.
+//!
+//! - [`setup`]: the programs a bench needs, and a network namespace of its own.
+//! - [`server`]: a process that is measured; stopped with all its children when dropped.
+//! - [`usage`]: CPU time and memory of a process tree.
+//! - [`client`]: a small client for single requests and for visiting each of many paths once.
+//! - [`wrk`]: load, and what came of it.
+//! - [`rounds`]: servers loaded in turn, and the medians.
+//! - [`report`]: the table, the targets and the JSON.
+//! - [`chart`]: the bars.
+//! - [`peers`]: what every bench compares with: nginx, a constant actix-web handler, and the floor.
+#![forbid(unsafe_code)]
+
+pub mod chart;
+pub mod client;
+pub mod peers;
+pub mod report;
+pub mod rounds;
+pub mod server;
+pub mod setup;
+pub mod usage;
+pub mod wrk;
+
+mod error;
+
+pub use error::Error;

@@ -1,0 +1,49 @@
+//! The yardsticks by themselves: what nginx, a constant actix-web handler and the floor cost on this machine,
+//! and how far apart they are under loads of different shapes.
+//!
+//! `cargo bench -p linerate-bench --bench peers [-- THREADS CONNECTIONS SECONDS]`
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::process::ExitCode;
+
+use bench::peers::{self, Nginx};
+use bench::report::Report;
+use bench::rounds::{Case, alternate};
+use bench::wrk::{Load, Requests};
+use bench::{Error, setup};
+
+const WORKERS: usize = 2;
+const ROUNDS: usize = 3;
+
+fn main() -> ExitCode {
+    if let Some(code) = peers::serve_if_asked() {
+        return code;
+    }
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Error> {
+    setup::require("wrk", "wrk")?;
+    setup::require("nginx", "nginx-light")?;
+    let network = setup::isolate();
+    let mut numbers = env::args().skip(1).filter_map(|argument| argument.parse().ok());
+    let mut next = |otherwise: usize| numbers.next().unwrap_or(otherwise);
+    let load = Load { threads: next(2), connections: next(64), seconds: next(2) as u64 };
+
+    let (nginx, actix, floor) = (Nginx::start(WORKERS)?, peers::actix(WORKERS)?, peers::floor(WORKERS)?);
+    let all = [nginx.server(), &actix, &floor];
+    let single = all.map(|server| Case { server, name: "single", requests: Requests::same("/a", 307) });
+    let batch = all.map(|server| Case { server, name: "x16", requests: Requests::pipelined("/a", 16, 307) });
+    let cases: Vec<Case<'_>> = single.into_iter().chain(batch).collect();
+    let mut report = Report::new(&network, WORKERS, load, ROUNDS);
+    report.add(&alternate(load, ROUNDS, &cases)?, &["nginx", "floor"]);
+    report.print();
+    Ok(())
+}

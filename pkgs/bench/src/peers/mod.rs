@@ -1,0 +1,59 @@
+//! What every bench compares with. All of them answer any request with the same redirect.
+
+mod actix;
+mod floor;
+mod nginx;
+
+use std::env;
+use std::io;
+use std::net::SocketAddr;
+use std::process::{Command, ExitCode};
+
+use crate::error::Error;
+use crate::server::{Server, free_address};
+
+pub use nginx::Nginx;
+
+/// Where the peers redirect to.
+const TARGET: &str = "https://example.com/some/landing/page?id=1&ref=shortlink";
+
+/// The word that makes a bench's executable be a peer: `peer NAME ADDRESS WORKERS`.
+const PEER: &str = "peer";
+
+type Serve = fn(SocketAddr, usize) -> io::Result<()>;
+
+/// The peers that live in the bench's own executable.
+const BUILT_IN: [(&str, Serve); 2] = [("actix-web const", actix::serve), ("floor", floor::serve)];
+
+/// Serves as a peer where the command line says so. A bench calls this before anything else.
+pub fn serve_if_asked() -> Option<ExitCode> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [word, name, address, workers] = arguments.as_slice() else { return None };
+    let (_, serve) = BUILT_IN.iter().find(|(built_in, _)| word == PEER && built_in == name)?;
+    let (address, workers) = (address.parse().ok()?, workers.parse().ok()?);
+    Some(match serve(address, workers) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// A minimal actix-web handler that answers a constant.
+pub fn actix(workers: usize) -> Result<Server, Error> {
+    start(BUILT_IN[0].0, workers)
+}
+
+/// The least the kernel's TCP path costs: a thread per worker that waits, receives, finds where each request
+/// ends and sends a constant. It parses nothing and knows no limits, so no server can be cheaper.
+pub fn floor(workers: usize) -> Result<Server, Error> {
+    start(BUILT_IN[1].0, workers)
+}
+
+fn start(name: &'static str, workers: usize) -> Result<Server, Error> {
+    let address = free_address()?;
+    let mut command = Command::new(env::current_exe()?);
+    command.args([PEER, name, &address.to_string(), &workers.to_string()]);
+    Server::start(name, address, &mut command)
+}

@@ -1,0 +1,143 @@
+//! Servers loaded in turn, round after round, and the medians over the rounds.
+//!
+//! A machine's speed drifts: other tenants, clock speed, caches. Cases that alternate drift together, so
+//! each round gives a fair ratio, and the median over the rounds drops the odd one out.
+
+use crate::error::Error;
+use crate::server::Server;
+use crate::wrk::{Load, Requests};
+
+/// One line of the table: a server under one kind of request.
+pub struct Case<'a> {
+    /// The server, already running.
+    pub server: &'a Server,
+    /// What the requests have in common.
+    pub name: &'static str,
+    /// The requests.
+    pub requests: Requests,
+}
+
+/// One round's figures. Times are microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// Requests a second.
+    pub qps: f64,
+    /// Median latency.
+    pub p50_us: f64,
+    /// 99th percentile of the latency.
+    pub p99_us: f64,
+    /// CPU time of the server per request.
+    pub cpu_us: f64,
+    /// The part of it spent in user mode.
+    pub user_us: f64,
+}
+
+/// A case's figures over all rounds.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// The server's name.
+    pub server: &'static str,
+    /// The case's name.
+    pub case: &'static str,
+    /// One a round, in order.
+    pub samples: Vec<Sample>,
+    /// Resident memory after the last round, in bytes.
+    pub resident: u64,
+}
+
+/// Loads each case in turn, `rounds` times, after a first round of a second each that only warms up.
+pub fn alternate(load: Load, rounds: usize, cases: &[Case<'_>]) -> Result<Vec<Series>, Error> {
+    for case in cases {
+        case.server.expect(&case.requests.path, case.requests.status)?;
+        measure(Load { seconds: 1, ..load }, case)?;
+    }
+    let mut all: Vec<Series> = cases
+        .iter()
+        .map(|case| Series {
+            server: case.server.name(),
+            case: case.name,
+            samples: Vec::with_capacity(rounds),
+            resident: 0,
+        })
+        .collect();
+    for round in 1..=rounds {
+        for (case, series) in cases.iter().zip(&mut all) {
+            let sample = measure(load, case)?;
+            eprintln!(
+                "round {round}/{rounds}  {:<14} {:<14} {:>9.0}/s {:>7.3} µs",
+                series.case, series.server, sample.qps, sample.cpu_us
+            );
+            series.samples.push(sample);
+            series.resident = case.server.usage()?.resident;
+        }
+    }
+    Ok(all)
+}
+
+fn measure(load: Load, case: &Case<'_>) -> Result<Sample, Error> {
+    let before = case.server.usage()?;
+    let outcome = load.run(case.server, case.name, &case.requests)?;
+    let after = case.server.usage()?;
+    let requests = outcome.requests as f64;
+    Ok(Sample {
+        qps: requests / outcome.elapsed.as_secs_f64(),
+        p50_us: outcome.p50.as_secs_f64() * 1e6,
+        p99_us: outcome.p99.as_secs_f64() * 1e6,
+        cpu_us: after.cpu().saturating_sub(before.cpu()).as_secs_f64() * 1e6 / requests,
+        user_us: after.user.saturating_sub(before.user).as_secs_f64() * 1e6 / requests,
+    })
+}
+
+impl Series {
+    /// The median of one figure over the rounds.
+    pub fn median(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
+        median(self.samples.iter().map(figure))
+    }
+
+    /// The lowest and the highest CPU time per request of all rounds, in microseconds.
+    pub fn cpu_spread(&self) -> (f64, f64) {
+        let cpu = self.samples.iter().map(|sample| sample.cpu_us);
+        cpu.fold((f64::INFINITY, 0.0), |(low, high), us| (low.min(us), high.max(us)))
+    }
+
+    /// CPU time per request as a multiple of `other`'s: the median of the rounds' ratios.
+    pub fn cpu_ratio(&self, other: &Self) -> f64 {
+        median(self.samples.iter().zip(&other.samples).map(|(ours, theirs)| ours.cpu_us / theirs.cpu_us))
+    }
+}
+
+/// The middle value; of an even number, the mean of the middle two; of none, not a number.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => f64::NAN,
+        (length, middle) if length % 2 == 1 => sorted[middle],
+        (_, middle) => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(cpu: &[f64]) -> Series {
+        let samples = cpu.iter().map(|&cpu_us| Sample { cpu_us, ..Sample::default() }).collect();
+        Series { server: "s", case: "c", samples, resident: 0 }
+    }
+
+    #[test]
+    fn medians_ignore_the_odd_one_out() {
+        assert_eq!(median([5.0, 900.0, 4.0].into_iter()), 5.0);
+        assert_eq!(median([1.0, 2.0, 4.0, 8.0].into_iter()), 3.0);
+        assert!(median(std::iter::empty()).is_nan());
+    }
+
+    #[test]
+    fn ratios_pair_the_rounds() {
+        // The machine slows down threefold over the rounds; the ratio does not notice.
+        let (ours, theirs) = (series(&[2.0, 4.0, 6.0]), series(&[4.0, 8.0, 12.0]));
+        assert_eq!(ours.cpu_ratio(&theirs), 0.5);
+        assert_eq!(ours.cpu_spread(), (2.0, 6.0));
+    }
+}

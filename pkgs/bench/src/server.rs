@@ -1,0 +1,164 @@
+//! A process that is measured.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::usage::{self, Usage};
+
+/// How long a server may take to accept its first connection.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long a server may take to end after SIGTERM, before it and its children are killed.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often a server that starts is tried: the resolution of a measured start.
+const PROBE_EVERY: Duration = Duration::from_micros(100);
+
+/// A running server, stopped with all its children when dropped.
+pub struct Server {
+    name: &'static str,
+    address: SocketAddr,
+    child: Child,
+    output: File,
+}
+
+impl Server {
+    /// Starts `command` and waits until `address` accepts connections.
+    ///
+    /// # Errors
+    /// When it cannot be started, ends early, or does not listen within 20 s; with what it printed.
+    pub fn start(name: &'static str, address: SocketAddr, command: &mut Command) -> Result<Self, Error> {
+        let output = tempfile::tempfile()?;
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
+        let begin = Instant::now();
+        let child = command.spawn().map_err(|source| Error::Run { program: name.into(), source })?;
+        let mut server = Self { name, address, child, output };
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                return Err(Error::Failed { program: name.into(), status, output: server.printed() });
+            }
+            if begin.elapsed() > READY_WITHIN {
+                return Err(Error::NotReady {
+                    server: name.into(),
+                    waited: READY_WITHIN,
+                    output: server.printed(),
+                });
+            }
+            std::thread::sleep(PROBE_EVERY);
+        }
+        Ok(server)
+    }
+
+    /// What the table calls it.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it and its children have used so far.
+    pub fn usage(&self) -> Result<Usage, Error> {
+        Ok(Usage::of_tree(self.child.id())?)
+    }
+
+    /// Asks for `path` once and insists on `expected`.
+    pub fn expect(&self, path: &str, expected: u16) -> Result<(), Error> {
+        match Client::connect(self.address).and_then(|mut client| client.status(path)) {
+            Ok(found) if found == expected => Ok(()),
+            Ok(found) => Err(Error::Answer { server: self.name.into(), path: path.into(), expected, found }),
+            Err(source) => Err(Error::Request { server: self.name.into(), source }),
+        }
+    }
+
+    /// Asks for each of `paths` once, all of which must be answered with `expected`.
+    pub fn visit(&self, paths: &[String], expected: u16) -> Result<(), Error> {
+        let all = paths.iter().map(String::as_str);
+        let met = Client::connect(self.address)
+            .and_then(|mut client| client.visit(all, expected))
+            .map_err(|source| Error::Request { server: self.name.into(), source })?;
+        if met == paths.len() {
+            return Ok(());
+        }
+        let what = format!("{} of {} answers were no {expected}", paths.len() - met, paths.len());
+        Err(Error::Load { server: self.name.into(), case: "visit".into(), what })
+    }
+
+    fn printed(&mut self) -> String {
+        let mut text = String::new();
+        // Best effort: this is the detail of an error that is reported anyway.
+        let _ = self.output.rewind().and_then(|()| self.output.read_to_string(&mut text));
+        text.trim().to_owned()
+    }
+
+    fn signal(pid: u32, signal: Signal) {
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+            // It may have ended meanwhile, which is what the signal is for.
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        let children = usage::descendants(self.child.id());
+        Self::signal(self.child.id(), Signal::TERM);
+        let deadline = Instant::now() + STOP_WITHIN;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                // Children first: once orphaned they could not be told from anybody's.
+                children.into_iter().for_each(|pid| Self::signal(pid, Signal::KILL));
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// An address on loopback nobody listens on at present.
+pub fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_ends_early_is_reported_with_what_it_said() {
+        let address = free_address().expect("a port is free");
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no licence >&2; exit 3"]);
+        let Err(Error::Failed { status, output, .. }) = Server::start("broken", address, &mut command) else {
+            panic!("it ended, and nobody listens");
+        };
+        assert_eq!((status.code(), output.as_str()), (Some(3), "no licence"));
+    }
+
+    #[test]
+    fn dropping_a_server_ends_it() {
+        // A listener of ours stands in for the server's.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let address = listener.local_addr().expect("it has an address");
+        let server = Server::start("sleeper", address, Command::new("sleep").arg("60")).expect("it runs");
+        let pid = server.child.id();
+        let begin = Instant::now();
+        drop(server);
+        assert!(begin.elapsed() < STOP_WITHIN);
+        assert!(Usage::of_tree(pid).is_err(), "no such process any more");
+    }
+}

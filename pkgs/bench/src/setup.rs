@@ -1,0 +1,85 @@
+//! What a bench needs around it: programs from Debian packages, and a network of its own.
+
+use std::env;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::error::Error;
+
+/// Tells the bench that it already runs in its own network namespace.
+const ISOLATED: &str = "LINERATE_BENCH_ISOLATED";
+
+/// Where the congestion control of new sockets is set, per network namespace.
+const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+/// Makes sure `program` is there, installing `package` where that is missing and root may do so.
+///
+/// # Errors
+/// When it is missing and cannot be installed.
+pub fn require(program: &'static str, package: &'static str) -> Result<PathBuf, Error> {
+    if let Some(path) = find(program) {
+        return Ok(path);
+    }
+    if rustix::process::geteuid().is_root() && find("apt-get").is_some() {
+        eprintln!("installing {package}");
+        for arguments in [&["update", "-qq"][..], &["install", "-qqy", "--no-install-recommends", package]] {
+            let mut apt = Command::new("apt-get");
+            apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+            apt.status().map_err(|source| Error::Run { program: "apt-get".into(), source })?;
+        }
+    }
+    find(program).ok_or(Error::Missing { program, package })
+}
+
+/// A program's path. Daemons live in `sbin`, which the `PATH` of most users lacks.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let places = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    places.map(|place| place.join(program)).find(|candidate| candidate.is_file())
+}
+
+/// Moves the bench into a network namespace of its own, whose sockets use cubic, and says what came of it.
+///
+/// BBR, the default on some machines, paces even loopback, so that the figures would be the pacing's. Other
+/// listeners and their traffic stay outside. The process is replaced by itself run under `unshare`; call
+/// this first. Where namespaces are not allowed, the bench goes on in the machine's network and says so.
+pub fn isolate() -> String {
+    if env::var_os(ISOLATED).is_some() {
+        return isolated();
+    }
+    let mut arguments = vec!["--net"];
+    if !rustix::process::geteuid().is_root() {
+        arguments.push("--map-root-user");
+    }
+    let allowed = Command::new("unshare").args(&arguments).arg("true").stderr(Stdio::null()).status();
+    let why = match (allowed, env::current_exe()) {
+        (Ok(status), Ok(this)) if status.success() => {
+            let mut again = Command::new("unshare");
+            again.args(&arguments).arg("--").arg(this).args(env::args_os().skip(1)).env(ISOLATED, "1");
+            again.exec().to_string()
+        }
+        (Err(error), _) | (_, Err(error)) => error.to_string(),
+        (Ok(_), _) => "not permitted".into(),
+    };
+    format!("the machine's network, shared (no namespace: {why}), {}", congestion_control())
+}
+
+/// Brings up loopback and sets cubic, or reno where an unprivileged namespace may not have cubic.
+fn isolated() -> String {
+    let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
+    let up = up.is_ok_and(|status| status.success());
+    let set = ["cubic", "reno"].iter().any(|name| fs::write(CONGESTION_CONTROL, name).is_ok());
+    let trouble = match (up, set) {
+        (true, true) => "",
+        (false, _) => " (`ip link set lo up` failed)",
+        (true, false) => " (not ours to set)",
+    };
+    format!("a network namespace of its own, {}{trouble}", congestion_control())
+}
+
+fn congestion_control() -> String {
+    fs::read_to_string(CONGESTION_CONTROL)
+        .map_or("congestion control unknown".into(), |name| name.trim().into())
+}

@@ -1,0 +1,167 @@
+//! Load by wrk, and what came of it.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::error::Error;
+use crate::server::Server;
+
+/// The shape of the load.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// wrk's threads.
+    pub threads: usize,
+    /// Connections kept alive, shared out among the threads.
+    pub connections: usize,
+    /// How long, in whole seconds: wrk takes no less.
+    pub seconds: u64,
+}
+
+/// What each connection asks for.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    /// Asked for by every request, unless `script` says otherwise.
+    pub path: String,
+    /// Lua that defines wrk's `setup`, `init` or `request`; may be empty. `done` is taken.
+    pub script: String,
+    /// The status every answer has.
+    pub status: u16,
+}
+
+/// What the client saw of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Requests answered.
+    pub requests: u64,
+    /// Wall-clock time they took together.
+    pub elapsed: Duration,
+    /// Half of all requests (or batches of pipelined ones) took no longer.
+    pub p50: Duration,
+    /// 99 % of them took no longer.
+    pub p99: Duration,
+}
+
+/// Has wrk print its own figures exactly instead of rounded for people.
+const DONE: &str = r#"
+function done(summary, latency, requests)
+  local errors = summary.errors
+  print(string.format('\n{"requests":%d,"elapsed_us":%d,"p50_us":%d,"p99_us":%d,"socket_errors":%d,"status_errors":%d}',
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
+    errors.connect + errors.read + errors.write + errors.timeout, errors.status))
+end
+"#;
+
+#[derive(Deserialize)]
+struct Summary {
+    requests: u64,
+    elapsed_us: u64,
+    p50_us: u64,
+    p99_us: u64,
+    socket_errors: u64,
+    /// Answers with a status above 399.
+    status_errors: u64,
+}
+
+impl Requests {
+    /// One path, over and over.
+    pub fn same(path: &str, status: u16) -> Self {
+        Self { path: path.into(), script: String::new(), status }
+    }
+
+    /// One path, `depth` requests sent at once: what is left of a request when the kernel's part of it is
+    /// shared by `depth`.
+    pub fn pipelined(path: &str, depth: usize, status: u16) -> Self {
+        let script = format!(
+            "local batch\n\
+             function init() batch = string.rep(wrk.format(), {depth}) end\n\
+             function request() return batch end\n"
+        );
+        Self { path: path.into(), script, status }
+    }
+}
+
+impl Load {
+    /// Loads `server` for the time given.
+    ///
+    /// # Errors
+    /// When wrk cannot be run, and when any request met an error or another status than the case expects:
+    /// figures of failures are no figures.
+    pub fn run(&self, server: &Server, case: &str, requests: &Requests) -> Result<Outcome, Error> {
+        let directory = tempfile::tempdir()?;
+        let script = directory.path().join("requests.lua");
+        fs::write(&script, format!("{}{DONE}", requests.script)).map_err(Error::file(&script))?;
+        let output = Command::new("wrk")
+            .arg(format!("-t{}", self.threads))
+            .arg(format!("-c{}", self.connections))
+            .arg(format!("-d{}s", self.seconds))
+            .arg("-s")
+            .arg(&script)
+            .arg(format!("http://{}{}", server.address(), requests.path))
+            .output()
+            .map_err(|source| Error::Run { program: "wrk".into(), source })?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let summary = printed.lines().find_map(|line| serde_json::from_str(line).ok());
+        let Some(summary) = summary.filter(|_| output.status.success()) else {
+            let output_text = format!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+            let output_text = output_text.trim().to_owned();
+            return Err(Error::Failed { program: "wrk".into(), status: output.status, output: output_text });
+        };
+        judge(&summary, requests.status).map_err(|what| Error::Load {
+            server: server.name().into(),
+            case: case.into(),
+            what,
+        })
+    }
+}
+
+fn judge(summary: &Summary, expected: u16) -> Result<Outcome, String> {
+    let failures = if expected > 399 { summary.requests } else { 0 };
+    if summary.requests == 0 {
+        return Err("no request was answered".into());
+    }
+    if summary.socket_errors > 0 {
+        return Err(format!("{} socket errors", summary.socket_errors));
+    }
+    if summary.status_errors != failures {
+        return Err(format!(
+            "{} of {} answers had a status above 399, {failures} should",
+            summary.status_errors, summary.requests
+        ));
+    }
+    Ok(Outcome {
+        requests: summary.requests,
+        elapsed: Duration::from_micros(summary.elapsed_us),
+        p50: Duration::from_micros(summary.p50_us),
+        p99: Duration::from_micros(summary.p99_us),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_failures_are_refused() {
+        let cases = [
+            // requests, socket errors, status errors, expected, accepted
+            (9, 0, 0, 307, true),
+            (9, 0, 9, 404, true),
+            (9, 0, 1, 307, false),
+            (9, 0, 8, 404, false),
+            (9, 1, 0, 307, false),
+            (0, 0, 0, 307, false),
+        ];
+        for (requests, socket_errors, status_errors, expected, accepted) in cases {
+            let summary =
+                Summary { requests, elapsed_us: 1, p50_us: 1, p99_us: 1, socket_errors, status_errors };
+            assert_eq!(
+                judge(&summary, expected).is_ok(),
+                accepted,
+                "{requests} {socket_errors} {status_errors}"
+            );
+        }
+    }
+}
