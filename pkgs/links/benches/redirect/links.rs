@@ -1,0 +1,47 @@
+//! The shortener under test: a database filled through its own command line, and its server.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bench::Error;
+use bench::server::{Server, free_address};
+
+use crate::codes;
+
+/// The release binary, built by cargo with this bench.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_linerate-links");
+
+/// Imports `count` links into a new database and says how long the import took.
+pub fn import(directory: &Path, count: u64) -> Result<(PathBuf, Duration), Error> {
+    let list = directory.join(format!("{count}.csv"));
+    let database = directory.join(format!("{count}.db"));
+    let file = File::create(&list).map_err(Error::file(&list))?;
+    codes::write_csv(file, count).map_err(Error::file(&list))?;
+    let mut command = Command::new(PROGRAM);
+    command.arg("import").arg("--database").arg(&database).arg(&list);
+    let begin = Instant::now();
+    let output = command.output().map_err(|source| Error::Run { program: PROGRAM.into(), source })?;
+    let took = begin.elapsed();
+    if !output.status.success() {
+        return Err(Error::Failed {
+            program: "linerate-links import".into(),
+            status: output.status,
+            output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        });
+    }
+    Ok((database, took))
+}
+
+/// Starts the server on a database, with further arguments.
+pub fn serve(name: &'static str, database: &Path, workers: usize, more: &[&str]) -> Result<Server, Error> {
+    let (public, admin) = (free_address()?, free_address()?);
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["serve", "--listen", &public.to_string(), "--admin", &admin.to_string()])
+        .args(["--workers", &workers.to_string(), "--database"])
+        .arg(database)
+        .args(more);
+    Server::start(name, public, &mut command)
+}

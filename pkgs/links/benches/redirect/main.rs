@@ -1,0 +1,189 @@
+//! What a redirect costs, beside nginx, a constant actix-web handler and the floor the kernel sets.
+//!
+//! `cargo bench -p linerate-links --bench redirect [-- --quick]`. Needs wrk and nginx, and installs them from
+//! Debian packages where root runs it. Prints one table and the targets, and writes both to
+//! `target/bench/links.json`, the bars to `target/bench/links.svg`. A missed target is no failure; an
+//! unexpected answer is.
+#![forbid(unsafe_code)]
+
+mod codes;
+mod links;
+
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use bench::peers::{self, Nginx};
+use bench::report::{Report, find, mebibytes};
+use bench::rounds::{Case, alternate, median};
+use bench::wrk::{Load, Requests};
+use bench::{Error, chart, setup};
+
+// For the actix-web peer, which lives in this executable and shall have what the shortener has.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const LINKS: &str = "linerate-links";
+const NGINX: &str = "nginx";
+const FLOOR: &str = "floor";
+
+const HOT: &str = "hot";
+const WARM: &str = "10,000 codes";
+const UNKNOWN: &str = "unknown";
+const COLD: &str = "cold";
+const PIPELINED: &str = "pipelined x16";
+
+/// Servers and load share the machine, so there are as many workers as on the machine the targets come from.
+const WORKERS: usize = 2;
+
+/// Links that fit in any cache.
+const FEW: u64 = 10_000;
+
+/// How much is measured.
+struct Scale {
+    load: Load,
+    rounds: usize,
+    /// Links in the large database.
+    many: u64,
+    /// Links cached beyond [`FEW`] to see what one takes.
+    more: u64,
+    /// Starts of which the median counts.
+    starts: usize,
+}
+
+// Two threads of wrk and 64 connections keep both workers of every server busy; more connections only lengthen
+// the queue, fewer let workers sleep, and then waking them is measured. Below 4 s a round, the 10 ms in which
+// CPU time is counted and the load's own start would show.
+const FULL: Scale = Scale {
+    load: Load { threads: 2, connections: 64, seconds: 4 },
+    rounds: 3,
+    many: 1_000_000,
+    more: 200_000,
+    starts: 5,
+};
+const QUICK: Scale = Scale {
+    load: Load { threads: 2, connections: 64, seconds: 1 },
+    rounds: 1,
+    many: 100_000,
+    more: 50_000,
+    starts: 3,
+};
+
+fn main() -> ExitCode {
+    if let Some(code) = peers::serve_if_asked() {
+        return code;
+    }
+    let scale = if env::args().any(|argument| argument == "--quick") { QUICK } else { FULL };
+    match run(&scale) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut source = std::error::Error::source(&error);
+            while let Some(cause) = source {
+                eprintln!("  caused by: {cause}");
+                source = cause.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(scale: &Scale) -> Result<(), Error> {
+    // Packages come over the network, which is gone once the bench has its own.
+    setup::require("wrk", "wrk")?;
+    setup::require("nginx", "nginx-light")?;
+    let network = setup::isolate();
+    eprintln!("{network}");
+
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let results = scratch.with_file_name("bench");
+    let scratch = tempfile::tempdir_in(scratch)?;
+    let mut report = Report::new(&network, WORKERS, scale.load, scale.rounds);
+    let (few, _) = links::import(scratch.path(), FEW)?;
+    let (many, took) = links::import(scratch.path(), scale.many)?;
+    let name = format!("import of {} links", scale.many);
+    report.target(name, took.as_secs_f64(), "s", 15.0 * scale.many as f64 / 1e6);
+
+    redirects(scale, &many, &mut report)?;
+    memory(scale, &few, &many, &mut report)?;
+    starts(scale, &many, &mut report)?;
+
+    report.print();
+    let (json, svg) = (results.join("links.json"), results.join("links.svg"));
+    report.write(&json)?;
+    chart::write(&svg, "CPU time per hot redirect", HOT, &report.rows)?;
+    println!("written: {} {}", json.display(), svg.display());
+    Ok(())
+}
+
+/// CPU time per redirect, hot and less so.
+fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), Error> {
+    let ours = links::serve(LINKS, database, WORKERS, &[])?;
+    let uncached = links::serve(LINKS, database, WORKERS, &["--cache-bytes", "0"])?;
+    let (nginx, actix, floor) = (Nginx::start(WORKERS)?, peers::actix(WORKERS)?, peers::floor(WORKERS)?);
+    let all = [&ours, nginx.server(), &actix, &floor];
+    let hot = || codes::requests(0, 1, 307);
+    let mut cases: Vec<Case<'_>> =
+        all.map(|server| Case { server, name: HOT, requests: hot() }).into_iter().collect();
+    cases.extend([
+        Case { server: &ours, name: WARM, requests: codes::requests(0, FEW, 307) },
+        Case { server: &ours, name: UNKNOWN, requests: codes::requests(scale.many, 10 * FEW, 404) },
+        Case { server: &uncached, name: COLD, requests: codes::requests(0, scale.many, 307) },
+    ]);
+    let batch = || Requests::pipelined(&codes::path(0), 16, 307);
+    cases.extend(all.map(|server| Case { server, name: PIPELINED, requests: batch() }));
+
+    let series = alternate(scale.load, scale.rounds, &cases)?;
+    report.add(&series, &[NGINX, FLOOR]);
+    let get = |server, case| find(&series, server, case).expect("all cases above were measured");
+    let hot = get(LINKS, HOT);
+    let cpu = |case| get(LINKS, case).median(|sample| sample.cpu_us);
+    report.target("hot redirect", cpu(HOT), "µs", 3.6);
+    report.target("hot redirect / nginx", hot.cpu_ratio(get(NGINX, HOT)), "x", 0.6);
+    report.target("10,000 codes / hot", get(LINKS, WARM).cpu_ratio(hot), "x", 1.15);
+    report.target("unknown codes / hot", get(LINKS, UNKNOWN).cpu_ratio(hot), "x", 1.2);
+    report.target("cold redirect", cpu(COLD), "µs", 12.0);
+    let above_floor = cpu(HOT) - get(FLOOR, HOT).median(|sample| sample.cpu_us);
+    report.figure("hot redirect above the floor", above_floor, "µs");
+    report.figure("nginx / floor, hot", get(NGINX, HOT).cpu_ratio(get(FLOOR, HOT)), "x");
+    Ok(())
+}
+
+/// Resident memory with few links cached, and what each link more takes.
+fn memory(scale: &Scale, few: &Path, many: &Path, report: &mut Report) -> Result<(), Error> {
+    let first: Vec<String> = (0..FEW).map(codes::path).collect();
+    let server = links::serve(LINKS, few, WORKERS, &[])?;
+    report.figure("RSS, just started", mebibytes(server.usage()?.resident), "MiB");
+    server.visit(&first, 307)?;
+    scale.load.run(&server, WARM, &codes::requests(0, FEW, 307))?;
+    report.target("RSS with 10,000 links cached", mebibytes(server.usage()?.resident), "MiB", 24.0);
+    drop(server);
+
+    // Room for all of them. What is read of the database is mapped, and counts as resident only where a file
+    // backs it; a cached link is the memory no file backs.
+    let server = links::serve(LINKS, many, WORKERS, &["--cache-bytes", "268435456"])?;
+    server.visit(&first, 307)?;
+    let before = server.usage()?;
+    let further: Vec<String> = (FEW..FEW + scale.more.min(scale.many - FEW)).map(codes::path).collect();
+    server.visit(&further, 307)?;
+    let after = server.usage()?;
+    let each = |after: u64, before: u64| after.saturating_sub(before) as f64 / further.len() as f64;
+    report.target("a cached link beyond", each(after.anonymous, before.anonymous), "bytes", 400.0);
+    report.figure("the same with mapped pages", each(after.resident, before.resident), "bytes");
+    Ok(())
+}
+
+/// From exec to the first redirect, on a database that is in the page cache.
+fn starts(scale: &Scale, many: &Path, report: &mut Report) -> Result<(), Error> {
+    let mut took = Vec::with_capacity(scale.starts);
+    for number in 0..scale.starts as u64 {
+        let begin = Instant::now();
+        let server = links::serve(LINKS, many, WORKERS, &[])?;
+        server.expect(&codes::path(number), 307)?;
+        took.push(begin.elapsed().as_secs_f64() * 1000.0);
+    }
+    let name = format!("exec to first redirect, {} links", scale.many);
+    report.target(name, median(took.into_iter()), "ms", 20.0);
+    Ok(())
+}
