@@ -1,0 +1,184 @@
+//! RFC 9457 error bodies.
+
+use serde::{Deserialize, Serialize};
+
+/// The media type of a [`Problem`].
+pub const CONTENT_TYPE: &str = "application/problem+json";
+
+/// What went wrong with a request, for programs and people (RFC 9457).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[error("{title}: {detail}")]
+pub struct Problem {
+    /// A URI that names the kind of problem; `about:blank` when the status says it all.
+    #[serde(rename = "type", default = "about_blank")]
+    pub kind: String,
+    /// The kind of problem in a few words, the same each time.
+    pub title: String,
+    /// The HTTP status code.
+    pub status: u16,
+    /// What went wrong this time.
+    pub detail: String,
+    /// A URI that names this occurrence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Each part of the body that is at fault.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<Fault>,
+}
+
+/// One part of a request body that is at fault.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Fault {
+    /// Where: a JSON pointer (RFC 6901) into the body.
+    pub pointer: String,
+    /// What is wrong there.
+    pub detail: String,
+}
+
+fn about_blank() -> String {
+    "about:blank".to_owned()
+}
+
+impl Problem {
+    /// A problem titled by its HTTP `status` code.
+    pub fn new(status: u16, detail: impl Into<String>) -> Self {
+        Self {
+            kind: about_blank(),
+            title: title(status).to_owned(),
+            status,
+            detail: detail.into(),
+            instance: None,
+            errors: Vec::new(),
+        }
+    }
+
+    /// The same problem, with one more part of the body at fault.
+    #[must_use]
+    pub fn with_error(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        self.errors.push(Fault { pointer: pointer.into(), detail: detail.into() });
+        self
+    }
+
+    /// 400: the request cannot be understood.
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(400, detail)
+    }
+
+    /// 401: who asks is not known.
+    pub fn unauthorized(detail: impl Into<String>) -> Self {
+        Self::new(401, detail)
+    }
+
+    /// 403: who asks is known and may not.
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(403, detail)
+    }
+
+    /// 404: there is no such thing.
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(404, detail)
+    }
+
+    /// 409: it clashes with what is there.
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(409, detail)
+    }
+
+    /// 413: the body is longer than accepted.
+    pub fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(413, detail)
+    }
+
+    /// 422: understood, and not acceptable.
+    pub fn unprocessable(detail: impl Into<String>) -> Self {
+        Self::new(422, detail)
+    }
+
+    /// 500: a fault of the service.
+    pub fn internal(detail: impl Into<String>) -> Self {
+        Self::new(500, detail)
+    }
+
+    /// 503: not now.
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(503, detail)
+    }
+
+    /// 507: no room to store it.
+    pub fn insufficient_storage(detail: impl Into<String>) -> Self {
+        Self::new(507, detail)
+    }
+}
+
+/// The reason phrase of a status code (RFC 9110 section 15, RFC 6585, RFC 4918), or its class.
+fn title(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        422 => "Unprocessable Content",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        507 => "Insufficient Storage",
+        400..=499 => "Client Error",
+        _ => "Server Error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_value, json, to_value};
+
+    #[test]
+    fn problems_are_written_and_read_as_rfc_9457_has_them() {
+        let cases = [
+            (
+                Problem::not_found("no link has the code x"),
+                json!({"type": "about:blank", "title": "Not Found", "status": 404,
+                       "detail": "no link has the code x"}),
+            ),
+            (
+                Problem::unprocessable("1 field is wrong").with_error("/target", "only http and https"),
+                json!({"type": "about:blank", "title": "Unprocessable Content", "status": 422,
+                       "detail": "1 field is wrong",
+                       "errors": [{"pointer": "/target", "detail": "only http and https"}]}),
+            ),
+            (
+                Problem { instance: Some("/r/1".into()), ..Problem::new(599, "odd") },
+                json!({"type": "about:blank", "title": "Server Error", "status": 599,
+                       "detail": "odd", "instance": "/r/1"}),
+            ),
+        ];
+        for (problem, value) in cases {
+            assert_eq!(to_value(&problem).expect("serializes"), value);
+            assert_eq!(from_value::<Problem>(value).expect("deserializes"), problem);
+        }
+    }
+
+    #[test]
+    fn a_problem_without_a_type_is_about_blank() {
+        let problem: Problem =
+            from_value(json!({"title": "Gone", "status": 410, "detail": "expired"})).expect("deserializes");
+        assert_eq!(problem, Problem::new(410, "expired"));
+    }
+}
