@@ -1,0 +1,116 @@
+//! What `--listen` is given.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// `192.0.2.1:80`, `[2001:db8::1]:80`, `localhost:80` (127.0.0.1), or `:80` and `[::]:80` for
+    /// every address of both families.
+    Tcp(SocketAddr),
+    /// `unix:PATH`.
+    Unix(PathBuf),
+    /// `systemd:NAME`: the socket that systemd passes under this `FileDescriptorName=`.
+    Activated(String),
+}
+
+/// A text that is no [`Address`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// It names no host that is an IP address.
+    #[error("expected IP:PORT, localhost:PORT, :PORT, unix:PATH or systemd:NAME")]
+    Form,
+    /// There is a host but no port, or no number that is one.
+    #[error("the port must be a number from 0 to 65535")]
+    Port,
+    /// Nothing behind `unix:` or `systemd:`.
+    #[error("nothing follows {0}")]
+    Empty(&'static str),
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() {
+                Err(AddressError::Empty("unix:"))
+            } else {
+                Ok(Self::Unix(path.into()))
+            };
+        }
+        if let Some(name) = text.strip_prefix("systemd:") {
+            return match name {
+                "" => Err(AddressError::Empty("systemd:")),
+                _ => Ok(Self::Activated(name.into())),
+            };
+        }
+        let (host, port) = text.rsplit_once(':').ok_or(AddressError::Form)?;
+        let ip = match host {
+            "" => Ipv6Addr::UNSPECIFIED.into(),
+            "localhost" => Ipv4Addr::LOCALHOST.into(),
+            _ => match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+                Some(v6) => v6.parse::<Ipv6Addr>().map_err(|_| AddressError::Form)?.into(),
+                None => host.parse::<Ipv4Addr>().map_err(|_| AddressError::Form)?.into(),
+            },
+        };
+        // u16's own parser would take a sign.
+        let port = Some(port).filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
+        let port = port.and_then(|port| port.parse().ok()).ok_or(AddressError::Port)?;
+        Ok(Self::Tcp(SocketAddr::new(ip, port)))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Activated(name) => write!(f, "systemd:{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_shown() {
+        let cases = [
+            ("127.0.0.1:80", "127.0.0.1:80"),
+            ("[::1]:8080", "[::1]:8080"),
+            (":8080", "[::]:8080"),
+            ("localhost:0", "127.0.0.1:0"),
+            ("unix:/run/links/admin.sock", "unix:/run/links/admin.sock"),
+            ("systemd:http", "systemd:http"),
+        ];
+        for (text, shown) in cases {
+            let address: Address = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(address.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(address));
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        let cases = [
+            ("", AddressError::Form),
+            ("8080", AddressError::Form),
+            ("example.org:80", AddressError::Form),
+            ("::1:80", AddressError::Form),
+            ("[127.0.0.1]:80", AddressError::Form),
+            ("127.0.0.1:", AddressError::Port),
+            ("127.0.0.1:65536", AddressError::Port),
+            (":+80", AddressError::Port),
+            ("unix:", AddressError::Empty("unix:")),
+            ("systemd:", AddressError::Empty("systemd:")),
+        ];
+        for (text, error) in cases {
+            assert_eq!(text.parse::<Address>(), Err(error), "{text}");
+        }
+    }
+}

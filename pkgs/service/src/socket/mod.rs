@@ -1,0 +1,45 @@
+//! Addresses to listen on: TCP, Unix or handed over by systemd.
+
+mod activated;
+mod address;
+mod bind;
+
+pub use address::{Address, AddressError};
+pub use bind::{Listener, TcpOptions, bind_tcp, bind_unix};
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why an address cannot be listened on; each says which.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel refused.
+    #[error("cannot listen on {address}: {}", reason(source))]
+    Bind {
+        /// What was asked for.
+        address: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Another process answers on the Unix socket.
+    #[error("cannot listen on unix:{}: another process answers there", .0.display())]
+    Taken(PathBuf),
+    /// Something other than a socket is in the Unix socket's place.
+    #[error("cannot listen on unix:{}: the file there is no socket", .0.display())]
+    NotSocket(PathBuf),
+    /// systemd passed no such socket.
+    #[error("no socket named {0:?} was passed by systemd (LISTEN_FDS, LISTEN_FDNAMES)")]
+    NotPassed(String),
+    /// What systemd passed is nothing to accept connections from.
+    #[error("what systemd passed as {0:?} is no listening stream socket")]
+    NotListening(String),
+}
+
+/// The kernel's reason in words, without its number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string().to_lowercase();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
