@@ -1,0 +1,112 @@
+//! SIGTERM drains, a second signal does not wait.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Whether the process is to stop; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown(CancellationToken);
+
+impl Shutdown {
+    /// One that only [`trigger`](Self::trigger) triggers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One that SIGTERM or SIGINT triggers. A second of either exits at once, with 128 + its number
+    /// as shells have it: 143 or 130. SIGHUP keeps its default, which ends the process.
+    ///
+    /// Signals are waited for on a thread of their own, so any runtime will do, or none.
+    ///
+    /// # Errors
+    /// When the handlers or the thread cannot be set up.
+    pub fn on_signals() -> io::Result<Self> {
+        Self::listen(None::<(SignalKind, fn())>)
+    }
+
+    /// Like [`on_signals`](Self::on_signals), and SIGHUP calls `on_hangup`, on the signals' thread:
+    /// while it runs, no other signal is heard.
+    ///
+    /// # Errors
+    /// When the handlers or the thread cannot be set up.
+    pub fn on_signals_and_hangup(on_hangup: impl FnMut() + Send + 'static) -> io::Result<Self> {
+        Self::listen(Some((SignalKind::hangup(), on_hangup)))
+    }
+
+    fn listen(hook: Option<(SignalKind, impl FnMut() + Send + 'static)>) -> io::Result<Self> {
+        let shutdown = Self::new();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        // Handlers are in place before this returns, so no signal from here on is missed.
+        let (mut terminate, mut interrupt, mut hangup) = {
+            let _entered = runtime.enter();
+            let hangup = hook.map(|(kind, hook)| signal(kind).map(|signal| (signal, hook))).transpose()?;
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, hangup)
+        };
+        let triggered = shutdown.clone();
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            runtime.block_on(async {
+                loop {
+                    let kind = tokio::select! {
+                        _ = terminate.recv() => SignalKind::terminate(),
+                        _ = interrupt.recv() => SignalKind::interrupt(),
+                        () = hung_up(&mut hangup) => continue,
+                    };
+                    if triggered.is_triggered() {
+                        std::process::exit(128 + kind.as_raw_value());
+                    }
+                    tracing::info!(signal = kind.as_raw_value(), "stopping");
+                    triggered.trigger();
+                }
+            });
+        })?;
+        Ok(shutdown)
+    }
+
+    /// Stop. Further calls change nothing.
+    pub fn trigger(&self) {
+        self.0.cancel();
+    }
+
+    /// Whether to stop.
+    pub fn is_triggered(&self) -> bool {
+        self.0.is_cancelled()
+    }
+
+    /// Returns once it is time to stop. Safe to drop at any time; runs on any runtime.
+    pub async fn wait(&self) {
+        self.0.cancelled().await;
+    }
+}
+
+/// Calls the hook at the next hang-up; waits for ever when there is no hook.
+async fn hung_up(hangup: &mut Option<(Signal, impl FnMut())>) {
+    match hangup {
+        Some((signal, hook)) => {
+            signal.recv().await;
+            hook();
+        }
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_ends_when_any_clone_triggers() {
+        let shutdown = Shutdown::new();
+        let clone = shutdown.clone();
+        let waiter = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().expect("runtime");
+            runtime.block_on(clone.wait());
+        });
+        assert!(!shutdown.is_triggered());
+        shutdown.trigger();
+        shutdown.trigger();
+        waiter.join().expect("waiter");
+        assert!(shutdown.is_triggered());
+    }
+}
