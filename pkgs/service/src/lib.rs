@@ -1,1 +1,21 @@
-//! Placeholder.
+//! What every linerate service shares.
+//!
+//! - [`settings`]: one definition of each setting; defaults < TOML file < environment < flags.
+//! - [`logs`]: tracing to stderr, as text or JSON, or compiled out.
+//! - [`metrics`]: Prometheus exposition, with counters that cost a hot path one plain store.
+//! - [`ready`]: whether the service can answer, told to systemd and to `/readyz`.
+//! - [`shutdown`]: SIGTERM drains, a second signal does not wait.
+//! - [`socket`]: addresses to listen on: TCP, Unix or handed over by systemd.
+//! - [`workers`]: how many workers, and on which CPU each.
+//! - [`problem`]: RFC 9457 error bodies.
+//! - [`exit`]: exit codes, and the one line an error is worth.
+#![deny(unsafe_code)]
+
+pub mod exit;
+pub mod logs;
+pub mod metrics;
+pub mod problem;
+pub mod ready;
+pub mod shutdown;
+pub mod socket;
+pub mod workers;
