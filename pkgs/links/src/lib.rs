@@ -7,6 +7,7 @@
 //! - [`store`]: SQLite; one writer thread, one read connection per worker.
 //! - [`admin`]: the admin listener; the `/api/v1` API, health and metrics.
 //! - [`cli`]: the command line, on the database itself or over the API.
+//! - [`transfer`]: links as CSV and JSON, for import and export.
 //! - [`link`], [`code`], [`target`], [`when`], [`password`], [`agent`]: the words the rest is written in.
 #![forbid(unsafe_code)]
 
@@ -21,4 +22,5 @@ pub mod link;
 pub mod password;
 pub mod store;
 pub mod target;
+pub mod transfer;
 pub mod when;

@@ -1,0 +1,175 @@
+//! From rows to links: the one way in for the API and the command line.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::ops::ControlFlow;
+
+use super::{Format, ReadError, read};
+use crate::store::{Error, OnConflict, Pending, Record, Store, Tally};
+
+/// Rows a transaction takes: enough to make the commit's cost vanish, few enough that the writer's other
+/// clients wait some 100 ms at most.
+const BATCH_ROWS: usize = 10_000;
+
+/// Bytes of text a batch holds at most, whatever the number of its rows.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Batches handed to the writer and not yet committed: the next is parsed while one is written.
+const IN_FLIGHT: usize = 2;
+
+/// Refusals listed in a tally.
+const ERRORS: usize = 100;
+
+/// An import that broke off. The batches before it are committed.
+#[derive(Debug, thiserror::Error)]
+#[error("{cause}")]
+pub struct ImportError {
+    /// Why.
+    #[source]
+    pub cause: Cause,
+    /// What was done before.
+    pub tally: Tally,
+}
+
+/// Why an import broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// The input cannot be read any further.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The store took no more.
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+/// Reads links and stores them, batch by batch, each batch one transaction. Rows that are refused are
+/// counted, not fatal; in [`Tally::errors`] they have the numbers [`read`] gives them. `progress` hears the
+/// tally after each batch. Blocks: not for use on an async thread.
+pub fn import(
+    format: Format,
+    input: impl Read,
+    store: &Store,
+    on_conflict: OnConflict,
+    progress: &mut dyn FnMut(&Tally),
+) -> Result<Tally, ImportError> {
+    let mut run = Run {
+        store,
+        on_conflict,
+        progress,
+        tally: Tally::default(),
+        batch: Batch::default(),
+        in_flight: VecDeque::new(),
+    };
+    let mut failed = None;
+    let read = read(format, input, &mut |row, record| {
+        let taken = match record {
+            Ok(record) => run.take(row, record),
+            Err(error) => {
+                run.refuse(row, error.to_string());
+                Ok(())
+            }
+        };
+        match taken {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(Cause::Store(error));
+                ControlFlow::Break(())
+            }
+        }
+    });
+    // What was read before the input broke is stored all the same: the tally then says how far it came.
+    let cause = match (failed, run.finish()) {
+        (Some(cause), _) => Some(cause),
+        (None, Err(error)) => Some(Cause::Store(error)),
+        (None, Ok(())) => read.err().map(Cause::Read),
+    };
+    run.tally.errors.sort_unstable_by_key(|(row, _)| *row);
+    match cause {
+        None => Ok(run.tally),
+        Some(cause) => Err(ImportError { cause, tally: run.tally }),
+    }
+}
+
+/// Rows waiting to become a transaction.
+#[derive(Default)]
+struct Batch {
+    records: Vec<Record>,
+    /// The number of each of them.
+    rows: Vec<u64>,
+    /// Their text, in bytes.
+    bytes: usize,
+}
+
+struct Run<'a> {
+    store: &'a Store,
+    on_conflict: OnConflict,
+    progress: &'a mut dyn FnMut(&Tally),
+    tally: Tally,
+    batch: Batch,
+    /// The row numbers of each batch and the answer to come.
+    in_flight: VecDeque<(Vec<u64>, Pending<Tally>)>,
+}
+
+impl Run<'_> {
+    fn take(&mut self, row: u64, record: Record) -> Result<(), Error> {
+        self.batch.bytes += bytes(&record);
+        self.batch.records.push(record);
+        self.batch.rows.push(row);
+        if self.batch.records.len() == BATCH_ROWS || self.batch.bytes >= BATCH_BYTES {
+            self.submit()?;
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, row: u64, reason: String) {
+        self.tally.failed += 1;
+        if self.tally.errors.len() < ERRORS {
+            self.tally.errors.push((row, reason));
+        }
+    }
+
+    fn submit(&mut self) -> Result<(), Error> {
+        if self.in_flight.len() == IN_FLIGHT {
+            self.settle()?;
+        }
+        let Batch { records, rows, .. } = std::mem::take(&mut self.batch);
+        self.in_flight.push_back((rows, self.store.import(records, self.on_conflict)));
+        Ok(())
+    }
+
+    /// Waits for the oldest batch.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some((rows, pending)) = self.in_flight.pop_front() else { return Ok(()) };
+        let tally = pending.wait()?;
+        self.tally.created += tally.created;
+        self.tally.replaced += tally.replaced;
+        self.tally.skipped += tally.skipped;
+        self.tally.failed += tally.failed;
+        let room = ERRORS.saturating_sub(self.tally.errors.len());
+        self.tally.errors.extend(tally.errors.into_iter().take(room).map(|(index, reason)| {
+            let row = usize::try_from(index).ok().and_then(|index| rows.get(index));
+            (row.copied().unwrap_or(index), reason)
+        }));
+        (self.progress)(&self.tally);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        if !self.batch.records.is_empty() {
+            self.submit()?;
+        }
+        while !self.in_flight.is_empty() {
+            self.settle()?;
+        }
+        Ok(())
+    }
+}
+
+/// About what a record holds on the heap.
+fn bytes(record: &Record) -> usize {
+    let link = &record.link;
+    let texts = [&link.code, &link.title, &link.password, &record.password_hash];
+    link.target.len()
+        + texts.iter().filter_map(|text| text.as_ref()).map(String::len).sum::<usize>()
+        + link.tags.iter().map(|tag| tag.len() + size_of::<String>()).sum::<usize>()
+}

@@ -1,0 +1,109 @@
+//! CSV and JSON out.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use super::{Format, formula};
+use crate::link::Status;
+use crate::store::Record;
+use crate::when::Timestamp;
+
+/// The columns written, in this order.
+const COLUMNS: [&str; 13] = [
+    "code",
+    "target",
+    "title",
+    "tags",
+    "status",
+    "redirect",
+    "forward_query",
+    "not_before",
+    "expires_at",
+    "max_clicks",
+    "created_at",
+    "clicks",
+    "password_hash",
+];
+
+/// Writes links as they come, buffering no more than a row or so.
+pub struct Writer<W: Write>(Inner<W>);
+
+enum Inner<W: Write> {
+    Csv(Box<csv::Writer<W>>),
+    Json { output: W, first: bool },
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts a file: a CSV header or the array's bracket.
+    pub fn new(format: Format, mut output: W) -> io::Result<Self> {
+        Ok(Self(match format {
+            Format::Csv => {
+                let mut writer = csv::WriterBuilder::new().buffer_capacity(4096).from_writer(output);
+                writer.write_record(COLUMNS)?;
+                Inner::Csv(Box::new(writer))
+            }
+            Format::Json => {
+                output.write_all(b"[")?;
+                Inner::Json { output, first: true }
+            }
+        }))
+    }
+
+    /// Writes one link.
+    pub fn write(&mut self, record: &Record) -> io::Result<()> {
+        match &mut self.0 {
+            Inner::Csv(writer) => Ok(writer.write_record(cells(record).iter().map(|cell| cell.as_bytes()))?),
+            Inner::Json { output, first } => {
+                output.write_all(if std::mem::take(first) { b"\n" } else { b",\n" })?;
+                Ok(serde_json::to_writer(output, record)?)
+            }
+        }
+    }
+
+    /// Ends the file and gives the output back.
+    pub fn finish(self) -> io::Result<W> {
+        match self.0 {
+            Inner::Csv(writer) => writer.into_inner().map_err(csv::IntoInnerError::into_error),
+            Inner::Json { mut output, .. } => {
+                output.write_all(b"\n]\n")?;
+                output.flush()?;
+                Ok(output)
+            }
+        }
+    }
+}
+
+fn cells(record: &Record) -> [Cow<'_, str>; COLUMNS.len()] {
+    let link = &record.link;
+    [
+        text(&link.code),
+        Cow::Borrowed(&link.target),
+        link.title.as_deref().map(guarded).unwrap_or_default(),
+        link.tags.iter().map(|tag| guarded(tag)).collect::<Vec<_>>().join(" ").into(),
+        Cow::Borrowed(match link.status {
+            Status::Active => "active",
+            Status::Disabled => "disabled",
+        }),
+        link.redirect.code().to_string().into(),
+        Cow::Borrowed(if link.forward_query { "true" } else { "false" }),
+        instant(link.not_before),
+        instant(link.expires_at),
+        link.max_clicks.map(|limit| limit.to_string()).unwrap_or_default().into(),
+        instant(record.created_at),
+        record.clicks.to_string().into(),
+        text(&record.password_hash),
+    ]
+}
+
+fn text(value: &Option<String>) -> Cow<'_, str> {
+    Cow::Borrowed(value.as_deref().unwrap_or_default())
+}
+
+fn instant(value: Option<Timestamp>) -> Cow<'static, str> {
+    value.map(|instant| instant.to_string()).unwrap_or_default().into()
+}
+
+/// Puts a `'` before what a spreadsheet would run.
+fn guarded(text: &str) -> Cow<'_, str> {
+    if formula(text) { format!("'{text}").into() } else { text.into() }
+}
