@@ -280,7 +280,9 @@ mod tests {
         assert_eq!(end, Ok(()));
         assert_eq!(rows.len(), 6);
         for (row, start) in
-            ["1: a", "2: longer than 65536", "3: unknown field `colour`", "4: d", "5: expected", "6: f"].iter().enumerate()
+            ["1: a", "2: longer than 65536", "3: unknown field `colour`", "4: d", "5: expected", "6: f"]
+                .iter()
+                .enumerate()
         {
             assert!(rows[row].starts_with(start), "{}", rows[row]);
         }

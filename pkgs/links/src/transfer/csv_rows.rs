@@ -113,7 +113,12 @@ fn set(record: &mut Record, column: Column, text: &str) -> Result<(), String> {
         Column::Target => text.clone_into(&mut link.target),
         Column::Title => link.title = Some(unguarded(text).to_owned()),
         Column::Tags => {
-            link.tags = text.split([' ', '|']).filter(|tag| !tag.is_empty()).map(unguarded).map(str::to_owned).collect();
+            link.tags = text
+                .split([' ', '|'])
+                .filter(|tag| !tag.is_empty())
+                .map(unguarded)
+                .map(str::to_owned)
+                .collect();
         }
         Column::Status => {
             link.status = match text {

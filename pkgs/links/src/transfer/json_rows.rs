@@ -89,7 +89,8 @@ pub(super) fn read(
     each: &mut dyn FnMut(u64, Result<Record, RowError>) -> ControlFlow<()>,
 ) -> Result<(), ReadError> {
     let mut input = BufReader::with_capacity(ROW_BYTES, input);
-    let mut object = Object { bytes: Vec::new(), too_long: false, depth: 0, in_string: false, escaped: false };
+    let mut object =
+        Object { bytes: Vec::new(), too_long: false, depth: 0, in_string: false, escaped: false };
     let mut expect = Expect::Anything;
     let mut row = 0;
     loop {
