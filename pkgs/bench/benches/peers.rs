@@ -10,10 +10,11 @@ use std::process::ExitCode;
 use bench::peers::{self, Nginx};
 use bench::report::Report;
 use bench::rounds::{Case, alternate};
+use bench::server::Placement;
 use bench::wrk::{Load, Requests};
 use bench::{Error, setup};
 
-const WORKERS: usize = 2;
+const PLACEMENT: Placement = Placement { workers: 2, cpu: None };
 const ROUNDS: usize = 3;
 
 fn main() -> ExitCode {
@@ -37,13 +38,20 @@ fn run() -> Result<(), Error> {
     let mut next = |otherwise: usize| numbers.next().unwrap_or(otherwise);
     let load = Load { threads: next(2), connections: next(64), seconds: next(2) as u64 };
 
-    let (nginx, actix, floor) = (Nginx::start(WORKERS)?, peers::actix(WORKERS)?, peers::floor(WORKERS)?);
+    let (nginx, actix, floor) =
+        (Nginx::start(PLACEMENT)?, peers::actix(PLACEMENT)?, peers::floor(PLACEMENT)?);
     let all = [nginx.server(), &actix, &floor];
-    let single = all.map(|server| Case { server, name: "single", requests: Requests::same("/a", 307) });
-    let batch = all.map(|server| Case { server, name: "x16", requests: Requests::pipelined("/a", 16, 307) });
-    let cases: Vec<Case<'_>> = single.into_iter().chain(batch).collect();
-    let mut report = Report::new(&network, WORKERS, load, ROUNDS);
-    report.add(&alternate(load, ROUNDS, &cases)?, &["nginx", "floor"]);
+    let requests =
+        [("single", Requests::same("/a", 307)), ("pipelined x16", Requests::pipelined("/a", 16, 307))];
+    let cases: Vec<Case<'_>> = requests
+        .iter()
+        .flat_map(|(name, requests)| {
+            all.map(|server| Case { server, name, requests: requests.clone(), load, placement: PLACEMENT })
+        })
+        .collect();
+    let mut report = Report::new(&network);
+    report.condition(format!("{load}, {ROUNDS} rounds; servers with {} workers", PLACEMENT.workers));
+    report.add(&alternate(ROUNDS, &cases)?, &["nginx", "floor"]);
     report.print();
     Ok(())
 }

@@ -10,7 +10,6 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::rounds::Series;
 use crate::usage;
-use crate::wrk::Load;
 
 /// Everything a bench has found out.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -75,8 +74,8 @@ pub struct Target {
 }
 
 impl Report {
-    /// A report that states the machine, the network and the load.
-    pub fn new(network: &str, workers: usize, load: Load, rounds: usize) -> Self {
+    /// A report that states the machine and the network.
+    pub fn new(network: &str) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpu = read("/proc/cpuinfo");
         let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -89,15 +88,16 @@ impl Report {
             ),
             format!("network: loopback in {network}"),
             format!(
-                "load: wrk -t{} -c{} -d{}s, {rounds} rounds in turn, medians; servers with {workers} workers",
-                load.threads, load.connections, load.seconds
-            ),
-            format!(
                 "CPU time: utime + stime of the server's processes, counted in {:?}",
                 usage::resolution()
             ),
         ];
         Self { conditions, ..Self::default() }
+    }
+
+    /// Adds a condition.
+    pub fn condition(&mut self, words: String) {
+        self.conditions.push(words);
     }
 
     /// Adds rows, each compared with the servers in `yardsticks` as far as they have the same case.

@@ -4,7 +4,7 @@
 //! each round gives a fair ratio, and the median over the rounds drops the odd one out.
 
 use crate::error::Error;
-use crate::server::Server;
+use crate::server::{Placement, Server};
 use crate::wrk::{Load, Requests};
 
 /// One line of the table: a server under one kind of request.
@@ -15,6 +15,10 @@ pub struct Case<'a> {
     pub name: &'static str,
     /// The requests.
     pub requests: Requests,
+    /// How they come.
+    pub load: Load,
+    /// Where the load runs: beside the server.
+    pub placement: Placement,
 }
 
 /// One round's figures. Times are microseconds.
@@ -46,10 +50,10 @@ pub struct Series {
 }
 
 /// Loads each case in turn, `rounds` times, after a first round of a second each that only warms up.
-pub fn alternate(load: Load, rounds: usize, cases: &[Case<'_>]) -> Result<Vec<Series>, Error> {
+pub fn alternate(rounds: usize, cases: &[Case<'_>]) -> Result<Vec<Series>, Error> {
     for case in cases {
         case.server.expect(&case.requests.path, case.requests.status)?;
-        measure(Load { seconds: 1, ..load }, case)?;
+        measure(Load { seconds: 1, ..case.load }, case)?;
     }
     let mut all: Vec<Series> = cases
         .iter()
@@ -62,7 +66,7 @@ pub fn alternate(load: Load, rounds: usize, cases: &[Case<'_>]) -> Result<Vec<Se
         .collect();
     for round in 1..=rounds {
         for (case, series) in cases.iter().zip(&mut all) {
-            let sample = measure(load, case)?;
+            let sample = measure(case.load, case)?;
             eprintln!(
                 "round {round}/{rounds}  {:<14} {:<14} {:>9.0}/s {:>7.3} µs",
                 series.case, series.server, sample.qps, sample.cpu_us
@@ -76,7 +80,7 @@ pub fn alternate(load: Load, rounds: usize, cases: &[Case<'_>]) -> Result<Vec<Se
 
 fn measure(load: Load, case: &Case<'_>) -> Result<Sample, Error> {
     let before = case.server.usage()?;
-    let outcome = load.run(case.server, case.name, &case.requests)?;
+    let outcome = load.run(case.server, case.placement, case.name, &case.requests)?;
     let after = case.server.usage()?;
     let requests = outcome.requests as f64;
     Ok(Sample {

@@ -1,5 +1,6 @@
 //! A process that is measured.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,6 +21,25 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often a server that starts is tried: the resolution of a measured start.
 const PROBE_EVERY: Duration = Duration::from_micros(100);
+
+/// How many workers a server has, and where it and its load run.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// Worker threads or processes.
+    pub workers: usize,
+    /// The one CPU the server and its load share; all CPUs where absent.
+    pub cpu: Option<usize>,
+}
+
+impl Placement {
+    /// Runs `program` there.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let Some(cpu) = self.cpu else { return Command::new(program) };
+        let mut command = Command::new("taskset");
+        command.args(["-c", &cpu.to_string()]).arg(program);
+        command
+    }
+}
 
 /// A running server, stopped with all its children when dropped.
 pub struct Server {

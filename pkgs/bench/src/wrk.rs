@@ -1,13 +1,13 @@
 //! Load by wrk, and what came of it.
 
+use std::fmt;
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::error::Error;
-use crate::server::Server;
+use crate::server::{Placement, Server};
 
 /// The shape of the load.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,13 @@ pub struct Load {
     pub connections: usize,
     /// How long, in whole seconds: wrk takes no less.
     pub seconds: u64,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { threads, connections, seconds } = self;
+        write!(f, "wrk -t{threads} -c{connections} -d{seconds}s")
+    }
 }
 
 /// What each connection asks for.
@@ -89,11 +96,18 @@ impl Load {
     /// # Errors
     /// When wrk cannot be run, and when any request met an error or another status than the case expects:
     /// figures of failures are no figures.
-    pub fn run(&self, server: &Server, case: &str, requests: &Requests) -> Result<Outcome, Error> {
+    pub fn run(
+        &self,
+        server: &Server,
+        placement: Placement,
+        case: &str,
+        requests: &Requests,
+    ) -> Result<Outcome, Error> {
         let directory = tempfile::tempdir()?;
         let script = directory.path().join("requests.lua");
         fs::write(&script, format!("{}{DONE}", requests.script)).map_err(Error::file(&script))?;
-        let output = Command::new("wrk")
+        let output = placement
+            .command("wrk")
             .arg(format!("-t{}", self.threads))
             .arg(format!("-c{}", self.connections))
             .arg(format!("-d{}s", self.seconds))

@@ -7,10 +7,10 @@ mod nginx;
 use std::env;
 use std::io;
 use std::net::SocketAddr;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use crate::error::Error;
-use crate::server::{Server, free_address};
+use crate::server::{Placement, Server, free_address};
 
 pub use nginx::Nginx;
 
@@ -41,19 +41,19 @@ pub fn serve_if_asked() -> Option<ExitCode> {
 }
 
 /// A minimal actix-web handler that answers a constant.
-pub fn actix(workers: usize) -> Result<Server, Error> {
-    start(BUILT_IN[0].0, workers)
+pub fn actix(placement: Placement) -> Result<Server, Error> {
+    start(BUILT_IN[0].0, placement)
 }
 
 /// The least the kernel's TCP path costs: a thread per worker that waits, receives, finds where each request
 /// ends and sends a constant. It parses nothing and knows no limits, so no server can be cheaper.
-pub fn floor(workers: usize) -> Result<Server, Error> {
-    start(BUILT_IN[1].0, workers)
+pub fn floor(placement: Placement) -> Result<Server, Error> {
+    start(BUILT_IN[1].0, placement)
 }
 
-fn start(name: &'static str, workers: usize) -> Result<Server, Error> {
+fn start(name: &'static str, placement: Placement) -> Result<Server, Error> {
     let address = free_address()?;
-    let mut command = Command::new(env::current_exe()?);
-    command.args([PEER, name, &address.to_string(), &workers.to_string()]);
+    let mut command = placement.command(env::current_exe()?);
+    command.args([PEER, name, &address.to_string(), &placement.workers.to_string()]);
     Server::start(name, address, &mut command)
 }

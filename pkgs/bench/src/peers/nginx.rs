@@ -1,12 +1,11 @@
 //! nginx, answering `return 307`.
 
 use std::fs;
-use std::process::Command;
 
 use tempfile::TempDir;
 
 use crate::error::Error;
-use crate::server::{Server, free_address};
+use crate::server::{Placement, Server, free_address};
 use crate::setup;
 
 /// A running nginx, and the directory it keeps its files in.
@@ -18,14 +17,14 @@ pub struct Nginx {
 
 impl Nginx {
     /// Starts nginx at its best for this purpose: a listening socket a worker, no log, connections kept.
-    pub fn start(workers: usize) -> Result<Self, Error> {
+    pub fn start(placement: Placement) -> Result<Self, Error> {
         let program = setup::require("nginx", "nginx-light")?;
         let directory = tempfile::tempdir()?;
         let address = free_address()?;
         let target = super::TARGET;
         let configuration = format!(
             "daemon off;\n\
-             worker_processes {workers};\n\
+             worker_processes {};\n\
              pid nginx.pid;\n\
              error_log stderr crit;\n\
              events {{ worker_connections 8192; multi_accept on; }}\n\
@@ -37,11 +36,12 @@ impl Nginx {
                  listen {address} reuseport backlog=4096;\n\
                  location / {{ return 307 \"{target}\"; }}\n\
                }}\n\
-             }}\n"
+             }}\n",
+            placement.workers
         );
         let file = directory.path().join("nginx.conf");
         fs::write(&file, configuration).map_err(Error::file(&file))?;
-        let mut command = Command::new(program);
+        let mut command = placement.command(program);
         command.arg("-p").arg(directory.path()).arg("-c").arg(&file);
         Ok(Self { server: Server::start("nginx", address, &mut command)?, _directory: directory })
     }

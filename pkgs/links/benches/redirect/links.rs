@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bench::Error;
-use bench::server::{Server, free_address};
+use bench::server::{Placement, Server, free_address};
 
 use crate::codes;
 
@@ -34,14 +34,17 @@ pub fn import(directory: &Path, count: u64) -> Result<(PathBuf, Duration), Error
     Ok((database, took))
 }
 
+/// What the table calls it.
+pub const NAME: &str = "linerate-links";
+
 /// Starts the server on a database, with further arguments.
-pub fn serve(name: &'static str, database: &Path, workers: usize, more: &[&str]) -> Result<Server, Error> {
+pub fn serve(database: &Path, placement: Placement, more: &[&str]) -> Result<Server, Error> {
     let (public, admin) = (free_address()?, free_address()?);
-    let mut command = Command::new(PROGRAM);
+    let mut command = placement.command(PROGRAM);
     command
         .args(["serve", "--listen", &public.to_string(), "--admin", &admin.to_string()])
-        .args(["--workers", &workers.to_string(), "--database"])
+        .args(["--workers", &placement.workers.to_string(), "--database"])
         .arg(database)
         .args(more);
-    Server::start(name, public, &mut command)
+    Server::start(NAME, public, &mut command)
 }
