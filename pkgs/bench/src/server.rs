@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::usage::{self, Usage};
 
-/// How long a server may take to accept its first connection.
+/// How long a server may take to its first answer.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long a server may take to end after SIGTERM, before it and its children are killed.
@@ -50,17 +50,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `command` and waits until `address` accepts connections.
+    /// Starts `command` and waits until `address` answers a request, with whatever status.
     ///
     /// # Errors
-    /// When it cannot be started, ends early, or does not listen within 20 s; with what it printed.
+    /// When it cannot be started, ends early, or does not answer within 20 s; with what it printed.
     pub fn start(name: &'static str, address: SocketAddr, command: &mut Command) -> Result<Self, Error> {
         let output = tempfile::tempfile()?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
         let begin = Instant::now();
         let child = command.spawn().map_err(|source| Error::Run { program: name.into(), source })?;
         let mut server = Self { name, address, child, output };
-        while TcpStream::connect(address).is_err() {
+        while server.status("/").is_err() {
             if let Some(status) = server.child.try_wait()? {
                 return Err(Error::Failed { program: name.into(), status, output: server.printed() });
             }
@@ -93,7 +93,7 @@ impl Server {
 
     /// Asks for `path` once and insists on `expected`.
     pub fn expect(&self, path: &str, expected: u16) -> Result<(), Error> {
-        match Client::connect(self.address).and_then(|mut client| client.status(path)) {
+        match self.status(path) {
             Ok(found) if found == expected => Ok(()),
             Ok(found) => Err(Error::Answer { server: self.name.into(), path: path.into(), expected, found }),
             Err(source) => Err(Error::Request { server: self.name.into(), source }),
@@ -111,6 +111,10 @@ impl Server {
         }
         let what = format!("{} of {} answers were no {expected}", paths.len() - met, paths.len());
         Err(Error::Load { server: self.name.into(), case: "visit".into(), what })
+    }
+
+    fn status(&self, path: &str) -> io::Result<u16> {
+        Client::connect(self.address)?.status(path)
     }
 
     fn printed(&mut self) -> String {
@@ -157,6 +161,7 @@ pub fn free_address() -> io::Result<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn a_server_that_ends_early_is_reported_with_what_it_said() {
@@ -174,7 +179,13 @@ mod tests {
         // A listener of ours stands in for the server's.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
         let address = listener.local_addr().expect("it has an address");
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("the harness asks");
+            stream.write_all(b"HTTP/1.1 404 Not Found\r\n\r\n").expect("the harness reads");
+            io::copy(&mut stream, &mut io::sink()).expect("the harness closes");
+        });
         let server = Server::start("sleeper", address, Command::new("sleep").arg("60")).expect("it runs");
+        answering.join().expect("the harness was answered");
         let pid = server.child.id();
         let begin = Instant::now();
         drop(server);
