@@ -11,11 +11,16 @@
 //! - [`exit`]: exit codes, and the one line an error is worth.
 #![deny(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod exit;
 pub mod logs;
 pub mod metrics;
 pub mod problem;
 pub mod ready;
+pub mod settings;
 pub mod shutdown;
 pub mod socket;
 pub mod workers;

@@ -1,0 +1,125 @@
+//! What is wrong with the settings, on one line.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::Given;
+use crate::exit::{USAGE, chain, one_line};
+
+/// Why there are no settings.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file is no TOML.
+    #[error("{}: line {line}: {}", path.display(), one_line(reason))]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// A key of the file names no setting, or not one value of one.
+    #[error("{}: {key}: {reason}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// The name of the setting, tables and all: `log-level`.
+        key: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A value from the file or the environment is not acceptable.
+    #[error("{origin}: {}", brief(error))]
+    Value {
+        /// Where it is.
+        origin: Origin,
+        /// What clap says of it.
+        error: clap::Error,
+    },
+    /// The command line is not acceptable, or asks for help or the version.
+    #[error("{}", brief(.0))]
+    Usage(#[from] clap::Error),
+}
+
+/// Where a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In a file.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Under which key, tables and all: `log-level`.
+        key: String,
+    },
+    /// In this variable of the environment.
+    Env(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, key } => write!(f, "{}: {key}", path.display()),
+            Self::Env(variable) => f.write_str(variable),
+        }
+    }
+}
+
+impl Error {
+    /// `error`, told apart by where the value comes from that it is about.
+    pub(super) fn of(error: clap::Error, given: &HashMap<String, Given>) -> Self {
+        let text = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => Some(text.as_str()),
+            _ => None,
+        };
+        // clap names an argument as its help does: `--log-level <FILTER>`.
+        let name = text(ContextKind::InvalidArg)
+            .and_then(|arg| arg.strip_prefix("--")?.split([' ', '=', '[']).next())
+            .and_then(|name| given.get(name));
+        let value = text(ContextKind::InvalidValue).map(OsStr::new);
+        match name {
+            // A flag's value hides what was given, so its error is about another value.
+            Some(given) if given.values.iter().any(|given| Some(given.as_os_str()) == value) => {
+                Self::Value { origin: given.origin.clone(), error }
+            }
+            _ => Self::Usage(error),
+        }
+    }
+
+    /// Ends the process: help and version are printed on stdout and end it with 0, anything else is
+    /// one line on stderr and [`USAGE`].
+    pub fn exit(&self) -> ! {
+        match self {
+            Self::Usage(error) if !error.use_stderr() || shows_help(error) => error.exit(),
+            error => {
+                eprintln!("error: {}", chain(error));
+                std::process::exit(USAGE.into())
+            }
+        }
+    }
+}
+
+/// Whether the error is the help, as a program without arguments shows it.
+fn shows_help(error: &clap::Error) -> bool {
+    error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+/// What clap says, on one line: without usage and without where to find help.
+fn brief(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|tail| text.find(tail)).min();
+    let text = &text[..end.unwrap_or(text.len())];
+    one_line(text.strip_prefix("error: ").unwrap_or(text))
+}

@@ -1,0 +1,164 @@
+//! Settings: one definition of each, four places to give it.
+//!
+//! A setting is a field with a long name of a `clap` struct: its doc comment is its help, its type
+//! what it accepts, and its name yields the rest. Of `--cache-bytes`, the later of these counts:
+//!
+//! | place | form |
+//! |---|---|
+//! | default | `default_value` of the field |
+//! | file (`--config FILE`) | `cache-bytes = 1` or `[cache]` with `bytes = 1`; `_` does for `-` |
+//! | environment | `LINERATE_LINKS_CACHE_BYTES=1`; empty is unset, several values have commas between |
+//! | flag | `--cache-bytes 1` |
+//!
+//! File and environment become the defaults of clap's own arguments, so that its value parsers judge
+//! them as they judge flags. A flag without value is set by `true` and left by `false`.
+
+mod error;
+mod file;
+
+pub use error::Error;
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
+use std::path::Path;
+
+use clap::builder::StyledStr;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, Parser};
+use error::Origin;
+
+/// The setting that names the file of settings, where there is one.
+const CONFIG: &str = "config";
+
+/// The command line of `P` and the settings of its `subcommand`, from the arguments, the environment
+/// and the file of this process. Help, version and errors end the process, errors with code 2 and
+/// one line on stderr.
+pub fn parse<P: Parser>(service: &str, subcommand: &str) -> P {
+    try_parse_from(service, subcommand, std::env::args_os(), |name| std::env::var_os(name))
+        .unwrap_or_else(|error| error.exit())
+}
+
+/// Like [`parse`], from the `args` (the program's name first) and environment given.
+///
+/// # Errors
+/// When a file cannot be read or holds what is no setting, or a value is not acceptable. Help and
+/// version are [`Error::Usage`] too, as clap has them.
+pub fn try_parse_from<P: Parser>(
+    service: &str,
+    subcommand: &str,
+    args: impl IntoIterator<Item: Into<OsString>>,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<P, Error> {
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let env = |arg: &Arg| variable(service, arg).and_then(|name| Some((env(&name)?, name)));
+    let mut command = command::<P>(service, subcommand);
+
+    // A first look at the arguments, as far as they make sense: is it this subcommand, and which is
+    // its file? Help ends here, so that it shows the defaults of the program.
+    let look = command.clone().ignore_errors(true).try_get_matches_from(&args)?;
+    let mut given = HashMap::new();
+    if let (Some(settings), Some(look)) =
+        (command.find_subcommand(subcommand), look.subcommand_matches(subcommand))
+    {
+        if let Some(path) = config(settings, look, env) {
+            given = file::read(Path::new(&path), settings)?;
+        }
+        for arg in settings.get_arguments() {
+            if let (Some(name), Some((value, variable))) =
+                (arg.get_long(), env(arg).filter(|(v, _)| !v.is_empty()))
+            {
+                given.insert(
+                    name.to_owned(),
+                    Given { values: split(arg, value), origin: Origin::Env(variable) },
+                );
+            }
+        }
+        command = command.mut_subcommand(subcommand, |settings| overlay(settings, &given));
+    }
+
+    let mut matches = command.try_get_matches_from_mut(&args).map_err(|error| Error::of(error, &given))?;
+    P::from_arg_matches_mut(&mut matches).map_err(|error| Error::of(error.format(&mut command), &given))
+}
+
+/// The command line of `P`, with the help of each setting of its `subcommand` naming its variable:
+/// what [`parse`] parses, and what manual pages and completions are made from.
+pub fn command<P: Parser>(service: &str, subcommand: &str) -> Command {
+    P::command().mut_subcommand(subcommand, |settings| settings.mut_args(|arg| documented(service, arg)))
+}
+
+/// What the file or the environment has for a setting.
+struct Given {
+    values: Vec<OsString>,
+    origin: Origin,
+}
+
+/// The variable of a setting: `LINERATE_LINKS_CACHE_BYTES`. None for what is no setting, and for
+/// what has a variable of its own.
+fn variable(service: &str, arg: &Arg) -> Option<String> {
+    let name = arg.get_long().filter(|_| is_setting(arg) && arg.get_env().is_none())?;
+    Some(format!("LINERATE_{service}_{name}").replace('-', "_").to_uppercase())
+}
+
+fn is_setting(arg: &Arg) -> bool {
+    use ArgAction::{Append, Count, Set, SetFalse, SetTrue};
+    arg.get_long().is_some() && matches!(arg.get_action(), Set | Append | SetTrue | SetFalse | Count)
+}
+
+fn takes_many(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Append)
+        || arg.get_num_args().is_some_and(|range| range.max_values() > 1)
+}
+
+fn documented(service: &str, arg: Arg) -> Arg {
+    let Some(variable) = variable(service, &arg) else { return arg };
+    let with_variable = |help: Option<&StyledStr>| {
+        let mut help = help.cloned().unwrap_or_default();
+        write!(help, " [env: {variable}]").expect("a string takes all that is written");
+        help
+    };
+    let (short, long) = (with_variable(arg.get_help()), arg.get_long_help());
+    match long.map(|long| with_variable(Some(long))) {
+        Some(long) => arg.help(short).long_help(long),
+        None => arg.help(short),
+    }
+}
+
+/// The path of the file: by flag, else by environment, else by default.
+fn config(
+    settings: &Command,
+    look: &ArgMatches,
+    env: impl Fn(&Arg) -> Option<(OsString, String)>,
+) -> Option<OsString> {
+    let arg = settings.get_arguments().find(|arg| arg.get_long() == Some(CONFIG))?;
+    let id = arg.get_id().as_str();
+    let parsed = || look.get_raw(id)?.next().map(OsStr::to_owned);
+    match look.value_source(id) {
+        Some(ValueSource::CommandLine) => parsed(),
+        _ => env(arg).map(|(path, _)| path).filter(|path| !path.is_empty()).or_else(parsed),
+    }
+}
+
+/// The values of a variable: parted by commas where the setting takes several.
+fn split(arg: &Arg, value: OsString) -> Vec<OsString> {
+    match value.to_str() {
+        Some(text) if takes_many(arg) => {
+            text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(OsString::from).collect()
+        }
+        _ => vec![value],
+    }
+}
+
+/// `settings`, with what was given as the defaults.
+fn overlay(settings: Command, given: &HashMap<String, Given>) -> Command {
+    settings.mut_args(|arg| match arg.get_long().and_then(|name| given.get(name)) {
+        Some(given) => {
+            let required = arg.is_required_set() && given.values.is_empty();
+            arg.required(required).default_values(given.values.iter().cloned())
+        }
+        None => arg,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::*;
+use crate::logs::{Format, LogArgs};
+
+#[derive(Debug, Parser)]
+#[command(name = "linerate-links", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Commands,
+}
+
+#[derive(Debug, Subcommand)]
+enum Commands {
+    /// Serves the links
+    Serve(Serve),
+    Add {
+        target: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Serve {
+    /// A file of settings
+    #[arg(long, short)]
+    config: Option<PathBuf>,
+
+    /// Where to listen
+    #[arg(long, default_value = "127.0.0.1:1")]
+    listen: Vec<SocketAddr>,
+
+    /// Where the links are
+    #[arg(long)]
+    database: PathBuf,
+
+    /// How much to keep in memory, in bytes
+    ///
+    /// More is faster.
+    #[arg(long, default_value_t = 1)]
+    cache_bytes: u64,
+
+    /// Whether to follow
+    #[arg(long)]
+    follow: bool,
+
+    #[command(flatten)]
+    logs: LogArgs,
+}
+
+/// Variables and their values.
+type Env = [(&'static str, &'static str)];
+/// Arguments.
+type Line = [&'static str];
+
+/// Parses `serve` with `args`, where FILE among them or in `env` stands for a file that holds `toml`.
+fn parse(toml: &str, env: &[(&str, &str)], args: &[&str]) -> Result<Serve, String> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("links.toml");
+    std::fs::write(&file, toml).expect("a file");
+    let real = |text: &str| text.replace("FILE", file.to_str().expect("UTF-8"));
+    let args = ["linerate-links", "serve"].into_iter().chain(args.iter().copied()).map(real);
+    let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| real(value).into());
+    match try_parse_from::<Cli>("links", "serve", args, env) {
+        Ok(Cli { command: Commands::Serve(serve) }) => Ok(serve),
+        Ok(other) => panic!("not serve: {other:?}"),
+        Err(error) => Err(error.to_string().replace(file.to_str().expect("UTF-8"), "FILE")),
+    }
+}
+
+#[test]
+fn the_later_place_counts() {
+    const FILE: &Line = &["--database", "x", "--config", "FILE"];
+    let toml = "cache-bytes = 2";
+    let env = [("LINERATE_LINKS_CACHE_BYTES", "3")];
+    let with_flag = [FILE, &["--cache-bytes", "4"]].concat();
+    let cases: [(&str, &Env, &Line, u64); 5] = [
+        ("", &[], FILE, 1),
+        (toml, &[], FILE, 2),
+        (toml, &env, FILE, 3),
+        (toml, &env, &with_flag, 4),
+        (toml, &[("LINERATE_LINKS_CACHE_BYTES", "")], FILE, 2),
+    ];
+    for (toml, env, args, bytes) in cases {
+        assert_eq!(parse(toml, env, args).expect("parses").cache_bytes, bytes, "{toml} {env:?} {args:?}");
+    }
+}
+
+#[test]
+fn the_file_is_named_by_flag_or_environment() {
+    let toml = "database = 'y'";
+    let env: &Env = &[("LINERATE_LINKS_CONFIG", "FILE")];
+    let cases: [(&Env, &Line); 5] = [
+        (&[], &["--config", "FILE"]),
+        (&[], &["--config=FILE"]),
+        (&[], &["-c", "FILE"]),
+        (env, &[]),
+        (&[("LINERATE_LINKS_CONFIG", "/nowhere")], &["--follow", "-cFILE"]),
+    ];
+    for (env, args) in cases {
+        let serve = parse(toml, env, args).unwrap_or_else(|error| panic!("{env:?} {args:?}: {error}"));
+        assert_eq!(serve.database, PathBuf::from("y"));
+    }
+}
+
+#[test]
+fn every_kind_of_value_is_read() {
+    let toml = "database = 'y'\ncache_bytes = 2\nfollow = true\nlisten = ['127.0.0.1:2', '[::1]:3']\n\
+                [log]\nlevel = 'warn'\nformat = 'json'";
+    let env: &Env = &[
+        ("LINERATE_LINKS_DATABASE", "y"),
+        ("LINERATE_LINKS_CACHE_BYTES", "2"),
+        ("LINERATE_LINKS_FOLLOW", "true"),
+        ("LINERATE_LINKS_LISTEN", "127.0.0.1:2, [::1]:3"),
+        ("LINERATE_LINKS_LOG_LEVEL", "warn"),
+        ("LINERATE_LINKS_LOG_FORMAT", "json"),
+    ];
+    for serve in [parse(toml, &[], &["-c", "FILE"]), parse("", env, &[])] {
+        let serve = serve.expect("parses");
+        assert_eq!(serve.database, PathBuf::from("y"));
+        assert_eq!((serve.cache_bytes, serve.follow), (2, true));
+        assert_eq!(
+            serve.listen.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["127.0.0.1:2", "[::1]:3"]
+        );
+        assert_eq!(serve.logs, LogArgs { log_level: "warn".into(), log_format: Format::Json });
+    }
+}
+
+#[test]
+fn flags_replace_lists_rather_than_add_to_them() {
+    let env = [("LINERATE_LINKS_LISTEN", "127.0.0.1:2,127.0.0.1:3")];
+    let serve = parse("", &env, &["--database", "x", "--listen", "127.0.0.1:4"]).expect("parses");
+    assert_eq!(serve.listen, ["127.0.0.1:4".parse().expect("address")]);
+}
+
+#[test]
+fn what_is_wrong_is_said_on_one_line_and_where() {
+    const ARGS: &Line = &["--database", "x", "-c", "FILE"];
+    let bad_env: &Env = &[("LINERATE_LINKS_CACHE_BYTES", "many")];
+    let bad_flag = [ARGS, &["--cache-bytes", "few"]].concat();
+    let cases: [(&str, &Env, &Line, &str); 13] = [
+        ("cache = 1", &[], ARGS, "FILE: cache: there is no such setting"),
+        ("[log]\nlevels = 'x'", &[], ARGS, "FILE: log-levels: there is no such setting"),
+        ("config = 'x'", &[], ARGS, "FILE: config: there is no such setting"),
+        ("help = true", &[], ARGS, "FILE: help: there is no such setting"),
+        ("cache-bytes = [1]", &[], ARGS, "FILE: cache-bytes: it takes one value"),
+        ("listen = [['x']]", &[], ARGS, "FILE: listen: its values are nested"),
+        ("cache-bytes = 1\ncache_bytes = 2", &[], ARGS, "FILE: cache-bytes: it is there twice"),
+        ("a = 1\nb = ", &[], ARGS, "FILE: line 2: "),
+        (
+            "cache-bytes = -1",
+            &[],
+            ARGS,
+            "FILE: cache-bytes: invalid value '-1' for '--cache-bytes <CACHE_BYTES>': ",
+        ),
+        (
+            "[log]\nformat = 'xml'",
+            &[],
+            ARGS,
+            "FILE: log-format: invalid value 'xml' for '--log-format <FORMAT>' [",
+        ),
+        ("cache-bytes = 1", bad_env, ARGS, "LINERATE_LINKS_CACHE_BYTES: invalid value 'many' for "),
+        ("cache-bytes = 'x'", bad_env, &bad_flag, "invalid value 'few' for '--cache-bytes <CACHE_BYTES>': "),
+        (
+            "",
+            &[],
+            &["-c", "FILE"],
+            "the following required arguments were not provided: --database <DATABASE>",
+        ),
+    ];
+    for (toml, env, args, start) in cases {
+        let error = parse(toml, env, args).expect_err(toml);
+        assert!(error.starts_with(start), "{error}\ndoes not start with\n{start}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+    let error = parse("", &[], &["--database", "x", "-c", "/nowhere"]).expect_err("no file");
+    assert!(error.starts_with("cannot read /nowhere: "), "{error}");
+}
+
+#[test]
+fn other_subcommands_have_no_file_and_no_variables() {
+    let env =
+        |name: &str| -> Option<OsString> { (name == "LINERATE_LINKS_CONFIG").then(|| "/nowhere".into()) };
+    let cli: Cli = try_parse_from("links", "serve", ["linerate-links", "add", "x"], env).expect("parses");
+    assert!(matches!(cli.command, Commands::Add { target } if target == "x"));
+}
+
+#[test]
+fn help_names_each_variable_once_and_shows_the_programs_defaults() {
+    let env =
+        |name: &str| -> Option<OsString> { (name == "LINERATE_LINKS_CACHE_BYTES").then(|| "987".into()) };
+    for flag in ["-h", "--help"] {
+        let args = ["linerate-links", "serve", flag];
+        let help = try_parse_from::<Cli>("links", "serve", args, env).expect_err("help");
+        let Error::Usage(help) = help else { panic!("{help}") };
+        assert!(!help.use_stderr());
+        // Long lines are wrapped.
+        let help = crate::exit::one_line(&help.to_string());
+        assert!(help.starts_with("Serves the links Usage:"), "{help}");
+        for name in ["CONFIG", "LISTEN", "DATABASE", "CACHE_BYTES", "FOLLOW", "LOG_LEVEL", "LOG_FORMAT"] {
+            let variable = format!("[env: LINERATE_LINKS_{name}]");
+            assert_eq!(help.matches(&variable).count(), 1, "{variable} in\n{help}");
+        }
+        assert!(help.contains("[default: 1]") && !help.contains("987"), "{help}");
+    }
+}
