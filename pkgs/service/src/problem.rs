@@ -139,7 +139,7 @@ fn title(status: u16) -> &'static str {
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         507 => "Insufficient Storage",
-        400..=499 => "Client Error",
+        _ if status < 500 => "Client Error",
         _ => "Server Error",
     }
 }

@@ -12,11 +12,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::{Family, Reading};
 
+type Read = fn() -> Option<f64>;
+
 /// Shows resident memory, CPU time, file descriptors and start time of this process in `registry`.
 ///
 /// What `/proc` does not tell, as when it is not mounted, reads as NaN.
 pub fn register(registry: &mut Registry) {
-    let gauges: [(_, _, fn() -> Option<f64>); 4] = [
+    let gauges: [(_, _, Read); 4] = [
         ("process_resident_memory_bytes", "Memory in RAM", resident_bytes),
         ("process_open_fds", "Open file descriptors", open_fds),
         ("process_max_fds", "File descriptors it may open", max_fds),

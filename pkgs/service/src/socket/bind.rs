@@ -137,3 +137,82 @@ fn unix(path: &Path) -> io::Result<UnixListener> {
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    const ANY: &str = "127.0.0.1:0";
+
+    fn tcp(address: &str, options: TcpOptions) -> Result<TcpListener, Error> {
+        bind_tcp(address.parse().expect("address"), &options)
+    }
+
+    #[test]
+    fn connections_inherit_nodelay_from_their_listener() {
+        for nodelay in [true, false] {
+            let listener = tcp(ANY, TcpOptions { nodelay, ..TcpOptions::default() }).expect("listens");
+            let _client = TcpStream::connect(listener.local_addr().expect("address")).expect("connects");
+            // Connected means waiting to be accepted, so this does not block though it may not.
+            let (accepted, _) = listener.accept().expect("a connection");
+            assert_eq!(accepted.nodelay().expect("option"), nodelay);
+        }
+    }
+
+    #[test]
+    fn a_port_is_shared_only_if_both_sides_want_to() {
+        let cases = [(true, true, true), (true, false, false), (false, true, false), (false, false, false)];
+        for (first, second, shared) in cases {
+            let options = |reuse_port| TcpOptions { reuse_port, ..TcpOptions::default() };
+            let listener = tcp(ANY, options(first)).expect("listens");
+            let address = listener.local_addr().expect("address").to_string();
+            match tcp(&address, options(second)) {
+                Ok(_) => assert!(shared),
+                Err(error) => {
+                    assert!(!shared);
+                    let text = format!("cannot listen on {address}: address already in use");
+                    assert_eq!(error.to_string(), text);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_address_includes_those_of_ipv4() {
+        let listener = tcp("[::]:0", TcpOptions::default()).expect("listens");
+        let port = listener.local_addr().expect("address").port();
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("connects");
+    }
+
+    #[test]
+    fn a_socket_left_behind_is_replaced_and_a_living_one_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let first = bind_unix(&path).expect("listens");
+        assert_eq!(fs::metadata(&path).expect("a socket").mode() & 0o777, 0o660);
+        assert!(matches!(bind_unix(&path), Err(Error::Taken(_))));
+        drop(first);
+        let second = bind_unix(&path).expect("replaces");
+        UnixStream::connect(&path).expect("connects");
+        drop(second);
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        fs::write(&path, "precious").expect("a file");
+        assert!(matches!(bind_unix(&path), Err(Error::NotSocket(_))));
+        assert_eq!(fs::read(&path).expect("still there"), b"precious");
+    }
+
+    #[test]
+    fn a_listener_knows_its_address() {
+        let listener = "localhost:0".parse::<Address>().expect("address").listen(&TcpOptions::default());
+        let Some(Address::Tcp(address)) = listener.expect("listens").address() else { panic!("TCP") };
+        assert_ne!(address.port(), 0);
+    }
+}
