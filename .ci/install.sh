@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# install.sh PROGRAM...: sees to it that each of these can be run. Root on Debian gets what is
+# missing by apt; anybody else is told what to install.
+set -euo pipefail
+
+# The Debian package of a program, where it has another name.
+package() {
+    case $1 in
+        cc) echo gcc libc6-dev ;;
+        nginx) echo nginx-light ;;
+        cargo | rustc) echo rustup ;;
+        *) echo "$1" ;;
+    esac
+}
+
+# nginx is in /usr/sbin, which is not in everybody's PATH; rustup's programs are in the home.
+PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+
+missing=()
+for program in "$@"; do
+    if [[ $program == cargo ]] && ! command -v cargo >/dev/null; then
+        echo "error: cargo is missing: install Rust 1.95 or later, by the package rustup and" \
+            "'rustup default stable', or as https://rustup.rs says" >&2
+        exit 1
+    fi
+    command -v "$program" >/dev/null || missing+=("$program")
+done
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+# shellcheck disable=SC2046 # one program may be several packages
+set -- $(for program in "${missing[@]}"; do package "$program"; done)
+if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
+    echo "error: ${missing[*]} missing: install (Debian's names) $*" >&2
+    exit 1
+fi
+echo "installing $*"
+export DEBIAN_FRONTEND=noninteractive
+# A package that starts its daemon would take ports; this keeps it from starting, in this run only.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+fi
+apt-get update -qq </dev/null
+apt-get install -qq -y --no-install-recommends "$@" </dev/null >/dev/null

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Formatting, lints and all tests, on whatever machine this is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+.ci/install.sh cargo cc
+PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+cd pkgs
+cargo fmt --all --check
+cargo clippy --workspace --all-targets --locked -- -D warnings
+cargo check -p linerate-links --features no-tracing --locked
+exec cargo test --workspace --locked </dev/null

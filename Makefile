@@ -1,0 +1,18 @@
+.PHONY: run test bench bench-links check fmt
+
+run:                ## build links and serve it on embedded storage
+	cd pkgs && cargo run --release --bin linerate-links -- serve
+
+test:               ## formatting, lints and all tests
+	.ci/test.sh
+
+bench: bench-links  ## all benches
+
+bench-links:        ## redirects against nginx and a constant handler
+	.ci/bench.sh linerate-links redirect
+
+check:              ## type-check only
+	cd pkgs && cargo check --workspace --all-targets
+
+fmt:                ## format
+	cd pkgs && cargo fmt --all
