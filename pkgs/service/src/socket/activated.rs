@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_name_that_was_not_passed_is_an_error() {
-        let error = take("http").err().expect("nothing is passed to tests");
+        let error = take("http").expect_err("nothing is passed to tests");
         assert!(error.to_string().contains("\"http\""), "{error}");
     }
 }
