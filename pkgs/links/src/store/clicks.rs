@@ -1,0 +1,170 @@
+//! Clicks: added by the workers' flushes, summed for statistics.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::agent::Agent;
+use crate::when::format_day;
+
+use super::writer::Work;
+use super::{ClickBatch, Count, Error, Stats};
+
+/// The link that stands for all of them.
+const ALL: i64 = 0;
+
+/// Rows a link may have for a day; visits from further referrers count under [`OTHER`].
+const ROWS_PER_DAY: i64 = 1_000;
+
+/// Rows all links together may have for a day.
+const ROWS_PER_DAY_OF_ALL: i64 = 10_000;
+
+/// Referrers known by name; anybody can make names up, so there is an end.
+const MAX_REFERRERS: i64 = 100_000;
+
+/// The name of all further referrers.
+const OTHER: &str = "(other)";
+
+/// Referrers that a breakdown names.
+const TOP_REFERRERS: i64 = 100;
+
+/// What a row of counts is told apart by.
+type Key = (i64, i32, i64, Agent);
+
+pub(super) fn count(work: &mut Work<'_>, batch: &ClickBatch) -> Result<(), Error> {
+    let connection = work.connection;
+    let mut referrers = Vec::with_capacity(batch.referrers.len());
+    for host in &batch.referrers {
+        referrers.push(referrer_id(connection, host)?);
+    }
+    let mut links: HashMap<i64, u64> = HashMap::new();
+    for click in &batch.clicks {
+        *links.entry(click.link).or_default() += u64::from(click.count);
+    }
+    let mut order: Vec<_> = links.into_iter().collect();
+    order.sort_unstable();
+    let mut alive = HashSet::with_capacity(order.len());
+    let mut update = connection.prepare_cached("UPDATE links SET clicks = clicks + ?2 WHERE id = ?1")?;
+    for (link, clicks) in order {
+        if update.execute(params![link, clicks])? == 1 {
+            alive.insert(link);
+        }
+    }
+    let mut rows: HashMap<Key, u64> = HashMap::with_capacity(batch.clicks.len());
+    for click in batch.clicks.iter().filter(|click| alive.contains(&click.link)) {
+        let referrer = referrers.get(click.referrer as usize).copied().unwrap_or_default();
+        for link in [click.link, ALL] {
+            *rows.entry((link, click.day, referrer, click.agent)).or_default() += u64::from(click.count);
+        }
+    }
+    // In the order of the key, so that neighbours share their pages.
+    let mut rows: Vec<_> = rows.into_iter().collect();
+    rows.sort_unstable();
+    for (key, clicks) in rows {
+        add(connection, key, clicks)?;
+    }
+    Ok(())
+}
+
+fn add(connection: &Connection, key: Key, clicks: u64) -> Result<(), Error> {
+    if bump(connection, key, clicks)? {
+        return Ok(());
+    }
+    let (link, day, _, agent) = key;
+    let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
+    let rows: i64 = connection
+        .prepare_cached("SELECT count(*) FROM clicks WHERE link = ?1 AND day = ?2")?
+        .query_row(params![link, day], |row| row.get(0))?;
+    if rows < most {
+        return insert(connection, key, clicks);
+    }
+    let other = (link, day, referrer_id(connection, OTHER)?, agent);
+    if bump(connection, other, clicks)? { Ok(()) } else { insert(connection, other, clicks) }
+}
+
+/// Adds to a row; false where there is none.
+fn bump(connection: &Connection, (link, day, referrer, agent): Key, clicks: u64) -> Result<bool, Error> {
+    let changed = connection
+        .prepare_cached(
+            "UPDATE clicks SET count = count + ?5 WHERE link = ?1 AND day = ?2 AND referrer = ?3 AND agent = ?4",
+        )?
+        .execute(params![link, day, referrer, agent as u8, clicks])?;
+    Ok(changed == 1)
+}
+
+fn insert(connection: &Connection, (link, day, referrer, agent): Key, clicks: u64) -> Result<(), Error> {
+    connection
+        .prepare_cached("INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![link, day, referrer, agent as u8, clicks])?;
+    Ok(())
+}
+
+/// The number of a host; 0 for none.
+fn referrer_id(connection: &Connection, host: &str) -> Result<i64, Error> {
+    if host.is_empty() {
+        return Ok(0);
+    }
+    let known = connection
+        .prepare_cached("SELECT id FROM referrers WHERE host = ?1")?
+        .query_row([host], |row| row.get(0))
+        .optional()?;
+    if let Some(id) = known {
+        return Ok(id);
+    }
+    // Ids are given in order and never deleted, so the last one tells how many there are.
+    let last: i64 = connection
+        .prepare_cached("SELECT ifnull(max(id), 0) FROM referrers")?
+        .query_row([], |row| row.get(0))?;
+    if last >= MAX_REFERRERS && host != OTHER {
+        return referrer_id(connection, OTHER);
+    }
+    connection.prepare_cached("INSERT INTO referrers (host) VALUES (?1)")?.execute([host])?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// Sums the clicks of one link, or of all.
+pub(super) fn stats(
+    connection: &Connection,
+    link: Option<i64>,
+    days: &RangeInclusive<i32>,
+) -> Result<Stats, Error> {
+    let link = link.unwrap_or(ALL);
+    let (first, last) = (*days.start(), *days.end());
+    let days = breakdown(
+        connection,
+        "SELECT day, sum(count) FROM clicks WHERE link = ?1 AND day BETWEEN ?2 AND ?3 GROUP BY day ORDER BY day",
+        (link, first, last),
+        |row| Ok(format_day(row.get(0)?)),
+    )?;
+    let referrers = breakdown(
+        connection,
+        &format!(
+            "SELECT ifnull(host, ''), sum(count) AS clicks FROM clicks LEFT JOIN referrers ON id = referrer \
+             WHERE link = ?1 AND day BETWEEN ?2 AND ?3 GROUP BY referrer ORDER BY clicks DESC, host \
+             LIMIT {TOP_REFERRERS}"
+        ),
+        (link, first, last),
+        |row| row.get(0),
+    )?;
+    let agents = breakdown(
+        connection,
+        "SELECT agent, sum(count) AS clicks FROM clicks WHERE link = ?1 AND day BETWEEN ?2 AND ?3 \
+         GROUP BY agent ORDER BY clicks DESC, agent",
+        (link, first, last),
+        |row| Ok(Agent::from_u8(row.get(0)?).name().to_owned()),
+    )?;
+    let clicks = days.iter().map(|day| day.clicks).sum();
+    Ok(Stats { clicks, days, referrers, agents })
+}
+
+fn breakdown(
+    connection: &Connection,
+    query: &str,
+    range: (i64, i32, i32),
+    name: impl Fn(&rusqlite::Row<'_>) -> rusqlite::Result<String>,
+) -> Result<Vec<Count>, Error> {
+    let mut statement = connection.prepare_cached(query)?;
+    let rows = statement.query_map(range, |row| Ok(Count { name: name(row)?, clicks: row.get(1)? }))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,92 @@
+//! Opening connections, with the settings of each kind.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::{Error, schema};
+
+/// How long a statement waits for a lock that another process holds.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of the file read through a memory map, which spares a copy and a system call a page.
+const MMAP_BYTES: i64 = 512 << 20;
+
+/// Page cache of the writer, in KiB as a negative `cache_size` has it.
+const WRITER_CACHE_KIB: i64 = -64_000;
+
+/// Page cache of a reader, in KiB: the map serves its reads, so only what is in the log needs room.
+const READER_CACHE_KIB: i64 = -2_000;
+
+/// Statements kept prepared on a connection.
+const STATEMENTS: usize = 64;
+
+/// Opens for writing and migrates; a database that cannot be written is opened for reading, and the
+/// second answer is false.
+pub(super) fn writer(path: &Path) -> Result<(Connection, bool), Error> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        // Where this fails, opening the file tells why.
+        let _ = std::fs::create_dir_all(directory);
+    }
+    match try_writer(path) {
+        Err(error) if is_unwritable(&error) => {
+            let connection = reader(path)?;
+            if schema::is_current(&connection)? { Ok((connection, false)) } else { Err(Error::ReadOnly) }
+        }
+        opened => opened.map(|connection| (connection, true)),
+    }
+}
+
+fn try_writer(path: &Path) -> Result<Connection, Error> {
+    let mut connection = Connection::open(path)?;
+    if connection.is_readonly("main")? {
+        return Err(Error::ReadOnly);
+    }
+    common(&connection, WRITER_CACHE_KIB)?;
+    let _: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    schema::migrate(&mut connection)?;
+    Ok(connection)
+}
+
+/// Whether a database may still be read: no permission, a read-only file system, or no space for the log.
+fn is_unwritable(error: &Error) -> bool {
+    match error {
+        Error::ReadOnly | Error::Full => true,
+        Error::Sqlite(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen),
+        _ => false,
+    }
+}
+
+/// Opens for reading.
+pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
+    let open = |file: &Path, flags: OpenFlags| -> Result<Connection, Error> {
+        let connection = Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        common(&connection, READER_CACHE_KIB)?;
+        // The first real read: it finds out whether the log can be used.
+        schema::is_current(&connection)?;
+        Ok(connection)
+    };
+    match open(path, OpenFlags::SQLITE_OPEN_READ_ONLY) {
+        // Reading through the log needs its index file, which a read-only directory without one denies.
+        // Nobody can write there either, so the file may be read as immutable (sqlite.org/wal.html, section 5).
+        Err(error) if is_unwritable(&error) && path.is_file() => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            let path = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+            let uri = format!("file:{path}?immutable=1");
+            open(Path::new(&uri), OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
+        }
+        opened => opened,
+    }
+}
+
+fn common(connection: &Connection, cache_kib: i64) -> Result<(), Error> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "mmap_size", MMAP_BYTES)?;
+    connection.pragma_update(None, "cache_size", cache_kib)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    Ok(())
+}

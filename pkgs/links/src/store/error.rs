@@ -1,0 +1,107 @@
+//! Why the store refuses.
+
+use rusqlite::ffi;
+
+use crate::code::InvalidCode;
+use crate::target::InvalidTarget;
+
+/// Why the store refuses.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No link has this code.
+    #[error("no link has the code {0:?}")]
+    NotFound(String),
+    /// No token has this number.
+    #[error("there is no token {0}")]
+    NoToken(i64),
+    /// Another link has this code.
+    #[error("the code {0:?} is taken")]
+    Taken(String),
+    /// The code breaks the rules.
+    #[error(transparent)]
+    Code(#[from] InvalidCode),
+    /// The target breaks the rules.
+    #[error(transparent)]
+    Target(#[from] InvalidTarget),
+    /// Another field breaks the rules: its name and how.
+    #[error("{field}: {reason}")]
+    Field {
+        /// As in [`crate::link::NewLink`].
+        field: &'static str,
+        /// For people.
+        reason: String,
+    },
+    /// The link is not as the condition of the edit has it.
+    #[error("the link has changed since")]
+    Changed,
+    /// The idempotency key was used for another request.
+    #[error("the idempotency key was used for another request")]
+    KeyReused,
+    /// The writer's queue is full, or the database stays locked by another process.
+    #[error("the store is busy; try again")]
+    Busy,
+    /// A read took longer than it may.
+    #[error("the query took too long")]
+    TooSlow,
+    /// No space is left for a write.
+    #[error("the disk is full")]
+    Full,
+    /// The database cannot be written.
+    #[error("the database is read-only")]
+    ReadOnly,
+    /// The database was written by a newer release.
+    #[error("the database has schema version {found}; this release knows up to {known}")]
+    TooNew {
+        /// The file's `user_version`.
+        found: i64,
+        /// The newest this build migrates to.
+        known: i64,
+    },
+    /// The writer is gone: the store was closed.
+    #[error("the store is closed")]
+    Closed,
+    /// The transaction that this command was part of failed.
+    #[error("not committed: {0}")]
+    NotCommitted(String),
+    /// Anything else SQLite says.
+    #[error(transparent)]
+    Sqlite(rusqlite::Error),
+}
+
+impl Error {
+    /// A field that breaks the rules.
+    pub(crate) fn field(field: &'static str, reason: impl Into<String>) -> Self {
+        Self::Field { field, reason: reason.into() }
+    }
+
+    /// The same for each command of a transaction that failed as a whole.
+    pub(super) fn of_transaction(&self) -> Self {
+        match self {
+            Self::Busy => Self::Busy,
+            Self::Full => Self::Full,
+            Self::ReadOnly => Self::ReadOnly,
+            other => Self::NotCommitted(other.to_string()),
+        }
+    }
+
+    /// Whether the whole transaction is lost with the command that met it: SQLite may have rolled it back
+    /// on its own (sqlite.org/lang_transaction.html, section 2.4).
+    pub(super) fn ends_transaction(&self) -> bool {
+        matches!(self, Self::Full | Self::ReadOnly | Self::Busy | Self::Sqlite(_))
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        let Some(code) = error.sqlite_error() else { return Self::Sqlite(error) };
+        match (code.extended_code & 0xff, code.extended_code) {
+            // Without space, the write-ahead log and its index fail to grow (sqlite.org/rescode.html).
+            (ffi::SQLITE_FULL, _)
+            | (_, ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_TRUNCATE) => Self::Full,
+            (ffi::SQLITE_READONLY, _) => Self::ReadOnly,
+            (ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED, _) => Self::Busy,
+            (ffi::SQLITE_INTERRUPT, _) => Self::TooSlow,
+            _ => Self::Sqlite(error),
+        }
+    }
+}

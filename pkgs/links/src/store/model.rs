@@ -1,0 +1,234 @@
+//! What goes into the store and comes out of it.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::agent::Agent;
+use crate::link::{Link, NewLink, RedirectStatus, Status};
+use crate::when::Timestamp;
+
+/// The outcome of a create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// The link as stored.
+    pub link: Link,
+    /// Whether an earlier request with the same idempotency key had created it.
+    pub replayed: bool,
+}
+
+/// A client's promise that a repeat is the same request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// The key.
+    pub key: String,
+    /// SHA-256 of the request as it was sent: spans such as `7d` differ once they are parsed.
+    pub request: [u8; 32],
+}
+
+impl IdempotencyKey {
+    /// A key and the request's body.
+    pub fn new(key: String, body: &[u8]) -> Self {
+        use sha2::Digest;
+        Self { key, request: sha2::Sha256::digest(body).into() }
+    }
+}
+
+/// What an import does with a code that is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnConflict {
+    /// Counts the row as failed.
+    #[default]
+    Fail,
+    /// Leaves the link that is there.
+    Skip,
+    /// Replaces it; its clicks stay.
+    Replace,
+}
+
+/// One row of an import or export: a link, and what only a copy of a link knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Record {
+    /// The link.
+    #[serde(flatten)]
+    pub link: NewLink,
+    /// When it was created; now where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub created_at: Option<Timestamp>,
+    /// Clicks so far.
+    #[serde(default)]
+    pub clicks: u64,
+    /// The argon2id hash of its password (PHC string); only in exports that ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_hash: Option<String>,
+}
+
+/// What became of an imported batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Tally {
+    /// Rows that are now links.
+    pub created: u64,
+    /// Rows that replaced a link.
+    pub replaced: u64,
+    /// Rows left out because their code was taken.
+    pub skipped: u64,
+    /// Rows refused.
+    pub failed: u64,
+    /// The first refusals (at most 100): the row's number within the batch, from 0, and why.
+    pub errors: Vec<(u64, String)>,
+}
+
+/// Clicks of one worker since its last flush.
+#[derive(Clone, Debug, Default)]
+pub struct ClickBatch {
+    /// Referrer host names; a click names one by its index. Index 0 is the empty string: none.
+    pub referrers: Vec<String>,
+    /// The counts.
+    pub clicks: Vec<Click>,
+}
+
+impl ClickBatch {
+    /// Clicks in all.
+    pub fn total(&self) -> u64 {
+        self.clicks.iter().map(|click| u64::from(click.count)).sum()
+    }
+}
+
+/// How often one link was followed on one day from one referrer by one kind of agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Click {
+    /// [`Link::id`].
+    pub link: i64,
+    /// Days since the Unix epoch, UTC.
+    pub day: i32,
+    /// Index into [`ClickBatch::referrers`].
+    pub referrer: u32,
+    /// Who followed it.
+    pub agent: Agent,
+    /// How often.
+    pub count: u32,
+}
+
+/// What a redirect needs to know of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// [`Link::id`].
+    pub id: i64,
+    /// [`Link::target`].
+    pub target: String,
+    /// [`Link::status`].
+    pub status: Status,
+    /// [`Link::redirect`].
+    pub redirect: RedirectStatus,
+    /// [`Link::forward_query`].
+    pub forward_query: bool,
+    /// [`Link::not_before`].
+    pub not_before: Option<Timestamp>,
+    /// [`Link::expires_at`].
+    pub expires_at: Option<Timestamp>,
+    /// [`Link::max_clicks`].
+    pub max_clicks: Option<u64>,
+    /// [`Link::clicks`].
+    pub clicks: u64,
+    /// The argon2id hash of the password (PHC string).
+    pub password_hash: Option<String>,
+}
+
+/// What a list is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Sort {
+    /// By creation.
+    #[default]
+    Created,
+    /// By last edit.
+    Updated,
+    /// By clicks.
+    Clicks,
+    /// By code, bytewise.
+    Code,
+}
+
+/// A list query.
+#[derive(Clone, Debug, Default)]
+pub struct ListQuery {
+    /// Only links whose code, target or title contains this text, whatever its ASCII case.
+    pub search: Option<String>,
+    /// Only links with this tag.
+    pub tag: Option<String>,
+    /// Only links of this status.
+    pub status: Option<Status>,
+    /// The order.
+    pub sort: Sort,
+    /// Whether the greatest comes first.
+    pub descending: bool,
+    /// At most this many links; 1 to 1,000.
+    pub limit: usize,
+    /// [`Page::next`] of the page before.
+    pub cursor: Option<String>,
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Page {
+    /// The links.
+    pub links: Vec<Link>,
+    /// The cursor of the next page; none on the last.
+    pub next: Option<String>,
+}
+
+/// Clicks, summed three ways over the same days.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Stats {
+    /// Clicks in all.
+    pub clicks: u64,
+    /// By day (`2030-01-31`, UTC), oldest first, days without clicks left out.
+    pub days: Vec<Count>,
+    /// By referrer host, most first, at most 100; the empty name is a visit without one.
+    pub referrers: Vec<Count>,
+    /// By kind of agent, most first.
+    pub agents: Vec<Count>,
+}
+
+/// One line of a breakdown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Count {
+    /// What was counted.
+    pub name: String,
+    /// How often.
+    pub clicks: u64,
+}
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Reading only.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// A token as the store lists it; the secret itself is shown once, at creation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenInfo {
+    /// What it is revoked by.
+    pub id: i64,
+    /// For people.
+    pub name: String,
+    /// What it allows.
+    pub scope: Scope,
+    /// When it was created.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+}
+
+/// How far an online backup has come, in database pages.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Pages copied.
+    pub done: u64,
+    /// Pages in all.
+    pub total: u64,
+}

@@ -1,0 +1,185 @@
+//! A read connection and what it is asked.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rusqlite::backup::Backup;
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::link::{Link, NewLink};
+use crate::when::Timestamp;
+
+use super::links::{redirect_of, status_of};
+use super::{
+    Error, ListQuery, Page, Progress, Record, Route, Scope, Stats, TokenInfo, clicks, connection, links, list,
+    tokens,
+};
+
+/// Pages of one step of a backup: 4 MiB at a time.
+const BACKUP_PAGES: i32 = 1_024;
+
+/// How long a list may take.
+const LIST_TIME: Duration = Duration::from_secs(5);
+
+/// How many steps of SQLite's machine pass between two looks at the clock: some 0.1 ms.
+const STEPS_PER_LOOK: i32 = 10_000;
+
+/// A read connection; `Send`, not `Sync`.
+pub struct Reader {
+    connection: Connection,
+    /// When the query under way is to give up.
+    deadline: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Reader {
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        let mut connection = connection::reader(path)?;
+        let deadline = Arc::new(Mutex::new(None));
+        let watched = Arc::clone(&deadline);
+        let is_over = move || {
+            let deadline: Option<Instant> = *watched.lock().unwrap_or_else(PoisonError::into_inner);
+            deadline.is_some_and(|deadline| Instant::now() > deadline)
+        };
+        connection.progress_handler(STEPS_PER_LOOK, Some(is_over))?;
+        Ok(Self { connection, deadline })
+    }
+
+    /// What a redirect needs, by code.
+    pub fn route(&self, code: &str) -> Result<Option<Route>, Error> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id, target, status, redirect, forward_query, not_before, expires_at, max_clicks, clicks, \
+             password_hash FROM links WHERE code = ?1",
+        )?;
+        let route = statement.query_row([code], |row| {
+            Ok(Route {
+                id: row.get(0)?,
+                target: row.get(1)?,
+                status: status_of(row.get(2)?),
+                redirect: redirect_of(row.get(3)?),
+                forward_query: row.get(4)?,
+                not_before: row.get::<_, Option<i64>>(5)?.map(Timestamp),
+                expires_at: row.get::<_, Option<i64>>(6)?.map(Timestamp),
+                max_clicks: row.get(7)?,
+                clicks: row.get(8)?,
+                password_hash: row.get(9)?,
+            })
+        });
+        Ok(route.optional()?)
+    }
+
+    /// A link by code.
+    pub fn get(&self, code: &str) -> Result<Link, Error> {
+        links::get(&self.connection, code)
+    }
+
+    /// A page of links. Gives up with [`Error::TooSlow`] after 5 s.
+    pub fn list(&self, query: &ListQuery) -> Result<Page, Error> {
+        self.set_deadline(Some(Instant::now() + LIST_TIME));
+        let page = list::list(&self.connection, query);
+        self.set_deadline(None);
+        page
+    }
+
+    fn set_deadline(&self, deadline: Option<Instant>) {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
+    }
+
+    /// Walks all links by id in constant memory, until `visit` answers false. What is written meanwhile is
+    /// not seen.
+    pub fn export(&self, hashes: bool, visit: &mut dyn FnMut(Record) -> bool) -> Result<(), Error> {
+        let mut statement =
+            self.connection.prepare_cached(&format!("SELECT {}, password_hash FROM links ORDER BY id", links::COLUMNS))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let link = links::link_of(row)?;
+            let password_hash = if hashes { row.get("password_hash")? } else { None };
+            let record = Record {
+                link: NewLink {
+                    code: Some(link.code),
+                    target: link.target,
+                    title: link.title,
+                    tags: link.tags,
+                    status: link.status,
+                    redirect: link.redirect,
+                    forward_query: link.forward_query,
+                    password: None,
+                    not_before: link.not_before,
+                    expires_at: link.expires_at,
+                    max_clicks: link.max_clicks,
+                },
+                created_at: Some(link.created_at),
+                clicks: link.clicks,
+                password_hash,
+            };
+            if !visit(record) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Links in all.
+    pub fn len(&self) -> Result<u64, Error> {
+        Ok(self.connection.prepare_cached("SELECT count(*) FROM links")?.query_row([], |row| row.get(0))?)
+    }
+
+    /// Whether there is no link.
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        let any = self.connection.prepare_cached("SELECT 1 FROM links LIMIT 1")?.exists([])?;
+        Ok(!any)
+    }
+
+    /// Clicks of one link, or of all, on these days since the Unix epoch.
+    pub fn stats(&self, code: Option<&str>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
+        let link = code.map(|code| links::get(&self.connection, code)).transpose()?;
+        clicks::stats(&self.connection, link.map(|link| link.id), &days)
+    }
+
+    /// The scope of a token, by its secret; compared in constant time.
+    pub fn authorize(&self, secret: &str) -> Result<Option<Scope>, Error> {
+        tokens::authorize(&self.connection, secret)
+    }
+
+    /// The tokens, without their secrets.
+    pub fn tokens(&self) -> Result<Vec<TokenInfo>, Error> {
+        tokens::list(&self.connection)
+    }
+
+    /// Copies the database while it is in use (SQLite's online backup); a file that is there is replaced.
+    pub fn backup(&self, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
+        let mut copy = Connection::open(to)?;
+        let backup = Backup::new(&self.connection, &mut copy)?;
+        loop {
+            let step = backup.step(BACKUP_PAGES)?;
+            let now = backup.progress();
+            let total = u64::try_from(now.pagecount).unwrap_or(0);
+            progress(Progress { done: total.saturating_sub(u64::try_from(now.remaining).unwrap_or(0)), total });
+            match step {
+                rusqlite::backup::StepResult::Done => return Ok(()),
+                rusqlite::backup::StepResult::More => {}
+                // Somebody holds a lock: let them.
+                _ => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    /// SQLite's integrity and foreign key checks; what they found, empty when sound.
+    pub fn check(&self) -> Result<Vec<String>, Error> {
+        let mut found = Vec::new();
+        let mut statement = self.connection.prepare("PRAGMA integrity_check")?;
+        for line in statement.query_map([], |row| row.get::<_, String>(0))? {
+            found.push(line?);
+        }
+        found.retain(|line| line != "ok");
+        let mut statement = self.connection.prepare("PRAGMA foreign_key_check")?;
+        let rows = statement.query_map([], |row| {
+            Ok(format!("{} of {} refers to nothing", row.get::<_, i64>(1)?, row.get::<_, String>(0)?))
+        })?;
+        for line in rows {
+            found.push(line?);
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,96 @@
+//! The schema, as the list of its migrations: `user_version` tells how many a file has seen.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::Error;
+
+/// What takes a database from version `i` to `i + 1`. Only ever appended to.
+const MIGRATIONS: &[&str] = &["
+    -- Ids are never reused, so that clicks still under way never count for another link.
+    CREATE TABLE links (
+        id            INTEGER PRIMARY KEY AUTOINCREMENT,
+        code          TEXT NOT NULL UNIQUE,
+        target        TEXT NOT NULL,
+        title         TEXT,
+        tags          TEXT NOT NULL,               -- sorted, one space between
+        status        INTEGER NOT NULL,            -- 0 active, 1 disabled
+        redirect      INTEGER NOT NULL,            -- 301, 302, 307, 308
+        forward_query INTEGER NOT NULL,
+        password_hash TEXT,                        -- PHC string
+        not_before    INTEGER,                     -- Unix seconds, as all instants
+        expires_at    INTEGER,
+        max_clicks    INTEGER,
+        clicks        INTEGER NOT NULL,
+        created_at    INTEGER NOT NULL,
+        updated_at    INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX links_by_update ON links (updated_at, id);
+    CREATE INDEX links_by_clicks ON links (clicks, id);
+
+    CREATE TABLE link_tags (
+        tag  TEXT NOT NULL,
+        link INTEGER NOT NULL REFERENCES links ON DELETE CASCADE,
+        PRIMARY KEY (tag, link)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX link_tags_by_link ON link_tags (link);
+
+    CREATE TABLE referrers (
+        id   INTEGER PRIMARY KEY,
+        host TEXT NOT NULL UNIQUE
+    ) STRICT;
+
+    -- Link 0 sums all links, those deleted since too.
+    CREATE TABLE clicks (
+        link     INTEGER NOT NULL,
+        day      INTEGER NOT NULL,                 -- days since the Unix epoch
+        referrer INTEGER NOT NULL,
+        agent    INTEGER NOT NULL,
+        count    INTEGER NOT NULL,
+        PRIMARY KEY (link, day, referrer, agent)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE idempotency (
+        key        TEXT PRIMARY KEY,
+        request    BLOB NOT NULL,                  -- SHA-256 of the request
+        link       INTEGER NOT NULL,
+        created_at INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX idempotency_by_age ON idempotency (created_at);
+
+    CREATE TABLE tokens (
+        id         INTEGER PRIMARY KEY AUTOINCREMENT,
+        name       TEXT NOT NULL,
+        scope      INTEGER NOT NULL,               -- 0 read, 1 write
+        selector   TEXT NOT NULL UNIQUE,           -- the part of the secret that finds the row
+        hash       BLOB NOT NULL,                  -- SHA-256 of the secret
+        created_at INTEGER NOT NULL
+    ) STRICT;
+"];
+
+/// Brings a database to the newest schema; refuses one that is newer still.
+pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
+    if is_current(connection)? {
+        return Ok(());
+    }
+    // Another process may be migrating the same file: look again behind the write lock.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let found = usize::try_from(version(&transaction)?).unwrap_or(0);
+    for (version, step) in MIGRATIONS.iter().enumerate().skip(found) {
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "user_version", version as i64 + 1)?;
+    }
+    Ok(transaction.commit()?)
+}
+
+/// Whether the schema is this release's own.
+pub(super) fn is_current(connection: &Connection) -> Result<bool, Error> {
+    let known = MIGRATIONS.len() as i64;
+    match version(connection)? {
+        found if found > known => Err(Error::TooNew { found, known }),
+        found => Ok(found == known),
+    }
+}
+
+fn version(connection: &Connection) -> Result<i64, Error> {
+    Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}

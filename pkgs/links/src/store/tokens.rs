@@ -1,0 +1,97 @@
+//! Bearer tokens: a random secret, kept as its SHA-256.
+//!
+//! A secret is `lr_`, 16 hexadecimal digits that find the row, and 48 that prove the rest. With 256 random
+//! bits there is nothing to guess, so a fast hash is enough.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::when::Timestamp;
+
+use super::writer::Work;
+use super::{Error, Scope, TokenInfo};
+
+/// What every secret begins with, so that scanners for leaked secrets know it.
+const PREFIX: &str = "lr_";
+
+/// Random bytes in a secret.
+const SECRET_BYTES: usize = 32;
+
+/// Hexadecimal digits that find the row.
+const SELECTOR_DIGITS: usize = 16;
+
+/// Tokens at most.
+const MAX_TOKENS: i64 = 1_000;
+
+/// The longest name, in characters.
+const MAX_NAME: usize = 100;
+
+pub(super) fn create(work: &mut Work<'_>, name: String, scope: Scope) -> Result<(TokenInfo, String), Error> {
+    let name = name.trim().to_owned();
+    if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
+        return Err(Error::field("name", format!("1 to {MAX_NAME} printable characters")));
+    }
+    let connection = work.connection;
+    let tokens: i64 = connection.query_row("SELECT count(*) FROM tokens", [], |row| row.get(0))?;
+    if tokens >= MAX_TOKENS {
+        return Err(Error::field("name", format!("there are {MAX_TOKENS} tokens already; revoke some")));
+    }
+    let mut random = [0; SECRET_BYTES];
+    getrandom::fill(&mut random).expect("the system has a source of randomness");
+    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let secret = format!("{PREFIX}{digits}");
+    let created_at = Timestamp::now();
+    connection.execute(
+        "INSERT INTO tokens (name, scope, selector, hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![name, number_of(scope), &digits[..SELECTOR_DIGITS], hash(&secret), created_at.0],
+    )?;
+    Ok((TokenInfo { id: connection.last_insert_rowid(), name, scope, created_at }, secret))
+}
+
+pub(super) fn revoke(work: &mut Work<'_>, id: i64) -> Result<(), Error> {
+    match work.connection.execute("DELETE FROM tokens WHERE id = ?1", [id])? {
+        0 => Err(Error::NoToken(id)),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn list(connection: &Connection) -> Result<Vec<TokenInfo>, Error> {
+    let mut statement = connection.prepare_cached("SELECT id, name, scope, created_at FROM tokens ORDER BY id")?;
+    let rows = statement.query_map([], |row| {
+        Ok(TokenInfo {
+            id: row.get(0)?,
+            name: row.get(1)?,
+            scope: scope_of(row.get(2)?),
+            created_at: Timestamp(row.get(3)?),
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn authorize(connection: &Connection, secret: &str) -> Result<Option<Scope>, Error> {
+    let selector = secret.strip_prefix(PREFIX).and_then(|digits| digits.get(..SELECTOR_DIGITS));
+    let Some(selector) = selector else { return Ok(None) };
+    let known: Option<(Vec<u8>, i64)> = connection
+        .prepare_cached("SELECT hash, scope FROM tokens WHERE selector = ?1")?
+        .query_row([selector], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let Some((stored, scope)) = known else { return Ok(None) };
+    let same: bool = stored.as_slice().ct_eq(hash(secret).as_slice()).into();
+    Ok(same.then_some(scope_of(scope)))
+}
+
+fn hash(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+fn number_of(scope: Scope) -> i64 {
+    match scope {
+        Scope::Read => 0,
+        Scope::Write => 1,
+    }
+}
+
+fn scope_of(number: i64) -> Scope {
+    if number == 1 { Scope::Write } else { Scope::Read }
+}

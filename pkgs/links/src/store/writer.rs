@@ -1,0 +1,304 @@
+//! The writer thread: what waits becomes one transaction, and is answered after its commit.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::{Change, Error, OnChange};
+
+/// The most pieces of work in one transaction. More would let the first wait too long for its answer.
+const GROUP: usize = 512;
+
+/// How often an idle writer looks for commits by other processes.
+const FOREIGN_POLL: Duration = Duration::from_millis(100);
+
+/// Changed codes told one by one; past it, everything counts as changed.
+const MAX_CODES: usize = 4096;
+
+/// The answer to a write: a future for servers, [`Pending::wait`] for the command line.
+pub struct Pending<T>(oneshot::Receiver<Result<T, Error>>);
+
+impl<T> Pending<T> {
+    /// Answered already, with an error.
+    pub(super) fn refused(error: Error) -> Self {
+        let (answer, pending) = oneshot::channel();
+        let _ = answer.send(Err(error));
+        Self(pending)
+    }
+
+    /// Blocks until the commit. Not for use on an async thread.
+    pub fn wait(self) -> Result<T, Error> {
+        self.0.blocking_recv().unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or(Err(Error::Closed)))
+    }
+}
+
+/// What a piece of work has at hand: the connection, within a transaction, and a list of what it changes.
+pub(super) struct Work<'w> {
+    pub connection: &'w Connection,
+    changes: &'w mut Changes,
+}
+
+impl Work<'_> {
+    /// The link with this code is another now.
+    pub fn changed(&mut self, code: &str) {
+        if self.changes.codes.len() < MAX_CODES {
+            self.changes.codes.push(code.to_owned());
+        } else {
+            self.changes.all = true;
+        }
+    }
+
+    /// More has changed than is worth telling apart.
+    pub fn all_changed(&mut self) {
+        self.changes.all = true;
+    }
+}
+
+#[derive(Default)]
+struct Changes {
+    codes: Vec<String>,
+    all: bool,
+}
+
+/// Answers a piece of work, once it is known what became of the transaction.
+type Answer = Box<dyn FnOnce(Result<(), &Error>) + Send>;
+
+/// What becomes of one piece of work's part of the transaction.
+enum Standing {
+    Keep,
+    /// It failed on its own.
+    Undo,
+    /// It failed, and took the transaction with it.
+    Lost(Error),
+}
+
+/// A piece of work on its way to the writer.
+struct Job {
+    /// Whether the answer promises that the work survives a power cut.
+    durable: bool,
+    /// Does the work, unless the transaction is lost already, and prepares the answer.
+    run: Box<dyn FnOnce(Option<&mut Work<'_>>) -> (Standing, Answer) + Send>,
+}
+
+/// The queue to the writer thread.
+pub(super) struct Handle {
+    queue: Mutex<Option<SyncSender<Job>>>,
+    depth: Arc<AtomicUsize>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    writable: bool,
+}
+
+impl Handle {
+    pub fn start(connection: Connection, writable: bool, queue: usize, on_change: OnChange) -> Self {
+        let (sender, receiver) = sync_channel(queue);
+        let depth = Arc::new(AtomicUsize::new(0));
+        let waiting = Arc::clone(&depth);
+        let thread = std::thread::Builder::new()
+            .name("store".into())
+            .spawn(move || {
+                Writer { connection, on_change, waiting, foreign: None, synchronous: true, writable }
+                    .run(&receiver);
+            })
+            .expect("the system can start a thread");
+        Self { queue: Mutex::new(Some(sender)), depth, thread: Mutex::new(Some(thread)), writable }
+    }
+
+    /// Hands over work whose answer promises durability.
+    pub fn submit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Pending<T> {
+        self.send(true, work)
+    }
+
+    /// Hands over work that a power cut may take back, though a crash of the process may not.
+    pub fn submit_clicks(
+        &self,
+        work: impl FnOnce(&mut Work<'_>) -> Result<(), Error> + Send + 'static,
+    ) -> Pending<()> {
+        self.send(false, work)
+    }
+
+    fn send<T: Send + 'static>(
+        &self,
+        durable: bool,
+        work: impl FnOnce(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Pending<T> {
+        if !self.writable {
+            return Pending::refused(Error::ReadOnly);
+        }
+        let (sender, receiver) = oneshot::channel();
+        let run = Box::new(move |at_hand: Option<&mut Work<'_>>| {
+            let (standing, outcome) = match at_hand.map(work) {
+                Some(Ok(value)) => (Standing::Keep, Ok(value)),
+                Some(Err(error)) if error.ends_transaction() => (Standing::Lost(error), Err(Error::Closed)),
+                Some(Err(error)) => (Standing::Undo, Err(error)),
+                None => (Standing::Keep, Err(Error::Closed)),
+            };
+            let answer: Answer = Box::new(move |committed| {
+                let _ = sender.send(match committed {
+                    Ok(()) => outcome,
+                    Err(error) => Err(error.of_transaction()),
+                });
+            });
+            (standing, answer)
+        });
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(queue) = queue.as_ref() else { return Pending::refused(Error::Closed) };
+        self.depth.fetch_add(1, Ordering::Relaxed);
+        match queue.try_send(Job { durable, run }) {
+            Ok(()) => Pending(receiver),
+            Err(error) => {
+                self.depth.fetch_sub(1, Ordering::Relaxed);
+                Pending::refused(match error {
+                    TrySendError::Full(_) => Error::Busy,
+                    TrySendError::Disconnected(_) => Error::Closed,
+                })
+            }
+        }
+    }
+
+    pub fn depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    pub fn close(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the writer ended in a panic");
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+struct Writer {
+    connection: Connection,
+    on_change: OnChange,
+    waiting: Arc<AtomicUsize>,
+    /// `data_version` when last looked at.
+    foreign: Option<i64>,
+    /// Whether the connection is at `synchronous=FULL`.
+    synchronous: bool,
+    writable: bool,
+}
+
+impl Writer {
+    fn run(mut self, queue: &Receiver<Job>) {
+        self.look_for_foreign_commits();
+        loop {
+            match queue.recv_timeout(FOREIGN_POLL) {
+                Ok(first) => {
+                    let rest = queue.try_iter().take(GROUP - 1);
+                    let group: Vec<Job> = std::iter::once(first).chain(rest).collect();
+                    let size = group.len();
+                    self.transact(group);
+                    self.waiting.fetch_sub(size, Ordering::Relaxed);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.look_for_foreign_commits();
+        }
+        if self.writable {
+            // Neither is needed to lose nothing; both make the next start quick.
+            let tidied = self.connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);");
+            if let Err(error) = tidied {
+                tracing::warn!(%error, "cannot tidy the database up");
+            }
+        }
+    }
+
+    /// A commit by another connection changes `data_version`; one of our own does not.
+    fn look_for_foreign_commits(&mut self) {
+        let version = self
+            .connection
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
+        if let Ok(version) = version
+            && self.foreign.replace(version).is_some_and(|last| last != version)
+        {
+            (self.on_change)(Change::All);
+        }
+    }
+
+    fn transact(&mut self, group: Vec<Job>) {
+        let mut changes = Changes::default();
+        let mut answers = Vec::with_capacity(group.len());
+        let durable = group.iter().any(|job| job.durable);
+        let result = self.try_transact(group, durable, &mut changes, &mut answers);
+        match &result {
+            Ok(()) if changes.all => (self.on_change)(Change::All),
+            Ok(()) if !changes.codes.is_empty() => (self.on_change)(Change::Codes(&changes.codes)),
+            Ok(()) => {}
+            Err(error) => tracing::error!(%error, "a transaction failed"),
+        }
+        for answer in answers {
+            answer(result.as_ref().map(|()| ()));
+        }
+    }
+
+    fn try_transact(
+        &mut self,
+        group: Vec<Job>,
+        durable: bool,
+        changes: &mut Changes,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), Error> {
+        let mut lost = self.begin(durable).err();
+        for job in group {
+            lost = lost.or_else(|| self.execute("SAVEPOINT job").err());
+            let mut work = Work { connection: &self.connection, changes };
+            let (standing, answer) = (job.run)(lost.is_none().then_some(&mut work));
+            answers.push(answer);
+            lost = lost.or_else(|| match standing {
+                Standing::Keep => self.execute("RELEASE job").err(),
+                Standing::Undo => self.execute("ROLLBACK TO job").and_then(|()| self.execute("RELEASE job")).err(),
+                Standing::Lost(error) => Some(error),
+            });
+        }
+        let committed = match lost {
+            Some(error) => Err(error),
+            None => self.execute("COMMIT"),
+        };
+        if committed.is_err() && !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        committed
+    }
+
+    fn begin(&mut self, durable: bool) -> Result<(), Error> {
+        // Cannot change within a transaction (sqlite.org/pragma.html#pragma_synchronous).
+        if durable != self.synchronous {
+            self.connection.pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })?;
+            self.synchronous = durable;
+        }
+        self.execute("BEGIN IMMEDIATE")
+    }
+
+    fn execute(&self, statement: &str) -> Result<(), Error> {
+        self.connection.prepare_cached(statement)?.execute([])?;
+        Ok(())
+    }
+}
