@@ -1,1 +1,353 @@
-//! Ready-made answers by code.
+//! Ready-made answers by code, in two layers, coherent with the store.
+//!
+//! [`Cache`] is shared by all workers and bounded by bytes. [`Near`] is one worker's small direct-mapped
+//! table in front of it: a hit there touches no memory that another core writes, so a popular link costs
+//! the same on sixteen cores as on one.
+//!
+//! Coherence does not rest on removing entries, which would race with a read under way. Every entry
+//! carries the [`Generations`] stamp read *before* its row was; the writer thread raises the stamp of a
+//! changed code after the commit and before acknowledging it. An entry whose stamp is no longer the
+//! present one counts as absent, on every worker, from that moment.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::link::{RedirectStatus, Status};
+use crate::store::{Change, Error, Reader, Route};
+use crate::when::Timestamp;
+
+/// What moka and the allocator spend on an entry besides its text: keys, nodes and bookkeeping, in bytes.
+/// Measured by `cargo bench --bench redirect`, which prints the resident bytes of a cached link.
+const OVERHEAD_BYTES: u32 = 320;
+
+/// Slots of a worker's own table: 16,384 pointers are 128 KiB.
+const NEAR_SLOTS: usize = 1 << 14;
+
+/// Stripes of the generation table. An edit makes one entry in 4,096 reload, besides its own.
+const STRIPES: usize = 1 << 12;
+
+/// Every 64th hit in a worker's own table is repeated on the shared cache, so that its eviction policy
+/// still sees what is popular.
+const TOUCH_EVERY: u32 = 64;
+
+/// What is known of a code.
+pub struct Entry {
+    stamp: u32,
+    code_bytes: u8,
+    /// The redirect's status, or none where no link answers to this code.
+    redirect: Option<RedirectStatus>,
+    forward_query: bool,
+    link: i64,
+    /// The code, then the target.
+    text: Box<str>,
+    rules: Option<Box<Rules>>,
+}
+
+/// What only some links have.
+pub struct Rules {
+    /// Not found before.
+    pub not_before: Option<Timestamp>,
+    /// Gone from here on.
+    pub expires_at: Option<Timestamp>,
+    /// Gone after this many clicks; with the clicks so far, shared by all workers.
+    pub limit: Option<(u64, Arc<AtomicU64>)>,
+    /// The argon2id hash of the password.
+    pub password_hash: Option<Box<str>>,
+}
+
+/// What to answer a visit with.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The redirect.
+    Follow,
+    /// The page that asks for the password.
+    Ask,
+    /// No such link, or not yet.
+    Missing,
+    /// Expired or used up.
+    Gone,
+}
+
+impl Entry {
+    fn new(code: &str, stamp: u32, route: Option<Route>, limits: &Limits) -> Self {
+        let code_bytes = u8::try_from(code.len()).expect("codes are at most 64 bytes");
+        let Some(route) = route.filter(|route| route.status == Status::Active) else {
+            return Self {
+                stamp,
+                code_bytes,
+                redirect: None,
+                forward_query: false,
+                link: 0,
+                text: code.into(),
+                rules: None,
+            };
+        };
+        let limit = route.max_clicks.map(|most| (most, limits.counter(route.id, route.clicks)));
+        let plain = route.not_before.is_none()
+            && route.expires_at.is_none()
+            && limit.is_none()
+            && route.password_hash.is_none();
+        let rules = (!plain).then(|| {
+            Box::new(Rules {
+                not_before: route.not_before,
+                expires_at: route.expires_at,
+                limit,
+                password_hash: route.password_hash.map(String::into_boxed_str),
+            })
+        });
+        let mut text = String::with_capacity(code.len() + route.target.len());
+        text.push_str(code);
+        text.push_str(&route.target);
+        Self {
+            stamp,
+            code_bytes,
+            redirect: Some(route.redirect),
+            forward_query: route.forward_query,
+            link: route.id,
+            text: text.into_boxed_str(),
+            rules,
+        }
+    }
+
+    /// The code it stands for.
+    pub fn code(&self) -> &str {
+        &self.text[..usize::from(self.code_bytes)]
+    }
+
+    /// Where the redirect leads; empty where there is no link.
+    pub fn target(&self) -> &str {
+        &self.text[usize::from(self.code_bytes)..]
+    }
+
+    /// The redirect's status.
+    pub fn redirect(&self) -> RedirectStatus {
+        self.redirect.unwrap_or_default()
+    }
+
+    /// Whether the visit's query string goes along.
+    pub fn forward_query(&self) -> bool {
+        self.forward_query
+    }
+
+    /// The link's id in the store.
+    pub fn link(&self) -> i64 {
+        self.link
+    }
+
+    /// The hash that a password must match.
+    pub fn password_hash(&self) -> Option<&str> {
+        self.rules.as_ref()?.password_hash.as_deref()
+    }
+
+    /// What a visit gets at `now`. Says nothing yet of the click limit: see [`Entry::spend`].
+    pub fn judge(&self, now: Timestamp) -> Verdict {
+        if self.redirect.is_none() {
+            return Verdict::Missing;
+        }
+        let Some(rules) = &self.rules else { return Verdict::Follow };
+        if rules.not_before.is_some_and(|start| now < start) {
+            Verdict::Missing
+        } else if rules.expires_at.is_some_and(|end| now >= end) || rules.used_up() {
+            Verdict::Gone
+        } else if rules.password_hash.is_some() {
+            Verdict::Ask
+        } else {
+            Verdict::Follow
+        }
+    }
+
+    /// Takes one click off the limit; false when none was left.
+    pub fn spend(&self) -> bool {
+        match self.rules.as_ref().and_then(|rules| rules.limit.as_ref()) {
+            None => true,
+            Some((most, clicks)) => {
+                clicks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < *most).then_some(n + 1)).is_ok()
+            }
+        }
+    }
+
+    fn weight(&self) -> u32 {
+        let text = u32::try_from(self.text.len()).unwrap_or(u32::MAX / 2);
+        let rules = self.rules.as_ref().map_or(0, |rules| {
+            size_of::<Rules>() + rules.password_hash.as_ref().map_or(0, |hash| hash.len())
+        });
+        OVERHEAD_BYTES + text + u32::from(self.code_bytes) + u32::try_from(rules).unwrap_or(u32::MAX / 4)
+    }
+}
+
+impl Rules {
+    fn used_up(&self) -> bool {
+        self.limit.as_ref().is_some_and(|(most, clicks)| clicks.load(Ordering::Relaxed) >= *most)
+    }
+}
+
+/// When each code last changed: a counter a stripe of codes, and one for all.
+struct Generations {
+    stripes: Box<[AtomicU32]>,
+    all: AtomicU32,
+}
+
+impl Generations {
+    fn new() -> Self {
+        Self { stripes: (0..STRIPES).map(|_| AtomicU32::new(0)).collect(), all: AtomicU32::new(0) }
+    }
+
+    /// Both counters only grow, so their sum changes with either.
+    fn stamp(&self, hash: u64) -> u32 {
+        let stripe = self.stripes[hash as usize % STRIPES].load(Ordering::Acquire);
+        stripe.wrapping_add(self.all.load(Ordering::Acquire))
+    }
+
+    fn raise(&self, hash: u64) {
+        self.stripes[hash as usize % STRIPES].fetch_add(1, Ordering::Release);
+    }
+
+    fn raise_all(&self) {
+        self.all.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Clicks so far of the links that have a limit, one counter a link for all workers and all
+/// reloads of its entry.
+#[derive(Default)]
+struct Limits(Mutex<LiveCounters>);
+
+#[derive(Default)]
+struct LiveCounters {
+    counters: HashMap<i64, Weak<AtomicU64>>,
+    sweep_at: usize,
+}
+
+impl Limits {
+    /// The counter of a link, starting from what the store has where no entry holds it.
+    fn counter(&self, link: i64, stored: u64) -> Arc<AtomicU64> {
+        let mut live = self.0.lock().expect("no panic while counters are looked up");
+        if let Some(counter) = live.counters.get(&link).and_then(Weak::upgrade) {
+            return counter;
+        }
+        // Dropped entries leave dead counters behind: sweep each time the map has doubled.
+        if live.counters.len() >= live.sweep_at {
+            live.counters.retain(|_, counter| counter.strong_count() > 0);
+            live.sweep_at = 2 * live.counters.len().max(512);
+        }
+        let counter = Arc::new(AtomicU64::new(stored));
+        live.counters.insert(link, Arc::downgrade(&counter));
+        counter
+    }
+}
+
+type Shared = moka::sync::Cache<Box<str>, Arc<Entry>, foldhash::quality::RandomState>;
+
+/// The answers all workers share.
+pub struct Cache {
+    entries: Option<Shared>,
+    hasher: foldhash::quality::RandomState,
+    generations: Generations,
+    limits: Limits,
+}
+
+/// Where an answer came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The worker's own table or the shared cache.
+    Cache,
+    /// The store.
+    Store,
+}
+
+impl Cache {
+    /// A cache of at most `bytes`; 0 turns it off, so that every visit reads the store.
+    pub fn new(bytes: u64) -> Self {
+        let hasher = foldhash::quality::RandomState::default();
+        let entries = (bytes > 0).then(|| {
+            moka::sync::Cache::builder()
+                .max_capacity(bytes)
+                .weigher(|_, entry: &Arc<Entry>| entry.weight())
+                .build_with_hasher(hasher.clone())
+        });
+        Self { entries, hasher, generations: Generations::new(), limits: Limits::default() }
+    }
+
+    /// Makes what changed reload. Called after the commit, before it is acknowledged.
+    pub fn changed(&self, change: &Change<'_>) {
+        match change {
+            Change::Codes(codes) => {
+                for code in *codes {
+                    self.generations.raise(self.hasher.hash_one(code.as_bytes()));
+                }
+            }
+            Change::All => self.generations.raise_all(),
+        }
+    }
+
+    /// How many entries are held.
+    pub fn len(&self) -> u64 {
+        self.entries.as_ref().map_or(0, moka::sync::Cache::entry_count)
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes the entries are weighed at.
+    pub fn bytes(&self) -> u64 {
+        self.entries.as_ref().map_or(0, moka::sync::Cache::weighted_size)
+    }
+
+    fn shared(&self, code: &str, stamp: u32, reader: &Reader) -> Result<(Arc<Entry>, Source), Error> {
+        if let Some(entry) = self.entries.as_ref().and_then(|entries| entries.get(code))
+            && entry.stamp == stamp
+        {
+            return Ok((entry, Source::Cache));
+        }
+        let entry = Arc::new(Entry::new(code, stamp, reader.route(code)?, &self.limits));
+        if let Some(entries) = &self.entries {
+            entries.insert(code.into(), Arc::clone(&entry));
+        }
+        Ok((entry, Source::Store))
+    }
+}
+
+/// One worker's own table: the last entry seen in each slot.
+pub struct Near {
+    cache: Arc<Cache>,
+    slots: Box<[Option<Arc<Entry>>]>,
+    hits: u32,
+}
+
+impl Near {
+    /// An empty table in front of `cache`.
+    pub fn new(cache: Arc<Cache>) -> Self {
+        // A cache that is off leaves one slot, which `find` never reads back.
+        let slots = if cache.entries.is_some() { NEAR_SLOTS } else { 1 };
+        Self { cache, slots: (0..slots).map(|_| None).collect(), hits: 0 }
+    }
+
+    /// What is known of a code; read from the store where no layer knows it.
+    pub fn find(&mut self, code: &str, reader: &Reader) -> Result<(&Arc<Entry>, Source), Error> {
+        let hash = self.cache.hasher.hash_one(code.as_bytes());
+        let stamp = self.cache.generations.stamp(hash);
+        // The stripe is in the low bits, so the slot is taken from the high ones.
+        let slot = (hash >> 32) as usize % self.slots.len();
+        let known = matches!(&self.slots[slot], Some(entry)
+            if entry.stamp == stamp && entry.code() == code && self.cache.entries.is_some());
+        let source = if known {
+            self.hits = self.hits.wrapping_add(1);
+            if self.hits.is_multiple_of(TOUCH_EVERY)
+                && let Some(entries) = &self.cache.entries
+            {
+                let _ = entries.get(code);
+            }
+            Source::Cache
+        } else {
+            let (entry, source) = self.cache.shared(code, stamp, reader)?;
+            self.slots[slot] = Some(entry);
+            source
+        };
+        let entry = self.slots[slot].as_ref().expect("filled above");
+        Ok((entry, source))
+    }
+}

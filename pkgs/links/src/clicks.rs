@@ -1,1 +1,160 @@
-//! What each worker counts.
+//! What each worker counts: one small table, touched by its own thread alone, handed to the store whole.
+
+use std::collections::HashMap;
+
+use crate::agent::Agent;
+use crate::store::{Click, ClickBatch};
+
+/// Distinct referrers kept between two flushes; visits from further ones count as from [`OTHER`].
+const MAX_REFERRERS: usize = 1024;
+
+/// The name further referrers are counted under.
+const OTHER: &str = "(other)";
+
+/// The longest host name (RFC 1035, section 2.3.4), in bytes.
+const MAX_HOST_BYTES: usize = 253;
+
+/// Slots of the table that remembers what recent `User-Agent` values were found to be.
+const AGENT_SLOTS: usize = 64;
+
+/// The clicks of one worker since its last flush. Bounded by what a worker can answer between two flushes.
+pub struct Counter {
+    day: i32,
+    counts: HashMap<(i64, u32, Agent), u32, foldhash::fast::RandomState>,
+    referrers: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
+    agents: Box<[(Box<[u8]>, Agent)]>,
+}
+
+impl Counter {
+    /// Counts for a day, in days since the Unix epoch.
+    pub fn new(day: i32) -> Self {
+        Self {
+            day,
+            counts: HashMap::default(),
+            referrers: HashMap::default(),
+            agents: (0..AGENT_SLOTS).map(|_| (Box::default(), Agent::None)).collect(),
+        }
+    }
+
+    /// Counts one click. `referrer` and `agent` are the `Referer` and `User-Agent` fields as received.
+    pub fn count(&mut self, link: i64, referrer: Option<&[u8]>, agent: Option<&[u8]>) {
+        let referrer = referrer.and_then(host).map_or(0, |host| self.referrer(host));
+        let agent = agent.map_or(Agent::None, |agent| self.agent(agent));
+        *self.counts.entry((link, referrer, agent)).or_insert(0) += 1;
+    }
+
+    /// Hands out what was counted and starts over, on `day`. None where nothing was.
+    pub fn take(&mut self, day: i32) -> Option<ClickBatch> {
+        let counted = std::mem::replace(&mut self.day, day);
+        if self.counts.is_empty() {
+            return None;
+        }
+        let mut referrers = vec![String::new(); self.referrers.len() + 1];
+        for (host, index) in self.referrers.drain() {
+            referrers[index as usize] = host.into_string();
+        }
+        let clicks = self
+            .counts
+            .drain()
+            .map(|((link, referrer, agent), count)| Click { link, day: counted, referrer, agent, count })
+            .collect();
+        Some(ClickBatch { referrers, clicks })
+    }
+
+    /// The index of a host, from 1; 0 is none.
+    fn referrer(&mut self, host: &str) -> u32 {
+        if let Some(index) = self.referrers.get(host) {
+            return *index;
+        }
+        // The last place is kept for all further hosts.
+        let lower: Box<str> = if self.referrers.len() + 1 < MAX_REFERRERS {
+            host.to_ascii_lowercase().into_boxed_str()
+        } else {
+            OTHER.into()
+        };
+        let next = self.referrers.len() as u32 + 1;
+        *self.referrers.entry(lower).or_insert(next)
+    }
+
+    /// Classifies an agent, or remembers the answer: browsers send the same long value over and over.
+    fn agent(&mut self, value: &[u8]) -> Agent {
+        // Length and last byte tell common agents apart well enough; a wrong slot only costs a new look.
+        let slot = (value.len() ^ usize::from(value.last().copied().unwrap_or(0)) << 2) % AGENT_SLOTS;
+        let (known, agent) = &mut self.agents[slot];
+        if known.as_ref() != value {
+            *agent = Agent::classify(value);
+            *known = value.into();
+        }
+        *agent
+    }
+}
+
+/// The host of a `Referer` value (RFC 9110, section 10.1.3), without port or user.
+fn host(referrer: &[u8]) -> Option<&str> {
+    let text = str::from_utf8(referrer).ok()?;
+    let (_, rest) = text.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let (_, authority) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let host = match authority.strip_prefix('[') {
+        Some(literal) => literal.split(']').next()?,
+        None => authority.split(':').next()?,
+    };
+    let fits = !host.is_empty() && host.len() <= MAX_HOST_BYTES && host.bytes().all(|b| b.is_ascii_graphic());
+    fits.then_some(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_found_in_a_referrer() {
+        for (referrer, expected) in [
+            ("https://example.com/a/b?c", Some("example.com")),
+            ("http://example.com", Some("example.com")),
+            ("https://user:secret@example.com:8443/", Some("example.com")),
+            ("https://[2001:db8::1]:443/x", Some("2001:db8::1")),
+            ("https://example.com?q=http://other.org/", Some("example.com")),
+            ("android-app://com.slack/", Some("com.slack")),
+            ("about:blank", None),
+            ("https:///path", None),
+            ("", None),
+            ("https://exa mple.com/", None),
+        ] {
+            assert_eq!(host(referrer.as_bytes()), expected, "{referrer}");
+        }
+        assert_eq!(host(&[b'a', b':', b'/', b'/', 0xff]), None);
+    }
+
+    #[test]
+    fn clicks_are_summed_by_link_referrer_and_agent() {
+        let mut counter = Counter::new(7);
+        for _ in 0..3 {
+            counter.count(1, Some(b"https://News.Example/x"), Some(b"curl/8.0"));
+        }
+        counter.count(1, Some(b"https://news.example/y"), Some(b"curl/8.0"));
+        counter.count(1, None, Some(b"curl/8.0"));
+        counter.count(2, None, None);
+        let batch = counter.take(8).expect("clicks were counted");
+        assert_eq!(batch.total(), 6);
+        assert_eq!(batch.clicks.len(), 3);
+        assert!(batch.clicks.iter().all(|click| click.day == 7));
+        let news = batch.clicks.iter().find(|click| click.count == 4).expect("four came from one host");
+        assert_eq!(batch.referrers[news.referrer as usize], "news.example");
+        assert_eq!(news.agent, Agent::Tool);
+        assert!(counter.take(8).is_none());
+    }
+
+    #[test]
+    fn referrers_past_the_bound_share_one_name() {
+        let mut counter = Counter::new(0);
+        for n in 0..2 * MAX_REFERRERS {
+            counter.count(1, Some(format!("https://h{n}.example/").as_bytes()), None);
+        }
+        let batch = counter.take(0).expect("clicks were counted");
+        assert_eq!(batch.referrers.len(), MAX_REFERRERS + 1);
+        let other = batch.referrers.iter().position(|name| name == OTHER).expect("the rest has a name");
+        let rest = batch.clicks.iter().find(|click| click.referrer as usize == other).expect("it was counted");
+        assert_eq!(rest.count as usize, MAX_REFERRERS + 1);
+    }
+}

@@ -1,1 +1,98 @@
-//! The public listener.
+//! The public listener: answers `GET|HEAD /{code}` and next to nothing else.
+//!
+//! One thread a worker, each with a socket, a read connection and counters of its own. A connection
+//! starts on the fast [`lane`], which answers plain visits with one read and one write and keeps no
+//! buffer between them. What the lane does not know (a password form, HTTP/1.0, a body, an absolute
+//! URI) continues on the same socket in actix-web, see [`handover`].
+
+mod answer;
+mod attempts;
+mod handover;
+mod lane;
+mod metrics;
+mod page;
+mod request;
+mod visit;
+mod worker;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use service::shutdown::Shutdown;
+
+use crate::cache::Cache;
+use crate::store::{Error, Store};
+
+pub use attempts::Attempts;
+pub use metrics::Metrics;
+
+/// The longest request head, in bytes. Browsers and proxies stay below 8 KiB by default.
+pub const MAX_HEAD_BYTES: usize = 8 * 1024;
+
+/// How the public listener behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where `/` redirects to; 404 where absent.
+    pub root_target: Option<String>,
+    /// Where `/favicon.ico` redirects to; 404 where absent.
+    pub favicon_target: Option<String>,
+    /// The text of `/robots.txt`.
+    pub robots: String,
+    /// Whether a redirect carries a small page with the link, for clients that do not follow.
+    pub redirect_body: bool,
+    /// How long a redirect may be cached privately, in seconds. 0 keeps every click countable.
+    pub redirect_max_age: u32,
+    /// Connections of one worker; further ones are closed at once.
+    pub connections: usize,
+    /// A request head must be complete this long after its first byte.
+    pub head_timeout: Duration,
+    /// A connection may be idle this long between requests.
+    pub idle_timeout: Duration,
+    /// At shutdown, requests in flight have this long.
+    pub drain_timeout: Duration,
+}
+
+/// What the workers share.
+pub struct Front {
+    /// How it behaves.
+    pub settings: Settings,
+    /// Where clicks go and misses come from.
+    pub store: Store,
+    /// The answers.
+    pub cache: Arc<Cache>,
+    /// Tries at passwords.
+    pub attempts: Attempts,
+    /// What the workers count of themselves.
+    pub metrics: Arc<Metrics>,
+    /// Ends them.
+    pub shutdown: Shutdown,
+}
+
+impl Front {
+    /// Starts one thread per set of sockets: `listeners[i]` are those of worker `i`. With `pinned`,
+    /// worker `i` stays on the `i`-th CPU of this process. A thread ends when its connections have drained.
+    pub fn start(
+        self: &Arc<Self>,
+        listeners: Vec<Vec<TcpListener>>,
+        pinned: bool,
+    ) -> Result<Vec<JoinHandle<()>>, Error> {
+        let mut threads = Vec::new();
+        for (index, sockets) in listeners.into_iter().enumerate() {
+            let front = Arc::clone(self);
+            let reader = self.store.reader()?;
+            let thread = std::thread::Builder::new()
+                .name(service::workers::name("links", index))
+                .spawn(move || {
+                    if pinned && !service::workers::pin(index) {
+                        tracing::warn!(worker = index, "cannot pin a worker to its CPU");
+                    }
+                    worker::run(&front, index, sockets, reader);
+                })
+                .expect("the system can start a thread");
+            threads.push(thread);
+        }
+        Ok(threads)
+    }
+}

@@ -1,0 +1,157 @@
+//! What people see: small pages without any outside resource, and problem details for programs.
+
+use crate::cache::Entry;
+
+/// Content type of the pages.
+pub const HTML: &str = "text/html; charset=utf-8";
+
+/// Content type of problem details (RFC 9457).
+pub const PROBLEM: &str = "application/problem+json";
+
+/// What a client is told when there is no redirect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 400: the request is no HTTP.
+    Malformed,
+    /// 403: the password is wrong.
+    WrongPassword,
+    /// 404: no such link.
+    Missing,
+    /// 405: only `GET` and `HEAD` are answered.
+    Method,
+    /// 410: expired or used up.
+    Gone,
+    /// 413: more than a password was sent.
+    Body,
+    /// 429: too many tries at a password.
+    Attempts,
+    /// 431: the head is too large.
+    HeadTooLarge,
+    /// 503: the store cannot be read.
+    Unavailable,
+}
+
+impl Refusal {
+    /// All of them, in the order of their discriminants.
+    pub const ALL: [Self; 9] = [
+        Self::Malformed,
+        Self::WrongPassword,
+        Self::Missing,
+        Self::Method,
+        Self::Gone,
+        Self::Body,
+        Self::Attempts,
+        Self::HeadTooLarge,
+        Self::Unavailable,
+    ];
+
+    /// Status code, reason phrase, and one sentence for the reader.
+    pub const fn text(self) -> (u16, &'static str, &'static str) {
+        match self {
+            Self::Malformed => (400, "Bad Request", "The request could not be understood."),
+            Self::WrongPassword => (403, "Forbidden", "That password is not the one."),
+            Self::Missing => (404, "Not Found", "There is no link here."),
+            Self::Method => (405, "Method Not Allowed", "Links are followed with GET or HEAD."),
+            Self::Gone => (410, "Gone", "This link has expired."),
+            Self::Body => (413, "Content Too Large", "The form is larger than a password needs."),
+            Self::Attempts => (429, "Too Many Requests", "Too many tries. Wait a minute."),
+            Self::HeadTooLarge => {
+                (431, "Request Header Fields Too Large", "The request's header is too large.")
+            }
+            Self::Unavailable => (503, "Service Unavailable", "The link cannot be looked up just now."),
+        }
+    }
+
+    /// Field lines that belong to the status, each with its line end.
+    pub const fn fields(self) -> &'static str {
+        match self {
+            Self::Method => "allow: GET, HEAD\r\n",
+            Self::Attempts => "retry-after: 60\r\n",
+            Self::Unavailable => "retry-after: 1\r\n",
+            _ => "",
+        }
+    }
+
+    /// The body for a program.
+    pub fn problem(self) -> String {
+        let (status, title, detail) = self.text();
+        format!(r#"{{"title":"{title}","status":{status},"detail":"{detail}"}}"#)
+    }
+
+    /// The body for a person.
+    pub fn html(self) -> String {
+        let (status, title, detail) = self.text();
+        frame(title, &format!("<h1>{status}</h1><p>{detail}</p>"))
+    }
+}
+
+/// The page that asks for a password; `wrong` after a failed try.
+pub fn ask(wrong: bool) -> String {
+    let note = if wrong { "<p role=alert>That password is not the one.</p>" } else { "" };
+    frame(
+        "Password",
+        &format!(
+            "<h1>This link is protected</h1>{note}<form method=post><label>Password \
+             <input type=password name=password required autofocus maxlength=256 \
+             autocomplete=current-password></label> <button>Continue</button></form>"
+        ),
+    )
+}
+
+/// The small page a redirect may carry (RFC 9110, section 15.4).
+pub fn moved(location: &str) -> String {
+    let href = escape(location);
+    frame("Moved", &format!("<p><a href=\"{href}\">{href}</a></p>"))
+}
+
+/// Where a redirect of `entry` leads for a visit with this query string.
+pub fn location<'e>(entry: &'e Entry, query: Option<&str>) -> std::borrow::Cow<'e, str> {
+    let target = entry.target();
+    match query {
+        // A query with bytes no URL has cannot go into a header field.
+        Some(query)
+            if entry.forward_query() && !query.is_empty() && query.bytes().all(|b| b.is_ascii_graphic()) =>
+        {
+            let (base, fragment) = match target.split_once('#') {
+                Some((base, fragment)) => (base, Some(fragment)),
+                None => (target, None),
+            };
+            let joint = match base.split_once('?') {
+                None => "?",
+                Some((_, "")) => "",
+                Some(_) => "&",
+            };
+            let mut whole = String::with_capacity(target.len() + query.len() + 1);
+            whole.extend([base, joint, query]);
+            if let Some(fragment) = fragment {
+                whole.extend(["#", fragment]);
+            }
+            whole.into()
+        }
+        _ => target.into(),
+    }
+}
+
+fn frame(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html><html lang=en><meta charset=utf-8>\
+         <meta name=viewport content=\"width=device-width\"><meta name=robots content=noindex>\
+         <title>{title}</title><style>body{{font:1rem/1.5 system-ui;margin:15vh auto;max-width:32rem;\
+         padding:0 1rem;color-scheme:light dark}}input,button{{font:inherit;padding:.3em .6em}}</style>{body}"
+    )
+}
+
+fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            _ => safe.push(c),
+        }
+    }
+    safe
+}

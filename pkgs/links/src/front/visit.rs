@@ -1,0 +1,87 @@
+//! Deciding a visit: what both the fast lane and actix-web ask.
+
+use crate::cache::{Entry, Source, Verdict};
+
+use super::worker::Worker;
+
+/// What is known of a visitor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Visitor<'v> {
+    /// Only the head is asked for; not counted as a click.
+    pub head: bool,
+    /// The `Referer` field.
+    pub referrer: Option<&'v [u8]>,
+    /// The `User-Agent` field.
+    pub agent: Option<&'v [u8]>,
+    /// Whether the link's password was given and right.
+    pub trusted: bool,
+}
+
+/// What a visit comes to.
+pub enum Outcome<'e> {
+    /// The redirect of this entry.
+    Follow(&'e Entry),
+    /// The page that asks for the password of this entry.
+    Ask(&'e Entry),
+    /// No such link.
+    Missing,
+    /// Expired or used up.
+    Gone,
+    /// The store could not be read.
+    Unavailable,
+    /// The root redirects here.
+    Root(&'e str),
+    /// The favicon redirects here.
+    Favicon(&'e str),
+    /// `/robots.txt`.
+    Robots(&'e str),
+}
+
+impl Worker {
+    /// Decides a visit, counts it, and hands what comes of it to `render`.
+    pub fn visit<R>(&self, code: &str, visitor: &Visitor<'_>, render: impl FnOnce(Outcome<'_>) -> R) -> R {
+        let settings = &self.front.settings;
+        if !crate::code::is_well_formed(code) {
+            return render(match &settings.root_target {
+                Some(target) if code.is_empty() => Outcome::Root(target),
+                _ => Outcome::Missing,
+            });
+        }
+        // Reserved words hold a dot where they stand for files, so two lengths are all there is to ask.
+        match code {
+            "robots.txt" => return render(Outcome::Robots(&settings.robots)),
+            "favicon.ico" => {
+                return render(settings.favicon_target.as_deref().map_or(Outcome::Missing, Outcome::Favicon));
+            }
+            _ => {}
+        }
+        let mut near = self.near.borrow_mut();
+        let entry = match near.find(code, &self.reader) {
+            Ok((entry, source)) => {
+                match source {
+                    Source::Cache => self.metrics.hits.add(1),
+                    Source::Store => self.metrics.misses.add(1),
+                }
+                entry
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot read a link");
+                return render(Outcome::Unavailable);
+            }
+        };
+        match entry.judge(self.clock.get().now) {
+            Verdict::Missing => render(Outcome::Missing),
+            Verdict::Gone => render(Outcome::Gone),
+            Verdict::Ask if !visitor.trusted => render(Outcome::Ask(entry)),
+            Verdict::Follow | Verdict::Ask => {
+                if !visitor.head {
+                    if !entry.spend() {
+                        return render(Outcome::Gone);
+                    }
+                    self.counter.borrow_mut().count(entry.link(), visitor.referrer, visitor.agent);
+                }
+                render(Outcome::Follow(entry))
+            }
+        }
+    }
+}
