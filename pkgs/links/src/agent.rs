@@ -21,3 +21,131 @@ pub enum Agent {
     /// Edge.
     Edge = 7,
 }
+
+/// How much of a `User-Agent` is looked at, in bytes; what browsers send is well below.
+const LOOK_AT: usize = 512;
+
+/// The longest word worth knowing, in bytes.
+const WORD: usize = 24;
+
+impl Agent {
+    /// The kind of program that sends this `User-Agent`; an empty one stands for none.
+    ///
+    /// Browsers name each other for compatibility, so the rarest name decides: Edge calls itself Chrome too,
+    /// Chrome calls itself Safari too. Bots and tools win over all of them.
+    pub fn classify(user_agent: &[u8]) -> Self {
+        let shown = &user_agent[..user_agent.len().min(LOOK_AT)];
+        let mut words = shown.split(|byte| !byte.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        let Some(first) = words.next() else {
+            return if user_agent.is_empty() { Self::None } else { Self::Other };
+        };
+        let start = if lower(first, is_tool) { Self::Tool } else { lower(first, kind) };
+        words.map(|word| lower(word, kind)).fold(start, |best, found| {
+            if found.rank() > best.rank() { found } else { best }
+        })
+    }
+
+    /// The name in the API and the store's reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Other => "other",
+            Self::Bot => "bot",
+            Self::Tool => "tool",
+            Self::Chrome => "chrome",
+            Self::Firefox => "firefox",
+            Self::Safari => "safari",
+            Self::Edge => "edge",
+        }
+    }
+
+    /// The agent with this discriminant; [`Agent::Other`] where there is none.
+    pub const fn from_u8(number: u8) -> Self {
+        match number {
+            0 => Self::None,
+            2 => Self::Bot,
+            3 => Self::Tool,
+            4 => Self::Chrome,
+            5 => Self::Firefox,
+            6 => Self::Safari,
+            7 => Self::Edge,
+            _ => Self::Other,
+        }
+    }
+
+    /// Which of two found in one `User-Agent` is meant: the higher.
+    const fn rank(self) -> u8 {
+        match self {
+            Self::None | Self::Other => 0,
+            Self::Safari => 1,
+            Self::Chrome => 2,
+            Self::Firefox => 3,
+            Self::Edge => 4,
+            Self::Tool => 5,
+            Self::Bot => 6,
+        }
+    }
+}
+
+/// Calls `ask` with the end of a word (all of it, save for monsters) in lower case.
+fn lower<T>(word: &[u8], ask: fn(&[u8]) -> T) -> T {
+    let end = &word[word.len().saturating_sub(WORD)..];
+    let mut buffer = [0; WORD];
+    let lower = &mut buffer[..end.len()];
+    lower.copy_from_slice(end);
+    lower.make_ascii_lowercase();
+    ask(lower)
+}
+
+/// Whether a `User-Agent` that begins with this word is a tool's: `python-requests/2.32`, `Go-http-client/2.0`.
+fn is_tool(word: &[u8]) -> bool {
+    matches!(
+        word,
+        b"aiohttp"
+            | b"apache"
+            | b"axios"
+            | b"curl"
+            | b"go"
+            | b"got"
+            | b"guzzlehttp"
+            | b"httpie"
+            | b"insomnia"
+            | b"java"
+            | b"lftp"
+            | b"libcurl"
+            | b"libwww"
+            | b"lwp"
+            | b"node"
+            | b"okhttp"
+            | b"php"
+            | b"postmanruntime"
+            | b"python"
+            | b"reqwest"
+            | b"ruby"
+            | b"undici"
+            | b"ureq"
+            | b"wget"
+            | b"wget2"
+            | b"xh"
+    )
+}
+
+/// What a word says wherever it stands.
+fn kind(word: &[u8]) -> Agent {
+    match word {
+        b"edg" | b"edga" | b"edgios" | b"edge" => Agent::Edge,
+        b"firefox" | b"fxios" => Agent::Firefox,
+        b"chrome" | b"chromium" | b"crios" => Agent::Chrome,
+        b"safari" => Agent::Safari,
+        b"powershell" | b"windowspowershell" => Agent::Tool,
+        // A make of telephones.
+        b"cubot" => Agent::Other,
+        b"archiver" | b"bots" | b"embedly" | b"facebookexternalhit" | b"facebookcatalog"
+        | b"headlesschrome" | b"inspectiontool" | b"lighthouse" | b"mediapartners" | b"probe" | b"slurp"
+        | b"vkshare" | b"whatsapp" => Agent::Bot,
+        _ => {
+            let suffixes: [&[u8]; 6] = [b"bot", b"crawler", b"crawl", b"spider", b"preview", b"monitor"];
+            if suffixes.iter().any(|suffix| word.ends_with(suffix)) { Agent::Bot } else { Agent::Other }
+        }
+    }
+}

@@ -6,17 +6,7 @@ use clap::builder::RangedU64ValueParser;
 use url::{Host, Url};
 
 use crate::code::{self, CodePolicy};
-use crate::target::TargetPolicy;
-
-/// Characters of a random code: of 56, that is 1.7 x 10^12 codes.
-const LENGTH: &str = "7";
-
-/// Letters and digits without those that are mistaken for another in print: 0 O o, 1 I l.
-const ALPHABET: &str = "23456789abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ";
-
-/// The longest target: what browsers and proxies are sure to take in a `Location` (RFC 9110, section 4.1
-/// recommends to support 8,000).
-const MAX_TARGET_BYTES: &str = "8000";
+use crate::target::{self, TargetPolicy};
 
 /// Where short URLs begin, and which codes and targets are taken.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,12 +17,12 @@ pub struct PolicyArgs {
     pub public: PublicArgs,
 
     /// Characters of a random code.
-    #[arg(long, value_name = "N", env = "LINERATE_LINKS_CODE_LENGTH", default_value = LENGTH,
+    #[arg(long, value_name = "N", env = "LINERATE_LINKS_CODE_LENGTH", default_value_t = code::LENGTH,
           value_parser = RangedU64ValueParser::<usize>::new().range(1..=code::MAX_BYTES as u64))]
     pub code_length: usize,
 
     /// What random codes are drawn from: ASCII letters, digits, - and _, without repeats.
-    #[arg(long, value_name = "CHARS", env = "LINERATE_LINKS_CODE_ALPHABET", default_value = ALPHABET,
+    #[arg(long, value_name = "CHARS", env = "LINERATE_LINKS_CODE_ALPHABET", default_value = code::ALPHABET,
           value_parser = alphabet, allow_hyphen_values = true)]
     pub code_alphabet: String,
 
@@ -42,11 +32,11 @@ pub struct PolicyArgs {
 
     /// A URL scheme that targets may have; may be repeated.
     #[arg(long = "scheme", value_name = "SCHEME", env = "LINERATE_LINKS_SCHEME", value_delimiter = ',',
-          default_values = ["http", "https"], value_parser = scheme)]
+          default_values = target::SCHEMES, value_parser = scheme)]
     pub schemes: Vec<String>,
 
     /// The longest target, in bytes.
-    #[arg(long, value_name = "BYTES", env = "LINERATE_LINKS_MAX_TARGET_BYTES", default_value = MAX_TARGET_BYTES,
+    #[arg(long, value_name = "BYTES", env = "LINERATE_LINKS_MAX_TARGET_BYTES", default_value_t = target::MAX_BYTES,
           value_parser = RangedU64ValueParser::<usize>::new().range(16..=65_536))]
     pub max_target_bytes: usize,
 
