@@ -40,9 +40,12 @@ impl Agent {
             return if user_agent.is_empty() { Self::None } else { Self::Other };
         };
         let start = if lower(first, is_tool) { Self::Tool } else { lower(first, kind) };
-        words.map(|word| lower(word, kind)).fold(start, |best, found| {
-            if found.rank() > best.rank() { found } else { best }
-        })
+        words.map(|word| lower(word, kind)).fold(
+            start,
+            |best, found| {
+                if found.rank() > best.rank() { found } else { best }
+            },
+        )
     }
 
     /// The name in the API and the store's reports.
@@ -140,9 +143,19 @@ fn kind(word: &[u8]) -> Agent {
         b"powershell" | b"windowspowershell" => Agent::Tool,
         // A make of telephones.
         b"cubot" => Agent::Other,
-        b"archiver" | b"bots" | b"embedly" | b"facebookexternalhit" | b"facebookcatalog"
-        | b"headlesschrome" | b"inspectiontool" | b"lighthouse" | b"mediapartners" | b"probe" | b"slurp"
-        | b"vkshare" | b"whatsapp" => Agent::Bot,
+        b"archiver"
+        | b"bots"
+        | b"embedly"
+        | b"facebookexternalhit"
+        | b"facebookcatalog"
+        | b"headlesschrome"
+        | b"inspectiontool"
+        | b"lighthouse"
+        | b"mediapartners"
+        | b"probe"
+        | b"slurp"
+        | b"vkshare"
+        | b"whatsapp" => Agent::Bot,
         _ => {
             let suffixes: [&[u8]; 6] = [b"bot", b"crawler", b"crawl", b"spider", b"preview", b"monitor"];
             if suffixes.iter().any(|suffix| word.ends_with(suffix)) { Agent::Bot } else { Agent::Other }

@@ -162,9 +162,9 @@ impl Entry {
     pub fn spend(&self) -> bool {
         match self.rules.as_ref().and_then(|rules| rules.limit.as_ref()) {
             None => true,
-            Some((most, clicks)) => {
-                clicks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < *most).then_some(n + 1)).is_ok()
-            }
+            Some((most, clicks)) => clicks
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < *most).then_some(n + 1))
+                .is_ok(),
         }
     }
 

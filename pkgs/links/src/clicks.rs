@@ -154,7 +154,8 @@ mod tests {
         let batch = counter.take(0).expect("clicks were counted");
         assert_eq!(batch.referrers.len(), MAX_REFERRERS + 1);
         let other = batch.referrers.iter().position(|name| name == OTHER).expect("the rest has a name");
-        let rest = batch.clicks.iter().find(|click| click.referrer as usize == other).expect("it was counted");
+        let rest =
+            batch.clicks.iter().find(|click| click.referrer as usize == other).expect("it was counted");
         assert_eq!(rest.count as usize, MAX_REFERRERS + 1);
     }
 }

@@ -118,7 +118,9 @@ impl CodePolicy {
         while code.len() < length {
             getrandom::fill(&mut random).expect("the system has random bytes");
             let fair = random.iter().map(|&byte| usize::from(byte)).filter(|&byte| byte < fair);
-            code.extend(fair.take(length - code.len()).map(|byte| char::from(alphabet[byte % alphabet.len()])));
+            code.extend(
+                fair.take(length - code.len()).map(|byte| char::from(alphabet[byte % alphabet.len()])),
+            );
         }
         code
     }

@@ -2,10 +2,10 @@
 
 use crate::link::RedirectStatus;
 
+use super::Settings;
 use super::page::{self, Refusal};
 use super::request::Request;
 use super::visit::Outcome;
-use super::Settings;
 
 /// The most bytes of a date in a header (RFC 9110, section 5.6.7).
 pub const DATE_BYTES: usize = 29;

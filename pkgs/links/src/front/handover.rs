@@ -43,11 +43,9 @@ impl Handover {
         let head_timeout = worker.front.settings.head_timeout;
         let app = move || {
             let worker = Rc::clone(&worker);
-            App::new()
-                .app_data(web::PayloadConfig::new(MAX_FORM_BYTES))
-                .default_service(web::to(move |request: HttpRequest, body: web::Payload| {
-                    answer(Rc::clone(&worker), request, body)
-                }))
+            App::new().app_data(web::PayloadConfig::new(MAX_FORM_BYTES)).default_service(web::to(
+                move |request: HttpRequest, body: web::Payload| answer(Rc::clone(&worker), request, body),
+            ))
         };
         let factory = actix_http::HttpService::build()
             .keep_alive(KeepAlive::Disabled)
@@ -99,10 +97,14 @@ async fn unlock(worker: &Worker, request: &HttpRequest, body: web::Payload) -> H
         Ok((link, hash)) => (link, hash.unwrap_or_default()),
         Err(refusal) => return refuse(refusal, html),
     };
-    let Ok(Ok(body)) = body.to_bytes_limited(MAX_FORM_BYTES).await else { return refuse(Refusal::Body, html) };
+    let Ok(Ok(body)) = body.to_bytes_limited(MAX_FORM_BYTES).await else {
+        return refuse(Refusal::Body, html);
+    };
     let Some(form) = parse_form(&body) else { return refuse(Refusal::Malformed, html) };
     let address = request.peer_addr().map_or(IpAddr::from([0; 4]), |peer| peer.ip());
-    let Some(_turn) = worker.front.attempts.begin(link, address) else { return refuse(Refusal::Attempts, html) };
+    let Some(_turn) = worker.front.attempts.begin(link, address) else {
+        return refuse(Refusal::Attempts, html);
+    };
     let right = tokio::task::spawn_blocking(move || password::verify(&form.password, &hash)).await;
     if right.is_ok_and(|right| right) {
         visit(worker, request, true)
@@ -179,7 +181,8 @@ fn page(status: StatusCode, body: String) -> HttpResponse {
 
 fn refuse(refusal: Refusal, html: bool) -> HttpResponse {
     let (status, _, _) = refusal.text();
-    let mut response = HttpResponseBuilder::new(StatusCode::from_u16(status).expect("a refusal's status is valid"));
+    let mut response =
+        HttpResponseBuilder::new(StatusCode::from_u16(status).expect("a refusal's status is valid"));
     insert_fields(&mut response, PAGE_FIELDS);
     insert_fields(&mut response, refusal.fields());
     if html {
@@ -222,7 +225,11 @@ impl AsyncRead for Resumed {
 }
 
 impl AsyncWrite for Resumed {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 

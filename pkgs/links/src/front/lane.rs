@@ -56,7 +56,8 @@ pub async fn run(worker: &Worker, handover: &Handover, mut stream: TcpStream, pe
     // Received, but not yet a whole head.
     let mut partial = Vec::new();
     loop {
-        let turn = std::future::poll_fn(|context| turn(worker, context, &mut stream, &mut partial, life)).await;
+        let turn =
+            std::future::poll_fn(|context| turn(worker, context, &mut stream, &mut partial, life)).await;
         let next = match turn {
             Ok(Turn::Done(next)) => next,
             Ok(Turn::Blocked(rest, next)) => {

@@ -79,7 +79,9 @@ impl Metrics {
 
         let metrics = Arc::clone(self);
         Family::new("links_request_seconds", "Time from a read to the end of its answer, one read in 16")
-            .with(&[], move || metrics.workers.iter().map(|worker| worker.latency.snapshot()).sum::<Snapshot>())
+            .with(&[], move || {
+                metrics.workers.iter().map(|worker| worker.latency.snapshot()).sum::<Snapshot>()
+            })
             .register(registry);
 
         Family::new("links_cache_lookups", "Visits by where their answer came from")

@@ -62,8 +62,7 @@ pub fn parse(bytes: &[u8]) -> Head<'_> {
         Some((code, query)) => (code, Some(query)),
         None => (path, None),
     };
-    let mut request =
-        Request { head, code, query, referrer: None, agent: None, html: false, close: false };
+    let mut request = Request { head, code, query, referrer: None, agent: None, html: false, close: false };
     let mut hosts = 0;
     for field in &*parsed.headers {
         match field.name.len() {

@@ -94,9 +94,13 @@ fn bump(connection: &Connection, (link, day, referrer, agent): Key, clicks: u64)
 }
 
 fn insert(connection: &Connection, (link, day, referrer, agent): Key, clicks: u64) -> Result<(), Error> {
-    connection
-        .prepare_cached("INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5)")?
-        .execute(params![link, day, referrer, agent as u8, clicks])?;
+    connection.prepare_cached("INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+        link,
+        day,
+        referrer,
+        agent as u8,
+        clicks
+    ])?;
     Ok(())
 }
 

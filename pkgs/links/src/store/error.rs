@@ -97,7 +97,9 @@ impl From<rusqlite::Error> for Error {
         match (code.extended_code & 0xff, code.extended_code) {
             // Without space, the write-ahead log and its index fail to grow (sqlite.org/rescode.html).
             (ffi::SQLITE_FULL, _)
-            | (_, ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_TRUNCATE) => Self::Full,
+            | (_, ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_TRUNCATE) => {
+                Self::Full
+            }
             (ffi::SQLITE_READONLY, _) => Self::ReadOnly,
             (ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED, _) => Self::Busy,
             (ffi::SQLITE_INTERRUPT, _) => Self::TooSlow,

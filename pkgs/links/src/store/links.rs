@@ -65,8 +65,7 @@ pub(super) fn redirect_of(number: u16) -> RedirectStatus {
 
 /// A link by code.
 pub(super) fn get(connection: &Connection, code: &str) -> Result<Link, Error> {
-    let mut statement =
-        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM links WHERE code = ?1"))?;
+    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM links WHERE code = ?1"))?;
     let link = statement.query_row([code], link_of).optional()?;
     link.ok_or_else(|| Error::NotFound(code.to_owned()))
 }
@@ -91,7 +90,8 @@ pub(super) fn create(
         if request != key.request {
             return Err(Error::KeyReused);
         }
-        let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM links WHERE id = ?1"))?;
+        let mut statement =
+            connection.prepare_cached(&format!("SELECT {COLUMNS} FROM links WHERE id = ?1"))?;
         // A link deleted since leaves its key free.
         if let Some(link) = statement.query_row([id], link_of).optional()? {
             return Ok(Created { link, replayed: true });

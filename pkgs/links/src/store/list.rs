@@ -29,7 +29,8 @@ pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, E
         values.extend([value, Value::Integer(id)]);
     }
     if let Some(search) = &query.search {
-        conditions.push(r"(code LIKE ? ESCAPE '\' OR target LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\')".into());
+        conditions
+            .push(r"(code LIKE ? ESCAPE '\' OR target LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\')".into());
         values.extend(std::iter::repeat_n(Value::Text(pattern(search)), 3));
     }
     if let Some(tag) = &query.tag {
@@ -40,7 +41,8 @@ pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, E
         conditions.push("status = ?".into());
         values.push(Value::Integer(number_of(status)));
     }
-    let filter = if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
+    let filter =
+        if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
     // One more than asked for tells whether there is a next page.
     let sql = format!(
         "SELECT {COLUMNS} FROM links {filter} ORDER BY {column} {order}, id {order} LIMIT {}",

@@ -95,7 +95,9 @@ impl Store {
     pub fn create(&self, link: NewLink, key: Option<IdempotencyKey>) -> Pending<Created> {
         let policy = Arc::clone(&self.policy);
         match Draft::new(link, &self.policy) {
-            Ok(draft) => self.writer.submit(move |work| links::create(work, &policy.codes, draft, key.as_ref())),
+            Ok(draft) => {
+                self.writer.submit(move |work| links::create(work, &policy.codes, draft, key.as_ref()))
+            }
             Err(error) => Pending::refused(error),
         }
     }

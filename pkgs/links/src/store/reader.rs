@@ -13,8 +13,8 @@ use crate::when::Timestamp;
 
 use super::links::{redirect_of, status_of};
 use super::{
-    Error, ListQuery, Page, Progress, Record, Route, Scope, Stats, TokenInfo, clicks, connection, links, list,
-    tokens,
+    Error, ListQuery, Page, Progress, Record, Route, Scope, Stats, TokenInfo, clicks, connection, links,
+    list, tokens,
 };
 
 /// Pages of one step of a backup: 4 MiB at a time.
@@ -89,8 +89,9 @@ impl Reader {
     /// Walks all links by id in constant memory, until `visit` answers false. What is written meanwhile is
     /// not seen.
     pub fn export(&self, hashes: bool, visit: &mut dyn FnMut(Record) -> bool) -> Result<(), Error> {
-        let mut statement =
-            self.connection.prepare_cached(&format!("SELECT {}, password_hash FROM links ORDER BY id", links::COLUMNS))?;
+        let mut statement = self
+            .connection
+            .prepare_cached(&format!("SELECT {}, password_hash FROM links ORDER BY id", links::COLUMNS))?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let link = links::link_of(row)?;
@@ -155,7 +156,10 @@ impl Reader {
             let step = backup.step(BACKUP_PAGES)?;
             let now = backup.progress();
             let total = u64::try_from(now.pagecount).unwrap_or(0);
-            progress(Progress { done: total.saturating_sub(u64::try_from(now.remaining).unwrap_or(0)), total });
+            progress(Progress {
+                done: total.saturating_sub(u64::try_from(now.remaining).unwrap_or(0)),
+                total,
+            });
             match step {
                 rusqlite::backup::StepResult::Done => return Ok(()),
                 rusqlite::backup::StepResult::More => {}

@@ -57,7 +57,8 @@ pub(super) fn revoke(work: &mut Work<'_>, id: i64) -> Result<(), Error> {
 }
 
 pub(super) fn list(connection: &Connection) -> Result<Vec<TokenInfo>, Error> {
-    let mut statement = connection.prepare_cached("SELECT id, name, scope, created_at FROM tokens ORDER BY id")?;
+    let mut statement =
+        connection.prepare_cached("SELECT id, name, scope, created_at FROM tokens ORDER BY id")?;
     let rows = statement.query_map([], |row| {
         Ok(TokenInfo {
             id: row.get(0)?,

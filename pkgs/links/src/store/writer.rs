@@ -274,7 +274,9 @@ impl Writer {
             answers.push(answer);
             lost = lost.or_else(|| match standing {
                 Standing::Keep => self.execute("RELEASE job").err(),
-                Standing::Undo => self.execute("ROLLBACK TO job").and_then(|()| self.execute("RELEASE job")).err(),
+                Standing::Undo => {
+                    self.execute("ROLLBACK TO job").and_then(|()| self.execute("RELEASE job")).err()
+                }
                 Standing::Lost(error) => Some(error),
             });
         }
