@@ -1,0 +1,109 @@
+//! What goes wrong with a request, as RFC 9457 has it.
+
+use std::fmt;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::{HttpResponse, ResponseError};
+use serde::Serialize;
+use service::problem::{self, Problem};
+
+use crate::store::{Error, Tally};
+
+/// When to try again after the store was busy, in seconds: the longest batch is through by then.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
+/// An error answer: a problem and the headers that go with it.
+#[derive(Debug)]
+pub(super) struct Failure(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    problem: Problem,
+    header: Option<(HeaderName, HeaderValue)>,
+    tally: Option<Tally>,
+}
+
+/// A problem, and how far an import had come.
+#[derive(Serialize)]
+struct Body<'a> {
+    #[serde(flatten)]
+    problem: &'a Problem,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tally: &'a Option<Tally>,
+}
+
+impl Failure {
+    pub(super) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.header = Some((name, value));
+        self
+    }
+
+    pub(super) fn with_tally(mut self, tally: Tally) -> Self {
+        self.0.tally = Some(tally);
+        self
+    }
+
+    /// The store takes no more at the moment.
+    pub(super) fn busy(detail: &str) -> Self {
+        Self::from(Problem::unavailable(detail)).with_header(header::RETRY_AFTER, RETRY_AFTER)
+    }
+
+    /// The problem alone, where it is one of many.
+    pub(super) fn into_problem(self) -> Problem {
+        self.0.problem
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(Inner { problem, header: None, tally: None }))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let detail = error.to_string();
+        let at = |pointer: &str| Problem::unprocessable("a field is wrong").with_error(pointer, &detail);
+        Self::from(match &error {
+            Error::NotFound(_) => Problem::not_found(detail),
+            Error::Taken(_) => Problem::conflict(&detail).with_error("/code", "taken"),
+            Error::Code(_) => at("/code"),
+            Error::Target(_) => at("/target"),
+            Error::Field { field, reason } => {
+                Problem::unprocessable("a field is wrong").with_error(format!("/{field}"), reason)
+            }
+            Error::KeyReused => Problem::unprocessable(detail),
+            Error::Busy | Error::TooSlow => return Self::busy(&detail),
+            Error::ReadOnly | Error::Closed => Problem::unavailable(detail),
+            Error::Full => Problem::insufficient_storage(detail),
+            Error::TooNew { .. } | Error::Sqlite(_) => {
+                tracing::error!(%error, "the database failed");
+                Problem::internal("the database failed; the log says how")
+            }
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.problem.fmt(f)
+    }
+}
+
+impl ResponseError for Failure {
+    fn status_code(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let Inner { problem, header, tally } = &*self.0;
+        let mut response = HttpResponse::build(self.status_code());
+        response.insert_header((header::CACHE_CONTROL, "no-store"));
+        if let Some(pair) = header {
+            response.insert_header(pair.clone());
+        }
+        // The header goes in first: the builder keeps a content type that is there.
+        response.insert_header((header::CONTENT_TYPE, problem::CONTENT_TYPE)).json(Body { problem, tally })
+    }
+}

@@ -1,0 +1,282 @@
+//! One link, and lists of them.
+
+use actix_web::http::header::{self, HeaderValue};
+use actix_web::{HttpRequest, HttpResponse, web};
+use serde::{Deserialize, Serialize};
+use service::problem::Problem;
+use sha2::{Digest, Sha256};
+use url::form_urlencoded;
+use utoipa::ToSchema;
+
+use super::failure::Failure;
+use super::{State, body, query, readers};
+use crate::link::{Link, LinkPatch, NewLink, Status};
+use crate::store::{Error, ListQuery, Pending, Sort};
+
+/// A link as the API shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Shown {
+    /// The link.
+    #[serde(flatten)]
+    pub link: Link,
+    /// The whole short URL.
+    #[schema(example = "https://go.example/q7Hk2mZ")]
+    pub short_url: String,
+}
+
+impl Shown {
+    pub(super) fn new(state: &State, link: Link) -> Self {
+        Self { short_url: state.short_url(&link.code), link }
+    }
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Listing {
+    /// The links.
+    pub links: Vec<Shown>,
+    /// The cursor of the next page; none on the last.
+    pub next: Option<String>,
+}
+
+/// Ascending or descending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    /// The least first.
+    Asc,
+    /// The greatest first.
+    #[default]
+    Desc,
+}
+
+/// Which links to list.
+#[derive(Debug, Serialize, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListParameters {
+    /// Links a page.
+    #[param(minimum = 1, maximum = 1000, default = 50)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<usize>,
+    /// `next` of the page before; the other parameters must stay the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+    /// Only links whose code, target or title contains this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    search: Option<String>,
+    /// Only links with this tag.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tag: Option<String>,
+    /// Only links of this status.
+    #[param(inline)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    /// What to sort by; `created` unless given.
+    #[param(inline)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sort: Option<Sort>,
+    /// Which end comes first; `desc` unless given.
+    #[param(inline)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<Order>,
+}
+
+/// Create a link
+///
+/// With an `Idempotency-Key`, a repeat of the same request within 24 hours answers with the link the first
+/// one created.
+#[utoipa::path(post, path = "/api/v1/links", tag = "links", operation_id = "createLink",
+    request_body = NewLink, security(("bearer" = ["write"])),
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "1 to 255 visible ASCII characters", max_length = 255)),
+    responses(
+        (status = 201, description = "Created", body = Shown,
+            headers(("Location" = String, description = "The link"), ("ETag" = String))),
+        (status = 200, description = "Created by an earlier request with the same key", body = Shown,
+            headers(("Idempotent-Replayed" = String, description = "`true`"))),
+        (status = 409, description = "The code is taken", body = Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn create(
+    request: HttpRequest,
+    payload: web::Payload,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    let key = idempotency_key(&request)?;
+    let link: NewLink = body::json(&request, payload, body::ONE).await?;
+    let hashes = link.password.is_some();
+    let store = state.store.clone();
+    let created = submit(hashes, move || store.create(link, key)).await?;
+    let mut response = if created.replayed { HttpResponse::Ok() } else { HttpResponse::Created() };
+    if created.replayed {
+        response.insert_header(("Idempotent-Replayed", "true"));
+    }
+    response.insert_header((header::LOCATION, format!("/api/v1/links/{}", created.link.code)));
+    Ok(show(response, &state, created.link))
+}
+
+/// List links
+///
+/// Page by page; the `Link` header has the next page's address (RFC 8288).
+#[utoipa::path(get, path = "/api/v1/links", tag = "links", operation_id = "listLinks",
+    params(ListParameters), security(("bearer" = ["read"])),
+    responses((status = 200, description = "A page of links", body = Listing,
+        headers(("Link" = String, description = "`rel=\"next\"`, on every page but the last")))))]
+pub(super) async fn list(request: HttpRequest, state: web::Data<State>) -> Result<HttpResponse, Failure> {
+    let mut parameters: ListParameters = query::parse(&request)?;
+    let limit = parameters.limit.unwrap_or(50);
+    if !(1..=1000).contains(&limit) {
+        return Err(query::refuse("limit", "is from 1 to 1000"));
+    }
+    let query = ListQuery {
+        search: parameters.search.clone(),
+        tag: parameters.tag.clone(),
+        status: parameters.status,
+        sort: parameters.sort.unwrap_or_default(),
+        descending: parameters.order.unwrap_or_default() == Order::Desc,
+        limit,
+        cursor: parameters.cursor.clone(),
+    };
+    let page = state.readers.with(move |reader| reader.list(&query)).await.map_err(|error| match error {
+        Error::Field { field, reason } => query::refuse(field, &reason),
+        error => error.into(),
+    })?;
+    let mut response = HttpResponse::Ok();
+    if page.next.is_some() {
+        parameters.cursor.clone_from(&page.next);
+        response.insert_header((header::LINK, format!("<{}>; rel=\"next\"", address(&parameters))));
+    }
+    let links = page.links.into_iter().map(|link| Shown::new(&state, link)).collect();
+    Ok(uncached(response).json(Listing { links, next: page.next }))
+}
+
+/// Read a link
+///
+/// The ETag changes with every edit, and not with clicks, so that a busy link can be edited with `If-Match`.
+#[utoipa::path(get, path = "/api/v1/links/{code}", tag = "links", operation_id = "readLink",
+    params(("code" = String, Path)), security(("bearer" = ["read"])),
+    responses((status = 200, description = "The link", body = Shown, headers(("ETag" = String)))))]
+pub(super) async fn read(code: web::Path<String>, state: web::Data<State>) -> Result<HttpResponse, Failure> {
+    let link = state.readers.with(move |reader| reader.get(&code)).await?;
+    Ok(show(HttpResponse::Ok(), &state, link))
+}
+
+/// Edit a link
+///
+/// A merge patch (RFC 7396): an absent field stays, `null` clears it.
+#[utoipa::path(patch, path = "/api/v1/links/{code}", tag = "links", operation_id = "editLink",
+    params(("code" = String, Path), ("If-Match" = Option<String>, Header, description = "ETags, or `*`")),
+    request_body(content = LinkPatch, content_type = "application/merge-patch+json"),
+    security(("bearer" = ["write"])),
+    responses(
+        (status = 200, description = "As edited", body = Shown, headers(("ETag" = String))),
+        (status = 412, description = "The link is not as `If-Match` has it", body = Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn edit(
+    request: HttpRequest,
+    code: web::Path<String>,
+    payload: web::Payload,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    let patch: LinkPatch = body::merge_patch(&request, payload).await?;
+    matches(&request, &state.readers, &code).await?;
+    let hashes = matches!(patch.password, Some(Some(_)));
+    let store = state.store.clone();
+    let link = submit(hashes, move || store.edit(code.into_inner(), patch)).await?;
+    Ok(show(HttpResponse::Ok(), &state, link))
+}
+
+/// Delete a link and its clicks
+#[utoipa::path(delete, path = "/api/v1/links/{code}", tag = "links", operation_id = "deleteLink",
+    params(("code" = String, Path), ("If-Match" = Option<String>, Header, description = "ETags, or `*`")),
+    security(("bearer" = ["write"])),
+    responses(
+        (status = 204, description = "Deleted"),
+        (status = 412, description = "The link is not as `If-Match` has it", body = Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(super) async fn delete(
+    request: HttpRequest,
+    code: web::Path<String>,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    matches(&request, &state.readers, &code).await?;
+    state.store.delete(code.into_inner()).await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// Hands a command to the writer; where it hashes a password first, on a thread that may block.
+pub(super) async fn submit<T: Send + 'static>(
+    hashes: bool,
+    command: impl FnOnce() -> Pending<T> + Send + 'static,
+) -> Result<T, Failure> {
+    let pending = match hashes {
+        true => web::block(command).await.map_err(|_| Error::Closed)?,
+        false => command(),
+    };
+    Ok(pending.await?)
+}
+
+fn show(mut response: actix_web::HttpResponseBuilder, state: &State, link: Link) -> HttpResponse {
+    response.insert_header((header::ETAG, etag(&link)));
+    uncached(response).json(Shown::new(state, link))
+}
+
+/// Answers are for who asks with a token, and of the moment.
+pub(super) fn uncached(mut response: actix_web::HttpResponseBuilder) -> actix_web::HttpResponseBuilder {
+    response.insert_header((header::CACHE_CONTROL, "no-store"));
+    response
+}
+
+/// A strong validator of all that an edit can change. Clicks stay out of it: with them no busy link could
+/// ever be edited conditionally. Nothing is cached by it.
+fn etag(link: &Link) -> String {
+    let edited = Link { clicks: 0, ..link.clone() };
+    let json = serde_json::to_vec(&edited).unwrap_or_default();
+    let digest: [u8; 32] = Sha256::digest(json).into();
+    digest[..12].iter().fold(String::from("\""), |text, byte| format!("{text}{byte:02x}")) + "\""
+}
+
+/// 412 unless the link is as `If-Match` has it (RFC 9110, section 13.1.1).
+async fn matches(request: &HttpRequest, readers: &readers::Readers, code: &str) -> Result<(), Failure> {
+    let wanted: Vec<String> = (request.headers().get_all(header::IF_MATCH))
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(',').map(|tag| tag.trim().to_owned()))
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let code = code.to_owned();
+    let found = etag(&readers.with(move |reader| reader.get(&code)).await?);
+    match wanted.iter().any(|tag| tag == "*" || *tag == found) {
+        true => Ok(()),
+        false => Err(Failure::from(Problem::new(412, "the link has changed")).with_header(
+            header::ETAG,
+            HeaderValue::from_str(&found).unwrap_or(HeaderValue::from_static("")),
+        )),
+    }
+}
+
+fn idempotency_key(request: &HttpRequest) -> Result<Option<String>, Failure> {
+    let Some(value) = request.headers().get("Idempotency-Key") else { return Ok(None) };
+    match value.to_str() {
+        Ok(key) if (1..=255).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Ok(Some(key.to_owned()))
+        }
+        _ => Err(Problem::bad_request("an Idempotency-Key has 1 to 255 visible ASCII characters").into()),
+    }
+}
+
+/// The address of the page these parameters describe.
+fn address(parameters: &ListParameters) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(parameters) {
+        for (name, value) in fields {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            query.append_pair(&name, &text);
+        }
+    }
+    format!("/api/v1/links?{}", query.finish())
+}

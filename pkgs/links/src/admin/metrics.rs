@@ -1,0 +1,63 @@
+//! The admin listener's own metrics, and `/metrics`.
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header;
+use actix_web::middleware::Next;
+use actix_web::{Error, HttpResponse, web};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use service::metrics::{CONTENT_TYPE, Registry, encode};
+
+use super::State;
+
+/// Requests by route and status. Few pass here, so a lock a request is fine.
+#[derive(Clone, Default)]
+pub(super) struct Requests(Family<Labels, Counter>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    method: String,
+    route: String,
+    status: u16,
+}
+
+impl Requests {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let requests = Self::default();
+        registry.register(
+            "linerate_links_admin_requests",
+            "Requests to the admin listener",
+            requests.0.clone(),
+        );
+        requests
+    }
+}
+
+/// Counts each answer under its route's pattern; unknown routes and methods share a label each, so that
+/// clients cannot make up series.
+pub(super) async fn count(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let response = next.call(request).await?;
+    let request = response.request();
+    if let Some(state) = request.app_data::<web::Data<State>>() {
+        let method = match request.method().as_str() {
+            known @ ("GET" | "HEAD" | "POST" | "PATCH" | "DELETE") => known,
+            _ => "other",
+        };
+        let route = request.match_pattern().unwrap_or_else(|| "unknown".to_owned());
+        let labels = Labels { method: method.to_owned(), route, status: response.status().as_u16() };
+        state.requests.0.get_or_create(&labels).inc();
+    }
+    Ok(response)
+}
+
+/// Everything that is measured, for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "health", operation_id = "metrics",
+    responses((status = 200, description = "OpenMetrics text", content_type = "application/openmetrics-text")))]
+pub(super) async fn show(state: web::Data<State>) -> HttpResponse {
+    HttpResponse::Ok().insert_header((header::CONTENT_TYPE, CONTENT_TYPE)).body(encode(&state.registry))
+}

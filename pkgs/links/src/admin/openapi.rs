@@ -1,0 +1,166 @@
+//! The API's description (OpenAPI 3.1), from the handlers themselves, and a page of it for people.
+
+use std::sync::LazyLock;
+
+use actix_web::HttpResponse;
+use actix_web::http::header;
+use actix_web::web::Bytes;
+use service::problem::Problem;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{Content, OpenApi as Document, Ref, RefOr, Response};
+use utoipa::{Modify, OpenApi};
+
+use super::{batch, bulk, health, links, metrics, qr, stats};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "linerate-links",
+        description = "Short links. Errors are RFC 9457 problems. Tokens are made with `linerate-links token`."
+    ),
+    paths(
+        links::create,
+        links::list,
+        links::read,
+        links::edit,
+        links::delete,
+        batch::create,
+        batch::delete,
+        bulk::export,
+        bulk::import,
+        stats::of_link,
+        stats::of_all,
+        qr::draw,
+        document,
+        page,
+        health::alive,
+        health::ready,
+        metrics::show
+    ),
+    components(schemas(Problem)),
+    modifiers(&Bearer, &Problems),
+    tags(
+        (name = "links", description = "One link, a page of them, or a batch"),
+        (name = "bulk", description = "All of them, as a stream"),
+        (name = "stats", description = "Clicks"),
+        (name = "health", description = "For load balancers and monitors"),
+        (name = "documentation", description = "This")
+    )
+)]
+struct Api;
+
+/// Names the security scheme the operations refer to.
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut Document) {
+        let mut scheme = Http::new(HttpAuthScheme::Bearer);
+        scheme.description = Some("`read` tokens read, `write` tokens do everything".to_owned());
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("bearer", SecurityScheme::Http(scheme));
+    }
+}
+
+/// What any operation may answer besides what it says itself: every error is a problem.
+struct Problems;
+
+impl Modify for Problems {
+    fn modify(&self, document: &mut Document) {
+        for item in document.paths.paths.values_mut() {
+            let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
+            for operation in operations.into_iter().flatten().filter(|operation| operation.security.is_some())
+            {
+                let responses = &mut operation.responses.responses;
+                for (status, description) in [
+                    ("401", "No token, or an unknown one"),
+                    ("403", "The token may only read"),
+                    ("default", "Any other error"),
+                ] {
+                    responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(problem(description)));
+                }
+            }
+        }
+    }
+}
+
+fn problem(description: &str) -> Response {
+    let schema = RefOr::Ref(Ref::from_schema_name("Problem"));
+    let mut response = Response::new(description);
+    response.content.insert(service::problem::CONTENT_TYPE.to_owned(), RefOr::T(Content::new(Some(schema))));
+    response
+}
+
+/// The whole description.
+pub fn describe() -> Document {
+    Api::openapi()
+}
+
+/// Built once: it depends on nothing but the program.
+static JSON: LazyLock<Bytes> = LazyLock::new(|| describe().to_json().map(Bytes::from).unwrap_or_default());
+
+static PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(render(&describe())));
+
+/// This document
+#[utoipa::path(get, path = "/api/v1/openapi.json", tag = "documentation", operation_id = "openapi",
+    responses((status = 200, description = "OpenAPI 3.1", content_type = "application/json")))]
+pub(super) async fn document() -> HttpResponse {
+    HttpResponse::Ok().insert_header((header::CONTENT_TYPE, "application/json")).body(JSON.clone())
+}
+
+/// This document, for people
+#[utoipa::path(get, path = "/", tag = "documentation", operation_id = "page",
+    responses((status = 200, description = "A page without scripts", content_type = "text/html")))]
+pub(super) async fn page() -> HttpResponse {
+    HttpResponse::Ok()
+        .insert_header((header::CONTENT_TYPE, "text/html; charset=utf-8"))
+        .insert_header((header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"))
+        .body(PAGE.clone())
+}
+
+/// One section an operation: what it is, what it takes, what it answers.
+fn render(document: &Document) -> String {
+    let mut page = format!(
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\
+         <title>{title}</title><style>body{{font:16px/1.5 system-ui;max-width:50em;margin:2em auto;padding:0 1em}}\
+         code{{background:#8882;padding:0 .2em}}section{{border-top:1px solid #8888}}</style>\
+         <h1>{title} {version}</h1><p>{about}<p>The whole of it, for programs: <a href=/api/v1/openapi.json>openapi.json</a>",
+        title = escape(&document.info.title),
+        version = escape(&document.info.version),
+        about = escape(document.info.description.as_deref().unwrap_or_default()),
+    );
+    for (path, item) in &document.paths.paths {
+        let operations =
+            [("GET", &item.get), ("POST", &item.post), ("PATCH", &item.patch), ("DELETE", &item.delete)];
+        for (method, operation) in operations {
+            let Some(operation) = operation else { continue };
+            let text = |part: &Option<String>| escape(part.as_deref().unwrap_or_default());
+            page += &format!(
+                "<section><h2><code>{method} {}</code></h2><p><b>{}</b><p>{}<ul>",
+                escape(path),
+                text(&operation.summary),
+                text(&operation.description),
+            );
+            for parameter in operation.parameters.iter().flatten() {
+                if let RefOr::T(parameter) = parameter {
+                    page += &format!(
+                        "<li><code>{}</code> {}",
+                        escape(&parameter.name),
+                        text(&parameter.description)
+                    );
+                }
+            }
+            page += "</ul><ul>";
+            for (status, response) in &operation.responses.responses {
+                if let RefOr::T(response) = response {
+                    page += &format!("<li>{}: {}", escape(status), escape(&response.description));
+                }
+            }
+            page += "</ul></section>";
+        }
+    }
+    page
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,52 @@
+//! Read connections, shared by requests and used on threads that may block.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use actix_web::web;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::store::{Error, Reader, Store};
+
+/// How long a request waits for a connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A fixed number of read connections.
+pub(super) struct Readers {
+    idle: Arc<Mutex<Vec<Reader>>>,
+    /// As many permits as readers: who has one finds one idle.
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    pub(super) fn open(store: &Store, count: usize) -> Result<Self, Error> {
+        let idle = (0..count).map(|_| store.reader()).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { idle: Arc::new(Mutex::new(idle)), permits: Arc::new(Semaphore::new(count)) })
+    }
+
+    /// Runs a query where it may block.
+    pub(super) async fn with<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Reader) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let permit = match timeout(PATIENCE, self.permits.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => permit,
+            _ => return Err(Error::Busy),
+        };
+        let idle = self.idle.clone();
+        // The reader goes back when the query ends, even where the request was given up.
+        let answer = web::block(move || {
+            let reader = lock(&idle).pop().ok_or(Error::Busy)?;
+            let answer = query(&reader);
+            lock(&idle).push(reader);
+            drop(permit);
+            answer
+        });
+        answer.await.unwrap_or(Err(Error::Closed))
+    }
+}
+
+fn lock(idle: &Mutex<Vec<Reader>>) -> std::sync::MutexGuard<'_, Vec<Reader>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
+}
