@@ -10,15 +10,19 @@ pub const LENGTH: usize = 7;
 /// for another in print, 0 O o and 1 I l.
 pub const ALPHABET: &str = "23456789abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ";
 
-/// Custom codes always refused: paths that programs ask any site for, and words that would let a link pass
-/// for a part of the service.
-const RESERVED: [&str; 16] = [
+/// Custom codes always refused: paths that programs ask any site for, words that would let a link pass
+/// for a part of the service, and words that stand in a code's place in the API's own paths.
+const RESERVED: [&str; 20] = [
     "admin",
     "api",
     "assets",
+    "batch",
+    "batch-delete",
+    "export",
     "favicon.ico",
     "healthz",
     "help",
+    "import",
     "index.html",
     "livez",
     "login",

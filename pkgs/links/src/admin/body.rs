@@ -31,6 +31,16 @@ pub(super) async fn json<T: DeserializeOwned>(
     parse(&bytes(request, payload, limit).await?)
 }
 
+/// Reads a JSON body of at most [`ONE`] bytes, and keeps it as it was sent.
+pub(super) async fn json_as_sent<T: DeserializeOwned>(
+    request: &HttpRequest,
+    payload: web::Payload,
+) -> Result<(T, Vec<u8>), Failure> {
+    media_type(request, &["application/json"])?;
+    let body = bytes(request, payload, ONE).await?;
+    Ok((parse(&body)?, body))
+}
+
 /// Reads a merge patch (RFC 7396) of at most [`ONE`] bytes.
 pub(super) async fn merge_patch<T: DeserializeOwned>(
     request: &HttpRequest,

@@ -66,18 +66,19 @@ impl From<Error> for Failure {
         let detail = error.to_string();
         let at = |pointer: &str| Problem::unprocessable("a field is wrong").with_error(pointer, &detail);
         Self::from(match &error {
-            Error::NotFound(_) => Problem::not_found(detail),
+            Error::NotFound(_) | Error::NoToken(_) => Problem::not_found(detail),
             Error::Taken(_) => Problem::conflict(&detail).with_error("/code", "taken"),
             Error::Code(_) => at("/code"),
             Error::Target(_) => at("/target"),
             Error::Field { field, reason } => {
                 Problem::unprocessable("a field is wrong").with_error(format!("/{field}"), reason)
             }
+            Error::Changed => Problem::new(412, detail),
             Error::KeyReused => Problem::unprocessable(detail),
             Error::Busy | Error::TooSlow => return Self::busy(&detail),
             Error::ReadOnly | Error::Closed => Problem::unavailable(detail),
             Error::Full => Problem::insufficient_storage(detail),
-            Error::TooNew { .. } | Error::Sqlite(_) => {
+            Error::TooNew { .. } | Error::NotCommitted(_) | Error::Sqlite(_) => {
                 tracing::error!(%error, "the database failed");
                 Problem::internal("the database failed; the log says how")
             }

@@ -1,6 +1,6 @@
 //! One link, and lists of them.
 
-use actix_web::http::header::{self, HeaderValue};
+use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::{Deserialize, Serialize};
 use service::problem::Problem;
@@ -9,9 +9,9 @@ use url::form_urlencoded;
 use utoipa::ToSchema;
 
 use super::failure::Failure;
-use super::{State, body, query, readers};
+use super::{State, body, query};
 use crate::link::{Link, LinkPatch, NewLink, Status};
-use crate::store::{Error, ListQuery, Pending, Sort};
+use crate::store::{Error, IdempotencyKey, ListQuery, Pending, Sort};
 
 /// A link as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -104,7 +104,8 @@ pub(super) async fn create(
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
     let key = idempotency_key(&request)?;
-    let link: NewLink = body::json(&request, payload, body::ONE).await?;
+    let (link, body): (NewLink, _) = body::json_as_sent(&request, payload).await?;
+    let key = key.map(|key| IdempotencyKey::new(key, &body));
     let hashes = link.password.is_some();
     let store = state.store.clone();
     let created = submit(hashes, move || store.create(link, key)).await?;
@@ -181,10 +182,10 @@ pub(super) async fn edit(
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
     let patch: LinkPatch = body::merge_patch(&request, payload).await?;
-    matches(&request, &state.readers, &code).await?;
+    let expected = if_match(&request);
     let hashes = matches!(patch.password, Some(Some(_)));
     let store = state.store.clone();
-    let link = submit(hashes, move || store.edit(code.into_inner(), patch)).await?;
+    let link = submit(hashes, move || store.edit_if(code.into_inner(), patch, expected)).await?;
     Ok(show(HttpResponse::Ok(), &state, link))
 }
 
@@ -202,8 +203,7 @@ pub(super) async fn delete(
     code: web::Path<String>,
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
-    matches(&request, &state.readers, &code).await?;
-    state.store.delete(code.into_inner()).await?;
+    state.store.delete_if(code.into_inner(), if_match(&request)).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -239,24 +239,14 @@ fn etag(link: &Link) -> String {
     digest[..12].iter().fold(String::from("\""), |text, byte| format!("{text}{byte:02x}")) + "\""
 }
 
-/// 412 unless the link is as `If-Match` has it (RFC 9110, section 13.1.1).
-async fn matches(request: &HttpRequest, readers: &readers::Readers, code: &str) -> Result<(), Failure> {
-    let wanted: Vec<String> = (request.headers().get_all(header::IF_MATCH))
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(',').map(|tag| tag.trim().to_owned()))
-        .collect();
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let code = code.to_owned();
-    let found = etag(&readers.with(move |reader| reader.get(&code)).await?);
-    match wanted.iter().any(|tag| tag == "*" || *tag == found) {
-        true => Ok(()),
-        false => Err(Failure::from(Problem::new(412, "the link has changed")).with_header(
-            header::ETAG,
-            HeaderValue::from_str(&found).unwrap_or(HeaderValue::from_static("")),
-        )),
-    }
+/// Whether a link is as `If-Match` has it (RFC 9110, section 13.1.1); any link is, where there is none.
+/// Asked within the transaction, so nothing can come between.
+fn if_match(request: &HttpRequest) -> impl FnOnce(&Link) -> bool + Send + 'static {
+    let wanted: Option<Vec<String>> = request.headers().contains_key(header::IF_MATCH).then(|| {
+        let values = request.headers().get_all(header::IF_MATCH).filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',').map(|tag| tag.trim().to_owned())).collect()
+    });
+    move |link| wanted.is_none_or(|tags| tags.iter().any(|tag| tag == "*" || *tag == etag(link)))
 }
 
 fn idempotency_key(request: &HttpRequest) -> Result<Option<String>, Failure> {

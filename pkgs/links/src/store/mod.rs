@@ -135,6 +135,18 @@ impl Store {
         self.writer.submit(move |work| links::delete(work, code))
     }
 
+    /// Deletes a link that is as `expected`; else answers [`Error::Changed`].
+    pub fn delete_if(
+        &self,
+        code: String,
+        expected: impl FnOnce(&Link) -> bool + Send + 'static,
+    ) -> Pending<()> {
+        self.writer.submit(move |work| match expected(&links::get(work.connection, &code)?) {
+            true => links::delete(work, code),
+            false => Err(Error::Changed),
+        })
+    }
+
     /// Deletes many; one transaction, each on its own merits.
     pub fn delete_many(&self, codes: Vec<String>) -> Pending<Vec<Result<(), Error>>> {
         self.writer
