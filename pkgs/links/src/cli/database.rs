@@ -1,7 +1,15 @@
 //! Which database a command works on.
 
 use std::env;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Error;
+use super::policy::PolicyArgs;
+use crate::store::{Options, Store};
+
+/// Commands that may wait for the writer: a command line has few at a time.
+const QUEUE: usize = 64;
 
 /// Where the database is.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -12,10 +20,47 @@ pub struct DatabaseArgs {
     pub database: Option<PathBuf>,
 }
 
+/// What to do where there is no database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Create it.
+    Create,
+    /// Say so.
+    Refuse,
+}
+
 impl DatabaseArgs {
     /// The file asked for, or the default.
     pub fn path(&self) -> PathBuf {
         self.database.clone().unwrap_or_else(default_database)
+    }
+
+    /// Opens the database for a command.
+    pub fn open(&self, policy: &PolicyArgs, missing: Missing) -> Result<Store, Error> {
+        let path = self.path();
+        match missing {
+            Missing::Create => create_parent(&path)?,
+            Missing::Refuse if !path.exists() => return Err(Error::NoDatabase(path)),
+            Missing::Refuse => {}
+        }
+        let options = Options {
+            path,
+            codes: policy.codes(),
+            targets: policy.targets(),
+            queue: QUEUE,
+            on_change: Box::new(|_| {}),
+        };
+        Ok(Store::open(options)?)
+    }
+}
+
+/// Makes sure that the directory of a file is there.
+pub fn create_parent(path: &Path) -> Result<(), Error> {
+    match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => {
+            fs::create_dir_all(directory).map_err(|source| Error::File { path: directory.to_owned(), source })
+        }
+        _ => Ok(()),
     }
 }
 

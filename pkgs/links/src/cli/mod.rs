@@ -1,20 +1,58 @@
 //! The command line: the server, and the links by hand.
+//!
+//! One subcommand a file, each with its `Args` and a `run`. Those that work on links take a
+//! [`backend::Backend`], which is the database itself or the API of a running server.
 
+pub mod add;
+pub mod api;
+pub mod backend;
+pub mod backup;
+pub mod check;
 pub mod database;
+pub mod edit;
 pub mod error;
+pub mod export;
+pub mod fields;
+pub mod get;
+pub mod import;
+pub mod list;
+pub mod manual;
+pub mod output;
 pub mod policy;
+pub mod progress;
+pub mod rm;
 pub mod serve;
+pub mod shown;
+pub mod stats;
+pub mod token;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use service::settings;
 
 pub use error::Error;
+use output::Output;
+
+/// The binary's name.
+pub const NAME: &str = "linerate-links";
+
+/// What `--help` and the manual page end with.
+const AFTERWORD: &str = "\
+Exit codes: 0 done, 1 not done, 2 asked for in a way that cannot be done. Errors are one line on standard \
+error.
+
+Commands work on the database, whether a server runs on it or not, or with --api and --token over the API of \
+a running server. What they do to the database a running server sees at once.";
 
 /// A URL shortener that answers redirects at the limit of the machine.
 #[derive(Debug, Parser)]
-#[command(name = "linerate-links", version, propagate_version = true)]
+#[command(name = NAME, version, propagate_version = true, after_long_help = AFTERWORD)]
 pub struct Cli {
+    /// Print JSON, one line, for programs.
+    #[arg(long, global = true)]
+    pub json: bool,
+
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -25,18 +63,66 @@ pub struct Cli {
 pub enum Command {
     /// Answer redirects, and the API on the admin listener.
     Serve(serve::Args),
+    /// Add a link and print its short URL.
+    Add(add::Args),
+    /// Print a link.
+    Get(get::Args),
+    /// Print links: a page of them, or all.
+    List(list::Args),
+    /// Change a link.
+    Edit(edit::Args),
+    /// Delete links and their clicks.
+    Rm(rm::Args),
+    /// Add links from a CSV or JSON file.
+    Import(import::Args),
+    /// Write all links as CSV or JSON.
+    Export(export::Args),
+    /// Print clicks by day, referrer and kind of agent.
+    Stats(stats::Args),
+    /// Create, list and revoke the API's tokens.
+    Token(token::Args),
+    /// Copy the database to a new file, while it is in use.
+    Backup(backup::Args),
+    /// Check the integrity of the database.
+    Check(check::Args),
+    /// Print the completions of a shell.
+    Completions(manual::CompletionsArgs),
+    /// Print the manual page, or write those of all commands.
+    Man(manual::ManArgs),
+}
+
+/// The command line as manual pages and completions describe it.
+fn command() -> clap::Command {
+    settings::command::<Cli>("links", "serve")
 }
 
 /// Parses the arguments and runs what they ask for.
 pub fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    match run(settings::parse("links", "serve")) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.report(),
     }
 }
 
 fn run(cli: Cli) -> Result<(), Error> {
-    match cli.command {
-        Command::Serve(args) => Ok(serve::run(args)?),
-    }
+    let mut output = Output::new(cli.json);
+    let done = match cli.command {
+        Command::Serve(args) => return Ok(serve::run(args)?),
+        Command::Add(args) => add::run(args, &mut output),
+        Command::Get(args) => get::run(args, &mut output),
+        Command::List(args) => list::run(args, &mut output),
+        Command::Edit(args) => edit::run(args, &mut output),
+        Command::Rm(args) => rm::run(args, &mut output),
+        Command::Import(args) => import::run(&args, &mut output),
+        Command::Export(args) => export::run(&args, &mut output),
+        Command::Stats(args) => stats::run(&args, &mut output),
+        Command::Token(args) => token::run(args, &mut output),
+        Command::Backup(args) => backup::run(args, &mut output),
+        Command::Check(args) => check::run(&args, &mut output),
+        Command::Completions(args) => manual::completions(&args, &mut output),
+        Command::Man(args) => manual::man(&args, &mut output),
+    };
+    // What was printed before a failure is printed all the same.
+    let flushed = output.flush();
+    done.and(flushed)
 }

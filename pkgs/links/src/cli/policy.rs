@@ -8,6 +8,9 @@ use url::{Host, Url};
 use crate::code::{self, CodePolicy};
 use crate::target::{self, TargetPolicy};
 
+/// Where the public listener is unless told otherwise.
+const PUBLIC_URL: &str = "http://127.0.0.1:8080";
+
 /// Where short URLs begin, and which codes and targets are taken.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Codes and targets")]
@@ -49,9 +52,31 @@ pub struct PolicyArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub struct PublicArgs {
     /// What short URLs begin with; its host is refused in targets.
-    #[arg(long, value_name = "URL", env = "LINERATE_LINKS_PUBLIC_URL", default_value = "http://127.0.0.1:8080",
+    #[arg(long, value_name = "URL", env = "LINERATE_LINKS_PUBLIC_URL", default_value = PUBLIC_URL,
           value_parser = public_url)]
     pub public_url: Url,
+}
+
+impl Default for PublicArgs {
+    fn default() -> Self {
+        let public_url = Url::parse(PUBLIC_URL).expect("the constant is a URL");
+        Self { public_url }
+    }
+}
+
+impl Default for PolicyArgs {
+    /// As without flags: what commands that take no codes and targets open a database with.
+    fn default() -> Self {
+        Self {
+            public: PublicArgs::default(),
+            code_length: code::LENGTH,
+            code_alphabet: code::ALPHABET.to_owned(),
+            reserved: Vec::new(),
+            schemes: target::SCHEMES.map(str::to_owned).into(),
+            max_target_bytes: target::MAX_BYTES,
+            own_hosts: Vec::new(),
+        }
+    }
 }
 
 impl PublicArgs {

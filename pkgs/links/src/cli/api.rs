@@ -1,0 +1,255 @@
+//! The admin API as a client sees it.
+
+use std::io::{self, Read};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use jiff::civil::Date;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use ureq::http::{Request, Response};
+use ureq::{Agent, Body, SendBody};
+use url::Url;
+
+use super::shown::{Listing, Shown};
+use crate::link::{LinkPatch, NewLink};
+use crate::store::{ListQuery, OnConflict, Stats, Tally};
+use crate::transfer::Format;
+
+/// How long a server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long it may be silent; it gives up on a query after 5 s itself.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// The longest JSON answer, in bytes: a page of 1,000 links, each at its limits.
+const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Why the API does not do what is asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It says so.
+    #[error("{detail}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// For people.
+        detail: String,
+    },
+    /// It cannot be reached.
+    #[error("{url}: {source}")]
+    Unreachable {
+        /// Its base.
+        url: Url,
+        /// Why.
+        source: ureq::Error,
+    },
+    /// Its answer breaks off.
+    #[error("the answer breaks off: {0}")]
+    Answer(#[source] io::Error),
+    /// Its answer is something else.
+    #[error("this is no answer of a linerate-links API: {0}")]
+    Strange(#[source] ureq::Error),
+}
+
+impl Error {
+    /// Whether other input would have helped.
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::Refused { status: 400 | 422, .. })
+    }
+}
+
+/// The members of a problem (RFC 9457) that matter here.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Problem {
+    title: String,
+    detail: Option<String>,
+}
+
+/// A client of one server; keeps its connection.
+pub struct Client {
+    base: Url,
+    authorization: String,
+    agent: Agent,
+}
+
+/// Why a URL is no API's.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotABase {
+    #[error("an http URL without query is needed")]
+    Form,
+    #[error("https is not supported: reach the admin listener over a tunnel")]
+    Tls,
+}
+
+/// Parses the base URL of an API.
+pub(super) fn base(text: &str) -> Result<Url, NotABase> {
+    let url = Url::parse(text).map_err(|_| NotABase::Form)?;
+    match url.scheme() {
+        "https" => Err(NotABase::Tls),
+        "http" if url.has_host() && url.query().is_none() && url.fragment().is_none() => Ok(url),
+        _ => Err(NotABase::Form),
+    }
+}
+
+impl Client {
+    /// A client; connects with the first request.
+    pub fn new(base: Url, token: &str) -> Self {
+        // A proxy meant for the web has no business with an admin token.
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .timeout_connect(Some(CONNECT))
+            .timeout_per_read(Some(SILENCE))
+            .timeout_per_write(Some(SILENCE))
+            .user_agent(concat!("linerate-links/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .new_agent();
+        Self { base, authorization: format!("Bearer {token}"), agent }
+    }
+
+    /// `POST /links`.
+    pub fn create(&self, link: &NewLink) -> Result<Shown, Error> {
+        self.json("POST", self.url(&["links"]), Some(link))
+    }
+
+    /// `GET /links/{code}`.
+    pub fn get(&self, code: &str) -> Result<Shown, Error> {
+        self.json("GET", self.url(&["links", code]), NOTHING)
+    }
+
+    /// `GET /links`.
+    pub fn list(&self, query: &ListQuery) -> Result<Listing, Error> {
+        let mut url = self.url(&["links"]);
+        {
+            let mut pairs = url.query_pairs_mut();
+            for (name, value) in [("search", &query.search), ("tag", &query.tag), ("cursor", &query.cursor)] {
+                if let Some(value) = value {
+                    pairs.append_pair(name, value);
+                }
+            }
+            if let Some(status) = query.status {
+                pairs.append_pair("status", &word(&status));
+            }
+            pairs.append_pair("sort", &word(&query.sort));
+            pairs.append_pair("order", if query.descending { "desc" } else { "asc" });
+            pairs.append_pair("limit", &query.limit.to_string());
+        }
+        self.json("GET", url, NOTHING)
+    }
+
+    /// `PATCH /links/{code}`.
+    pub fn edit(&self, code: &str, patch: &LinkPatch) -> Result<Shown, Error> {
+        self.json("PATCH", self.url(&["links", code]), Some(patch))
+    }
+
+    /// `DELETE /links/{code}`.
+    pub fn delete(&self, code: &str) -> Result<(), Error> {
+        let request = self.request("DELETE", &self.url(&["links", code]));
+        self.send(request, SendBody::none()).map(drop)
+    }
+
+    /// `POST /links/import`, the input streamed.
+    pub fn import(
+        &self,
+        format: Format,
+        input: &mut dyn Read,
+        on_conflict: OnConflict,
+    ) -> Result<Tally, Error> {
+        let mut url = self.url(&["links", "import"]);
+        url.query_pairs_mut()
+            .append_pair("format", &word(&format))
+            .append_pair("on_conflict", &word(&on_conflict));
+        let request = self.request("POST", &url).header("Content-Type", format.media_type());
+        parsed(self.send(request, SendBody::from_reader(input))?)
+    }
+
+    /// `GET /links/export`, to be streamed.
+    pub fn export(&self, format: Format, hashes: bool) -> Result<impl Read, Error> {
+        let mut url = self.url(&["links", "export"]);
+        url.query_pairs_mut()
+            .append_pair("format", &word(&format))
+            .append_pair("hashes", if hashes { "true" } else { "false" });
+        let request = self.request("GET", &url);
+        Ok(self.send(request, SendBody::none())?.into_body().into_reader())
+    }
+
+    /// `GET /links/{code}/stats` or `GET /stats`.
+    pub fn stats(&self, code: Option<&str>, days: RangeInclusive<Date>) -> Result<Stats, Error> {
+        let mut url = match code {
+            Some(code) => self.url(&["links", code, "stats"]),
+            None => self.url(&["stats"]),
+        };
+        url.query_pairs_mut()
+            .append_pair("from", &days.start().to_string())
+            .append_pair("to", &days.end().to_string());
+        self.json("GET", url, NOTHING)
+    }
+
+    fn url(&self, path: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        // Fails only for URLs that have no host.
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+        }
+        url
+    }
+
+    fn request(&self, method: &str, url: &Url) -> ureq::http::request::Builder {
+        Request::builder().method(method).uri(url.as_str()).header("Authorization", &self.authorization)
+    }
+
+    fn json<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        url: Url,
+        body: Option<&impl Serialize>,
+    ) -> Result<T, Error> {
+        let mut request = self.request(method, &url);
+        let body = match body {
+            Some(value) => {
+                request = request.header("Content-Type", "application/json");
+                SendBody::from_json(value).map_err(|source| self.unreachable(source))?
+            }
+            None => SendBody::none(),
+        };
+        parsed(self.send(request, body)?)
+    }
+
+    fn send(
+        &self,
+        request: ureq::http::request::Builder,
+        body: SendBody<'_>,
+    ) -> Result<Response<Body>, Error> {
+        let request = request.body(body).map_err(|error| self.unreachable(error.into()))?;
+        let mut response = self.agent.run(request).map_err(|source| self.unreachable(source))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let problem: Problem = response.body_mut().read_json().unwrap_or_default();
+        let title = if problem.title.is_empty() { status.to_string() } else { problem.title };
+        Err(Error::Refused { status: status.as_u16(), detail: problem.detail.unwrap_or(title) })
+    }
+
+    fn unreachable(&self, source: ureq::Error) -> Error {
+        Error::Unreachable { url: self.base.clone(), source }
+    }
+}
+
+/// The body of a request without one.
+const NOTHING: Option<&()> = None;
+
+fn parsed<T: DeserializeOwned>(mut response: Response<Body>) -> Result<T, Error> {
+    response.body_mut().with_config().limit(ANSWER_BYTES).read_json().map_err(Error::Strange)
+}
+
+/// The word that stands for a value in JSON.
+fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,62 @@
+//! `export`: all links into a file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::backend::BackendArgs;
+use super::database::Missing;
+use super::import::{by_name, format};
+use super::output::Output;
+use super::policy::PolicyArgs;
+use super::{Error, progress};
+use crate::transfer::Format;
+
+/// Who may read an export: it has targets that are nobody else's business, and with `--hashes` secrets.
+const MODE: u32 = 0o600;
+
+/// Arguments of `export`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file; standard output where absent or -.
+    #[arg(default_value = "-", hide_default_value = true)]
+    pub file: PathBuf,
+
+    /// The format, where the file's name does not tell it [default: csv, or json with --json].
+    #[arg(long, value_name = "FORMAT", value_parser = format())]
+    pub format: Option<Format>,
+
+    /// With the hashes of passwords, so that an import protects links again.
+    #[arg(long)]
+    pub hashes: bool,
+
+    /// Where from.
+    #[command(flatten)]
+    pub backend: BackendArgs,
+}
+
+/// Writes all links; to standard output nothing else.
+pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
+    let fallback = if output.is_json() { Format::Json } else { Format::Csv };
+    let format = args.format.or_else(|| by_name(&args.file)).unwrap_or(fallback);
+    let backend = args.backend.open(&PolicyArgs::default(), Missing::Refuse)?;
+    let bar = progress::bytes(None);
+    let exported = if args.file == Path::new("-") {
+        if output.is_terminal() {
+            bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+        }
+        backend.export(format, args.hashes, &mut bar.wrap_write(output.raw()), &Error::Output)
+    } else {
+        let failed = |source| Error::File { path: args.file.clone(), source };
+        let file = create(&args.file).map_err(failed)?;
+        let mut file = BufWriter::new(bar.wrap_write(file));
+        backend.export(format, args.hashes, &mut file, &failed).and_then(|()| file.flush().map_err(failed))
+    };
+    bar.finish_and_clear();
+    exported
+}
+
+fn create(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(path)
+}

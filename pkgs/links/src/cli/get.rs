@@ -1,0 +1,31 @@
+//! `get`: a link, by its code.
+
+use super::Error;
+use super::backend::BackendArgs;
+use super::database::Missing;
+use super::output::Output;
+use super::policy::{PolicyArgs, PublicArgs};
+use super::shown::Shown;
+
+/// Arguments of `get`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which link.
+    #[arg(allow_hyphen_values = true)]
+    pub code: String,
+
+    /// Where.
+    #[command(flatten)]
+    pub backend: BackendArgs,
+
+    /// What its short URL begins with.
+    #[command(flatten)]
+    pub public: PublicArgs,
+}
+
+/// Prints a link.
+pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
+    let policy = PolicyArgs { public: args.public, ..PolicyArgs::default() };
+    let link = args.backend.open(&policy, Missing::Refuse)?.get(&args.code)?;
+    output.show(&link, Shown::print)
+}

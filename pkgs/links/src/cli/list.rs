@@ -1,0 +1,138 @@
+//! `list`: links, a page at a time or all of them.
+
+use std::io;
+
+use super::Error;
+use super::backend::{Backend, BackendArgs};
+use super::database::Missing;
+use super::fields::{or_dash, words};
+use super::output::Output;
+use super::policy::{PolicyArgs, PublicArgs};
+use super::shown::{self, Listing, Shown};
+use crate::link::Status;
+use crate::store::{ListQuery, Sort};
+use clap::builder::RangedU64ValueParser;
+
+/// The most links a page may have.
+const PAGE: usize = 1000;
+
+/// Arguments of `list`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only links whose code, target or title contains this, whatever its case.
+    #[arg(long, value_name = "TEXT")]
+    pub search: Option<String>,
+
+    /// Only links with this tag.
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+
+    /// Only links of this status.
+    #[arg(long, value_name = "STATUS", value_parser = words::<Status>(["active", "disabled"]))]
+    pub status: Option<Status>,
+
+    /// The order.
+    #[arg(long, value_name = "FIELD", default_value = "created",
+          value_parser = words::<Sort>(["created", "updated", "clicks", "code"]))]
+    pub sort: Sort,
+
+    /// The greatest first.
+    #[arg(long)]
+    pub desc: bool,
+
+    /// At most this many.
+    #[arg(long, value_name = "N", default_value_t = 50,
+          value_parser = RangedU64ValueParser::<usize>::new().range(1..=PAGE as u64))]
+    pub limit: usize,
+
+    /// Go on where another list ended: its cursor.
+    #[arg(long, value_name = "CURSOR")]
+    pub cursor: Option<String>,
+
+    /// All of them, page after page.
+    #[arg(long, conflicts_with = "limit")]
+    pub all: bool,
+
+    /// Where.
+    #[command(flatten)]
+    pub backend: BackendArgs,
+
+    /// What short URLs begin with.
+    #[command(flatten)]
+    pub public: PublicArgs,
+}
+
+/// Prints links.
+pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
+    let policy = PolicyArgs { public: args.public, ..PolicyArgs::default() };
+    let backend = args.backend.open(&policy, Missing::Refuse)?;
+    let query = ListQuery {
+        search: args.search,
+        tag: args.tag,
+        status: args.status,
+        sort: args.sort,
+        descending: args.desc,
+        limit: if args.all { PAGE } else { args.limit },
+        cursor: args.cursor,
+    };
+    match (args.all, output.is_json()) {
+        (true, true) => all_as_json(&backend, query, output),
+        (true, false) => each_page(&backend, query, |page| table(&page, output)),
+        (false, _) => output.show(&backend.list(&query)?, |page, output| {
+            table(page, output)?;
+            if let Some(cursor) = &page.next {
+                // Not part of the list: a pipe shall not see it.
+                eprintln!("There are more: --cursor {cursor}, or --all");
+            }
+            Ok(())
+        }),
+    }
+}
+
+fn each_page(
+    backend: &Backend,
+    mut query: ListQuery,
+    mut each: impl FnMut(Listing) -> Result<(), Error>,
+) -> Result<(), Error> {
+    loop {
+        let page = backend.list(&query)?;
+        query.cursor.clone_from(&page.next);
+        each(page)?;
+        if query.cursor.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// One [`Listing`] with everything in it, written as it comes.
+fn all_as_json(backend: &Backend, query: ListQuery, output: &mut Output) -> Result<(), Error> {
+    let mut before = "{\"links\":[";
+    each_page(backend, query, |page| {
+        for link in page.links {
+            let raw = output.raw();
+            raw.write_all(before.as_bytes()).map_err(Error::Output)?;
+            before = ",";
+            serde_json::to_writer(raw, &link).map_err(io::Error::from).map_err(Error::Output)?;
+        }
+        Ok(())
+    })?;
+    let end = if before == "," { "],\"next\":null}" } else { "{\"links\":[],\"next\":null}" };
+    output.line(end)
+}
+
+fn table(page: &Listing, output: &mut Output) -> Result<(), Error> {
+    output.table(
+        ["CODE", "TARGET", "TITLE", "TAGS", "STATUS", "CLICKS", "CREATED"],
+        page.links.iter().map(|Shown { link, .. }| {
+            [
+                link.code.clone(),
+                link.target.clone(),
+                or_dash(link.title.as_ref()),
+                or_dash((!link.tags.is_empty()).then(|| link.tags.join(" "))),
+                shown::status(link.status).to_owned(),
+                link.clicks.to_string(),
+                link.created_at.to_string(),
+            ]
+        }),
+    )
+}

@@ -1,0 +1,44 @@
+//! `completions` and `man`: the command line's own description, for shells and readers.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use super::output::Output;
+use super::{Error, NAME, command};
+
+/// Arguments of `completions`.
+#[derive(Debug, clap::Args)]
+pub struct CompletionsArgs {
+    /// For which shell.
+    pub shell: Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, clap::Args)]
+pub struct ManArgs {
+    /// Write the page of each command into this directory instead of printing the main one.
+    pub directory: Option<PathBuf>,
+}
+
+/// Prints the completions of a shell.
+pub fn completions(args: &CompletionsArgs, output: &mut Output) -> Result<(), Error> {
+    // Gathered first: the generator panics where its output is closed.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command(), NAME, &mut script);
+    output.raw().write_all(&script).map_err(Error::Output)
+}
+
+/// Prints the manual page, or writes them all.
+pub fn man(args: &ManArgs, output: &mut Output) -> Result<(), Error> {
+    match &args.directory {
+        None => Man::new(command()).render(&mut output.raw()).map_err(Error::Output),
+        Some(directory) => {
+            let failed = |source| Error::File { path: directory.clone(), source };
+            fs::create_dir_all(directory).map_err(failed)?;
+            clap_mangen::generate_to(command(), directory).map_err(failed)
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What commands print: tables for people, one line of JSON for programs.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use comfy_table::presets::{NOTHING, UTF8_HORIZONTAL_ONLY};
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
+use serde::Serialize;
+
+use super::Error;
+
+/// Standard output.
+pub struct Output {
+    json: bool,
+    terminal: bool,
+    stdout: BufWriter<Stdout>,
+}
+
+impl Output {
+    /// Standard output, for programs (`json`) or people.
+    pub fn new(json: bool) -> Self {
+        let stdout = io::stdout();
+        Self { json, terminal: stdout.is_terminal(), stdout: BufWriter::new(stdout) }
+    }
+
+    /// Whether a program reads.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether a person sees this at once.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Prints `value` as one line of JSON, or what `people` shall see of it.
+    pub fn show<T: Serialize>(
+        &mut self,
+        value: &T,
+        people: impl FnOnce(&T, &mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if !self.json {
+            return people(value, self);
+        }
+        serde_json::to_writer(&mut self.stdout, value).map_err(io::Error::from).map_err(Error::Output)?;
+        self.line("")
+    }
+
+    /// Prints a line.
+    pub fn line(&mut self, line: impl Display) -> Result<(), Error> {
+        writeln!(self.stdout, "{line}").map_err(Error::Output)
+    }
+
+    /// Prints a table: ruled and fitted to a terminal, bare and uncut elsewhere.
+    pub fn table<const COLUMNS: usize>(
+        &mut self,
+        header: [&str; COLUMNS],
+        rows: impl IntoIterator<Item = [String; COLUMNS]>,
+    ) -> Result<(), Error> {
+        let mut table = self.bare_table();
+        table.set_header(header.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
+        table.add_rows(rows.into_iter().map(|row| row.map(|text| harmless(&text))));
+        self.print(table)
+    }
+
+    /// Prints names and values, one pair a line.
+    pub fn pairs(&mut self, pairs: &[(&str, String)]) -> Result<(), Error> {
+        let mut table = self.bare_table();
+        for (name, value) in pairs {
+            table.add_row([Cell::new(name).add_attribute(Attribute::Bold), Cell::new(harmless(value))]);
+        }
+        self.print(table)
+    }
+
+    /// Where raw bytes go.
+    pub fn raw(&mut self) -> &mut dyn Write {
+        &mut self.stdout
+    }
+
+    /// Hands everything to the system.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.stdout.flush().map_err(Error::Output)
+    }
+
+    fn bare_table(&self) -> Table {
+        let mut table = Table::new();
+        if self.terminal {
+            table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+        } else {
+            table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
+        }
+        table
+    }
+
+    fn print(&mut self, mut table: Table) -> Result<(), Error> {
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2)).set_cell_alignment(CellAlignment::Left);
+        }
+        self.line(table.trim_fmt())
+    }
+}
+
+/// Text from elsewhere as a terminal may have it: without the control characters that could move its cursor.
+fn harmless(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
