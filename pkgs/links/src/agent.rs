@@ -162,3 +162,102 @@ fn kind(word: &[u8]) -> Agent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_told_by_their_user_agent() {
+        for (agent, texts) in [
+            (Agent::None, &[""][..]),
+            (
+                Agent::Other,
+                &[
+                    "-",
+                    "Lynx/2.9.0 libwww-FM/2.14",
+                    "Dalvik/2.1.0 (Linux; U; Android 14; Pixel 8 Build/UQ1A)",
+                    "Mozilla/5.0 (Windows NT 10.0; WOW64; Trident/7.0; rv:11.0) like Gecko",
+                    "\u{fc}\u{fc}",
+                ],
+            ),
+            (
+                Agent::Bot,
+                &[
+                    "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+                    "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm) Chrome/116.0 Safari/537.36",
+                    "Mozilla/5.0 (compatible; Baiduspider/2.0; +http://www.baidu.com/search/spider.html)",
+                    "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
+                    "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
+                    "WhatsApp/2.23.20.0",
+                    "Twitterbot/1.0",
+                    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/120.0 Safari/537.36",
+                    "Mozilla/5.0+(compatible; UptimeRobot/2.0; http://www.uptimerobot.com/)",
+                    "kube-probe/1.29",
+                ],
+            ),
+            (
+                Agent::Tool,
+                &[
+                    "curl/8.7.1",
+                    "Wget/1.21.4",
+                    "python-requests/2.32.3",
+                    "Go-http-client/2.0",
+                    "okhttp/4.12.0",
+                    "Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/5.1.22621",
+                ],
+            ),
+            (
+                Agent::Chrome,
+                &[
+                    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36",
+                    "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/126.0 Mobile/15E148 Safari/604.1",
+                    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0 Safari/537.36 OPR/111.0",
+                    "Mozilla/5.0 (Linux; Android 9; CUBOT X19) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/96.0 Mobile Safari/537.36",
+                ],
+            ),
+            (
+                Agent::Firefox,
+                &[
+                    "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0",
+                    "Mozilla/5.0 (iPhone; CPU iPhone OS 14_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) FxiOS/127.0 Mobile/15E148 Safari/605.1.15",
+                ],
+            ),
+            (
+                Agent::Safari,
+                &[
+                    "Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Safari/605.1.15",
+                    "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1",
+                ],
+            ),
+            (
+                Agent::Edge,
+                &[
+                    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36 Edg/126.0.0.0",
+                    "Mozilla/5.0 (Linux; Android 10; HD1913) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0 Mobile Safari/537.36 EdgA/124.0",
+                ],
+            ),
+        ] {
+            for text in texts {
+                assert_eq!(Agent::classify(text.as_bytes()), agent, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_user_agent_is_looked_at() {
+        let far = format!("{}Firefox/1", "x ".repeat(LOOK_AT / 2));
+        assert_eq!(Agent::classify(far.as_bytes()), Agent::Other);
+        let near = format!("{} Firefox/1", "x".repeat(LOOK_AT / 2));
+        assert_eq!(Agent::classify(near.as_bytes()), Agent::Firefox);
+    }
+
+    #[test]
+    fn numbers_lead_back_to_their_agent() {
+        for number in 0..=u8::MAX {
+            let agent = Agent::from_u8(number);
+            let known = number <= Agent::Edge as u8;
+            assert_eq!(agent as u8, if known { number } else { Agent::Other as u8 });
+        }
+    }
+}

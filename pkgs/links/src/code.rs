@@ -140,3 +140,97 @@ impl Default for CodePolicy {
         Self { length: LENGTH, alphabet: ALPHABET.to_owned(), reserved: Vec::new() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_refused_for_the_right_reason() {
+        let policy = CodePolicy { reserved: vec!["Spring".to_owned()], ..CodePolicy::default() };
+        let longest = "x".repeat(MAX_BYTES);
+        let too_long = "x".repeat(MAX_BYTES + 1);
+        for (code, expected) in [
+            ("a", Ok(())),
+            ("-_", Ok(())),
+            ("a.b", Ok(())),
+            ("a..b", Ok(())),
+            (&longest, Ok(())),
+            ("", Err(InvalidCode::Empty)),
+            (&too_long, Err(InvalidCode::TooLong)),
+            (".", Err(InvalidCode::Character('.'))),
+            ("..", Err(InvalidCode::Character('.'))),
+            (".a", Err(InvalidCode::Character('.'))),
+            ("a.", Err(InvalidCode::Character('.'))),
+            ("a/b", Err(InvalidCode::Character('/'))),
+            ("a%41", Err(InvalidCode::Character('%'))),
+            ("a\u{fc}", Err(InvalidCode::Character('\u{fc}'))),
+            ("a\r\n", Err(InvalidCode::Character('\r'))),
+            ("API", Err(InvalidCode::Reserved("API".to_owned()))),
+            ("robots.txt", Err(InvalidCode::Reserved("robots.txt".to_owned()))),
+            ("sPRING", Err(InvalidCode::Reserved("sPRING".to_owned()))),
+        ] {
+            assert_eq!(policy.validate(code), expected, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_random_code_grows_past_reserved_words() {
+        let reserved = ["a", "b", "aa", "ab", "ba", "bb"].map(str::to_owned).into();
+        let policy = CodePolicy { length: 1, alphabet: "ab".to_owned(), reserved };
+        assert_eq!(policy.random(1).len(), 3);
+    }
+
+    #[test]
+    fn random_codes_use_the_whole_alphabet_evenly() {
+        let policy = CodePolicy::default();
+        let mut counts = [0_u32; 256];
+        for _ in 0..1_000 {
+            policy.random(MAX_BYTES).bytes().for_each(|byte| counts[usize::from(byte)] += 1);
+        }
+        // 64,000 draws of 56: some 1,143 each, with a standard deviation of 34. Seven of them are allowed for;
+        // taking bytes modulo 56 would give 1,250 to the first 32 and 1,000 to the others.
+        let mean = 64_000 / ALPHABET.len() as u32;
+        let (mut first, mut rest) = (0, 0);
+        for (place, byte) in ALPHABET.bytes().enumerate() {
+            let count = counts[usize::from(byte)];
+            assert!(count.abs_diff(mean) < 7 * 34, "{:?}: {count}", char::from(byte));
+            *if place < 32 { &mut first } else { &mut rest } += count;
+        }
+        let (first, rest) = (first / 32, rest / 24);
+        assert!(first.abs_diff(rest) < 100, "{first} to {rest}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_judged_alike_by_policy_and_hot_path(code in ".{0,70}") {
+            match CodePolicy::default().validate(&code) {
+                Ok(()) | Err(InvalidCode::Reserved(_)) => prop_assert!(is_well_formed(&code)),
+                Err(_) => prop_assert!(!is_well_formed(&code)),
+            }
+        }
+
+        #[test]
+        fn a_valid_code_is_a_path_segment_as_it_stands(code in "[A-Za-z0-9._-]{1,66}") {
+            prop_assume!(is_well_formed(&code));
+            let url = url::Url::parse("https://s.example/").unwrap().join(&format!("/{code}")).unwrap();
+            prop_assert_eq!(url.path(), format!("/{code}"));
+            prop_assert_eq!(url.path_segments().unwrap().count(), 1);
+        }
+
+        #[test]
+        fn random_codes_keep_their_own_policy(
+            alphabet in proptest::sample::subsequence(ALPHABET.chars().chain("-_0OoIl1".chars()).collect::<Vec<_>>(), 2..=64),
+            length in 0..=MAX_BYTES + 1,
+            reserved in proptest::collection::vec("[a-z]{1,2}", 0..4),
+        ) {
+            let policy = CodePolicy { length, alphabet: alphabet.iter().collect(), reserved };
+            let code = policy.random(length);
+            prop_assert_eq!(policy.validate(&code), Ok(()));
+            prop_assert!(code.chars().all(|c| alphabet.contains(&c)));
+            prop_assert!(code.len() >= length.min(MAX_BYTES));
+        }
+    }
+}

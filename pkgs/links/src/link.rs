@@ -287,3 +287,114 @@ pub(crate) fn dates(not_before: Option<Timestamp>, expires_at: Option<Timestamp>
 fn refuse(field: &'static str, why: impl std::fmt::Display) -> Error {
     Error::Field { field, reason: why.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The field a check refuses, if it does.
+    fn field<T>(result: Result<T, Error>) -> Option<&'static str> {
+        match result {
+            Err(Error::Field { field, .. }) => Some(field),
+            Err(error) => panic!("{error}"),
+            Ok(_) => None,
+        }
+    }
+
+    #[test]
+    fn titles_are_trimmed_and_bounded() {
+        let longest = "\u{fc}".repeat(TITLE);
+        for (text, stored) in
+            [("", None), (" \t\n", None), (" a b ", Some("a b")), (&longest, Some(&*longest))]
+        {
+            assert_eq!(title(Some(text.to_owned())).unwrap().as_deref(), stored, "{text:?}");
+        }
+        assert_eq!(title(None).unwrap(), None);
+        for text in [format!("{longest}x"), "a\nb".to_owned(), "a\u{9b}b".to_owned()] {
+            assert_eq!(field(title(Some(text.clone()))), Some("title"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn tags_are_a_sorted_set() {
+        let stored = tags(["b", "a.b", "B", "b", "\u{fc}-1_"].map(str::to_owned).into()).unwrap();
+        assert_eq!(stored, ["B", "a.b", "b", "\u{fc}-1_"]);
+    }
+
+    #[test]
+    fn tags_are_bounded() {
+        let numbered = |count: usize| (0..count).map(|tag| tag.to_string()).collect::<Vec<_>>();
+        let one = |tag: &str| vec![tag.to_owned()];
+        for (given, sound) in [
+            (vec![], true),
+            (numbered(TAGS), true),
+            (numbered(TAGS + 1), false),
+            ([numbered(TAGS), numbered(TAGS)].concat(), true),
+            (one(&"\u{fc}".repeat(TAG)), true),
+            (one(&"x".repeat(TAG + 1)), false),
+            (one(""), false),
+            (one("a b"), false),
+            (one(" a"), false),
+            (one("a,b"), false),
+            (one("a\n"), false),
+        ] {
+            assert_eq!(field(tags(given.clone())), (!sound).then_some("tags"), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_click_limit_is_a_positive_sqlite_integer() {
+        for (limit, sound) in [
+            (None, true),
+            (Some(0), false),
+            (Some(1), true),
+            (Some(i64::MAX as u64), true),
+            (Some(i64::MAX as u64 + 1), false),
+        ] {
+            assert_eq!(field(max_clicks(limit)), (!sound).then_some("max_clicks"), "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_expires_after_it_begins() {
+        for (start, end, sound) in [
+            (None, None, true),
+            (Some(5), None, true),
+            (None, Some(5), true),
+            (Some(5), Some(6), true),
+            (Some(5), Some(5), false),
+            (Some(6), Some(5), false),
+        ] {
+            let found = field(dates(start.map(Timestamp), end.map(Timestamp)));
+            assert_eq!(found, (!sound).then_some("expires_at"), "{start:?} {end:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_link_is_normalised_or_refused_as_a_whole() {
+        let mut link = NewLink {
+            title: Some(" a ".to_owned()),
+            tags: ["b", "a"].map(str::to_owned).into(),
+            password: Some("x".to_owned()),
+            ..NewLink::default()
+        };
+        link.check().unwrap();
+        assert_eq!((link.title.as_deref(), link.tags), (Some("a"), vec!["a".to_owned(), "b".to_owned()]));
+        for (mut link, refused) in [
+            (NewLink { title: Some("\0".to_owned()), ..NewLink::default() }, "title"),
+            (NewLink { tags: vec![String::new()], ..NewLink::default() }, "tags"),
+            (NewLink { max_clicks: Some(0), ..NewLink::default() }, "max_clicks"),
+            (
+                NewLink {
+                    not_before: Some(Timestamp(1)),
+                    expires_at: Some(Timestamp(1)),
+                    ..NewLink::default()
+                },
+                "expires_at",
+            ),
+            (NewLink { password: Some(String::new()), ..NewLink::default() }, "password"),
+        ] {
+            assert_eq!(field(link.check()), Some(refused));
+        }
+    }
+}

@@ -64,3 +64,57 @@ fn parse(phc: &str) -> Option<PasswordHash> {
         params.m_cost() <= MAX_COST.0 && params.t_cost() <= MAX_COST.1 && params.p_cost() <= MAX_COST.2;
     (affordable && hash.salt.is_some() && hash.hash.is_some()).then_some(hash)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_password_itself_verifies() {
+        let longest = "\u{fc}".repeat(MAX_BYTES / 2);
+        for password in ["x", "correct horse", &longest] {
+            let phc = hash(password).unwrap();
+            assert!(phc.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{phc}");
+            assert!(is_hash(&phc), "{phc}");
+            assert!(verify(password, &phc));
+            for other in ["", "X", "correct horse ", &longest[2..], &format!("{longest}x")] {
+                assert!(!verify(other, &phc), "{other:?} for {password:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_password_never_has_the_same_hash() {
+        assert_ne!(hash("x"), hash("x"));
+    }
+
+    #[test]
+    fn passwords_are_bounded() {
+        assert_eq!(hash(""), Err(InvalidPassword::Empty));
+        assert_eq!(hash(&"x".repeat(MAX_BYTES + 1)), Err(InvalidPassword::TooLong));
+    }
+
+    #[test]
+    fn only_argon2_hashes_of_bounded_cost_are_hashes() {
+        let rest = "c29tZXNhbHQxMjM0NTY3OA$AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE";
+        for (start, sound) in [
+            ("$argon2id$v=19$m=19456,t=2,p=1$", true),
+            ("$argon2i$v=19$m=65536,t=8,p=8$", true),
+            ("$argon2id$v=19$m=65537,t=2,p=1$", false),
+            ("$argon2id$v=19$m=4294967295,t=2,p=1$", false),
+            ("$argon2id$v=19$m=19456,t=9,p=1$", false),
+            ("$argon2id$v=19$m=19456,t=2,p=9$", false),
+            ("$argon2id$v=18$m=19456,t=2,p=1$", false),
+            ("$scrypt$ln=16,r=8,p=1$", false),
+            ("", false),
+        ] {
+            let phc = format!("{start}{rest}");
+            assert_eq!(is_hash(&phc), sound, "{phc}");
+            assert!(sound || !verify("x", &phc), "{phc}");
+        }
+        for text in ["", "x", "$argon2id$v=19$m=19456,t=2,p=1", "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ"]
+        {
+            assert!(!is_hash(text) && !verify("x", text), "{text}");
+        }
+    }
+}

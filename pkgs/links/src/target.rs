@@ -90,3 +90,114 @@ fn canonical(host: &str) -> String {
     let name = Host::parse(host).map_or_else(|_| host.to_ascii_lowercase(), |host| host.to_string());
     name.trim_matches(['[', ']']).trim_end_matches('.').to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn policy() -> TargetPolicy {
+        TargetPolicy {
+            own_hosts: ["s.example", "B\u{fc}cher.example", "127.0.0.1", "::1"].map(str::to_owned).into(),
+            ..TargetPolicy::default()
+        }
+    }
+
+    /// Takes what the defaults refuse, to reach the corners of URLs behind them.
+    fn lenient() -> TargetPolicy {
+        let schemes = ["http", "https", "ftp", "file", "mailto", "data", "web+demo", "a"];
+        TargetPolicy { schemes: schemes.map(str::to_owned).into(), ..policy() }
+    }
+
+    #[test]
+    fn targets_are_normalised() {
+        for (target, expected) in [
+            ("https://example.com", "https://example.com/"),
+            (" HTTPS://Example.COM:443/a b\n", "https://example.com/a%20b"),
+            ("https://example.com/\u{fc}?\u{fc}#\u{fc}", "https://example.com/%C3%BC?%C3%BC#%C3%BC"),
+            ("https://b\u{fc}cher.test/", "https://xn--bcher-kva.test/"),
+            ("https://example.com/%0D%0Ax", "https://example.com/%0D%0Ax"),
+            ("https://example.com/\r\nSet-Cookie: a=b", "https://example.com/Set-Cookie:%20a=b"),
+            ("https://s.example.com/", "https://s.example.com/"),
+            ("https://example.com/?to=https://s.example/", "https://example.com/?to=https://s.example/"),
+            ("mailto:a b@example.com", "mailto:a%20b@example.com"),
+        ] {
+            assert_eq!(lenient().validate(target).as_deref(), Ok(expected), "{target:?}");
+        }
+    }
+
+    #[test]
+    fn bad_targets_are_refused() {
+        let syntax = |error| InvalidTarget::Syntax(error);
+        let scheme = |name: &str| InvalidTarget::Scheme(name.to_owned());
+        for (target, expected) in [
+            ("", syntax(url::ParseError::RelativeUrlWithoutBase)),
+            ("example.com", syntax(url::ParseError::RelativeUrlWithoutBase)),
+            ("//example.com/", syntax(url::ParseError::RelativeUrlWithoutBase)),
+            ("https://", syntax(url::ParseError::EmptyHost)),
+            ("https://example.com:99999/", syntax(url::ParseError::InvalidPort)),
+            ("javascript:alert(1)", scheme("javascript")),
+            ("DATA:text/html,x", scheme("data")),
+            ("https://me@example.com/", InvalidTarget::Credentials),
+            ("https://:secret@example.com/", InvalidTarget::Credentials),
+            ("https://s.example@evil.example/", InvalidTarget::Credentials),
+            ("https://s.example/", InvalidTarget::Loop),
+            ("http://S.EXAMPLE.:8080/x", InvalidTarget::Loop),
+            ("https://%73.example/", InvalidTarget::Loop),
+            ("https://xn--bcher-kva.example/", InvalidTarget::Loop),
+            ("http://0x7f.1:9000/", InvalidTarget::Loop),
+            ("http://[0:0::1]/", InvalidTarget::Loop),
+        ] {
+            assert_eq!(policy().validate(target), Err(expected), "{target:?}");
+        }
+    }
+
+    #[test]
+    fn the_length_is_bounded_before_and_after_normalising() {
+        let policy = TargetPolicy { max_bytes: 24, ..TargetPolicy::default() };
+        let too_long = Err(InvalidTarget::TooLong(24));
+        for (target, fits) in [
+            ("https://example.com/1234", true),
+            ("https://example.com/12345", false),
+            ("https://example.com/\u{fc}", false),
+            ("https://example.com/       ", false),
+        ] {
+            let result = policy.validate(target);
+            assert_eq!(result.is_ok(), fits, "{target:?}");
+            assert!(fits || result == too_long, "{target:?}");
+        }
+    }
+
+    /// Texts that often are URLs.
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            any::<String>(),
+            r"(https?|ftp|file|mailto|data|web\+demo|a):[/\\]{0,3}[a-zA-Z0-9.:@%\[\]/\\ ?#\PC]{0,40}",
+            r"https?://[a-z0-9-]{1,9}\.(example|s\.example|\PC{1,3})(:[0-9]{1,5})?(/[\x00-\x7f\PC]{0,20}){0,4}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_valid_target_is_fit_for_a_header_and_stays_as_it_is(target in text()) {
+            if let Ok(once) = lenient().validate(&target) {
+                prop_assert!(!once.is_empty() && once.len() <= MAX_BYTES);
+                prop_assert!(once.bytes().all(|byte| (0x21..=0x7e).contains(&byte)), "{:?}", once);
+                prop_assert_eq!(lenient().validate(&once), Ok(once));
+            }
+        }
+
+        #[test]
+        fn a_host_of_our_own_is_refused_however_it_is_dressed(
+            scheme in "[hH][tT][tT][pP][sS]?",
+            host in "[sS]\\.[eE][xX][aA][mM][pP][lL][eE]\\.?",
+            port in proptest::option::of(any::<u16>()),
+            path in "/[a-z0-9/?#%]{0,20}",
+        ) {
+            let port = port.map_or_else(String::new, |port| format!(":{port}"));
+            let target = format!("{scheme}://{host}{port}{path}");
+            prop_assert_eq!(policy().validate(&target), Err(InvalidTarget::Loop));
+        }
+    }
+}

@@ -111,3 +111,99 @@ pub fn deserialize_present<'de, D: Deserializer<'de>>(
 ) -> Result<Option<Option<Timestamp>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_read() {
+        for (text, second) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("2030-01-31T12:00:00Z", 1_896_091_200),
+            ("2030-01-31T12:00:00+02:00", 1_896_084_000),
+            ("2030-01-31T12:00:00.999Z", 1_896_091_200),
+            ("1969-12-31T23:59:59Z", -1),
+        ] {
+            assert_eq!(Timestamp::parse(text).ok(), Some(Timestamp(second)), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_count_from_now() {
+        for (text, seconds) in [
+            ("0s", 0),
+            ("30s", 30),
+            ("30m", 1_800),
+            ("12h", 43_200),
+            ("7d", 604_800),
+            ("2w", 1_209_600),
+            ("36525d", MAX_SPAN),
+        ] {
+            let earliest = Timestamp::now().0 + seconds;
+            let found = Timestamp::parse(text).unwrap().0;
+            assert!((earliest..=Timestamp::now().0 + seconds).contains(&found), "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_no_instants() {
+        for text in [
+            "",
+            "d",
+            "7",
+            "7y",
+            "+7d",
+            "-7d",
+            "7 d",
+            "7dd",
+            "1.5d",
+            "7\u{fc}",
+            "\u{664}d",
+            "36526d",
+            "9223372036854775807w",
+            "99999999999999999999d",
+            "2030-01-31",
+            "2030-01-31T12:00:00",
+            "2030-02-30T12:00:00Z",
+        ] {
+            assert!(Timestamp::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_instant_is_on_its_utc_day() {
+        for (second, day) in [
+            (0, 0),
+            (DAY - 1, 0),
+            (DAY, 1),
+            (-1, -1),
+            (-DAY, -1),
+            (-DAY - 1, -2),
+            (i64::MAX, i32::MAX),
+            (i64::MIN, i32::MIN),
+        ] {
+            assert_eq!(Timestamp(second).day(), day, "{second}");
+        }
+    }
+
+    #[test]
+    fn days_are_written_as_they_are_read() {
+        for (text, day) in [
+            ("1970-01-01", 0),
+            ("1969-12-31", -1),
+            ("2000-02-29", 11_016),
+            ("2030-01-31", 21_945),
+            ("9999-12-31", 2_932_896),
+        ] {
+            assert_eq!(parse_day(text).ok(), Some(day), "{text}");
+            assert_eq!(format_day(day), text);
+        }
+        assert_eq!(format_day(i32::MAX), "9999-12-31");
+        for text in
+            ["", "2030-1-31", "2030-02-30", "+2030-01-31", " 2030-01-31", "20300131", "2030-01-31T00:00:00Z"]
+        {
+            assert!(parse_day(text).is_err(), "{text:?}");
+        }
+    }
+}
