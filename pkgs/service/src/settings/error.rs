@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Given;
-use crate::exit::{USAGE, chain, one_line};
+use crate::exit::{USAGE, one_line};
 
 /// Why there are no settings.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +104,8 @@ impl Error {
         match self {
             Self::Usage(error) if !error.use_stderr() || shows_help(error) => error.exit(),
             error => {
-                eprintln!("error: {}", chain(error));
+                // Without the sources: each variant has its source's text, of clap's only the gist.
+                eprintln!("error: {}", one_line(&error.to_string()));
                 std::process::exit(USAGE.into())
             }
         }
