@@ -8,11 +8,11 @@ use url::Url;
 
 use super::Error;
 use super::api::{self, Client};
-use super::database::{DatabaseArgs, Missing};
+use super::database::{DatabaseArgs, Missing, Open};
 use super::policy::{PolicyArgs, PublicArgs};
 use super::shown::{Listing, Shown};
 use crate::link::{LinkPatch, NewLink};
-use crate::store::{ListQuery, OnConflict, Reader, Stats, Store, Tally};
+use crate::store::{ListQuery, OnConflict, Reader, Stats, Tally};
 use crate::transfer::{self, Format, Writer};
 
 /// Which links a command works on.
@@ -36,10 +36,10 @@ pub struct BackendArgs {
 pub enum Backend {
     /// In the database.
     Database {
-        /// For changes.
-        store: Store,
-        /// For everything else.
+        /// For everything but changes; closed before the store.
         reader: Reader,
+        /// For changes.
+        store: Open,
         /// Where short URLs begin; a server has its own.
         public: PublicArgs,
     },
@@ -55,7 +55,7 @@ impl BackendArgs {
             _ => {
                 let store = self.database.open(policy, missing)?;
                 let reader = store.reader()?;
-                Ok(Backend::Database { store, reader, public: policy.public.clone() })
+                Ok(Backend::Database { reader, store, public: policy.public.clone() })
             }
         }
     }
@@ -165,14 +165,6 @@ impl Backend {
                 Ok(reader.stats(code, since_epoch(*days.start())..=since_epoch(*days.end()))?)
             }
             Self::Api(client) => Ok(client.stats(code, days)?),
-        }
-    }
-}
-
-impl Drop for Backend {
-    fn drop(&mut self) {
-        if let Self::Database { store, .. } = self {
-            store.close();
         }
     }
 }

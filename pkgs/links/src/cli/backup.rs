@@ -42,7 +42,6 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
         bar.set_position(progress.done);
     });
     bar.finish_and_clear();
-    store.close();
     copied?;
     let bytes = file.metadata().map_err(failed)?.len();
     output.show(&Written { file: file.clone(), bytes }, |written, output| {

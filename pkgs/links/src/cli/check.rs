@@ -27,9 +27,7 @@ struct Report {
 /// Checks the database; fails where it is damaged.
 pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
     let store = args.database.open(&PolicyArgs::default(), Missing::Refuse)?;
-    let report = check(&store);
-    store.close();
-    let report = report?;
+    let report = check(&store)?;
     output.show(&report, |report, output| {
         for problem in &report.problems {
             output.line(problem)?;

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use super::Error;
@@ -36,7 +37,7 @@ impl DatabaseArgs {
     }
 
     /// Opens the database for a command.
-    pub fn open(&self, policy: &PolicyArgs, missing: Missing) -> Result<Store, Error> {
+    pub fn open(&self, policy: &PolicyArgs, missing: Missing) -> Result<Open, Error> {
         let path = self.path();
         match missing {
             Missing::Create => create_parent(&path)?,
@@ -50,7 +51,24 @@ impl DatabaseArgs {
             queue: QUEUE,
             on_change: Box::new(|_| {}),
         };
-        Ok(Store::open(options)?)
+        Ok(Open(Store::open(options)?))
+    }
+}
+
+/// An open database, closed in the end. It goes after the readers: then SQLite tidies its log away.
+pub struct Open(Store);
+
+impl Deref for Open {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.0
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 

@@ -9,6 +9,9 @@ use serde::Serialize;
 
 use super::Error;
 
+/// A terminal with fewer columns cannot hold a table; some say they have none.
+const NARROW: u16 = 60;
+
 /// Standard output.
 pub struct Output {
     json: bool,
@@ -51,7 +54,7 @@ impl Output {
         writeln!(self.stdout, "{line}").map_err(Error::Output)
     }
 
-    /// Prints a table: ruled and fitted to a terminal, bare and uncut elsewhere.
+    /// Prints a table: ruled and fitted to a terminal of some width, bare and uncut elsewhere.
     pub fn table<const COLUMNS: usize>(
         &mut self,
         header: [&str; COLUMNS],
@@ -84,7 +87,7 @@ impl Output {
 
     fn bare_table(&self) -> Table {
         let mut table = Table::new();
-        if self.terminal {
+        if self.terminal && table.width().is_some_and(|width| width >= NARROW) {
             table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
         } else {
             table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();

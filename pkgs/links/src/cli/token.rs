@@ -73,13 +73,11 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
         Action::Create { name, scope, database } => {
             let store = database.open(&PolicyArgs::default(), Missing::Create)?;
             let (info, token) = store.create_token(name, scope).wait()?;
-            store.close();
             output.show(&Created { token, info }, |created, output| output.line(&created.token))
         }
         Action::List { database } => {
             let store = database.open(&PolicyArgs::default(), Missing::Refuse)?;
             let tokens = store.reader()?.tokens()?;
-            store.close();
             output.show(&Tokens { tokens }, |Tokens { tokens }, output| {
                 output.table(["ID", "NAME", "SCOPE", "CREATED"], tokens.iter().map(row))
             })
@@ -87,7 +85,6 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
         Action::Revoke { id, database } => {
             let store = database.open(&PolicyArgs::default(), Missing::Refuse)?;
             store.revoke_token(id).wait()?;
-            store.close();
             output.show(&Revoked { revoked: id }, |_, output| output.line(format_args!("revoked {id}")))
         }
     }
