@@ -39,7 +39,7 @@ impl<W: Write> Writer<W> {
         Ok(Self(match format {
             Format::Csv => {
                 let mut writer = csv::WriterBuilder::new().buffer_capacity(4096).from_writer(output);
-                writer.write_record(COLUMNS)?;
+                writer.write_record(COLUMNS).map_err(as_io)?;
                 Inner::Csv(Box::new(writer))
             }
             Format::Json => {
@@ -52,7 +52,9 @@ impl<W: Write> Writer<W> {
     /// Writes one link.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         match &mut self.0 {
-            Inner::Csv(writer) => Ok(writer.write_record(cells(record).iter().map(|cell| cell.as_bytes()))?),
+            Inner::Csv(writer) => {
+                writer.write_record(cells(record).iter().map(|cell| cell.as_bytes())).map_err(as_io)
+            }
             Inner::Json { output, first } => {
                 output.write_all(if std::mem::take(first) { b"\n" } else { b",\n" })?;
                 Ok(serde_json::to_writer(output, record)?)
@@ -70,6 +72,14 @@ impl<W: Write> Writer<W> {
                 Ok(output)
             }
         }
+    }
+}
+
+/// What the output said, as it said it: the conversion there is would forget the kind of error.
+fn as_io(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        kind => io::Error::other(format!("{kind:?}")),
     }
 }
 
