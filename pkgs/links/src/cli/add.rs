@@ -16,7 +16,7 @@ pub struct Args {
     pub target: String,
 
     /// A custom code instead of a random one.
-    #[arg(long, value_name = "CODE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "CODE")]
     pub code: Option<String>,
 
     /// The rest of it.

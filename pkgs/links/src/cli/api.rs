@@ -5,13 +5,14 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use jiff::civil::Date;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use service::problem::Problem;
 use ureq::http::{Request, Response};
 use ureq::{Agent, Body, SendBody};
 use url::Url;
 
-use super::shown::{Listing, Shown};
+use crate::admin::{Listing, Shown};
 use crate::link::{LinkPatch, NewLink};
 use crate::store::{ListQuery, OnConflict, Stats, Tally};
 use crate::transfer::Format;
@@ -57,14 +58,6 @@ impl Error {
     pub fn is_bad_input(&self) -> bool {
         matches!(self, Self::Refused { status: 400 | 422, .. })
     }
-}
-
-/// The members of a problem (RFC 9457) that matter here.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Problem {
-    title: String,
-    detail: Option<String>,
 }
 
 /// A client of one server; keeps its connection.
@@ -229,9 +222,9 @@ impl Client {
         if status.is_success() {
             return Ok(response);
         }
-        let problem: Problem = response.body_mut().read_json().unwrap_or_default();
-        let title = if problem.title.is_empty() { status.to_string() } else { problem.title };
-        Err(Error::Refused { status: status.as_u16(), detail: problem.detail.unwrap_or(title) })
+        let problem = response.body_mut().read_json::<Problem>();
+        let detail = problem.map_or_else(|_| status.to_string(), |problem| in_words(&problem));
+        Err(Error::Refused { status: status.as_u16(), detail })
     }
 
     fn unreachable(&self, source: ureq::Error) -> Error {
@@ -244,6 +237,16 @@ const NOTHING: Option<&()> = None;
 
 fn parsed<T: DeserializeOwned>(mut response: Response<Body>) -> Result<T, Error> {
     response.body_mut().with_config().limit(ANSWER_BYTES).read_json().map_err(Error::Strange)
+}
+
+/// What a problem says that a person can act on: which fields are wrong and how, where it knows.
+fn in_words(problem: &Problem) -> String {
+    if problem.status != 422 || problem.errors.is_empty() {
+        return problem.detail.clone();
+    }
+    let faults = problem.errors.iter();
+    let faults = faults.map(|fault| format!("{}: {}", fault.pointer.trim_start_matches('/'), fault.detail));
+    faults.collect::<Vec<_>>().join("; ")
 }
 
 /// The word that stands for a value in JSON.

@@ -10,7 +10,8 @@ use super::Error;
 use super::api::{self, Client};
 use super::database::{DatabaseArgs, Missing, Open};
 use super::policy::{PolicyArgs, PublicArgs};
-use super::shown::{Listing, Shown};
+use super::shown::with_short_url;
+use crate::admin::{Listing, Shown};
 use crate::link::{LinkPatch, NewLink};
 use crate::store::{ListQuery, OnConflict, Reader, Stats, Tally};
 use crate::transfer::{self, Format, Writer};
@@ -66,7 +67,7 @@ impl Backend {
     pub fn create(&self, link: NewLink) -> Result<Shown, Error> {
         match self {
             Self::Database { store, public, .. } => {
-                Ok(Shown::new(store.create(link, None).wait()?.link, public))
+                Ok(with_short_url(store.create(link, None).wait()?.link, public))
             }
             Self::Api(client) => Ok(client.create(&link)?),
         }
@@ -75,7 +76,7 @@ impl Backend {
     /// A link by code.
     pub fn get(&self, code: &str) -> Result<Shown, Error> {
         match self {
-            Self::Database { reader, public, .. } => Ok(Shown::new(reader.get(code)?, public)),
+            Self::Database { reader, public, .. } => Ok(with_short_url(reader.get(code)?, public)),
             Self::Api(client) => Ok(client.get(code)?),
         }
     }
@@ -85,7 +86,7 @@ impl Backend {
         match self {
             Self::Database { reader, public, .. } => {
                 let page = reader.list(query)?;
-                let links = page.links.into_iter().map(|link| Shown::new(link, public)).collect();
+                let links = page.links.into_iter().map(|link| with_short_url(link, public)).collect();
                 Ok(Listing { links, next: page.next })
             }
             Self::Api(client) => Ok(client.list(query)?),
@@ -96,7 +97,7 @@ impl Backend {
     pub fn edit(&self, code: &str, patch: LinkPatch) -> Result<Shown, Error> {
         match self {
             Self::Database { store, public, .. } => {
-                Ok(Shown::new(store.edit(code.to_owned(), patch).wait()?, public))
+                Ok(with_short_url(store.edit(code.to_owned(), patch).wait()?, public))
             }
             Self::Api(client) => Ok(client.edit(code, &patch)?),
         }

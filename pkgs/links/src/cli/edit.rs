@@ -6,14 +6,13 @@ use super::database::Missing;
 use super::fields::Fields;
 use super::output::Output;
 use super::policy::PolicyArgs;
-use super::shown::Shown;
+use super::shown;
 use crate::link::LinkPatch;
 
 /// Arguments of `edit`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which link.
-    #[arg(allow_hyphen_values = true)]
     pub code: String,
 
     /// A new target.
@@ -85,7 +84,7 @@ pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
         return Err(Error::NothingToChange);
     }
     let link = args.backend.open(&args.policy, Missing::Refuse)?.edit(&args.code, patch)?;
-    output.show(&link, Shown::print)
+    output.show(&link, shown::print)
 }
 
 /// A member of a merge patch: set, cleared or absent.

@@ -1,6 +1,5 @@
 //! The fields of a link as flags, for creating and editing alike.
 
-use std::fmt::Display;
 use std::io::{self, BufRead};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -79,9 +78,4 @@ where
 fn redirect() -> impl TypedValueParser<Value = RedirectStatus> {
     PossibleValuesParser::new(["301", "302", "307", "308"])
         .try_map(|text| RedirectStatus::try_from(text.parse::<u16>().unwrap_or_default()))
-}
-
-/// A value that may be absent, for people.
-pub fn or_dash(value: Option<impl Display>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

@@ -5,13 +5,12 @@ use super::backend::BackendArgs;
 use super::database::Missing;
 use super::output::Output;
 use super::policy::{PolicyArgs, PublicArgs};
-use super::shown::Shown;
+use super::shown;
 
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which link.
-    #[arg(allow_hyphen_values = true)]
     pub code: String,
 
     /// Where.
@@ -27,5 +26,5 @@ pub struct Args {
 pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     let policy = PolicyArgs { public: args.public, ..PolicyArgs::default() };
     let link = args.backend.open(&policy, Missing::Refuse)?.get(&args.code)?;
-    output.show(&link, Shown::print)
+    output.show(&link, shown::print)
 }

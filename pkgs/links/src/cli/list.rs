@@ -5,10 +5,11 @@ use std::io;
 use super::Error;
 use super::backend::{Backend, BackendArgs};
 use super::database::Missing;
-use super::fields::{or_dash, words};
+use super::fields::words;
 use super::output::Output;
 use super::policy::{PolicyArgs, PublicArgs};
-use super::shown::{self, Listing, Shown};
+use super::shown;
+use crate::admin::{Listing, Shown};
 use crate::link::Status;
 use crate::store::{ListQuery, Sort};
 use clap::builder::RangedU64ValueParser;
@@ -127,8 +128,8 @@ fn table(page: &Listing, output: &mut Output) -> Result<(), Error> {
             [
                 link.code.clone(),
                 link.target.clone(),
-                or_dash(link.title.as_ref()),
-                or_dash((!link.tags.is_empty()).then(|| link.tags.join(" "))),
+                shown::or_dash(link.title.as_ref()),
+                shown::tags(link),
                 shown::status(link.status).to_owned(),
                 link.clicks.to_string(),
                 link.created_at.to_string(),

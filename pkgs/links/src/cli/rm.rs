@@ -12,7 +12,7 @@ use super::policy::PolicyArgs;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which links.
-    #[arg(required = true, value_name = "CODE", allow_hyphen_values = true)]
+    #[arg(required = true, value_name = "CODE")]
     pub codes: Vec<String>,
 
     /// Where.

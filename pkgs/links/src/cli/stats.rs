@@ -13,7 +13,6 @@ use crate::store::{Count, Stats};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Of which link; of all where absent.
-    #[arg(allow_hyphen_values = true)]
     pub code: Option<String>,
 
     /// From this day (UTC) on, such as 2030-01-31.
