@@ -1,0 +1,432 @@
+//! The command line, as a process: what it prints, what it answers with, what it leaves behind.
+
+mod place;
+
+use std::process::Stdio;
+
+use place::{Place, command, on_both, squeezed};
+use serde_json::{Value, json};
+
+#[test]
+fn add_prints_the_short_url_and_get_the_link() {
+    on_both(|place| {
+        assert_eq!(place.ok(&["add", "https://example.com/a", "--code", "a"]), "https://go.example/a\n");
+        let shown = place.ok(&["get", "a"]);
+        let lines: Vec<_> = shown.lines().map(squeezed).collect();
+        assert_eq!(lines[..2], ["short URL https://go.example/a", "target https://example.com/a"]);
+    });
+}
+
+#[test]
+fn add_takes_every_field() {
+    on_both(|place| {
+        #[rustfmt::skip]
+        let mut link = place.json(&[
+            "add", "https://example.com/a", "--code", "a-b", "--title", "A title", "--tag", "y", "--tag", "x",
+            "--status", "disabled", "--redirect", "302", "--forward-query", "--password", "secret",
+            "--not-before", "2030-01-01T00:00:00Z", "--expires", "2031-01-01T00:00:00Z", "--max-clicks", "9",
+        ]);
+        for instant in ["created_at", "updated_at"] {
+            let removed = link.as_object_mut().expect("an object").remove(instant);
+            assert!(removed.is_some_and(|at| at.as_str().is_some_and(|at| at.ends_with('Z'))), "{instant}");
+        }
+        let expected = json!({
+            "short_url": "https://go.example/a-b", "code": "a-b", "target": "https://example.com/a",
+            "title": "A title", "tags": ["x", "y"], "status": "disabled", "redirect": 302,
+            "forward_query": true, "protected": true, "not_before": "2030-01-01T00:00:00Z",
+            "expires_at": "2031-01-01T00:00:00Z", "max_clicks": 9, "clicks": 0,
+        });
+        assert_eq!(link, expected);
+    });
+}
+
+#[test]
+fn a_password_comes_from_standard_input_without_its_line_end() {
+    on_both(|place| {
+        let args = ["add", "https://example.com", "--password-stdin", "--json"];
+        assert_eq!(place.run_with(&args, "secret\nmore\n").json()["protected"], true);
+        let exported = place.ok(&["export", "--json", "--hashes"]);
+        let records: Value = serde_json::from_str(&exported).expect("JSON");
+        let hash = records[0]["password_hash"].as_str().expect("a hash");
+        assert!(links::password::verify("secret", hash), "{hash}");
+    });
+}
+
+#[test]
+fn edit_sets_and_clears() {
+    on_both(|place| {
+        #[rustfmt::skip]
+        place.ok(&[
+            "add", "https://example.com", "--code", "a", "--title", "t", "--tag", "x", "--password", "p",
+            "--expires", "7d", "--not-before", "2020-01-01T00:00:00Z", "--max-clicks", "5",
+        ]);
+        #[rustfmt::skip]
+        let set = place.json(&[
+            "edit", "a", "--target", "https://example.org/", "--title", "u", "--tag", "z",
+            "--redirect", "308", "--forward-query=true", "--status", "disabled",
+        ]);
+        for (field, value) in [
+            ("target", json!("https://example.org/")),
+            ("title", json!("u")),
+            ("tags", json!(["z"])),
+            ("redirect", json!(308)),
+            ("forward_query", json!(true)),
+            ("status", json!("disabled")),
+            ("max_clicks", json!(5)),
+            ("protected", json!(true)),
+        ] {
+            assert_eq!(set[field], value, "{field}");
+        }
+        #[rustfmt::skip]
+        let cleared = place.json(&[
+            "edit", "a", "--clear-title", "--clear-tags", "--clear-password", "--clear-not-before",
+            "--clear-expires", "--clear-max-clicks", "--forward-query=false",
+        ]);
+        for field in ["title", "not_before", "expires_at", "max_clicks"] {
+            assert_eq!(cleared[field], Value::Null, "{field}");
+        }
+        assert_eq!(
+            (&cleared["protected"], &cleared["forward_query"], &cleared["tags"]),
+            (&json!(false), &json!(false), &json!([]))
+        );
+        place.run(&["edit", "a"]).failed(2, "nothing to change");
+        place.run(&["edit", "a", "--title", "t", "--clear-title"]).failed(2, "cannot be used with");
+    });
+}
+
+#[test]
+fn list_filters_sorts_and_pages() {
+    on_both(|place| {
+        for (code, tag) in [("a", "x"), ("b", "y"), ("c", "x")] {
+            place.ok(&["add", &format!("https://example.com/{code}"), "--code", code, "--tag", tag]);
+        }
+        place.ok(&["edit", "b", "--status", "disabled", "--title", "Needle"]);
+        let codes = |args: &[&str]| -> String {
+            let page = place.json(&[&["list"], args].concat());
+            let links = page["links"].as_array().expect("links");
+            links.iter().map(|link| link["code"].as_str().expect("a code")).collect()
+        };
+        for (args, expected) in [
+            (&[][..], "abc"),
+            (&["--desc"], "cba"),
+            (&["--sort", "code"], "abc"),
+            (&["--sort", "code", "--desc"], "cba"),
+            (&["--sort", "clicks", "--limit", "2"], "ab"),
+            (&["--tag", "x"], "ac"),
+            (&["--status", "disabled"], "b"),
+            (&["--search", "needle"], "b"),
+            (&["--search", "nowhere"], ""),
+            (&["--all", "--sort", "code"], "abc"),
+            (&["--all", "--search", "nowhere"], ""),
+        ] {
+            assert_eq!(codes(args), expected, "{args:?}");
+        }
+        let first = place.json(&["list", "--sort", "code", "--limit", "2"]);
+        let cursor = first["next"].as_str().expect("a cursor");
+        assert_eq!(codes(&["--sort", "code", "--limit", "2", "--cursor", cursor]), "c");
+
+        let table = place.run(&["list", "--sort", "code", "--limit", "2"]);
+        let lines: Vec<_> = table.stdout.lines().map(squeezed).collect();
+        assert_eq!(lines[0], "CODE TARGET TITLE TAGS STATUS CLICKS CREATED");
+        assert!(lines[2].starts_with("b https://example.com/b Needle y disabled 0 20"), "{lines:?}");
+        assert!(table.stderr.contains("--cursor"), "{table:?}");
+    });
+}
+
+#[test]
+fn rm_deletes_each_on_its_own_merits() {
+    on_both(|place| {
+        for code in ["a", "b", "c"] {
+            place.ok(&["add", "https://example.com", "--code", code]);
+        }
+        assert_eq!(place.ok(&["rm", "a"]), "deleted a\n");
+        let ran = place.run(&["rm", "a", "b", "--json"]);
+        ran.failed(1, "1 of 2");
+        assert_eq!(ran.json()["deleted"], json!(["b"]));
+        assert_eq!(ran.json()["failed"][0]["code"], "a");
+        place.run(&["rm", "a"]).failed(1, "no link has the code");
+        place.run(&["get", "b"]).failed(1, "no link has the code");
+    });
+}
+
+#[test]
+fn bad_input_is_2_and_failure_is_1() {
+    on_both(|place| {
+        place.ok(&["add", "https://example.com", "--code", "taken"]);
+        for (args, code, why) in [
+            (&["add", "ftp://example.com"][..], 2, "scheme"),
+            (&["add", "nonsense"], 2, "URL"),
+            (&["add", "https://go.example/x"], 2, "leads back"),
+            (&["add", "https://example.com", "--code", "a/b"], 2, "'/'"),
+            (&["add", "https://example.com", "--code", "robots.txt"], 2, "reserved"),
+            (&["add", "https://example.com", "--redirect", "303"], 2, "303"),
+            (&["add", "https://example.com", "--expires", "soon"], 2, "soon"),
+            (&["add", "https://example.com", "--max-clicks", "-1"], 2, "-1"),
+            (&["add"], 2, "URL"),
+            (&["list", "--limit", "0"], 2, "0"),
+            (&["list", "--sort", "beauty"], 2, "beauty"),
+            (&["list", "--cursor", "nonsense"], 2, "cursor"),
+            (&["stats", "--from", "yesterday"], 2, "yesterday"),
+            (&["frobnicate"], 2, "frobnicate"),
+            (&["add", "https://example.com", "--code", "taken"], 1, "taken"),
+            (&["get", "nowhere"], 1, "nowhere"),
+            (&["get", "no where?"], 1, "no"),
+            (&["edit", "nowhere", "--title", "t"], 1, "nowhere"),
+            (&["stats", "nowhere"], 1, "nowhere"),
+            (&["import", "nowhere.csv"], 1, "nowhere.csv"),
+            (&["import", "nowhere"], 2, "--format"),
+            (&["export", "nowhere/links.csv"], 1, "nowhere/links.csv"),
+        ] {
+            place.run(args).failed(code, why);
+        }
+    });
+}
+
+#[test]
+fn what_is_exported_comes_back_the_same() {
+    on_both(|from| {
+        #[rustfmt::skip]
+        from.ok(&[
+            "add", "https://example.com/a?b=c", "--code", "a", "--title", "Ünï, \"quoted\"",
+            "--tag", "x", "--tag", "y", "--expires", "2031-01-01T00:00:00Z",
+        ]);
+        #[rustfmt::skip]
+        from.ok(&[
+            "add", "https://example.com/b", "--code", "b", "--title", "=1+1", "--password", "secret",
+            "--redirect", "301", "--forward-query", "--max-clicks", "7", "--status", "disabled",
+        ]);
+        for (file, format) in [("links.csv", "csv"), ("links.json", "json")] {
+            let path = from.path(file).display().to_string();
+            assert_eq!(from.ok(&["export", &path, "--hashes"]), "");
+            let piped = from.ok(&["export", "--format", format, "--hashes"]);
+            assert_eq!(std::fs::read_to_string(&path).expect("written"), piped, "{format}");
+
+            on_both(|to| {
+                assert_eq!(to.ok(&["import", &path]), "2 created, 0 replaced, 0 skipped, 0 failed\n");
+                assert_eq!(to.ok(&["export", "--format", format, "--hashes"]), piped, "{format}");
+
+                let again = to.run(&["import", &path, "--json"]);
+                again.failed(1, "2 of 2");
+                assert_eq!(again.json()["failed"], 2);
+                let skipped = to.json(&["import", &path, "--on-conflict", "skip"]);
+                assert_eq!((&skipped["skipped"], &skipped["failed"]), (&json!(2), &json!(0)));
+                let ran =
+                    to.run_with(&["import", "-", "--format", format, "--on-conflict", "replace"], &piped);
+                assert_eq!(ran.stdout, "0 created, 2 replaced, 0 skipped, 0 failed\n");
+            });
+        }
+    });
+}
+
+#[test]
+fn an_import_goes_on_after_a_bad_row_and_tells_of_it() {
+    on_both(|place| {
+        let rows = "target,code\nhttps://example.com,a\nftp://x,b\nhttps://example.com,c\n";
+        let ran = place.run(&["import", &place.write("links.csv", rows)]);
+        ran.failed(1, "1 of 3");
+        assert_eq!(ran.stdout.lines().next(), Some("2 created, 0 replaced, 0 skipped, 1 failed"));
+        assert!(ran.stdout.contains("row 2: "), "{ran:?}");
+        place.ok(&["get", "c"]);
+        let odd = place.write("odd.csv", "target,colour\nhttps://example.com,red\n");
+        place.run(&["import", &odd]).failed(2, "colour");
+    });
+}
+
+#[test]
+fn exports_are_for_their_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::with_database();
+    place.ok(&["add", "https://example.com"]);
+    place.ok(&["export", "out.csv"]);
+    let mode = place.path("out.csv").metadata().expect("written").permissions().mode();
+    assert_eq!(mode & 0o077, 0, "{mode:o}");
+}
+
+#[test]
+fn stats_are_empty_before_the_first_click() {
+    on_both(|place| {
+        place.ok(&["add", "https://example.com", "--code", "a"]);
+        let nothing = json!({"clicks": 0, "days": [], "referrers": [], "agents": []});
+        assert_eq!(place.json(&["stats"]), nothing);
+        assert_eq!(place.json(&["stats", "a", "--from", "2020-01-01", "--to", "2030-01-01"]), nothing);
+        assert_eq!(place.ok(&["stats", "a"]), "0 clicks\n");
+    });
+}
+
+#[test]
+fn reading_creates_no_database() {
+    let place = Place::with_database();
+    for args in [
+        &["get", "a"][..],
+        &["list"],
+        &["export"],
+        &["stats"],
+        &["check"],
+        &["rm", "a"],
+        &["backup", "b.db"],
+        &["edit", "a", "--title", "t"],
+        &["token", "list"],
+        &["token", "revoke", "1"],
+    ] {
+        place.run(args).failed(1, "no database");
+    }
+    assert_eq!(std::fs::read_dir(place.path("")).expect("readable").count(), 0);
+}
+
+#[test]
+fn the_policy_is_the_servers() {
+    let place = Place::with_database();
+    let add = ["add", "https://example.com"];
+    place.run(&[&add[..], &["--code", "mine", "--reserve", "mine"]].concat()).failed(2, "reserved");
+    place.run(&[&add[..], &["--max-target-bytes", "16"]].concat()).failed(2, "16 bytes");
+    place.run(&[&add[..], &["--own-host", "example.com"]].concat()).failed(2, "leads back");
+    let link = place.json(&["add", "gopher://example.com", "--scheme", "gopher", "--code-length", "20"]);
+    assert_eq!(link["code"].as_str().map(str::len), Some(20));
+}
+
+#[test]
+fn the_database_has_a_default_place_and_leaves_no_log_behind() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    for (variable, value, file) in [
+        ("UNRELATED", "", ".local/share/linerate/links.db"),
+        ("XDG_DATA_HOME", "data", "data/linerate/links.db"),
+        ("STATE_DIRECTORY", "state", "state/links.db"),
+    ] {
+        let status = command(home.path())
+            .env(variable, home.path().join(value))
+            .args(["add", "https://example.com"])
+            .stdout(Stdio::null())
+            .status()
+            .expect("the binary starts");
+        assert!(status.success(), "{variable}");
+        let file = home.path().join(file);
+        assert!(file.is_file(), "{variable}");
+        let beside = std::fs::read_dir(file.parent().expect("a directory")).expect("readable").count();
+        assert_eq!(beside, 1, "{variable}: SQLite's log was not tidied away");
+    }
+}
+
+#[test]
+fn tokens_are_created_listed_and_revoked() {
+    let place = Place::with_database();
+    let secret = place.ok(&["token", "create", "ci", "--scope", "read"]);
+    let secret = secret.trim_end();
+    assert!(secret.len() > 32 && !secret.contains(char::is_whitespace), "{secret:?}");
+    let made = place.json(&["token", "create", "ops", "--scope", "write"]);
+    assert!(made["token"].is_string() && made["scope"] == "write", "{made}");
+    let listed = place.json(&["token", "list"]);
+    let tokens = listed["tokens"].as_array().expect("tokens");
+    assert_eq!(tokens.iter().map(|token| &token["name"]).collect::<Vec<_>>(), ["ci", "ops"]);
+    assert!(!listed.to_string().contains(secret), "the list has secrets");
+    let id = made["id"].to_string();
+    assert_eq!(place.ok(&["token", "revoke", &id]), format!("revoked {id}\n"));
+    assert!(!place.ok(&["token", "list"]).contains("ops"));
+    place.run(&["token", "revoke", &id]).failed(1, &id);
+}
+
+#[test]
+fn a_backup_is_a_sound_copy_and_replaces_nothing() {
+    let place = Place::with_database();
+    place.ok(&["add", "https://example.com", "--code", "a"]);
+    let written = place.json(&["backup", "copy.db"]);
+    assert_eq!(written["bytes"], place.path("copy.db").metadata().expect("written").len());
+    assert_eq!(place.ok(&["check", "--database", "copy.db"]), "sound: 1 links\n");
+    assert!(place.ok(&["get", "a", "--database", "copy.db"]).contains("https://example.com"));
+    place.run(&["backup", "copy.db"]).failed(1, "copy.db");
+}
+
+#[test]
+fn check_finds_a_corrupted_database() {
+    let place = Place::with_database();
+    for code in ["a", "b", "c", "d"] {
+        place.ok(&["add", "https://example.com", "--code", code]);
+    }
+    assert_eq!(place.json(&["check"]), json!({"ok": true, "links": 4, "problems": []}));
+
+    let path = place.path("links.db");
+    let mut bytes = std::fs::read(&path).expect("readable");
+    // All pages but the first, which has the schema. SQLite's header has their size at offset 16.
+    let page = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+    bytes[page..].chunks_mut(page).for_each(|bytes| bytes[page - 40..].fill(0xa5));
+    std::fs::write(&path, bytes).expect("writable");
+    let ran = place.run(&["check", "--json"]);
+    ran.failed(1, "damaged");
+    assert_eq!(ran.json()["ok"], false);
+    assert!(ran.json()["problems"].as_array().is_some_and(|problems| !problems.is_empty()), "{ran:?}");
+
+    std::fs::write(&path, "not SQLite, though as long as a header".repeat(40)).expect("writable");
+    place.run(&["check"]).failed(1, "not a database");
+}
+
+#[test]
+fn a_closed_standard_output_is_no_failure() {
+    on_both(|place| {
+        let rows: String = (0..5000).map(|n| format!("https://example.com/{n},code{n}\n")).collect();
+        place.ok(&["import", &place.write("links.csv", &format!("target,code\n{rows}"))]);
+        for args in [&["list", "--all"][..], &["list", "--all", "--json"], &["export"], &["man"]] {
+            let mut child = (place.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()))
+                .spawn()
+                .expect("the binary starts");
+            drop(child.stdout.take());
+            let output = child.wait_with_output().expect("the command ends");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((output.status.code(), &*stderr), (Some(0), ""), "{args:?}");
+        }
+    });
+}
+
+#[test]
+fn completions_and_manual_know_every_command() {
+    let place = Place::with_database();
+    #[rustfmt::skip]
+    let commands = [
+        "serve", "add", "get", "list", "edit", "rm", "import", "export", "stats", "token", "backup", "check",
+        "completions", "man",
+    ];
+    let help = place.ok(&["--help"]);
+    let page = place.ok(&["man"]);
+    for command in commands {
+        assert!(help.contains(&format!("\n  {command} ")), "--help: {command}");
+        assert!(page.contains(&format!("linerate\\-links\\-{command}(1)")), "man: {command}");
+    }
+    for text in [&help, &page] {
+        assert!(text.contains("Exit codes: 0 done"), "{text}");
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = place.ok(&["completions", shell]);
+        for command in commands {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+    }
+    assert_eq!(place.ok(&["man", "pages"]), "");
+    for command in commands {
+        assert!(place.path(&format!("pages/linerate-links-{command}.1")).is_file(), "{command}");
+    }
+}
+
+#[test]
+fn a_token_in_the_environment_is_not_in_the_help() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut help = command(home.path());
+    let output = help.env("LINERATE_LINKS_TOKEN", "lr_sesame").args(["list", "--help"]).output();
+    let output = output.expect("the binary starts");
+    assert!(output.status.success() && !String::from_utf8_lossy(&output.stdout).contains("sesame"));
+}
+
+#[test]
+fn an_api_that_cannot_be_used_is_told_of() {
+    let place = Place::with_api();
+    let url = place.api_url();
+    for (args, code, why) in [
+        (&["list", "--token", "lr_wrong"][..], 1, "token"),
+        (&["add", "https://example.com", "--token", "lr_wrong"], 1, "token"),
+        (&["list", "--api", "http://127.0.0.1:1"], 1, "http://127.0.0.1:1"),
+        (&["list", "--api", &format!("{url}/elsewhere")], 1, "nothing is here"),
+        (&["list", "--api", "https://127.0.0.1"], 2, "https"),
+        (&["list", "--api", "nonsense"], 2, "http URL"),
+        (&["list", "--database", "links.db"], 2, "cannot be used with"),
+    ] {
+        place.run(args).failed(code, why);
+    }
+    Place::with_database().run(&["list", "--api", url, "--database", "links.db"]).failed(2, "cannot be");
+}
