@@ -223,8 +223,9 @@ fn serve_admin(
 fn settings(args: &Args) -> Result<Settings, Error> {
     let robots = match &args.robots {
         None => ROBOTS.to_owned(),
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|source| Error::File { path: path.clone(), source })?,
+        Some(path) => {
+            std::fs::read_to_string(path).map_err(|source| Error::File { path: path.clone(), source })?
+        }
     };
     Ok(Settings {
         root_target: args.root_target.as_ref().map(url::Url::to_string),
