@@ -206,7 +206,11 @@ pub fn mebibytes(bytes: u64) -> f64 {
 }
 
 fn time(us: f64) -> String {
-    if us < 1000.0 { format!("{us:.0} µs") } else { format!("{:.2} ms", us / 1000.0) }
+    match us {
+        us if us.is_nan() => "-".into(),
+        us if us < 1000.0 => format!("{us:.0} µs"),
+        us => format!("{:.2} ms", us / 1000.0),
+    }
 }
 
 /// Three significant digits suffice for a figure that repeats to a few percent.

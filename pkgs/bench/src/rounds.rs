@@ -3,6 +3,8 @@
 //! A machine's speed drifts: other tenants, clock speed, caches. Cases that alternate drift together, so
 //! each round gives a fair ratio, and the median over the rounds drops the odd one out.
 
+use std::time::Duration;
+
 use crate::error::Error;
 use crate::server::{Placement, Server};
 use crate::wrk::{Load, Requests};
@@ -21,7 +23,7 @@ pub struct Case<'a> {
     pub placement: Placement,
 }
 
-/// One round's figures. Times are microseconds.
+/// One round's figures. Times are microseconds; a latency wrk cannot tell is not a number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     /// Requests a second.
@@ -85,11 +87,15 @@ fn measure(load: Load, case: &Case<'_>) -> Result<Sample, Error> {
     let requests = outcome.requests as f64;
     Ok(Sample {
         qps: requests / outcome.elapsed.as_secs_f64(),
-        p50_us: outcome.p50.as_secs_f64() * 1e6,
-        p99_us: outcome.p99.as_secs_f64() * 1e6,
-        cpu_us: after.cpu().saturating_sub(before.cpu()).as_secs_f64() * 1e6 / requests,
-        user_us: after.user.saturating_sub(before.user).as_secs_f64() * 1e6 / requests,
+        p50_us: outcome.p50.map_or(f64::NAN, microseconds),
+        p99_us: outcome.p99.map_or(f64::NAN, microseconds),
+        cpu_us: microseconds(after.cpu().saturating_sub(before.cpu())) / requests,
+        user_us: microseconds(after.user.saturating_sub(before.user)) / requests,
     })
+}
+
+fn microseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
 }
 
 impl Series {

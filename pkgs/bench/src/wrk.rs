@@ -45,10 +45,11 @@ pub struct Outcome {
     pub requests: u64,
     /// Wall-clock time they took together.
     pub elapsed: Duration,
-    /// Half of all requests (or batches of pipelined ones) took no longer.
-    pub p50: Duration,
+    /// Half of all requests took no longer. None where wrk's own books do not balance, as happens to it with
+    /// pipelined requests.
+    pub p50: Option<Duration>,
     /// 99 % of them took no longer.
-    pub p99: Duration,
+    pub p99: Option<Duration>,
 }
 
 /// Has wrk print its own figures exactly instead of rounded for people.
@@ -148,9 +149,14 @@ fn judge(summary: &Summary, expected: u16) -> Result<Outcome, String> {
     Ok(Outcome {
         requests: summary.requests,
         elapsed: Duration::from_micros(summary.elapsed_us),
-        p50: Duration::from_micros(summary.p50_us),
-        p99: Duration::from_micros(summary.p99_us),
+        p50: percentile(summary.p50_us),
+        p99: percentile(summary.p99_us),
     })
+}
+
+/// wrk answers 0 for a percentile it has no sample of.
+fn percentile(us: u64) -> Option<Duration> {
+    (us > 0).then(|| Duration::from_micros(us))
 }
 
 #[cfg(test)]

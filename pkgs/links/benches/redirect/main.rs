@@ -10,6 +10,7 @@ mod codes;
 mod links;
 
 use std::env;
+use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -135,6 +136,10 @@ fn run(scale: &Scale) -> Result<(), Error> {
     Ok(())
 }
 
+fn paths(numbers: Range<u64>) -> Vec<String> {
+    numbers.map(codes::path).collect()
+}
+
 /// The load for servers on one CPU: a second thread would only wait for it.
 fn alone(load: Load) -> Load {
     Load { threads: 1, ..load }
@@ -172,6 +177,9 @@ fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), 
         case(&uncached, COLD, &codes::requests(0, scale.many, 307)),
     ]);
 
+    // Whoever is to be found in the cache has been asked for before.
+    ours.visit(&paths(0..FEW), 307)?;
+    ours.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;
     let series = alternate(scale.rounds, &cases)?;
     report.add(&series, &[NGINX, FLOOR]);
     let get = |server, case| find(&series, server, case).expect("all cases above were measured");
@@ -194,12 +202,14 @@ fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), 
 
 /// Resident memory with few links cached, and what each link more takes.
 fn memory(scale: &Scale, few: &Path, many: &Path, report: &mut Report) -> Result<(), Error> {
-    let first: Vec<String> = (0..FEW).map(codes::path).collect();
+    let first = paths(0..FEW);
     let server = links::serve(few, SPREAD, &[])?;
     report.figure("RSS, just started", mebibytes(server.usage()?.resident), "MiB");
     server.visit(&first, 307)?;
     scale.load.run(&server, SPREAD, WARM, &codes::requests(0, FEW, 307))?;
-    report.target("RSS with 10,000 links cached", mebibytes(server.usage()?.resident), "MiB", 24.0);
+    let usage = server.usage()?;
+    report.target("RSS with 10,000 links cached", mebibytes(usage.resident), "MiB", 24.0);
+    report.figure("the same without mapped pages", mebibytes(usage.anonymous), "MiB");
     drop(server);
 
     // Room for all of them. What is read of the database is mapped, and counts as resident only where a file
@@ -207,7 +217,7 @@ fn memory(scale: &Scale, few: &Path, many: &Path, report: &mut Report) -> Result
     let server = links::serve(many, SPREAD, &["--cache-bytes", "268435456"])?;
     server.visit(&first, 307)?;
     let before = server.usage()?;
-    let further: Vec<String> = (FEW..FEW + scale.more.min(scale.many - FEW)).map(codes::path).collect();
+    let further = paths(FEW..FEW + scale.more);
     server.visit(&further, 307)?;
     let after = server.usage()?;
     let each = |after: u64, before: u64| after.saturating_sub(before) as f64 / further.len() as f64;
