@@ -108,3 +108,31 @@ impl ResponseError for Failure {
         response.insert_header((header::CONTENT_TYPE, problem::CONTENT_TYPE)).json(Body { problem, tally })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_of_the_store_has_its_status() {
+        for (error, status, retry) in [
+            (Error::NotFound("a".to_owned()), 404, false),
+            (Error::Taken("a".to_owned()), 409, false),
+            (Error::Changed, 412, false),
+            (Error::KeyReused, 422, false),
+            (Error::field("title", "too long"), 422, false),
+            (Error::Busy, 503, true),
+            (Error::TooSlow, 503, true),
+            (Error::ReadOnly, 503, false),
+            (Error::Closed, 503, false),
+            (Error::Full, 507, false),
+            (Error::NotCommitted("x".to_owned()), 500, false),
+        ] {
+            let text = error.to_string();
+            let response = Failure::from(error).error_response();
+            assert_eq!(response.status(), status, "{text}");
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), retry, "{text}");
+            assert_eq!(response.headers()[header::CONTENT_TYPE], problem::CONTENT_TYPE, "{text}");
+        }
+    }
+}

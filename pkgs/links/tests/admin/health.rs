@@ -1,0 +1,40 @@
+//! Health and metrics.
+
+use ureq::SendBody;
+
+use crate::server::Server;
+
+#[test]
+fn readiness_is_told_with_its_reason() {
+    let server = Server::start();
+    let ask = |path| server.send("GET", path, &[], SendBody::none());
+    assert_eq!((ask("/healthz").status, ask("/readyz").status), (200, 200));
+    server.readiness.set_not_ready("the disk is full");
+    assert_eq!(ask("/healthz").status, 200);
+    assert_eq!(ask("/readyz").problem(503)["detail"], "not ready: the disk is full");
+    server.readiness.set_ready();
+    assert_eq!(ask("/readyz").status, 200);
+}
+
+#[test]
+fn requests_are_counted_by_route_and_status() {
+    let server = Server::start();
+    server.create("a");
+    server.get("/api/v1/links/a");
+    server.get("/api/v1/links/b");
+    server.get("/made/up/1");
+    server.get("/made/up/2");
+    server.send("PUT", "/api/v1/links/a", &[], SendBody::none());
+    let reply = server.send("GET", "/metrics", &[], SendBody::none());
+    assert!(reply.header("content-type").starts_with("application/openmetrics-text"));
+    let text = reply.text();
+    for line in [
+        r#"{method="POST",route="/api/v1/links",status="201"} 1"#,
+        r#"{method="GET",route="/api/v1/links/{code}",status="200"} 1"#,
+        r#"{method="GET",route="/api/v1/links/{code}",status="404"} 1"#,
+        r#"{method="GET",route="unknown",status="404"} 2"#,
+        r#"{method="other",route="/api/v1/links/{code}",status="405"} 1"#,
+    ] {
+        assert!(text.contains(&format!("linerate_links_admin_requests_total{line}")), "{line} not in {text}");
+    }
+}

@@ -1,0 +1,194 @@
+//! Creating, reading, editing, deleting and listing.
+
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+#[test]
+fn a_link_lives_from_create_to_delete() {
+    let server = Server::start();
+    let body = r#"{"target":"https://example.com/a?b","title":"A","tags":["x","b"],"redirect":301,"expires_at":"7d"}"#;
+    let created = server.post("/api/v1/links", body);
+    assert_eq!(created.status, 201, "{}", created.text());
+    let link = created.json();
+    let code = link["code"].as_str().unwrap();
+    assert_eq!(link["short_url"], format!("https://go.example/{code}"));
+    assert_eq!((&link["tags"], &link["redirect"]), (&json!(["b", "x"]), &json!(301)));
+    assert!(link.get("id").is_none());
+
+    let address = created.header("location").to_owned();
+    assert_eq!(address, format!("/api/v1/links/{code}"));
+    let read = server.get(&address);
+    assert_eq!((read.status, read.json()), (200, link));
+    assert_eq!(read.header("etag"), created.header("etag"));
+    assert_eq!(read.header("cache-control"), "no-store");
+    assert_eq!(read.header("server"), "");
+
+    for content_type in ["application/merge-patch+json", "application/json; charset=utf-8"] {
+        let edited =
+            server.ask("PATCH", &address, &[("content-type", content_type)], r#"{"title":null,"tags":[]}"#);
+        assert_eq!(edited.status, 200, "{}", edited.text());
+        assert_eq!((&edited.json()["title"], &edited.json()["tags"]), (&Value::Null, &json!([])));
+        assert_ne!(edited.header("etag"), read.header("etag"));
+    }
+
+    let deleted = server.ask("DELETE", &address, &[], "");
+    assert_eq!((deleted.status, deleted.body.len()), (204, 0));
+    for method in ["GET", "DELETE"] {
+        server.ask(method, &address, &[], "").problem(404);
+    }
+    server.ask("PATCH", &address, &[], "{}").problem(404);
+}
+
+#[test]
+fn a_repeat_with_the_same_key_creates_nothing_new() {
+    let server = Server::start();
+    let keyed =
+        |key: &str, body: &str| server.ask("POST", "/api/v1/links", &[("idempotency-key", key)], body);
+    let body = r#"{"target":"https://example.com/","expires_at":"7d"}"#;
+    let first = keyed("k-1", body);
+    assert_eq!((first.status, first.header("idempotent-replayed")), (201, ""));
+    let second = keyed("k-1", body);
+    assert_eq!((second.status, second.header("idempotent-replayed")), (200, "true"));
+    assert_eq!(second.json(), first.json());
+    keyed("k-1", r#"{"target":"https://example.org/"}"#).problem(422);
+    assert_ne!(keyed("k-2", body).json()["code"], first.json()["code"]);
+    for key in ["", "with space", &"k".repeat(256)] {
+        keyed(key, body).problem(400);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_body_is_pointed_at() {
+    let server = Server::start();
+    server.create("taken");
+    for (body, status, pointer) in [
+        ("{", 400, Value::Null),
+        ("[]x", 422, json!("")),
+        ("{}", 422, json!("")),
+        (r#"{"target":"https://example.com/","colour":1}"#, 422, json!("/colour")),
+        (r#"{"target":5}"#, 422, json!("/target")),
+        (r#"{"target":"nowhere"}"#, 422, json!("/target")),
+        (r#"{"target":"ftp://example.com/"}"#, 422, json!("/target")),
+        (r#"{"target":"https://example.com/","code":"a b"}"#, 422, json!("/code")),
+        (r#"{"target":"https://example.com/","code":"API"}"#, 422, json!("/code")),
+        (r#"{"target":"https://example.com/","code":"export"}"#, 422, json!("/code")),
+        (r#"{"target":"https://example.com/","code":"taken"}"#, 409, json!("/code")),
+        (r#"{"target":"https://example.com/","tags":["a b"]}"#, 422, json!("/tags")),
+        (r#"{"target":"https://example.com/","redirect":200}"#, 422, json!("/redirect")),
+        (r#"{"target":"https://example.com/","expires_at":"soon"}"#, 422, json!("/expires_at")),
+        (r#"{"target":"https://example.com/","max_clicks":0}"#, 422, json!("/max_clicks")),
+    ] {
+        let problem = server.post("/api/v1/links", body).problem(status);
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{body}: {problem}");
+    }
+    let problem =
+        server.ask("PATCH", "/api/v1/links/taken", &[], r#"{"target":null,"status":"gone"}"#).problem(422);
+    assert_eq!(problem["errors"][0]["pointer"], "/status");
+}
+
+#[test]
+fn an_edit_on_condition_loses_to_an_edit_in_between_but_not_to_clicks() {
+    let server = Server::start();
+    server.create("a");
+    let address = "/api/v1/links/a";
+    let before = server.get(address).header("etag").to_owned();
+    let link = server.store.reader().unwrap().get("a").unwrap();
+    let click = links::store::Click {
+        link: link.id,
+        day: 20_000,
+        referrer: 0,
+        agent: links::agent::Agent::Bot,
+        count: 3,
+    };
+    let batch = links::store::ClickBatch { referrers: vec![String::new()], clicks: vec![click] };
+    server.store.count(batch.into()).wait().unwrap();
+    assert_eq!(server.get(address).json()["clicks"], 3);
+
+    let edited = server.ask("PATCH", address, &[("if-match", &before)], r#"{"title":"1"}"#);
+    assert_eq!(edited.status, 200, "{}", edited.text());
+    server.ask("PATCH", address, &[("if-match", &before)], r#"{"title":"2"}"#).problem(412);
+    server.ask("DELETE", address, &[("if-match", &before)], "").problem(412);
+    assert_eq!(server.get(address).json()["title"], "1");
+    let several = format!("\"x\", {}", edited.header("etag"));
+    assert_eq!(server.ask("DELETE", address, &[("if-match", &several)], "").status, 204);
+    server.ask("DELETE", address, &[("if-match", "*")], "").problem(404);
+}
+
+#[test]
+fn the_link_header_leads_through_a_list_without_gap_or_repeat() {
+    let server = Server::start();
+    for number in 0..7 {
+        server.create(&format!("c{number}"));
+    }
+    server.create("other");
+    for (order, sorted) in [("asc", true), ("desc", false)] {
+        let mut codes = Vec::new();
+        let mut next = format!("/api/v1/links?search=COM/C&sort=code&limit=3&order={order}");
+        let mut pages = 0;
+        while !next.is_empty() {
+            let page = server.get(&next);
+            assert_eq!(page.status, 200, "{}", page.text());
+            let found = page.json();
+            codes.extend(
+                found["links"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|link| link["code"].as_str().unwrap().to_owned()),
+            );
+            let link = page.header("link");
+            assert_eq!(link.is_empty(), found["next"].is_null());
+            next = link.trim_start_matches('<').split('>').next().unwrap().to_owned();
+            pages += 1;
+        }
+        assert_eq!(pages, 3);
+        let mut expected: Vec<_> = (0..7).map(|number| format!("c{number}")).collect();
+        if !sorted {
+            expected.reverse();
+        }
+        assert_eq!(codes, expected);
+    }
+    for query in
+        ["limit=0", "limit=1001", "limit=x", "sort=size", "order=up", "status=gone", "cursor=x", "colour=1"]
+    {
+        server.get(&format!("/api/v1/links?{query}")).problem(400);
+    }
+}
+
+#[test]
+fn a_batch_tells_what_became_of_each() {
+    let server = Server::start();
+    server.create("taken");
+    let created = server.post(
+        "/api/v1/links/batch",
+        r#"[{"target":"https://example.com/1","code":"one"},{"target":"https://example.com/2","code":"taken"},
+            {"target":"x"},{"target":"https://example.com/3","password":"secret"}]"#,
+    );
+    assert_eq!(created.status, 200, "{}", created.text());
+    let items = created.json();
+    let statuses: Vec<_> =
+        items.as_array().unwrap().iter().map(|item| item["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [201, 409, 422, 201]);
+    assert_eq!(items[0]["link"]["short_url"], "https://go.example/one");
+    assert_eq!(items[1]["problem"]["errors"][0]["pointer"], "/code");
+    assert_eq!(items[3]["link"]["protected"], true);
+
+    let deleted = server.post("/api/v1/links/batch-delete", r#"["one","none"]"#).json();
+    assert_eq!((&deleted[0]["status"], &deleted[1]["status"]), (&json!(204), &json!(404)));
+    server.get("/api/v1/links/one").problem(404);
+
+    let wrong = server.post("/api/v1/links/batch", r#"[{"target":"https://example.com/"},{"target":1}]"#);
+    assert_eq!(wrong.problem(422)["errors"][0]["pointer"], "/1/target");
+    let many = format!("[{}]", vec!["\"a\""; 10_001].join(","));
+    server.post("/api/v1/links/batch-delete", &many).problem(413);
+}
+
+#[test]
+fn a_closed_store_reads_but_says_so_to_writers() {
+    let server = Server::start();
+    server.create("a");
+    server.store.close();
+    server.post("/api/v1/links", r#"{"target":"https://example.com/"}"#).problem(503);
+    assert_eq!(server.get("/api/v1/links/a").status, 200);
+}

@@ -1,0 +1,9 @@
+//! The admin listener, over real sockets.
+
+mod bulk;
+mod health;
+mod links_api;
+mod openapi;
+mod server;
+mod stats;
+mod wire;
