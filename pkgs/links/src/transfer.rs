@@ -273,7 +273,7 @@ mod tests {
         let long = "x".repeat(ROW_BYTES);
         let text = format!(
             r#" [{{"target":"t","code":"a"}}, {{"target":"{long}"}},{{"target":"t","colour":1}},
-                {{"target":"}}{{\"]","code":"d"}}, {{"target":]}}, {{"target":"t","code":"f"}} ]
+                {{"target":"}}{{\"]","code":"d"}}, {{"target":}}, {{"target":"t","code":"f"}} ]
             "#
         );
         let (rows, end) = rows(Format::Json, text.as_bytes());

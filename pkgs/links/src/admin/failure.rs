@@ -132,7 +132,8 @@ mod tests {
             let response = Failure::from(error).error_response();
             assert_eq!(response.status(), status, "{text}");
             assert_eq!(response.headers().contains_key(header::RETRY_AFTER), retry, "{text}");
-            assert_eq!(response.headers()[header::CONTENT_TYPE], problem::CONTENT_TYPE, "{text}");
+            let media_type = response.headers().get(header::CONTENT_TYPE);
+            assert_eq!(media_type.unwrap(), problem::CONTENT_TYPE, "{text}");
         }
     }
 }
