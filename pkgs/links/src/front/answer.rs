@@ -29,8 +29,11 @@ pub struct Pieces {
     redirects: [Box<[u8]>; 4],
     redirect_body: bool,
     /// Head and body of each refusal, for programs and for people.
-    refusals: [[(Box<[u8]>, Box<[u8]>); 2]; Refusal::ALL.len()],
+    refusals: [[Whole; 2]; Refusal::ALL.len()],
 }
+
+/// A head up to its tail, and the body.
+type Whole = (Box<[u8]>, Box<[u8]>);
 
 impl Pieces {
     /// The pieces for these settings.

@@ -240,6 +240,9 @@ impl Worker {
                 !life.done.get()
             });
             self.metrics.open.store(self.lives.borrow().len() as u64, Ordering::Relaxed);
+            if let Err(error) = self.reader.release() {
+                tracing::warn!(%error, "cannot let go of a snapshot");
+            }
             self.flush().await;
         }
     }

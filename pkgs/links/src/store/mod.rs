@@ -87,7 +87,7 @@ impl Store {
 
     /// A new read connection.
     pub fn reader(&self) -> Result<Reader, Error> {
-        Reader::open(&self.path)
+        Reader::open(&self.path, self.writer.commits())
     }
 
     /// Creates a link. Validates, and hashes a password (some 20 ms), on the calling thread.

@@ -1,7 +1,9 @@
 //! A read connection and what it is asked.
 
+use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,10 +33,14 @@ pub struct Reader {
     connection: Connection,
     /// When the query under way is to give up.
     deadline: Arc<Mutex<Option<Instant>>>,
+    /// Commits so far, by the store's writer and by others it knows of.
+    commits: Arc<AtomicU64>,
+    /// Of which commit the snapshot is that [`Reader::route`] holds, if it holds one.
+    held: Cell<Option<u64>>,
 }
 
 impl Reader {
-    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+    pub(super) fn open(path: &Path, commits: Arc<AtomicU64>) -> Result<Self, Error> {
         let mut connection = connection::reader(path)?;
         let deadline = Arc::new(Mutex::new(None));
         let watched = Arc::clone(&deadline);
@@ -43,11 +49,20 @@ impl Reader {
             deadline.is_some_and(|deadline| Instant::now() > deadline)
         };
         connection.progress_handler(STEPS_PER_LOOK, Some(is_over))?;
-        Ok(Self { connection, deadline })
+        Ok(Self { connection, deadline, commits, held: Cell::new(None) })
     }
 
     /// What a redirect needs, by code.
+    ///
+    /// Stays in one read transaction from call to call until there is a commit, which saves the locking of
+    /// the log a call. Call [`Reader::release`] now and then, since what is held cannot leave the log.
     pub fn route(&self, code: &str) -> Result<Option<Route>, Error> {
+        let commits = self.commits.load(Ordering::Acquire);
+        if self.held.get() != Some(commits) {
+            self.release()?;
+            self.connection.prepare_cached("BEGIN")?.execute([])?;
+            self.held.set(Some(commits));
+        }
         let mut statement = self.connection.prepare_cached(
             "SELECT id, target, status, redirect, forward_query, not_before, expires_at, max_clicks, clicks, \
              password_hash FROM links WHERE code = ?1",
@@ -67,6 +82,14 @@ impl Reader {
             })
         });
         Ok(route.optional()?)
+    }
+
+    /// Lets go of the snapshot that [`Reader::route`] holds.
+    pub fn release(&self) -> Result<(), Error> {
+        if self.held.take().is_some() && !self.connection.is_autocommit() {
+            self.connection.prepare_cached("COMMIT")?.execute([])?;
+        }
+        Ok(())
     }
 
     /// A link by code.

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -76,8 +76,8 @@ struct Changes {
     all: bool,
 }
 
-/// Answers a piece of work, once it is known what became of the transaction.
-type Answer = Box<dyn FnOnce(Result<(), &Error>) + Send>;
+/// Answers a piece of work, once it is known whether the transaction was lost, and to what.
+type Answer = Box<dyn FnOnce(Option<&Error>) + Send>;
 
 /// What becomes of one piece of work's part of the transaction.
 enum Standing {
@@ -93,13 +93,16 @@ struct Job {
     /// Whether the answer promises that the work survives a power cut.
     durable: bool,
     /// Does the work, unless the transaction is lost already, and prepares the answer.
-    run: Box<dyn FnOnce(Option<&mut Work<'_>>) -> (Standing, Answer) + Send>,
+    run: Run,
 }
+
+type Run = Box<dyn FnOnce(Option<&mut Work<'_>>) -> (Standing, Answer) + Send>;
 
 /// The queue to the writer thread.
 pub(super) struct Handle {
     queue: Mutex<Option<SyncSender<Job>>>,
     depth: Arc<AtomicUsize>,
+    commits: Arc<AtomicU64>,
     thread: Mutex<Option<JoinHandle<()>>>,
     writable: bool,
 }
@@ -109,14 +112,24 @@ impl Handle {
         let (sender, receiver) = sync_channel(queue);
         let depth = Arc::new(AtomicUsize::new(0));
         let waiting = Arc::clone(&depth);
+        let commits = Arc::new(AtomicU64::new(0));
+        let made = Arc::clone(&commits);
         let thread = std::thread::Builder::new()
             .name("store".into())
             .spawn(move || {
-                Writer { connection, on_change, waiting, foreign: None, synchronous: true, writable }
-                    .run(&receiver);
+                Writer {
+                    connection,
+                    on_change,
+                    waiting,
+                    commits: made,
+                    foreign: None,
+                    synchronous: true,
+                    writable,
+                }
+                .run(&receiver);
             })
             .expect("the system can start a thread");
-        Self { queue: Mutex::new(Some(sender)), depth, thread: Mutex::new(Some(thread)), writable }
+        Self { queue: Mutex::new(Some(sender)), depth, commits, thread: Mutex::new(Some(thread)), writable }
     }
 
     /// Hands over work whose answer promises durability.
@@ -144,17 +157,17 @@ impl Handle {
             return Pending::refused(Error::ReadOnly);
         }
         let (sender, receiver) = oneshot::channel();
-        let run = Box::new(move |at_hand: Option<&mut Work<'_>>| {
+        let run: Run = Box::new(move |at_hand| {
             let (standing, outcome) = match at_hand.map(work) {
                 Some(Ok(value)) => (Standing::Keep, Ok(value)),
                 Some(Err(error)) if error.ends_transaction() => (Standing::Lost(error), Err(Error::Closed)),
                 Some(Err(error)) => (Standing::Undo, Err(error)),
                 None => (Standing::Keep, Err(Error::Closed)),
             };
-            let answer: Answer = Box::new(move |committed| {
-                let _ = sender.send(match committed {
-                    Ok(()) => outcome,
-                    Err(error) => Err(error.of_transaction()),
+            let answer: Answer = Box::new(move |lost| {
+                let _ = sender.send(match lost {
+                    None => outcome,
+                    Some(error) => Err(error.of_transaction()),
                 });
             });
             (standing, answer)
@@ -172,6 +185,11 @@ impl Handle {
                 })
             }
         }
+    }
+
+    /// Counts the commits, those of other processes too, before anybody is told of them.
+    pub fn commits(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.commits)
     }
 
     pub fn depth(&self) -> usize {
@@ -197,6 +215,7 @@ struct Writer {
     connection: Connection,
     on_change: OnChange,
     waiting: Arc<AtomicUsize>,
+    commits: Arc<AtomicU64>,
     /// `data_version` when last looked at.
     foreign: Option<i64>,
     /// Whether the connection is at `synchronous=FULL`.
@@ -239,6 +258,7 @@ impl Writer {
         if let Ok(version) = version
             && self.foreign.replace(version).is_some_and(|last| last != version)
         {
+            self.commits.fetch_add(1, Ordering::Release);
             (self.on_change)(Change::All);
         }
     }
@@ -248,6 +268,9 @@ impl Writer {
         let mut answers = Vec::with_capacity(group.len());
         let durable = group.iter().any(|job| job.durable);
         let result = self.try_transact(group, durable, &mut changes, &mut answers);
+        if result.is_ok() {
+            self.commits.fetch_add(1, Ordering::Release);
+        }
         match &result {
             Ok(()) if changes.all => (self.on_change)(Change::All),
             Ok(()) if !changes.codes.is_empty() => (self.on_change)(Change::Codes(&changes.codes)),
@@ -255,7 +278,7 @@ impl Writer {
             Err(error) => tracing::error!(%error, "a transaction failed"),
         }
         for answer in answers {
-            answer(result.as_ref().map(|()| ()));
+            answer(result.as_ref().err());
         }
     }
 
