@@ -12,7 +12,8 @@
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::link::{RedirectStatus, Status};
 use crate::store::{Change, Error, Reader, Route};
@@ -31,6 +32,10 @@ const STRIPES: usize = 1 << 12;
 /// Every 64th hit in a worker's own table is repeated on the shared cache, so that its eviction policy
 /// still sees what is popular.
 const TOUCH_EVERY: u32 = 64;
+
+/// How long the counter of a click limit outlives the entries that use it: well beyond the next flush, so
+/// that a reloaded entry never starts from a count that lags behind.
+const COUNTER_KEPT: Duration = Duration::from_secs(60);
 
 /// What is known of a code.
 pub struct Entry {
@@ -216,24 +221,27 @@ struct Limits(Mutex<LiveCounters>);
 
 #[derive(Default)]
 struct LiveCounters {
-    counters: HashMap<i64, Weak<AtomicU64>>,
+    counters: HashMap<i64, (Arc<AtomicU64>, Instant)>,
     sweep_at: usize,
 }
 
 impl Limits {
-    /// The counter of a link, starting from what the store has where no entry holds it.
+    /// The counter of a link, starting from what the store has where there is none.
     fn counter(&self, link: i64, stored: u64) -> Arc<AtomicU64> {
-        let mut live = self.0.lock().expect("no panic while counters are looked up");
-        if let Some(counter) = live.counters.get(&link).and_then(Weak::upgrade) {
-            return counter;
+        let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((counter, used)) = live.counters.get_mut(&link) {
+            *used = Instant::now();
+            return Arc::clone(counter);
         }
-        // Dropped entries leave dead counters behind: sweep each time the map has doubled.
+        // Sweep each time the map has doubled. What was counted is in the store by the time it is forgotten.
         if live.counters.len() >= live.sweep_at {
-            live.counters.retain(|_, counter| counter.strong_count() > 0);
+            live.counters.retain(|_, (counter, used)| {
+                Arc::strong_count(counter) > 1 || used.elapsed() < COUNTER_KEPT
+            });
             live.sweep_at = 2 * live.counters.len().max(512);
         }
         let counter = Arc::new(AtomicU64::new(stored));
-        live.counters.insert(link, Arc::downgrade(&counter));
+        live.counters.insert(link, (Arc::clone(&counter), Instant::now()));
         counter
     }
 }

@@ -45,7 +45,10 @@ pub(super) fn count(work: &mut Work<'_>, batch: &ClickBatch) -> Result<(), Error
     let mut order: Vec<_> = links.into_iter().collect();
     order.sort_unstable();
     let mut alive = HashSet::with_capacity(order.len());
-    let mut update = connection.prepare_cached("UPDATE links SET clicks = clicks + ?2 WHERE id = ?1")?;
+    // An imported count may be near the greatest integer: one more must not fail the transaction.
+    let mut update = connection.prepare_cached(
+        "UPDATE links SET clicks = min(clicks, 9223372036854775807 - ?2) + ?2 WHERE id = ?1",
+    )?;
     for (link, clicks) in order {
         if update.execute(params![link, clicks])? == 1 {
             alive.insert(link);
@@ -61,26 +64,45 @@ pub(super) fn count(work: &mut Work<'_>, batch: &ClickBatch) -> Result<(), Error
     // In the order of the key, so that neighbours share their pages.
     let mut rows: Vec<_> = rows.into_iter().collect();
     rows.sort_unstable();
+    let mut room = Room::default();
     for (key, clicks) in rows {
-        add(connection, key, clicks)?;
+        add(connection, &mut room, key, clicks)?;
     }
     Ok(())
 }
 
-fn add(connection: &Connection, key: Key, clicks: u64) -> Result<(), Error> {
+fn add(connection: &Connection, room: &mut Room, key: Key, clicks: u64) -> Result<(), Error> {
     if bump(connection, key, clicks)? {
         return Ok(());
     }
     let (link, day, _, agent) = key;
-    let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
-    let rows: i64 = connection
-        .prepare_cached("SELECT count(*) FROM clicks WHERE link = ?1 AND day = ?2")?
-        .query_row(params![link, day], |row| row.get(0))?;
-    if rows < most {
+    if room.take(connection, link, day)? {
         return insert(connection, key, clicks);
     }
     let other = (link, day, referrer_id(connection, OTHER)?, agent);
     if bump(connection, other, clicks)? { Ok(()) } else { insert(connection, other, clicks) }
+}
+
+/// How many more rows the link and day at hand may have: counted once, for keys come in order.
+#[derive(Default)]
+struct Room {
+    of: Option<(i64, i32)>,
+    left: i64,
+}
+
+impl Room {
+    /// Takes room for a row; false where none is left.
+    fn take(&mut self, connection: &Connection, link: i64, day: i32) -> Result<bool, Error> {
+        if self.of != Some((link, day)) {
+            let rows: i64 = connection
+                .prepare_cached("SELECT count(*) FROM clicks WHERE link = ?1 AND day = ?2")?
+                .query_row(params![link, day], |row| row.get(0))?;
+            let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
+            *self = Self { of: Some((link, day)), left: most - rows };
+        }
+        self.left -= 1;
+        Ok(self.left >= 0)
+    }
 }
 
 /// Adds to a row; false where there is none.

@@ -19,6 +19,13 @@ const WRITER_CACHE_KIB: i64 = -64_000;
 /// Page cache of a reader, in KiB: the map serves its reads, so only what is in the log needs room.
 const READER_CACHE_KIB: i64 = -2_000;
 
+/// Pages in the log before a commit writes them back: 16 MiB. An import under random codes touches most of the
+/// index in each transaction; the rarer the checkpoint, the fewer times a page is written back.
+const CHECKPOINT_PAGES: i64 = 4_096;
+
+/// The size the log's file shrinks to once it has been written back, in bytes.
+const LOG_BYTES: i64 = 64 << 20;
+
 /// Statements kept prepared on a connection.
 const STATEMENTS: usize = 64;
 
@@ -39,13 +46,17 @@ pub(super) fn writer(path: &Path) -> Result<(Connection, bool), Error> {
 }
 
 fn try_writer(path: &Path) -> Result<Connection, Error> {
-    let mut connection = Connection::open(path)?;
+    // Not as a URI, which is SQLite's reading of a name that starts with `file:`.
+    let flags = OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI;
+    let mut connection = Connection::open_with_flags(path, flags)?;
     if connection.is_readonly("main")? {
         return Err(Error::ReadOnly);
     }
     common(&connection, WRITER_CACHE_KIB)?;
     let _: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     schema::migrate(&mut connection)?;
     Ok(connection)

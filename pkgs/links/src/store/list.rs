@@ -12,6 +12,9 @@ use super::{Error, ListQuery, Page, Sort};
 /// The most links of a page.
 const MAX_LIMIT: usize = 1_000;
 
+/// The longest search, in bytes: SQLite refuses patterns beyond 50,000 (sqlite.org/limits.html).
+const MAX_SEARCH: usize = 8_000;
+
 pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, Error> {
     let limit = query.limit.clamp(1, MAX_LIMIT);
     let column = match query.sort {
@@ -29,6 +32,9 @@ pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, E
         values.extend([value, Value::Integer(id)]);
     }
     if let Some(search) = &query.search {
+        if search.len() > MAX_SEARCH {
+            return Err(Error::field("search", format!("at most {MAX_SEARCH} bytes")));
+        }
         conditions
             .push(r"(code LIKE ? ESCAPE '\' OR target LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\')".into());
         values.extend(std::iter::repeat_n(Value::Text(pattern(search)), 3));
@@ -43,11 +49,9 @@ pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, E
     }
     let filter =
         if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
+    let sql = format!("SELECT {COLUMNS} FROM links {filter} ORDER BY {column} {order}, id {order} LIMIT ?");
     // One more than asked for tells whether there is a next page.
-    let sql = format!(
-        "SELECT {COLUMNS} FROM links {filter} ORDER BY {column} {order}, id {order} LIMIT {}",
-        limit + 1
-    );
+    values.push(Value::Integer(limit as i64 + 1));
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params_from_iter(values), link_of)?;
     let mut links = rows.collect::<Result<Vec<_>, _>>()?;

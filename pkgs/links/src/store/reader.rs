@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::backup::Backup;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use crate::link::{Link, NewLink};
 use crate::when::Timestamp;
@@ -16,14 +16,14 @@ use crate::when::Timestamp;
 use super::links::{redirect_of, status_of};
 use super::{
     Error, ListQuery, Page, Progress, Record, Route, Scope, Stats, TokenInfo, clicks, connection, links,
-    list, tokens,
+    list, schema, tokens,
 };
 
 /// Pages of one step of a backup: 4 MiB at a time.
 const BACKUP_PAGES: i32 = 1_024;
 
-/// How long a list may take.
-const LIST_TIME: Duration = Duration::from_secs(5);
+/// How long a list or a sum of clicks may take.
+const QUERY_TIME: Duration = Duration::from_secs(5);
 
 /// How many steps of SQLite's machine pass between two looks at the clock: some 0.1 ms.
 const STEPS_PER_LOOK: i32 = 10_000;
@@ -99,10 +99,14 @@ impl Reader {
 
     /// A page of links. Gives up with [`Error::TooSlow`] after 5 s.
     pub fn list(&self, query: &ListQuery) -> Result<Page, Error> {
-        self.set_deadline(Some(Instant::now() + LIST_TIME));
-        let page = list::list(&self.connection, query);
+        self.in_time(|connection| list::list(connection, query))
+    }
+
+    fn in_time<T>(&self, query: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+        self.set_deadline(Some(Instant::now() + QUERY_TIME));
+        let answer = query(&self.connection);
         self.set_deadline(None);
-        page
+        answer
     }
 
     fn set_deadline(&self, deadline: Option<Instant>) {
@@ -155,10 +159,11 @@ impl Reader {
         Ok(!any)
     }
 
-    /// Clicks of one link, or of all, on these days since the Unix epoch.
+    /// Clicks of one link, or of all, on these days since the Unix epoch. Gives up with [`Error::TooSlow`]
+    /// after 5 s.
     pub fn stats(&self, code: Option<&str>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
         let link = code.map(|code| links::get(&self.connection, code)).transpose()?;
-        clicks::stats(&self.connection, link.map(|link| link.id), &days)
+        self.in_time(|connection| clicks::stats(connection, link.map(|link| link.id), &days))
     }
 
     /// The scope of a token, by its secret; compared in constant time.
@@ -171,9 +176,18 @@ impl Reader {
         tokens::list(&self.connection)
     }
 
-    /// Copies the database while it is in use (SQLite's online backup); a file that is there is replaced.
+    /// Copies the database, as it is now, while it is in use (SQLite's online backup). A database that is
+    /// there is replaced; other files, and the database itself, are refused.
     pub fn backup(&self, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
-        let mut copy = Connection::open(to)?;
+        let own = self.connection.path().and_then(|path| std::fs::canonicalize(path).ok());
+        if own.is_some() && own == std::fs::canonicalize(to).ok() {
+            return Err(Error::field("to", "a database cannot be its own backup"));
+        }
+        // Without a snapshot, each commit meanwhile would make the copy start over.
+        let snapshot = self.connection.unchecked_transaction()?;
+        schema::is_current(&snapshot)?;
+        let mut copy = Connection::open_with_flags(to, OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI)?;
+        copy.busy_timeout(Duration::from_secs(5))?;
         let backup = Backup::new(&self.connection, &mut copy)?;
         loop {
             let step = backup.step(BACKUP_PAGES)?;
@@ -186,8 +200,8 @@ impl Reader {
             match step {
                 rusqlite::backup::StepResult::Done => return Ok(()),
                 rusqlite::backup::StepResult::More => {}
-                // Somebody holds a lock: let them.
-                _ => std::thread::sleep(Duration::from_millis(20)),
+                // Somebody else uses the copy.
+                _ => return Err(Error::Busy),
             }
         }
     }
@@ -195,6 +209,22 @@ impl Reader {
     /// SQLite's integrity and foreign key checks; what they found, empty when sound.
     pub fn check(&self) -> Result<Vec<String>, Error> {
         let mut found = Vec::new();
+        match self.check_into(&mut found) {
+            // Damage that keeps the checks themselves from going on.
+            Err(Error::Sqlite(error))
+                if matches!(
+                    error.sqlite_error_code(),
+                    Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+                ) =>
+            {
+                found.push(error.to_string());
+            }
+            checked => checked?,
+        }
+        Ok(found)
+    }
+
+    fn check_into(&self, found: &mut Vec<String>) -> Result<(), Error> {
         let mut statement = self.connection.prepare("PRAGMA integrity_check")?;
         for line in statement.query_map([], |row| row.get::<_, String>(0))? {
             found.push(line?);
@@ -207,6 +237,6 @@ impl Reader {
         for line in rows {
             found.push(line?);
         }
-        Ok(found)
+        Ok(())
     }
 }
