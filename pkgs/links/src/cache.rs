@@ -359,3 +359,214 @@ impl Near {
         Ok((entry, source))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::code::CodePolicy;
+    use crate::link::{LinkPatch, NewLink};
+    use crate::store::{Options, Store};
+    use crate::target::TargetPolicy;
+
+    /// A store that keeps a cache coherent, as a server does.
+    struct Bed {
+        cache: Arc<Cache>,
+        store: Store,
+        // Dropped after the store.
+        _directory: TempDir,
+    }
+
+    impl Bed {
+        fn new(bytes: u64) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let cache = Arc::new(Cache::new(bytes));
+            let told = Arc::clone(&cache);
+            let store = Store::open(Options {
+                path: directory.path().join("links.db"),
+                codes: CodePolicy::default(),
+                targets: TargetPolicy::default(),
+                queue: 64,
+                on_change: Box::new(move |change| told.changed(&change)),
+            })
+            .unwrap();
+            Self { cache, store, _directory: directory }
+        }
+
+        fn worker(&self) -> (Near, Reader) {
+            (Near::new(Arc::clone(&self.cache)), self.store.reader().unwrap())
+        }
+
+        fn add(&self, code: &str, max_clicks: Option<u64>) {
+            let target = "https://example.com/0".to_owned();
+            let new = NewLink { code: Some(code.to_owned()), target, max_clicks, ..NewLink::default() };
+            self.store.create(new, None).wait().unwrap();
+        }
+
+        fn aim(&self, code: &str, n: u32) {
+            let target = Some(format!("https://example.com/{n}"));
+            let patch = LinkPatch { target, ..LinkPatch::default() };
+            self.store.edit(code.to_owned(), patch).wait().unwrap();
+        }
+    }
+
+    fn target((near, reader): &mut (Near, Reader), code: &str) -> (String, Source) {
+        let (entry, source) = near.find(code, reader).unwrap();
+        assert_eq!(entry.code(), code);
+        (entry.target().to_owned(), source)
+    }
+
+    #[test]
+    fn an_edit_is_seen_by_the_next_visit_on_every_worker() {
+        for bytes in [1 << 20, 0] {
+            let bed = Bed::new(bytes);
+            bed.add("one", None);
+            let mut workers = [bed.worker(), bed.worker(), bed.worker()];
+            for n in 1..20 {
+                bed.aim("one", n);
+                for worker in &mut workers {
+                    assert_eq!(target(worker, "one").0, format!("https://example.com/{n}"));
+                }
+            }
+            bed.store.delete("one".to_owned()).wait().unwrap();
+            for worker in &mut workers {
+                let (entry, _) = worker.0.find("one", &worker.1).unwrap();
+                assert_eq!(entry.judge(Timestamp::now()), Verdict::Missing);
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_once_for_all_workers_until_it_changes() {
+        let bed = Bed::new(1 << 20);
+        bed.add("one", None);
+        let (mut first, mut second) = (bed.worker(), bed.worker());
+        let source = |worker: &mut (Near, Reader), code| target(worker, code).1;
+        assert_eq!(source(&mut first, "one"), Source::Store);
+        assert_eq!(source(&mut first, "one"), Source::Cache);
+        assert_eq!(source(&mut second, "one"), Source::Cache);
+        assert_eq!(source(&mut first, "unknown"), Source::Store);
+        assert_eq!(source(&mut second, "unknown"), Source::Cache);
+        bed.add("unknown", None);
+        assert_eq!(target(&mut second, "unknown"), ("https://example.com/0".to_owned(), Source::Store));
+        assert_eq!(target(&mut first, "unknown"), ("https://example.com/0".to_owned(), Source::Cache));
+        bed.cache.changed(&Change::All);
+        assert_eq!(source(&mut first, "one"), Source::Store);
+    }
+
+    #[test]
+    fn a_cache_that_is_off_reads_the_store_each_time() {
+        let bed = Bed::new(0);
+        bed.add("one", None);
+        let mut worker = bed.worker();
+        for _ in 0..3 {
+            assert_eq!(target(&mut worker, "one").1, Source::Store);
+        }
+        assert!(bed.cache.is_empty());
+    }
+
+    #[test]
+    fn what_is_held_stays_within_the_bytes() {
+        let bytes = 64 << 10;
+        let bed = Bed::new(bytes);
+        let (mut near, reader) = bed.worker();
+        for n in 0..5_000 {
+            near.find(&format!("unknown-{n}"), &reader).unwrap();
+        }
+        bed.cache.entries.as_ref().unwrap().run_pending_tasks();
+        assert!(bed.cache.bytes() <= bytes, "{}", bed.cache.bytes());
+        assert!(bed.cache.len() > 50, "{}", bed.cache.len());
+    }
+
+    #[test]
+    fn a_click_limit_holds_across_workers_reloads_and_evictions() {
+        for bytes in [1 << 20, 0] {
+            let bed = Bed::new(bytes);
+            bed.add("limited", Some(100));
+            let spent = |bed: &Bed| {
+                let (mut near, reader) = bed.worker();
+                let mut spent = 0;
+                for n in 0..100 {
+                    if n % 10 == 0 {
+                        bed.cache.changed(&Change::All);
+                        near.find("another", &reader).unwrap();
+                    }
+                    let (entry, _) = near.find("limited", &reader).unwrap();
+                    if entry.judge(Timestamp::now()) == Verdict::Follow && entry.spend() {
+                        spent += 1;
+                    }
+                }
+                spent
+            };
+            let total: u32 = std::thread::scope(|scope| {
+                let workers: Vec<_> = (0..2).map(|_| scope.spawn(|| spent(&bed))).collect();
+                workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+            });
+            assert_eq!(total, 100, "cache of {bytes} bytes");
+            let (mut near, reader) = bed.worker();
+            let (entry, _) = near.find("limited", &reader).unwrap();
+            assert_eq!(entry.judge(Timestamp::now()), Verdict::Gone);
+            assert!(!entry.spend());
+        }
+    }
+
+    #[test]
+    fn a_load_that_races_with_an_edit_never_hides_it() {
+        let bed = Bed::new(1 << 20);
+        bed.add("one", None);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut worker = bed.worker();
+                    while !over.load(Ordering::Relaxed) {
+                        target(&mut worker, "one");
+                    }
+                });
+            }
+            let mut worker = bed.worker();
+            let seen: Vec<_> = (1..=200)
+                .map(|n| {
+                    bed.aim("one", n);
+                    target(&mut worker, "one").0
+                })
+                .collect();
+            over.store(true, Ordering::Relaxed);
+            let expected: Vec<_> = (1..=200).map(|n| format!("https://example.com/{n}")).collect();
+            assert_eq!(seen, expected);
+        });
+    }
+
+    #[test]
+    fn a_visit_is_judged_by_status_and_dates() {
+        let at = |start: Option<i64>, end: Option<i64>| (start.map(Timestamp), end.map(Timestamp));
+        for ((not_before, expires_at), status, hash, expected) in [
+            (at(None, None), Status::Active, None, Verdict::Follow),
+            (at(None, None), Status::Disabled, None, Verdict::Missing),
+            (at(Some(101), None), Status::Active, None, Verdict::Missing),
+            (at(Some(100), None), Status::Active, None, Verdict::Follow),
+            (at(None, Some(101)), Status::Active, None, Verdict::Follow),
+            (at(None, Some(100)), Status::Active, None, Verdict::Gone),
+            (at(None, None), Status::Active, Some("hash"), Verdict::Ask),
+            (at(None, Some(100)), Status::Active, Some("hash"), Verdict::Gone),
+        ] {
+            let route = Route {
+                id: 1,
+                target: "https://example.com/".to_owned(),
+                status,
+                redirect: RedirectStatus::Found,
+                forward_query: false,
+                not_before,
+                expires_at,
+                max_clicks: None,
+                clicks: 0,
+                password_hash: hash.map(str::to_owned),
+            };
+            let entry = Entry::new("one", 0, Some(route.clone()), &Limits::default());
+            assert_eq!(entry.judge(Timestamp(100)), expected, "{route:?}");
+        }
+    }
+}

@@ -92,9 +92,15 @@ impl Reader {
         Ok(())
     }
 
+    /// The connection, at the last commit rather than at a snapshot that [`Reader::route`] holds.
+    fn latest(&self) -> Result<&Connection, Error> {
+        self.release()?;
+        Ok(&self.connection)
+    }
+
     /// A link by code.
     pub fn get(&self, code: &str) -> Result<Link, Error> {
-        links::get(&self.connection, code)
+        links::get(self.latest()?, code)
     }
 
     /// A page of links. Gives up with [`Error::TooSlow`] after 5 s.
@@ -103,8 +109,9 @@ impl Reader {
     }
 
     fn in_time<T>(&self, query: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+        let connection = self.latest()?;
         self.set_deadline(Some(Instant::now() + QUERY_TIME));
-        let answer = query(&self.connection);
+        let answer = query(connection);
         self.set_deadline(None);
         answer
     }
@@ -117,7 +124,7 @@ impl Reader {
     /// not seen.
     pub fn export(&self, hashes: bool, visit: &mut dyn FnMut(Record) -> bool) -> Result<(), Error> {
         let mut statement = self
-            .connection
+            .latest()?
             .prepare_cached(&format!("SELECT {}, password_hash FROM links ORDER BY id", links::COLUMNS))?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -150,30 +157,30 @@ impl Reader {
 
     /// Links in all.
     pub fn len(&self) -> Result<u64, Error> {
-        Ok(self.connection.prepare_cached("SELECT count(*) FROM links")?.query_row([], |row| row.get(0))?)
+        Ok(self.latest()?.prepare_cached("SELECT count(*) FROM links")?.query_row([], |row| row.get(0))?)
     }
 
     /// Whether there is no link.
     pub fn is_empty(&self) -> Result<bool, Error> {
-        let any = self.connection.prepare_cached("SELECT 1 FROM links LIMIT 1")?.exists([])?;
+        let any = self.latest()?.prepare_cached("SELECT 1 FROM links LIMIT 1")?.exists([])?;
         Ok(!any)
     }
 
     /// Clicks of one link, or of all, on these days since the Unix epoch. Gives up with [`Error::TooSlow`]
     /// after 5 s.
     pub fn stats(&self, code: Option<&str>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
-        let link = code.map(|code| links::get(&self.connection, code)).transpose()?;
+        let link = code.map(|code| self.get(code)).transpose()?;
         self.in_time(|connection| clicks::stats(connection, link.map(|link| link.id), &days))
     }
 
     /// The scope of a token, by its secret; compared in constant time.
     pub fn authorize(&self, secret: &str) -> Result<Option<Scope>, Error> {
-        tokens::authorize(&self.connection, secret)
+        tokens::authorize(self.latest()?, secret)
     }
 
     /// The tokens, without their secrets.
     pub fn tokens(&self) -> Result<Vec<TokenInfo>, Error> {
-        tokens::list(&self.connection)
+        tokens::list(self.latest()?)
     }
 
     /// Copies the database, as it is now, while it is in use (SQLite's online backup). A database that is
@@ -184,7 +191,7 @@ impl Reader {
             return Err(Error::field("to", "a database cannot be its own backup"));
         }
         // Without a snapshot, each commit meanwhile would make the copy start over.
-        let snapshot = self.connection.unchecked_transaction()?;
+        let snapshot = self.latest()?.unchecked_transaction()?;
         schema::is_current(&snapshot)?;
         let mut copy = Connection::open_with_flags(to, OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI)?;
         copy.busy_timeout(Duration::from_secs(5))?;
@@ -225,12 +232,13 @@ impl Reader {
     }
 
     fn check_into(&self, found: &mut Vec<String>) -> Result<(), Error> {
-        let mut statement = self.connection.prepare("PRAGMA integrity_check")?;
+        let connection = self.latest()?;
+        let mut statement = connection.prepare("PRAGMA integrity_check")?;
         for line in statement.query_map([], |row| row.get::<_, String>(0))? {
             found.push(line?);
         }
         found.retain(|line| line != "ok");
-        let mut statement = self.connection.prepare("PRAGMA foreign_key_check")?;
+        let mut statement = connection.prepare("PRAGMA foreign_key_check")?;
         let rows = statement.query_map([], |row| {
             Ok(format!("{} of {} refers to nothing", row.get::<_, i64>(1)?, row.get::<_, String>(0)?))
         })?;

@@ -1,1 +1,712 @@
-//! The store, whole.
+//! The store, whole: what it promises, through its own interface.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::agent::Agent;
+use crate::code::CodePolicy;
+use crate::link::{LinkPatch, NewLink, Status};
+use crate::target::TargetPolicy;
+use crate::when::Timestamp;
+
+use super::*;
+
+/// A store in a directory of its own.
+struct Bed {
+    store: Store,
+    // Dropped after the store.
+    directory: TempDir,
+}
+
+impl Bed {
+    fn new() -> Self {
+        Self::with(CodePolicy::default())
+    }
+
+    fn with(codes: CodePolicy) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { codes, ..options(&directory.path().join("links.db")) };
+        Self { store: Store::open(options).unwrap(), directory }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("links.db")
+    }
+
+    fn add(&self, code: &str) -> Link {
+        self.store.create(link(code), None).wait().unwrap().link
+    }
+
+    fn reader(&self) -> Reader {
+        self.store.reader().unwrap()
+    }
+
+    fn count(&self, batch: ClickBatch) {
+        self.store.count(Arc::new(batch)).wait().unwrap();
+    }
+}
+
+fn options(path: &Path) -> Options {
+    Options {
+        path: path.to_owned(),
+        codes: CodePolicy::default(),
+        targets: TargetPolicy::default(),
+        queue: 1024,
+        on_change: Box::new(|_| {}),
+    }
+}
+
+fn link(code: &str) -> NewLink {
+    NewLink {
+        code: Some(code.to_owned()),
+        target: format!("https://example.com/{code}"),
+        ..NewLink::default()
+    }
+}
+
+fn anywhere() -> NewLink {
+    NewLink { target: "https://example.com/".to_owned(), ..NewLink::default() }
+}
+
+fn click(link: i64, day: i32, referrer: u32, agent: Agent, count: u32) -> Click {
+    Click { link, day, referrer, agent, count }
+}
+
+/// A piece of work that keeps the writer from going on until the sender is dropped.
+fn hold(store: &Store) -> (std::sync::mpsc::Sender<()>, Pending<()>) {
+    let (started, has_started) = channel();
+    let (go, wait): (_, Receiver<()>) = channel();
+    let pending = store.writer.submit(move |_| {
+        started.send(()).unwrap();
+        let _ = wait.recv();
+        Ok(())
+    });
+    has_started.recv().unwrap();
+    (go, pending)
+}
+
+#[test]
+fn a_link_is_created_read_edited_and_deleted() {
+    let bed = Bed::new();
+    let new = NewLink {
+        title: Some(" A title ".to_owned()),
+        tags: vec!["b".to_owned(), "a".to_owned(), "b".to_owned()],
+        forward_query: true,
+        password: Some("secret".to_owned()),
+        expires_at: Some(Timestamp(4_000_000_000)),
+        max_clicks: Some(3),
+        ..link("one")
+    };
+    let created = bed.store.create(new, None).wait().unwrap();
+    assert!(!created.replayed);
+    let reader = bed.reader();
+    assert_eq!(reader.get("one").unwrap(), created.link);
+    assert_eq!(created.link.title.as_deref(), Some("A title"));
+    assert_eq!(created.link.tags, ["a", "b"]);
+    assert!(created.link.protected);
+    let route = reader.route("one").unwrap().unwrap();
+    assert_eq!((route.id, route.target.as_str()), (created.link.id, "https://example.com/one"));
+    assert!(route.password_hash.is_some_and(|hash| crate::password::verify("secret", &hash)));
+
+    let patch = LinkPatch {
+        target: Some("https://example.org/".to_owned()),
+        title: Some(None),
+        tags: Some(vec!["c".to_owned()]),
+        status: Some(Status::Disabled),
+        password: Some(None),
+        max_clicks: Some(None),
+        ..LinkPatch::default()
+    };
+    let edited = bed.store.edit("one".to_owned(), patch).wait().unwrap();
+    assert_eq!(reader.get("one").unwrap(), edited);
+    assert_eq!((edited.title, edited.protected, edited.max_clicks), (None, false, None));
+    assert_eq!(edited.expires_at, Some(Timestamp(4_000_000_000)), "an absent field stays");
+    assert_eq!(reader.route("one").unwrap().unwrap().target, "https://example.org/");
+
+    bed.store.delete("one".to_owned()).wait().unwrap();
+    assert!(matches!(reader.get("one"), Err(Error::NotFound(code)) if code == "one"));
+    assert_eq!(reader.route("one").unwrap(), None);
+    for gone in [
+        bed.store.delete("one".to_owned()).wait(),
+        bed.store.edit("one".to_owned(), LinkPatch::default()).wait().map(drop),
+    ] {
+        assert!(matches!(gone, Err(Error::NotFound(_))), "{gone:?}");
+    }
+}
+
+#[test]
+fn an_edit_that_breaks_a_rule_changes_nothing() {
+    let bed = Bed::new();
+    let before = bed.add("one");
+    let title = |title: &str| LinkPatch { title: Some(Some(title.to_owned())), ..LinkPatch::default() };
+    let dates = LinkPatch {
+        not_before: Some(Some(Timestamp(20))),
+        expires_at: Some(Some(Timestamp(10))),
+        ..title("new")
+    };
+    assert!(matches!(
+        bed.store.edit("one".to_owned(), dates).wait(),
+        Err(Error::Field { field: "expires_at", .. })
+    ));
+    let refused = bed.store.edit_if("one".to_owned(), title("new"), |link| link.title.is_some()).wait();
+    assert!(matches!(refused, Err(Error::Changed)));
+    assert!(matches!(bed.store.delete_if("one".to_owned(), |_| false).wait(), Err(Error::Changed)));
+    assert_eq!(bed.reader().get("one").unwrap(), before);
+}
+
+#[test]
+fn a_code_is_refused_when_taken_reserved_or_malformed() {
+    let bed = Bed::new();
+    bed.add("one");
+    let create = |code| bed.store.create(link(code), None).wait();
+    assert!(matches!(create("one"), Err(Error::Taken(code)) if code == "one"));
+    assert!(matches!(create("API"), Err(Error::Code(_))));
+    assert!(matches!(create("a/b"), Err(Error::Code(_))));
+    assert!(create("One").is_ok(), "codes differ by case");
+}
+
+#[test]
+fn random_codes_grow_when_they_run_out() {
+    let bed = Bed::with(CodePolicy { length: 1, alphabet: "ab".to_owned(), reserved: Vec::new() });
+    let mut codes: Vec<_> =
+        (0..100).map(|_| bed.store.create(anywhere(), None).wait().unwrap().link.code).collect();
+    assert!(codes[0].len() == 1 && codes[99].len() > 4, "{codes:?}");
+    codes.sort_unstable();
+    codes.dedup();
+    assert_eq!(codes.len(), 100);
+}
+
+#[test]
+fn a_repeated_request_is_answered_with_the_first_ones_link() {
+    let bed = Bed::new();
+    let key = |body: &str| Some(IdempotencyKey::new("key".to_owned(), body.as_bytes()));
+    let first = bed.store.create(anywhere(), key("a")).wait().unwrap();
+    let again = bed.store.create(anywhere(), key("a")).wait().unwrap();
+    assert_eq!(again, Created { replayed: true, ..first.clone() });
+    assert!(matches!(bed.store.create(anywhere(), key("b")).wait(), Err(Error::KeyReused)));
+    let other = IdempotencyKey::new("other".to_owned(), b"a");
+    assert_ne!(bed.store.create(anywhere(), Some(other)).wait().unwrap().link.code, first.link.code);
+    bed.store.delete(first.link.code.clone()).wait().unwrap();
+    let anew = bed.store.create(anywhere(), key("a")).wait().unwrap();
+    assert!(!anew.replayed && anew.link.id != first.link.id);
+}
+
+#[test]
+fn each_command_of_a_transaction_stands_on_its_own() {
+    let bed = Bed::new();
+    bed.add("taken");
+    let (go, held) = hold(&bed.store);
+    let good = bed.store.create(link("good"), None);
+    let bad = bed.store.create(link("taken"), None);
+    let also = bed.store.create(link("also"), None);
+    let many = bed.store.create_many(vec![link("x"), link("good"), link("y")]);
+    let gone = bed.store.delete_many(vec!["taken".to_owned(), "nobody".to_owned()]);
+    drop(go);
+    held.wait().unwrap();
+    assert!(good.wait().is_ok() && also.wait().is_ok());
+    assert!(matches!(bad.wait(), Err(Error::Taken(_))));
+    assert!(matches!(many.wait().unwrap().as_slice(), [Ok(_), Err(Error::Taken(_)), Ok(_)]));
+    assert!(matches!(gone.wait().unwrap().as_slice(), [Ok(()), Err(Error::NotFound(_))]));
+    assert_eq!(bed.reader().len().unwrap(), 4);
+}
+
+#[test]
+fn a_full_disk_refuses_what_it_cannot_keep_and_nothing_afterwards() {
+    let bed = Bed::new();
+    bed.add("before");
+    let limit = |pages: &'static str| {
+        let set = move |work: &mut writer::Work<'_>| {
+            let sql = format!("PRAGMA max_page_count = {pages}");
+            Ok(work.connection.query_row(&sql, [], |row| row.get::<_, i64>(0))?)
+        };
+        bed.store.writer.submit(set).wait().unwrap()
+    };
+    // The least that is possible: the pages there are.
+    limit("1");
+    let big = |code: &str| NewLink {
+        target: format!("https://example.com/{}", "x".repeat(7_000)),
+        ..link(code)
+    };
+    let (go, held) = hold(&bed.store);
+    let pending: Vec<_> = (0..50).map(|n| bed.store.create(big(&format!("big{n}")), None)).collect();
+    // Needs no space, but shares the transaction that is lost.
+    let delete = bed.store.delete("before".to_owned());
+    drop(go);
+    held.wait().unwrap();
+    for answer in pending.into_iter().map(|pending| pending.wait().map(drop)).chain([delete.wait()]) {
+        assert!(matches!(answer, Err(Error::Full)), "{answer:?}");
+    }
+    let reader = bed.reader();
+    assert_eq!(reader.len().unwrap(), 1);
+    assert!(reader.route("before").unwrap().is_some());
+    limit("1000000");
+    bed.store.create(big("after"), None).wait().unwrap();
+    assert_eq!(reader.check().unwrap(), [""; 0]);
+}
+
+/// Runs on a thread that file permissions bind, even where the tests run as root.
+fn without_override(test: impl FnOnce() + Send + 'static) {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let run = move || {
+        let mut sets = capabilities(None).unwrap();
+        sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+        set_capabilities(None, sets).unwrap();
+        test();
+    };
+    std::thread::spawn(run).join().unwrap();
+}
+
+#[test]
+fn a_database_that_cannot_be_written_is_read() {
+    use std::os::unix::fs::PermissionsExt;
+    for (file, directory) in [(0o444, 0o755), (0o444, 0o555), (0o644, 0o555)] {
+        let bed = Bed::new();
+        bed.add("one");
+        bed.store.close();
+        let path = bed.path();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(&path, file);
+        set(bed.directory.path(), directory);
+        without_override(move || {
+            let store = Store::open(options(&path)).unwrap();
+            let reader = store.reader().unwrap();
+            assert_eq!(reader.route("one").unwrap().unwrap().target, "https://example.com/one");
+            assert_eq!(reader.len().unwrap(), 1);
+            for refused in [
+                store.create(link("two"), None).wait().map(drop),
+                store.delete("one".to_owned()).wait(),
+                store.count(Arc::default()).wait(),
+            ] {
+                assert!(matches!(refused, Err(Error::ReadOnly)), "{file:o} {directory:o}: {refused:?}");
+            }
+        });
+        set(bed.directory.path(), 0o755);
+    }
+}
+
+#[test]
+fn a_newer_database_is_refused_untouched() {
+    let bed = Bed::new();
+    bed.store.close();
+    let connection = Connection::open(bed.path()).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    drop(connection);
+    let refused = Store::open(options(&bed.path())).map(drop);
+    assert!(matches!(refused, Err(Error::TooNew { found: 99, .. })), "{refused:?}");
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_untouched() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notes.txt");
+    let text = "not a database, but long enough to be taken for one\n".repeat(100);
+    std::fs::write(&path, &text).unwrap();
+    assert!(matches!(Store::open(options(&path)).map(drop), Err(Error::Sqlite(_))));
+    let bed = Bed::new();
+    assert!(bed.reader().backup(&path, &mut |_| {}).is_err());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn changes_are_told_after_their_commit_and_before_their_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("links.db");
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&seen);
+    let look = path.clone();
+    let on_change: OnChange = Box::new(move |change| {
+        let committed: i64 = Connection::open(&look)
+            .and_then(|other| other.query_row("SELECT count(*) FROM links", [], |row| row.get(0)))
+            .unwrap();
+        log.lock().unwrap().push(format!("{change:?} {committed}"));
+    });
+    let store = Store::open(Options { on_change, ..options(&path) }).unwrap();
+    let told = |expected: &str| assert_eq!(seen.lock().unwrap().drain(..).collect::<Vec<_>>(), [expected]);
+    store.create(link("one"), None).wait().unwrap();
+    told(r#"Codes(["one"]) 1"#);
+    store.edit("one".to_owned(), LinkPatch::default()).wait().unwrap();
+    told(r#"Codes(["one"]) 1"#);
+    store.import(vec![Record { link: link("two"), ..Record::default() }], OnConflict::Fail).wait().unwrap();
+    told("All 2");
+    store.delete("one".to_owned()).wait().unwrap();
+    told(r#"Codes(["one"]) 1"#);
+    store.create(link("two"), None).wait().unwrap_err();
+    store.count(Arc::default()).wait().unwrap();
+    assert!(seen.lock().unwrap().is_empty(), "neither changes a link's answer");
+
+    Connection::open(&path).unwrap().execute("UPDATE links SET target = 'https://b.example/'", []).unwrap();
+    let since = Instant::now();
+    while seen.lock().unwrap().is_empty() {
+        assert!(since.elapsed() < Duration::from_secs(5), "the other process's commit goes unnoticed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    told("All 1");
+}
+
+#[test]
+fn a_full_queue_is_busy_and_a_closed_store_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("links.db");
+    let store = Store::open(Options { queue: 2, ..options(&path) }).unwrap();
+    let (go, held) = hold(&store);
+    let waiting = [store.create(link("a"), None), store.create(link("b"), None)];
+    assert_eq!(store.depth(), 3);
+    assert!(matches!(store.create(link("c"), None).wait(), Err(Error::Busy)));
+    drop(go);
+    held.wait().unwrap();
+    store.close();
+    assert!(matches!(store.create(link("d"), None).wait(), Err(Error::Closed)));
+    for done in waiting {
+        done.wait().expect("what waited is committed before the writer stops");
+    }
+    let store = Store::open(options(&path)).unwrap();
+    let reader = store.reader().unwrap();
+    assert!(reader.get("a").is_ok() && reader.get("b").is_ok());
+    assert_eq!(reader.len().unwrap(), 2);
+}
+
+#[test]
+fn clicks_are_summed_by_day_referrer_and_agent() {
+    let bed = Bed::new();
+    let (one, two) = (bed.add("one").id, bed.add("two").id);
+    let referrers = vec![String::new(), "news.example".to_owned(), "mail.example".to_owned()];
+    bed.count(ClickBatch {
+        referrers: referrers.clone(),
+        clicks: vec![
+            click(one, 0, 0, Agent::Chrome, 1),
+            click(one, 1, 1, Agent::Chrome, 2),
+            click(one, 1, 2, Agent::Firefox, 4),
+            click(two, 1, 1, Agent::Bot, 8),
+            click(999, 1, 1, Agent::Bot, 16),
+        ],
+    });
+    bed.count(ClickBatch { referrers, clicks: vec![click(one, 1, 1, Agent::Chrome, 32)] });
+    let reader = bed.reader();
+    assert_eq!(reader.get("one").unwrap().clicks, 39);
+    let named = |counts: &[Count]| {
+        counts.iter().map(|count| format!("{}={}", count.name, count.clicks)).collect::<Vec<_>>().join(" ")
+    };
+    for (code, days, total, by_day, by_referrer, by_agent) in [
+        (Some("one"), 0..=9, 39, "1970-01-01=1 1970-01-02=38", "news.example=34 mail.example=4 =1", "chrome=35 firefox=4"),
+        (Some("one"), 0..=0, 1, "1970-01-01=1", "=1", "chrome=1"),
+        (Some("one"), 2..=9, 0, "", "", ""),
+        (Some("two"), 0..=9, 8, "1970-01-02=8", "news.example=8", "bot=8"),
+        (None, 1..=1, 46, "1970-01-02=46", "news.example=42 mail.example=4", "chrome=34 bot=8 firefox=4"),
+    ] {
+        let stats = reader.stats(code, days.clone()).unwrap();
+        assert_eq!(stats.clicks, total, "{code:?} {days:?}");
+        assert_eq!(named(&stats.days), by_day, "{code:?} {days:?}");
+        assert_eq!(named(&stats.referrers), by_referrer, "{code:?} {days:?}");
+        assert_eq!(named(&stats.agents), by_agent, "{code:?} {days:?}");
+    }
+    assert!(matches!(reader.stats(Some("nobody"), 0..=1), Err(Error::NotFound(_))));
+    bed.store.delete("one".to_owned()).wait().unwrap();
+    assert_eq!(reader.stats(None, 0..=9).unwrap().clicks, 47, "the sum outlives the link");
+}
+
+#[test]
+fn referrers_of_a_day_beyond_the_bound_share_one_row() {
+    let bed = Bed::new();
+    let one = bed.add("one").id;
+    for round in 0..3 {
+        let hosts = (0..500).map(|n| format!("h{}.example", round * 500 + n));
+        let referrers: Vec<_> = std::iter::once(String::new()).chain(hosts).collect();
+        let clicks = (1..=500).map(|n| click(one, 0, n, Agent::Other, 1)).collect();
+        bed.count(ClickBatch { referrers, clicks });
+    }
+    let stats = bed.reader().stats(Some("one"), 0..=0).unwrap();
+    assert_eq!((stats.clicks, stats.referrers[0].clicks), (1_500, 500));
+    assert_eq!(stats.referrers[0].name, "(other)");
+}
+
+#[test]
+fn an_imported_count_at_the_greatest_integer_does_not_stop_others_from_counting() {
+    let bed = Bed::new();
+    let most = i64::MAX as u64;
+    let record = Record { link: link("most"), clicks: most, ..Record::default() };
+    bed.store.import(vec![record], OnConflict::Fail).wait().unwrap();
+    let (most_id, one) = (bed.reader().get("most").unwrap().id, bed.add("one").id);
+    bed.count(ClickBatch {
+        referrers: vec![String::new()],
+        clicks: vec![click(most_id, 0, 0, Agent::None, 5), click(one, 0, 0, Agent::None, 5)],
+    });
+    let reader = bed.reader();
+    assert_eq!(reader.get("most").unwrap().clicks, most);
+    assert_eq!(reader.get("one").unwrap().clicks, 5);
+}
+
+#[test]
+fn a_token_is_known_by_all_of_its_secret_until_it_is_revoked() {
+    let bed = Bed::new();
+    let create = |name: &str, scope| bed.store.create_token(name.to_owned(), scope).wait().unwrap();
+    let (reading, read) = create("reading", Scope::Read);
+    let (writing, write) = create("writing", Scope::Write);
+    let reader = bed.reader();
+    let flipped = |secret: &str| {
+        let (rest, last) = secret.split_at(secret.len() - 1);
+        format!("{rest}{}", if last == "0" { "1" } else { "0" })
+    };
+    let crossed = format!("{}{}", &read[..19], &write[19..]);
+    for (secret, expected) in [
+        (read.as_str(), Some(Scope::Read)),
+        (write.as_str(), Some(Scope::Write)),
+        (&flipped(&read), None),
+        (&read[..read.len() - 1], None),
+        (&read[..19], None),
+        (&format!("{read}0"), None),
+        (&crossed, None),
+        ("lr_", None),
+        ("lr_\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}", None),
+        ("", None),
+    ] {
+        assert_eq!(reader.authorize(secret).unwrap(), expected, "{secret}");
+    }
+    assert_eq!(reader.tokens().unwrap(), [reading.clone(), writing]);
+    let bytes = std::fs::read(bed.path().with_extension("db-wal")).unwrap();
+    let digits = &read.as_bytes()[19..];
+    assert!(!bytes.windows(digits.len()).any(|window| window == digits), "the secret is not stored");
+    bed.store.revoke_token(reading.id).wait().unwrap();
+    assert_eq!(reader.authorize(&read).unwrap(), None);
+    assert!(matches!(bed.store.revoke_token(reading.id).wait(), Err(Error::NoToken(_))));
+}
+
+#[test]
+fn lists_find_by_text_tag_and_status() {
+    let bed = Bed::new();
+    for (code, title, tags, status) in [
+        ("percent", "100% pure", "a b", Status::Active),
+        ("under_score", "plain", "b", Status::Active),
+        ("back", r"a\b", "", Status::Disabled),
+        ("other", "1000 pure", "a", Status::Disabled),
+    ] {
+        let new = NewLink {
+            title: Some(title.to_owned()),
+            tags: tags.split_whitespace().map(str::to_owned).collect(),
+            status,
+            ..link(code)
+        };
+        bed.store.create(new, None).wait().unwrap();
+    }
+    let reader = bed.reader();
+    let codes = |query: ListQuery| {
+        let page = reader.list(&ListQuery { limit: 10, ..query }).unwrap();
+        page.links.into_iter().map(|link| link.code).collect::<Vec<_>>().join(" ")
+    };
+    let search = |text: &str| ListQuery { search: Some(text.to_owned()), ..ListQuery::default() };
+    let tag = |tag: &str| ListQuery { tag: Some(tag.to_owned()), ..ListQuery::default() };
+    let status = |status| ListQuery { status: Some(status), ..ListQuery::default() };
+    for (query, expected) in [
+        (search("0%"), "percent"),
+        (search("_"), "under_score"),
+        (search(r"\"), "back"),
+        (search("PURE"), "percent other"),
+        (search("example.com/other"), "other"),
+        (search(""), "percent under_score back other"),
+        (search("nothing"), ""),
+        (tag("a"), "percent other"),
+        (tag("A"), ""),
+        (status(Status::Disabled), "back other"),
+        (ListQuery { status: Some(Status::Active), ..tag("a") }, "percent"),
+        (ListQuery { sort: Sort::Code, descending: true, ..tag("a") }, "percent other"),
+    ] {
+        assert_eq!(codes(query.clone()), expected, "{query:?}");
+    }
+    for cursor in ["", "x", "ca", "ca~1", "ca~x~1", "cd~1~1", "ka~a~1", "ca~1~99999999999999999999"] {
+        let query = ListQuery { cursor: Some(cursor.to_owned()), limit: 10, ..ListQuery::default() };
+        assert!(matches!(reader.list(&query), Err(Error::Field { field: "cursor", .. })), "{cursor}");
+    }
+    assert!(matches!(reader.list(&search(&"x".repeat(60_000))), Err(Error::Field { .. })));
+}
+
+#[test]
+fn no_list_sorts_what_an_index_has_in_order() {
+    let bed = Bed::new();
+    bed.add("one");
+    for sort in ["id", "updated_at", "clicks", "code"] {
+        for (order, beyond) in [("ASC", ">"), ("DESC", "<")] {
+            let sql = format!(
+                "EXPLAIN QUERY PLAN SELECT {} FROM links WHERE ({sort}, id) {beyond} (1, 1) \
+                 ORDER BY {sort} {order}, id {order} LIMIT 10",
+                links::COLUMNS
+            );
+            let connection = Connection::open(bed.path()).unwrap();
+            let mut statement = connection.prepare(&sql).unwrap();
+            let plan: Vec<String> =
+                statement.query_map([], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
+            assert!(matches!(plan.as_slice(), [step] if step.starts_with("SEARCH")), "{sort}: {plan:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn pages_hold_every_link_once_and_in_order(
+        rows in proptest::collection::vec((0..5_i64, 0..5_i64), 0..40),
+        limit in 1..12_usize,
+    ) {
+        let bed = Bed::new();
+        for (n, (clicks, updated)) in rows.iter().enumerate() {
+            let code = format!("c{}", (n * 37) % 101);
+            let id = bed.add(&code).id;
+            let row = (*clicks, *updated);
+            bed.store.writer.submit(move |work| {
+                let sql = "UPDATE links SET clicks = ?1, updated_at = ?2 WHERE id = ?3";
+                work.connection.execute(sql, (row.0, row.1, id))?;
+                Ok(())
+            }).wait().unwrap();
+        }
+        let reader = bed.reader();
+        for sort in [Sort::Created, Sort::Updated, Sort::Clicks, Sort::Code] {
+            for descending in [false, true] {
+                let mut query = ListQuery { sort, descending, limit, ..ListQuery::default() };
+                let mut found = Vec::new();
+                loop {
+                    let page = reader.list(&query).unwrap();
+                    prop_assert!(page.links.len() <= limit);
+                    found.extend(page.links);
+                    match page.next {
+                        Some(next) => query.cursor = Some(next),
+                        None => break,
+                    }
+                }
+                let key = |link: &Link| match sort {
+                    Sort::Created => (0, String::new(), link.id),
+                    Sort::Updated => (link.updated_at.0, String::new(), link.id),
+                    Sort::Clicks => (link.clicks as i64, String::new(), link.id),
+                    Sort::Code => (0, link.code.clone(), link.id),
+                };
+                if descending {
+                    found.reverse();
+                }
+                prop_assert_eq!(found.len(), rows.len());
+                prop_assert!(found.is_sorted_by(|a, b| key(a) < key(b)), "{:?} {}", sort, descending);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_exported_is_imported_as_it_was() {
+    let bed = Bed::new();
+    bed.add("plain");
+    let full = NewLink {
+        title: Some("T".to_owned()),
+        tags: vec!["a".to_owned()],
+        password: Some("secret".to_owned()),
+        max_clicks: Some(9),
+        not_before: Some(Timestamp(10)),
+        expires_at: Some(Timestamp(4_000_000_000)),
+        ..link("full")
+    };
+    bed.store.create(full, None).wait().unwrap();
+    let export = |bed: &Bed, hashes| {
+        let mut records = Vec::new();
+        bed.reader()
+            .export(hashes, &mut |record| {
+                records.push(record);
+                true
+            })
+            .unwrap();
+        records
+    };
+    let records = export(&bed, true);
+    assert!(export(&bed, false).iter().all(|record| record.password_hash.is_none()));
+    let other = Bed::new();
+    let tally = other.store.import(records.clone(), OnConflict::Fail).wait().unwrap();
+    assert_eq!(tally, Tally { created: 2, ..Tally::default() });
+    assert_eq!(export(&other, true), records);
+}
+
+#[test]
+fn an_import_does_with_taken_codes_as_told() {
+    let record = |code: &str, target: &str| Record {
+        link: NewLink { target: target.to_owned(), ..link(code) },
+        clicks: 7,
+        ..Record::default()
+    };
+    for (on_conflict, expected, target) in [
+        (OnConflict::Fail, "1 0 0 3", "https://example.com/one"),
+        (OnConflict::Skip, "1 0 1 2", "https://example.com/one"),
+        (OnConflict::Replace, "1 1 0 2", "https://new.example/"),
+    ] {
+        let bed = Bed::new();
+        let before = bed.add("one");
+        let rows = vec![
+            record("one", "https://new.example/"),
+            record("bad code", "https://new.example/"),
+            record("two", "https://new.example/"),
+            record("three", "nowhere"),
+        ];
+        let tally = bed.store.import(rows, on_conflict).wait().unwrap();
+        let found = format!("{} {} {} {}", tally.created, tally.replaced, tally.skipped, tally.failed);
+        assert_eq!(found, expected, "{on_conflict:?}: {tally:?}");
+        assert_eq!(tally.errors.last().map(|(row, _)| *row), Some(3));
+        let after = bed.reader().get("one").unwrap();
+        assert_eq!((after.target.as_str(), after.id, after.clicks), (target, before.id, 0));
+    }
+}
+
+#[test]
+fn a_backup_opens_and_holds_the_same() {
+    let bed = Bed::new();
+    for n in 0..500 {
+        bed.add(&format!("c{n}"));
+    }
+    let to = bed.directory.path().join("backup.db");
+    let reader = bed.reader();
+    // A snapshot that redirects hold is no hindrance.
+    assert!(reader.route("c1").unwrap().is_some());
+    let mut last = None;
+    reader.backup(&to, &mut |progress| last = Some((progress.done, progress.total))).unwrap();
+    assert!(matches!(last, Some((done, total)) if done == total && total > 10), "{last:?}");
+    bed.add("later");
+    reader.backup(&to, &mut |_| {}).expect("an older backup is replaced");
+    let copy = Store::open(options(&to)).unwrap();
+    let copy = copy.reader().unwrap();
+    assert_eq!(copy.check().unwrap(), [""; 0]);
+    assert_eq!(copy.len().unwrap(), 501);
+    assert_eq!(copy.get("c7").unwrap(), reader.get("c7").unwrap());
+    let own = reader.backup(&bed.path(), &mut |_| {});
+    assert!(matches!(own, Err(Error::Field { .. })), "{own:?}");
+}
+
+#[test]
+fn a_check_finds_damage_and_nothing_else() {
+    let bed = Bed::new();
+    for n in 0..500 {
+        bed.add(&format!("c{n}"));
+    }
+    assert_eq!(bed.reader().check().unwrap(), [""; 0]);
+    bed.store.close();
+    let mut bytes = std::fs::read(bed.path()).unwrap();
+    let middle = bytes.len() / 2 / 4096 * 4096;
+    bytes[middle..middle + 4096].fill(0xa5);
+    std::fs::write(bed.path(), bytes).unwrap();
+    let store = Store::open(options(&bed.path())).unwrap();
+    assert!(!store.reader().unwrap().check().unwrap().is_empty());
+}
+
+#[test]
+fn a_reader_sees_what_was_committed_before_it_asks() {
+    let bed = Bed::new();
+    let reader = bed.reader();
+    for n in 0..50 {
+        let code = format!("c{n}");
+        assert_eq!(reader.route(&code).unwrap(), None);
+        bed.add(&code);
+        assert!(reader.route(&code).unwrap().is_some());
+        bed.store.delete(code.clone()).wait().unwrap();
+        assert!(matches!(reader.get(&code), Err(Error::NotFound(_))));
+        assert_eq!(reader.route(&code).unwrap(), None);
+    }
+}
