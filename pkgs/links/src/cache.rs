@@ -235,9 +235,8 @@ impl Limits {
         }
         // Sweep each time the map has doubled. What was counted is in the store by the time it is forgotten.
         if live.counters.len() >= live.sweep_at {
-            live.counters.retain(|_, (counter, used)| {
-                Arc::strong_count(counter) > 1 || used.elapsed() < COUNTER_KEPT
-            });
+            live.counters
+                .retain(|_, (counter, used)| Arc::strong_count(counter) > 1 || used.elapsed() < COUNTER_KEPT);
             live.sweep_at = 2 * live.counters.len().max(512);
         }
         let counter = Arc::new(AtomicU64::new(stored));

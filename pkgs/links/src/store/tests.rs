@@ -229,10 +229,8 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_nothing_afterwards() {
     };
     // The least that is possible: the pages there are.
     limit("1");
-    let big = |code: &str| NewLink {
-        target: format!("https://example.com/{}", "x".repeat(7_000)),
-        ..link(code)
-    };
+    let big =
+        |code: &str| NewLink { target: format!("https://example.com/{}", "x".repeat(7_000)), ..link(code) };
     let (go, held) = hold(&bed.store);
     let pending: Vec<_> = (0..50).map(|n| bed.store.create(big(&format!("big{n}")), None)).collect();
     // Needs no space, but shares the transaction that is lost.
@@ -395,7 +393,14 @@ fn clicks_are_summed_by_day_referrer_and_agent() {
         counts.iter().map(|count| format!("{}={}", count.name, count.clicks)).collect::<Vec<_>>().join(" ")
     };
     for (code, days, total, by_day, by_referrer, by_agent) in [
-        (Some("one"), 0..=9, 39, "1970-01-01=1 1970-01-02=38", "news.example=34 mail.example=4 =1", "chrome=35 firefox=4"),
+        (
+            Some("one"),
+            0..=9,
+            39,
+            "1970-01-01=1 1970-01-02=38",
+            "news.example=34 mail.example=4 =1",
+            "chrome=35 firefox=4",
+        ),
         (Some("one"), 0..=0, 1, "1970-01-01=1", "=1", "chrome=1"),
         (Some("one"), 2..=9, 0, "", "", ""),
         (Some("two"), 0..=9, 8, "1970-01-02=8", "news.example=8", "bot=8"),
