@@ -1,12 +1,20 @@
-//! What each worker counts: one small table, touched by its own thread alone, handed to the store whole.
+//! Clicks, from the visit to the store.
+//!
+//! Each worker counts in a [`Counter`] of its own, touched by its thread alone. A few times a second it
+//! enters what it has in the one [`Ledger`], where the counts of all workers meet, so that the store
+//! updates a popular link once a flush rather than once a worker.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use crate::agent::Agent;
 use crate::store::{Click, ClickBatch};
 
 /// Distinct referrers kept between two flushes; visits from further ones count as from [`OTHER`].
 const MAX_REFERRERS: usize = 1024;
+
+/// Distinct counts the ledger keeps while the store cannot write: some 64 MiB. Further ones are lost.
+const MAX_ENTRIES: usize = 1 << 20;
 
 /// The name further referrers are counted under.
 const OTHER: &str = "(other)";
@@ -89,6 +97,69 @@ impl Counter {
     }
 }
 
+/// The clicks of all workers that are not in the store yet.
+#[derive(Debug, Default)]
+pub struct Ledger(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    counts: HashMap<(i64, i32, u32, Agent), u32, foldhash::fast::RandomState>,
+    /// Index of each host in a batch, from 1; 0 is none.
+    referrers: HashMap<String, u32, foldhash::fast::RandomState>,
+    clicks: u64,
+}
+
+impl Ledger {
+    /// Enters a batch. Answers how many of its clicks found no room.
+    pub fn enter(&self, batch: ClickBatch) -> u64 {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Entries { counts, referrers, clicks } = &mut *entries;
+        let indices: Vec<u32> = batch
+            .referrers
+            .into_iter()
+            .map(|host| {
+                let next = referrers.len() as u32 + 1;
+                if host.is_empty() { 0 } else { *referrers.entry(host).or_insert(next) }
+            })
+            .collect();
+        let mut lost = 0;
+        for click in batch.clicks {
+            let referrer = indices.get(click.referrer as usize).copied().unwrap_or(0);
+            let key = (click.link, click.day, referrer, click.agent);
+            if counts.len() < MAX_ENTRIES || counts.contains_key(&key) {
+                *counts.entry(key).or_insert(0) += click.count;
+                *clicks += u64::from(click.count);
+            } else {
+                lost += u64::from(click.count);
+            }
+        }
+        lost
+    }
+
+    /// Takes everything out, for the store. What the store cannot take is entered again.
+    pub fn take(&self) -> Option<ClickBatch> {
+        let Entries { counts, referrers, .. } =
+            std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if counts.is_empty() {
+            return None;
+        }
+        let mut hosts = vec![String::new(); referrers.len() + 1];
+        for (host, index) in referrers {
+            hosts[index as usize] = host;
+        }
+        let clicks = counts
+            .into_iter()
+            .map(|((link, day, referrer, agent), count)| Click { link, day, referrer, agent, count })
+            .collect();
+        Some(ClickBatch { referrers: hosts, clicks })
+    }
+
+    /// Clicks entered and not taken.
+    pub fn pending(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clicks
+    }
+}
+
 /// The host of a `Referer` value (RFC 9110, section 10.1.3), without port or user.
 fn host(referrer: &[u8]) -> Option<&str> {
     let text = str::from_utf8(referrer).ok()?;
@@ -143,6 +214,30 @@ mod tests {
         assert_eq!(batch.referrers[news.referrer as usize], "news.example");
         assert_eq!(news.agent, Agent::Tool);
         assert!(counter.take(8).is_none());
+    }
+
+    #[test]
+    fn the_ledger_adds_workers_up_and_gives_each_click_once() {
+        let ledger = Ledger::default();
+        let mut workers = [Counter::new(7), Counter::new(7)];
+        workers[0].count(1, Some(b"https://a.example/"), None);
+        for worker in &mut workers {
+            worker.count(1, Some(b"https://b.example/"), None);
+            worker.count(2, None, None);
+            assert_eq!(worker.take(7).map_or(0, |batch| ledger.enter(batch)), 0);
+        }
+        assert_eq!(ledger.pending(), 5);
+        let batch = ledger.take().expect("clicks were entered");
+        let mut counts: Vec<_> = batch
+            .clicks
+            .iter()
+            .map(|click| (click.link, batch.referrers[click.referrer as usize].as_str(), click.count))
+            .collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [(1, "a.example", 1), (1, "b.example", 2), (2, "", 2)]);
+        assert_eq!((ledger.take().is_none(), ledger.pending()), (true, 0));
+        ledger.enter(batch);
+        assert_eq!(ledger.pending(), 5, "what the store refused is there again");
     }
 
     #[test]

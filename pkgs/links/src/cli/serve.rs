@@ -19,6 +19,7 @@ use super::database::DatabaseArgs;
 use super::policy::PolicyArgs;
 use crate::admin;
 use crate::cache::Cache;
+use crate::clicks::Ledger;
 use crate::front::{Front, Metrics, Settings};
 use crate::store::{self, Options, Scope, Store};
 
@@ -174,33 +175,35 @@ pub fn run(args: Args) -> Result<(), Error> {
     let admin = args.admin.listen(&TcpOptions { reuse_port: false, ..TcpOptions::default() })?;
     let admin_address = admin.address();
 
-    let metrics = Arc::new(Metrics::new(count));
-    let registry = registry(&metrics, &cache, &store);
     let front = Arc::new(Front {
         settings: Settings { connections: args.max_connections.div_ceil(count), ..settings },
         store: store.clone(),
         cache,
+        ledger: Ledger::default(),
         attempts: crate::front::Attempts::default(),
-        metrics,
+        metrics: Arc::new(Metrics::new(count)),
         shutdown: shutdown.clone(),
     });
+    let registry = registry(&front);
     let threads = front.start(listeners, workers::pinnable(count)).map_err(failed)?;
     let base = args.policy.public.public_url.as_str();
     let state = admin::State::new(store.clone(), base, readiness.clone(), registry).map_err(failed)?;
-    let admin = serve_admin(admin, state, shutdown)?;
+    let admin = serve_admin(admin, state, shutdown.clone())?;
 
     let token = token(&store, args.print_token).map_err(failed)?;
     greet(&public, admin_address.as_ref(), &path, token.as_deref());
     readiness.set_ready();
     ready::watchdog(|| true)?;
 
-    // Until a signal: the workers end when their connections have drained.
+    tokio::runtime::Builder::new_current_thread().build()?.block_on(shutdown.wait());
+    readiness.set_stopping();
+    // The workers end when their connections have drained.
     for thread in threads {
         if thread.join().is_err() {
             tracing::error!("a worker ended in a panic");
         }
     }
-    readiness.set_stopping();
+    front.close();
     if !matches!(admin.join(), Ok(Ok(()))) {
         tracing::error!("the admin listener did not end well");
     }
@@ -274,20 +277,20 @@ fn options(args: &Args) -> TcpOptions {
     TcpOptions { backlog: args.backlog, reuse_port: true, ..TcpOptions::default() }
 }
 
-fn registry(metrics: &Arc<Metrics>, cache: &Arc<Cache>, store: &Store) -> Registry {
+fn registry(front: &Arc<Front>) -> Registry {
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
-    metrics.register(&mut registry);
-    let (entries, bytes, store) = (Arc::clone(cache), Arc::clone(cache), store.clone());
-    Family::new("links_cache_entries", "Codes in the cache")
-        .with(&[], move || entries.len() as f64)
-        .register(&mut registry);
-    Family::new("links_cache_bytes", "Memory the cache is reckoned at")
-        .with(&[], move || bytes.bytes() as f64)
-        .register(&mut registry);
-    Family::new("links_write_queue_depth", "Writes that wait for the database")
-        .with(&[], move || store.depth() as f64)
-        .register(&mut registry);
+    front.metrics.register(&mut registry);
+    let gauges: [(_, _, fn(&Front) -> u64); 4] = [
+        ("links_cache_entries", "Codes in the cache", |front| front.cache.len()),
+        ("links_cache_bytes", "Memory the cache is reckoned at", |front| front.cache.bytes()),
+        ("links_clicks_pending", "Clicks counted and not yet in the store", |front| front.ledger.pending()),
+        ("links_write_queue_depth", "Writes that wait for the database", |front| front.store.depth() as u64),
+    ];
+    for (name, help, read) in gauges {
+        let front = Arc::clone(front);
+        Family::new(name, help).with(&[], move || read(&front) as f64).register(&mut registry);
+    }
     registry
 }
 

@@ -35,8 +35,6 @@ pub struct WorkerMetrics {
     pub accept_errors: LocalCounter,
     /// Connections open at the last tick.
     pub open: AtomicU64,
-    /// Clicks counted and not yet in the store, at the last tick.
-    pub pending: AtomicU64,
     turns: LocalCounter,
 }
 
@@ -110,10 +108,6 @@ impl Metrics {
         let metrics = Arc::clone(self);
         Family::new("links_connections_open", "Connections open on the public listener")
             .with(&[], move || metrics.sum(|worker| worker.open.load(Ordering::Relaxed)) as f64)
-            .register(registry);
-        let metrics = Arc::clone(self);
-        Family::new("links_clicks_pending", "Clicks counted and not yet in the store")
-            .with(&[], move || metrics.sum(|worker| worker.pending.load(Ordering::Relaxed)) as f64)
             .register(registry);
     }
 

@@ -23,7 +23,8 @@ use std::time::Duration;
 use service::shutdown::Shutdown;
 
 use crate::cache::Cache;
-use crate::store::{Error, Store};
+use crate::clicks::Ledger;
+use crate::store::{ClickBatch, Error, Store};
 
 pub use attempts::Attempts;
 pub use metrics::Metrics;
@@ -62,6 +63,8 @@ pub struct Front {
     pub store: Store,
     /// The answers.
     pub cache: Arc<Cache>,
+    /// Clicks on their way to the store.
+    pub ledger: Ledger,
     /// Tries at passwords.
     pub attempts: Attempts,
     /// What the workers count of themselves.
@@ -94,5 +97,31 @@ impl Front {
             threads.push(thread);
         }
         Ok(threads)
+    }
+
+    /// Hands the clicks of all workers to the store; what it cannot take stays for the next time.
+    pub async fn flush(&self) {
+        let Some(batch) = self.ledger.take() else { return };
+        let batch = Arc::new(batch);
+        if let Err(error) = self.store.count(Arc::clone(&batch)).await {
+            tracing::warn!(%error, "clicks are not in the store yet");
+            self.enter(Arc::unwrap_or_clone(batch));
+        }
+    }
+
+    /// Hands over the last clicks, after the workers have ended.
+    pub fn close(&self) {
+        let Some(batch) = self.ledger.take() else { return };
+        let clicks = batch.total();
+        if let Err(error) = self.store.count(Arc::new(batch)).wait() {
+            tracing::error!(%error, clicks, "the last clicks are lost");
+        }
+    }
+
+    fn enter(&self, batch: ClickBatch) {
+        let lost = self.ledger.enter(batch);
+        if lost > 0 {
+            tracing::error!(clicks = lost, "the store has been away too long: clicks are lost");
+        }
     }
 }

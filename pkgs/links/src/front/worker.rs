@@ -11,22 +11,23 @@ use tokio::task::{AbortHandle, LocalSet};
 
 use crate::cache::Near;
 use crate::clicks::Counter;
-use crate::store::{ClickBatch, Reader};
+use crate::store::Reader;
 use crate::when::Timestamp;
 
 use super::answer::{DATE_BYTES, Pieces};
 use super::metrics::WorkerMetrics;
 use super::{Front, MAX_HEAD_BYTES, handover, lane};
 
-/// How often a worker looks at the clock, flushes its clicks and closes what has waited too long. Half of
-/// the second within which a click shall be in the store.
-const TICK: Duration = Duration::from_millis(500);
+/// How often a worker looks at the clock, enters its clicks in the ledger and closes what has waited too
+/// long.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The first worker hands the ledger to the store each so many ticks. Together with the tick before it, a
+/// click is on its way to the store within a second.
+const TICKS_PER_FLUSH: u32 = 3;
 
 /// How long accepting pauses when the process is out of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Batches of clicks kept while the store cannot write: a minute's worth.
-const MAX_UNSAVED: usize = 120;
 
 /// At shutdown, an idle connection is kept this long, so that a request already on its way is answered.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
@@ -42,6 +43,7 @@ pub struct Clock {
 
 /// Everything one worker has for itself.
 pub struct Worker {
+    index: usize,
     pub front: Arc<Front>,
     pub metrics: Arc<WorkerMetrics>,
     pub reader: Reader,
@@ -57,8 +59,6 @@ pub struct Worker {
     pub out: RefCell<Vec<u8>>,
     /// Whether every answer shall be its connection's last.
     pub draining: Cell<bool>,
-    /// Clicks that the store could not take yet.
-    unsaved: RefCell<Vec<Arc<ClickBatch>>>,
     lives: RefCell<Vec<Rc<Life>>>,
 }
 
@@ -128,6 +128,7 @@ fn ticks(time: Duration) -> u32 {
 pub fn run(front: &Arc<Front>, index: usize, sockets: Vec<TcpListener>, reader: Reader) {
     let now = Timestamp::now();
     let worker = Rc::new(Worker {
+        index,
         front: Arc::clone(front),
         metrics: front.metrics.worker(index),
         reader,
@@ -139,7 +140,6 @@ pub fn run(front: &Arc<Front>, index: usize, sockets: Vec<TcpListener>, reader: 
         scratch: RefCell::new(vec![0; MAX_HEAD_BYTES].into_boxed_slice()),
         out: RefCell::new(Vec::with_capacity(MAX_HEAD_BYTES)),
         draining: Cell::new(false),
-        unsaved: RefCell::default(),
         lives: RefCell::default(),
     });
     // Two blocking threads: password hashes take some 20 ms of a core each, and visits come first.
@@ -166,7 +166,7 @@ impl Worker {
         while accepting.join_next().await.is_some() {}
         self.drain().await;
         ticking.abort();
-        self.flush().await;
+        self.enter_clicks();
     }
 
     /// Accepts until shutdown, then what had already arrived.
@@ -243,31 +243,18 @@ impl Worker {
             if let Err(error) = self.reader.release() {
                 tracing::warn!(%error, "cannot let go of a snapshot");
             }
-            self.flush().await;
+            self.enter_clicks();
+            if self.index == 0 && tick.is_multiple_of(TICKS_PER_FLUSH) {
+                self.front.flush().await;
+            }
         }
     }
 
-    /// Hands the clicks counted so far to the store, together with those it could not take before.
-    async fn flush(&self) {
-        let counted = {
-            let mut counter = self.counter.borrow_mut();
-            counter.take(self.clock.get().now.day())
-        };
-        let mut batches = self.unsaved.take();
-        batches.extend(counted.map(Arc::new));
-        while batches.len() > MAX_UNSAVED {
-            let lost = batches.remove(0);
-            tracing::error!(clicks = lost.total(), "the store has been away too long: clicks are lost");
+    /// Enters what this worker has counted in the ledger of all.
+    fn enter_clicks(&self) {
+        if let Some(batch) = self.counter.borrow_mut().take(self.clock.get().now.day()) {
+            self.front.enter(batch);
         }
-        self.metrics.pending.store(batches.iter().map(|batch| batch.total()).sum(), Ordering::Relaxed);
-        for batch in batches {
-            if let Err(error) = self.front.store.count(Arc::clone(&batch)).await {
-                tracing::warn!(%error, "clicks are not in the store yet");
-                self.unsaved.borrow_mut().push(batch);
-            }
-        }
-        let unsaved = self.unsaved.borrow().iter().map(|batch| batch.total()).sum();
-        self.metrics.pending.store(unsaved, Ordering::Relaxed);
     }
 
     /// Lets requests in flight end, then closes what is left.
