@@ -281,16 +281,14 @@ fn registry(front: &Arc<Front>) -> Registry {
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
     front.metrics.register(&mut registry);
-    let gauges: [(_, _, fn(&Front) -> u64); 4] = [
-        ("links_cache_entries", "Codes in the cache", |front| front.cache.len()),
-        ("links_cache_bytes", "Memory the cache is reckoned at", |front| front.cache.bytes()),
-        ("links_clicks_pending", "Clicks counted and not yet in the store", |front| front.ledger.pending()),
-        ("links_write_queue_depth", "Writes that wait for the database", |front| front.store.depth() as u64),
-    ];
-    for (name, help, read) in gauges {
+    let mut gauge = |name, help, read: fn(&Front) -> u64| {
         let front = Arc::clone(front);
         Family::new(name, help).with(&[], move || read(&front) as f64).register(&mut registry);
-    }
+    };
+    gauge("links_cache_entries", "Codes in the cache", |front| front.cache.len());
+    gauge("links_cache_bytes", "Memory the cache is reckoned at", |front| front.cache.bytes());
+    gauge("links_clicks_pending", "Clicks counted and not yet in the store", |front| front.ledger.pending());
+    gauge("links_write_queue_depth", "Writes that wait for the database", |front| front.store.depth() as u64);
     registry
 }
 
