@@ -83,7 +83,11 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
     match open(path, OpenFlags::SQLITE_OPEN_READ_ONLY) {
         // Reading through the log needs its index file, which a read-only directory without one denies.
         // Nobody can write there either, so the file may be read as immutable (sqlite.org/wal.html, section 5).
-        Err(error) if is_unwritable(&error) && path.is_file() => {
+        // Not where a log lies beside it, whose links it would miss, nor on a full disk, which may have
+        // space, and so writers, at any moment.
+        Err(error)
+            if !matches!(error, Error::Full) && is_unwritable(&error) && path.is_file() && !has_log(path) =>
+        {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             let path = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
             let uri = format!("file:{path}?immutable=1");
@@ -93,6 +97,13 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
     }
 }
 
+/// Whether there are links in a log that is not in the file yet.
+fn has_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
+}
+
 fn common(connection: &Connection, cache_kib: i64) -> Result<(), Error> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -100,4 +111,21 @@ fn common(connection: &Connection, cache_kib: i64) -> Result<(), Error> {
     connection.pragma_update(None, "cache_size", cache_kib)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_an_index_for_the_log_only_a_file_without_a_log_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("links.db");
+        drop(writer(&path).unwrap());
+        // SQLite follows no link there: this denies the index even to root.
+        std::os::unix::fs::symlink("nowhere", directory.path().join("links.db-shm")).unwrap();
+        assert!(schema::is_current(&reader(&path).unwrap()).unwrap());
+        std::fs::write(directory.path().join("links.db-wal"), "links that are not in the file yet").unwrap();
+        assert!(reader(&path).is_err());
+    }
 }
