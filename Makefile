@@ -1,7 +1,7 @@
 .PHONY: run test bench bench-links check fmt
 
 run:                ## build links and serve it on embedded storage
-	cd pkgs && cargo run --release --bin linerate-links -- serve
+	.ci/run-links.sh
 
 test:               ## formatting, lints and all tests
 	.ci/test.sh
