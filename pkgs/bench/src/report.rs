@@ -113,7 +113,7 @@ impl Report {
                 qps: series.median(|sample| sample.qps),
                 p50_us: series.median(|sample| sample.p50_us),
                 p99_us: series.median(|sample| sample.p99_us),
-                cpu_us: series.median(|sample| sample.cpu_us),
+                cpu_us: series.cpu_us(),
                 cpu_us_spread: series.cpu_spread(),
                 user_us: series.median(|sample| sample.user_us),
                 ratios: yardsticks.iter().filter_map(ratio).collect(),

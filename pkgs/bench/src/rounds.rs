@@ -104,6 +104,11 @@ impl Series {
         median(self.samples.iter().map(figure))
     }
 
+    /// CPU time of the server per request, in microseconds: the median of the rounds.
+    pub fn cpu_us(&self) -> f64 {
+        self.median(|sample| sample.cpu_us)
+    }
+
     /// The lowest and the highest CPU time per request of all rounds, in microseconds.
     pub fn cpu_spread(&self) -> (f64, f64) {
         let cpu = self.samples.iter().map(|sample| sample.cpu_us);

@@ -18,7 +18,7 @@ use std::time::Instant;
 use bench::peers::{self, Nginx};
 use bench::report::{Report, find, mebibytes};
 use bench::rounds::{Case, alternate, median};
-use bench::server::Placement;
+use bench::server::{Placement, Server};
 use bench::wrk::{Load, Requests};
 use bench::{Error, chart, setup};
 
@@ -29,26 +29,48 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const NGINX: &str = "nginx";
 const FLOOR: &str = "floor";
 
-const HOT: &str = "hot";
-const ONE_CORE: &str = "hot, one core";
-const WARM: &str = "10,000 codes";
-const UNKNOWN: &str = "unknown";
-const COLD: &str = "cold";
-const PIPELINED: &str = "pipelined x16";
-
-/// Where the targets are measured: all CPUs, shared by servers and load.
-const SPREAD: Placement = Placement { workers: 2, cpu: None };
-
-/// Server and load take turns on one CPU. No scheduler decides which worker sleeps, so the rounds differ least
-/// and what one server costs more than another shows best, even on a busy machine.
-const ALONE: Placement = Placement { workers: 1, cpu: Some(0) };
-
 /// Links that fit in any cache.
 const FEW: u64 = 10_000;
 
+/// How servers and load share the machine, and what the cases are called there.
+struct Setting {
+    placement: Placement,
+    /// wrk's.
+    threads: usize,
+    hot: &'static str,
+    warm: &'static str,
+    unknown: &'static str,
+    cold: &'static str,
+    pipelined: &'static str,
+}
+
+/// All CPUs, shared by two workers and two threads of load, as on the machine the targets come from.
+const SPREAD: Setting = Setting {
+    placement: Placement { workers: 2, cpu: None },
+    threads: 2,
+    hot: "hot",
+    warm: "10,000 codes",
+    unknown: "unknown",
+    cold: "cold",
+    pipelined: "pipelined x16",
+};
+
+/// Server and load take turns on one CPU. No scheduler decides which worker sleeps, so the rounds differ least
+/// and what one server or case costs more than another shows best, even on a busy machine.
+const ONE_CORE: Setting = Setting {
+    placement: Placement { workers: 1, cpu: Some(0) },
+    threads: 1,
+    hot: "hot, one core",
+    warm: "10,000 codes, one core",
+    unknown: "unknown, one core",
+    cold: "cold, one core",
+    pipelined: "pipelined x16, one core",
+};
+
 /// How much is measured.
 struct Scale {
-    load: Load,
+    connections: usize,
+    seconds: u64,
     rounds: usize,
     /// Links in the large database.
     many: u64,
@@ -58,23 +80,12 @@ struct Scale {
     starts: usize,
 }
 
-// Two threads of wrk and 64 connections keep both workers of every server busy; more connections only lengthen
-// the queue, fewer let workers sleep, and then waking them is measured. Below 4 s a round, the 10 ms in which
-// CPU time is counted and the load's own start would show.
-const FULL: Scale = Scale {
-    load: Load { threads: 2, connections: 64, seconds: 4 },
-    rounds: 3,
-    many: 1_000_000,
-    more: 200_000,
-    starts: 5,
-};
-const QUICK: Scale = Scale {
-    load: Load { threads: 2, connections: 64, seconds: 1 },
-    rounds: 1,
-    many: 100_000,
-    more: 50_000,
-    starts: 3,
-};
+// 64 connections keep all workers of every server busy; more only lengthen the queue, fewer let workers sleep,
+// and then waking them is measured. Below 3 s a round, the 10 ms in which CPU time is counted and the load's own
+// start would show.
+const FULL: Scale =
+    Scale { connections: 64, seconds: 3, rounds: 3, many: 1_000_000, more: 200_000, starts: 5 };
+const QUICK: Scale = Scale { connections: 64, seconds: 1, rounds: 1, many: 100_000, more: 50_000, starts: 3 };
 
 fn main() -> ExitCode {
     if let Some(code) = peers::serve_if_asked() {
@@ -117,8 +128,16 @@ fn run(scale: &Scale) -> Result<(), Error> {
     let results = scratch.with_file_name("bench");
     let scratch = tempfile::tempdir_in(scratch)?;
     let mut report = Report::new(&network);
-    report.condition(format!("load: {}, {} rounds in turn, medians; 2 workers", scale.load, scale.rounds));
-    report.condition(format!("{ONE_CORE}: {}; 1 worker, on the same CPU", alone(scale.load)));
+    report.condition(format!("{} rounds of all cases in turn; medians", scale.rounds));
+    for setting in [&SPREAD, &ONE_CORE] {
+        let Placement { workers, cpu } = setting.placement;
+        let on = cpu.map_or("all CPUs".to_owned(), |cpu| format!("CPU {cpu}"));
+        report.condition(format!(
+            "{:?}: {workers} workers and {} on {on}",
+            setting.hot,
+            load(scale, setting)
+        ));
+    }
     let (few, _) = links::import(scratch.path(), FEW)?;
     let (many, took) = links::import(scratch.path(), scale.many)?;
     let name = format!("import of {} links", scale.many);
@@ -131,7 +150,7 @@ fn run(scale: &Scale) -> Result<(), Error> {
     report.print();
     let (json, svg) = (results.join("links.json"), results.join("links.svg"));
     report.write(&json)?;
-    chart::write(&svg, "CPU time per hot redirect", HOT, &report.rows)?;
+    chart::write(&svg, "CPU time per hot redirect", SPREAD.hot, &report.rows)?;
     println!("written: {} {}", json.display(), svg.display());
     Ok(())
 }
@@ -140,73 +159,91 @@ fn paths(numbers: Range<u64>) -> Vec<String> {
     numbers.map(codes::path).collect()
 }
 
-/// The load for servers on one CPU: a second thread would only wait for it.
-fn alone(load: Load) -> Load {
-    Load { threads: 1, ..load }
+fn load(scale: &Scale, setting: &Setting) -> Load {
+    Load { threads: setting.threads, connections: scale.connections, seconds: scale.seconds }
+}
+
+/// All servers in one setting.
+struct Servers {
+    ours: Server,
+    uncached: Server,
+    nginx: Nginx,
+    actix: Server,
+    floor: Server,
+}
+
+impl Servers {
+    /// Starts them, and fills the cache with what shall be found there.
+    fn start(scale: &Scale, database: &Path, placement: Placement) -> Result<Self, Error> {
+        let ours = links::serve(database, placement, &[])?;
+        ours.visit(&paths(0..FEW), 307)?;
+        ours.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;
+        Ok(Self {
+            ours,
+            uncached: links::serve(database, placement, &["--cache-bytes", "0"])?,
+            nginx: Nginx::start(placement)?,
+            actix: peers::actix(placement)?,
+            floor: peers::floor(placement)?,
+        })
+    }
+
+    fn cases(&self, scale: &Scale, setting: &Setting) -> Vec<Case<'_>> {
+        let case = |server, name, requests: &Requests| Case {
+            server,
+            name,
+            requests: requests.clone(),
+            load: load(scale, setting),
+            placement: setting.placement,
+        };
+        let all = [&self.ours, self.nginx.server(), &self.actix, &self.floor];
+        let hot = codes::requests(0, 1, 307);
+        let batch = Requests::pipelined(&codes::path(0), 16, 307);
+        let mut cases: Vec<Case<'_>> = all.map(|server| case(server, setting.hot, &hot)).into();
+        cases.extend([
+            case(&self.ours, setting.warm, &codes::requests(0, FEW, 307)),
+            case(&self.ours, setting.unknown, &codes::requests(scale.many, 10 * FEW, 404)),
+            case(&self.uncached, setting.cold, &codes::requests(0, scale.many, 307)),
+        ]);
+        cases.extend(all.map(|server| case(server, setting.pipelined, &batch)));
+        cases
+    }
 }
 
 /// CPU time per redirect, hot and less so.
 fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), Error> {
-    let ours = links::serve(database, SPREAD, &[])?;
-    let uncached = links::serve(database, SPREAD, &["--cache-bytes", "0"])?;
-    let (nginx, actix, floor) = (Nginx::start(SPREAD)?, peers::actix(SPREAD)?, peers::floor(SPREAD)?);
-    let spread = [&ours, nginx.server(), &actix, &floor];
-    let (ours1, nginx1) = (links::serve(database, ALONE, &[])?, Nginx::start(ALONE)?);
-    let (actix1, floor1) = (peers::actix(ALONE)?, peers::floor(ALONE)?);
-    let one_core = [&ours1, nginx1.server(), &actix1, &floor1];
-
-    let hot = codes::requests(0, 1, 307);
-    let batch = Requests::pipelined(&codes::path(0), 16, 307);
-    let case = |server, name, requests: &Requests| Case {
-        server,
-        name,
-        requests: requests.clone(),
-        load: scale.load,
-        placement: SPREAD,
-    };
-    let mut cases: Vec<Case<'_>> = spread.map(|server| case(server, HOT, &hot)).into();
-    cases.extend(one_core.map(|server| Case {
-        load: alone(scale.load),
-        placement: ALONE,
-        ..case(server, ONE_CORE, &hot)
-    }));
-    cases.extend(spread.map(|server| case(server, PIPELINED, &batch)));
-    cases.extend([
-        case(&ours, WARM, &codes::requests(0, FEW, 307)),
-        case(&ours, UNKNOWN, &codes::requests(scale.many, 10 * FEW, 404)),
-        case(&uncached, COLD, &codes::requests(0, scale.many, 307)),
-    ]);
-
-    // Whoever is to be found in the cache has been asked for before.
-    ours.visit(&paths(0..FEW), 307)?;
-    ours.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;
+    let spread = Servers::start(scale, database, SPREAD.placement)?;
+    let one_core = Servers::start(scale, database, ONE_CORE.placement)?;
+    let mut cases = spread.cases(scale, &SPREAD);
+    cases.extend(one_core.cases(scale, &ONE_CORE));
     let series = alternate(scale.rounds, &cases)?;
     report.add(&series, &[NGINX, FLOOR]);
-    let get = |server, case| find(&series, server, case).expect("all cases above were measured");
-    let hot = get(links::NAME, HOT);
-    let cpu = |case| get(links::NAME, case).median(|sample| sample.cpu_us);
-    report.target("hot redirect", cpu(HOT), "µs", 3.6);
-    report.target("hot redirect / nginx", hot.cpu_ratio(get(NGINX, HOT)), "x", 0.6);
-    let (hot1, nginx1, floor1) = (get(links::NAME, ONE_CORE), get(NGINX, ONE_CORE), get(FLOOR, ONE_CORE));
-    report.target("hot redirect / nginx, one core", hot1.cpu_ratio(nginx1), "x", 0.6);
-    report.target("10,000 codes / hot", get(links::NAME, WARM).cpu_ratio(hot), "x", 1.15);
-    report.target("unknown codes / hot", get(links::NAME, UNKNOWN).cpu_ratio(hot), "x", 1.2);
-    report.target("cold redirect", cpu(COLD), "µs", 12.0);
-    // What no server can be below: where this is above the targets, the machine's kernel rules them out.
-    report.figure("floor", get(FLOOR, HOT).median(|sample| sample.cpu_us), "µs");
-    report.figure("floor / nginx", get(FLOOR, HOT).cpu_ratio(get(NGINX, HOT)), "x");
-    report.figure("floor / nginx, one core", floor1.cpu_ratio(nginx1), "x");
-    report.figure("hot redirect / floor, one core", hot1.cpu_ratio(floor1), "x");
+    for setting in [SPREAD, ONE_CORE] {
+        let get = |server, case| find(&series, server, case).expect("all cases were measured");
+        let ours = |case| get(links::NAME, case);
+        let (hot, nginx, floor) = (ours(setting.hot), get(NGINX, setting.hot), get(FLOOR, setting.hot));
+        let mut target = |name: &str, against: &str, value, unit, limit| {
+            report.target(format!("{name}{against}"), value, unit, limit);
+        };
+        target(setting.hot, "", hot.cpu_us(), "µs", 3.6);
+        target(setting.hot, " / nginx", hot.cpu_ratio(nginx), "x", 0.6);
+        target(setting.warm, " / hot", ours(setting.warm).cpu_ratio(hot), "x", 1.15);
+        target(setting.unknown, " / hot", ours(setting.unknown).cpu_ratio(hot), "x", 1.2);
+        target(setting.cold, "", ours(setting.cold).cpu_us(), "µs", 12.0);
+        // What no server can be below: where this exceeds a target, the machine's kernel rules that out.
+        report.figure(format!("floor, {}", setting.hot), floor.cpu_us(), "µs");
+        report.figure(format!("floor / nginx, {}", setting.hot), floor.cpu_ratio(nginx), "x");
+        report.figure(format!("linerate-links / floor, {}", setting.hot), hot.cpu_ratio(floor), "x");
+    }
     Ok(())
 }
 
 /// Resident memory with few links cached, and what each link more takes.
 fn memory(scale: &Scale, few: &Path, many: &Path, report: &mut Report) -> Result<(), Error> {
     let first = paths(0..FEW);
-    let server = links::serve(few, SPREAD, &[])?;
+    let server = links::serve(few, SPREAD.placement, &[])?;
     report.figure("RSS, just started", mebibytes(server.usage()?.resident), "MiB");
     server.visit(&first, 307)?;
-    scale.load.run(&server, SPREAD, WARM, &codes::requests(0, FEW, 307))?;
+    load(scale, &SPREAD).run(&server, SPREAD.placement, SPREAD.warm, &codes::requests(0, FEW, 307))?;
     let usage = server.usage()?;
     report.target("RSS with 10,000 links cached", mebibytes(usage.resident), "MiB", 24.0);
     report.figure("the same without mapped pages", mebibytes(usage.anonymous), "MiB");
@@ -214,7 +251,7 @@ fn memory(scale: &Scale, few: &Path, many: &Path, report: &mut Report) -> Result
 
     // Room for all of them. What is read of the database is mapped, and counts as resident only where a file
     // backs it; a cached link is the memory no file backs.
-    let server = links::serve(many, SPREAD, &["--cache-bytes", "268435456"])?;
+    let server = links::serve(many, SPREAD.placement, &["--cache-bytes", "268435456"])?;
     server.visit(&first, 307)?;
     let before = server.usage()?;
     let further = paths(FEW..FEW + scale.more);
@@ -231,7 +268,7 @@ fn starts(scale: &Scale, many: &Path, report: &mut Report) -> Result<(), Error> 
     let mut took = Vec::with_capacity(scale.starts);
     for number in 0..scale.starts as u64 {
         let begin = Instant::now();
-        let server = links::serve(many, SPREAD, &[])?;
+        let server = links::serve(many, SPREAD.placement, &[])?;
         server.expect(&codes::path(number), 307)?;
         took.push(begin.elapsed().as_secs_f64() * 1000.0);
     }
