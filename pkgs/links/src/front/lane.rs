@@ -51,13 +51,20 @@ enum Next {
     Read,
 }
 
+/// What a connection keeps between turns.
+#[derive(Default)]
+struct Kept {
+    /// Received, but not yet answered; most often nothing, else part of a head.
+    bytes: Vec<u8>,
+    /// Whether whole requests may be among them, which only wait for the answers before them to be written.
+    whole: bool,
+}
+
 /// Serves a connection to its end.
 pub async fn run(worker: &Worker, handover: &Handover, mut stream: TcpStream, peer: SocketAddr, life: &Life) {
-    // Received, but not yet a whole head.
-    let mut partial = Vec::new();
+    let mut kept = Kept::default();
     loop {
-        let turn =
-            std::future::poll_fn(|context| turn(worker, context, &mut stream, &mut partial, life)).await;
+        let turn = std::future::poll_fn(|context| turn(worker, context, &mut stream, &mut kept, life)).await;
         let next = match turn {
             Ok(Turn::Done(next)) => next,
             Ok(Turn::Blocked(rest, next)) => {
@@ -75,7 +82,7 @@ pub async fn run(worker: &Worker, handover: &Handover, mut stream: TcpStream, pe
             Next::Close => return linger(stream).await,
             Next::HandOver => {
                 life.handed_over();
-                return handover.serve(partial, stream, peer).await;
+                return handover.serve(kept.bytes, stream, peer).await;
             }
         }
     }
@@ -86,25 +93,33 @@ fn turn(
     worker: &Worker,
     context: &mut Context<'_>,
     stream: &mut TcpStream,
-    partial: &mut Vec<u8>,
+    kept: &mut Kept,
     life: &Life,
 ) -> Poll<io::Result<Turn>> {
     let mut scratch = worker.scratch.borrow_mut();
     let mut out = worker.out.borrow_mut();
     loop {
-        let kept = partial.len();
-        scratch[..kept].copy_from_slice(partial);
-        let mut buffer = ReadBuf::new(&mut scratch[kept..]);
-        ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
-        let received = buffer.filled().len();
-        if received == 0 {
-            return Poll::Ready(Ok(Turn::Done(Next::Drop)));
+        let before = kept.bytes.len();
+        scratch[..before].copy_from_slice(&kept.bytes);
+        let mut length = before;
+        if !kept.whole {
+            let mut buffer = ReadBuf::new(&mut scratch[before..]);
+            ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
+            length += buffer.filled().len();
+            if length == before {
+                return Poll::Ready(Ok(Turn::Done(Next::Drop)));
+            }
         }
         let started = worker.metrics.is_timed(TIME_EVERY).then(Instant::now);
 
-        let mut bytes = &scratch[..kept + received];
+        let mut bytes = &scratch[..length];
         let mut next = Next::Read;
-        while next == Next::Read && !bytes.is_empty() && out.len() < FLUSH_BYTES {
+        kept.whole = false;
+        while next == Next::Read && !bytes.is_empty() {
+            if out.len() >= FLUSH_BYTES {
+                kept.whole = true;
+                break;
+            }
             let (used, then) = answer(worker, bytes, &mut out);
             bytes = &bytes[used..];
             next = then;
@@ -112,12 +127,12 @@ fn turn(
                 break;
             }
         }
-        partial.clear();
-        partial.extend_from_slice(bytes);
-        if partial.is_empty() {
-            partial.shrink_to(0);
+        kept.bytes.clear();
+        kept.bytes.extend_from_slice(bytes);
+        if bytes.is_empty() {
+            kept.bytes.shrink_to(0);
             life.idle(worker);
-        } else if kept == 0 {
+        } else if before == 0 || bytes.len() < length {
             // Not extended by later pieces: a head has one deadline, however slowly it drips.
             life.busy(worker);
         }
