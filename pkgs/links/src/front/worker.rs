@@ -90,6 +90,12 @@ pub struct Life {
 }
 
 impl Life {
+    /// Connected, and nothing said yet: it has as long as one that stops in the middle.
+    pub fn fresh(&self, worker: &Worker) {
+        self.idle.set(true);
+        self.set(worker, worker.front.settings.head_timeout);
+    }
+
     /// Waiting for a request.
     pub fn idle(&self, worker: &Worker) {
         self.idle.set(true);
@@ -209,8 +215,7 @@ impl Worker {
         }
         self.metrics.accepted.add(1);
         let life = Rc::new(Life::default());
-        // A client that connects and says nothing has as long as one that stops in the middle.
-        life.busy(self);
+        life.fresh(self);
         let (worker, handover, own) = (Rc::clone(self), Rc::clone(handover), Rc::clone(&life));
         let task = tokio::task::spawn_local(async move {
             lane::run(&worker, &handover, stream, peer, &own).await;
