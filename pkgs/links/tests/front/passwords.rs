@@ -1,0 +1,101 @@
+//! Links that ask for a password.
+
+use crate::http::Answer;
+use crate::server::{Server, settings};
+
+const PASSWORD: &str = "correct & horse";
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+
+fn protected() -> Server {
+    let server = Server::start(settings());
+    server.link("abc", |link| link.password = Some(PASSWORD.to_owned()));
+    server
+}
+
+fn post(server: &Server, path: &str, accept: &str, body: &str) -> Answer {
+    server.connect().request("POST", path, &format!("{FORM}Accept: {accept}\r\n"), body).unwrap()
+}
+
+#[test]
+fn a_protected_link_asks_first_and_counts_no_click() {
+    let server = protected();
+    let answer = server.connect().get("abc").unwrap();
+    assert_eq!((answer.status, answer.field("cache-control")), (200, Some("no-store")));
+    assert_eq!(answer.field("location"), None);
+    assert!(answer.text().contains("<form method=post>"));
+    assert!(!answer.text().contains("t.example"), "the target is a secret");
+    server.assert_clicks("abc", 0);
+}
+
+#[test]
+fn the_right_password_leads_on_by_get_and_counts() {
+    let server = protected();
+    let answer = post(&server, "/abc", "text/html", "password=correct+%26+horse");
+    assert_eq!((answer.status, answer.location()), (303, "https://t.example/"));
+    assert!(answer.field("cache-control").is_some_and(|value| value.contains("no-")));
+    server.assert_clicks("abc", 1);
+}
+
+#[test]
+fn a_wrong_password_is_403_and_the_sixth_try_within_a_minute_429() {
+    let server = protected();
+    for (accept, kind) in [
+        ("text/html", "text/html; charset=utf-8"),
+        ("*/*", "application/problem+json"),
+        ("text/html", "text/html; charset=utf-8"),
+        ("text/html", "text/html; charset=utf-8"),
+        ("text/html", "text/html; charset=utf-8"),
+    ] {
+        let answer = post(&server, "/abc", accept, "password=wrong");
+        assert_eq!((answer.status, answer.field("content-type")), (403, Some(kind)));
+        assert_eq!(answer.field("location"), None);
+    }
+    let answer = post(&server, "/abc", "text/html", "password=correct+%26+horse");
+    assert_eq!((answer.status, answer.field("retry-after")), (429, Some("60")));
+    assert_eq!(answer.field("location"), None);
+    server.assert_clicks("abc", 0);
+}
+
+#[test]
+fn a_form_must_be_small_and_hold_a_password() {
+    let server = protected();
+    let long = format!("password={}", "x".repeat(2000));
+    for (body, status) in [(&*long, 413), ("", 400), ("passwort=x", 400), ("password=", 403)] {
+        assert_eq!(post(&server, "/abc", "*/*", body).status, status, "{body:.20}");
+    }
+    // Chunked, without a length to refuse it by.
+    let mut client = server.connect();
+    client
+        .send(format!(
+            "POST /abc HTTP/1.1\r\nHost: h\r\n{FORM}Transfer-Encoding: chunked\r\n\r\n7d0\r\n{}\r\n0\r\n\r\n",
+            "x".repeat(2000)
+        ))
+        .unwrap();
+    assert_eq!(client.receive().unwrap().status, 413);
+}
+
+#[test]
+fn only_a_protected_link_takes_a_post() {
+    let server = protected();
+    server.link("plain", |_| ());
+    server.link("past", |link| link.expires_at = Some(links::when::Timestamp(1)));
+    for (path, status) in
+        [("/plain", 405), ("/unknown", 404), ("/past", 410), ("/robots.txt", 405), ("/", 404)]
+    {
+        let answer = post(&server, path, "*/*", "password=x");
+        assert_eq!(answer.status, status, "{path}");
+        let allow = (status == 405).then_some("GET, HEAD");
+        assert_eq!(answer.field("allow"), allow, "{path}");
+    }
+}
+
+#[test]
+fn a_query_survives_the_password() {
+    let server = Server::start(settings());
+    server.link("abc", |link| {
+        link.password = Some(PASSWORD.to_owned());
+        link.forward_query = true;
+    });
+    let answer = post(&server, "/abc?a=1", "*/*", "password=correct+%26+horse");
+    assert_eq!((answer.status, answer.location()), (303, "https://t.example/?a=1"));
+}

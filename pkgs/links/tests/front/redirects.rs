@@ -1,0 +1,201 @@
+//! Links: where they lead, with which status and fields, and when they do not.
+
+use links::link::{LinkPatch, RedirectStatus, Status};
+use links::when::Timestamp;
+
+use crate::server::{Server, settings};
+
+fn visit(method: &str, path: &str, fields: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nHost: s.example\r\n{fields}\r\n")
+}
+
+#[test]
+fn a_redirect_is_its_fields_and_nothing_else() {
+    let server = Server::start(settings());
+    for (redirect, reason) in [
+        (RedirectStatus::MovedPermanently, "301 Moved Permanently"),
+        (RedirectStatus::Found, "302 Found"),
+        (RedirectStatus::TemporaryRedirect, "307 Temporary Redirect"),
+        (RedirectStatus::PermanentRedirect, "308 Permanent Redirect"),
+    ] {
+        let code = &reason[..3];
+        server.link(code, |link| link.redirect = redirect);
+        let answer = server.answer(visit("GET", &format!("/{code}"), ""));
+        assert_eq!(answer.status, redirect.code());
+        assert!(answer.body.is_empty());
+        let names: Vec<_> = answer.fields.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["cache-control", "content-length", "location", "date"], "{reason}");
+        assert_eq!(answer.field("cache-control"), Some("private, no-cache"));
+        assert_eq!(answer.field("content-length"), Some("0"));
+        assert_eq!(answer.location(), "https://t.example/");
+    }
+}
+
+#[test]
+fn a_head_has_the_fields_of_a_get_and_is_no_click() {
+    let server = Server::start(settings());
+    server.link("abc", |_| ());
+    let mut client = server.connect();
+    for path in ["/abc", "/unknown", "/robots.txt", "/%61bc"] {
+        let mut client = server.connect();
+        client.send(visit("HEAD", path, "")).unwrap();
+        let head = client.receive_head().unwrap();
+        let get = server.answer(visit("GET", path, ""));
+        let comparable = |fields: &[(String, String)]| -> Vec<(String, String)> {
+            let mut fields: Vec<_> = fields.iter().filter(|(name, _)| name != "date").cloned().collect();
+            fields.sort();
+            fields
+        };
+        assert_eq!((head.status, comparable(&head.fields)), (get.status, comparable(&get.fields)), "{path}");
+    }
+    // No byte of a body follows: the next answer is the next request's.
+    client.send(visit("HEAD", "/unknown", "")).unwrap();
+    assert_eq!(client.receive_head().unwrap().status, 404);
+    assert_eq!(client.get("abc").unwrap().status, 307);
+    server.assert_clicks("abc", 3);
+}
+
+#[test]
+fn a_query_is_forwarded_only_where_the_link_says_so() {
+    let server = Server::start(settings());
+    for (code, target, forward, path, location) in [
+        ("off", "https://t.example/", false, "/off?a=1", "https://t.example/"),
+        ("plain", "https://t.example/p", true, "/plain?a=1", "https://t.example/p?a=1"),
+        ("none", "https://t.example/p", true, "/none", "https://t.example/p"),
+        ("empty", "https://t.example/p", true, "/empty?", "https://t.example/p"),
+        ("more", "https://t.example/?x=y", true, "/more?a=1&b", "https://t.example/?x=y&a=1&b"),
+        ("bare", "https://t.example/?", true, "/bare?a=1", "https://t.example/?a=1"),
+        ("hash", "https://t.example/#top", true, "/hash?a=1", "https://t.example/?a=1#top"),
+        ("both", "https://t.example/?x#top", true, "/both?a=1", "https://t.example/?x&a=1#top"),
+        ("twice", "https://t.example/", true, "/twice?a=1?b=2", "https://t.example/?a=1?b=2"),
+        ("lone", "https://t.example/#a?b", true, "/lone?c", "https://t.example/?c#a?b"),
+        ("quoted", "https://t.example/", true, "/quoted?a=%26%23%0d%0a", "https://t.example/?a=%26%23%0d%0a"),
+    ] {
+        server.link(code, |link| {
+            link.target = target.to_owned();
+            link.forward_query = forward;
+        });
+        let answer = server.answer(visit("GET", path, ""));
+        assert_eq!((answer.status, answer.location()), (307, location), "{path}");
+    }
+}
+
+#[test]
+fn a_query_cannot_add_a_field() {
+    let server = Server::start(settings());
+    server.link("abc", |link| link.forward_query = true);
+    for query in
+        ["a\r\nX-Injected: 1", "a\nX-Injected: 1", "a\rX-Injected: 1", "a\0b", "a\u{fc}", "a\tb", "a\x7fb"]
+    {
+        for first in ["/abc", "/%61bc"] {
+            let mut client = server.connect();
+            client.send(visit("GET", &format!("{first}?{query}"), "")).unwrap();
+            let Ok(answer) = client.receive() else { continue };
+            assert_eq!(answer.field("x-injected"), None, "{first}?{query:?}");
+            assert!(answer.fields.iter().all(|(_, value)| value.bytes().all(|b| (b' '..0x7f).contains(&b))));
+            assert!(answer.status == 400 || answer.location() == "https://t.example/", "{answer:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_there_or_not_now_is_told_to_programs_and_people() {
+    let server = Server::start(settings());
+    let now = Timestamp::now().0;
+    server.link("early", |link| link.not_before = Some(Timestamp(now + 1000)));
+    server.link("late", |link| link.expires_at = Some(Timestamp(now - 1000)));
+    server.link("off", |link| link.status = Status::Disabled);
+    let long = "x".repeat(65);
+    for (path, status) in [
+        ("/unknown", 404),
+        ("/early", 404),
+        ("/off", 404),
+        ("/late", 410),
+        ("/", 404),
+        ("/late/", 404),
+        ("/late/x", 404),
+        ("//late", 404),
+        ("/a b", 400),
+        ("/.late", 404),
+        ("/%", 404),
+        ("/%ff", 404),
+        ("/la%74e", 410),
+        ("/LATE", 404),
+        (&*format!("/{long}"), 404),
+    ] {
+        let problem = server.answer(visit("GET", path, "Accept: */*\r\n"));
+        assert_eq!(problem.status, status, "{path}");
+        assert_eq!(problem.field("content-type"), Some("application/problem+json"), "{path}");
+        let body: serde_json::Value = serde_json::from_slice(&problem.body).unwrap();
+        assert_eq!(body["status"], status, "{path}");
+        assert_eq!(problem.field("cache-control"), Some("no-store"), "{path}");
+        if status != 400 {
+            let page = server.answer(visit("GET", path, "Accept: text/html,application/xhtml+xml\r\n"));
+            assert_eq!(page.status, status, "{path}");
+            assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"), "{path}");
+            assert!(page.text().contains(&status.to_string()), "{path}");
+        }
+    }
+}
+
+#[test]
+fn an_edit_a_deletion_and_a_creation_are_seen_by_the_next_visit() {
+    let server = Server::start(settings());
+    let mut clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("abc").unwrap().status, 404);
+    }
+    server.link("abc", |_| ());
+    for client in &mut clients {
+        assert_eq!(client.get("abc").unwrap().status, 307);
+    }
+    let patch = LinkPatch { target: Some("https://other.example/".to_owned()), ..LinkPatch::default() };
+    server.store().edit("abc".to_owned(), patch).wait().unwrap();
+    for client in &mut clients {
+        assert_eq!(client.get("abc").unwrap().location(), "https://other.example/");
+    }
+    server.store().delete("abc".to_owned()).wait().unwrap();
+    for client in &mut clients {
+        assert_eq!(client.get("abc").unwrap().status, 404);
+    }
+}
+
+#[test]
+fn a_click_limit_is_exact_across_connections_and_workers() {
+    const LIMIT: u64 = 40;
+    let server = Server::start(settings());
+    server.link("abc", |link| link.max_clicks = Some(LIMIT));
+    let followed: u64 = std::thread::scope(|scope| {
+        let visitors: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = server.connect();
+                    let statuses = (0..10).map(|_| client.get("abc").unwrap().status);
+                    statuses.filter(|&status| status == 307).count() as u64
+                })
+            })
+            .collect();
+        visitors.into_iter().map(|visitor| visitor.join().unwrap()).sum()
+    });
+    assert_eq!(followed, LIMIT);
+    assert_eq!(server.answer(visit("GET", "/abc", "")).status, 410);
+    server.assert_clicks("abc", LIMIT);
+    assert_eq!(server.answer(visit("GET", "/abc", "")).status, 410);
+}
+
+#[test]
+fn a_redirect_carries_a_page_and_an_age_where_configured() {
+    let mut configured = settings();
+    configured.redirect_body = true;
+    configured.redirect_max_age = 60;
+    let server = Server::start(configured);
+    server.link("abc", |link| link.target = "https://t.example/?a=1&b='x'".to_owned());
+    for path in ["/abc", "/%61bc"] {
+        let answer = server.answer(visit("GET", path, ""));
+        assert_eq!(answer.status, 307);
+        assert_eq!(answer.field("cache-control"), Some("private, max-age=60"));
+        assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(answer.location(), "https://t.example/?a=1&b=%27x%27");
+        assert!(answer.text().contains("href=\"https://t.example/?a=1&amp;b=%27x%27\""), "{}", answer.text());
+    }
+}
