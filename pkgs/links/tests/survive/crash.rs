@@ -1,0 +1,154 @@
+//! `kill -9` under mixed load: what was acknowledged is there.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::http::Client;
+use crate::server::{Api, Place, Server, alone, random};
+
+const ROUNDS: usize = 20;
+const WRITERS: usize = 3;
+const VISITORS: usize = 2;
+
+/// The link the visitors follow; no writer touches it.
+const VISITED: &str = "visited";
+
+/// What a crash may take: clicks of one flush interval (1 s), and half of one more for a busy machine.
+const UNFLUSHED: Duration = Duration::from_millis(1500);
+
+/// What one writer knows of its links: where each leads, or that it is deleted.
+#[derive(Default)]
+struct Writer {
+    known: HashMap<String, Option<String>>,
+    live: Vec<String>,
+    /// Changed since the last check.
+    touched: Vec<String>,
+    /// Sent but not acknowledged: either state is right.
+    doubtful: Option<(String, Option<String>)>,
+    made: usize,
+}
+
+impl Writer {
+    /// Writes until the server is gone.
+    fn run(&mut self, name: usize, api: &mut Api) {
+        while self.write(name, api) {}
+    }
+
+    fn write(&mut self, name: usize, api: &mut Api) -> bool {
+        let target = format!("https://t.example/{}", random(u64::MAX));
+        let choice = if self.live.is_empty() { 0 } else { random(10) };
+        let at = random(self.live.len().max(1) as u64) as usize;
+        let (code, state, expected) = match choice {
+            0..5 => {
+                self.made += 1;
+                (format!("w{name}-{}", self.made), Some(target.clone()), 201)
+            }
+            5..8 => (self.live[at].clone(), Some(target.clone()), 200),
+            _ => (self.live.swap_remove(at), None, 204),
+        };
+        self.touched.push(code.clone());
+        self.doubtful = Some((code.clone(), state.clone()));
+        let status = match expected {
+            201 => api.create(&code, &target),
+            200 => api.edit(&code, &json!({ "target": target })),
+            _ => api.delete(&code),
+        };
+        let Ok(status) = status else { return false };
+        assert_eq!(status, expected, "{code}");
+        if expected == 201 {
+            self.live.push(code.clone());
+        }
+        self.known.insert(code, state);
+        self.doubtful = None;
+        true
+    }
+
+    /// Compares what is there with what must be, and takes note of what became of the doubtful write.
+    fn check(&mut self, codes: Vec<String>, client: &mut Client) {
+        for code in codes {
+            client.send(format!("HEAD /{code} HTTP/1.1\r\nHost: s.example\r\n\r\n")).unwrap();
+            let answer = client.receive_head().unwrap();
+            let found = (answer.status == 307).then(|| answer.location().to_owned());
+            assert!(found.is_some() || answer.status == 404, "{code}: {answer:?}");
+            let known = self.known.get(&code).cloned().flatten();
+            if found != known {
+                assert_eq!(self.doubtful, Some((code.clone(), found.clone())), "acknowledged was {known:?}");
+            }
+            self.live.retain(|live| *live != code);
+            if found.is_some() {
+                self.live.push(code.clone());
+            }
+            self.known.insert(code, found);
+        }
+        self.doubtful = None;
+    }
+}
+
+/// Follows a link until the server is gone. Returns when each answer came.
+fn visit(address: SocketAddr, sent: &AtomicU64) -> Vec<Instant> {
+    let mut client = Client::connect(address).unwrap();
+    let mut answered = Vec::new();
+    loop {
+        sent.fetch_add(1, Ordering::Relaxed);
+        match client.get(VISITED) {
+            Ok(answer) => assert_eq!(answer.status, 307),
+            Err(_) => return answered,
+        }
+        answered.push(Instant::now());
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Loads the server, kills it at a random moment. Returns the visits sure to be stored, and all sent.
+fn round(server: Server, writers: &mut [Writer]) -> (u64, u64) {
+    let sent = AtomicU64::new(0);
+    let public = server.public;
+    let mut apis: Vec<_> = writers.iter().map(|_| server.api()).collect();
+    std::thread::scope(|scope| {
+        for (name, (writer, api)) in writers.iter_mut().zip(&mut apis).enumerate() {
+            scope.spawn(move || writer.run(name, api));
+        }
+        let visitors: Vec<_> = (0..VISITORS).map(|_| scope.spawn(|| visit(public, &sent))).collect();
+        std::thread::sleep(Duration::from_millis(100 + random(2200)));
+        let killed = Instant::now();
+        server.kill();
+        let answered = visitors.into_iter().flat_map(|visitor| visitor.join().unwrap());
+        let old = answered.filter(|&at| at + UNFLUSHED < killed).count() as u64;
+        (old, sent.load(Ordering::Relaxed))
+    })
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9() {
+    let _alone = alone();
+    let place = Place::new();
+    let mut writers: Vec<Writer> = (0..WRITERS).map(|_| Writer::default()).collect();
+    let mut server = place.serve(&[]);
+    assert_eq!(server.api().create(VISITED, "https://t.example/").unwrap(), 201);
+    for number in 0..ROUNDS {
+        let before = server.api().clicks(VISITED);
+        let (sure, sent) = round(server, &mut writers);
+
+        let check = place.command(&["check"]).unwrap();
+        assert!(check.status.success(), "round {number}: {}", String::from_utf8_lossy(&check.stdout));
+        server = place.serve(&[]);
+        let stored = server.api().clicks(VISITED) - before;
+        assert!((sure..=sent).contains(&stored), "round {number}: {stored} clicks of {sure} to {sent}");
+        for writer in &mut writers {
+            let touched = std::mem::take(&mut writer.touched);
+            writer.check(touched, &mut server.connect());
+        }
+    }
+    let mut acknowledged = 0;
+    for writer in &mut writers {
+        let all: Vec<_> = writer.known.keys().cloned().collect();
+        acknowledged += all.len();
+        writer.check(all, &mut server.connect());
+    }
+    assert!(acknowledged > 10 * ROUNDS, "only {acknowledged} links: that was no load");
+    server.stop();
+}

@@ -1,0 +1,88 @@
+//! Thousands that wait and hundreds that drip: others are served as ever.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::http::Client;
+use crate::server::{Place, alone};
+
+const IDLE: u64 = 5000;
+const SLOW: usize = 200;
+
+/// Files this process and the server need besides the crowd's sockets.
+const SPARE: u64 = 500;
+
+/// The server's `--head-timeout`.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Sends one byte a second on each connection, until the server cuts it off. Returns how long each lasted.
+fn drip(mut slow: Vec<TcpStream>, stop: &AtomicBool) -> Vec<Duration> {
+    let started = Instant::now();
+    let mut lasted = Vec::new();
+    while !slow.is_empty() && !stop.load(Ordering::Relaxed) {
+        slow.retain_mut(|stream| {
+            let open = stream.write_all(b"G").is_ok();
+            if !open {
+                lasted.push(started.elapsed());
+            }
+            open
+        });
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    lasted
+}
+
+#[test]
+fn idle_and_slow_connections_do_not_hold_others_up() {
+    let _alone = alone();
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let idle = IDLE.min(files.saturating_sub(SPARE + SLOW as u64));
+    if idle < IDLE {
+        let _ = writeln!(std::io::stderr(), "REDUCED to {idle} idle connections: ulimit -n is {files}");
+    }
+    let place = Place::new();
+    let server = place.serve(&["--head-timeout", "3"]);
+    assert_eq!(server.api().create("abc", "https://t.example/").unwrap(), 201);
+    let mut client = server.connect();
+    for _ in 0..100 {
+        assert_eq!(client.get("abc").unwrap().status, 307);
+    }
+    let before = server.resident();
+
+    // Idle between requests, as browsers are: they have asked once.
+    let mut crowd: Vec<Client> = (0..idle).map(|_| server.connect()).collect();
+    for waiting in &mut crowd {
+        assert_eq!(waiting.get("abc").unwrap().status, 307);
+    }
+    let slow = (0..SLOW).map(|_| TcpStream::connect(server.public).unwrap()).collect();
+    let stop = AtomicBool::new(false);
+    let (mut took, lasted) = std::thread::scope(|scope| {
+        let dripping = scope.spawn(|| drip(slow, &stop));
+        let took: Vec<_> = (0..500)
+            .map(|_| {
+                let started = Instant::now();
+                assert_eq!(client.get("abc").unwrap().status, 307);
+                // Spread over the time in which the slow ones are there.
+                std::thread::sleep(Duration::from_millis(5));
+                started.elapsed() - Duration::from_millis(5)
+            })
+            .collect();
+        let grown = server.resident().saturating_sub(before);
+        assert!(grown < 40 << 20, "{} KiB for {idle} idle connections", grown >> 10);
+        // A tick, a byte that is still sent, one that learns of the close, and a busy machine.
+        std::thread::sleep(HEAD_TIMEOUT + Duration::from_secs(4) - Duration::from_millis(2500));
+        stop.store(true, Ordering::Relaxed);
+        (took, dripping.join().unwrap())
+    });
+    took.sort_unstable();
+    let p99 = took[took.len() * 99 / 100];
+    assert!(p99 < Duration::from_millis(250), "p99 is {p99:?}");
+    assert_eq!(lasted.len(), SLOW, "the rest was not cut off");
+    assert!(lasted.iter().all(|&time| time >= HEAD_TIMEOUT - Duration::from_secs(1)), "cut off early");
+    assert_eq!(crowd[0].get("abc").unwrap().status, 307, "who waited is served too");
+    server.stop();
+}

@@ -1,0 +1,88 @@
+//! SIGTERM under load: no request in flight fails, no click is lost.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::http::Client;
+use crate::server::{Place, alone};
+
+/// Asks until the server takes no more connections. Returns how many redirects came.
+///
+/// It keeps to HTTP: after `connection: close` it uses another connection. A connection that the kernel
+/// still took while the listener was closing may be reset before it has carried anything (RFC 9112,
+/// section 9.3.1: the client is free to try again elsewhere); one that has carried an answer may not.
+fn visit(address: SocketAddr, path: &str, told: &AtomicBool) -> u64 {
+    let mut answered = 0;
+    loop {
+        let mut client = match Client::connect(address) {
+            Ok(client) => client,
+            Err(error) if told.load(Ordering::SeqCst) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+                return answered;
+            }
+            Err(error) => panic!("refused while the server runs: {error}"),
+        };
+        let mut fresh = true;
+        loop {
+            match client.get(path) {
+                Ok(answer) => {
+                    assert_eq!(answer.status, 307);
+                    answered += 1;
+                    fresh = false;
+                    if answer.closes() {
+                        assert!(client.is_closed());
+                        break;
+                    }
+                }
+                Err(_) if fresh && told.load(Ordering::SeqCst) => break,
+                Err(error) => panic!("a request failed on an open connection: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn at_sigterm_every_request_is_answered_and_every_click_stored() {
+    let _alone = alone();
+    let place = Place::new();
+    let mut expected = 0;
+    for round in 0..3 {
+        let server = place.serve(&["--drain-timeout", "5"]);
+        if round == 0 {
+            assert_eq!(server.api().create("abc", "https://t.example/").unwrap(), 201);
+        }
+        let told = AtomicBool::new(false);
+        let address = server.public;
+        expected += std::thread::scope(|scope| {
+            // The escaped one takes the way through actix-web.
+            let paths = ["abc", "abc", "abc", "abc", "abc", "abc", "abc", "%61bc"];
+            let visitors = paths.map(|path| {
+                let told = &told;
+                scope.spawn(move || visit(address, path, told))
+            });
+            std::thread::sleep(Duration::from_millis(800));
+            told.store(true, Ordering::SeqCst);
+            server.terminate();
+            assert_eq!(server.wait(Duration::from_secs(6)).code(), Some(0));
+            visitors.into_iter().map(|visitor| visitor.join().unwrap()).sum::<u64>()
+        });
+    }
+    let server = place.serve(&[]);
+    assert_eq!(server.api().clicks("abc"), expected);
+    server.stop();
+}
+
+#[test]
+fn at_sigterm_an_idle_connection_does_not_hold_the_server_up() {
+    let _alone = alone();
+    let place = Place::new();
+    let server = place.serve(&["--drain-timeout", "5"]);
+    let mut idle = server.connect();
+    assert_eq!(idle.get("abc").unwrap().status, 404);
+    let silent = server.connect();
+    server.terminate();
+    assert_eq!(server.wait(Duration::from_secs(4)).code(), Some(0));
+    assert!(idle.is_closed());
+    drop(silent);
+}

@@ -1,0 +1,11 @@
+//! What the server must survive: crashes, a full disk, crowds, restarts and rivals. Runs the real binary.
+
+mod coherence;
+mod crash;
+mod crowd;
+mod disk;
+mod drain;
+#[path = "../http/mod.rs"]
+mod http;
+mod rival;
+mod server;

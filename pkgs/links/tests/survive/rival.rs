@@ -1,0 +1,30 @@
+//! Two servers on one port.
+
+use std::process::Command;
+
+use crate::server::{BINARY, Place, alone};
+
+#[test]
+fn a_second_server_on_a_port_gives_way_with_one_line() {
+    let _alone = alone();
+    let (place, other) = (Place::new(), Place::new());
+    let server = place.serve(&[]);
+    assert_eq!(server.api().create("abc", "https://t.example/").unwrap(), 201);
+    let (public, admin) = (server.public.to_string(), server.admin.to_string());
+    for (listen, admin) in [(&*public, "127.0.0.1:0"), ("127.0.0.1:0", &*admin)] {
+        let second = Command::new(BINARY)
+            .args(["serve", "--listen", listen, "--admin", admin, "--database"])
+            .arg(&other.database)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&second.stderr);
+        assert_eq!(second.status.code(), Some(1), "{errors}");
+        assert!(errors.starts_with("error: ") && errors.lines().count() == 1, "{errors:?}");
+        assert!(errors.contains("in use"), "{errors:?}");
+    }
+    // On connections both kept and new: no part of them goes to another.
+    for _ in 0..20 {
+        assert_eq!(server.connect().get("abc").unwrap().status, 307);
+    }
+    server.stop();
+}
