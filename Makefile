@@ -1,10 +1,13 @@
-.PHONY: run test bench bench-links check fmt
+.PHONY: run test fuzz bench bench-links check fmt
 
 run:                ## build links and serve it on embedded storage
 	.ci/run-links.sh
 
 test:               ## formatting, lints and all tests
 	.ci/test.sh
+
+fuzz:               ## import and request parsers, a minute each
+	.ci/fuzz.sh
 
 bench: bench-links  ## all benches
 

@@ -11,7 +11,7 @@ mod handover;
 mod lane;
 mod metrics;
 mod page;
-mod request;
+pub mod request;
 mod visit;
 mod worker;
 

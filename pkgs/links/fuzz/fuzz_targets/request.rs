@@ -1,0 +1,21 @@
+//! The head of a request: whatever comes, it is read the same in one piece and in many, and what is
+//! taken for a visit holds nothing that could leave the header field it goes into.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use links::front::request::{Head, parse};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Head::Visit(request, used) = parse(bytes) else { return };
+    let head = &bytes[..used];
+    assert!(head.ends_with(b"\n"));
+    assert_eq!(parse(head), parse(bytes), "what follows a head does not change it");
+    for cut in 0..used {
+        assert_eq!(parse(&bytes[..cut]), Head::Partial, "cut at {cut} of {used}");
+    }
+    let query = request.query.unwrap_or_default();
+    for text in [request.code, query] {
+        assert!(!text.bytes().any(|byte| byte.is_ascii_control() || byte == b' '), "{text:?}");
+    }
+    assert!(!request.code.contains(['?', '%']));
+});

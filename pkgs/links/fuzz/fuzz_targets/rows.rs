@@ -1,0 +1,45 @@
+//! What holds of any file that is imported: rows are numbered in order, they are the same in whatever
+//! pieces they arrive, and those that are read come back unchanged from an export.
+
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+
+use links::store::Record;
+use links::transfer::{Format, Writer, read};
+
+/// Gives a few bytes at a time.
+struct Pieces<'b>(&'b [u8]);
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let size = buffer.len().min(3);
+        self.0.read(&mut buffer[..size])
+    }
+}
+
+/// The rows as they are told to a person, the records among them, and how reading ended.
+fn rows(format: Format, input: impl Read) -> (Vec<Result<Record, String>>, Result<(), String>) {
+    let mut rows = Vec::new();
+    let end = read(format, input, &mut |number, row| {
+        rows.push(row.map_err(|error| error.to_string()));
+        assert_eq!(number, rows.len() as u64);
+        ControlFlow::Continue(())
+    });
+    (rows, end.map_err(|error| error.to_string()))
+}
+
+/// Checks all of that for one input.
+pub fn check(format: Format, bytes: &[u8]) {
+    let (found, end) = rows(format, bytes);
+    assert_eq!(rows(format, Pieces(bytes)), (found.clone(), end), "in pieces");
+
+    let records: Vec<_> = found.into_iter().filter_map(Result::ok).collect();
+    let mut writer = Writer::new(format, Vec::new()).expect("memory takes everything");
+    for record in &records {
+        writer.write(record).expect("memory takes everything");
+    }
+    let written = writer.finish().expect("memory takes everything");
+    let (again, end) = rows(format, written.as_slice());
+    assert_eq!(end, Ok(()));
+    assert_eq!(again, records.into_iter().map(Ok).collect::<Vec<_>>());
+}
