@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use links::cache::Cache;
+use links::clicks::Ledger;
 use links::code::CodePolicy;
 use links::front::{Attempts, Front, Metrics, Settings};
 use links::link::NewLink;
@@ -66,6 +67,7 @@ impl Server {
             settings,
             store: store.clone(),
             cache,
+            ledger: Ledger::default(),
             attempts: Attempts::default(),
             metrics: Arc::new(Metrics::new(2)),
             shutdown: shutdown.clone(),
@@ -111,7 +113,7 @@ impl Server {
             std::thread::sleep(Duration::from_millis(20));
         }
         // Longer than a flush takes to follow.
-        std::thread::sleep(Duration::from_millis(700));
+        std::thread::sleep(Duration::from_millis(1200));
         assert_eq!(stored(), expected, "clicks of {code}");
     }
 }
