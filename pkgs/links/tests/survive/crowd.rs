@@ -54,10 +54,13 @@ fn idle_and_slow_connections_do_not_hold_others_up() {
     let before = server.resident();
 
     // Idle between requests, as browsers are: they have asked once.
-    let mut crowd: Vec<Client> = (0..idle).map(|_| server.connect()).collect();
-    for waiting in &mut crowd {
-        assert_eq!(waiting.get("abc").unwrap().status, 307);
-    }
+    let mut crowd: Vec<Client> = (0..idle)
+        .map(|_| {
+            let mut waiting = server.connect();
+            assert_eq!(waiting.get("abc").unwrap().status, 307);
+            waiting
+        })
+        .collect();
     let slow = (0..SLOW).map(|_| TcpStream::connect(server.public).unwrap()).collect();
     let stop = AtomicBool::new(false);
     let (mut took, lasted) = std::thread::scope(|scope| {
