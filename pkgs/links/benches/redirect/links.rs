@@ -1,6 +1,6 @@
 //! The shortener under test: a database filled through its own command line, and its server.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -32,6 +32,13 @@ pub fn import(directory: &Path, count: u64) -> Result<(PathBuf, Duration), Error
         });
     }
     Ok((database, took))
+}
+
+/// Copies a database nobody has open to a file of this name beside it.
+pub fn copy(database: &Path, name: &str) -> Result<PathBuf, Error> {
+    let copy = database.with_file_name(name).with_extension("db");
+    fs::copy(database, &copy).map_err(Error::file(&copy))?;
+    Ok(copy)
 }
 
 /// What the table calls it.

@@ -173,14 +173,16 @@ struct Servers {
 }
 
 impl Servers {
-    /// Starts them, and fills the cache with what shall be found there.
+    /// Starts them, and fills the cache with what shall be found there. Each of ours has a database of its own:
+    /// the clicks of one would make the others forget what they have cached.
     fn start(scale: &Scale, database: &Path, placement: Placement) -> Result<Self, Error> {
-        let ours = links::serve(database, placement, &[])?;
+        let copy = |name: &str| links::copy(database, &format!("{name}-{}", placement.workers));
+        let ours = links::serve(&copy("cached")?, placement, &[])?;
         ours.visit(&paths(0..FEW), 307)?;
         ours.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;
         Ok(Self {
             ours,
-            uncached: links::serve(database, placement, &["--cache-bytes", "0"])?,
+            uncached: links::serve(&copy("uncached")?, placement, &["--cache-bytes", "0"])?,
             nginx: Nginx::start(placement)?,
             actix: peers::actix(placement)?,
             floor: peers::floor(placement)?,
