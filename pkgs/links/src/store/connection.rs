@@ -19,10 +19,6 @@ const WRITER_CACHE_KIB: i64 = -64_000;
 /// Page cache of a reader, in KiB: the map serves its reads, so only what is in the log needs room.
 const READER_CACHE_KIB: i64 = -2_000;
 
-/// Pages in the log before a commit writes them back: 16 MiB. An import under random codes touches most of the
-/// index in each transaction; the rarer the checkpoint, the fewer times a page is written back.
-const CHECKPOINT_PAGES: i64 = 4_096;
-
 /// The size the log's file shrinks to once it has been written back, in bytes.
 const LOG_BYTES: i64 = 64 << 20;
 
@@ -55,7 +51,6 @@ fn try_writer(path: &Path) -> Result<Connection, Error> {
     common(&connection, WRITER_CACHE_KIB)?;
     let _: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     schema::migrate(&mut connection)?;

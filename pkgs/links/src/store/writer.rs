@@ -17,6 +17,14 @@ use super::{Change, Error, OnChange};
 /// The most pieces of work in one transaction. More would let the first wait too long for its answer.
 const GROUP: usize = 512;
 
+/// Pages in the log before a commit writes them back; a short log is quick to read through
+/// (sqlite.org/wal.html, section 2.3).
+const CHECKPOINT_PAGES: i64 = 1_000;
+
+/// The same during an import. Under random codes each of its transactions touches most pages of the index:
+/// the rarer they are written back, the less is written.
+const IMPORT_CHECKPOINT_PAGES: i64 = 16_384;
+
 /// How often an idle writer looks for commits by other processes.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
@@ -124,6 +132,7 @@ impl Handle {
                     commits: made,
                     foreign: None,
                     synchronous: true,
+                    checkpoint: CHECKPOINT_PAGES,
                     writable,
                 }
                 .run(&receiver);
@@ -220,6 +229,8 @@ struct Writer {
     foreign: Option<i64>,
     /// Whether the connection is at `synchronous=FULL`.
     synchronous: bool,
+    /// The connection's `wal_autocheckpoint`.
+    checkpoint: i64,
     writable: bool,
 }
 
@@ -305,7 +316,7 @@ impl Writer {
         }
         let committed = match lost {
             Some(error) => Err(error),
-            None => self.execute("COMMIT"),
+            None => self.commit(changes.all),
         };
         if committed.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
@@ -320,6 +331,15 @@ impl Writer {
             self.synchronous = durable;
         }
         self.execute("BEGIN IMMEDIATE")
+    }
+
+    fn commit(&mut self, import: bool) -> Result<(), Error> {
+        let pages = if import { IMPORT_CHECKPOINT_PAGES } else { CHECKPOINT_PAGES };
+        if pages != self.checkpoint {
+            self.connection.pragma_update(None, "wal_autocheckpoint", pages)?;
+            self.checkpoint = pages;
+        }
+        self.execute("COMMIT")
     }
 
     fn execute(&self, statement: &str) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use crate::store::{Error, OnConflict, Pending, Record, Store, Tally};
 
 /// Rows a transaction takes: enough to make the commit's cost vanish, few enough that the writer's other
 /// clients wait some 100 ms at most.
-const BATCH_ROWS: usize = 10_000;
+const BATCH_ROWS: usize = 20_000;
 
 /// Bytes of text a batch holds at most, whatever the number of its rows.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
