@@ -147,7 +147,7 @@ struct ImportParameters {
 
 /// Import links
 ///
-/// As a stream of any length, in transactions of 10,000 rows. CSV needs a header that names the fields;
+/// As a stream of any length, in transactions of 20,000 rows. CSV needs a header that names the fields;
 /// JSON is an array or one object a line. Rows that are refused are counted, not fatal. What cannot be read
 /// further ends the import with a problem whose `tally` tells what was stored before.
 #[utoipa::path(post, path = "/api/v1/links/import", tag = "bulk", operation_id = "importLinks",
