@@ -8,7 +8,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // A kernel without the setting costs memory, not correctness.
-    let _ = service::memory::refuse_huge_pages();
     links::cli::main()
 }

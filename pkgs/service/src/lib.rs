@@ -2,7 +2,6 @@
 //!
 //! - [`settings`]: one definition of each setting; defaults < TOML file < environment < flags.
 //! - [`logs`]: tracing to stderr, as text or JSON, or compiled out.
-//! - [`memory`]: small pages for a small process.
 //! - [`metrics`]: Prometheus exposition, with counters that cost a hot path one plain store.
 //! - [`ready`]: whether the service can answer, told to systemd and to `/readyz`.
 //! - [`shutdown`]: SIGTERM drains, a second signal does not wait.
@@ -18,7 +17,6 @@ struct Readme;
 
 pub mod exit;
 pub mod logs;
-pub mod memory;
 pub mod metrics;
 pub mod problem;
 pub mod ready;

@@ -1,6 +1,6 @@
 //! Clicks: added by the workers' flushes, summed for statistics.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -38,34 +38,37 @@ pub(super) fn count(work: &mut Work<'_>, batch: &ClickBatch) -> Result<(), Error
     for host in &batch.referrers {
         referrers.push(referrer_id(connection, host)?);
     }
-    let mut links: HashMap<i64, u64> = HashMap::new();
-    for click in &batch.clicks {
-        *links.entry(click.link).or_default() += u64::from(click.count);
-    }
-    let mut order: Vec<_> = links.into_iter().collect();
-    order.sort_unstable();
-    let mut alive = HashSet::with_capacity(order.len());
+    // In the order of the key, so that neighbours share their pages. Two hosts may share a number.
+    let mut counts: Vec<(Key, u64)> = batch
+        .clicks
+        .iter()
+        .map(|click| {
+            let referrer = referrers.get(click.referrer as usize).copied().unwrap_or_default();
+            ((click.link, click.day, referrer, click.agent), u64::from(click.count))
+        })
+        .collect();
+    counts.sort_unstable();
     // An imported count may be near the greatest integer: one more must not fail the transaction.
     let mut update = connection.prepare_cached(
         "UPDATE links SET clicks = min(clicks, 9223372036854775807 - ?2) + ?2 WHERE id = ?1",
     )?;
-    for (link, clicks) in order {
-        if update.execute(params![link, clicks])? == 1 {
-            alive.insert(link);
-        }
-    }
-    let mut rows: HashMap<Key, u64> = HashMap::with_capacity(batch.clicks.len());
-    for click in batch.clicks.iter().filter(|click| alive.contains(&click.link)) {
-        let referrer = referrers.get(click.referrer as usize).copied().unwrap_or_default();
-        for link in [click.link, ALL] {
-            *rows.entry((link, click.day, referrer, click.agent)).or_default() += u64::from(click.count);
-        }
-    }
-    // In the order of the key, so that neighbours share their pages.
-    let mut rows: Vec<_> = rows.into_iter().collect();
-    rows.sort_unstable();
     let mut room = Room::default();
-    for (key, clicks) in rows {
+    let mut all: HashMap<Key, u64> = HashMap::new();
+    for counts in counts.chunk_by(|((one, ..), _), ((other, ..), _)| one == other) {
+        let ((link, ..), _) = counts[0];
+        let clicks: u64 = counts.iter().map(|(_, clicks)| clicks).sum();
+        if update.execute(params![link, clicks])? == 0 {
+            continue;
+        }
+        for &(key, clicks) in counts {
+            add(connection, &mut room, key, clicks)?;
+            let (_, day, referrer, agent) = key;
+            *all.entry((ALL, day, referrer, agent)).or_default() += clicks;
+        }
+    }
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_unstable();
+    for (key, clicks) in all {
         add(connection, &mut room, key, clicks)?;
     }
     Ok(())
