@@ -3,7 +3,7 @@
 # runs have found.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-.ci/install.sh cargo cc c++
+.ci/install.sh cargo cc g++
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
     echo "error: fuzzing needs a nightly toolchain ('rustup toolchain install nightly') and cargo-fuzz" \
