@@ -26,6 +26,10 @@ const OVERHEAD_BYTES: u32 = 320;
 /// Slots of a worker's own table: 16,384 pointers are 128 KiB.
 const NEAR_SLOTS: usize = 1 << 14;
 
+/// The longest code and target a slot keeps, in bytes, so that a table holds at most 16 MiB. Longer ones are
+/// found in the shared cache each time.
+const NEAR_TEXT_BYTES: usize = 1 << 10;
+
 /// Stripes of the generation table. An edit makes one entry in 4,096 reload, besides its own.
 const STRIPES: usize = 1 << 12;
 
@@ -322,6 +326,8 @@ impl Cache {
 pub struct Near {
     cache: Arc<Cache>,
     slots: Box<[Option<Arc<Entry>>]>,
+    /// The last entry too long for a slot.
+    long: Option<Arc<Entry>>,
     hits: u32,
 }
 
@@ -330,7 +336,7 @@ impl Near {
     pub fn new(cache: Arc<Cache>) -> Self {
         // A cache that is off leaves one slot, which `find` never reads back.
         let slots = if cache.entries.is_some() { NEAR_SLOTS } else { 1 };
-        Self { cache, slots: (0..slots).map(|_| None).collect(), hits: 0 }
+        Self { cache, slots: (0..slots).map(|_| None).collect(), long: None, hits: 0 }
     }
 
     /// What is known of a code; read from the store where no layer knows it.
@@ -341,21 +347,20 @@ impl Near {
         let slot = (hash >> 32) as usize % self.slots.len();
         let known = matches!(&self.slots[slot], Some(entry)
             if entry.stamp == stamp && entry.code() == code && self.cache.entries.is_some());
-        let source = if known {
-            self.hits = self.hits.wrapping_add(1);
-            if self.hits.is_multiple_of(TOUCH_EVERY)
-                && let Some(entries) = &self.cache.entries
-            {
-                let _ = entries.get(code);
-            }
-            Source::Cache
-        } else {
+        if !known {
             let (entry, source) = self.cache.shared(code, stamp, reader)?;
-            self.slots[slot] = Some(entry);
-            source
-        };
-        let entry = self.slots[slot].as_ref().expect("filled above");
-        Ok((entry, source))
+            let long = entry.text.len() > NEAR_TEXT_BYTES;
+            let place = if long { &mut self.long } else { &mut self.slots[slot] };
+            return Ok((place.insert(entry), source));
+        }
+        self.hits = self.hits.wrapping_add(1);
+        if self.hits.is_multiple_of(TOUCH_EVERY)
+            && let Some(entries) = &self.cache.entries
+        {
+            let _ = entries.get(code);
+        }
+        let entry = self.slots[slot].as_ref().expect("known");
+        Ok((entry, Source::Cache))
     }
 }
 
@@ -370,6 +375,21 @@ mod tests {
     use crate::link::{LinkPatch, NewLink};
     use crate::store::{Options, Store};
     use crate::target::TargetPolicy;
+
+    #[test]
+    fn a_long_target_stays_out_of_the_slots() {
+        let bed = Bed::new(1 << 20);
+        let target = format!("https://example.com/{}", "x".repeat(NEAR_TEXT_BYTES));
+        let link = NewLink { code: Some("long".into()), target: target.clone(), ..NewLink::default() };
+        bed.store.create(link, None).wait().unwrap();
+        let mut near = Near::new(Arc::clone(&bed.cache));
+        let reader = bed.store.reader().unwrap();
+        for source in [Source::Store, Source::Cache, Source::Cache] {
+            let (entry, from) = near.find("long", &reader).unwrap();
+            assert_eq!((entry.target(), from), (target.as_str(), source));
+        }
+        assert!(near.slots.iter().all(Option::is_none));
+    }
 
     /// A store that keeps a cache coherent, as a server does.
     struct Bed {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::task::{AbortHandle, LocalSet};
 
 use crate::cache::Near;
@@ -22,9 +23,9 @@ use super::{Front, MAX_HEAD_BYTES, handover, lane};
 /// long.
 const TICK: Duration = Duration::from_millis(250);
 
-/// The first worker hands the ledger to the store each so many ticks. Together with the tick before it, a
-/// click is on its way to the store within a second.
-const TICKS_PER_FLUSH: u32 = 3;
+/// How often the first worker hands the ledger to the store. Together with the tick before it, a click is on
+/// its way to the store within a second.
+const FLUSH: Duration = Duration::from_millis(750);
 
 /// How long accepting pauses when the process is out of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -166,6 +167,9 @@ impl Worker {
             accepting.spawn_local(Rc::clone(&self).accept(socket, Rc::clone(&handover)));
         }
         let ticking = tokio::task::spawn_local(Rc::clone(&self).tick());
+        let drained = Rc::new(Notify::new());
+        let flushing = (self.index == 0)
+            .then(|| tokio::task::spawn_local(flush(Arc::clone(&self.front), Rc::clone(&drained))));
         self.front.shutdown.wait().await;
         self.draining.set(true);
         // Ends when every connection already in a backlog has been accepted.
@@ -173,6 +177,10 @@ impl Worker {
         self.drain().await;
         ticking.abort();
         self.enter_clicks();
+        drained.notify_one();
+        if let Some(flushing) = flushing {
+            let _ = flushing.await;
+        }
     }
 
     /// Accepts until shutdown, then what had already arrived.
@@ -249,9 +257,6 @@ impl Worker {
                 tracing::warn!(%error, "cannot let go of a snapshot");
             }
             self.enter_clicks();
-            if self.index == 0 && tick.is_multiple_of(TICKS_PER_FLUSH) {
-                self.front.flush().await;
-            }
         }
     }
 
@@ -278,6 +283,16 @@ impl Worker {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// Flushes until the worker has drained. Apart from the tick, for a flush takes as long as the disk does.
+async fn flush(front: Arc<Front>, drained: Rc<Notify>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(FLUSH) => front.flush().await,
+            () = drained.notified() => return,
         }
     }
 }
