@@ -17,7 +17,7 @@ const MMAP_BYTES: i64 = 512 << 20;
 const WRITER_CACHE_KIB: i64 = -64_000;
 
 /// Page cache of a reader, in KiB: the map serves its reads, so only what is in the log needs room.
-const READER_CACHE_KIB: i64 = -2_000;
+const READER_CACHE_KIB: i64 = -512;
 
 /// The size the log's file shrinks to once it has been written back, in bytes.
 const LOG_BYTES: i64 = 64 << 20;
