@@ -20,7 +20,7 @@ use super::policy::PolicyArgs;
 use crate::admin;
 use crate::cache::Cache;
 use crate::clicks::Ledger;
-use crate::front::{Front, Metrics, Settings};
+use crate::front::{Attempts, Front, Metrics, Settings};
 use crate::store::{self, Options, Scope, Store};
 
 /// The name of the token that `--print-token` renews.
@@ -154,8 +154,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     logs::init(&args.logs);
     let shutdown = Shutdown::on_signals()?;
     let readiness = Readiness::new();
-    let settings = settings(&args)?;
     let count = workers::count(args.workers);
+    let settings = settings(&args, count)?;
 
     let path = args.database.path();
     let failed = |source| Error::Store { path: path.clone(), source };
@@ -176,11 +176,11 @@ pub fn run(args: Args) -> Result<(), Error> {
     let admin_address = admin.address();
 
     let front = Arc::new(Front {
-        settings: Settings { connections: args.max_connections.div_ceil(count), ..settings },
+        settings,
         store: store.clone(),
         cache,
         ledger: Ledger::default(),
-        attempts: crate::front::Attempts::default(),
+        attempts: Attempts::default(),
         metrics: Arc::new(Metrics::new(count)),
         shutdown: shutdown.clone(),
     });
@@ -223,7 +223,8 @@ fn serve_admin(
     })
 }
 
-fn settings(args: &Args) -> Result<Settings, Error> {
+/// The settings of each of `count` workers.
+fn settings(args: &Args, count: usize) -> Result<Settings, Error> {
     let robots = match &args.robots {
         None => ROBOTS.to_owned(),
         Some(path) => {
@@ -236,7 +237,7 @@ fn settings(args: &Args) -> Result<Settings, Error> {
         robots,
         redirect_body: args.redirect_body,
         redirect_max_age: args.redirect_max_age,
-        connections: args.max_connections,
+        connections: args.max_connections.div_ceil(count),
         head_timeout: Duration::from_secs(args.head_timeout),
         idle_timeout: Duration::from_secs(args.idle_timeout),
         drain_timeout: Duration::from_secs(args.drain_timeout),

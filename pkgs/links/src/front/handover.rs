@@ -12,7 +12,6 @@ use actix_web::dev::AppConfig;
 use actix_web::http::{KeepAlive, Method, StatusCode, header};
 use actix_web::{App, HttpRequest, HttpResponse, HttpResponseBuilder, web};
 use futures_util::future::LocalBoxFuture;
-use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -29,11 +28,6 @@ const MAX_FORM_BYTES: usize = 1024;
 /// Serves connections handed over.
 pub struct Handover {
     serve: Box<dyn Fn(Resumed, SocketAddr) -> LocalBoxFuture<'static, ()>>,
-}
-
-#[derive(Deserialize)]
-struct Form {
-    password: String,
 }
 
 impl Handover {
@@ -100,12 +94,12 @@ async fn unlock(worker: &Worker, request: &HttpRequest, body: web::Payload) -> H
     let Ok(Ok(body)) = body.to_bytes_limited(MAX_FORM_BYTES).await else {
         return refuse(Refusal::Body, html);
     };
-    let Some(form) = parse_form(&body) else { return refuse(Refusal::Malformed, html) };
+    let Some(password) = password_of(&body) else { return refuse(Refusal::Malformed, html) };
     let address = request.peer_addr().map_or(IpAddr::from([0; 4]), |peer| peer.ip());
     let Some(_turn) = worker.front.attempts.begin(link, address) else {
         return refuse(Refusal::Attempts, html);
     };
-    let right = tokio::task::spawn_blocking(move || password::verify(&form.password, &hash)).await;
+    let right = tokio::task::spawn_blocking(move || password::verify(&password, &hash)).await;
     if right.is_ok_and(|right| right) {
         visit(worker, request, true)
     } else if html {
@@ -115,14 +109,10 @@ async fn unlock(worker: &Worker, request: &HttpRequest, body: web::Payload) -> H
     }
 }
 
-fn parse_form(body: &[u8]) -> Option<Form> {
-    let mut password = None;
-    for (name, value) in url::form_urlencoded::parse(body) {
-        if name == "password" {
-            password = Some(value.into_owned());
-        }
-    }
-    password.map(|password| Form { password })
+/// The password in a form, the last where there are several.
+fn password_of(form: &[u8]) -> Option<String> {
+    let fields = url::form_urlencoded::parse(form);
+    fields.filter(|(name, _)| name == "password").last().map(|(_, password)| password.into_owned())
 }
 
 fn visit(worker: &Worker, request: &HttpRequest, trusted: bool) -> HttpResponse {

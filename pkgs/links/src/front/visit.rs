@@ -47,7 +47,6 @@ impl Worker {
                 _ => Outcome::Missing,
             });
         }
-        // Reserved words hold a dot where they stand for files, so two lengths are all there is to ask.
         match code {
             "robots.txt" => return render(Outcome::Robots(&settings.robots)),
             "favicon.ico" => {

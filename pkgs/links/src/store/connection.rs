@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::{Error, schema};
 
 /// How long a statement waits for a lock that another process holds.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of the file read through a memory map, which spares a copy and a system call a page.
 const MMAP_BYTES: i64 = 512 << 20;

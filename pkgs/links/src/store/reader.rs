@@ -194,7 +194,7 @@ impl Reader {
         let snapshot = self.latest()?.unchecked_transaction()?;
         schema::is_current(&snapshot)?;
         let mut copy = Connection::open_with_flags(to, OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI)?;
-        copy.busy_timeout(Duration::from_secs(5))?;
+        copy.busy_timeout(connection::BUSY_TIMEOUT)?;
         let backup = Backup::new(&self.connection, &mut copy)?;
         loop {
             let step = backup.step(BACKUP_PAGES)?;
