@@ -1,0 +1,178 @@
+//! How a listener behaves.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use service::socket::Address;
+
+/// How a listener behaves. [`Default`] listens nowhere; everything else has a default to run with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen, and what is spoken there.
+    pub endpoints: Vec<Endpoint>,
+    /// What threads there are.
+    pub runtime: Runtime,
+    /// Certificates; needed when an endpoint speaks TLS.
+    pub tls: Option<Tls>,
+    /// What clients may take.
+    pub limits: Limits,
+    /// HTTP/2.
+    pub http2: Http2,
+    /// Whether endpoints that speak TLS over TCP also speak HTTP/3 on the same port of UDP, and say so by
+    /// `Alt-Svc` (RFC 9114, section 3.1.1). Off by default.
+    pub http3: bool,
+    /// How long requests in flight have from the call to stop until they are cut. 10 s by default.
+    pub drain: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            endpoints: Vec::new(),
+            runtime: Runtime::default(),
+            tls: None,
+            limits: Limits::default(),
+            http2: Http2::default(),
+            http3: false,
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A place to listen on.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// Where.
+    pub address: Address,
+    /// What is spoken there.
+    pub speaks: Speaks,
+}
+
+impl Endpoint {
+    /// HTTP/1.1 in the clear.
+    pub fn plain(address: Address) -> Self {
+        Self { address, speaks: Speaks::Http1 }
+    }
+
+    /// TLS, and over it what the client prefers of HTTP/2 and HTTP/1.1.
+    pub fn tls(address: Address) -> Self {
+        Self { address, speaks: Speaks::Tls }
+    }
+}
+
+/// What is spoken on an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// HTTP/1.1 in the clear.
+    Http1,
+    /// HTTP/2 in the clear to clients that know it beforehand (RFC 9113, section 3.3), HTTP/1.1 to others.
+    Http1AndH2c,
+    /// TLS, and over it what the client prefers of HTTP/2 and HTTP/1.1.
+    Tls,
+}
+
+/// What threads there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// A thread, a runtime and a listening socket for each CPU, pinned where there is exactly one worker for
+    /// each CPU. So many workers, or one for each CPU this process may use.
+    PerCore(Option<NonZero<usize>>),
+    /// One work-stealing runtime of so many threads and one listening socket an address, for comparison.
+    MultiThread(Option<NonZero<usize>>),
+}
+
+impl Default for Runtime {
+    fn default() -> Self {
+        Self::PerCore(None)
+    }
+}
+
+/// Certificates and how they are read.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The first is for clients that name no host, or none that any of them is for.
+    pub certificates: Vec<CertificateFiles>,
+    /// How often the files are looked at for changes. 10 s by default; zero is never.
+    pub poll: Duration,
+}
+
+impl Tls {
+    /// One certificate, its files looked at every 10 s.
+    pub fn new(chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        let files = CertificateFiles { chain: chain.into(), key: key.into() };
+        Self { certificates: vec![files], poll: Duration::from_secs(10) }
+    }
+}
+
+/// A certificate in PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate, and after it those that signed it.
+    pub chain: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// What clients may take. Sizes are bytes.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections of all workers together. 65,536 by default.
+    pub connections: usize,
+    /// Connections of one IPv4 address or one IPv6 /64, since that is what a subscriber is given (RFC 6177).
+    /// 0 is no limit, the default: behind a proxy or a NAT all come from one.
+    pub connections_per_address: u32,
+    /// A TLS or QUIC handshake, and the first bytes after it. 10 s by default.
+    pub handshake_time: Duration,
+    /// The request line and all header fields. 16 KiB by default.
+    pub head_bytes: usize,
+    /// A head from its first byte to its last. 10 s by default.
+    pub head_time: Duration,
+    /// Fields in a head. 100 by default.
+    pub fields: usize,
+    /// A request body. 2 MiB by default.
+    pub body_bytes: u64,
+    /// The longest pause within a request body. 30 s by default.
+    pub body_idle: Duration,
+    /// A connection without a request. 60 s by default.
+    pub idle: Duration,
+    /// A response of which the client takes nothing. 30 s by default.
+    pub write_stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 65_536,
+            connections_per_address: 0,
+            handshake_time: Duration::from_secs(10),
+            head_bytes: 16 * 1024,
+            head_time: Duration::from_secs(10),
+            fields: 100,
+            body_bytes: 2 << 20,
+            body_idle: Duration::from_secs(30),
+            idle: Duration::from_secs(60),
+            write_stall: Duration::from_secs(30),
+        }
+    }
+}
+
+/// HTTP/2. Sizes are bytes.
+#[derive(Clone, Debug)]
+pub struct Http2 {
+    /// Streams a client may have open at once. 256 by default.
+    pub streams: u32,
+    /// What a client may send on a stream before it is read. 1 MiB by default.
+    pub stream_window: u32,
+    /// What a client may send on a connection before it is read. 2 MiB by default.
+    pub connection_window: u32,
+    /// Whether windows grow with the measured bandwidth and delay. On by default, which makes the two above
+    /// what they start from.
+    pub adaptive: bool,
+}
+
+impl Default for Http2 {
+    fn default() -> Self {
+        Self { streams: 256, stream_window: 1 << 20, connection_window: 2 << 20, adaptive: true }
+    }
+}

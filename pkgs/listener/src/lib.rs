@@ -1,0 +1,57 @@
+//! The network front of a service: HTTP/1.1, HTTP/2 and TLS, on one thread, one runtime and one listening
+//! socket a core.
+//!
+//! ```no_run
+//! use listener::{Body, Config, Endpoint, Listener};
+//! use service::shutdown::Shutdown;
+//! # fn router() -> tower_service_stub::Router { unimplemented!() }
+//! # mod tower_service_stub {
+//! #     use std::{convert::Infallible, future::{Ready, ready}, task::{Context, Poll}};
+//! #     #[derive(Clone)]
+//! #     pub struct Router;
+//! #     impl tower_service::Service<http::Request<listener::Body>> for Router {
+//! #         type Response = http::Response<listener::Body>;
+//! #         type Error = Infallible;
+//! #         type Future = Ready<Result<Self::Response, Infallible>>;
+//! #         fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> { Poll::Ready(Ok(())) }
+//! #         fn call(&mut self, _: http::Request<listener::Body>) -> Self::Future { ready(Ok(Default::default())) }
+//! #     }
+//! # }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config { endpoints: vec![Endpoint::plain(":8080".parse()?)], ..Config::default() };
+//! let shutdown = Shutdown::on_signals()?;
+//! Listener::new(config)?.serve(router(), shutdown)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Config`]: endpoints, limits, certificates; what there is to set, with its default.
+//! - [`Listener`]: binds, then serves until told to stop, then drains.
+//! - [`HttpService`]: what is served: any `tower` service of requests, such as a router.
+//! - [`Body`]: a request's body, whatever it came by, within the limits.
+//! - [`Peer`]: who asks; in every request's extensions.
+//! - [`tls`]: certificates that are replaced while in use.
+//! - [`metrics`]: what is counted, once a connection.
+#![deny(unsafe_code)]
+
+pub mod body;
+pub mod metrics;
+pub mod tls;
+
+mod accept;
+mod config;
+mod connection;
+mod drain;
+mod http1;
+mod limits;
+mod listen;
+mod peer;
+mod service_trait;
+mod sockets;
+mod worker;
+
+pub use body::Body;
+pub use config::{CertificateFiles, Config, Endpoint, Http2, Limits, Runtime, Speaks, Tls};
+pub use listen::{Error, Listener};
+pub use peer::{Peer, PeerInfo, Protocol, TlsInfo};
+pub use service_trait::{BoxError, HttpService};

@@ -1,0 +1,159 @@
+//! Counting connections, overall and by address.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::config::Limits;
+
+/// Parts of the table of addresses, each with a lock of its own, taken once when a connection opens and once
+/// when it closes.
+const PARTS: usize = 64;
+
+type Part = Mutex<HashMap<u64, u32, foldhash::quality::RandomState>>;
+
+/// How many connections are open, of all workers and protocols.
+#[derive(Debug)]
+pub struct Connections {
+    limit: usize,
+    limit_per_address: u32,
+    open: AtomicUsize,
+    /// By address, where that is limited.
+    by_address: Box<[Part]>,
+    hasher: foldhash::quality::RandomState,
+}
+
+/// Why a connection is not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There are too many.
+    Overall,
+    /// There are too many from this address.
+    Address,
+}
+
+/// The right to one connection; given back when dropped.
+#[derive(Debug)]
+pub struct Permit {
+    connections: Arc<Connections>,
+    address: Option<u64>,
+}
+
+impl Connections {
+    /// None open yet.
+    pub fn new(limits: &Limits) -> Arc<Self> {
+        let parts = if limits.connections_per_address == 0 { 0 } else { PARTS };
+        Arc::new(Self {
+            limit: limits.connections,
+            limit_per_address: limits.connections_per_address,
+            open: AtomicUsize::new(0),
+            by_address: (0..parts).map(|_| Part::default()).collect(),
+            hasher: foldhash::quality::RandomState::default(),
+        })
+    }
+
+    #[cfg(test)]
+    fn open(&self) -> usize {
+        self.open.load(Relaxed)
+    }
+
+    /// Admits one more connection, from `address` if it has one.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Permit, Refused> {
+        if self.open.fetch_add(1, Relaxed) >= self.limit {
+            self.open.fetch_sub(1, Relaxed);
+            return Err(Refused::Overall);
+        }
+        // From here on the permit gives the connection back.
+        let mut permit = Permit { connections: Arc::clone(self), address: None };
+        if let Some(address) = address.filter(|_| !self.by_address.is_empty()) {
+            let key = self.key(address);
+            let mut part = self.part(key);
+            let count = part.entry(key).or_default();
+            if *count >= self.limit_per_address {
+                return Err(Refused::Address);
+            }
+            *count += 1;
+            permit.address = Some(key);
+        }
+        Ok(permit)
+    }
+
+    /// A keyed hash of the address or its /64; two that collide share a limit, which no client can arrange.
+    fn key(&self, address: IpAddr) -> u64 {
+        use std::hash::BuildHasher;
+        match address.to_canonical() {
+            IpAddr::V4(v4) => self.hasher.hash_one((4_u8, u64::from(v4.to_bits()))),
+            IpAddr::V6(v6) => self.hasher.hash_one((6_u8, (v6.to_bits() >> 64) as u64)),
+        }
+    }
+
+    fn part(&self, key: u64) -> MutexGuard<'_, HashMap<u64, u32, foldhash::quality::RandomState>> {
+        self.by_address[key as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.connections.open.fetch_sub(1, Relaxed);
+        let Some(key) = self.address else { return };
+        let mut part = self.connections.part(key);
+        if let Some(count) = part.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                part.remove(&key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connections(connections: usize, connections_per_address: u32) -> Arc<Connections> {
+        Connections::new(&Limits { connections, connections_per_address, ..Limits::default() })
+    }
+
+    #[test]
+    fn what_is_dropped_is_given_back() {
+        let connections = connections(2, 0);
+        let first = connections.admit(None).expect("room");
+        let _second = connections.admit(None).expect("room");
+        assert_eq!(connections.admit(None).err(), Some(Refused::Overall));
+        assert_eq!(connections.open(), 2);
+        drop(first);
+        let _third = connections.admit(None).expect("room again");
+    }
+
+    #[test]
+    fn an_address_is_limited_by_itself() {
+        let connections = connections(100, 1);
+        let ip = |text: &str| Some(text.parse::<IpAddr>().expect("an address"));
+        let first = connections.admit(ip("192.0.2.1")).expect("room");
+        for (text, admitted) in
+            [("192.0.2.1", false), ("::ffff:192.0.2.1", false), ("192.0.2.2", true), ("2001:db8::1", true)]
+        {
+            assert_eq!(connections.admit(ip(text)).is_ok(), admitted, "{text}");
+        }
+        let _network = connections.admit(ip("2001:db8::1")).expect("room");
+        assert_eq!(connections.admit(ip("2001:db8::2:3")).err(), Some(Refused::Address));
+        assert!(connections.admit(ip("2001:db8:0:1::1")).is_ok());
+        drop(first);
+        assert!(connections.admit(ip("192.0.2.1")).is_ok());
+        assert_eq!(connections.open(), 1, "only the /64 is held; a refused one is not counted");
+    }
+
+    #[test]
+    fn no_address_is_remembered_for_ever() {
+        let connections = connections(10, 1);
+        for n in 0..1000_u32 {
+            drop(connections.admit(Some(IpAddr::V4(n.into()))).expect("room"));
+        }
+        let kept: usize = (0..PARTS as u64).map(|part| connections.part(part).len()).sum();
+        assert_eq!(kept, 0);
+    }
+}

@@ -1,0 +1,152 @@
+//! The life of a listener: bind, serve, drain.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use service::shutdown::Shutdown;
+use service::socket::{self, Address};
+use service::workers;
+
+use crate::config::{Config, Runtime, Speaks};
+use crate::drain;
+use crate::limits::Connections;
+use crate::metrics::Metrics;
+use crate::service_trait::HttpService;
+use crate::sockets::{self, Sockets};
+use crate::tls::{self, Tls};
+use crate::worker::{self, Worker};
+
+/// Sockets that listen, and what is needed to serve on them.
+#[derive(Debug)]
+pub struct Listener {
+    config: Arc<Config>,
+    sockets: Vec<Sockets>,
+    addresses: Vec<Address>,
+    tls: Option<Tls>,
+    metrics: Metrics,
+}
+
+/// Why a listener cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] socket::Error),
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
+    /// A socket cannot be set up.
+    #[error("cannot set up a socket: {0}")]
+    Socket(#[source] io::Error),
+    /// A thread or its runtime cannot be started.
+    #[error("cannot start a worker: {0}")]
+    Worker(#[source] io::Error),
+}
+
+impl Listener {
+    /// Listens on all endpoints; from here on clients can connect, and wait to be served.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on or a certificate cannot be used.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        let tls = match &config.tls {
+            Some(files) => Some(Tls::new(files)?),
+            None if config.endpoints.iter().any(|endpoint| endpoint.speaks == Speaks::Tls) => {
+                return Err(tls::Error::None.into());
+            }
+            None => None,
+        };
+        let workers = match config.runtime {
+            Runtime::PerCore(count) => workers::count(count),
+            Runtime::MultiThread(_) => 1,
+        };
+        let (sockets, addresses) = sockets::bind(&config, workers)?;
+        Ok(Self { config: Arc::new(config), sockets, addresses, tls, metrics: Metrics::new(workers) })
+    }
+
+    /// Where it listens, in the order of the endpoints, with the ports the kernel chose.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// What its workers count.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The certificates, to be loaded anew by [`tls::Store::reload`].
+    pub fn certificates(&self) -> Option<&Arc<tls::Store>> {
+        self.tls.as_ref().map(|tls| &tls.store)
+    }
+
+    /// Serves until `shutdown` and then until what is in flight has ended, at most [`Config::drain`].
+    ///
+    /// # Errors
+    /// When a worker cannot be started.
+    pub fn serve(self, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Error::Worker)?;
+        let (control, drain) = drain::pair();
+        let connections = Connections::new(&self.config.limits);
+        let (ended, mut running) = tokio::sync::mpsc::channel::<()>(1);
+        let pinned = workers::pinnable(self.sockets.len());
+        let mut threads = Vec::new();
+        for (index, sockets) in self.sockets.into_iter().enumerate() {
+            let worker = Arc::new(Worker {
+                index,
+                config: Arc::clone(&self.config),
+                connections: Arc::clone(&connections),
+                metrics: self.metrics.clone(),
+                drain: drain.clone(),
+                tls: self.tls.clone(),
+            });
+            let (service, ended) = (service.clone(), ended.clone());
+            let runtime = worker::runtime(&self.config.runtime).map_err(Error::Worker)?;
+            let thread = thread::Builder::new().name(workers::name("listener", index)).spawn(move || {
+                if pinned && !workers::pin(index) {
+                    tracing::warn!(worker = index, "cannot pin a worker to its CPU");
+                }
+                runtime.block_on(worker::run(worker, sockets, service));
+                runtime.shutdown_background();
+                drop(ended);
+            });
+            threads.push(thread.map_err(Error::Worker)?);
+        }
+        drop(ended);
+
+        runtime.block_on(async {
+            tokio::select! {
+                () = shutdown.wait() => {}
+                // Only a panic ends a worker by itself.
+                _ = running.recv() => return,
+                () = poll_certificates(self.tls.as_ref(), &self.config) => {}
+            }
+            control.drain(self.config.drain);
+            if tokio::time::timeout(self.config.drain, running.recv()).await.is_err() {
+                control.cut();
+            }
+        });
+        for thread in threads {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Loads certificates anew when their files change; never returns.
+async fn poll_certificates(tls: Option<&Tls>, config: &Config) {
+    let poll = config.tls.as_ref().map(|tls| tls.poll).filter(|poll| *poll > Duration::ZERO);
+    let (Some(tls), Some(poll)) = (tls, poll) else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(poll).await;
+        match tls.store.reload_if_changed() {
+            Ok(true) => tracing::info!("certificates loaded anew"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "certificates stay as they are"),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What the workers count, once a connection and never a request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use service::metrics::{Family, Registry};
+
+use crate::limits::Refused;
+use crate::peer::Protocol;
+
+/// What all workers count; clones share.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<[WorkerMetrics]>);
+
+/// What one worker counts. Alone on its cache lines; a connection costs a few uncontended additions.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct WorkerMetrics {
+    protocols: [ProtocolMetrics; Protocol::ALL.len()],
+    /// TLS and QUIC handshakes that failed or took too long.
+    pub handshake_failures: Count,
+    /// Connections closed at once because there were too many.
+    pub shed_overall: Count,
+    /// Connections closed at once because there were too many from their address.
+    pub shed_address: Count,
+    /// Failures to accept, such as for want of file descriptors.
+    pub accept_errors: Count,
+    /// Connections closed because the client was too slow, or idle for too long.
+    pub timed_out: Count,
+    /// Connections closed without a request because of a PROXY header that was malformed or not trusted.
+    pub proxy_refused: Count,
+}
+
+#[derive(Debug, Default)]
+struct ProtocolMetrics {
+    accepted: Count,
+    open: Count,
+}
+
+/// A count that any thread may change.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// One more.
+    pub fn increment(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    fn decrement(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+
+    /// How many.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A connection that is counted as open; no longer when dropped.
+#[derive(Debug)]
+pub struct Open {
+    metrics: Metrics,
+    worker: usize,
+    protocol: Protocol,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.metrics.worker(self.worker).protocols[self.protocol as usize].open.decrement();
+    }
+}
+
+impl WorkerMetrics {
+    /// Counts a connection that was not admitted.
+    pub fn refused(&self, why: Refused) {
+        match why {
+            Refused::Overall => self.shed_overall.increment(),
+            Refused::Address => self.shed_address.increment(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Zero, for so many workers.
+    pub fn new(workers: usize) -> Self {
+        Self((0..workers).map(|_| WorkerMetrics::default()).collect())
+    }
+
+    /// What one worker counts.
+    pub fn worker(&self, index: usize) -> &WorkerMetrics {
+        &self.0[index]
+    }
+
+    /// Counts a connection as accepted, and as open until what this returns is dropped.
+    pub fn open(&self, worker: usize, protocol: Protocol) -> Open {
+        let metrics = &self.0[worker].protocols[protocol as usize];
+        metrics.accepted.increment();
+        metrics.open.increment();
+        Open { metrics: self.clone(), worker, protocol }
+    }
+
+    /// The sum of one count over the workers.
+    pub fn sum(&self, count: impl Fn(&WorkerMetrics) -> &Count) -> u64 {
+        self.0.iter().map(|worker| count(worker).get()).sum()
+    }
+
+    /// How many connections of `protocol` were accepted.
+    pub fn accepted(&self, protocol: Protocol) -> u64 {
+        self.sum(|worker| &worker.protocols[protocol as usize].accepted)
+    }
+
+    /// How many connections of `protocol` are open.
+    pub fn opened(&self, protocol: Protocol) -> u64 {
+        self.sum(|worker| &worker.protocols[protocol as usize].open)
+    }
+
+    /// Shows them in `registry` from here on.
+    pub fn register(&self, registry: &mut Registry) {
+        let mut accepted =
+            Family::new("listener_accepted", "Connections accepted, when it was clear what they speak");
+        let mut open = Family::new("listener_open", "Connections open");
+        for protocol in Protocol::ALL {
+            let labels = [("protocol", protocol.label())];
+            let metrics = self.clone();
+            accepted = accepted.with(&labels, move || metrics.accepted(protocol));
+            let metrics = self.clone();
+            open = open.with(&labels, move || metrics.opened(protocol) as f64);
+        }
+        accepted.register(registry);
+        open.register(registry);
+
+        type Read = fn(&WorkerMetrics) -> &Count;
+        let shed: [(_, Read); 3] = [
+            ("overall", |worker| &worker.shed_overall),
+            ("address", |worker| &worker.shed_address),
+            ("proxy", |worker| &worker.proxy_refused),
+        ];
+        let mut family = Family::new("listener_shed", "Connections closed before anything was served");
+        for (reason, read) in shed {
+            let metrics = self.clone();
+            family = family.with(&[("reason", reason)], move || metrics.sum(read));
+        }
+        family.register(registry);
+        let single: [(_, _, Read); 3] = [
+            (
+                "listener_handshake_failures",
+                "TLS and QUIC handshakes that failed or took too long",
+                |worker| &worker.handshake_failures,
+            ),
+            (
+                "listener_accept_errors",
+                "Failures to accept, such as for want of file descriptors",
+                |worker| &worker.accept_errors,
+            ),
+            ("listener_timed_out", "Connections closed for being slow or idle too long", |worker| {
+                &worker.timed_out
+            }),
+        ];
+        for (name, help, read) in single {
+            let metrics = self.clone();
+            Family::new(name, help).with(&[], move || metrics.sum(read)).register(registry);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_summed_and_shown() {
+        let metrics = Metrics::new(2);
+        let first = metrics.open(0, Protocol::Http1);
+        let _second = metrics.open(1, Protocol::Http1);
+        drop(first);
+        metrics.worker(1).refused(Refused::Address);
+        metrics.worker(0).handshake_failures.increment();
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let text = service::metrics::encode(&registry);
+        for line in [
+            "listener_accepted_total{protocol=\"http1\"} 2",
+            "listener_open{protocol=\"http1\"} 1.0",
+            "listener_open{protocol=\"http3\"} 0.0",
+            "listener_shed_total{reason=\"address\"} 1",
+            "listener_handshake_failures_total 1",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line} not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a listener serves.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+
+use crate::body::Body;
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a listener serves: a cheap-to-clone [`tower_service::Service`] of requests. Every such service is one;
+/// there is nothing to implement.
+///
+/// It is cloned once for each connection of HTTP/1.1, and once for each stream of HTTP/2 and HTTP/3. An error
+/// of the service closes the connection, or resets the stream.
+pub trait HttpService: Clone + Send + 'static {
+    /// The body of its responses.
+    type ResponseBody: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+    /// Why there is no response.
+    type Error: Into<BoxError>;
+    /// The response to come.
+    type Future: Future<Output = Result<Response<Self::ResponseBody>, Self::Error>> + Send + 'static;
+
+    /// Whether it takes a request now.
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
+
+    /// Answers a request.
+    fn call(&mut self, request: Request<Body>) -> Self::Future;
+}
+
+impl<S, B> HttpService for S
+where
+    S: tower_service::Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type ResponseBody = B;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    #[inline]
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        tower_service::Service::poll_ready(self, context)
+    }
+
+    #[inline]
+    fn call(&mut self, request: Request<Body>) -> S::Future {
+        tower_service::Service::call(self, request)
+    }
+}

@@ -1,0 +1,84 @@
+//! TLS: one set of certificates and of session tickets for TCP and QUIC.
+
+mod store;
+
+pub use store::Store;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+
+use crate::config;
+
+/// What TLS needs, made once for all workers.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The certificates, to be loaded anew at any time.
+    pub store: Arc<Store>,
+    /// Over TCP: TLS 1.3 and 1.2, HTTP/2 and HTTP/1.1.
+    pub tcp: Arc<ServerConfig>,
+    /// Over QUIC: TLS 1.3, HTTP/3.
+    pub quic: Arc<ServerConfig>,
+}
+
+/// Why certificates cannot be used; each says which file.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There are none.
+    #[error("an endpoint speaks TLS, but no certificate is configured")]
+    None,
+    /// A file cannot be read, or is not PEM.
+    #[error("cannot read {}: {source}", file.display())]
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        source: rustls::pki_types::pem::Error,
+    },
+    /// A file has no certificate in it.
+    #[error("{} has no certificate", .0.display())]
+    Empty(PathBuf),
+    /// The key is of an unknown kind or not the certificate's.
+    #[error("{} is no key for {}: {source}", key.display(), chain.display())]
+    Key {
+        /// The key's file.
+        key: PathBuf,
+        /// The certificate's file.
+        chain: PathBuf,
+        /// Why not.
+        source: rustls::Error,
+    },
+    /// No random numbers for the session tickets' key.
+    #[error("cannot make a key for session tickets: {0}")]
+    Tickets(rustls::Error),
+    /// The provider has no cipher suite for a version.
+    #[error("cannot configure TLS: {0}")]
+    Versions(rustls::Error),
+}
+
+impl Tls {
+    /// Loads the certificates.
+    ///
+    /// # Errors
+    /// When one of them cannot be used.
+    pub fn new(config: &config::Tls) -> Result<Self, Error> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let store = Arc::new(Store::load(&config.certificates, Arc::clone(&provider))?);
+        // Its key is replaced every 6 hours, and the one before it still opens tickets.
+        let ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(Error::Tickets)?;
+        let server = |versions: &[&'static rustls::SupportedProtocolVersion], alpn: &[&[u8]]| {
+            let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+                .with_protocol_versions(versions)
+                .map_err(Error::Versions)?
+                .with_no_client_auth()
+                .with_cert_resolver(Arc::clone(&store) as _);
+            config.ticketer = Arc::clone(&ticketer);
+            config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+            Ok(config)
+        };
+        let tcp = server(&[&rustls::version::TLS13, &rustls::version::TLS12], &[b"h2", b"http/1.1"])?;
+        let quic = server(&[&rustls::version::TLS13], &[b"h3"])?;
+        Ok(Self { store, tcp: Arc::new(tcp), quic: Arc::new(quic) })
+    }
+}
