@@ -1,0 +1,113 @@
+use crate::tree;
+
+/// Why a tree cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The route's text is no pattern.
+    #[error("route {route:?}: {reason}, at byte {at}")]
+    Syntax {
+        /// The route.
+        route: String,
+        /// Where in it, in bytes.
+        at: usize,
+        /// What is wrong there.
+        reason: SyntaxError,
+    },
+
+    /// Two routes match the same paths for the same method.
+    #[error("route {new:?} conflicts with {old:?}{}", method.as_ref().map(|method| format!(" for {method}")).unwrap_or_default())]
+    Conflict {
+        /// The later route.
+        new: String,
+        /// The earlier one.
+        old: String,
+        /// The method both have, where the tree knows of methods.
+        method: Option<String>,
+    },
+
+    /// `{name:type}` with a type that was not registered.
+    #[error("route {route:?}: unknown type {kind:?}")]
+    UnknownType {
+        /// The route.
+        route: String,
+        /// The type's name in it.
+        kind: String,
+    },
+
+    /// Two types of one name.
+    #[error("the parameter type {0:?} is there already")]
+    TypeTwice(String),
+
+    /// A handler asks for more or fewer parameters than its route has.
+    #[error("route {route:?} has {has} parameters, its handler takes {takes}")]
+    Arity {
+        /// The route.
+        route: String,
+        /// Parameters in the route.
+        has: usize,
+        /// Parameters that the handler takes.
+        takes: usize,
+    },
+
+    /// A host that is neither a name nor `*.name`.
+    #[error("{0:?} is no host: a name, or *. and a name")]
+    Host(String),
+
+    /// Some path could cost more tries than [`MAX_TRIES`](crate::MAX_TRIES), because places with both a
+    /// static segment and parameters follow each other too often.
+    #[error(
+        "a path could cost {tries} tries, {} are allowed: too many places where static segments and parameters compete",
+        tree::MAX_TRIES
+    )]
+    TooAmbiguous {
+        /// The bound for this tree.
+        tries: u32,
+    },
+
+    /// The routes do not fit the tree's 32-bit offsets.
+    #[error("too many routes")]
+    TooManyRoutes,
+}
+
+/// What is wrong with a route's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyntaxError {
+    /// A route begins with `/`.
+    #[error("a route begins with /")]
+    NoSlash,
+    /// `{` without `}` in its segment.
+    #[error("{{ is not closed in its segment (a literal brace is written twice)")]
+    Unclosed,
+    /// `}` without `{`.
+    #[error("}} closes nothing (a literal brace is written twice)")]
+    Unopened,
+    /// A name that is not letters, digits and `_`.
+    #[error("a parameter's name has letters, digits and _, and begins with no digit")]
+    Name,
+    /// A name that the route has already.
+    #[error("a second parameter of this name")]
+    SameName,
+    /// Two parameters in a segment.
+    #[error("a second parameter in one segment")]
+    SecondParam,
+    /// `{*rest}` that is not a whole last segment.
+    #[error("a catch-all is the whole of the last segment")]
+    CatchAll,
+    /// `?` or `#`, which are never in a path.
+    #[error("? and # are never part of a path")]
+    NotPath,
+    /// `%` without two hexadecimal digits.
+    #[error("% without two hexadecimal digits")]
+    Escape,
+    /// More bytes than a route may have.
+    #[error("more than {} bytes", crate::pattern::MAX_BYTES)]
+    TooLong,
+    /// More segments than a route may have.
+    #[error("more than {} segments", crate::pattern::MAX_SEGMENTS)]
+    TooManySegments,
+    /// More parameters than a route may have.
+    #[error("more than {} parameters", crate::tree::MAX_PARAMS)]
+    TooManyParams,
+}

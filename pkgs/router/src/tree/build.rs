@@ -1,0 +1,273 @@
+//! A tree while it grows, and its freezing.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::{Alternative, Bucket, COMPARED, MAX_TRIES, NONE, Node, Span, Takes, Tree, bytes};
+use crate::error::BuildError;
+use crate::kind::Kinds;
+use crate::pattern::Segment;
+
+/// The longest run of probes that a table may need, for each bit of its size; another seed is tried
+/// otherwise, then a larger table.
+const PROBES_PER_BIT: usize = 4;
+
+/// Seeds that are tried before a table is made larger.
+const SEEDS: u16 = 16;
+
+/// A tree that routes are added to.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    nodes: Vec<DraftNode>,
+}
+
+#[derive(Debug)]
+struct DraftNode {
+    /// Static children by their segment.
+    children: HashMap<Box<[u8]>, u32>,
+    params: Vec<(Param, u32)>,
+    value: Option<u32>,
+}
+
+/// A parameter without its name: what decides whether two routes are the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Param {
+    takes: Takes,
+    prefix: Box<[u8]>,
+    suffix: Box<[u8]>,
+}
+
+impl Param {
+    /// What is tried first comes first: typed before plain before catch-all, then more literal bytes, then
+    /// the longer prefix, then the type in the order of registration, then the text.
+    fn order(&self) -> impl Ord + '_ {
+        let class = match self.takes {
+            Takes::Typed(_) => 0,
+            Takes::Segment => 1,
+            Takes::Rest => 2,
+        };
+        let literal = self.prefix.len() + self.suffix.len();
+        (class, Reverse(literal), Reverse(self.prefix.len()), self.takes, &self.prefix, &self.suffix)
+    }
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Self { nodes: vec![DraftNode::new()] }
+    }
+}
+
+impl DraftNode {
+    fn new() -> Self {
+        Self { children: HashMap::new(), params: Vec::new(), value: None }
+    }
+}
+
+impl Draft {
+    /// Where the value of the route with these segments goes. Routes that differ only in the names of
+    /// their parameters share it. The error is the name of an unknown type.
+    pub(crate) fn value(
+        &mut self,
+        segments: &[Segment<'_>],
+        kinds: &Kinds,
+    ) -> Result<&mut Option<u32>, String> {
+        let mut at = 0;
+        for segment in segments {
+            at = match segment {
+                Segment::Static(text) => self.child(at, text),
+                Segment::Param { prefix, kind, suffix, .. } => {
+                    let takes = match kind {
+                        None => Takes::Segment,
+                        Some(name) => Takes::Typed(kinds.find(name).ok_or_else(|| (*name).to_owned())?),
+                    };
+                    self.param(at, Param { takes, prefix: prefix[..].into(), suffix: suffix[..].into() })
+                }
+                Segment::CatchAll { .. } => self
+                    .param(at, Param { takes: Takes::Rest, prefix: Box::default(), suffix: Box::default() }),
+            };
+        }
+        Ok(&mut self.nodes[at].value)
+    }
+
+    fn child(&mut self, at: usize, text: &[u8]) -> usize {
+        if let Some(&child) = self.nodes[at].children.get(text) {
+            return child as usize;
+        }
+        let child = self.add();
+        self.nodes[at].children.insert(text.into(), child as u32);
+        child
+    }
+
+    fn param(&mut self, at: usize, param: Param) -> usize {
+        if let Some((_, node)) = self.nodes[at].params.iter().find(|(known, _)| *known == param) {
+            return *node as usize;
+        }
+        let node = self.add();
+        self.nodes[at].params.push((param, node as u32));
+        node
+    }
+
+    fn add(&mut self) -> usize {
+        self.nodes.push(DraftNode::new());
+        self.nodes.len() - 1
+    }
+
+    /// The tree, with runs of segments that nothing branches off from made one.
+    pub(crate) fn freeze(mut self, kinds: &Kinds) -> Result<Tree, BuildError> {
+        let mut frozen = Frozen::default();
+        let root = frozen.place(Span::default())?;
+        // Draft and frozen nodes that are placed and not filled in yet: parents before children.
+        let mut waiting = std::collections::VecDeque::from([(0, root)]);
+        while let Some((draft, node)) = waiting.pop_front() {
+            let mut draft = std::mem::replace(&mut self.nodes[draft], DraftNode::new());
+            let mut children: Vec<_> = draft.children.drain().collect();
+            children.sort_unstable();
+            let first = frozen.nodes.len() as u32;
+            // The hash of a child is that of its own first segment.
+            let mut keys = Vec::with_capacity(children.len());
+            for (text, child) in children {
+                let (literal, last) = self.run(&text, child as usize);
+                let literal = frozen.literal(&literal)?;
+                let placed = frozen.place(literal)?;
+                waiting.push_back((last, placed));
+                keys.push(text);
+            }
+            draft.params.sort_by(|(a, _), (b, _)| a.order().cmp(&b.order()));
+            let alternatives = frozen.alternatives.len() as u32;
+            for (param, next) in &draft.params {
+                let (prefix, suffix) = (frozen.literal(&param.prefix)?, frozen.literal(&param.suffix)?);
+                let placed = frozen.place(Span::default())?;
+                frozen.alternatives.push(Alternative { takes: param.takes, prefix, suffix, node: placed });
+                waiting.push_back((*next as usize, placed));
+            }
+            let count = keys.len() as u32;
+            let (children, seed, bits) =
+                if keys.len() > COMPARED { frozen.table(&keys, first)? } else { (first, 0, 0) };
+            let node = &mut frozen.nodes[node as usize];
+            *node = Node {
+                literal: node.literal,
+                children,
+                count,
+                alternatives,
+                alternative_count: draft.params.len() as u32,
+                value: draft.value.unwrap_or(NONE),
+                seed,
+                bits,
+            };
+        }
+        let tries = frozen.tries();
+        if tries > MAX_TRIES {
+            return Err(BuildError::TooAmbiguous { tries });
+        }
+        Ok(Tree {
+            nodes: frozen.nodes.into(),
+            alternatives: frozen.alternatives.into(),
+            tables: frozen.tables.into(),
+            literals: frozen.literals.into(),
+            kinds: kinds.all().into(),
+            tries,
+        })
+    }
+
+    /// The segments from a child on as long as there is one way only, and the node they lead to.
+    fn run(&mut self, text: &[u8], child: usize) -> (Vec<u8>, usize) {
+        let (mut literal, mut at) = (text.to_vec(), child);
+        loop {
+            let node = &mut self.nodes[at];
+            if node.value.is_some() || !node.params.is_empty() || node.children.len() != 1 {
+                return (literal, at);
+            }
+            let Some((text, child)) = node.children.drain().next() else { return (literal, at) };
+            literal.push(b'/');
+            literal.extend_from_slice(&text);
+            at = child as usize;
+        }
+    }
+}
+
+/// The arrays of a tree, as far as they are filled.
+#[derive(Default)]
+struct Frozen {
+    nodes: Vec<Node>,
+    alternatives: Vec<Alternative>,
+    tables: Vec<Bucket>,
+    literals: Vec<u8>,
+}
+
+impl Frozen {
+    /// A node to be filled in.
+    fn place(&mut self, literal: Span) -> Result<u32, BuildError> {
+        let node = u32::try_from(self.nodes.len()).ok().filter(|&node| node != NONE);
+        let node = node.ok_or(BuildError::TooManyRoutes)?;
+        self.nodes.push(Node {
+            literal,
+            children: 0,
+            count: 0,
+            alternatives: 0,
+            alternative_count: 0,
+            value: NONE,
+            seed: 0,
+            bits: 0,
+        });
+        Ok(node)
+    }
+
+    fn literal(&mut self, text: &[u8]) -> Result<Span, BuildError> {
+        let start = u32::try_from(self.literals.len()).map_err(|_| BuildError::TooManyRoutes)?;
+        self.literals.extend_from_slice(text);
+        Ok(Span { start, length: text.len() as u32 })
+    }
+
+    /// A table of the nodes from `first` on under their keys: where it is, its seed and its bits.
+    fn table(&mut self, keys: &[Box<[u8]>], first: u32) -> Result<(u32, u16, u8), BuildError> {
+        let start = u32::try_from(self.tables.len()).map_err(|_| BuildError::TooManyRoutes)?;
+        let mut bits = (keys.len() * 2).next_power_of_two().trailing_zeros() as u8;
+        let mut probes = PROBES_PER_BIT * usize::from(bits);
+        // Twice as many probes each time, so this ends even if no seed spreads the keys.
+        loop {
+            for seed in 0..SEEDS {
+                if let Some(table) = fill(keys, first, seed, bits, probes) {
+                    self.tables.extend_from_slice(&table);
+                    return Ok((start, seed, bits));
+                }
+            }
+            bits += 1;
+            probes *= 2;
+        }
+    }
+
+    /// The most nodes that any path visits: at each, the dearest static child and all parameters.
+    fn tries(&self) -> u32 {
+        let mut tries: Vec<u32> = vec![0; self.nodes.len()];
+        for (at, node) in self.nodes.iter().enumerate().rev() {
+            let first = if node.count as usize > COMPARED { None } else { Some(node.children) };
+            let children: Box<dyn Iterator<Item = u32>> = match first {
+                Some(first) => Box::new(first..first + node.count),
+                None => {
+                    let table = &self.tables[node.children as usize..][..1 << node.bits];
+                    Box::new(table.iter().map(|bucket| bucket.node).filter(|&node| node != NONE))
+                }
+            };
+            let dearest = children.map(|child| tries[child as usize]).max().unwrap_or(0);
+            let alternatives =
+                &self.alternatives[node.alternatives as usize..][..node.alternative_count as usize];
+            let sum =
+                alternatives.iter().fold(dearest, |sum, next| sum.saturating_add(tries[next.node as usize]));
+            tries[at] = sum.saturating_add(1);
+        }
+        tries[0]
+    }
+}
+
+/// A table in which no lookup takes more than so many probes, if this seed gives one.
+fn fill(keys: &[Box<[u8]>], first: u32, seed: u16, bits: u8, probes: usize) -> Option<Vec<Bucket>> {
+    let mut table = vec![Bucket { tag: 0, node: NONE }; 1 << bits];
+    let mask = table.len() - 1;
+    for (node, key) in (first..).zip(keys) {
+        let hash = bytes::hash(key, u64::from(seed));
+        let free =
+            (0..probes).map(|probe| (hash as usize + probe) & mask).find(|&at| table[at].node == NONE)?;
+        table[free] = Bucket { tag: (hash >> 32) as u32, node };
+    }
+    Some(table)
+}

@@ -1,0 +1,170 @@
+//! The two loops that matching consists of, over words instead of bytes.
+
+/// Whether `path` begins with `literal`, which ends there at a `/` or at the end.
+#[inline(always)]
+pub(super) fn begins_with(path: &[u8], literal: &[u8]) -> bool {
+    let length = literal.len();
+    match path.get(length) {
+        Some(b'/') => {}
+        None if path.len() == length => {}
+        _ => return false,
+    }
+    equal(&path[..length], literal)
+}
+
+/// `a == b` for slices of one length: words that overlap at the end instead of a call of memcmp, which
+/// costs more than most segments are long.
+#[inline(always)]
+fn equal(a: &[u8], b: &[u8]) -> bool {
+    let length = a.len();
+    if length >= 16 {
+        let mut at = 0;
+        while at + 16 <= length {
+            if word128(a, at) != word128(b, at) {
+                return false;
+            }
+            at += 16;
+        }
+        word128(a, length - 16) == word128(b, length - 16)
+    } else if length >= 8 {
+        (word64(a, 0) ^ word64(b, 0)) | (word64(a, length - 8) ^ word64(b, length - 8)) == 0
+    } else if length >= 4 {
+        (word32(a, 0) ^ word32(b, 0)) | (word32(a, length - 4) ^ word32(b, length - 4)) == 0
+    } else {
+        a == b
+    }
+}
+
+#[inline(always)]
+fn word128(bytes: &[u8], at: usize) -> u128 {
+    u128::from_le_bytes(bytes[at..at + 16].try_into().expect("16 bytes"))
+}
+
+#[inline(always)]
+fn word64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+#[inline(always)]
+fn word32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+/// A segment of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// Where it ends: at a `/` or at the end of the path.
+    pub(super) end: usize,
+    /// Whether it has a `%`, as far as was seen; perhaps one that follows it.
+    pub(super) escapes: bool,
+}
+
+/// The segment of `path` that begins at `from`.
+#[inline(always)]
+pub(super) fn segment(path: &[u8], from: usize) -> Extent {
+    let mut at = from;
+    let mut escapes = 0;
+    while at + 8 <= path.len() {
+        let word = word64(path, at);
+        let slashes = zeros(word ^ repeated(b'/'));
+        escapes |= zeros(word ^ repeated(b'%'));
+        if slashes != 0 {
+            return Extent { end: at + slashes.trailing_zeros() as usize / 8, escapes: escapes != 0 };
+        }
+        at += 8;
+    }
+    let mut escapes = escapes != 0;
+    while at < path.len() && path[at] != b'/' {
+        escapes |= path[at] == b'%';
+        at += 1;
+    }
+    Extent { end: at, escapes }
+}
+
+const fn repeated(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+/// A set bit in each byte that is zero, and perhaps in such above the lowest of them (Hacker's Delight,
+/// 6-1).
+#[inline(always)]
+fn zeros(word: u64) -> u64 {
+    word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
+}
+
+/// A hash of a segment. Whoever builds the tree picks the seed, so that no lookup takes many probes.
+#[inline(always)]
+pub(super) fn hash(segment: &[u8], seed: u64) -> u64 {
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+    let length = segment.len();
+    let mut hash = seed ^ (length as u64).wrapping_mul(FACTOR);
+    if length >= 8 {
+        let mut at = 0;
+        while at + 8 < length {
+            hash = (hash ^ word64(segment, at)).wrapping_mul(FACTOR).rotate_left(29);
+            at += 8;
+        }
+        hash ^= word64(segment, length - 8);
+    } else if length >= 4 {
+        hash ^= u64::from(word32(segment, 0)) << 32 | u64::from(word32(segment, length - 4));
+    } else {
+        for &byte in segment {
+            hash ^= u64::from(byte);
+            hash = hash.rotate_left(8);
+        }
+    }
+    hash = (hash ^ hash >> 32).wrapping_mul(FACTOR);
+    hash ^ hash >> 29
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_ends_at_the_first_slash_or_at_the_end() {
+        for before in 0..20 {
+            for length in 0..40 {
+                for after in ["", "/", "/x", "//", "/%41/and/more/than/a/word"] {
+                    let path = format!("{}{}{after}", "/".repeat(before), "a".repeat(length));
+                    assert_eq!(segment(path.as_bytes(), before).end, before + length, "{path}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_escape_is_never_overlooked() {
+        for length in 1..40 {
+            for at in 0..length {
+                for after in ["", "/b", "/and/more/than/a/word"] {
+                    let mut text = "a".repeat(length);
+                    text.replace_range(at..=at, "%");
+                    let path = format!("/{text}{after}");
+                    assert_eq!(
+                        segment(path.as_bytes(), 1),
+                        Extent { end: 1 + length, escapes: true },
+                        "{path}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_literal_fits_whole_segments_only() {
+        for length in 0..50 {
+            let literal = "ab/cd".repeat(10)[..length].to_owned();
+            for (after, fits) in [("", true), ("/", true), ("/x", true), ("x", false), ("%2F", false)] {
+                let path = format!("{literal}{after}");
+                let expected = fits && (!path.is_empty() || literal.is_empty());
+                assert_eq!(begins_with(path.as_bytes(), literal.as_bytes()), expected, "{literal} in {path}");
+            }
+            for at in 0..length {
+                let mut other = literal.clone().into_bytes();
+                other[at] ^= 1;
+                assert!(!begins_with(&other, literal.as_bytes()), "{literal} at {at}");
+            }
+        }
+    }
+}

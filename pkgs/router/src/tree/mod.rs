@@ -1,0 +1,249 @@
+//! Routes as a tree of segments in flat arrays, and the walk through it.
+
+mod build;
+mod bytes;
+mod captures;
+
+pub(crate) use build::Draft;
+pub use captures::{Captures, MAX_PARAMS};
+
+use crate::escape;
+use crate::kind::Kind;
+
+/// The longest path that is matched, in bytes; a longer one matches nothing. The http crate's `Uri`
+/// holds no longer one either.
+pub const MAX_PATH: usize = u16::MAX as usize;
+
+/// The most nodes that any path may visit; a tree that could take more is refused when it is built.
+pub const MAX_TRIES: u32 = 4096;
+
+/// No node, or no value.
+const NONE: u32 = u32::MAX;
+
+/// As many static children are compared one by one; of more, one is looked up by its hash.
+const COMPARED: usize = 3;
+
+/// Which routes match a path. A route is known by its number, [`Draft::value`]'s.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    /// The root is the first; children come after their parents, static siblings side by side.
+    nodes: Box<[Node]>,
+    /// Parameters of all nodes; those of one node side by side, in the order in which they are tried.
+    alternatives: Box<[Alternative]>,
+    /// Hash tables of all nodes with many static children.
+    tables: Box<[Bucket]>,
+    /// All text.
+    literals: Box<[u8]>,
+    kinds: Box<[Kind]>,
+    tries: u32,
+}
+
+/// A place between segments.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    /// The segments that lead here from the parent, when static.
+    literal: Span,
+    /// Static children: where the first of them is, or their table.
+    children: u32,
+    /// How many there are of them.
+    count: u32,
+    /// Parameters.
+    alternatives: u32,
+    alternative_count: u32,
+    /// What matches when the path ends here.
+    value: u32,
+    /// Seed of the table, and the binary logarithm of its size.
+    seed: u16,
+    bits: u8,
+}
+
+/// A parameter, and the node behind it.
+#[derive(Clone, Copy, Debug)]
+struct Alternative {
+    takes: Takes,
+    prefix: Span,
+    suffix: Span,
+    node: u32,
+}
+
+/// What a parameter takes of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Takes {
+    /// A segment of a type.
+    Typed(u16),
+    /// A segment.
+    Segment,
+    /// All that follows.
+    Rest,
+}
+
+/// A place in a hash table.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    /// The upper half of the hash.
+    tag: u32,
+    node: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    start: u32,
+    length: u32,
+}
+
+impl Tree {
+    /// The number of the route that matches `path`, and in `captures` its parameters.
+    #[inline]
+    pub(crate) fn find(&self, path: &str, captures: &mut Captures) -> Option<u32> {
+        let path = path.as_bytes();
+        if path.first() != Some(&b'/') || path.len() > MAX_PATH {
+            return None;
+        }
+        let value = self.walk(0, path, 1, captures);
+        if value == NONE || captures.escapes {
+            return self.find_normal(value, path, captures);
+        }
+        Some(value)
+    }
+
+    /// The most nodes that any path visits.
+    pub(crate) fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// Literals are normal, so a path that is not may match another route than it seems to: only a path
+    /// with `%` in a parameter, or in a path that matches nothing, is ever copied.
+    #[cold]
+    fn find_normal(&self, value: u32, path: &[u8], captures: &mut Captures) -> Option<u32> {
+        let found = |value: u32| (value != NONE).then_some(value);
+        if !path.contains(&b'%') {
+            return found(value);
+        }
+        let Some(normal) = escape::normalize(path) else { return found(value) };
+        *captures = Captures::new();
+        let value = found(self.walk(0, &normal, 1, captures))?;
+        captures.map(|offset| escape::denormalized(path, offset));
+        Some(value)
+    }
+
+    /// The value of the first route in the order of precedence that matches what follows `from`, the
+    /// beginning of a segment. Calls itself where there is another way to go back to.
+    fn walk(&self, at: u32, path: &[u8], from: usize, captures: &mut Captures) -> u32 {
+        let (mut at, mut from) = (at, from);
+        'node: loop {
+            let node = &self.nodes[at as usize];
+            let child = self.child(node, path, from);
+            if node.alternative_count == 0 {
+                let Some(child) = child else { return NONE };
+                let next = &self.nodes[child as usize];
+                let end = from + next.literal.length as usize;
+                if end == path.len() {
+                    return next.value;
+                }
+                (at, from) = (child, end + 1);
+                continue;
+            }
+            let mark = captures.len();
+            if let Some(child) = child {
+                let next = &self.nodes[child as usize];
+                let end = from + next.literal.length as usize;
+                let value =
+                    if end == path.len() { next.value } else { self.walk(child, path, end + 1, captures) };
+                if value != NONE {
+                    return value;
+                }
+                captures.truncate(mark);
+            }
+            let first = node.alternatives as usize;
+            let alternatives = &self.alternatives[first..first + node.alternative_count as usize];
+            let extent = bytes::segment(path, from);
+            captures.escapes |= extent.escapes;
+            for (index, alternative) in alternatives.iter().enumerate() {
+                let Some((start, end)) = self.take(alternative, path, from, extent.end) else { continue };
+                captures.push(start, end);
+                if alternative.takes == Takes::Rest {
+                    captures.escapes |= path[extent.end..].contains(&b'%');
+                    return self.nodes[alternative.node as usize].value;
+                }
+                let ends = extent.end == path.len();
+                if index + 1 == alternatives.len() && !ends {
+                    (at, from) = (alternative.node, extent.end + 1);
+                    continue 'node;
+                }
+                let value = if ends {
+                    self.nodes[alternative.node as usize].value
+                } else {
+                    self.walk(alternative.node, path, extent.end + 1, captures)
+                };
+                if value != NONE {
+                    return value;
+                }
+                captures.truncate(mark);
+            }
+            return NONE;
+        }
+    }
+
+    /// The static child whose segments are the next of the path.
+    #[inline(always)]
+    fn child(&self, node: &Node, path: &[u8], from: usize) -> Option<u32> {
+        let rest = &path[from..];
+        if node.count as usize <= COMPARED {
+            return (node.children..node.children + node.count).find(|&child| self.leads_to(child, rest));
+        }
+        let segment = &rest[..bytes::segment(path, from).end - from];
+        let hash = bytes::hash(segment, u64::from(node.seed));
+        let table = &self.tables[node.children as usize..][..1 << node.bits];
+        let mask = table.len() - 1;
+        let tag = (hash >> 32) as u32;
+        let mut at = hash as usize & mask;
+        loop {
+            let bucket = table[at];
+            if bucket.node == NONE {
+                return None;
+            }
+            if bucket.tag == tag && self.leads_to(bucket.node, rest) {
+                return Some(bucket.node);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    #[inline(always)]
+    fn leads_to(&self, child: u32, rest: &[u8]) -> bool {
+        bytes::begins_with(rest, self.text(self.nodes[child as usize].literal))
+    }
+
+    /// The range that a parameter takes of the segment, or of the rest.
+    #[inline(always)]
+    fn take(
+        &self,
+        alternative: &Alternative,
+        path: &[u8],
+        from: usize,
+        end: usize,
+    ) -> Option<(usize, usize)> {
+        if alternative.takes == Takes::Rest {
+            return (from < path.len()).then_some((from, path.len()));
+        }
+        let (mut start, mut stop) = (from, end);
+        if alternative.prefix.length | alternative.suffix.length != 0 {
+            let segment = &path[from..end];
+            let inner = segment.strip_prefix(self.text(alternative.prefix))?;
+            let inner = inner.strip_suffix(self.text(alternative.suffix))?;
+            start += alternative.prefix.length as usize;
+            stop = start + inner.len();
+        }
+        let accepted = start < stop
+            && match alternative.takes {
+                Takes::Typed(kind) => self.kinds[usize::from(kind)].accepts(&path[start..stop]),
+                _ => true,
+            };
+        accepted.then_some((start, stop))
+    }
+
+    #[inline(always)]
+    fn text(&self, span: Span) -> &[u8] {
+        &self.literals[span.start as usize..][..span.length as usize]
+    }
+}

@@ -1,0 +1,67 @@
+//! A million routes, and routes made to be slow.
+
+use router::BuildError;
+use router::matcher::Builder;
+
+#[test]
+fn a_million_routes_match_with_as_few_tries_as_one() {
+    const RESOURCES: u32 = 250_000;
+    let mut builder = Builder::new();
+    let mut routes = 0;
+    for resource in 0..RESOURCES {
+        for tail in ["", "/{id:u64}", "/{id:u64}/children/{child}", "/static"] {
+            builder.insert(&format!("/api/v1/resource{resource}{tail}"), routes).expect("a route");
+            routes += 1;
+        }
+    }
+    assert_eq!(routes, 1_000_000);
+    let matcher = builder.build().expect("a tree");
+    assert_eq!(matcher.tries(), 7, "root, api/v1, resource, static, typed, children, child");
+    for resource in (0..RESOURCES).step_by(997).chain([RESOURCES - 1]) {
+        let base = format!("/api/v1/resource{resource}");
+        assert_eq!(matcher.find(&base).map(|found| *found.value), Some(resource * 4));
+        let child = format!("{base}/7/children/{resource}");
+        let found = matcher.find(&child).expect("a route");
+        assert_eq!(
+            (*found.value, found.param("child")),
+            (resource * 4 + 2, Some(resource.to_string().as_str()))
+        );
+        assert_eq!(matcher.find(&format!("{base}/static")).map(|found| *found.value), Some(resource * 4 + 3));
+        assert!(matcher.find(&format!("{base}/x")).is_none());
+    }
+    assert!(matcher.find(&format!("/api/v1/resource{RESOURCES}")).is_none());
+}
+
+/// All routes of `depth` segments that are each `a` or a parameter, ending in one that none shares.
+fn tangle(depth: u32) -> Builder<u32> {
+    let mut builder = Builder::new();
+    for bits in 0..1_u32 << depth {
+        let segments: String = (0..depth)
+            .map(|at| if bits >> at & 1 == 0 { "/a".to_owned() } else { format!("/{{p{at}}}") })
+            .collect();
+        builder.insert(&format!("{segments}/end{bits}"), bits).expect("a route");
+    }
+    builder
+}
+
+/// All nodes of that tangle: those before the last segment, and for each last segment that is static one
+/// with its end, for each parameter one and its end.
+fn nodes(depth: u32) -> u32 {
+    (1 << depth) - 1 + (1 << (depth - 1)) * 3
+}
+
+#[test]
+fn no_path_visits_more_nodes_than_the_tree_allows() {
+    let depth = 10;
+    let matcher = tangle(depth).build().expect("a tree");
+    assert_eq!(matcher.tries(), nodes(depth));
+    // The worst path there is: it fails in every branch.
+    assert!(matcher.find(&format!("{}/none", "/a".repeat(depth as usize))).is_none());
+    let last = format!("{}/end1023", "/a".repeat(depth as usize));
+    assert_eq!(matcher.find(&last).map(|found| *found.value), Some(1023));
+}
+
+#[test]
+fn a_tree_that_could_take_too_long_is_refused() {
+    assert_eq!(tangle(12).build().err(), Some(BuildError::TooAmbiguous { tries: nodes(12) }));
+}

@@ -1,0 +1,276 @@
+//! Which route matches which path, by tables.
+
+use std::net::Ipv4Addr;
+
+use router::matcher::{Builder, Matcher};
+use router::{BuildError, MAX_PATH, SyntaxError};
+
+fn matcher(routes: &[&'static str]) -> Matcher<&'static str> {
+    let mut builder = Builder::new();
+    builder.kind::<Ipv4Addr>("ipv4").expect("a new type");
+    for route in routes {
+        builder.insert(route, *route).expect(route);
+    }
+    builder.build().expect("a tree")
+}
+
+/// A path, and the route with its parameters that it matches.
+type Case<'a> = (&'a str, Option<(&'a str, &'a [(&'a str, &'a str)])>);
+
+#[track_caller]
+fn check(routes: &[&'static str], cases: &[Case<'_>]) {
+    // Whatever order routes are added in, the tree is the same.
+    let mut reversed = routes.to_vec();
+    reversed.reverse();
+    for matcher in [matcher(routes), matcher(&reversed)] {
+        for (path, expected) in cases {
+            let found = matcher.find(path);
+            let found = found.as_ref().map(|found| (found.route(), found.params().collect::<Vec<_>>()));
+            let expected = expected.map(|(route, params)| (route, params.to_vec()));
+            assert_eq!(found, expected, "{path}");
+        }
+    }
+}
+
+#[test]
+fn static_routes_match_whole_paths() {
+    check(
+        &["/", "/a", "/a/b", "/ab", "/a/b/c/d", "/long/run/of/segments/without/a/branch", "/x/", "/x//y"],
+        &[
+            ("/", Some(("/", &[]))),
+            ("/a", Some(("/a", &[]))),
+            ("/a/", None),
+            ("/ab", Some(("/ab", &[]))),
+            ("/abc", None),
+            ("/a/b", Some(("/a/b", &[]))),
+            ("/a/b/c", None),
+            ("/a/b/c/d", Some(("/a/b/c/d", &[]))),
+            ("/long/run/of/segments/without/a/branch", Some(("/long/run/of/segments/without/a/branch", &[]))),
+            ("/long/run/of/segments/without/a/branch/", None),
+            ("/long/run/of", None),
+            ("/x", None),
+            ("/x/", Some(("/x/", &[]))),
+            ("/x//y", Some(("/x//y", &[]))),
+            ("/x/y", None),
+            ("//", None),
+            ("", None),
+            ("a", None),
+            ("*", None),
+        ],
+    );
+}
+
+#[test]
+fn many_siblings_are_told_apart() {
+    let routes: Vec<&'static str> = (0..500).map(|n| &*format!("/n{n}/leaf/{{id}}").leak()).collect();
+    let matcher = matcher(&routes);
+    for (n, route) in routes.iter().enumerate() {
+        let path = format!("/n{n}/leaf/x");
+        assert_eq!(*matcher.find(&path).expect("a route").value, *route);
+        assert!(matcher.find(&format!("/n{n}")).is_none());
+    }
+    assert!(matcher.find("/n500/leaf/x").is_none());
+}
+
+#[test]
+fn parameters_take_whole_segments_that_are_not_empty() {
+    check(
+        &["/users/{id}", "/users/{id}/posts/{post}", "/{a}/{b}/{c}/{d}"],
+        &[
+            ("/users/7", Some(("/users/{id}", &[("id", "7")]))),
+            ("/users/", None),
+            ("/users/7/", None),
+            ("/users/7/posts/9", Some(("/users/{id}/posts/{post}", &[("id", "7"), ("post", "9")]))),
+            (
+                "/users/7/likes/9",
+                Some(("/{a}/{b}/{c}/{d}", &[("a", "users"), ("b", "7"), ("c", "likes"), ("d", "9")])),
+            ),
+            ("/users//posts/9", None),
+            ("/users/a%2Fb", Some(("/users/{id}", &[("id", "a%2Fb")]))),
+            ("/users/a%2fb", Some(("/users/{id}", &[("id", "a%2fb")]))),
+        ],
+    );
+}
+
+#[test]
+fn the_first_class_that_leads_to_a_route_wins() {
+    check(
+        &[
+            "/f/new",
+            "/f/{id:u64}",
+            "/f/{ip:ipv4}",
+            "/f/{name}",
+            "/f/{*rest}",
+            "/f/{name}/edit",
+            "/f/{id:u64}/x",
+        ],
+        &[
+            ("/f/new", Some(("/f/new", &[]))),
+            ("/f/7", Some(("/f/{id:u64}", &[("id", "7")]))),
+            ("/f/10.0.0.1", Some(("/f/{ip:ipv4}", &[("ip", "10.0.0.1")]))),
+            ("/f/%31%30.0.0.1", Some(("/f/{ip:ipv4}", &[("ip", "%31%30.0.0.1")]))),
+            ("/f/name", Some(("/f/{name}", &[("name", "name")]))),
+            ("/f/new/edit", Some(("/f/{name}/edit", &[("name", "new")]))),
+            ("/f/7/edit", Some(("/f/{name}/edit", &[("name", "7")]))),
+            ("/f/7/x", Some(("/f/{id:u64}/x", &[("id", "7")]))),
+            ("/f/new/x", Some(("/f/{*rest}", &[("rest", "new/x")]))),
+            ("/f/7/edit/", Some(("/f/{*rest}", &[("rest", "7/edit/")]))),
+            ("/f//", Some(("/f/{*rest}", &[("rest", "/")]))),
+            ("/f/", None),
+            ("/f", None),
+        ],
+    );
+}
+
+#[test]
+fn prefixes_and_suffixes_narrow_a_parameter() {
+    check(
+        &["/{name}.json", "/{name}.tar.gz", "/{name}.gz", "/v{n:u8}", "/v{any}", "/{a}", "/x{a}", "/{a}y"],
+        &[
+            ("/report.json", Some(("/{name}.json", &[("name", "report")]))),
+            ("/.json", Some(("/{a}", &[("a", ".json")]))),
+            ("/a.tar.gz", Some(("/{name}.tar.gz", &[("name", "a")]))),
+            (".gz", None),
+            ("/.tar.gz", Some(("/{name}.gz", &[("name", ".tar")]))),
+            ("/v9", Some(("/v{n:u8}", &[("n", "9")]))),
+            ("/v999", Some(("/v{any}", &[("any", "999")]))),
+            ("/v", Some(("/{a}", &[("a", "v")]))),
+            ("/xy", Some(("/x{a}", &[("a", "y")]))),
+            ("/ay", Some(("/{a}y", &[("a", "a")]))),
+            ("/other", Some(("/{a}", &[("a", "other")]))),
+        ],
+    );
+}
+
+#[test]
+fn a_failed_branch_leaves_no_parameters_behind() {
+    check(
+        &["/{a}/{b}/{c}/end", "/{x}/static/{*rest}", "/one/{y}/{z}/other"],
+        &[
+            ("/one/static/q/end", Some(("/{x}/static/{*rest}", &[("x", "one"), ("rest", "q/end")]))),
+            ("/one/two/q/end", Some(("/{a}/{b}/{c}/end", &[("a", "one"), ("b", "two"), ("c", "q")]))),
+            ("/one/static/q/other", Some(("/one/{y}/{z}/other", &[("y", "static"), ("z", "q")]))),
+        ],
+    );
+}
+
+#[test]
+fn catch_alls_take_what_is_left() {
+    check(
+        &["/{*all}", "/files/{*path}", "/files/readme", "/files/{id}/raw"],
+        &[
+            ("/", None),
+            ("/x", Some(("/{*all}", &[("all", "x")]))),
+            ("/x/y/", Some(("/{*all}", &[("all", "x/y/")]))),
+            ("/files/", Some(("/{*all}", &[("all", "files/")]))),
+            ("/files/a/b", Some(("/files/{*path}", &[("path", "a/b")]))),
+            ("/files/readme", Some(("/files/readme", &[]))),
+            ("/files/readme/", Some(("/files/{*path}", &[("path", "readme/")]))),
+            ("/files/a/raw", Some(("/files/{id}/raw", &[("id", "a")]))),
+            ("//a", Some(("/{*all}", &[("all", "/a")]))),
+        ],
+    );
+}
+
+#[test]
+fn escapes_are_compared_as_rfc_3986_normalises_them() {
+    check(
+        &["/~user", "/caf\u{e9}/{x}", "/a%2fb", "/{{id}}", "/{p}/b", "/{p}"],
+        &[
+            ("/~user", Some(("/~user", &[]))),
+            ("/%7Euser", Some(("/~user", &[]))),
+            ("/%7euser", Some(("/~user", &[]))),
+            ("/caf%C3%A9/1", Some(("/caf\u{e9}/{x}", &[("x", "1")]))),
+            ("/caf%c3%a9/%41", Some(("/caf\u{e9}/{x}", &[("x", "%41")]))),
+            ("/a%2Fb", Some(("/a%2fb", &[]))),
+            ("/a%2fb", Some(("/a%2fb", &[]))),
+            ("/a/b", Some(("/{p}/b", &[("p", "a")]))),
+            ("/{id}", Some(("/{{id}}", &[]))),
+            ("/%7Bid%7D", Some(("/{{id}}", &[]))),
+            ("/x%20y", Some(("/{p}", &[("p", "x%20y")]))),
+            ("/%41%2f%42", Some(("/{p}", &[("p", "%41%2f%42")]))),
+            ("/100%", Some(("/{p}", &[("p", "100%")]))),
+        ],
+    );
+    let matcher = matcher(&["/{p}"]);
+    let found = matcher.find("/a%2Fb%20c").expect("a route");
+    assert_eq!(found.decoded("p").expect("a parameter").as_deref(), Ok("a/b c"));
+    assert!(found.decoded("q").is_none());
+    assert!(matcher.find("/%ff").expect("a route").decoded("p").expect("a parameter").is_err());
+}
+
+#[test]
+fn dots_are_segments_like_others() {
+    check(
+        &["/a/{p}", "/b/{*rest}"],
+        &[
+            ("/a/..", Some(("/a/{p}", &[("p", "..")]))),
+            ("/b/../a/x", Some(("/b/{*rest}", &[("rest", "../a/x")]))),
+        ],
+    );
+}
+
+#[test]
+fn a_path_that_is_too_long_matches_nothing() {
+    let matcher = matcher(&["/{*rest}"]);
+    let path = format!("/{}", "a".repeat(MAX_PATH));
+    assert!(matcher.find(&path[..MAX_PATH]).is_some());
+    assert!(matcher.find(&path).is_none());
+}
+
+#[test]
+fn conflicts_name_both_routes() {
+    for (old, new) in [
+        ("/a", "/a"),
+        ("/{a}", "/{b}"),
+        ("/{a:u64}/x", "/{b:u64}/x"),
+        ("/{a}/{*rest}", "/{b}/{*all}"),
+        ("/x{a}y", "/x{b}y"),
+        ("/~a", "/%7Ea"),
+        ("/caf\u{e9}", "/caf%c3%a9"),
+    ] {
+        let mut builder = Builder::new();
+        builder.insert(old, ()).expect(old);
+        let conflict = BuildError::Conflict { new: new.to_owned(), old: old.to_owned(), method: None };
+        assert_eq!(conflict.to_string(), format!("route {new:?} conflicts with {old:?}"));
+        assert_eq!(builder.insert(new, ()), Err(conflict));
+    }
+    for (old, new) in
+        [("/{a}", "/{a:u64}"), ("/{a:u64}", "/{a:i64}"), ("/a", "/a/"), ("/{a}", "/{*a}"), ("/{a}x", "/x{a}")]
+    {
+        let mut builder = Builder::new();
+        builder.insert(old, ()).expect(old);
+        builder.insert(new, ()).expect(new);
+    }
+}
+
+#[test]
+fn faulty_routes_say_what_is_wrong() {
+    let mut builder = Builder::new();
+    for (route, message) in [
+        ("a", "route \"a\": a route begins with /, at byte 0"),
+        (
+            "/x/{id",
+            "route \"/x/{id\": { is not closed in its segment (a literal brace is written twice), at byte 3",
+        ),
+        ("/{id:u63}", "route \"/{id:u63}\": unknown type \"u63\""),
+    ] {
+        assert_eq!(builder.insert(route, ()).expect_err(route).to_string(), message);
+    }
+    assert!(matches!(
+        builder.insert("/a}", ()),
+        Err(BuildError::Syntax { reason: SyntaxError::Unopened, .. })
+    ));
+    assert_eq!(builder.kind::<u8>("u8"), Err(BuildError::TypeTwice("u8".to_owned())));
+}
+
+#[test]
+fn what_failed_to_be_added_is_not_there() {
+    let mut builder = Builder::new();
+    builder.insert("/a/{id:nothing}", 1).expect_err("no such type");
+    builder.insert("/a/{id}", 2).expect("a route");
+    builder.insert("/a/{other}", 3).expect_err("a conflict");
+    let matcher = builder.build().expect("a tree");
+    assert_eq!(*matcher.find("/a/x").expect("a route").value, 2);
+    assert!(matcher.find("/a").is_none());
+}
