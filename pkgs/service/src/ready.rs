@@ -99,7 +99,7 @@ impl Readiness {
 ///
 /// # Errors
 /// When the thread cannot be started.
-pub fn watchdog(alive: impl Fn() -> bool + Send + 'static) -> std::io::Result<()> {
+pub fn watchdog(mut alive: impl FnMut() -> bool + Send + 'static) -> std::io::Result<()> {
     let Some(interval) = sd_notify::watchdog_enabled().filter(|interval| *interval > Duration::ZERO) else {
         return Ok(());
     };

@@ -20,7 +20,7 @@ use super::policy::PolicyArgs;
 use crate::admin;
 use crate::cache::Cache;
 use crate::clicks::Ledger;
-use crate::front::{Attempts, Front, Metrics, Settings};
+use crate::front::{Attempts, Front, Metrics, Pulse, Settings};
 use crate::store::{self, Options, Scope, Store};
 
 /// The name of the token that `--print-token` renews.
@@ -193,7 +193,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     let token = token(&store, args.print_token).map_err(failed)?;
     greet(&public, admin_address.as_ref(), &path, token.as_deref());
     readiness.set_ready();
-    ready::watchdog(|| true)?;
+    let mut pulse = Pulse::new(Arc::clone(&front.metrics));
+    ready::watchdog(move || pulse.beats())?;
 
     tokio::runtime::Builder::new_current_thread().build()?.block_on(shutdown.wait());
     readiness.set_stopping();

@@ -35,6 +35,8 @@ pub struct WorkerMetrics {
     pub accept_errors: LocalCounter,
     /// Connections open at the last tick.
     pub open: AtomicU64,
+    /// Ticks so far: a worker that stops ticking is stuck.
+    pub ticks: LocalCounter,
     turns: LocalCounter,
 }
 
@@ -62,6 +64,11 @@ impl Metrics {
     /// The counters of one worker.
     pub fn worker(&self, index: usize) -> Arc<WorkerMetrics> {
         Arc::clone(&self.workers[index])
+    }
+
+    /// The ticks of each worker.
+    pub fn ticks(&self) -> Vec<u64> {
+        self.workers.iter().map(|worker| worker.ticks.get()).collect()
     }
 
     /// Shows them in `registry`.

@@ -11,6 +11,7 @@ mod handover;
 mod lane;
 mod metrics;
 mod page;
+mod pulse;
 pub mod request;
 mod visit;
 mod worker;
@@ -28,6 +29,7 @@ use crate::store::{ClickBatch, Error, Store};
 
 pub use attempts::Attempts;
 pub use metrics::Metrics;
+pub use pulse::Pulse;
 
 /// The longest request head, in bytes. Browsers and proxies stay below 8 KiB by default.
 pub const MAX_HEAD_BYTES: usize = 8 * 1024;

@@ -238,6 +238,7 @@ impl Worker {
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
+            self.metrics.ticks.add(1);
             let now = Timestamp::now();
             let last = self.clock.get();
             let tick = last.tick.saturating_add(1);

@@ -48,16 +48,12 @@ pub(super) fn count(work: &mut Work<'_>, batch: &ClickBatch) -> Result<(), Error
         })
         .collect();
     counts.sort_unstable();
-    // An imported count may be near the greatest integer: one more must not fail the transaction.
-    let mut update = connection.prepare_cached(
-        "UPDATE links SET clicks = min(clicks, 9223372036854775807 - ?2) + ?2 WHERE id = ?1",
-    )?;
     let mut room = Room::default();
     let mut all: HashMap<Key, u64> = HashMap::new();
     for counts in counts.chunk_by(|((one, ..), _), ((other, ..), _)| one == other) {
         let ((link, ..), _) = counts[0];
         let clicks: u64 = counts.iter().map(|(_, clicks)| clicks).sum();
-        if update.execute(params![link, clicks])? == 0 {
+        if !add_to_total(connection, link, clicks)? {
             continue;
         }
         for &(key, clicks) in counts {
@@ -71,6 +67,27 @@ pub(super) fn count(work: &mut Work<'_>, batch: &ClickBatch) -> Result<(), Error
     for (key, clicks) in all {
         add(connection, &mut room, key, clicks)?;
     }
+    Ok(())
+}
+
+/// Adds to the clicks of a link; false where there is no such link.
+pub(super) fn add_to_total(connection: &Connection, link: i64, clicks: u64) -> Result<bool, Error> {
+    // An imported count may be near the greatest integer: one more must not fail the transaction.
+    let known = connection
+        .prepare_cached("UPDATE totals SET clicks = min(clicks, 9223372036854775807 - ?2) + ?2 WHERE link = ?1")?
+        .execute(params![link, clicks])?;
+    let first = || -> Result<usize, Error> {
+        let mut insert =
+            connection.prepare_cached("INSERT INTO totals SELECT id, ?2 FROM links WHERE id = ?1")?;
+        Ok(insert.execute(params![link, clicks])?)
+    };
+    Ok(known == 1 || first()? == 1)
+}
+
+/// Forgets the clicks of a link; the sum of all keeps them.
+pub(super) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
+    connection.prepare_cached("DELETE FROM totals WHERE link = ?1")?.execute([link])?;
+    connection.prepare_cached("DELETE FROM clicks WHERE link = ?1")?.execute([link])?;
     Ok(())
 }
 

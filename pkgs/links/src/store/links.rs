@@ -8,11 +8,12 @@ use crate::when::Timestamp;
 
 use super::draft::{Draft, Edit};
 use super::writer::Work;
-use super::{Created, Error, IdempotencyKey, OnConflict, Tally};
+use super::{Created, Error, IdempotencyKey, OnConflict, Tally, clicks};
 
 /// Columns of [`link_of`], in its order.
 pub(super) const COLUMNS: &str = "id, code, target, title, tags, status, redirect, forward_query, \
-    password_hash IS NOT NULL, not_before, expires_at, max_clicks, clicks, created_at, updated_at";
+    password_hash IS NOT NULL, not_before, expires_at, max_clicks, \
+    ifnull((SELECT clicks FROM totals WHERE link = id), 0) AS clicks, created_at, updated_at";
 
 /// Draws of a random code before the codes grow by a character: they are getting scarce.
 const DRAWS: u32 = 8;
@@ -151,8 +152,8 @@ fn try_insert(connection: &Connection, draft: &Draft, code: &str) -> Result<Opti
     let inserted = connection
         .prepare_cached(
             "INSERT INTO links (code, target, title, tags, status, redirect, forward_query, password_hash, \
-             not_before, expires_at, max_clicks, clicks, created_at, updated_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13) \
+             not_before, expires_at, max_clicks, created_at, updated_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12) \
              ON CONFLICT (code) DO NOTHING",
         )?
         .execute(params![
@@ -167,13 +168,15 @@ fn try_insert(connection: &Connection, draft: &Draft, code: &str) -> Result<Opti
             draft.not_before.map(|at| at.0),
             draft.expires_at.map(|at| at.0),
             draft.max_clicks,
-            draft.clicks,
             draft.created_at.0,
         ])?;
     if inserted == 0 {
         return Ok(None);
     }
     let id = connection.last_insert_rowid();
+    if draft.clicks > 0 {
+        clicks::add_to_total(connection, id, draft.clicks)?;
+    }
     insert_tags(connection, id, &draft.tags)?;
     Ok(Some(id))
 }
@@ -252,7 +255,7 @@ pub(super) fn delete(work: &mut Work<'_>, code: String) -> Result<(), Error> {
         .query_row([&code], |row| row.get(0))
         .optional()?;
     let Some(id) = id else { return Err(Error::NotFound(code)) };
-    connection.prepare_cached("DELETE FROM clicks WHERE link = ?1")?.execute([id])?;
+    clicks::delete(connection, id)?;
     work.changed(&code);
     Ok(())
 }

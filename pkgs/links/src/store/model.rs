@@ -21,15 +21,19 @@ pub struct Created {
 pub struct IdempotencyKey {
     /// The key.
     pub key: String,
-    /// SHA-256 of the request as it was sent: spans such as `7d` differ once they are parsed.
+    /// SHA-256 of the request's fields as they were sent: spans such as `7d` differ once they are parsed.
+    /// Without the password, which such a hash would give away to a quick search.
     pub request: [u8; 32],
 }
 
 impl IdempotencyKey {
-    /// A key and the request's body.
+    /// A key and the request's body, a JSON object.
     pub fn new(key: String, body: &[u8]) -> Self {
         use sha2::Digest;
-        Self { key, request: sha2::Sha256::digest(body).into() }
+        let mut fields: serde_json::Map<_, _> = serde_json::from_slice(body).unwrap_or_default();
+        fields.remove("password");
+        let fields = serde_json::Value::Object(fields).to_string();
+        Self { key, request: sha2::Sha256::digest(fields).into() }
     }
 }
 
@@ -129,7 +133,7 @@ pub struct Route {
     pub expires_at: Option<Timestamp>,
     /// [`Link::max_clicks`].
     pub max_clicks: Option<u64>,
-    /// [`Link::clicks`].
+    /// [`Link::clicks`], where they are limited.
     pub clicks: u64,
     /// The argon2id hash of the password (PHC string).
     pub password_hash: Option<String>,

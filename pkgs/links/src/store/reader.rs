@@ -64,7 +64,8 @@ impl Reader {
             self.held.set(Some(commits));
         }
         let mut statement = self.connection.prepare_cached(
-            "SELECT id, target, status, redirect, forward_query, not_before, expires_at, max_clicks, clicks, \
+            "SELECT id, target, status, redirect, forward_query, not_before, expires_at, max_clicks, \
+             iif(max_clicks IS NULL, 0, (SELECT clicks FROM totals WHERE link = id)), \
              password_hash FROM links WHERE code = ?1",
         )?;
         let route = statement.query_row([code], |row| {
@@ -77,7 +78,7 @@ impl Reader {
                 not_before: row.get::<_, Option<i64>>(5)?.map(Timestamp),
                 expires_at: row.get::<_, Option<i64>>(6)?.map(Timestamp),
                 max_clicks: row.get(7)?,
-                clicks: row.get(8)?,
+                clicks: row.get::<_, Option<u64>>(8)?.unwrap_or(0),
                 password_hash: row.get(9)?,
             })
         });
