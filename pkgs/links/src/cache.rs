@@ -10,7 +10,7 @@
 //! present one counts as absent, on every worker, from that moment.
 
 use std::collections::HashMap;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -182,7 +182,7 @@ impl Entry {
         let rules = self.rules.as_ref().map_or(0, |rules| {
             size_of::<Rules>() + rules.password_hash.as_ref().map_or(0, |hash| hash.len())
         });
-        OVERHEAD_BYTES + text + u32::from(self.code_bytes) + u32::try_from(rules).unwrap_or(u32::MAX / 4)
+        OVERHEAD_BYTES + text + u32::try_from(rules).unwrap_or(u32::MAX / 4)
     }
 }
 
@@ -249,7 +249,26 @@ impl Limits {
     }
 }
 
-type Shared = moka::sync::Cache<Box<str>, Arc<Entry>, foldhash::quality::RandomState>;
+/// By the hash of the code: the entry itself has the code, which tells it from another of the same hash.
+type Shared = moka::sync::Cache<u64, Arc<Entry>, BuildHasherDefault<AsIs>>;
+
+/// Takes a hash for what it is.
+#[derive(Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only hashes are hashed");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// The answers all workers share.
 pub struct Cache {
@@ -276,7 +295,7 @@ impl Cache {
             moka::sync::Cache::builder()
                 .max_capacity(bytes)
                 .weigher(|_, entry: &Arc<Entry>| entry.weight())
-                .build_with_hasher(hasher.clone())
+                .build_with_hasher(BuildHasherDefault::default())
         });
         Self { entries, hasher, generations: Generations::new(), limits: Limits::default() }
     }
@@ -308,15 +327,22 @@ impl Cache {
         self.entries.as_ref().map_or(0, moka::sync::Cache::weighted_size)
     }
 
-    fn shared(&self, code: &str, stamp: u32, reader: &Reader) -> Result<(Arc<Entry>, Source), Error> {
-        if let Some(entry) = self.entries.as_ref().and_then(|entries| entries.get(code))
+    fn shared(
+        &self,
+        code: &str,
+        hash: u64,
+        stamp: u32,
+        reader: &Reader,
+    ) -> Result<(Arc<Entry>, Source), Error> {
+        if let Some(entry) = self.entries.as_ref().and_then(|entries| entries.get(&hash))
             && entry.stamp == stamp
+            && entry.code() == code
         {
             return Ok((entry, Source::Cache));
         }
         let entry = Arc::new(Entry::new(code, stamp, reader.route(code)?, &self.limits));
         if let Some(entries) = &self.entries {
-            entries.insert(code.into(), Arc::clone(&entry));
+            entries.insert(hash, Arc::clone(&entry));
         }
         Ok((entry, Source::Store))
     }
@@ -348,7 +374,7 @@ impl Near {
         let known = matches!(&self.slots[slot], Some(entry)
             if entry.stamp == stamp && entry.code() == code && self.cache.entries.is_some());
         if !known {
-            let (entry, source) = self.cache.shared(code, stamp, reader)?;
+            let (entry, source) = self.cache.shared(code, hash, stamp, reader)?;
             let long = entry.text.len() > NEAR_TEXT_BYTES;
             let place = if long { &mut self.long } else { &mut self.slots[slot] };
             return Ok((place.insert(entry), source));
@@ -357,7 +383,7 @@ impl Near {
         if self.hits.is_multiple_of(TOUCH_EVERY)
             && let Some(entries) = &self.cache.entries
         {
-            let _ = entries.get(code);
+            let _ = entries.get(&hash);
         }
         let entry = self.slots[slot].as_ref().expect("known");
         Ok((entry, Source::Cache))

@@ -77,7 +77,11 @@ impl Worker {
                     if !entry.spend() {
                         return render(Outcome::Gone);
                     }
-                    self.counter.borrow_mut().count(entry.link(), visitor.referrer, visitor.agent);
+                    let crowded =
+                        self.counter.borrow_mut().count(entry.link(), visitor.referrer, visitor.agent);
+                    if crowded {
+                        self.enter_clicks();
+                    }
                 }
                 render(Outcome::Follow(entry))
             }

@@ -74,7 +74,9 @@ pub(super) fn count(work: &mut Work<'_>, batch: &ClickBatch) -> Result<(), Error
 pub(super) fn add_to_total(connection: &Connection, link: i64, clicks: u64) -> Result<bool, Error> {
     // An imported count may be near the greatest integer: one more must not fail the transaction.
     let known = connection
-        .prepare_cached("UPDATE totals SET clicks = min(clicks, 9223372036854775807 - ?2) + ?2 WHERE link = ?1")?
+        .prepare_cached(
+            "UPDATE totals SET clicks = min(clicks, 9223372036854775807 - ?2) + ?2 WHERE link = ?1",
+        )?
         .execute(params![link, clicks])?;
     let first = || -> Result<usize, Error> {
         let mut insert =
