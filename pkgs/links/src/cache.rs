@@ -15,13 +15,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use quick_cache::sync::DefaultLifecycle;
+
 use crate::link::{RedirectStatus, Status};
 use crate::store::{Change, Error, Reader, Route};
 use crate::when::Timestamp;
 
-/// What moka and the allocator spend on an entry besides its text: keys, nodes and bookkeeping, in bytes.
+/// What the cache and the allocator spend on an entry besides its text, in bytes.
 /// Measured by `cargo bench --bench redirect`, which prints the resident bytes of a cached link.
-const OVERHEAD_BYTES: u32 = 320;
+const OVERHEAD_BYTES: u64 = 160;
+
+/// The bytes of most entries, of which the shared cache guesses how many there will be.
+const TYPICAL_BYTES: u64 = 256;
 
 /// Slots of a worker's own table: 16,384 pointers are 128 KiB.
 const NEAR_SLOTS: usize = 1 << 14;
@@ -177,12 +182,11 @@ impl Entry {
         }
     }
 
-    fn weight(&self) -> u32 {
-        let text = u32::try_from(self.text.len()).unwrap_or(u32::MAX / 2);
+    fn weight(&self) -> u64 {
         let rules = self.rules.as_ref().map_or(0, |rules| {
             size_of::<Rules>() + rules.password_hash.as_ref().map_or(0, |hash| hash.len())
         });
-        OVERHEAD_BYTES + text + u32::try_from(rules).unwrap_or(u32::MAX / 4)
+        OVERHEAD_BYTES + (self.text.len() + rules) as u64
     }
 }
 
@@ -250,7 +254,17 @@ impl Limits {
 }
 
 /// By the hash of the code: the entry itself has the code, which tells it from another of the same hash.
-type Shared = moka::sync::Cache<u64, Arc<Entry>, BuildHasherDefault<AsIs>>;
+type Shared = quick_cache::sync::Cache<u64, Arc<Entry>, Weigher, BuildHasherDefault<AsIs>>;
+
+/// Weighs an entry at the memory it takes.
+#[derive(Clone)]
+struct Weigher;
+
+impl quick_cache::Weighter<u64, Arc<Entry>> for Weigher {
+    fn weight(&self, _: &u64, entry: &Arc<Entry>) -> u64 {
+        entry.weight()
+    }
+}
 
 /// Takes a hash for what it is.
 #[derive(Default)]
@@ -292,10 +306,8 @@ impl Cache {
     pub fn new(bytes: u64) -> Self {
         let hasher = foldhash::quality::RandomState::default();
         let entries = (bytes > 0).then(|| {
-            moka::sync::Cache::builder()
-                .max_capacity(bytes)
-                .weigher(|_, entry: &Arc<Entry>| entry.weight())
-                .build_with_hasher(BuildHasherDefault::default())
+            let entries = usize::try_from(bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
+            Shared::with(entries, bytes, Weigher, BuildHasherDefault::default(), DefaultLifecycle::default())
         });
         Self { entries, hasher, generations: Generations::new(), limits: Limits::default() }
     }
@@ -314,7 +326,7 @@ impl Cache {
 
     /// How many entries are held.
     pub fn len(&self) -> u64 {
-        self.entries.as_ref().map_or(0, moka::sync::Cache::entry_count)
+        self.entries.as_ref().map_or(0, |entries| entries.len() as u64)
     }
 
     /// Whether nothing is held.
@@ -324,7 +336,7 @@ impl Cache {
 
     /// The bytes the entries are weighed at.
     pub fn bytes(&self) -> u64 {
-        self.entries.as_ref().map_or(0, moka::sync::Cache::weighted_size)
+        self.entries.as_ref().map_or(0, Shared::weight)
     }
 
     fn shared(
@@ -521,7 +533,6 @@ mod tests {
         for n in 0..5_000 {
             near.find(&format!("unknown-{n}"), &reader).unwrap();
         }
-        bed.cache.entries.as_ref().unwrap().run_pending_tasks();
         assert!(bed.cache.bytes() <= bytes, "{}", bed.cache.bytes());
         assert!(bed.cache.len() > 50, "{}", bed.cache.len());
     }

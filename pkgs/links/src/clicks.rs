@@ -5,9 +5,7 @@
 //! updates a popular link once a flush rather than once a worker.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::Notify;
+use std::sync::{Mutex, PoisonError};
 
 use crate::agent::Agent;
 use crate::store::{Click, ClickBatch};
@@ -24,14 +22,10 @@ const OTHER: &str = "(other)";
 /// The longest host name (RFC 1035, section 2.3.4), in bytes.
 const MAX_HOST_BYTES: usize = 253;
 
-/// Distinct counts after which a worker enters them, and the ledger is flushed, before their time: many links
-/// clicked once each would otherwise fill tables of many megabytes from tick to tick.
-const CROWD: usize = 1 << 13;
-
 /// Slots of the table that remembers what recent `User-Agent` values were found to be.
 const AGENT_SLOTS: usize = 64;
 
-/// The clicks of one worker since they were last taken; its owner takes them when [`Counter::count`] says so.
+/// The clicks of one worker since they were last taken. Bounded by what a worker can answer between two ticks.
 pub struct Counter {
     day: i32,
     counts: HashMap<(i64, u32, Agent), u32, foldhash::fast::RandomState>,
@@ -50,13 +44,11 @@ impl Counter {
         }
     }
 
-    /// Counts one click. `referrer` and `agent` are the `Referer` and `User-Agent` fields as received. Answers
-    /// whether what was counted should be taken now.
-    pub fn count(&mut self, link: i64, referrer: Option<&[u8]>, agent: Option<&[u8]>) -> bool {
+    /// Counts one click. `referrer` and `agent` are the `Referer` and `User-Agent` fields as received.
+    pub fn count(&mut self, link: i64, referrer: Option<&[u8]>, agent: Option<&[u8]>) {
         let referrer = referrer.and_then(host).map_or(0, |host| self.referrer(host));
         let agent = agent.map_or(Agent::None, |agent| self.agent(agent));
         *self.counts.entry((link, referrer, agent)).or_insert(0) += 1;
-        self.counts.len() >= CROWD
     }
 
     /// Hands out what was counted and starts over, on `day`. None where nothing was.
@@ -107,10 +99,7 @@ impl Counter {
 
 /// The clicks of all workers that are not in the store yet.
 #[derive(Debug, Default)]
-pub struct Ledger {
-    entries: Mutex<Entries>,
-    crowded: Notify,
-}
+pub struct Ledger(Mutex<Entries>);
 
 #[derive(Debug, Default)]
 struct Entries {
@@ -121,14 +110,9 @@ struct Entries {
 }
 
 impl Ledger {
-    /// Waits until there is so much that it should be taken now.
-    pub async fn crowded(&self) {
-        self.crowded.notified().await;
-    }
-
     /// Enters a batch. Answers how many of its clicks found no room.
     pub fn enter(&self, batch: ClickBatch) -> u64 {
-        let mut entries = self.entries();
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Entries { counts, referrers, clicks } = &mut *entries;
         let indices: Vec<u32> = batch
             .referrers
@@ -149,15 +133,13 @@ impl Ledger {
                 lost += u64::from(click.count);
             }
         }
-        if counts.len() >= CROWD {
-            self.crowded.notify_one();
-        }
         lost
     }
 
     /// Takes everything out, for the store. What the store cannot take is entered again.
     pub fn take(&self) -> Option<ClickBatch> {
-        let Entries { counts, referrers, .. } = std::mem::take(&mut *self.entries());
+        let Entries { counts, referrers, .. } =
+            std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if counts.is_empty() {
             return None;
         }
@@ -174,11 +156,7 @@ impl Ledger {
 
     /// Clicks entered and not taken.
     pub fn pending(&self) -> u64 {
-        self.entries().clicks
-    }
-
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clicks
     }
 }
 

@@ -101,17 +101,14 @@ impl Front {
         Ok(threads)
     }
 
-    /// Hands the clicks of all workers to the store; what it cannot take stays for the next time. Answers
-    /// whether it took all.
-    pub async fn flush(&self) -> bool {
-        let Some(batch) = self.ledger.take() else { return true };
+    /// Hands the clicks of all workers to the store; what it cannot take stays for the next time.
+    pub async fn flush(&self) {
+        let Some(batch) = self.ledger.take() else { return };
         let batch = Arc::new(batch);
-        let taken = self.store.count(Arc::clone(&batch)).await;
-        if let Err(error) = &taken {
+        if let Err(error) = self.store.count(Arc::clone(&batch)).await {
             tracing::warn!(%error, "clicks are not in the store yet");
             self.enter(Arc::unwrap_or_clone(batch));
         }
-        taken.is_ok()
     }
 
     /// Hands over the last clicks, after the workers have ended.

@@ -77,11 +77,7 @@ impl Worker {
                     if !entry.spend() {
                         return render(Outcome::Gone);
                     }
-                    let crowded =
-                        self.counter.borrow_mut().count(entry.link(), visitor.referrer, visitor.agent);
-                    if crowded {
-                        self.enter_clicks();
-                    }
+                    self.counter.borrow_mut().count(entry.link(), visitor.referrer, visitor.agent);
                 }
                 render(Outcome::Follow(entry))
             }

@@ -262,7 +262,7 @@ impl Worker {
     }
 
     /// Enters what this worker has counted in the ledger of all.
-    pub fn enter_clicks(&self) {
+    fn enter_clicks(&self) {
         if let Some(batch) = self.counter.borrow_mut().take(self.clock.get().now.day()) {
             self.front.enter(batch);
         }
@@ -290,15 +290,11 @@ impl Worker {
 
 /// Flushes until the worker has drained. Apart from the tick, for a flush takes as long as the disk does.
 async fn flush(front: Arc<Front>, drained: Rc<Notify>) {
-    // What the store could not take now it will not take at once either.
-    let mut willing = true;
     loop {
         tokio::select! {
-            () = tokio::time::sleep(FLUSH) => {}
-            () = front.ledger.crowded(), if willing => {}
+            () = tokio::time::sleep(FLUSH) => front.flush().await,
             () = drained.notified() => return,
         }
-        willing = front.flush().await;
     }
 }
 

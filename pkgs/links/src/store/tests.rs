@@ -185,13 +185,16 @@ fn random_codes_grow_when_they_run_out() {
 #[test]
 fn a_repeated_request_is_answered_with_the_first_ones_link() {
     let bed = Bed::new();
-    let key = |body: &str| Some(IdempotencyKey::new("key".to_owned(), body.as_bytes()));
+    let body = |title: &str, password: &str| format!(r#"{{"title":"{title}","password":"{password}"}}"#);
+    let named = |name: &str, body: String| Some(IdempotencyKey::new(name.to_owned(), body.as_bytes()));
+    let key = |title: &str| named("key", body(title, "secret"));
     let first = bed.store.create(anywhere(), key("a")).wait().unwrap();
     let again = bed.store.create(anywhere(), key("a")).wait().unwrap();
     assert_eq!(again, Created { replayed: true, ..first.clone() });
     assert!(matches!(bed.store.create(anywhere(), key("b")).wait(), Err(Error::KeyReused)));
-    let other = IdempotencyKey::new("other".to_owned(), b"a");
-    assert_ne!(bed.store.create(anywhere(), Some(other)).wait().unwrap().link.code, first.link.code);
+    assert_eq!(key("a"), named("key", body("a", "guess")), "a password cannot be guessed by the digest");
+    let other = named("other", body("a", "secret"));
+    assert_ne!(bed.store.create(anywhere(), other).wait().unwrap().link.code, first.link.code);
     bed.store.delete(first.link.code.clone()).wait().unwrap();
     let anew = bed.store.create(anywhere(), key("a")).wait().unwrap();
     assert!(!anew.replayed && anew.link.id != first.link.id);
