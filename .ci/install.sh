@@ -9,6 +9,8 @@ package() {
         cc) echo gcc libc6-dev ;;
         nginx) echo nginx-light ;;
         cargo | rustc) echo rustup ;;
+        go) echo golang-go ;;
+        python3) echo python3 python3-venv ;;
         *) echo "$1" ;;
     esac
 }
@@ -24,6 +26,10 @@ for program in "$@"; do
         exit 1
     fi
     command -v "$program" >/dev/null || missing+=("$program")
+    # Debian has the part that makes virtual environments in a package of its own.
+    if [[ $program == python3 ]] && command -v python3 >/dev/null && ! python3 -c 'import ensurepip' 2>/dev/null; then
+        missing+=(python3)
+    fi
 done
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 

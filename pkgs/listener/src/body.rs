@@ -75,7 +75,6 @@ impl Body {
     }
 
     /// A body of another origin; the limits are enforced here, not there.
-    #[expect(dead_code, reason = "for the transports to come")]
     pub(crate) fn boxed(source: Source, limits: &Limits) -> Self {
         Self { kind: Kind::Boxed(source), left: limits.body_bytes, idle: limits.body_idle, pause: None }
     }

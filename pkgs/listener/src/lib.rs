@@ -46,6 +46,7 @@ mod http1;
 mod limits;
 mod listen;
 mod peer;
+mod quic;
 mod service_trait;
 mod sockets;
 mod worker;

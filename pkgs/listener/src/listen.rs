@@ -62,7 +62,7 @@ impl Listener {
             Runtime::PerCore(count) => workers::count(count),
             Runtime::MultiThread(_) => 1,
         };
-        let (sockets, addresses) = sockets::bind(&config, workers)?;
+        let (sockets, addresses) = sockets::bind(&config, tls.as_ref(), workers)?;
         Ok(Self { config: Arc::new(config), sockets, addresses, tls, metrics: Metrics::new(workers) })
     }
 

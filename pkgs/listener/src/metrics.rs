@@ -29,6 +29,10 @@ pub struct WorkerMetrics {
     pub timed_out: Count,
     /// Connections closed without a request because of a PROXY header that was malformed or not trusted.
     pub proxy_refused: Count,
+    /// Datagrams of QUIC that reached this worker and were handed to the one that owns their connection.
+    pub quic_forwarded: Count,
+    /// Datagrams of QUIC that were dropped because their owner had too many waiting.
+    pub quic_dropped: Count,
 }
 
 #[derive(Debug, Default)]
@@ -142,7 +146,7 @@ impl Metrics {
             family = family.with(&[("reason", reason)], move || metrics.sum(read));
         }
         family.register(registry);
-        let single: [(_, _, Read); 3] = [
+        let single: [(_, _, Read); 5] = [
             (
                 "listener_handshake_failures",
                 "TLS and QUIC handshakes that failed or took too long",
@@ -156,6 +160,16 @@ impl Metrics {
             ("listener_timed_out", "Connections closed for being slow or idle too long", |worker| {
                 &worker.timed_out
             }),
+            (
+                "listener_quic_forwarded",
+                "Datagrams handed to the worker that owns their connection",
+                |worker| &worker.quic_forwarded,
+            ),
+            (
+                "listener_quic_dropped",
+                "Datagrams dropped because their owner had too many waiting",
+                |worker| &worker.quic_dropped,
+            ),
         ];
         for (name, help, read) in single {
             let metrics = self.clone();

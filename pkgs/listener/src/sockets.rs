@@ -1,13 +1,13 @@
 //! The sockets of all workers.
 
-use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use service::socket::{Address, Listener, TcpOptions};
-use socket2::{Domain, Protocol, Type};
 
 use crate::config::{Config, Endpoint, Speaks};
 use crate::listen::Error;
+use crate::quic;
+use crate::tls::{self, Tls};
 
 /// The sockets of one worker.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub struct Sockets {
     /// To accept connections from.
     pub stream: Vec<Socket>,
     /// For QUIC, each on the port of one in `stream`.
-    pub udp: Vec<UdpSocket>,
+    pub quic: Vec<quic::Socket>,
 }
 
 /// A socket to accept connections from.
@@ -28,7 +28,11 @@ pub struct Socket {
 }
 
 /// Binds everything for so many workers; the addresses are with the ports the kernel chose.
-pub fn bind(config: &Config, workers: usize) -> Result<(Vec<Sockets>, Vec<Address>), Error> {
+pub fn bind(
+    config: &Config,
+    tls: Option<&Tls>,
+    workers: usize,
+) -> Result<(Vec<Sockets>, Vec<Address>), Error> {
     let mut all: Vec<Sockets> = (0..workers).map(|_| Sockets::default()).collect();
     let mut addresses = Vec::new();
     for endpoint in &config.endpoints {
@@ -48,25 +52,18 @@ pub fn bind(config: &Config, workers: usize) -> Result<(Vec<Sockets>, Vec<Addres
         }
         for (sockets, listener) in all.iter_mut().zip(listeners) {
             sockets.stream.push(Socket { listener, endpoint: Arc::clone(&endpoint) });
-            if let Address::Tcp(address) = &address
-                && config.http3
-                && endpoint.speaks == Speaks::Tls
-            {
-                sockets.udp.push(udp(*address).map_err(Error::Socket)?);
+        }
+        if let (Address::Tcp(address), Some(tls)) = (&address, tls)
+            && config.http3
+            && endpoint.speaks == Speaks::Tls
+        {
+            let shared = quic::Shared::new(config, tls, workers).map_err(tls::Error::Versions)?;
+            for sockets in &mut all {
+                let socket = quic::bind(*address).map_err(Error::Socket)?;
+                sockets.quic.push(quic::Socket { socket, shared: Arc::clone(&shared) });
             }
         }
         addresses.push(address);
     }
     Ok((all, addresses))
-}
-
-fn udp(address: SocketAddr) -> std::io::Result<UdpSocket> {
-    let socket =
-        socket2::Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?;
-    }
-    socket.set_reuse_port(true)?;
-    socket.bind(&address.into())?;
-    Ok(socket.into())
 }

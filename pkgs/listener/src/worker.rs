@@ -10,6 +10,7 @@ use crate::config::{Config, Runtime};
 use crate::drain::Drain;
 use crate::limits::Connections;
 use crate::metrics::{Metrics, WorkerMetrics};
+use crate::quic;
 use crate::service_trait::HttpService;
 use crate::sockets::Sockets;
 use crate::tls::Tls;
@@ -51,13 +52,13 @@ pub fn runtime(kind: &Runtime) -> io::Result<tokio::runtime::Runtime> {
 }
 
 /// Serves until draining has ended.
-///
-/// QUIC plugs in here: for each of `sockets.udp`, `quic::serve(socket, tls, service, worker)` runs beside the
-/// loops that accept streams. It ends when `worker.drain` has come to its end and its connections have.
 pub async fn run(worker: Arc<Worker>, sockets: Sockets, service: impl HttpService) {
-    let mut accepting = JoinSet::new();
+    let mut serving = JoinSet::new();
     for socket in sockets.stream {
-        accepting.spawn(accept::run(Arc::clone(&worker), socket, service.clone()));
+        serving.spawn(accept::run(Arc::clone(&worker), socket, service.clone()));
     }
-    while accepting.join_next().await.is_some() {}
+    for socket in sockets.quic {
+        serving.spawn(quic::serve(Arc::clone(&worker), socket, service.clone()));
+    }
+    while serving.join_next().await.is_some() {}
 }

@@ -1,0 +1,275 @@
+//! The server of the interoperability tests: whatever a client may want to see answered, under limits the tests
+//! choose.
+//!
+//! - `/`: `Hello, World!`
+//! - `/echo`: the request's body and trailers, as they arrive
+//! - `/read`: how many bytes the request's body had, once it has ended; its error's status if it is none
+//! - `/bytes/N`: N bytes
+//! - `/wait/MS`: `waited` after so many milliseconds
+//! - `/drip/N/MS`: N lines, one every so many milliseconds, and a trailer
+//! - `/peer`: what is spoken, and by whom
+//! - `/metrics`: what the listener counts
+
+use std::convert::Infallible;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Parser;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use listener::{Body, Config, Endpoint, Listener, Peer, Runtime, Speaks, Tls, body};
+use service::metrics::{self, Registry};
+use service::shutdown::Shutdown;
+use service::socket::Address;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Where to listen in the clear
+    #[arg(long)]
+    listen: Vec<Address>,
+
+    /// Where to listen with TLS, for HTTP/3 too
+    #[arg(long, requires_all = ["certificate", "key"])]
+    listen_tls: Vec<Address>,
+
+    /// Certificate chain in PEM
+    #[arg(long)]
+    certificate: Option<PathBuf>,
+
+    /// Private key in PEM
+    #[arg(long)]
+    key: Option<PathBuf>,
+
+    /// Workers, one for each CPU unless given
+    #[arg(long)]
+    workers: Option<NonZero<usize>>,
+
+    /// Connections of all clients together
+    #[arg(long)]
+    connections: Option<usize>,
+
+    /// Connections of one address
+    #[arg(long)]
+    connections_per_address: Option<u32>,
+
+    /// Bytes of a request body
+    #[arg(long)]
+    body_bytes: Option<u64>,
+
+    /// Milliseconds for a head, for a pause in a body or in a response that is taken, for a connection without
+    /// a request, and for a handshake
+    #[arg(long)]
+    patience: Option<u64>,
+
+    /// Milliseconds for requests in flight when told to stop
+    #[arg(long)]
+    drain: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let clear = arguments.listen.into_iter().map(|address| Endpoint { address, speaks: Speaks::Http1AndH2c });
+    let mut config = Config {
+        endpoints: clear.chain(arguments.listen_tls.into_iter().map(Endpoint::tls)).collect(),
+        runtime: Runtime::PerCore(arguments.workers),
+        tls: arguments.certificate.zip(arguments.key).map(|(chain, key)| Tls::new(chain, key)),
+        http3: true,
+        ..Config::default()
+    };
+    let limits = &mut config.limits;
+    limits.connections = arguments.connections.unwrap_or(limits.connections);
+    limits.connections_per_address =
+        arguments.connections_per_address.unwrap_or(limits.connections_per_address);
+    limits.body_bytes = arguments.body_bytes.unwrap_or(limits.body_bytes);
+    if let Some(patience) = arguments.patience.map(Duration::from_millis) {
+        limits.head_time = patience;
+        limits.body_idle = patience;
+        limits.write_stall = patience;
+        limits.idle = patience;
+        limits.handshake_time = patience;
+    }
+    config.drain = arguments.drain.map_or(config.drain, Duration::from_millis);
+    let listener = Listener::new(config)?;
+    for address in listener.addresses() {
+        println!("{address}");
+    }
+    let certificates = listener.certificates().cloned();
+    let shutdown = Shutdown::on_signals_and_hangup(move || {
+        if let Some(Err(error)) = certificates.as_ref().map(|store| store.reload()) {
+            eprintln!("error: {error}");
+        }
+    })?;
+    let mut registry = Registry::default();
+    listener.metrics().register(&mut registry);
+    listener.serve(Server(Arc::new(registry)), shutdown)?;
+    Ok(())
+}
+
+#[derive(Clone)]
+struct Server(Arc<Registry>);
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Answer>, Infallible>> + Send>>;
+
+impl tower_service::Service<Request<Body>> for Server {
+    type Response = Response<Answer>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answering {
+        let registry = Arc::clone(&self.0);
+        Box::pin(async move { Ok(answer(request, &registry).await) })
+    }
+}
+
+async fn answer(request: Request<Body>, registry: &Registry) -> Response<Answer> {
+    let path = request.uri().path().to_owned();
+    let mut parts = path.split('/').skip(1);
+    let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
+    match path.split('/').nth(1).unwrap_or_default() {
+        "" => Response::new(Answer::text("Hello, World!")),
+        "echo" => Response::new(Answer::Echo(request.into_body())),
+        "metrics" => Response::new(Answer::text(&metrics::encode(registry))),
+        "read" => read(request.into_body()).await,
+        "peer" => {
+            let peer = request.extensions().get::<Peer>().expect("every request has one");
+            let remote = peer.remote.map_or_else(|| "nobody".to_owned(), |remote| remote.to_string());
+            Response::new(Answer::text(&format!("{} {remote}", peer.protocol.label())))
+        }
+        kind => match (kind, (number(), number(), number())) {
+            ("bytes", (None, Some(count), None)) => Response::new(Answer::Bytes(count)),
+            ("wait", (None, Some(time), None)) => {
+                sleep(Duration::from_millis(time)).await;
+                Response::new(Answer::text("waited"))
+            }
+            ("drip", (None, Some(left), Some(pause))) => {
+                let pause = Duration::from_millis(pause);
+                Response::new(Answer::Drip { left: Some(left), pause, next: Box::pin(sleep(pause)) })
+            }
+            _ => status(StatusCode::NOT_FOUND),
+        },
+    }
+}
+
+async fn read(mut body: Body) -> Response<Answer> {
+    let mut count = 0;
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => count += frame.data_ref().map_or(0, Bytes::len),
+            Err(body::Error::TooLarge) => return status(StatusCode::PAYLOAD_TOO_LARGE),
+            Err(body::Error::Idle(_)) => return status(StatusCode::REQUEST_TIMEOUT),
+            Err(_) => return status(StatusCode::BAD_REQUEST),
+        }
+    }
+    Response::new(Answer::text(&count.to_string()))
+}
+
+fn status(status: StatusCode) -> Response<Answer> {
+    let mut response = Response::new(Answer::text(""));
+    *response.status_mut() = status;
+    response
+}
+
+/// The body of a response.
+enum Answer {
+    Text(Bytes),
+    Echo(Body),
+    /// So many more.
+    Bytes(u64),
+    /// So many more lines, then the trailer.
+    Drip {
+        left: Option<u64>,
+        pause: Duration,
+        next: Pin<Box<Sleep>>,
+    },
+}
+
+/// What `/bytes` consists of.
+static ZEROS: [u8; 64 * 1024] = [b'0'; 64 * 1024];
+
+impl Answer {
+    fn text(text: &str) -> Self {
+        Self::Text(Bytes::copy_from_slice(text.as_bytes()))
+    }
+}
+
+impl http_body::Body for Answer {
+    type Data = Bytes;
+    type Error = body::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, body::Error>>> {
+        let data = |bytes| Poll::Ready(Some(Ok(Frame::data(bytes))));
+        match self.get_mut() {
+            Self::Text(text) if text.is_empty() => Poll::Ready(None),
+            Self::Text(text) => data(std::mem::take(text)),
+            Self::Echo(body) => Pin::new(body).poll_frame(context),
+            Self::Bytes(0) => Poll::Ready(None),
+            Self::Bytes(left) => {
+                let count = (*left).min(ZEROS.len() as u64);
+                *left -= count;
+                data(Bytes::from_static(&ZEROS[..count as usize]))
+            }
+            Self::Drip { left, pause, next } => match left {
+                None => Poll::Ready(None),
+                Some(0) => {
+                    *left = None;
+                    let trailers = HeaderMap::from_iter([(
+                        http::HeaderName::from_static("dripped"),
+                        HeaderValue::from_static("all"),
+                    )]);
+                    Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+                }
+                Some(count) => {
+                    ready!(next.as_mut().poll(context));
+                    *next = Box::pin(sleep_until(Instant::now() + *pause));
+                    *count -= 1;
+                    data(Bytes::from_static(b"drop\n"))
+                }
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_empty(),
+            Self::Echo(body) => body.is_end_stream(),
+            Self::Bytes(left) => *left == 0,
+            Self::Drip { left, .. } => left.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Text(text) => SizeHint::with_exact(text.len() as u64),
+            Self::Echo(body) => body.size_hint(),
+            Self::Bytes(left) => SizeHint::with_exact(*left),
+            Self::Drip { .. } => SizeHint::default(),
+        }
+    }
+}

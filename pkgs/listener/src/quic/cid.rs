@@ -1,0 +1,118 @@
+//! Connection ids that name the worker they belong to.
+//!
+//! The kernel spreads datagrams over the workers' sockets by a hash of addresses and ports. A client whose
+//! port changes (a NAT that forgot it, a phone that left its Wi-Fi) therefore reaches another worker, which
+//! can see from the id alone whose connection it is. To anybody without the key an id is noise, and two ids
+//! of one connection have nothing in common (RFC 9000, section 5.1).
+
+use std::hash::{BuildHasher, RandomState};
+
+use quinn::{ConnectionId, ConnectionIdGenerator};
+use quinn_proto::InvalidCid;
+
+/// Bytes of an id: as many as quinn's own have.
+pub(super) const LENGTH: usize = 8;
+/// Bytes of noise in an id.
+const NONCE: usize = 5;
+
+/// What makes and reads the ids of one listener; its workers share one key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ids(RandomState);
+
+impl Ids {
+    /// The ids of `worker`'s connections.
+    pub(super) fn generator(&self, worker: u8) -> Generator {
+        Generator { ids: self.clone(), noise: RandomState::new(), made: 0, worker }
+    }
+
+    /// The worker that made an id; none if nobody here did. One foreign id in 65,536 passes for ours, and
+    /// costs no more than a look by a worker that does not know it.
+    pub(super) fn worker(&self, id: &[u8]) -> Option<u8> {
+        let (nonce, sealed) = id.split_at_checked(NONCE)?;
+        let mask = self.mask(nonce);
+        (sealed[1..] == mask[1..]).then_some(sealed[0] ^ mask[0])
+    }
+
+    fn seal(&self, nonce: &[u8; NONCE], worker: u8) -> [u8; LENGTH] {
+        let mask = self.mask(nonce);
+        let mut id = [0; LENGTH];
+        id[..NONCE].copy_from_slice(nonce);
+        id[NONCE..].copy_from_slice(&[worker ^ mask[0], mask[1], mask[2]]);
+        id
+    }
+
+    /// The worker's mask and two bytes that tell our ids from others: SipHash under the key.
+    fn mask(&self, nonce: &[u8]) -> [u8; LENGTH - NONCE] {
+        let [a, b, c, ..] = self.0.hash_one(nonce).to_le_bytes();
+        [a, b, c]
+    }
+}
+
+/// Makes the ids of one worker.
+pub(super) struct Generator {
+    ids: Ids,
+    noise: RandomState,
+    made: u64,
+    worker: u8,
+}
+
+impl ConnectionIdGenerator for Generator {
+    fn generate_cid(&mut self) -> ConnectionId {
+        self.made += 1;
+        let [a, b, c, d, e, ..] = self.noise.hash_one(self.made).to_le_bytes();
+        ConnectionId::new(&self.ids.seal(&[a, b, c, d, e], self.worker))
+    }
+
+    fn validate(&self, id: &ConnectionId) -> Result<(), InvalidCid> {
+        self.ids.worker(id).map(|_| ()).ok_or(InvalidCid)
+    }
+
+    fn cid_len(&self) -> usize {
+        LENGTH
+    }
+
+    fn cid_lifetime(&self) -> Option<std::time::Duration> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_names_its_worker() {
+        let ids = Ids::default();
+        for worker in [0, 1, 7, u8::MAX] {
+            let mut generator = ids.generator(worker);
+            for _ in 0..1_000 {
+                let id = generator.generate_cid();
+                assert_eq!(id.len(), generator.cid_len());
+                assert_eq!(ids.worker(&id), Some(worker));
+                assert!(generator.validate(&id).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn ids_do_not_repeat_and_share_no_byte_that_stays() {
+        let mut generator = Ids::default().generator(3);
+        let made: Vec<_> = (0..10_000).map(|_| generator.generate_cid()).collect();
+        assert_eq!(made.iter().collect::<std::collections::HashSet<_>>().len(), made.len());
+        for byte in 0..LENGTH {
+            let values: std::collections::HashSet<_> = made.iter().map(|id| id[byte]).collect();
+            assert_eq!(values.len(), 256, "byte {byte} takes every value");
+        }
+    }
+
+    #[test]
+    fn ids_of_others_are_seldom_taken_for_ours() {
+        let ids = Ids::default();
+        let mut other = Ids::default().generator(1);
+        let taken = (0..100_000).filter(|_| ids.worker(&other.generate_cid()).is_some()).count();
+        assert!(taken < 30, "{taken} of 100,000, where 1.5 are expected");
+        for short in [&[][..], &[1, 2, 3, 4]] {
+            assert_eq!(ids.worker(short), None);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! HTTP/3: QUIC by quinn, HTTP by h3, the same service as over TCP.
+//!
+//! - [`serve`]: the endpoint of one worker on one address: admits connections, drains.
+//! - `setup`: what the workers of one address share: keys, limits, windows.
+//! - `steer`, `cid`: a connection stays with its worker, wherever the kernel delivers its datagrams.
+//! - `connection`: the requests of one connection, until either side has had enough.
+//! - `request`: a request to the service, its response to the client.
+//! - `body`, `date`: request bodies, the date of responses.
+//! - `transport`, `frames`: what h3 needs of quinn, and what it does not look at itself.
+//!
+//! 0-RTT is off: what arrives in it can be replayed (RFC 9001, section 9.2), and a service does not see which
+//! requests did.
+
+mod body;
+mod cid;
+mod connection;
+mod date;
+mod endpoint;
+mod frames;
+mod request;
+mod setup;
+mod steer;
+mod transport;
+
+pub(crate) use endpoint::{Socket, serve};
+pub(crate) use setup::{Shared, bind};

@@ -1,0 +1,258 @@
+//! A request to the service, its response to the client.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h3::error::Code;
+use h3::quic::SendStream as _;
+use h3::server::{RequestResolver, RequestStream};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use tokio::time::timeout;
+
+use super::body::Source;
+use super::{date, transport};
+use crate::body::Body;
+use crate::peer::Peer;
+use crate::service_trait::HttpService;
+use crate::worker::Worker;
+
+/// Bytes of a response that have to be taken by the client in one [`Limits::write_stall`](crate::Limits).
+const PIECE: usize = 16 * 1024;
+
+/// Fields that belong to a connection of HTTP/1 (RFC 9114, section 4.2).
+const CONNECTION_FIELDS: [header::HeaderName; 5] = [
+    header::CONNECTION,
+    header::HeaderName::from_static("keep-alive"),
+    header::HeaderName::from_static("proxy-connection"),
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// What the requests of a connection share.
+pub(super) struct Context {
+    pub(super) worker: Arc<Worker>,
+    pub(super) peer: Peer,
+}
+
+type Resolver = RequestResolver<transport::Connection, Bytes>;
+
+/// Serves one request to its end.
+pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut service: impl HttpService) {
+    let limits = &context.worker.config.limits;
+    let head = std::future::poll_fn(|cx| resolver.frame_stream.poll_next(cx));
+    let Ok(head) = timeout(limits.head_time, head).await else {
+        context.worker.counts().timed_out.increment();
+        resolver.frame_stream.reset(Code::H3_REQUEST_INCOMPLETE.value());
+        return;
+    };
+    // Where it fails h3 has said so to the client.
+    let Ok(resolved) = resolver.accept_with_frame(head) else { return };
+    let Ok((request, stream)) = resolved.resolve().await else { return };
+    let (send, mut receive) = stream.split();
+    let answer = Answer { stream: send, ended: false, stall: limits.write_stall };
+
+    let Some(announced) = announced(&request) else {
+        receive.stop_sending(Code::H3_MESSAGE_ERROR);
+        return answer.reset(Code::H3_MESSAGE_ERROR);
+    };
+    if request.headers().len() > limits.fields {
+        return answer.short(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE).await;
+    }
+    let (body, malformed) = match Source::begin(receive, announced).await {
+        Ok(None) => (Body::empty(), None),
+        Ok(Some(source)) => {
+            let malformed = source.malformed();
+            (Body::boxed(Box::pin(source), limits), Some(malformed))
+        }
+        Err(_) => return answer.reset(Code::H3_MESSAGE_ERROR),
+    };
+    let head = *request.method() == Method::HEAD;
+    let mut request = request.map(|()| body);
+    request.extensions_mut().insert(context.peer.clone());
+    match respond(&mut service, request).await {
+        // What a service makes of half a request must not pass for an answer.
+        _ if malformed.as_deref().is_some_and(is_set) => answer.reset(Code::H3_MESSAGE_ERROR),
+        Some(response) => answer.send(response, head).await,
+        None => answer.reset(Code::H3_INTERNAL_ERROR),
+    }
+}
+
+fn is_set(flag: &AtomicBool) -> bool {
+    flag.load(Relaxed)
+}
+
+/// The service's response; why there is none is the service's to log.
+async fn respond<S: HttpService>(
+    service: &mut S,
+    request: Request<Body>,
+) -> Option<Response<S::ResponseBody>> {
+    std::future::poll_fn(|cx| service.poll_ready(cx).map(|ready| ready.ok())).await?;
+    service.call(request).await.ok()
+}
+
+/// The length a request announces, if any; nothing if the request is malformed (RFC 9114, section 4.1.2).
+fn announced(request: &Request<()>) -> Option<Option<u64>> {
+    let fields = request.headers();
+    if CONNECTION_FIELDS.iter().any(|name| fields.contains_key(name)) {
+        return None;
+    }
+    if fields.get_all(header::TE).iter().any(|te| te != "trailers") {
+        return None;
+    }
+    let mut lengths = fields.get_all(header::CONTENT_LENGTH).iter().map(length);
+    let Some(first) = lengths.next() else { return Some(None) };
+    let first = first?;
+    lengths.all(|other| other == Some(first)).then_some(Some(first))
+}
+
+/// RFC 9110, section 8.6: digits alone, which parsing by itself would not insist on.
+fn length(value: &HeaderValue) -> Option<u64> {
+    let text = value.to_str().ok()?;
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// The way back to the client.
+struct Answer {
+    stream: RequestStream<transport::SendStream, Bytes>,
+    /// Whether the client knows that there is no more.
+    ended: bool,
+    stall: Duration,
+}
+
+impl Answer {
+    /// Sends a response whole, its body as fast as the client takes it.
+    async fn send<B>(mut self, response: Response<B>, head: bool)
+    where
+        B: http_body::Body<Data = Bytes>,
+    {
+        let (mut parts, body) = response.into_parts();
+        let bodyless = matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        prepare(&mut parts.headers, (!bodyless).then(|| body.size_hint().exact()).flatten());
+        parts.version = Version::HTTP_3;
+        let silent = head || bodyless || body.is_end_stream();
+        let sent = timeout(self.stall, self.stream.send_response(Response::from_parts(parts, ()))).await;
+        let Ok(Ok(())) = sent else { return };
+        if !silent && !self.body(body).await {
+            return;
+        }
+        self.finish().await;
+    }
+
+    /// A response without a body.
+    async fn short(self, status: StatusCode) {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = status;
+        self.send(response, false).await;
+    }
+
+    /// Sends a body; false if it cannot be sent whole.
+    async fn body(&mut self, body: impl http_body::Body<Data = Bytes>) -> bool {
+        let mut body = pin!(body);
+        let mut next = async || {
+            std::future::poll_fn(|cx| body.as_mut().poll_frame(cx).map(|frame| frame.map(Result::ok))).await
+        };
+        while let Some(frame) = next().await {
+            let Some(frame) = frame else { return false };
+            match frame.into_data() {
+                Ok(mut data) => {
+                    while !data.is_empty() {
+                        let piece = data.split_to(data.len().min(PIECE));
+                        if !matches!(timeout(self.stall, self.stream.send_data(piece)).await, Ok(Ok(()))) {
+                            return false;
+                        }
+                    }
+                }
+                Err(frame) => {
+                    let Ok(trailers) = frame.into_trailers() else { continue };
+                    return matches!(
+                        timeout(self.stall, self.stream.send_trailers(trailers)).await,
+                        Ok(Ok(()))
+                    );
+                }
+            }
+        }
+        true
+    }
+
+    async fn finish(mut self) {
+        self.ended = self.stream.finish().await.is_ok();
+    }
+
+    fn reset(mut self, code: Code) {
+        self.ended = true;
+        self.stream.stop_stream(code);
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        // quinn would end the stream as if all had been sent.
+        if !self.ended {
+            self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
+        }
+    }
+}
+
+/// Makes the fields of a response fit for HTTP/3 and adds what every response should have.
+fn prepare(fields: &mut HeaderMap, length: Option<u64>) {
+    for name in &CONNECTION_FIELDS {
+        fields.remove(name);
+    }
+    if let Some(length) = length
+        && !fields.contains_key(header::CONTENT_LENGTH)
+    {
+        fields.insert(header::CONTENT_LENGTH, length.into());
+    }
+    if !fields.contains_key(header::DATE) {
+        fields.insert(header::DATE, date::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(fields: &[(&'static str, &str)]) -> Request<()> {
+        let mut request = Request::new(());
+        for (name, value) in fields {
+            request.headers_mut().append(*name, value.parse().expect("a value"));
+        }
+        request
+    }
+
+    #[test]
+    fn lengths_are_read_and_malformed_requests_seen() {
+        for (fields, expected) in [
+            (&[][..], Some(None)),
+            (&[("content-length", "0")], Some(Some(0))),
+            (&[("content-length", "5"), ("content-length", "5")], Some(Some(5))),
+            (&[("te", "trailers")], Some(None)),
+            (&[("content-length", "5"), ("content-length", "6")], None),
+            (&[("content-length", "+5")], None),
+            (&[("content-length", "")], None),
+            (&[("content-length", "99999999999999999999")], None),
+            (&[("connection", "close")], None),
+            (&[("keep-alive", "1")], None),
+            (&[("proxy-connection", "close")], None),
+            (&[("transfer-encoding", "chunked")], None),
+            (&[("upgrade", "h2c")], None),
+            (&[("te", "gzip")], None),
+        ] {
+            assert_eq!(announced(&request(fields)), expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn responses_lose_the_fields_of_connections() {
+        let mut fields = request(&[("connection", "close"), ("transfer-encoding", "chunked"), ("x", "y")])
+            .headers()
+            .clone();
+        prepare(&mut fields, Some(7));
+        assert!(fields.remove("date").is_some());
+        let left: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        assert_eq!(left, [("x", &b"y"[..]), ("content-length", b"7")]);
+    }
+}

@@ -1,0 +1,117 @@
+//! What the workers of one address share.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::crypto::rustls::QuicServerConfig;
+use quinn::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
+use socket2::{Domain, Protocol, SockRef, Type};
+
+use super::steer::Exchange;
+use crate::config::{Config, Limits};
+use crate::tls::Tls;
+
+/// Socket buffers: what quic-go found that a fast link needs. The kernel grants what `net.core.rmem_max` and
+/// `wmem_max` allow.
+const SOCKET_BUFFER: usize = 7_500_000;
+/// Streams for the client's control, encoder and decoder, and a few of types unknown to us (RFC 9114,
+/// section 6.2: at least three).
+const UNIDIRECTIONAL: u32 = 8;
+/// Bytes sent to one client that it has not acknowledged: as many as it may send.
+const SEND_WINDOW: u64 = 2 << 20;
+/// Bytes of a handshake that arrive out of order.
+const CRYPTO_BUFFER: usize = 16 * 1024;
+/// Connection attempts of a worker that wait to be looked at, and what they may send meanwhile.
+const INCOMING: usize = 1_024;
+const INCOMING_BYTES: u64 = 64 * 1024;
+const INCOMING_BYTES_ALL: u64 = 4 << 20;
+
+/// What the workers of one address share: one key for the tokens that prove an address, as a client may come
+/// back through another worker, and the exchange of datagrams.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) server: ServerConfig,
+}
+
+impl Shared {
+    /// For so many workers.
+    ///
+    /// # Errors
+    /// When the TLS provider lacks what QUIC needs.
+    pub(crate) fn new(config: &Config, tls: &Tls, workers: usize) -> Result<Arc<Self>, rustls::Error> {
+        let crypto = QuicServerConfig::try_from(Arc::clone(&tls.quic))
+            .map_err(|_| rustls::Error::General("QUIC needs AES-128-GCM".to_owned()))?;
+        let mut server = ServerConfig::with_crypto(Arc::new(crypto));
+        server
+            .transport_config(Arc::new(transport(config)))
+            .max_incoming(INCOMING)
+            .incoming_buffer_size(INCOMING_BYTES)
+            .incoming_buffer_size_total(INCOMING_BYTES_ALL);
+        Ok(Arc::new(Self { exchange: Arc::new(Exchange::new(workers)), server }))
+    }
+
+    /// The endpoint of one worker.
+    pub(super) fn endpoint(&self, worker: u8) -> EndpointConfig {
+        let mut config = EndpointConfig::default();
+        let exchange = Arc::clone(&self.exchange);
+        config.cid_generator(move || Box::new(exchange.generator(worker)));
+        config
+    }
+}
+
+fn transport(config: &Config) -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(config.http2.streams.into())
+        .max_concurrent_uni_streams(UNIDIRECTIONAL.into())
+        .stream_receive_window(config.http2.stream_window.into())
+        .receive_window(config.http2.connection_window.into())
+        .send_window(SEND_WINDOW)
+        .crypto_buffer_size(CRYPTO_BUFFER)
+        .max_idle_timeout(Some(idle(&config.limits)))
+        // The client keeps a connection alive if it wants it.
+        .keep_alive_interval(None)
+        .mtu_discovery_config(Some(MtuDiscoveryConfig::default()))
+        .enable_segmentation_offload(true)
+        // HTTP/3 has no use for datagrams of its own.
+        .datagram_receive_buffer_size(None);
+    transport
+}
+
+/// When a connection on which nothing at all arrives is given up: not while a request may still come or a body
+/// may pause.
+fn idle(limits: &Limits) -> IdleTimeout {
+    let longest: Duration = limits.idle.max(limits.body_idle).max(limits.write_stall);
+    longest.try_into().unwrap_or_else(|_| VarInt::MAX.into())
+}
+
+/// Binds a worker's socket to `address`, beside those of other workers.
+///
+/// # Errors
+/// When the address cannot be bound.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    let domain = Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.set_reuse_port(true)?;
+    enlarge_buffers(&SockRef::from(&socket));
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// As far as it is allowed; smaller buffers lose datagrams sooner, no more.
+fn enlarge_buffers(socket: &SockRef<'_>) {
+    for (set, name) in [
+        (socket.set_recv_buffer_size(SOCKET_BUFFER), "receive"),
+        (socket.set_send_buffer_size(SOCKET_BUFFER), "send"),
+    ] {
+        if let Err(error) = set {
+            tracing::debug!(%error, "cannot enlarge the {name} buffer of a QUIC socket");
+        }
+    }
+}

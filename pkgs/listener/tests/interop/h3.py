@@ -1,0 +1,525 @@
+"""HTTP/3 as aioquic speaks it, against a server that runs already.
+
+    h3.py PORT CASE...
+
+Each case is a function below, named after what the server has to do. Prints a line for each that fails, and
+exits 1 if any did.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import ssl
+import sys
+import traceback
+
+import pylsqpack
+from aioquic.asyncio.protocol import QuicConnectionProtocol
+from aioquic.buffer import Buffer, encode_uint_var
+from aioquic.h3.connection import H3Connection
+from aioquic.h3.events import DataReceived, HeadersReceived
+from aioquic.quic import events
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
+
+HOST = "127.0.0.1"
+PORT = 0
+# Long enough for a machine that does much else; nothing here waits for it to pass.
+PATIENCE = 30
+
+NO_ERROR, STREAM_CREATION, CLOSED_CRITICAL = 0x100, 0x103, 0x104
+FRAME_UNEXPECTED, FRAME_ERROR, EXCESSIVE_LOAD, ID_ERROR = 0x105, 0x106, 0x107, 0x108
+SETTINGS_ERROR, MISSING_SETTINGS, REQUEST_REJECTED = 0x109, 0x10A, 0x10B
+REQUEST_INCOMPLETE, MESSAGE_ERROR, QPACK_FAILED = 0x10D, 0x10E, 0x200
+
+DATA, HEADERS, CANCEL_PUSH, SETTINGS, GOAWAY, MAX_PUSH_ID = 0, 1, 3, 4, 7, 13
+
+
+class Response:
+    """What has come back on a request's stream."""
+
+    def __init__(self):
+        self.status, self.fields, self.trailers = None, {}, None
+        self.body, self.ended = bytearray(), False
+
+    def __repr__(self):
+        return f"<{self.status} {self.fields} {len(self.body)} bytes, ended: {self.ended}>"
+
+
+class Client(QuicConnectionProtocol):
+    """A connection. Without `h3` nothing is sent but what a case writes."""
+
+    h3 = None
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.responses, self.received = {}, {}
+        self.resets, self.stops = {}, {}
+        self.terminated, self.resumed = None, False
+        self.changed = asyncio.Event()
+
+    def quic_event_received(self, event):
+        if isinstance(event, events.StreamDataReceived):
+            self.received.setdefault(event.stream_id, bytearray()).extend(event.data)
+        elif isinstance(event, events.StreamReset):
+            self.resets[event.stream_id] = event.error_code
+        elif isinstance(event, events.StopSendingReceived):
+            self.stops[event.stream_id] = event.error_code
+        elif isinstance(event, events.HandshakeCompleted):
+            self.resumed = event.session_resumed
+        elif isinstance(event, events.ConnectionTerminated):
+            self.terminated = event.error_code
+        for received in self.h3.handle_event(event) if self.h3 else []:
+            response = self.responses.setdefault(received.stream_id, Response())
+            if isinstance(received, HeadersReceived):
+                fields = dict(received.headers)
+                if response.status is None:
+                    response.status = int(fields.pop(b":status"))
+                    response.fields = fields
+                else:
+                    response.trailers = fields
+            elif isinstance(received, DataReceived):
+                response.body += received.data
+            response.ended = response.ended or received.stream_ended
+        self.changed.set()
+
+    async def until(self, condition):
+        """Waits for a condition on what was received."""
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                if self.terminated is not None:
+                    raise AssertionError(f"the connection was closed with {self.terminated:#x}")
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def gone(self):
+        """The code the server closes the connection with."""
+        async with asyncio.timeout(PATIENCE):
+            while self.terminated is None:
+                self.changed.clear()
+                await self.changed.wait()
+        return self.terminated
+
+    def open(self, unidirectional=False):
+        return self._quic.get_next_available_stream_id(is_unidirectional=unidirectional)
+
+    def send(self, stream, data, end=False):
+        # The number is taken by the first use.
+        self._quic.send_stream_data(stream, data, end)
+        self.transmit()
+
+    def control(self, *frames):
+        """A control stream with these frames."""
+        stream = self.open(unidirectional=True)
+        self.send(stream, encode_uint_var(0) + b"".join(frames))
+        return stream
+
+    def begin(self, method="GET", path="/", body=None, fields=(), trailers=None):
+        stream = self.open()
+        head = [(b":method", method.encode()), (b":scheme", b"https"), (b":authority", b"localhost")]
+        head += [(b":path", path.encode()), *fields]
+        self.h3.send_headers(stream, head, end_stream=body is None and trailers is None)
+        if body is not None:
+            self.h3.send_data(stream, body, end_stream=trailers is None)
+        if trailers is not None:
+            self.h3.send_headers(stream, trailers, end_stream=True)
+        self.transmit()
+        return stream
+
+    async def end(self, stream):
+        await self.until(lambda: self.responses.get(stream, Response()).ended or stream in self.resets)
+        assert stream not in self.resets, f"the stream was reset with {self.resets[stream]:#x}"
+        return self.responses[stream]
+
+    async def fetch(self, *args, **kwargs):
+        return await self.end(self.begin(*args, **kwargs))
+
+
+def bind():
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind((HOST, 0))
+    return sock
+
+
+class Connected:
+    """`async with` a connection, well-behaved unless raw."""
+
+    def __init__(self, raw=False, ticket=None, on_ticket=None):
+        self.raw, self.ticket, self.on_ticket = raw, ticket, on_ticket
+
+    async def __aenter__(self):
+        configuration = QuicConfiguration(
+            is_client=True, alpn_protocols=["h3"], server_name="localhost", verify_mode=ssl.CERT_NONE
+        )
+        configuration.session_ticket = self.ticket
+        quic = QuicConnection(configuration=configuration, session_ticket_handler=self.on_ticket)
+        loop = asyncio.get_running_loop()
+        _, client = await loop.create_datagram_endpoint(lambda: Client(quic), sock=bind())
+        if not self.raw:
+            client.h3 = H3Connection(quic)
+        client.connect((HOST, PORT))
+        async with asyncio.timeout(PATIENCE):
+            await client.wait_connected()
+        self.client = client
+        return client
+
+    async def __aexit__(self, *_):
+        self.client.close(NO_ERROR)
+        self.client._transport.close()
+
+
+def equal(found, expected, what=""):
+    assert found == expected, f"{what} is {found!r}, not {expected!r}"
+
+
+def frame(kind, payload=b"", length=None):
+    return encode_uint_var(kind) + encode_uint_var(len(payload) if length is None else length) + payload
+
+
+def head(*fields):
+    """A HEADERS frame with exactly these fields, whatever they are."""
+    _, block = pylsqpack.Encoder().encode(0, list(fields))
+    return frame(HEADERS, block)
+
+
+METHOD, SCHEME, PATH = (b":method", b"GET"), (b":scheme", b"https"), (b":path", b"/")
+AUTHORITY = (b":authority", b"localhost")
+PSEUDO = (METHOD, SCHEME, AUTHORITY, PATH)
+POST = ((b":method", b"POST"), SCHEME, AUTHORITY, (b":path", b"/read"))
+
+
+async def still_serves():
+    async with Connected() as client:
+        equal((await client.fetch()).body, b"Hello, World!", "the body")
+
+
+# --- requests -------------------------------------------------------------------------------------------
+
+
+async def answers_get_and_head():
+    async with Connected() as client:
+        got = await client.fetch()
+        equal((got.status, bytes(got.body)), (200, b"Hello, World!"))
+        equal(got.fields[b"content-length"], b"13", "the length")
+        assert got.fields[b"date"].endswith(b"GMT"), got.fields
+        # aioquic forgets which method it sent, and misses the body.
+        client.h3._check_content_length = lambda stream: None
+        told = await client.fetch("HEAD")
+        equal((told.status, bytes(told.body), told.fields[b"content-length"]), (200, b"", b"13"))
+        equal((await client.fetch(path="/nowhere")).status, 404, "the status")
+        protocol, _, remote = (await client.fetch(path="/peer")).body.decode().partition(" ")
+        equal(protocol, "http3", "the protocol")
+        assert remote.startswith("127.0.0.1:"), remote
+
+
+async def echoes_megabytes_and_trailers():
+    body = random.Random(1).randbytes(5 << 20)
+    async with Connected() as client:
+        echo = await client.fetch("POST", "/echo", body, trailers=[(b"checked", b"yes")])
+        equal(echo.status, 200, "the status")
+        assert echo.body == body, f"{len(echo.body)} bytes came back of {len(body)}, or others"
+        equal(echo.trailers, {b"checked": b"yes"}, "the trailers")
+        sized = [(b"content-length", str(len(body)).encode())]
+        equal((await client.fetch("POST", "/read", body, sized)).body, str(len(body)).encode(), "the length")
+        equal((await client.fetch(path="/drip/3/1")).trailers, {b"dripped": b"all"}, "the trailers")
+
+
+async def serves_many_streams_at_once():
+    async with Connected() as client:
+        streams = [client.begin("POST", "/echo", f"stream {n}".encode()) for n in range(600)]
+        for n, stream in enumerate(streams):
+            equal((await client.end(stream)).body, f"stream {n}".encode(), "the body")
+
+
+async def sends_large_responses():
+    async with Connected() as client:
+        streams = [client.begin(path=f"/bytes/{8 << 20}") for _ in range(2)]
+        for stream in streams:
+            equal(len((await client.end(stream)).body), 8 << 20, "the length")
+
+
+async def resumes_sessions_without_early_data():
+    tickets = []
+    async with Connected(on_ticket=tickets.append) as client:
+        await client.fetch()
+        await client.until(lambda: tickets)
+        assert not client.resumed
+    assert not tickets[0].max_early_data_size, "0-RTT is not offered"
+    async with Connected(ticket=tickets[0]) as client:
+        await client.fetch()
+        assert client.resumed
+
+
+# --- limits ---------------------------------------------------------------------------------------------
+
+
+async def refuses_what_is_too_large():
+    async with Connected() as client:
+        large = [(b"x-large", b"y" * 1000)] * 20
+        equal((await client.fetch(fields=large)).status, 431, "the status of 20 KB of fields")
+        many = [(f"x-{n}".encode(), b"") for n in range(101)]
+        equal((await client.fetch(fields=many)).status, 431, "the status of 101 fields")
+        equal((await client.fetch("POST", "/read", bytes(9 << 20))).status, 413, "the status")
+        equal((await client.fetch()).status, 200, "the status after that")
+
+
+# --- migration ------------------------------------------------------------------------------------------
+
+
+def counted(text, name):
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+async def follows_a_client_to_other_ports():
+    """Each new port may belong to another worker's socket; with two workers, half of them do."""
+    async with Connected() as client:
+        slow = client.begin(path="/drip/40/50")
+        for turn in range(16):
+            before = client._transport
+            await asyncio.get_running_loop().create_datagram_endpoint(lambda: client, sock=bind())
+            before.close()
+            echo = await client.fetch("POST", "/echo", f"turn {turn}".encode() * 1000)
+            equal(echo.body, f"turn {turn}".encode() * 1000, "the body")
+        equal((await client.end(slow)).body, b"drop\n" * 40, "what began before")
+        metrics = (await client.fetch(path="/metrics")).body.decode()
+    assert counted(metrics, "listener_quic_forwarded_total") > 0, metrics
+    equal(counted(metrics, "listener_quic_dropped_total"), 0, "what was dropped")
+
+
+# --- what is malformed ----------------------------------------------------------------------------------
+
+
+async def resets_malformed_requests():
+    long, short = (b"content-length", b"9"), (b"content-length", b"3")
+    for what, fields, body in [
+        ("no method", (SCHEME, AUTHORITY, PATH), b""),
+        ("no scheme", (METHOD, AUTHORITY, PATH), b""),
+        ("no path", (METHOD, SCHEME, AUTHORITY), b""),
+        ("an empty path", (METHOD, SCHEME, AUTHORITY, (b":path", b"")), b""),
+        ("no authority", (METHOD, SCHEME, PATH), b""),
+        ("another host", (*PSEUDO, (b"host", b"elsewhere")), b""),
+        ("a pseudo-header nobody knows", (*PSEUDO, (b":color", b"red")), b""),
+        ("upper case", (*PSEUDO, (b"Accept", b"*/*")), b""),
+        ("a name with a space", (*PSEUDO, (b"ac cept", b"*/*")), b""),
+        ("a value with a line feed", (*PSEUDO, (b"accept", b"a\nb")), b""),
+        ("connection", (*PSEUDO, (b"connection", b"close")), b""),
+        ("transfer-encoding", (*PSEUDO, (b"transfer-encoding", b"chunked")), b""),
+        ("te", (*PSEUDO, (b"te", b"gzip")), b""),
+        ("two lengths", (*POST, long, short), b""),
+        ("a length that is none", (*POST, (b"content-length", b"-1")), b""),
+        ("a body too short", (*POST, long), frame(DATA, b"abcd")),
+        ("no body", (*POST, long), b""),
+        ("a body too long", (*POST, short), frame(DATA, b"abcd")),
+    ]:
+        async with Connected(raw=True) as client:
+            client.control(frame(SETTINGS))
+            stream = client.open()
+            client.send(stream, head(*fields) + body, end=True)
+            await client.until(lambda: stream in client.resets)
+            equal(client.resets[stream], MESSAGE_ERROR, f"the code for {what}")
+            # Of the connection nothing is held against the client.
+            other = client.open()
+            client.send(other, head(*PSEUDO), end=True)
+            await client.until(lambda: b"Hello, World!" in client.received.get(other, b""))
+
+
+async def resets_requests_that_end_early():
+    async with Connected(raw=True) as client:
+        client.control(frame(SETTINGS))
+        stream = client.open()
+        client.send(stream, b"", end=True)
+        await client.until(lambda: stream in client.resets)
+        equal(client.resets[stream], REQUEST_INCOMPLETE, "the code")
+
+
+async def closes_connections_that_break_the_protocol():
+    settings, goaway = frame(SETTINGS), lambda number: frame(GOAWAY, encode_uint_var(number))
+    request = head(*PSEUDO)
+
+    def on_control(*frames):
+        return lambda client: client.control(*frames)
+
+    def on_request(data, end=True):
+        def act(client):
+            client.control(settings)
+            client.send(client.open(), data, end)
+
+        return act
+
+    def unidirectional(kind, data=b""):
+        def act(client):
+            client.control(settings)
+            client.send(client.open(unidirectional=True), encode_uint_var(kind) + data)
+
+        return act
+
+    def ended_control(client):
+        client.send(client.control(settings), b"", end=True)
+
+    def ended_later(client):
+        """A frame that has begun, has been taken in as far as it came, and then ends."""
+        client.control(settings)
+        stream = client.open()
+        echo = head((b":method", b"POST"), SCHEME, AUTHORITY, (b":path", b"/echo"))
+        client.send(stream, echo + frame(DATA, b"begun", length=100))
+
+        async def later():
+            await client.until(lambda: b"begun" in client.received.get(stream, b""))
+            client.send(stream, b"", end=True)
+
+        return later()
+
+    dynamic = frame(HEADERS, bytes.fromhex("0200 80"))
+    for what, act, code in [
+        ("no settings first", on_control(goaway(0)), MISSING_SETTINGS),
+        ("settings twice", on_control(settings, settings), FRAME_UNEXPECTED),
+        ("a setting of HTTP/2", on_control(frame(SETTINGS, b"\x02\x01")), SETTINGS_ERROR),
+        ("data on the control stream", on_control(settings, frame(DATA, b"x")), FRAME_UNEXPECTED),
+        ("a head on the control stream", on_control(settings, request), FRAME_UNEXPECTED),
+        ("a control stream that ends", ended_control, CLOSED_CRITICAL),
+        ("a second control stream", unidirectional(0, settings), STREAM_CREATION),
+        ("a push", unidirectional(1), STREAM_CREATION),
+        ("a growing goaway", on_control(settings, goaway(4), goaway(8)), ID_ERROR),
+        ("a control frame too long", on_control(settings, frame(0x21, length=1 << 40)), EXCESSIVE_LOAD),
+        ("data before the head", on_request(frame(DATA, b"x") + request), FRAME_UNEXPECTED),
+        ("settings within a request", on_request(request + settings), FRAME_UNEXPECTED),
+        ("a frame of HTTP/2", on_request(frame(0x8, bytes(4)) + request), FRAME_UNEXPECTED),
+        ("a push promise", on_request(request + frame(5, b"\x00\x00\x00")), FRAME_UNEXPECTED),
+        ("a head cut short", on_request(request[:-3]), FRAME_ERROR),
+        ("data cut short", on_request(request + frame(DATA, b"abc", length=9)), FRAME_ERROR),
+        ("data cut short later", ended_later, FRAME_ERROR),
+        ("a head of a terabyte", on_request(frame(HEADERS, length=1 << 40), end=False), EXCESSIVE_LOAD),
+        ("a dynamic table nobody has", on_request(dynamic), QPACK_FAILED),
+    ]:
+        async with Connected(raw=True) as client:
+            later = act(client)
+            if asyncio.iscoroutine(later):
+                await later
+            equal(f"{await client.gone():#x}", f"{code:#x}", f"the code for {what}")
+    await still_serves()
+
+
+async def survives_noise():
+    """Streams of random bytes, and of well-formed frames in random order."""
+    chance = random.Random(7)
+    kinds = [DATA, HEADERS, CANCEL_PUSH, SETTINGS, 5, GOAWAY, MAX_PUSH_ID, 0x21, 0x41, 0x40, 2, 6, 8, 9]
+
+    def noise():
+        if chance.random() < 0.4:
+            return chance.randbytes(chance.randrange(200))
+        frames = []
+        for _ in range(chance.randrange(1, 6)):
+            payload = chance.choice([b"", chance.randbytes(chance.randrange(40)), head(*POST)[2:]])
+            length = chance.choice([None, None, None, chance.randrange(100)])
+            frames.append(frame(chance.choice(kinds), payload, length))
+        return b"".join(frames)
+
+    for _ in range(60):
+        async with Connected(raw=True) as client:
+            for _ in range(12):
+                unidirectional = chance.random() < 0.3
+                stream = client.open(unidirectional)
+                data, end = noise(), chance.random() < 0.5
+                for piece, last in [(data[: len(data) // 2], False), (data[len(data) // 2 :], end)]:
+                    if client.terminated is None:
+                        client.send(stream, piece, last)
+                if chance.random() < 0.3 and client.terminated is None:
+                    client._quic.reset_stream(stream, NO_ERROR)
+                    client.transmit()
+            # What was sent is taken in once this comes back, or the connection is gone.
+            acknowledged = asyncio.ensure_future(client.ping())
+            gone = asyncio.ensure_future(client.gone())
+            await asyncio.wait([acknowledged, gone], return_when=asyncio.FIRST_COMPLETED)
+            acknowledged.cancel()
+            gone.cancel()
+    await still_serves()
+
+
+# --- slow clients, with a server of little patience ---------------------------------------------------
+
+
+async def cuts_slow_clients():
+    async with Connected(raw=True) as client:
+        client.control(frame(SETTINGS))
+        stream = client.open()
+        client.send(stream, head(*PSEUDO)[:3])
+        await client.until(lambda: stream in client.resets)
+        equal(client.resets[stream], REQUEST_INCOMPLETE, "the code for half a head")
+    async with Connected() as client:
+        stream = client.open()
+        begun = [(b":method", b"POST"), (b":scheme", b"https"), (b":authority", b"x"), (b":path", b"/read")]
+        client.h3.send_headers(stream, begun, end_stream=False)
+        client.transmit()
+        equal((await client.end(stream)).status, 408, "the status for half a body")
+    async with Connected() as client:
+        await client.fetch()
+        equal(await client.gone(), NO_ERROR, "the code for a connection without requests")
+
+
+async def cuts_clients_that_take_nothing():
+    async with Connected() as client:
+        # No more credit than there was at the start, as of somebody who does not read.
+        client._quic._write_stream_limits = lambda *args, **kwargs: None
+        client._quic._write_connection_limits = lambda *args, **kwargs: None
+        stream = client.begin(path=f"/bytes/{64 << 20}")
+        await client.until(lambda: stream in client.resets)
+
+
+# --- the end --------------------------------------------------------------------------------------------
+
+
+def goaways(client):
+    """The numbers in the GOAWAY frames received so far; the server's control stream is its first."""
+    numbers, data = [], Buffer(data=bytes(client.received.get(3, b"")))
+    try:
+        equal(data.pull_uint_var(), 0, "the type of the server's first stream")
+        while not data.eof():
+            kind, length = data.pull_uint_var(), data.pull_uint_var()
+            payload = Buffer(data=data.pull_bytes(length))
+            if kind == GOAWAY:
+                numbers.append(payload.pull_uint_var())
+    except Exception as error:
+        if not isinstance(error, EOFError) and "Read out of bounds" not in str(error):
+            raise
+    return numbers
+
+
+async def says_goodbye():
+    """Told to stop, the server finishes what is in flight, rejects what comes after, and closes."""
+    server = int(os.environ["SERVER"])
+    async with Connected() as client, Connected() as idle:
+        await client.fetch()
+        streams = [client.begin(path="/drip/10/100") for _ in range(5)]
+        await client.until(lambda: len(client.responses) > 5 and all(s in client.responses for s in streams))
+        os.kill(server, signal.SIGTERM)
+        equal(await idle.gone(), NO_ERROR, "the code for a connection without requests")
+        await client.until(lambda: len(goaways(client)) == 2)
+        first, last = goaways(client)
+        equal(first, (1 << 62) - 4, "the first notice")
+        equal(last, streams[-1] + 4, "the last notice")
+        late = client.begin()
+        equal(late, last, "the first number that is not served")
+        for stream in streams:
+            equal(bytes((await client.end(stream)).body), b"drop\n" * 10, "the body")
+        if client.terminated is None:
+            await client.until(lambda: late in client.resets)
+            equal(client.resets[late], REQUEST_REJECTED, "the code for what came too late")
+        equal(await client.gone(), NO_ERROR, "the code")
+
+
+async def main():
+    global PORT
+    PORT = int(sys.argv[1])
+    failed = False
+    for name in sys.argv[2:]:
+        try:
+            await globals()[name]()
+        except Exception:
+            failed = True
+            print(f"{name}:\n{traceback.format_exc()}")
+    sys.exit(failed)
+
+
+asyncio.run(main())

@@ -1,0 +1,71 @@
+//! HTTP/3 by aioquic; the cases are in `h3.py`.
+
+use std::process::Command;
+
+use crate::server::Server;
+use crate::tools;
+
+/// Runs cases against a server.
+fn run(server: &Server, cases: &[&str]) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/h3.py");
+    let output = Command::new(tools::python())
+        .arg(script)
+        .arg(server.secure.port().to_string())
+        .args(cases)
+        .env("SERVER", server.id().to_string())
+        .output()
+        .expect("Python runs");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn requests_are_answered() {
+    let server = Server::start(&["--body-bytes", "8388608"]);
+    run(
+        &server,
+        &[
+            "answers_get_and_head",
+            "echoes_megabytes_and_trailers",
+            "serves_many_streams_at_once",
+            "sends_large_responses",
+            "resumes_sessions_without_early_data",
+            "refuses_what_is_too_large",
+        ],
+    );
+}
+
+#[test]
+fn a_client_may_move_to_other_ports() {
+    run(&Server::start(&["--workers", "2"]), &["follows_a_client_to_other_ports"]);
+}
+
+#[test]
+fn malformed_requests_and_broken_protocol_get_the_right_errors() {
+    run(
+        &Server::start(&[]),
+        &[
+            "resets_malformed_requests",
+            "resets_requests_that_end_early",
+            "closes_connections_that_break_the_protocol",
+            "survives_noise",
+        ],
+    );
+}
+
+#[test]
+fn slow_clients_are_cut() {
+    let server = Server::start(&["--patience", "700"]);
+    run(&server, &["cuts_slow_clients", "cuts_clients_that_take_nothing"]);
+}
+
+#[test]
+fn draining_finishes_what_is_in_flight() {
+    let server = Server::start(&[]);
+    run(&server, &["says_goodbye"]);
+    assert!(server.wait().success());
+}

@@ -1,0 +1,10 @@
+//! The listener as other implementations see it: `examples/interop.rs` in a process of its own, asked by clients
+//! of all kinds, polite and not.
+//!
+//! They need Python and Go, which fetch what they need once (`tools`), and the server, which `cargo test` builds
+//! when it is not told to build this test alone.
+
+mod curl;
+mod h3;
+mod server;
+mod tools;
