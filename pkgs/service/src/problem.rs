@@ -129,6 +129,7 @@ fn title(status: u16) -> &'static str {
         413 => "Content Too Large",
         414 => "URI Too Long",
         415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
         422 => "Unprocessable Content",
         428 => "Precondition Required",
         429 => "Too Many Requests",

@@ -1,0 +1,382 @@
+//! From a request to an answer: the head as bytes, and what is to follow it.
+//!
+//! No input and no output happen here, but for lookups in the cache and, where a file is not in it, one that
+//! does not wait for the disk.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+
+use crate::cache::{Cache, Entry, Kind};
+use crate::http::conditional::{self, Verdict};
+use crate::http::encoding::{self, Coding};
+use crate::http::head::{Method, Request};
+use crate::http::path::{self, Refused};
+use crate::http::range::{self, Wanted};
+use crate::listing::{self, Order};
+use crate::parts::Parts;
+use crate::site::Site;
+use crate::site::file::File;
+use crate::site::refusal::Refusal;
+use crate::site::root::{self, Patience};
+use crate::site::rules::Cors;
+
+/// What a path may not have in `Location` without being escaped (RFC 3986, section 3.3).
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// The most entries of `Cache-Control: max-age` a preflight may be kept, in seconds: what browsers cap it at.
+const PREFLIGHT_MAX_AGE: u32 = 7200;
+
+/// What an answer is made from.
+pub struct Maker<'w> {
+    /// What is served.
+    pub site: &'w Site,
+    /// What is open.
+    pub cache: &'w mut Cache,
+    /// The present, in ticks.
+    pub tick: u32,
+    /// The present.
+    pub now: SystemTime,
+    /// The longest file whose bytes are kept in memory.
+    pub memory_max: u64,
+    /// What heads end with.
+    pub tail: &'w Tail,
+    /// Whether the connection ends with this answer, whatever the request says.
+    pub last: bool,
+}
+
+/// An answer whose head is written.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// What follows the head.
+    pub payload: Payload,
+    /// Whether the head says that the connection ends with it.
+    pub closes: bool,
+}
+
+/// What follows a head.
+#[derive(Debug)]
+pub enum Payload {
+    /// Nothing, or it is written already.
+    None,
+    /// These bytes of a file.
+    File(Rc<File>, Range<u64>),
+    /// Several ranges of a file.
+    Parts(Box<Parts>),
+    /// The entries of a directory.
+    Listing(Box<listing::Request>),
+}
+
+/// The disk has to be asked what this path names before there is an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cold(pub Vec<u8>);
+
+/// What heads end with, by how the connection goes on.
+#[derive(Clone, Debug, Default)]
+pub struct Tail {
+    keep: Vec<u8>,
+    close: Vec<u8>,
+    /// HTTP/1.0 has to be told that the connection stays open.
+    old: Vec<u8>,
+}
+
+impl Tail {
+    /// Those of a second.
+    pub fn at(now: SystemTime) -> Self {
+        let date = httpdate::fmt_http_date(now);
+        let with = |field: &str| format!("date: {date}\r\n{field}\r\n").into_bytes();
+        Self { keep: with(""), close: with("connection: close\r\n"), old: with("connection: keep-alive\r\n") }
+    }
+
+    /// The one for the last answer of a connection.
+    pub fn last(&self) -> &[u8] {
+        &self.close
+    }
+}
+
+impl Maker<'_> {
+    /// Appends the head of the answer to `request`.
+    ///
+    /// # Errors
+    /// [`Cold`], with nothing appended.
+    pub fn answer(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<Answer, Cold> {
+        match request.method {
+            Method::Get | Method::Head => {}
+            Method::Options => return Ok(self.options(request, out)),
+            Method::Other => return Ok(self.refuse(Refusal::Method, request, "", out)),
+        }
+        let path = match path::decode(request.path, self.site.hidden) {
+            Ok(path) => path,
+            Err(Refused::Bad) => return Ok(self.refuse(Refusal::Path, request, "", out)),
+            Err(Refused::Missing) => return Ok(self.refuse(Refusal::Missing, request, "", out)),
+        };
+        let entry = match self.cache.get(&path, self.tick) {
+            Some(entry) => Rc::clone(entry),
+            None => match self.site.root.find(&path, Patience::None) {
+                Ok(found) => self.cache.insert(self.site, &path, found, self.tick),
+                Err(root::Error::Cold) => return Err(Cold(path.into_owned())),
+                Err(error) => return Ok(self.failed(error, &path, request, out)),
+            },
+        };
+        Ok(self.entry(&entry, &path, request, out))
+    }
+
+    /// Appends the head of the answer about a path that the disk was asked about.
+    pub fn found(
+        &mut self,
+        path: &[u8],
+        found: Result<root::Found, root::Error>,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Answer {
+        match found {
+            Ok(found) => {
+                let entry = self.cache.insert(self.site, path, found, self.tick);
+                self.entry(&entry, path, request, out)
+            }
+            Err(error) => self.failed(error, path, request, out),
+        }
+    }
+
+    fn failed(
+        &mut self,
+        error: root::Error,
+        path: &[u8],
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Answer {
+        let refusal = match error {
+            root::Error::Missing => Refusal::Missing,
+            root::Error::Denied => Refusal::Denied,
+            // Open files are what there are too many of: those that are kept can be opened again.
+            root::Error::Exhausted => {
+                self.cache.clear();
+                Refusal::Exhausted
+            }
+            root::Error::Cold | root::Error::Failed(_) => {
+                tracing::warn!(path = %String::from_utf8_lossy(path), %error, "cannot open a file");
+                Refusal::Failed
+            }
+        };
+        self.refuse(refusal, request, "", out)
+    }
+
+    /// Appends the head of a refusal and its body.
+    pub fn refuse(&self, refusal: Refusal, request: &Request<'_>, fields: &str, out: &mut Vec<u8>) -> Answer {
+        let html =
+            request.fields.accept.is_some_and(|accept| memchr::memmem::find(accept, b"text/html").is_some());
+        self.site.pages.write(out, refusal, fields, self.tail(request), html, request.method == Method::Head);
+        Answer { status: refusal.status(), payload: Payload::None, closes: self.closes(request) }
+    }
+
+    fn entry(&mut self, entry: &Entry, path: &[u8], request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+        match &entry.kind {
+            Kind::File(plain, coded) => self.file(entry, plain, coded, request, out),
+            Kind::Directory => self.redirect(path, request, out),
+            Kind::Listing if entry.policy.listing => self.listing(entry, path, request, out),
+            Kind::Listing => self.refuse(Refusal::Missing, request, "", out),
+        }
+    }
+
+    fn file(
+        &mut self,
+        entry: &Entry,
+        plain: &Rc<File>,
+        coded: &[Option<Rc<File>>; Coding::ALL.len()],
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Answer {
+        let file_of = |coding: Coding| coded[coding as usize].as_ref();
+        let coding = match coded {
+            [None, None, None] => None,
+            _ => encoding::choose(&request.fields.accept_encoding, |coding| file_of(coding).is_some()),
+        };
+        let file = coding.and_then(file_of).unwrap_or(plain);
+        let fields = &request.fields;
+        match conditional::evaluate(fields, file.validators()) {
+            Verdict::Proceed => {}
+            Verdict::NotModified => {
+                out.extend_from_slice(&file.not_modified);
+                allow_origin(entry, request, out);
+                return self.end(304, request, Payload::None, out);
+            }
+            Verdict::Failed => return self.refuse(Refusal::Precondition, request, "", out),
+        }
+        let size = file.identity.size;
+        // Ranges are defined for GET alone (RFC 9110, section 14.2).
+        let ranged = fields.range.filter(|_| {
+            request.method == Method::Get
+                && conditional::range_applies(fields.if_range, file.validators(), self.now)
+        });
+        match ranged.map_or(Wanted::Whole, |value| range::parse(value, size)) {
+            Wanted::Whole => {
+                out.extend_from_slice(&file.ok);
+                allow_origin(entry, request, out);
+                if request.method == Method::Head || size == 0 {
+                    return self.end(200, request, Payload::None, out);
+                }
+                if size <= self.memory_max {
+                    self.cache.keep_bytes(file, self.now);
+                }
+                self.end(200, request, Payload::File(Rc::clone(file), 0..size), out)
+            }
+            Wanted::One(range) => {
+                let (last, length) = (range.end - 1, range.end - range.start);
+                let described = format!(
+                    "HTTP/1.1 206 Partial Content\r\n{}content-length: {length}\r\ncontent-range: bytes {}-{last}/{size}\r\n{}",
+                    file.kind(),
+                    range.start,
+                    file.fields()
+                );
+                out.extend_from_slice(described.as_bytes());
+                allow_origin(entry, request, out);
+                self.end(206, request, Payload::File(Rc::clone(file), range), out)
+            }
+            Wanted::Many(ranges) => {
+                let parts = Parts::new(Rc::clone(file), ranges);
+                let described = format!(
+                    "HTTP/1.1 206 Partial Content\r\ncontent-type: multipart/byteranges; boundary={}\r\n\
+                     content-length: {}\r\n{}",
+                    parts.boundary(),
+                    parts.length(),
+                    file.fields()
+                );
+                out.extend_from_slice(described.as_bytes());
+                allow_origin(entry, request, out);
+                self.end(206, request, Payload::Parts(Box::new(parts)), out)
+            }
+            Wanted::Unsatisfiable => {
+                let size = format!("content-range: bytes */{size}\r\n");
+                self.refuse(Refusal::Range, request, &size, out)
+            }
+        }
+    }
+
+    fn listing(&mut self, entry: &Entry, path: &[u8], request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+        let Some(order) = Order::parse(request.query.unwrap_or_default()) else {
+            return self.refuse(Refusal::Path, request, "", out);
+        };
+        let json = order.json.unwrap_or_else(|| {
+            let accept = request.fields.accept.unwrap_or_default();
+            memchr::memmem::find(accept, b"application/json").is_some()
+                && memchr::memmem::find(accept, b"text/html").is_none()
+        });
+        let kind = if json { "application/json" } else { "text/html; charset=utf-8" };
+        // Where chunks are not known the end of the connection is the end of the listing.
+        let chunked = if request.old { "" } else { "transfer-encoding: chunked\r\n" };
+        let described = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{chunked}vary: accept\r\nx-content-type-options: nosniff\r\n{}",
+            without(&entry.policy.fields, "x-content-type-options: ")
+        );
+        out.extend_from_slice(described.as_bytes());
+        allow_origin(entry, request, out);
+        let payload = match request.method {
+            Method::Head => Payload::None,
+            _ => Payload::Listing(Box::new(listing::Request {
+                path: path.to_vec(),
+                order,
+                json,
+                hidden: self.site.hidden,
+                chunked: !request.old,
+            })),
+        };
+        self.last |= request.old;
+        self.end(200, request, payload, out)
+    }
+
+    /// What can be done with a path; for scripts of other origins, whether they may (Fetch, section 3.2).
+    fn options(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+        out.extend_from_slice(b"HTTP/1.1 204 No Content\r\nallow: GET, HEAD, OPTIONS\r\n");
+        let policy = match path::decode(request.path, self.site.hidden) {
+            Ok(path) => self.site.policy(&path),
+            Err(_) => Default::default(),
+        };
+        let origin = request.fields.origin;
+        let allowed = match &policy.cors {
+            Cors::Same => None,
+            Cors::Any => Some(&b"*"[..]),
+            Cors::Listed(listed) => {
+                origin.filter(|origin| listed.iter().any(|known| known.as_bytes() == *origin))
+            }
+        };
+        if policy.cors != Cors::Same {
+            out.extend_from_slice(
+                b"vary: origin, access-control-request-method, access-control-request-headers\r\n",
+            );
+        }
+        if let (Some(origin), Some(_)) = (allowed, request.fields.preflight) {
+            out.extend_from_slice(b"access-control-allow-origin: ");
+            out.extend_from_slice(origin);
+            let rest = format!(
+                "\r\naccess-control-allow-methods: GET, HEAD, OPTIONS\r\naccess-control-allow-headers: range, \
+                 if-match, if-none-match, if-modified-since, if-unmodified-since, if-range\r\n\
+                 access-control-max-age: {PREFLIGHT_MAX_AGE}\r\n"
+            );
+            out.extend_from_slice(rest.as_bytes());
+        }
+        self.end(204, request, Payload::None, out)
+    }
+
+    /// A directory is asked for with its final slash, or the links in its index would lead elsewhere.
+    fn redirect(&self, path: &[u8], request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+        let query = request.query.map_or(String::new(), |query| format!("?{query}"));
+        let location = percent_encode(path, ESCAPED);
+        let described = format!(
+            "HTTP/1.1 301 Moved Permanently\r\nlocation: /{location}/{query}\r\ncontent-length: 0\r\n"
+        );
+        out.extend_from_slice(described.as_bytes());
+        self.end(301, request, Payload::None, out)
+    }
+
+    /// Ends a head.
+    fn end(&self, status: u16, request: &Request<'_>, payload: Payload, out: &mut Vec<u8>) -> Answer {
+        out.extend_from_slice(self.tail(request));
+        Answer { status, payload, closes: self.closes(request) }
+    }
+
+    fn tail(&self, request: &Request<'_>) -> &[u8] {
+        match (self.closes(request), request.old) {
+            (true, _) => &self.tail.close,
+            (false, true) => &self.tail.old,
+            (false, false) => &self.tail.keep,
+        }
+    }
+
+    fn closes(&self, request: &Request<'_>) -> bool {
+        self.last || !request.keep
+    }
+}
+
+/// Names the origin that asks, where it is one of those that may read the answer.
+fn allow_origin(entry: &Entry, request: &Request<'_>, out: &mut Vec<u8>) {
+    let (Cors::Listed(listed), Some(origin)) = (&entry.policy.cors, request.fields.origin) else { return };
+    if listed.iter().any(|known| known.as_bytes() == origin) {
+        out.extend_from_slice(b"access-control-allow-origin: ");
+        out.extend_from_slice(origin);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// `fields` without the one that starts so.
+fn without(fields: &str, start: &str) -> String {
+    fields.split_inclusive("\r\n").filter(|line| !line.starts_with(start)).collect()
+}

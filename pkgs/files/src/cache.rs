@@ -1,0 +1,230 @@
+//! Files that one worker keeps open, with their heads, so that a hot file costs no lookup.
+//!
+//! Bounded by number; the clock algorithm lets go of what was not asked for lately. An entry is looked up
+//! anew after a while, and at once where inotify says that its directory changed; what turns out to be the
+//! same file keeps its heads.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use foldhash::fast::RandomState;
+
+use crate::http::encoding::Coding;
+use crate::site::Site;
+use crate::site::file::File;
+use crate::site::root::{Found, Opened};
+use crate::site::rules::Policy;
+use crate::watch::{Mark, Watcher};
+
+/// What a path names, and what the rules say of it.
+#[derive(Debug)]
+pub struct Entry {
+    /// What it is.
+    pub kind: Kind,
+    /// What the rules say.
+    pub policy: Rc<Policy>,
+    /// Looked up anew from this tick on.
+    stale_from: Cell<u32>,
+    mark: Option<Mark>,
+}
+
+/// What a path names.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A file, and its codings in the order of [`Coding::ALL`].
+    File(Rc<File>, [Option<Rc<File>>; Coding::ALL.len()]),
+    /// A directory whose name came without its final slash.
+    Directory,
+    /// A directory without an index.
+    Listing,
+}
+
+impl Kind {
+    fn files(&self) -> impl Iterator<Item = &Rc<File>> {
+        let (plain, coded) = match self {
+            Self::File(plain, coded) => (Some(plain), coded.as_slice()),
+            Self::Directory | Self::Listing => (None, &[][..]),
+        };
+        plain.into_iter().chain(coded.iter().flatten())
+    }
+}
+
+/// The entries of one worker.
+#[derive(Debug)]
+pub struct Cache {
+    places: HashMap<Box<[u8]>, usize, RandomState>,
+    slots: Vec<Slot>,
+    hand: usize,
+    capacity: usize,
+    /// How long an entry counts, in ticks.
+    fresh_for: u32,
+    /// The memory left for bytes of small files.
+    memory: usize,
+    watcher: Option<Watcher>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    path: Box<[u8]>,
+    entry: Rc<Entry>,
+    used: Cell<bool>,
+}
+
+impl Cache {
+    /// An empty one, for `capacity` entries and `memory` bytes of small files.
+    pub fn new(capacity: usize, fresh_for: u32, memory: usize, watcher: Option<Watcher>) -> Self {
+        Self {
+            places: HashMap::default(),
+            slots: Vec::new(),
+            hand: 0,
+            capacity: capacity.max(1),
+            fresh_for,
+            memory,
+            watcher,
+        }
+    }
+
+    /// What a path named when it was last looked up, where that is recent.
+    pub fn get(&self, path: &[u8], tick: u32) -> Option<&Rc<Entry>> {
+        let slot = &self.slots[*self.places.get(path)?];
+        slot.used.set(true);
+        let fresh = slot.entry.stale_from.get() > tick && slot.entry.mark.as_ref().is_none_or(Mark::is_fresh);
+        fresh.then_some(&slot.entry)
+    }
+
+    /// Takes in what a path names now.
+    pub fn insert(&mut self, site: &Site, path: &[u8], found: Found, tick: u32) -> Rc<Entry> {
+        let stale_from = Cell::new(tick.saturating_add(self.fresh_for));
+        // Watched before it is compared, so that no change falls between.
+        let mark = self.watcher.as_mut().and_then(|watcher| watcher.mark(site.root.place_of(path).ok()?));
+        let known = self.places.get(path).map(|place| Rc::clone(&self.slots[*place].entry));
+        let policy =
+            known.as_ref().map_or_else(|| Rc::new(site.policy(path)), |entry| Rc::clone(&entry.policy));
+        let kind = match found {
+            Found::Directory => Kind::Directory,
+            Found::Listing(_) => Kind::Listing,
+            Found::File(files) => match known.as_ref().filter(|known| is_same(&known.kind, &files)) {
+                Some(known) => known.kind.clone(),
+                None => files_of(*files, path, &policy, &site.charset),
+            },
+        };
+        let entry = Rc::new(Entry { kind, policy, stale_from, mark });
+        match self.places.get(path) {
+            Some(place) => {
+                let old = std::mem::replace(&mut self.slots[*place].entry, Rc::clone(&entry));
+                if !old.kind.files().zip(entry.kind.files()).all(|(old, new)| Rc::ptr_eq(old, new)) {
+                    self.memory += bytes_kept(&old);
+                }
+            }
+            None => self.add(path, Rc::clone(&entry)),
+        }
+        entry
+    }
+
+    fn add(&mut self, path: &[u8], entry: Rc<Entry>) {
+        let slot = Slot { path: path.into(), entry, used: Cell::new(false) };
+        let place = if self.slots.len() < self.capacity {
+            self.slots.push(slot);
+            self.slots.len() - 1
+        } else {
+            let place = self.oldest();
+            let old = std::mem::replace(&mut self.slots[place], slot);
+            self.places.remove(&old.path);
+            self.memory += bytes_kept(&old.entry);
+            place
+        };
+        self.places.insert(path.into(), place);
+    }
+
+    /// The first from the hand on that was not asked for since the hand passed it last.
+    fn oldest(&mut self) -> usize {
+        loop {
+            let place = self.hand;
+            self.hand = (place + 1) % self.slots.len();
+            if !self.slots[place].used.replace(false) {
+                return place;
+            }
+        }
+    }
+
+    /// Forgets what a path named.
+    pub fn forget(&mut self, path: &[u8]) {
+        if let Some(place) = self.places.get(path) {
+            self.slots[*place].entry.stale_from.set(0);
+        }
+    }
+
+    /// Closes all files that are not being sent.
+    pub fn clear(&mut self) {
+        self.memory += self.slots.iter().map(|slot| bytes_kept(&slot.entry)).sum::<usize>();
+        self.places.clear();
+        self.slots.clear();
+        self.hand = 0;
+    }
+
+    /// Keeps the bytes of a small file in memory, where there is room.
+    pub fn keep_bytes(&mut self, file: &File, now: std::time::SystemTime) {
+        let size = usize::try_from(file.identity.size).unwrap_or(usize::MAX);
+        if file.bytes().is_none() && size <= self.memory && file.keep_bytes(now) {
+            self.memory -= size;
+        }
+    }
+
+    /// Learns what changed below the root.
+    pub fn watched(&mut self) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.read();
+        }
+    }
+
+    /// What tells when [`watched`](Self::watched) has something to learn.
+    pub fn watcher(&self) -> Option<&Watcher> {
+        self.watcher.as_ref()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
+fn bytes_kept(entry: &Entry) -> usize {
+    entry.kind.files().filter_map(|file| file.bytes()).map(<[u8]>::len).sum()
+}
+
+/// Whether these are the files that are open already, with the bytes they had.
+fn is_same(kind: &Kind, found: &[Option<Opened>; 1 + Coding::ALL.len()]) -> bool {
+    let Kind::File(plain, coded) = kind else { return false };
+    let open = std::iter::once(Some(plain)).chain(coded.iter().map(Option::as_ref));
+    open.zip(found).all(|(open, found)| match (open, found) {
+        (None, None) => true,
+        (Some(open), Some(found)) => open.identity.has_same_bytes(&found.identity),
+        _ => false,
+    })
+}
+
+fn files_of(
+    files: [Option<Opened>; 1 + Coding::ALL.len()],
+    path: &[u8],
+    policy: &Policy,
+    charset: &str,
+) -> Kind {
+    let name =
+        if path.is_empty() || path.ends_with(b"/") { crate::site::root::INDEX.as_bytes() } else { path };
+    let [plain, coded @ ..] = files;
+    let plain = plain.expect("a file that was found is open");
+    let varies = coded.iter().any(Option::is_some);
+    let file = |opened, coding| Rc::new(File::new(opened, name, coding, varies, policy, charset));
+    let mut codings = Coding::ALL.into_iter();
+    let coded = coded.map(|opened| {
+        let coding = codings.next();
+        opened.map(|opened| file(opened, coding))
+    });
+    Kind::File(file(plain, None), coded)
+}

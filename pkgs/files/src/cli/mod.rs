@@ -1,0 +1,92 @@
+//! The command line: the server, and what describes it.
+
+pub mod check;
+pub mod manual;
+pub mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use service::{exit, settings};
+
+use crate::site;
+
+/// The binary's name.
+pub const NAME: &str = "linerate-files";
+
+/// What `--help` and the manual page end with.
+const AFTERWORD: &str = "\
+Exit codes: 0 done, 1 not done, 2 asked for in a way that cannot be done. Errors are one line on standard error.";
+
+/// A file server whose bodies never pass through user space.
+#[derive(Debug, Parser)]
+#[command(name = NAME, version, propagate_version = true, after_long_help = AFTERWORD)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+// Made once a process: a box would only cost.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the files of a directory.
+    Serve(serve::Args),
+    /// Read a file of rules and say what is wrong with it.
+    Check(check::Args),
+    /// Print the completions of a shell.
+    Completions(manual::CompletionsArgs),
+    /// Print the manual page, or write those of all commands.
+    Man(manual::ManArgs),
+}
+
+/// Why a command fails.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server.
+    #[error(transparent)]
+    Serve(#[from] serve::Error),
+    /// What is to be served.
+    #[error(transparent)]
+    Site(#[from] site::Error),
+    /// Standard output, or a directory for manual pages.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// The command line as manual pages and completions describe it.
+fn command() -> clap::Command {
+    settings::command::<Cli>("files", "serve")
+}
+
+/// Parses the arguments and runs what they ask for.
+pub fn main() -> ExitCode {
+    match run(settings::parse("files", "serve")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", exit::chain(&error));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Error> {
+    match cli.command {
+        Command::Serve(args) => Ok(serve::run(args)?),
+        Command::Check(args) => check::run(&args),
+        Command::Completions(args) => Ok(manual::completions(&args)?),
+        Command::Man(args) => Ok(manual::man(&args)?),
+    }
+}
+
+impl Error {
+    /// [`exit::USAGE`] where other input would have helped, [`exit::FAILURE`] otherwise.
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Site(_) | Self::Serve(serve::Error::Site(_) | serve::Error::NotTcp(_)) => exit::USAGE,
+            Self::Serve(_) | Self::Io(_) => exit::FAILURE,
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The threads that wait for the disk, so that no worker does.
+//!
+//! A connection has one job at a time, so that the queue is no longer than there are connections. What is done
+//! goes to the mailbox of its worker, whose bell wakes the worker's loop.
+
+use std::fmt;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{Advice, fadvise};
+use rustix::io::{Errno, pread, read, write};
+
+use crate::listing;
+use crate::site::Site;
+use crate::site::root::{Error, Found, Patience};
+
+/// Threads that wait for the disk. Disks take more at once, but read ahead by themselves.
+const THREADS: usize = 4;
+
+/// Listings that are written at once: each has a thread and some megabytes.
+const LISTINGS: usize = 4;
+
+/// Blocks of a listing that wait for the client.
+const BLOCKS: usize = 2;
+
+/// What is read at once to have it in memory.
+const READ_BYTES: usize = 64 * 1024;
+
+/// How much of the next file of a manifest is read ahead.
+const PREFETCH_BYTES: u64 = 32 << 20;
+
+/// Whom a job is for: a connection of a worker.
+pub type Token = u64;
+
+/// What is done.
+#[derive(Debug)]
+pub enum Done {
+    /// What a path names.
+    Found(Vec<u8>, Result<Found, Error>),
+    /// What was cold is in memory, as far as the file has it.
+    Warm,
+    /// There is another block of a listing.
+    Block,
+}
+
+/// A block of a listing.
+#[derive(Debug)]
+pub enum Block {
+    /// Some of it.
+    Some(Vec<u8>),
+    /// All of it was given.
+    End,
+}
+
+enum Job {
+    Find(Arc<Site>, Vec<u8>),
+    Warm(Arc<OwnedFd>, Range<u64>),
+    Prefetch(Arc<Site>, Vec<u8>),
+}
+
+/// Whom to tell when a job is done.
+pub type Reply = (Arc<Mailbox>, Token);
+
+/// A job, and whom to tell.
+type Order = (Option<Reply>, Job);
+
+/// Where a worker finds what is done for it.
+#[derive(Debug)]
+pub struct Mailbox {
+    letters: Mutex<Vec<(Token, Done)>>,
+    bell: OwnedFd,
+}
+
+impl Mailbox {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// When there is no file descriptor for its bell.
+    pub fn new() -> Result<Self, Errno> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { letters: Mutex::default(), bell })
+    }
+
+    /// What wakes the worker.
+    pub fn bell(&self) -> impl AsFd {
+        &self.bell
+    }
+
+    /// Rings, with or without a letter.
+    pub fn ring(&self) {
+        // It can only fail where it has rung for ever and nobody listens.
+        let _ = write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Takes what is there.
+    pub fn take(&self) -> Vec<(Token, Done)> {
+        let _ = read(&self.bell, &mut [0; 8]);
+        std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn put(&self, token: Token, done: Done) {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push((token, done));
+        self.ring();
+    }
+}
+
+/// The threads, for all workers.
+#[derive(Clone)]
+pub struct Disk {
+    jobs: Sender<Order>,
+    listings: Arc<AtomicUsize>,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").finish_non_exhaustive()
+    }
+}
+
+impl Disk {
+    /// Starts the threads; they end with the last handle.
+    ///
+    /// # Errors
+    /// When the system has no more threads.
+    pub fn start() -> std::io::Result<Self> {
+        let (jobs, queue) = mpsc::channel();
+        let queue = Arc::new(Mutex::new(queue));
+        for number in 0..THREADS {
+            let queue = Arc::clone(&queue);
+            std::thread::Builder::new().name(format!("files-disk-{number}")).spawn(move || work(&queue))?;
+        }
+        Ok(Self { jobs, listings: Arc::default() })
+    }
+
+    /// Finds out what a path names.
+    pub fn find(&self, reply: Reply, site: Arc<Site>, path: Vec<u8>) {
+        self.send(Some(reply), Job::Find(site, path));
+    }
+
+    /// Reads a part of a file, so that it is in memory.
+    pub fn warm(&self, reply: Reply, fd: Arc<OwnedFd>, range: Range<u64>) {
+        self.send(Some(reply), Job::Warm(fd, range));
+    }
+
+    /// Reads the beginning of a file that will be wanted soon.
+    pub fn prefetch(&self, site: Arc<Site>, path: Vec<u8>) {
+        self.send(None, Job::Prefetch(site, path));
+    }
+
+    fn send(&self, reply: Option<Reply>, job: Job) {
+        // The threads end after the last handle, of which this is one.
+        let _ = self.jobs.send((reply, job));
+    }
+
+    /// Writes a listing, on a thread of its own. None where too many are being written.
+    pub fn list(
+        &self,
+        (mailbox, token): Reply,
+        site: Arc<Site>,
+        request: listing::Request,
+    ) -> Option<Receiver<Block>> {
+        let running = Running::of(&self.listings)?;
+        let (give, blocks) = mpsc::sync_channel(BLOCKS);
+        let thread = std::thread::Builder::new().name("files-listing".into());
+        thread
+            .spawn(move || {
+                let _running = running;
+                list(&site, &request, &give, &|| mailbox.put(token, Done::Block));
+                // Gone before the bell, so that the worker sees the end.
+                drop(give);
+                mailbox.put(token, Done::Block);
+            })
+            .ok()?;
+        Some(blocks)
+    }
+}
+
+/// One of the listings that are being written.
+struct Running(Arc<AtomicUsize>);
+
+impl Running {
+    fn of(count: &Arc<AtomicUsize>) -> Option<Self> {
+        let one_more = |running| (running < LISTINGS).then_some(running + 1);
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Self(Arc::clone(count)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn list(site: &Site, request: &listing::Request, give: &SyncSender<Block>, ring: &dyn Fn()) {
+    let put = |block| {
+        let given = give.send(block).is_ok();
+        ring();
+        given
+    };
+    let written =
+        site.root.directory(&request.path, Patience::Disk).map_err(|error| error.to_string()).and_then(
+            |directory| {
+                listing::write(request, directory, |block| put(Block::Some(block)))
+                    .map_err(|error| error.to_string())
+            },
+        );
+    match written {
+        Ok(()) => {
+            put(Block::End);
+        }
+        Err(error) => {
+            tracing::debug!(path = %String::from_utf8_lossy(&request.path), error, "a listing ended early")
+        }
+    }
+}
+
+fn work(queue: &Mutex<Receiver<Order>>) {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((reply, job)) = next else { return };
+        let done = match job {
+            Job::Find(site, path) => {
+                let found = site.root.find(&path, Patience::Disk);
+                Done::Found(path, found)
+            }
+            Job::Warm(fd, range) => {
+                warm(&fd, range, &mut buffer);
+                Done::Warm
+            }
+            Job::Prefetch(site, path) => {
+                if let Ok(file) = site.root.regular(&path, Patience::Disk) {
+                    // This only asks the kernel to read, and does not wait for it.
+                    let _ = fadvise(&file.fd, 0, std::num::NonZero::new(PREFETCH_BYTES), Advice::WillNeed);
+                }
+                continue;
+            }
+        };
+        if let Some((mailbox, token)) = reply {
+            mailbox.put(token, done);
+        }
+    }
+}
+
+/// Reads `range`, and has the kernel begin with as much behind it.
+fn warm(fd: &OwnedFd, range: Range<u64>, buffer: &mut [u8]) {
+    let length = range.end - range.start;
+    let _ = fadvise(fd, range.start, std::num::NonZero::new(2 * length), Advice::WillNeed);
+    let mut at = range.start;
+    while at < range.end {
+        let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(buffer.len());
+        match pread(fd, &mut buffer[..wanted], at) {
+            // What the file does not have the worker will find out.
+            Ok(0) | Err(_) => return,
+            Ok(read) => at += read as u64,
+        }
+    }
+}

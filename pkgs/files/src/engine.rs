@@ -1,0 +1,279 @@
+//! The ways in which bytes of a file get into a socket.
+//!
+//! `sendfile` and `splice` hand the kernel's own pages on; `copy` goes through a buffer of the worker. A turn
+//! of a transfer is bounded, so that one client with a fast line does not keep a worker from the others.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use clap::ValueEnum;
+use rustix::fs::sendfile;
+use rustix::io::{Errno, pread};
+use rustix::net::{SendFlags, send};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+
+use crate::resident::is_resident;
+use crate::site::file::File;
+
+/// How bytes get from files into sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// Small files from memory, together with their heads; others by sendfile. The fastest in the bench.
+    Auto,
+    /// sendfile(2), for files of all sizes.
+    Sendfile,
+    /// splice(2) through a pipe.
+    Splice,
+    /// pread(2) and send(2).
+    Copy,
+}
+
+/// The most bytes of a turn. The kernel takes 2 MB in some 200 µs; a tenth of the latency aimed at is left to
+/// the others.
+const TURN_BYTES: u64 = 512 * 1024;
+
+/// The buffer of `copy`, and the pipes of `splice`: what an unprivileged pipe may have at most
+/// (/proc/sys/fs/pipe-max-size).
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Files up to this size are looked at whole for whether they are in the page cache; of larger ones only what
+/// is sent next.
+const LOOK_BYTES: u64 = 64 << 20;
+
+/// Pipes kept for later transfers of a worker.
+const PIPES: usize = 64;
+
+/// A part of a file on its way.
+#[derive(Debug)]
+pub struct Transfer {
+    file: Rc<File>,
+    at: u64,
+    end: u64,
+    /// Up to here the disk was read, whatever came of it.
+    warmed: u64,
+    pipe: Option<Pipe>,
+}
+
+/// A pipe and how many bytes are in it.
+#[derive(Debug)]
+struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+    holds: usize,
+}
+
+/// How a turn ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// All is sent.
+    Done,
+    /// The socket is full.
+    Blocked,
+    /// Others are due.
+    Over,
+    /// This has to be read from the disk first.
+    Cold(Range<u64>),
+}
+
+/// Why a transfer cannot go on: the connection has to be cut.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The client is gone, or the disk is.
+    #[error(transparent)]
+    Failed(#[from] Errno),
+    /// The file is not what its head said.
+    #[error("the file changed while it was sent")]
+    Changed,
+}
+
+/// What the transfers of a worker share.
+#[derive(Debug)]
+pub struct Means {
+    engine: Engine,
+    /// How long a file that is found in the page cache is taken to stay there, in ticks.
+    resident_for: u32,
+    buffer: Vec<u8>,
+    pipes: Vec<Pipe>,
+}
+
+impl Means {
+    /// Those of an engine.
+    pub fn new(engine: Engine, resident_for: u32) -> Self {
+        let buffer = if engine == Engine::Copy { vec![0; BUFFER_BYTES] } else { Vec::new() };
+        Self { engine, resident_for, buffer, pipes: Vec::new() }
+    }
+
+    /// Whether small files are sent from memory.
+    pub fn keeps_bytes(&self) -> bool {
+        self.engine == Engine::Auto
+    }
+}
+
+impl Transfer {
+    /// Of these bytes of a file.
+    pub fn new(file: Rc<File>, range: Range<u64>) -> Self {
+        Self { file, at: range.start, end: range.end, warmed: 0, pipe: None }
+    }
+
+    /// What is left of it, where that is in memory.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        let (at, end) = (usize::try_from(self.at).ok()?, usize::try_from(self.end).ok()?);
+        self.file.bytes().and_then(|bytes| bytes.get(at..end))
+    }
+
+    /// How many bytes are left.
+    pub fn left(&self) -> u64 {
+        self.end - self.at + self.pipe.as_ref().map_or(0, |pipe| pipe.holds as u64)
+    }
+
+    /// Counts bytes that were sent from memory.
+    pub fn advance(&mut self, sent: usize) {
+        self.at += sent as u64;
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The disk was read up to here: if it is cold all the same, waiting again would not help.
+    pub fn warmed(&mut self, end: u64) {
+        self.warmed = end;
+    }
+
+    /// Gives the pipe back.
+    pub fn end(self, means: &mut Means) {
+        if let Some(pipe) = self.pipe.filter(|pipe| pipe.holds == 0 && means.pipes.len() < PIPES) {
+            means.pipes.push(pipe);
+        }
+    }
+
+    /// Sends until the socket is full, the turn is over or all is sent. `more` is whether other bytes follow
+    /// these at once; `tick` is the present.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn push(
+        &mut self,
+        socket: impl AsFd,
+        means: &mut Means,
+        more: bool,
+        tick: u32,
+    ) -> Result<Turn, Failure> {
+        while let Some(bytes) = self.bytes() {
+            if bytes.is_empty() {
+                return Ok(Turn::Done);
+            }
+            let mut flags = SendFlags::NOSIGNAL;
+            flags.set(SendFlags::MORE, more);
+            match send(&socket, bytes, flags) {
+                Ok(sent) => self.advance(sent),
+                Err(Errno::AGAIN) => return Ok(Turn::Blocked),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        if self.at < self.end {
+            // A turn's worth is looked at at a time: what was sent before was right, and what follows will be.
+            if !self.file.is_intact() {
+                return Err(Failure::Changed);
+            }
+            if let Some(cold) = self.cold(means, tick) {
+                return Ok(Turn::Cold(cold));
+            }
+        }
+        let mut left = TURN_BYTES;
+        while self.at < self.end || self.pipe.as_ref().is_some_and(|pipe| pipe.holds > 0) {
+            if left == 0 {
+                return Ok(Turn::Over);
+            }
+            let wanted = usize::try_from((self.end - self.at).min(left)).unwrap_or(usize::MAX);
+            let sent = match means.engine {
+                Engine::Auto | Engine::Sendfile => {
+                    let mut at = self.at;
+                    let sent = sendfile(&socket, &*self.file.fd, Some(&mut at), wanted);
+                    sent.inspect(|sent| self.at += *sent as u64)
+                }
+                Engine::Splice => self.splice(&socket, means, wanted),
+                Engine::Copy => self.copy(&socket, means, wanted, more),
+            };
+            match sent {
+                // The file has become shorter.
+                Ok(0) => return Err(Failure::Changed),
+                Ok(sent) => left = left.saturating_sub(sent as u64),
+                Err(Errno::AGAIN) => return Ok(Turn::Blocked),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(Turn::Done)
+    }
+
+    /// What is to be sent next, where it is not in the page cache.
+    fn cold(&self, means: &Means, tick: u32) -> Option<Range<u64>> {
+        if self.file.resident_until.get() > tick || self.at < self.warmed {
+            return None;
+        }
+        let size = self.file.identity.size;
+        if size <= LOOK_BYTES && is_resident(&*self.file.fd, &(0..size)) {
+            self.file.resident_until.set(tick.saturating_add(means.resident_for));
+            return None;
+        }
+        let next = self.at..self.end.min(self.at + TURN_BYTES);
+        (!is_resident(&*self.file.fd, &next)).then_some(next)
+    }
+
+    fn splice(&mut self, socket: impl AsFd, means: &mut Means, wanted: usize) -> Result<usize, Errno> {
+        let pipe = match &mut self.pipe {
+            Some(pipe) => pipe,
+            None => self.pipe.insert(match means.pipes.pop() {
+                Some(pipe) => pipe,
+                None => Pipe::new()?,
+            }),
+        };
+        if pipe.holds == 0 {
+            let mut at = self.at;
+            let moved = splice(&*self.file.fd, Some(&mut at), &pipe.write, None, wanted, SpliceFlags::MOVE)?;
+            self.at += moved as u64;
+            pipe.holds = moved;
+            if moved == 0 {
+                return Ok(0);
+            }
+        }
+        let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+        flags.set(SpliceFlags::MORE, self.at < self.end);
+        let sent = splice(&pipe.read, None, socket, None, pipe.holds, flags)?;
+        pipe.holds -= sent;
+        Ok(sent)
+    }
+
+    fn copy(
+        &mut self,
+        socket: impl AsFd,
+        means: &mut Means,
+        wanted: usize,
+        more: bool,
+    ) -> Result<usize, Errno> {
+        let wanted = wanted.min(means.buffer.len());
+        let read = pread(&*self.file.fd, &mut means.buffer[..wanted], self.at)?;
+        if read == 0 {
+            return Ok(0);
+        }
+        let mut flags = SendFlags::NOSIGNAL;
+        flags.set(SendFlags::MORE, more || self.at + (read as u64) < self.end);
+        // What the socket does not take is read again.
+        let sent = send(socket, &means.buffer[..read], flags)?;
+        self.at += sent as u64;
+        Ok(sent)
+    }
+}
+
+impl Pipe {
+    fn new() -> Result<Self, Errno> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // Beyond the user's limit the pipe stays at 64 KiB.
+        let _ = fcntl_setpipe_size(&write, BUFFER_BYTES);
+        Ok(Self { read, write, holds: 0 })
+    }
+}

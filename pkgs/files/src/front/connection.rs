@@ -1,0 +1,385 @@
+//! What one connection goes through: requests are read, answered and sent, in turns.
+//!
+//! A connection keeps no buffer while it waits: requests are read into the worker's, and answered into the
+//! worker's. Only a head that came in pieces, or an answer the client is slow to take, takes memory of its own.
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+
+use super::limits::Guest;
+use super::sending::{Cut, Progress, Sending};
+use super::worker::Worker;
+use crate::answer::{Answer, Cold, Payload};
+use crate::disk::{Done, Token};
+use crate::engine::Transfer;
+use crate::http::head::{self, Head, MAX_HEAD_BYTES, Request};
+use crate::site::refusal::Refusal;
+use crate::site::root::{Error, Found};
+
+/// Bodies up to this size are put behind their heads, and go out with the other answers of a pipeline.
+const INLINE_BYTES: usize = 2 * 1024;
+
+/// Answers are sent once this much has gathered, however long the pipeline.
+const FLUSH_BYTES: usize = 32 * 1024;
+
+/// After a last answer, what the client still sends is read this many ticks, so that no reset overtakes the
+/// answer (RFC 9112, section 9.6).
+const LINGER_TICKS: u32 = 4;
+
+/// One connection.
+pub struct Connection {
+    pub stream: OwnedFd,
+    guest: Option<Guest>,
+    /// Received, but not yet answered; most often nothing, else part of a head.
+    kept: Vec<u8>,
+    /// Whether whole requests may be among them.
+    whole: bool,
+    sending: Sending,
+    state: State,
+    /// What the disk had for the first request among `kept`.
+    found: Option<(Vec<u8>, Result<Found, Error>)>,
+    /// Whether the last answer is under way.
+    last: bool,
+    readable: bool,
+    writable: bool,
+    hung_up: bool,
+    /// Closed from this tick on.
+    pub deadline: u32,
+    /// Whether it waits for a request.
+    pub idle: bool,
+}
+
+/// What a connection does.
+enum State {
+    /// It reads, answers and sends.
+    Open,
+    /// It waits for the disk to find something.
+    Finding,
+    /// It waits for the disk to have read a part of a file.
+    Warming(Range<u64>),
+    /// It waits for a block of a listing.
+    Starving,
+    /// The last answer is sent.
+    Lingering,
+}
+
+/// What a connection waits for after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Its socket, or the disk.
+    Wait,
+    /// The others' turns.
+    Turn,
+    /// Nothing more.
+    Close,
+}
+
+impl Connection {
+    /// One that has just been accepted.
+    pub fn new(stream: OwnedFd, guest: Option<Guest>, deadline: u32) -> Self {
+        Self {
+            stream,
+            guest,
+            kept: Vec::new(),
+            whole: false,
+            sending: Sending::default(),
+            state: State::Open,
+            found: None,
+            last: false,
+            // A client that connects has something to say; trying costs no more than waiting to be told.
+            readable: true,
+            writable: true,
+            hung_up: false,
+            deadline,
+            idle: true,
+        }
+    }
+
+    /// Its socket has news.
+    pub fn woken(&mut self, readable: bool, writable: bool, hung_up: bool) {
+        self.readable |= readable | hung_up;
+        self.writable |= writable;
+        self.hung_up |= hung_up;
+    }
+
+    /// The disk has news.
+    pub fn done(&mut self, done: Done) {
+        match (std::mem::replace(&mut self.state, State::Open), done) {
+            (State::Finding, Done::Found(path, found)) => self.found = Some((path, found)),
+            (State::Warming(range), Done::Warm) => {
+                if let Some(transfer) = self.sending.transfer() {
+                    transfer.warmed(range.end);
+                }
+            }
+            (State::Starving, Done::Block) => {}
+            (state, _) => self.state = state,
+        }
+    }
+
+    /// Goes on as far as it can.
+    pub fn turn(&mut self, worker: &mut Worker, token: Token) -> Next {
+        loop {
+            match self.state {
+                State::Open => {}
+                State::Finding | State::Warming(_) | State::Starving => return Next::Wait,
+                State::Lingering => return self.linger(worker),
+            }
+            let step = if !self.sending.is_done() {
+                if !self.writable {
+                    return Next::Wait;
+                }
+                self.send(worker, token, &[])
+            } else if self.last {
+                self.finish(worker);
+                continue;
+            } else {
+                self.receive(worker, token)
+            };
+            if let Some(next) = step {
+                return next;
+            }
+        }
+    }
+
+    /// Reads and answers what has come, once. None to go on.
+    fn receive(&mut self, worker: &mut Worker, token: Token) -> Option<Next> {
+        let mut scratch = std::mem::take(&mut worker.scratch);
+        let mut out = std::mem::take(&mut worker.out);
+        let received = self.read(&mut scratch);
+        let step = match received {
+            Ok(length) => {
+                self.answer_all(worker, token, &scratch[..length], &mut out);
+                if out.is_empty() && self.sending.is_done() { None } else { self.send(worker, token, &out) }
+            }
+            Err(next) => Some(next),
+        };
+        out.clear();
+        worker.scratch = scratch;
+        worker.out = out;
+        step
+    }
+
+    /// Puts what is kept and what has come into `scratch`, and says how much that is.
+    fn read(&mut self, scratch: &mut [u8]) -> Result<usize, Next> {
+        let before = self.kept.len();
+        scratch[..before].copy_from_slice(&self.kept);
+        if self.whole || self.found.is_some() {
+            return Ok(before);
+        }
+        if !self.readable {
+            return Err(Next::Wait);
+        }
+        loop {
+            let space = &mut scratch[before..];
+            let most = space.len();
+            match recv(&self.stream, space, RecvFlags::empty()) {
+                Ok((_, 0)) => return Err(Next::Close),
+                Ok((_, count)) => {
+                    // Less than there was room for: the rest will be told of, unless it is the end.
+                    self.readable = count == most || self.hung_up;
+                    return Ok(before + count);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.readable = false;
+                    return Err(Next::Wait);
+                }
+                Err(_) => return Err(Next::Close),
+            }
+        }
+    }
+
+    /// Answers the requests in `bytes` into `out`, up to one whose body is to be sent, and keeps the rest.
+    fn answer_all(&mut self, worker: &mut Worker, token: Token, mut bytes: &[u8], out: &mut Vec<u8>) {
+        let before = self.kept.len();
+        let length = bytes.len();
+        self.whole = false;
+        while !bytes.is_empty() && !self.last {
+            if out.len() >= FLUSH_BYTES || !self.sending.is_done() {
+                self.whole = true;
+                break;
+            }
+            let refusal = match head::parse(bytes) {
+                Head::Whole(request, used) => match self.answer(worker, token, &request, out) {
+                    Ok(()) => {
+                        bytes = &bytes[used..];
+                        continue;
+                    }
+                    Err(Cold(path)) => {
+                        let reply = (worker.mailbox.clone(), token);
+                        worker.front.disk.find(reply, worker.site.clone(), path);
+                        self.state = State::Finding;
+                        break;
+                    }
+                },
+                Head::Partial if bytes.len() < MAX_HEAD_BYTES => break,
+                Head::Partial if !bytes.contains(&b'\n') => Refusal::TargetTooLong,
+                Head::Partial | Head::TooLarge => Refusal::HeadTooLarge,
+                Head::Bad => Refusal::Malformed,
+                Head::Unknown => Refusal::Coding,
+            };
+            worker.site.pages.write(out, refusal, "", worker.tail.last(), false, false);
+            worker.metrics.answered(refusal.status());
+            self.last = true;
+            bytes = &[];
+        }
+        self.kept.clear();
+        if bytes.is_empty() || self.last {
+            self.kept.shrink_to(0);
+            self.idle = true;
+            self.deadline = worker.after(worker.front.settings.idle_timeout);
+        } else {
+            self.kept.extend_from_slice(bytes);
+            // Not extended by later pieces: a head has one deadline, however slowly it drips.
+            if before == 0 || bytes.len() < length {
+                self.idle = false;
+                self.deadline = worker.after(worker.front.settings.head_timeout);
+            }
+        }
+    }
+
+    /// Answers one request, but for its body.
+    fn answer(
+        &mut self,
+        worker: &mut Worker,
+        token: Token,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Cold> {
+        let may_ask = self.found.is_some() || self.guest.as_ref().is_none_or(Guest::may_ask);
+        let site = worker.site.clone();
+        let start = out.len();
+        let mut maker = worker.maker(&site);
+        let Answer { mut status, payload, closes } = if !may_ask {
+            maker.refuse(Refusal::TooMany, request, "", out)
+        } else if let Some((path, found)) = self.found.take() {
+            maker.found(&path, found, request, out)
+        } else {
+            maker.answer(request, out)?
+        };
+        self.last = closes;
+        match payload {
+            Payload::None => {}
+            Payload::File(file, range) => {
+                let transfer = Transfer::new(file, range);
+                match transfer.bytes() {
+                    Some(bytes) if bytes.len() <= INLINE_BYTES => out.extend_from_slice(bytes),
+                    _ => self.sending.file(transfer),
+                }
+            }
+            Payload::Parts(parts) => self.sending.parts(parts),
+            Payload::Listing(listing) => {
+                let reply = (worker.mailbox.clone(), token);
+                match worker.front.disk.list(reply, site, *listing) {
+                    Some(blocks) => self.sending.listing(blocks),
+                    // The head is not sent yet: it is taken back.
+                    None => {
+                        out.truncate(start);
+                        let site = worker.site.clone();
+                        status = worker.maker(&site).refuse(Refusal::Exhausted, request, "", out).status;
+                    }
+                }
+            }
+        }
+        worker.metrics.answered(status);
+        Ok(())
+    }
+
+    /// Sends `head` and what follows it. None to go on.
+    fn send(&mut self, worker: &mut Worker, token: Token, head: &[u8]) -> Option<Next> {
+        let mut count = 0;
+        let tick = worker.tick;
+        let progress = if head.is_empty() {
+            self.sending.go_on(&self.stream, &mut worker.means, tick, &mut count)
+        } else {
+            self.sending.begin(head, &self.stream, &mut worker.means, tick, &mut count)
+        };
+        worker.metrics.sent.add(count);
+        match progress {
+            Ok(Progress::Done) => None,
+            Ok(progress) => {
+                self.idle = false;
+                // A client that takes something has as long again.
+                if count > 0 || !head.is_empty() {
+                    self.deadline = worker.after(worker.front.settings.write_timeout);
+                }
+                match progress {
+                    Progress::Blocked => {
+                        self.writable = false;
+                        Some(Next::Wait)
+                    }
+                    Progress::Starved => {
+                        self.state = State::Starving;
+                        Some(Next::Wait)
+                    }
+                    Progress::Cold(range) => {
+                        if let Some(transfer) = self.sending.transfer() {
+                            let reply = (worker.mailbox.clone(), token);
+                            worker.front.disk.warm(reply, transfer.file().fd.clone(), range.clone());
+                            worker.metrics.cold.add(1);
+                        }
+                        self.state = State::Warming(range);
+                        Some(Next::Wait)
+                    }
+                    Progress::Over | Progress::Done => Some(Next::Turn),
+                }
+            }
+            Err(cut) => {
+                if !matches!(cut, Cut::Socket(_)) {
+                    tracing::debug!(error = %cut, "an answer was cut");
+                }
+                worker.metrics.cut.add(1);
+                self.cut();
+                Some(Next::Close)
+            }
+        }
+    }
+
+    /// Makes closing a reset, so that nobody takes what was sent for the whole.
+    fn cut(&self) {
+        let _ = set_socket_linger(&self.stream, Some(std::time::Duration::ZERO));
+    }
+
+    /// The last answer is sent: the client is told so, and heard out.
+    fn finish(&mut self, worker: &Worker) {
+        let _ = shutdown(&self.stream, Shutdown::Write);
+        self.state = State::Lingering;
+        self.idle = false;
+        self.deadline = worker.tick.saturating_add(LINGER_TICKS);
+    }
+
+    fn linger(&mut self, worker: &mut Worker) -> Next {
+        loop {
+            match recv(&self.stream, &mut worker.scratch[..], RecvFlags::empty()) {
+                Ok((_, 1..)) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Next::Wait,
+                Ok((_, 0)) | Err(_) => return Next::Close,
+            }
+        }
+    }
+
+    /// Its time is up. Returns whether it has been told so and goes on a little.
+    pub fn expire(&mut self, worker: &mut Worker) -> bool {
+        if matches!(self.state, State::Lingering) {
+            return false;
+        }
+        if !self.sending.is_done() {
+            self.cut();
+            return false;
+        }
+        if self.kept.is_empty() {
+            return false;
+        }
+        // Half a head: its sender learns why the connection ends.
+        let mut out = Vec::new();
+        worker.site.pages.write(&mut out, Refusal::Slow, "", worker.tail.last(), false, false);
+        let _ = rustix::net::send(&self.stream, &out, rustix::net::SendFlags::NOSIGNAL);
+        worker.metrics.answered(Refusal::Slow.status());
+        self.finish(worker);
+        true
+    }
+}

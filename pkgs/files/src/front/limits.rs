@@ -1,0 +1,163 @@
+//! What one address may take: requests a second, and connections at once.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Addresses that are remembered; past it, those that are not connected are forgotten.
+const ADDRESSES: usize = 65_536;
+
+/// The limits, and who has taken what.
+#[derive(Debug)]
+pub struct Limits {
+    rate: Option<Rate>,
+    connections: Option<NonZero<u32>>,
+    peers: Mutex<HashMap<IpAddr, Arc<Peer>>>,
+    start: Instant,
+}
+
+/// Requests a second, as the generic cell rate algorithm has them (ITU-T I.371).
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    /// Nanoseconds a request takes of the allowance.
+    interval: u64,
+    /// Nanoseconds that may be taken ahead.
+    burst: u64,
+}
+
+/// What one address has taken.
+#[derive(Debug, Default)]
+struct Peer {
+    connections: AtomicU32,
+    /// When the allowance is whole again, in nanoseconds since the start.
+    whole_at: AtomicU64,
+}
+
+/// A connection of an address; it counts until it is dropped.
+#[derive(Debug)]
+pub struct Guest {
+    peer: Arc<Peer>,
+    limits: Arc<Limits>,
+}
+
+impl Limits {
+    /// Limits for each address, `burst` requests at once and `rate` a second beyond; none where neither is limited.
+    pub fn new(
+        rate: Option<NonZero<u32>>,
+        burst: NonZero<u32>,
+        connections: Option<NonZero<u32>>,
+    ) -> Option<Self> {
+        let rate = rate.map(|rate| {
+            let interval = 1_000_000_000 / u64::from(rate.get());
+            Rate { interval, burst: interval * u64::from(burst.get()) }
+        });
+        (rate.is_some() || connections.is_some()).then(|| Self {
+            rate,
+            connections,
+            peers: Mutex::default(),
+            start: Instant::now(),
+        })
+    }
+
+    /// Lets an address in. None where it has too many connections.
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Guest> {
+        let peer = {
+            let mut peers = self.lock();
+            if peers.len() >= ADDRESSES {
+                peers.retain(|_, peer| Arc::strong_count(peer) > 1);
+            }
+            Arc::clone(peers.entry(network(address)).or_default())
+        };
+        let most = self.connections.map_or(u32::MAX, NonZero::get);
+        let one_more = |open| (open < most).then_some(open + 1);
+        peer.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Guest { peer, limits: Arc::clone(self) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Peer>>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Guest {
+    /// Whether it may have another request now.
+    pub fn may_ask(&self) -> bool {
+        self.limits.rate.is_none_or(|rate| {
+            let now = Instant::now().saturating_duration_since(self.limits.start);
+            self.peer.may_ask(rate, now)
+        })
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.peer.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Peer {
+    fn may_ask(&self, rate: Rate, now: Duration) -> bool {
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let take = |whole_at: u64| {
+            let whole_at = whole_at.max(now) + rate.interval;
+            (whole_at - now <= rate.burst).then_some(whole_at)
+        };
+        self.whole_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+/// The part of an address that one user holds: an IPv6 site has a /64 to choose from (RFC 6177).
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(address) => address.into(),
+            None => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(number: u32) -> Option<NonZero<u32>> {
+        NonZero::new(number)
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn connections_are_bounded_by_address() {
+        let limits = Arc::new(Limits::new(None, NonZero::<u32>::MIN, of(2)).expect("a limit"));
+        let enter = |text| limits.enter(address(text));
+        let first = enter("192.0.2.1");
+        let _second = enter("::ffff:192.0.2.1").expect("the same over IPv6");
+        assert!(first.is_some() && enter("192.0.2.1").is_none());
+        let _others = [enter("192.0.2.2").expect("another"), enter("2001:db8::1").expect("another")];
+        let _site = enter("2001:db8::2").expect("the same site");
+        assert!(enter("2001:db8::ffff").is_none(), "the same site, used up");
+        drop(first);
+        assert!(enter("192.0.2.1").is_some());
+    }
+
+    #[test]
+    fn requests_are_bounded_by_rate_and_burst() {
+        let rate = Rate { interval: 100_000_000, burst: 300_000_000 };
+        let peer = Peer::default();
+        let at = |milliseconds| peer.may_ask(rate, Duration::from_millis(milliseconds));
+        assert_eq!([at(0), at(0), at(0), at(0)], [true, true, true, false], "a burst of three");
+        assert_eq!([at(99), at(100), at(101)], [false, true, false], "then ten a second");
+        assert_eq!([at(9000), at(9000), at(9000), at(9000)], [true, true, true, false], "the burst is back");
+    }
+
+    #[test]
+    fn nothing_is_counted_where_nothing_is_limited() {
+        assert!(Limits::new(None, NonZero::<u32>::MIN, None).is_none());
+    }
+}

@@ -1,0 +1,139 @@
+//! The plain listener: HTTP/1.1, one thread a core.
+//!
+//! Each worker has an epoll instance, sockets, a cache and counters of its own, and shares next to nothing.
+//! - [`worker`]: its loop.
+//! - [`connection`]: what one connection goes through.
+//! - [`sending`]: what a connection has yet to send.
+//! - [`limits`]: what one address may take.
+
+mod connection;
+pub mod limits;
+mod sending;
+mod worker;
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use service::shutdown::Shutdown;
+
+use crate::disk::{Disk, Mailbox};
+use crate::engine::Engine;
+use crate::metrics::Metrics;
+use crate::site::Site;
+
+/// How the workers behave.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How bytes get from files into sockets.
+    pub engine: Engine,
+    /// Files that each worker keeps open.
+    pub open_files: usize,
+    /// Memory of each worker for bytes of small files.
+    pub memory: usize,
+    /// The longest file whose bytes are kept in memory.
+    pub memory_max: u64,
+    /// How long a file counts as what its name stands for.
+    pub revalidate: Duration,
+    /// Connections of one worker; further ones are closed at once.
+    pub connections: usize,
+    /// A head must be complete this long after its first byte.
+    pub head_timeout: Duration,
+    /// A connection may be idle this long between requests.
+    pub idle_timeout: Duration,
+    /// A client may take nothing for this long.
+    pub write_timeout: Duration,
+    /// At shutdown, answers under way have this long.
+    pub drain_timeout: Duration,
+}
+
+/// What the workers share.
+#[derive(Debug)]
+pub struct Front {
+    /// How they behave.
+    pub settings: Settings,
+    /// The threads that wait for the disk.
+    pub disk: Disk,
+    /// What they count.
+    pub metrics: Arc<Metrics>,
+    /// What one address may take; none where there are no limits.
+    pub limits: Option<Arc<limits::Limits>>,
+    /// Ends them.
+    pub shutdown: Shutdown,
+    /// What is served, and how often it was changed.
+    site: Mutex<Arc<Site>>,
+    changes: AtomicU64,
+    mailboxes: Vec<Arc<Mailbox>>,
+}
+
+impl Front {
+    /// One for `workers` workers.
+    ///
+    /// # Errors
+    /// When there are no file descriptors for their mailboxes.
+    pub fn new(
+        settings: Settings,
+        site: Site,
+        disk: Disk,
+        limits: Option<limits::Limits>,
+        shutdown: Shutdown,
+        workers: usize,
+    ) -> std::io::Result<Arc<Self>> {
+        let mailboxes = (0..workers).map(|_| Mailbox::new().map(Arc::new)).collect::<Result<_, _>>()?;
+        Ok(Arc::new(Self {
+            settings,
+            disk,
+            metrics: Arc::new(Metrics::new(workers)),
+            limits: limits.map(Arc::new),
+            shutdown,
+            site: Mutex::new(Arc::new(site)),
+            changes: AtomicU64::new(0),
+            mailboxes,
+        }))
+    }
+
+    /// Starts one thread per set of sockets: `listeners[i]` are those of worker `i`. With `pinned`, worker `i`
+    /// stays on the `i`-th CPU of this process. A thread ends when its connections have drained.
+    ///
+    /// # Errors
+    /// When the system has no more threads.
+    pub fn start(
+        self: &Arc<Self>,
+        listeners: Vec<Vec<TcpListener>>,
+        pinned: bool,
+    ) -> std::io::Result<Vec<JoinHandle<()>>> {
+        let start = |(index, sockets)| {
+            let front = Arc::clone(self);
+            std::thread::Builder::new().name(service::workers::name("files", index)).spawn(move || {
+                if pinned && !service::workers::pin(index) {
+                    tracing::warn!(worker = index, "cannot pin a worker to its CPU");
+                }
+                if let Err(error) = worker::run(&front, index, sockets) {
+                    tracing::error!(worker = index, %error, "a worker ended");
+                    front.shutdown.trigger();
+                    front.wake();
+                }
+            })
+        };
+        listeners.into_iter().enumerate().map(start).collect()
+    }
+
+    /// Serves this from now on.
+    pub fn replace(&self, site: Site) {
+        *self.site.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(site);
+        self.changes.fetch_add(1, Ordering::Release);
+        self.wake();
+    }
+
+    /// What is served.
+    pub fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has all workers look up: at a shutdown, or a new site.
+    pub fn wake(&self) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.ring());
+    }
+}

@@ -1,0 +1,202 @@
+//! What a connection has yet to send.
+
+use std::io::IoSlice;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+
+use crate::disk::Block;
+use crate::engine::{Failure, Means, Transfer, Turn};
+use crate::parts::Parts;
+
+/// Bytes, then bytes of a file, then more of either.
+#[derive(Debug, Default)]
+pub struct Sending {
+    head: Vec<u8>,
+    sent: usize,
+    body: Option<Transfer>,
+    more: More,
+}
+
+/// What follows the bytes of a file.
+#[derive(Debug, Default)]
+enum More {
+    /// Nothing.
+    #[default]
+    None,
+    /// Further parts of it.
+    Parts(Box<Parts>),
+    /// Blocks of a listing.
+    Listing(Receiver<Block>),
+}
+
+/// How sending goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All is sent.
+    Done,
+    /// The socket is full.
+    Blocked,
+    /// Others are due.
+    Over,
+    /// This has to be read from the disk first.
+    Cold(Range<u64>),
+    /// The next block of a listing is not there yet.
+    Starved,
+}
+
+/// Why a connection has to be cut.
+#[derive(Debug, thiserror::Error)]
+pub enum Cut {
+    /// The transfer of a file failed.
+    #[error(transparent)]
+    Transfer(#[from] Failure),
+    /// The client is gone.
+    #[error(transparent)]
+    Socket(#[from] Errno),
+    /// A listing ended early.
+    #[error("the listing ended early")]
+    Listing,
+}
+
+impl Sending {
+    /// Whether there is nothing.
+    pub fn is_done(&self) -> bool {
+        self.sent == self.head.len() && self.body.is_none() && matches!(self.more, More::None)
+    }
+
+    /// Bytes of a file are to follow.
+    pub fn file(&mut self, transfer: Transfer) {
+        self.body = Some(transfer);
+    }
+
+    /// Parts of a file are to follow.
+    pub fn parts(&mut self, parts: Box<Parts>) {
+        self.more = More::Parts(parts);
+    }
+
+    /// Blocks of a listing are to follow.
+    pub fn listing(&mut self, blocks: Receiver<Block>) {
+        self.more = More::Listing(blocks);
+    }
+
+    /// The transfer of a file that is under way.
+    pub fn transfer(&mut self) -> Option<&mut Transfer> {
+        self.body.as_mut()
+    }
+
+    /// Sends `head`, and what is to follow it. What the socket does not take of `head` is kept.
+    ///
+    /// # Errors
+    /// [`Cut`].
+    pub fn begin(
+        &mut self,
+        head: &[u8],
+        socket: impl AsFd,
+        means: &mut Means,
+        tick: u32,
+        count: &mut u64,
+    ) -> Result<Progress, Cut> {
+        if !head.is_empty() {
+            let sent = self.send_head(head, &socket, count)?;
+            if sent < head.len() {
+                self.head.clear();
+                self.head.extend_from_slice(&head[sent..]);
+                self.sent = 0;
+                return Ok(Progress::Blocked);
+            }
+        }
+        self.go_on(socket, means, tick, count)
+    }
+
+    /// Sends until the socket is full, others are due or all is sent; `count` counts the bytes.
+    ///
+    /// # Errors
+    /// [`Cut`].
+    pub fn go_on(
+        &mut self,
+        socket: impl AsFd,
+        means: &mut Means,
+        tick: u32,
+        count: &mut u64,
+    ) -> Result<Progress, Cut> {
+        loop {
+            if self.sent < self.head.len() {
+                let head = std::mem::take(&mut self.head);
+                let sent = self.send_head(&head[self.sent..], &socket, count);
+                self.head = head;
+                self.sent += sent?;
+                if self.sent < self.head.len() {
+                    return Ok(Progress::Blocked);
+                }
+                // A buffer is kept only while it is needed.
+                self.head = Vec::new();
+                self.sent = 0;
+            }
+            if let Some(mut transfer) = self.body.take() {
+                let before = transfer.left();
+                let more = matches!(self.more, More::Parts(_));
+                let turn = transfer.push(&socket, means, more, tick);
+                *count += before - transfer.left();
+                match turn? {
+                    Turn::Done => transfer.end(means),
+                    other => {
+                        self.body = Some(transfer);
+                        return Ok(match other {
+                            Turn::Blocked => Progress::Blocked,
+                            Turn::Cold(range) => Progress::Cold(range),
+                            Turn::Over | Turn::Done => Progress::Over,
+                        });
+                    }
+                }
+            }
+            match &mut self.more {
+                More::None => return Ok(Progress::Done),
+                More::Parts(parts) => match parts.next() {
+                    Some((head, range)) => {
+                        self.head = head.into_bytes();
+                        self.body = range.map(|(file, range)| Transfer::new(file, range));
+                    }
+                    None => self.more = More::None,
+                },
+                More::Listing(blocks) => match blocks.try_recv() {
+                    Ok(Block::Some(block)) => self.head = block,
+                    Ok(Block::End) => self.more = More::None,
+                    Err(TryRecvError::Empty) => return Ok(Progress::Starved),
+                    Err(TryRecvError::Disconnected) => return Err(Cut::Listing),
+                },
+            }
+        }
+    }
+
+    /// Sends bytes, together with the body where that is in memory, and returns how many of the bytes were taken.
+    fn send_head(&mut self, head: &[u8], socket: impl AsFd, count: &mut u64) -> Result<usize, Cut> {
+        let more = self.body.is_some();
+        let body = self.body.as_mut().filter(|transfer| transfer.bytes().is_some());
+        let result = retry_on_intr(|| match &body {
+            Some(transfer) => {
+                let buffers = [IoSlice::new(head), IoSlice::new(transfer.bytes().unwrap_or_default())];
+                sendmsg(&socket, &buffers, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+            }
+            None => {
+                let mut flags = SendFlags::NOSIGNAL;
+                flags.set(SendFlags::MORE, more);
+                send(&socket, head, flags)
+            }
+        });
+        let sent = match result {
+            Ok(sent) => sent,
+            Err(Errno::AGAIN) => 0,
+            Err(errno) => return Err(errno.into()),
+        };
+        *count += sent as u64;
+        let of_head = sent.min(head.len());
+        if let Some(transfer) = body {
+            transfer.advance(sent - of_head);
+        }
+        Ok(of_head)
+    }
+}

@@ -1,0 +1,398 @@
+//! One worker: a thread, an epoll instance, its sockets and everything it need not share.
+//!
+//! Sockets are registered once, edge-triggered for both directions, so that a request costs no call but its
+//! own: one to read it, and one or two to answer it. Time is looked at once a round, and deadlines once a tick.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::Front;
+use super::connection::{Connection, Next};
+use crate::answer::{Maker, Tail};
+use crate::cache::Cache;
+use crate::disk::{Mailbox, Token};
+use crate::engine::Means;
+use crate::http::head::MAX_HEAD_BYTES;
+use crate::metrics::WorkerMetrics;
+use crate::site::Site;
+use crate::watch::Watcher;
+
+/// How often a worker looks at the clock, and closes what has waited too long.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Events taken at once.
+const EVENTS: usize = 256;
+
+/// Connections accepted at once, so that a flood of them does not keep a worker from those it has.
+const ACCEPTS: usize = 64;
+
+/// At shutdown, an idle connection is kept this long, so that a request already on its way is answered.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+/// Tokens of what is no connection; slots of connections are numbered from 0.
+const BELL: Token = u64::MAX;
+const WATCHER: Token = u64::MAX - 1;
+const LISTENER: Token = u64::MAX - 1024;
+
+/// What the connections of a worker share.
+pub struct Worker {
+    pub front: Arc<Front>,
+    pub site: Arc<Site>,
+    pub metrics: Arc<WorkerMetrics>,
+    pub mailbox: Arc<Mailbox>,
+    pub means: Means,
+    /// Received bytes, within a turn.
+    pub scratch: Box<[u8]>,
+    /// Answers, within a turn.
+    pub out: Vec<u8>,
+    /// What heads end with this second.
+    pub tail: Tail,
+    /// Ticks since the worker started.
+    pub tick: u32,
+    now: SystemTime,
+    cache: Cache,
+    memory_max: u64,
+    draining: bool,
+}
+
+impl Worker {
+    /// The tick `time` from now.
+    pub fn after(&self, time: Duration) -> u32 {
+        self.tick.saturating_add(ticks(time))
+    }
+
+    /// Makes answers about `site`.
+    pub fn maker<'w>(&'w mut self, site: &'w Site) -> Maker<'w> {
+        Maker {
+            site,
+            cache: &mut self.cache,
+            tick: self.tick,
+            now: self.now,
+            memory_max: self.memory_max,
+            tail: &self.tail,
+            last: self.draining,
+        }
+    }
+}
+
+fn ticks(time: Duration) -> u32 {
+    u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
+}
+
+/// A place for a connection. Its generation tells the events of one connection from those of the next.
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    connection: Option<Box<Connection>>,
+}
+
+struct Loop {
+    worker: Worker,
+    epoll: OwnedFd,
+    listeners: Vec<TcpListener>,
+    /// Whether connections are accepted; not while there are no file descriptors.
+    accepting: bool,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    open: usize,
+    /// Connections whose turn is to go on.
+    due: VecDeque<Token>,
+    changes: u64,
+    /// The time of the last tick, in nanoseconds of the coarse clock.
+    ticked: u64,
+    /// When draining began, in ticks.
+    drained_from: Option<u32>,
+}
+
+/// Runs a worker until shutdown and its connections have drained.
+///
+/// # Errors
+/// When the system has no epoll instance for it, or takes it away.
+pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io::Result<()> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    let mailbox = Arc::clone(&front.mailboxes[index]);
+    let settings = &front.settings;
+    let means = Means::new(settings.engine, ticks(settings.revalidate));
+    let memory = if means.keeps_bytes() { settings.memory } else { 0 };
+    let fresh_for = ticks(settings.revalidate).max(1);
+    let cache = Cache::new(settings.open_files, fresh_for, memory, Watcher::new());
+    epoll::add(&epoll, mailbox.bell(), EventData::new_u64(BELL), EventFlags::IN)?;
+    if let Some(watcher) = cache.watcher() {
+        epoll::add(&epoll, watcher, EventData::new_u64(WATCHER), EventFlags::IN)?;
+    }
+    let now = clock();
+    let mut this = Loop {
+        worker: Worker {
+            front: Arc::clone(front),
+            site: front.site(),
+            metrics: front.metrics.worker(index),
+            mailbox,
+            means,
+            scratch: vec![0; MAX_HEAD_BYTES].into_boxed_slice(),
+            out: Vec::with_capacity(MAX_HEAD_BYTES),
+            tail: Tail::at(now),
+            tick: 1,
+            now,
+            cache,
+            memory_max: if memory == 0 { 0 } else { settings.memory_max },
+            draining: false,
+        },
+        epoll,
+        listeners,
+        accepting: false,
+        slots: Vec::new(),
+        free: Vec::new(),
+        open: 0,
+        due: VecDeque::new(),
+        changes: front.changes.load(Ordering::Acquire),
+        ticked: coarse(),
+        drained_from: None,
+    };
+    this.accept_again()?;
+    this.run()
+}
+
+impl Loop {
+    fn run(mut self) -> io::Result<()> {
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        while !self.is_drained() {
+            events.clear();
+            let wait =
+                if self.due.is_empty() { self.until_tick() } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.clock();
+            for event in &events {
+                let (token, flags) = (event.data.u64(), event.flags);
+                match token {
+                    BELL => self.letters()?,
+                    WATCHER => self.worker.cache.watched(),
+                    LISTENER.. => self.accept((token - LISTENER) as usize)?,
+                    _ => {
+                        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+                        let readable = flags.contains(EventFlags::IN);
+                        let writable = flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
+                        self.turn(token, |connection| connection.woken(readable, writable, hung_up));
+                    }
+                }
+            }
+            // Those that are due now; who becomes due meanwhile waits for the next round.
+            for _ in 0..self.due.len() {
+                if let Some(token) = self.due.pop_front() {
+                    self.turn(token, |_| ());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a connection go on, once `first` has told it what is new.
+    fn turn(&mut self, token: Token, first: impl FnOnce(&mut Connection)) {
+        let Some(slot) = slot_of(&mut self.slots, token) else { return };
+        // Taken out for the turn, in which it uses the worker.
+        let Some(mut connection) = slot.connection.take() else { return };
+        first(&mut connection);
+        match connection.turn(&mut self.worker, token) {
+            Next::Close => self.close(token),
+            next => {
+                if next == Next::Turn {
+                    self.due.push_back(token);
+                }
+                if let Some(slot) = slot_of(&mut self.slots, token) {
+                    slot.connection = Some(connection);
+                }
+            }
+        }
+    }
+
+    /// Frees the slot of a connection, which is closed with what it has been taken out as.
+    fn close(&mut self, token: Token) {
+        if let Some(slot) = slot_of(&mut self.slots, token) {
+            slot.connection = None;
+            slot.generation = slot.generation.wrapping_add(1) & GENERATIONS;
+            self.free.push(token as u32);
+            self.open -= 1;
+        }
+    }
+
+    fn accept(&mut self, listener: usize) -> io::Result<()> {
+        for _ in 0..ACCEPTS {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            match acceptfrom_with(&self.listeners[listener], flags) {
+                Ok((stream, peer)) => {
+                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    self.admit(stream, peer)?;
+                }
+                Err(Errno::AGAIN) => break,
+                // accept(2): errors of the new connection are passed on; the next may be fine.
+                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections just now");
+                    self.worker.metrics.accept_errors.add(1);
+                    // Kept files are what can be let go of.
+                    self.worker.cache.clear();
+                    self.accept_no_more()?;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, stream: OwnedFd, peer: Option<SocketAddr>) -> io::Result<()> {
+        let limits = self.worker.front.limits.as_ref();
+        let guest = limits.zip(peer).map(|(limits, peer)| limits.enter(peer.ip()));
+        if self.open >= self.worker.front.settings.connections || matches!(guest, Some(None)) {
+            self.worker.metrics.shed.add(1);
+            return Ok(());
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[place as usize];
+        let token = u64::from(slot.generation) << 32 | u64::from(place);
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        if let Err(error) = epoll::add(&self.epoll, &stream, EventData::new_u64(token), flags) {
+            self.free.push(place);
+            return Err(error.into());
+        }
+        self.worker.metrics.accepted.add(1);
+        let deadline = self.worker.after(self.worker.front.settings.head_timeout);
+        slot.connection = Some(Box::new(Connection::new(stream, guest.flatten(), deadline)));
+        self.open += 1;
+        Ok(())
+    }
+
+    fn accept_again(&mut self) -> io::Result<()> {
+        if !self.accepting {
+            self.accepting = true;
+            for (token, listener) in (LISTENER..).zip(&self.listeners) {
+                epoll::add(&self.epoll, listener, EventData::new_u64(token), EventFlags::IN)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn accept_no_more(&mut self) -> io::Result<()> {
+        if self.accepting {
+            self.accepting = false;
+            for listener in &self.listeners {
+                epoll::delete(&self.epoll, listener.as_fd())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the disk has done, and what the other threads want.
+    fn letters(&mut self) -> io::Result<()> {
+        for (token, done) in self.worker.mailbox.take() {
+            self.turn(token, |connection| connection.done(done));
+        }
+        let changes = self.worker.front.changes.load(Ordering::Acquire);
+        if changes != self.changes {
+            self.changes = changes;
+            self.worker.site = self.worker.front.site();
+            self.worker.cache.clear();
+        }
+        if self.worker.front.shutdown.is_triggered() && !self.worker.draining {
+            self.worker.draining = true;
+            self.drained_from = Some(self.worker.tick);
+            // What has connected before is served.
+            for listener in 0..self.listeners.len() {
+                self.accept(listener)?;
+            }
+            self.accept_no_more()?;
+            self.listeners.clear();
+        }
+        Ok(())
+    }
+
+    fn is_drained(&self) -> bool {
+        self.worker.draining && self.open == 0
+    }
+
+    /// Ticks, where it is time to.
+    fn clock(&mut self) {
+        let now = coarse();
+        if now.saturating_sub(self.ticked) < TICK.as_nanos() as u64 {
+            return;
+        }
+        self.ticked = now;
+        let worker = &mut self.worker;
+        worker.tick += 1;
+        let now = clock();
+        if now != worker.now {
+            worker.now = now;
+            worker.tail = Tail::at(now);
+        }
+        self.expire();
+        self.worker.metrics.open.store(self.open as u64, Ordering::Relaxed);
+        self.worker.metrics.open_files.store(self.worker.cache.len() as u64, Ordering::Relaxed);
+        if !self.worker.draining && self.accept_again().is_err() {
+            self.accepting = false;
+        }
+    }
+
+    /// Closes connections whose time is up.
+    fn expire(&mut self) {
+        let tick = self.worker.tick;
+        let settings = &self.worker.front.settings;
+        let drain = self.drained_from.map(|from| {
+            (from.saturating_add(ticks(DRAIN_GRACE)), from.saturating_add(ticks(settings.drain_timeout)))
+        });
+        for place in 0..self.slots.len() {
+            let slot = &mut self.slots[place];
+            let Some(connection) = &mut slot.connection else { continue };
+            let late = connection.deadline <= tick;
+            let drained = drain.is_some_and(|(grace, end)| tick >= end || (tick >= grace && connection.idle));
+            if !late && !drained {
+                continue;
+            }
+            self.worker.metrics.timed_out.add(u64::from(late));
+            if drained || !connection.expire(&mut self.worker) {
+                let token = u64::from(slot.generation) << 32 | place as u64;
+                self.close(token);
+            }
+        }
+    }
+
+    fn until_tick(&self) -> Timespec {
+        let passed = coarse().saturating_sub(self.ticked);
+        let left = (TICK.as_nanos() as u64).saturating_sub(passed);
+        Timespec { tv_sec: 0, tv_nsec: left as i64 }
+    }
+}
+
+/// Generations fit between the slot's number and the tokens of what is no connection.
+const GENERATIONS: u32 = u32::MAX >> 1;
+
+fn slot_of(slots: &mut [Slot], token: Token) -> Option<&mut Slot> {
+    let slot = slots.get_mut(token as u32 as usize)?;
+    (u64::from(slot.generation) == token >> 32).then_some(slot)
+}
+
+/// The present, in whole seconds.
+fn clock() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(clock_gettime(ClockId::RealtimeCoarse).tv_sec as u64)
+}
+
+/// The coarse monotonic clock, in nanoseconds: a few milliseconds exact, and cheap.
+fn coarse() -> u64 {
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

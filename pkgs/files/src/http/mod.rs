@@ -1,0 +1,15 @@
+//! HTTP as RFC 9110, 9111 and 9112 have it, without any input or output.
+//!
+//! - [`head`]: the head of a request, and where it ends.
+//! - [`path`]: the path it names.
+//! - [`conditional`]: whether the client has what it asks for already.
+//! - [`range`]: which parts of it are wanted.
+//! - [`encoding`]: in which coding.
+//! - [`status`]: the status codes used here and their phrases.
+
+pub mod conditional;
+pub mod encoding;
+pub mod head;
+pub mod path;
+pub mod range;
+pub mod status;

@@ -1,0 +1,144 @@
+//! The path of a request: decoded, and refused where it leads anywhere but down.
+//!
+//! The kernel keeps lookups below the root (`openat2`, see [`crate::site::root`]); what is refused here is
+//! what no honest client sends, so that it is told so.
+
+use std::borrow::Cow;
+
+/// The longest path, in bytes (`PATH_MAX`, which counts a final NUL).
+const MAX_BYTES: usize = 4095;
+
+/// Below this, dots in front hide nothing (RFC 8615).
+const WELL_KNOWN: &[u8] = b".well-known";
+
+/// Why a path names nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is malformed, or leads up.
+    Bad,
+    /// It can be the name of no file here.
+    Missing,
+}
+
+/// A path below the root: no leading slash, a final one where it names a directory, empty for the root itself.
+///
+/// # Errors
+/// [`Refused`], for escapes that are none, control characters, `..`, and with `hidden` false for names with a
+/// dot in front, but for `.well-known`.
+pub fn decode(raw: &str, hidden: bool) -> Result<Cow<'_, [u8]>, Refused> {
+    let path = raw.strip_prefix('/').ok_or(Refused::Bad)?.as_bytes();
+    // Escapes, empty names and dots in front are rare: what has none of them is as it should be.
+    let plain = !path.contains(&b'%') && !path.starts_with(b"/") && !path.starts_with(b".");
+    if plain && !path.windows(2).any(|pair| pair[0] == b'/' && matches!(pair[1], b'/' | b'.')) {
+        return check(path).map(|()| Cow::Borrowed(path));
+    }
+    let mut names = Vec::with_capacity(path.len());
+    let mut parts = path.split(|byte| *byte == b'/').peekable();
+    while let Some(part) = parts.next() {
+        let last = parts.peek().is_none();
+        let start = names.len();
+        unescape(part, &mut names)?;
+        match &names[start..] {
+            b"" | b"." => names.truncate(start),
+            // RFC 3986, section 5.2.4: a client resolves these before it asks.
+            b".." => return Err(Refused::Bad),
+            name if name[0] == b'.' && !hidden && !(start == 0 && name == WELL_KNOWN) => {
+                return Err(Refused::Missing);
+            }
+            _ if !last => names.push(b'/'),
+            _ => {}
+        }
+    }
+    check(&names)?;
+    Ok(Cow::Owned(names))
+}
+
+fn check(path: &[u8]) -> Result<(), Refused> {
+    if path.iter().any(u8::is_ascii_control) {
+        return Err(Refused::Bad);
+    }
+    if path.len() > MAX_BYTES { Err(Refused::Missing) } else { Ok(()) }
+}
+
+/// Appends a part with its escapes resolved (RFC 3986, section 2.1).
+fn unescape(part: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+    let mut bytes = part.iter();
+    while let Some(&byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|digit| char::from(*digit).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(Refused::Bad) };
+        match (high << 4 | low) as u8 {
+            // Not a separator once escaped (RFC 3986, section 2.2), and no name has one.
+            b'/' => return Err(Refused::Missing),
+            byte => out.push(byte),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_decoded_once_and_lead_down() {
+        use Refused::{Bad, Missing};
+        let cases: [(&str, Result<&str, Refused>); 34] = [
+            ("/", Ok("")),
+            ("/a", Ok("a")),
+            ("/a/", Ok("a/")),
+            ("/a/b.txt", Ok("a/b.txt")),
+            ("//a///b//", Ok("a/b/")),
+            ("/a/./b/.", Ok("a/b/")),
+            ("/a%20b", Ok("a b")),
+            ("/%61", Ok("a")),
+            ("/%C3%A9", Ok("é")),
+            ("/é", Ok("é")),
+            ("/a%2", Err(Bad)),
+            ("/a%", Err(Bad)),
+            ("/a%zz", Err(Bad)),
+            ("/a%+1", Err(Bad)),
+            ("/a%00", Err(Bad)),
+            ("/a%0d%0ab", Err(Bad)),
+            ("/a%7f", Err(Bad)),
+            ("/..", Err(Bad)),
+            ("/../etc/passwd", Err(Bad)),
+            ("/a/../b", Err(Bad)),
+            ("/a/..", Err(Bad)),
+            ("/%2e%2e/a", Err(Bad)),
+            ("/%2E./a", Err(Bad)),
+            ("/a/.%2e/b", Err(Bad)),
+            ("/%252e%252e/a", Ok("%2e%2e/a")),
+            ("/..%2fa", Err(Missing)),
+            ("/a%2fb", Err(Missing)),
+            ("/..\\a", Err(Missing)),
+            ("/.git/config", Err(Missing)),
+            ("/a/.b", Err(Missing)),
+            ("/%2egit", Err(Missing)),
+            ("/.well-known/acme", Ok(".well-known/acme")),
+            ("/a/.well-known", Err(Missing)),
+            ("a", Err(Bad)),
+        ];
+        for (raw, expected) in cases {
+            let decoded = decode(raw, false);
+            let decoded = decoded.as_deref().map_err(|refused| *refused);
+            assert_eq!(decoded, expected.map(str::as_bytes), "{raw}");
+        }
+    }
+
+    #[test]
+    fn hidden_names_are_found_where_they_may_be() {
+        assert_eq!(decode("/.git/config", true).as_deref(), Ok(&b".git/config"[..]));
+        assert_eq!(decode("/...", true).as_deref(), Ok(&b"..."[..]));
+        assert_eq!(decode("/a/../b", true), Err(Refused::Bad));
+    }
+
+    #[test]
+    fn a_path_is_no_longer_than_the_kernel_takes() {
+        let path = format!("/{}", "a/".repeat(MAX_BYTES));
+        assert_eq!(decode(&path, false), Err(Refused::Missing));
+    }
+}

@@ -1,0 +1,186 @@
+//! Which parts of a file are wanted (RFC 9110, section 14).
+
+use std::ops::Range;
+
+/// The most parts of one answer. Readers of documents ask for a few; more make an answer mostly of heads, and
+/// are answered with the whole file.
+const MAX_PARTS: usize = 64;
+
+/// What a `Range` field asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The whole file: no byte ranges, or as good as all.
+    Whole,
+    /// These bytes.
+    One(Range<u64>),
+    /// These bytes, ascending and apart.
+    Many(Vec<Range<u64>>),
+    /// Nothing that the file has.
+    Unsatisfiable,
+}
+
+/// Reads a `Range` field about a file of `size` bytes.
+///
+/// Ranges that touch or overlap become one. An unknown unit asks for the whole file, as RFC 9110, section 14.2
+/// has it; what is malformed is unsatisfiable, as nginx has it.
+pub fn parse(value: &[u8], size: u64) -> Wanted {
+    const UNIT: &[u8] = b"bytes=";
+    let Some((unit, set)) = value.split_at_checked(UNIT.len()) else { return Wanted::Whole };
+    if !unit.eq_ignore_ascii_case(UNIT) || set.is_empty() {
+        return Wanted::Whole;
+    }
+    let mut ranges = Vec::new();
+    let mut specs = 0;
+    for spec in set.split(|byte| *byte == b',') {
+        specs += 1;
+        if specs > MAX_PARTS {
+            return Wanted::Whole;
+        }
+        let spec = spec.trim_ascii();
+        if spec.is_empty() && set.len() > 1 {
+            // Empty elements of a list are to be ignored (RFC 9110, section 5.6.1.2).
+            continue;
+        }
+        match one(spec, size) {
+            Err(Malformed) => return Wanted::Unsatisfiable,
+            Ok(range) if range.is_empty() => {}
+            Ok(range) => ranges.push(range),
+        }
+    }
+    let ranges = coalesce(ranges);
+    match &*ranges {
+        [] => Wanted::Unsatisfiable,
+        [range] => Wanted::One(range.clone()),
+        _ => Wanted::Many(ranges),
+    }
+}
+
+struct Malformed;
+
+/// One element of a set: `first-`, `first-last` or `-suffix`; empty where the file has none of it.
+fn one(spec: &[u8], size: u64) -> Result<Range<u64>, Malformed> {
+    let at = spec.iter().position(|byte| *byte == b'-').ok_or(Malformed)?;
+    let (first, last) = (&spec[..at], &spec[at + 1..]);
+    match (first, last) {
+        (b"", last) => Ok(size - number(last)?.min(size)..size),
+        (first, b"") => Ok(number(first)?.min(size)..size),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            Ok(first..last.saturating_add(1).min(size))
+        }
+    }
+}
+
+/// A number of any length; what does not fit is more than any file has.
+fn number(digits: &[u8]) -> Result<u64, Malformed> {
+    if digits.is_empty() {
+        return Err(Malformed);
+    }
+    digits.iter().try_fold(0_u64, |value, digit| match digit {
+        b'0'..=b'9' => Ok(value.saturating_mul(10).saturating_add(u64::from(digit - b'0'))),
+        _ => Err(Malformed),
+    })
+}
+
+fn coalesce(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut apart: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match apart.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => apart.push(range),
+        }
+    }
+    apart
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_rfc_9110_has_them() {
+        use Wanted::{Many, One, Unsatisfiable, Whole};
+        for (value, size, wanted) in [
+            ("bytes=0-0", 10, One(0..1)),
+            ("bytes=0-", 10, One(0..10)),
+            ("BYTES=2-4", 10, One(2..5)),
+            ("bytes=2-99", 10, One(2..10)),
+            ("bytes=-3", 10, One(7..10)),
+            ("bytes=-99", 10, One(0..10)),
+            ("bytes= 2-4 ", 10, One(2..5)),
+            ("bytes=0-1,2-3", 10, One(0..4)),
+            ("bytes=4-5,0-1", 10, Many(vec![0..2, 4..6])),
+            ("bytes=0-5,3-7,9-", 10, Many(vec![0..8, 9..10])),
+            ("bytes=0-1,,4-5", 10, Many(vec![0..2, 4..6])),
+            ("bytes=0-1,20-", 10, One(0..2)),
+            ("bytes=0-18446744073709551615", 10, One(0..10)),
+            ("bytes=0-99999999999999999999999", 10, One(0..10)),
+            ("bytes=10-", 10, Unsatisfiable),
+            ("bytes=99999999999999999999999-", 10, Unsatisfiable),
+            ("bytes=-0", 10, Unsatisfiable),
+            ("bytes=5-2", 10, Unsatisfiable),
+            ("bytes=0-", 0, Unsatisfiable),
+            ("bytes=-1", 0, Unsatisfiable),
+            ("bytes=x", 10, Unsatisfiable),
+            ("bytes=1", 10, Unsatisfiable),
+            ("bytes=-", 10, Unsatisfiable),
+            ("bytes=1-2x", 10, Unsatisfiable),
+            ("bytes=--1", 10, Unsatisfiable),
+            ("bytes=+1-2", 10, Unsatisfiable),
+            ("bytes=0-1,x", 10, Unsatisfiable),
+            ("bytes=", 10, Whole),
+            ("lines=0-1", 10, Whole),
+            ("bytes", 10, Whole),
+            ("", 10, Whole),
+        ] {
+            assert_eq!(parse(value.as_bytes(), size), wanted, "{value} of {size}");
+        }
+    }
+
+    #[test]
+    fn very_many_parts_are_the_whole() {
+        let value = |parts| {
+            format!(
+                "bytes={}",
+                (0..parts).map(|n| format!("{}-{}", 4 * n, 4 * n)).collect::<Vec<_>>().join(",")
+            )
+        };
+        assert!(
+            matches!(parse(value(MAX_PARTS).as_bytes(), 9999), Wanted::Many(parts) if parts.len() == MAX_PARTS)
+        );
+        assert_eq!(parse(value(MAX_PARTS + 1).as_bytes(), 9999), Wanted::Whole);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_cover_what_was_asked_for_and_nothing_else(
+            size in 0_u64..200,
+            specs in prop::collection::vec((0_u64..220, 0_u64..220, 0_u8..3), 1..8),
+        ) {
+            let text: Vec<String> = specs.iter().map(|(a, b, kind)| match kind {
+                0 => format!("{a}-{b}"),
+                1 => format!("{a}-"),
+                _ => format!("-{a}"),
+            }).collect();
+            let asked = |byte: u64| specs.iter().any(|(a, b, kind)| match kind {
+                0 => (*a..=*b).contains(&byte),
+                1 => byte >= *a,
+                _ => byte + a >= size,
+            });
+            let parts = match parse(format!("bytes={}", text.join(",")).as_bytes(), size) {
+                Wanted::Whole => panic!("there were ranges"),
+                Wanted::One(range) => vec![range],
+                Wanted::Many(ranges) => ranges,
+                Wanted::Unsatisfiable => Vec::new(),
+            };
+            for byte in 0..size {
+                prop_assert_eq!(parts.iter().any(|part| part.contains(&byte)), asked(byte));
+            }
+            prop_assert!(parts.windows(2).all(|pair| pair[0].end < pair[1].start));
+            prop_assert!(parts.iter().all(|part| !part.is_empty() && part.end <= size));
+        }
+    }
+}

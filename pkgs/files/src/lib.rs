@@ -1,0 +1,30 @@
+//! A file server whose bodies never pass through user space.
+//!
+//! The tree, from the socket inwards:
+//! - [`front`]: the plain listener; one epoll loop a core.
+//! - [`answer`]: from a request to a head and what follows it.
+//! - [`engine`]: the ways in which bytes of a file get into a socket.
+//! - [`cache`]: files kept open; [`watch`]: what inotify says of them.
+//! - [`site`]: what is served: the root, the rules, the pages of errors.
+//! - [`disk`]: the threads that wait for the disk; [`resident`]: whether they have to.
+//! - [`listing`], [`parts`]: directories, and several ranges of a file.
+//! - [`http`]: HTTP itself, without input or output.
+//! - [`metrics`]: what is counted.
+//! - [`cli`]: the command line.
+#![deny(unsafe_code)]
+
+pub mod answer;
+pub mod cache;
+pub mod cli;
+pub mod disk;
+pub mod engine;
+pub mod front;
+pub mod http;
+pub mod listing;
+pub mod metrics;
+pub mod parts;
+// cachestat(2) has no safe binding.
+#[allow(unsafe_code)]
+pub mod resident;
+pub mod site;
+pub mod watch;

@@ -1,0 +1,170 @@
+//! An open file with its ready-made heads.
+
+use std::cell::{Cell, OnceCell};
+use std::fmt::Write;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::io::{ReadWriteFlags, preadv2};
+
+use super::root::{Identity, Opened};
+use super::rules::{Cors, Policy};
+use crate::http::conditional::Validators;
+use crate::http::encoding::Coding;
+
+/// A file whose last change is younger may change again without its time of change telling: kernels before
+/// 6.13 tell times apart by their timer tick, 10 ms at most. Its bytes are not kept.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// An open file, one coding of what a path names.
+#[derive(Debug)]
+pub struct File {
+    /// The file. Shared with the threads that wait for the disk.
+    pub fd: Arc<OwnedFd>,
+    /// What it was like when it was opened.
+    pub identity: Identity,
+    etag: String,
+    modified: SystemTime,
+    /// `Content-Type` and `Content-Encoding`.
+    kind: String,
+    /// `ETag`, `Last-Modified`, `Vary` and what the rules add.
+    fields: String,
+    /// The head of a 200, up to its tail.
+    pub ok: Box<[u8]>,
+    /// The head of a 304, up to its tail.
+    pub not_modified: Box<[u8]>,
+    bytes: OnceCell<Box<[u8]>>,
+    /// Until this tick all of it is believed to be in the page cache.
+    pub resident_until: Cell<u32>,
+}
+
+impl File {
+    /// Makes the heads of a file that `path` names. `varies` is whether there are other codings of it.
+    pub fn new(
+        opened: Opened,
+        path: &[u8],
+        coding: Option<Coding>,
+        varies: bool,
+        policy: &Policy,
+        charset: &str,
+    ) -> Self {
+        let identity = opened.identity;
+        let size = identity.size;
+        let (seconds, nanoseconds) = identity.modified;
+        let modified = UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        let suffix = coding.map_or("", Coding::name);
+        let dash = if suffix.is_empty() { "" } else { "-" };
+        let etag = format!(
+            "\"{:x}-{size:x}{dash}{suffix}\"",
+            i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+        );
+
+        let mut kind = format!("content-type: {}\r\n", media_type(path, charset));
+        if let Some(coding) = coding {
+            let _ = write!(kind, "content-encoding: {}\r\n", coding.name());
+        }
+        let mut fields = format!("etag: {etag}\r\nlast-modified: {}\r\n", httpdate::fmt_http_date(modified));
+        if varies {
+            fields.push_str("vary: accept-encoding\r\n");
+        }
+        if matches!(policy.cors, Cors::Listed(_)) {
+            fields.push_str("vary: origin\r\n");
+        }
+        fields.push_str(&policy.fields);
+        let ok =
+            format!("HTTP/1.1 200 OK\r\n{kind}content-length: {size}\r\naccept-ranges: bytes\r\n{fields}");
+        let not_modified = format!("HTTP/1.1 304 Not Modified\r\n{fields}");
+        Self {
+            fd: Arc::new(opened.fd),
+            identity,
+            etag,
+            modified,
+            kind,
+            fields,
+            ok: ok.into_bytes().into(),
+            not_modified: not_modified.into_bytes().into(),
+            bytes: OnceCell::new(),
+            resident_until: Cell::new(0),
+        }
+    }
+
+    /// What conditions are judged by.
+    pub fn validators(&self) -> Validators<'_> {
+        Validators { etag: &self.etag, modified: self.modified }
+    }
+
+    /// The media type and coding, with their line ends.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// What every answer with it has, with line ends.
+    pub fn fields(&self) -> &str {
+        &self.fields
+    }
+
+    /// Its bytes, where they are kept in memory.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.bytes.get().map(|bytes| &**bytes)
+    }
+
+    /// Keeps its bytes in memory, where they are in the page cache and will not change unnoticed. Returns whether.
+    pub fn keep_bytes(&self, now: SystemTime) -> bool {
+        if self.bytes.get().is_some() {
+            return true;
+        }
+        let (seconds, nanoseconds) = self.identity.modified;
+        let changed = u64::try_from(seconds).map(|seconds| UNIX_EPOCH + Duration::new(seconds, nanoseconds));
+        if !changed.is_ok_and(|changed| now.duration_since(changed).is_ok_and(|age| age > SETTLED)) {
+            return false;
+        }
+        let Ok(size) = usize::try_from(self.identity.size) else { return false };
+        let mut bytes = vec![0; size].into_boxed_slice();
+        let buffers = &mut [std::io::IoSliceMut::new(&mut bytes)];
+        let read = preadv2(&self.fd, buffers, 0, ReadWriteFlags::NOWAIT);
+        // Looked at after reading: what was read while it changed is not kept.
+        if read != Ok(size) || !self.is_intact() {
+            return false;
+        }
+        self.bytes.set(bytes).is_ok()
+    }
+
+    /// Whether its bytes are still those it was opened with.
+    pub fn is_intact(&self) -> bool {
+        Identity::of(&*self.fd).is_ok_and(|(now, _)| self.identity.has_same_bytes(&now))
+    }
+}
+
+/// The media type of a name, with the charset of texts.
+pub fn media_type(path: &[u8], charset: &str) -> String {
+    let name = String::from_utf8_lossy(path);
+    let kind = mime_guess::from_path(&*name).first_raw().unwrap_or("application/octet-stream");
+    if kind.starts_with("text/") && !charset.is_empty() {
+        format!("{kind}; charset={charset}")
+    } else {
+        kind.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_have_a_charset() {
+        for (path, kind) in [
+            ("a.html", "text/html; charset=utf-8"),
+            ("a/b.CSS", "text/css; charset=utf-8"),
+            ("a.js", "text/javascript; charset=utf-8"),
+            ("a.json", "application/json"),
+            ("a.png", "image/png"),
+            ("a.wasm", "application/wasm"),
+            ("a", "application/octet-stream"),
+            ("a.tar.gz", "application/gzip"),
+        ] {
+            assert_eq!(media_type(path.as_bytes(), "utf-8"), kind, "{path}");
+        }
+        assert_eq!(media_type(b"a.html", ""), "text/html");
+    }
+}

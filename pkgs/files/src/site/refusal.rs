@@ -1,0 +1,130 @@
+//! The answers that have no file: why, as a page for people and as problem details for programs.
+
+use std::collections::HashMap;
+
+use service::problem::{self, Problem};
+
+use crate::http::status::phrase;
+
+/// Why a request is not answered with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 400.
+    Malformed,
+    /// 400: the path leads up, or is no path.
+    Path,
+    /// 403.
+    Denied,
+    /// 404.
+    Missing,
+    /// 405.
+    Method,
+    /// 408.
+    Slow,
+    /// 412.
+    Precondition,
+    /// 414.
+    TargetTooLong,
+    /// 416.
+    Range,
+    /// 429.
+    TooMany,
+    /// 431.
+    HeadTooLarge,
+    /// 500: the disk.
+    Failed,
+    /// 501: a transfer coding.
+    Coding,
+    /// 503: no file descriptor is left.
+    Exhausted,
+}
+
+impl Refusal {
+    /// The status and the sentence that says why.
+    pub fn text(self) -> (u16, &'static str) {
+        match self {
+            Self::Malformed => (400, "This is no request as HTTP/1.1 has it."),
+            Self::Path => (400, "This path is malformed, or leads out of what is served."),
+            Self::Denied => (403, "This file may not be read."),
+            Self::Missing => (404, "There is no such file."),
+            Self::Method => (405, "Files are read with GET and HEAD."),
+            Self::Slow => (408, "The request took too long to arrive."),
+            Self::Precondition => (412, "The file is not in the state the request expects."),
+            Self::TargetTooLong => (414, "The path is too long."),
+            Self::Range => (416, "The file has none of these bytes."),
+            Self::TooMany => (429, "Too many requests from this address."),
+            Self::HeadTooLarge => (431, "The request has too many fields, or too long ones."),
+            Self::Failed => (500, "The file cannot be read just now."),
+            Self::Coding => (501, "This transfer coding is not known here."),
+            Self::Exhausted => (503, "Too many files are open just now."),
+        }
+    }
+
+    /// The status.
+    pub fn status(self) -> u16 {
+        self.text().0
+    }
+
+    /// Further fields, with their line ends.
+    fn fields(self) -> &'static str {
+        match self {
+            Self::Method => "allow: GET, HEAD, OPTIONS\r\n",
+            Self::TooMany | Self::Exhausted => "retry-after: 1\r\n",
+            _ => "",
+        }
+    }
+}
+
+/// The pages of a site's own.
+#[derive(Debug, Default)]
+pub struct Pages(HashMap<u16, (String, Vec<u8>)>);
+
+impl Pages {
+    /// Answers errors of `status` with this page, for people and programs alike.
+    pub fn set(&mut self, status: u16, media_type: String, body: Vec<u8>) {
+        self.0.insert(status, (media_type, body));
+    }
+
+    /// Appends a whole answer. `fields` and `tail` are further fields, the latter ending the head; `html` is
+    /// whether a page is asked for, `head` whether the body is left out.
+    pub fn write(
+        &self,
+        out: &mut Vec<u8>,
+        refusal: Refusal,
+        fields: &str,
+        tail: &[u8],
+        html: bool,
+        head: bool,
+    ) {
+        let (status, detail) = refusal.text();
+        let made;
+        let (kind, body) = match self.0.get(&status) {
+            Some((kind, body)) => (kind.as_str(), body.as_slice()),
+            None if html => {
+                let phrase = phrase(status);
+                made = format!(
+                    "<!doctype html>\n<html lang=en><meta charset=utf-8><title>{status} {phrase}</title>\n\
+                     <h1>{phrase}</h1>\n<p>{detail}\n"
+                );
+                ("text/html; charset=utf-8", made.as_bytes())
+            }
+            None => {
+                let problem = Problem::new(status, detail);
+                made = serde_json::to_string(&problem).expect("a struct of texts and a number is JSON");
+                (problem::CONTENT_TYPE, made.as_bytes())
+            }
+        };
+        let described = format!(
+            "HTTP/1.1 {status} {}\r\n{}cache-control: no-store\r\nx-content-type-options: nosniff\r\n\
+             content-type: {kind}\r\ncontent-length: {}\r\n{fields}",
+            phrase(status),
+            refusal.fields(),
+            body.len()
+        );
+        out.extend_from_slice(described.as_bytes());
+        out.extend_from_slice(tail);
+        if !head {
+            out.extend_from_slice(body);
+        }
+    }
+}

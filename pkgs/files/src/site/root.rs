@@ -1,0 +1,341 @@
+//! The directory that is served, and what lies below it.
+//!
+//! Names are looked up by the kernel alone, in one call that cannot leave the root (openat2(2),
+//! `RESOLVE_BENEATH`): there is no check before an open that a rename could slip past.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use clap::ValueEnum;
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
+
+use crate::http::encoding::Coding;
+
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Symlinks {
+    /// None.
+    Never,
+    /// Those that stay below the root.
+    Beneath,
+    /// All but those of /proc: whoever writes below the root can publish any file the server can read.
+    Anywhere,
+}
+
+/// What is served for a directory, by the name of the file in it, where it has one.
+pub const INDEX: &str = "index.html";
+
+/// A rename during a lookup may make the kernel ask for another try (openat2(2), EAGAIN).
+const TRIES: usize = 8;
+
+/// The root.
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+    symlinks: Symlinks,
+    precompressed: bool,
+}
+
+/// What a path names.
+#[derive(Debug)]
+pub enum Found {
+    /// A regular file, and those of its codings that lie beside it, in the order of [`Coding::ALL`].
+    File(Box<[Option<Opened>; 1 + Coding::ALL.len()]>),
+    /// A directory whose name came without its final slash.
+    Directory,
+    /// A directory without an index.
+    Listing(OwnedFd),
+}
+
+/// An open regular file.
+#[derive(Debug)]
+pub struct Opened {
+    /// The file.
+    pub fd: OwnedFd,
+    /// What it was like when it was opened.
+    pub identity: Identity,
+}
+
+/// Which file it is, and in which state: whatever changes the bytes changes this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    device: (u32, u32),
+    inode: u64,
+    /// In bytes.
+    pub size: u64,
+    /// When its bytes last changed: seconds since 1970, and nanoseconds.
+    pub modified: (i64, u32),
+    /// When anything about it last changed.
+    changed: (i64, u32),
+}
+
+/// Why a path cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There is no such file, or it is none that is served.
+    #[error("there is no such file")]
+    Missing,
+    /// The server may not read it.
+    #[error("the file may not be read")]
+    Denied,
+    /// The answer is not in memory: ask again from a thread that may wait.
+    #[error("the disk has to be asked")]
+    Cold,
+    /// The process or the system is out of file descriptors or memory.
+    #[error("out of file descriptors or memory")]
+    Exhausted,
+    /// The disk.
+    #[error("the disk failed: {0}")]
+    Failed(Errno),
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            // A link that leads out is EXDEV, one that is not to be followed ELOOP.
+            Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::XDEV
+            | Errno::LOOP
+            | Errno::NAMETOOLONG
+            | Errno::INVAL
+            | Errno::NXIO
+            | Errno::NODEV
+            | Errno::ILSEQ => Self::Missing,
+            Errno::ACCESS | Errno::PERM => Self::Denied,
+            Errno::AGAIN => Self::Cold,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Exhausted,
+            errno => Self::Failed(errno),
+        }
+    }
+}
+
+/// Whether a lookup may wait for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// No: what is not in memory is [`Error::Cold`].
+    None,
+    /// Yes.
+    Disk,
+}
+
+impl Identity {
+    /// The state of an open file.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn of(fd: impl AsFd) -> Result<(Self, FileType), Errno> {
+        let wanted = StatxFlags::BASIC_STATS;
+        let stat = fs::statx(fd, c"", AtFlags::EMPTY_PATH, wanted)?;
+        let identity = Self {
+            device: (stat.stx_dev_major, stat.stx_dev_minor),
+            inode: stat.stx_ino,
+            size: stat.stx_size,
+            modified: (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+            changed: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
+        };
+        Ok((identity, FileType::from_raw_mode(u32::from(stat.stx_mode))))
+    }
+
+    /// Whether the bytes are still those of `self`. A rename or another link changes none of them, so the
+    /// time of the last change does not count.
+    pub fn has_same_bytes(&self, now: &Self) -> bool {
+        (self.device, self.inode, self.size, self.modified) == (now.device, now.inode, now.size, now.modified)
+    }
+}
+
+impl Root {
+    /// Opens the root. With `precompressed`, files `x.br`, `x.zst` and `x.gz` that are no older are codings of `x`.
+    ///
+    /// # Errors
+    /// When it is no directory, or may not be searched.
+    pub fn open(path: &Path, symlinks: Symlinks, precompressed: bool) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = fs::openat(CWD, path, flags, Mode::empty())?;
+        Ok(Self { directory, symlinks, precompressed })
+    }
+
+    /// Opens what a decoded path names: without a leading slash, with a final one where it shall be a directory.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn find(&self, path: &[u8], patience: Patience) -> Result<Found, Error> {
+        if !path.is_empty() && !path.ends_with(b"/") {
+            return match self.look(path, patience)? {
+                FileType::RegularFile => self.file(path, patience),
+                FileType::Directory => Ok(Found::Directory),
+                // Opening a FIFO would let its writer go on, and opening a device may do anything.
+                _ => Err(Error::Missing),
+            };
+        }
+        let mut index = path.to_vec();
+        index.extend_from_slice(INDEX.as_bytes());
+        match self.look(&index, patience) {
+            Ok(FileType::RegularFile) => return self.file(&index, patience),
+            Ok(_) | Err(Error::Missing) => {}
+            Err(error) => return Err(error),
+        }
+        self.directory(path, patience).map(Found::Listing)
+    }
+
+    /// Opens a directory for reading; empty is the root.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn directory(&self, path: &[u8], patience: Patience) -> Result<OwnedFd, Error> {
+        let path = if path.is_empty() { b"." } else { path };
+        self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, patience)
+    }
+
+    /// Opens the directory that holds `path` as a mere place, to be watched.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn place_of(&self, path: &[u8]) -> Result<OwnedFd, Error> {
+        let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        let directory = if end == 0 { b"." } else { &path[..end] };
+        self.open_at(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Patience::None)
+    }
+
+    /// Opens a regular file alone, without its codings.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn regular(&self, path: &[u8], patience: Patience) -> Result<Opened, Error> {
+        // Should the name have become a FIFO since it was looked at, this does not wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = self.open_at(path, flags, patience)?;
+        match Identity::of(&fd)? {
+            (identity, FileType::RegularFile) => Ok(Opened { fd, identity }),
+            _ => Err(Error::Missing),
+        }
+    }
+
+    fn file(&self, path: &[u8], patience: Patience) -> Result<Found, Error> {
+        let plain = self.regular(path, patience)?;
+        let modified = plain.identity.modified;
+        let mut files = Box::new([Some(plain), None, None, None]);
+        if self.precompressed {
+            for (place, coding) in files[1..].iter_mut().zip(Coding::ALL) {
+                let mut beside = path.to_vec();
+                beside.extend_from_slice(coding.suffix().as_bytes());
+                match self.look(&beside, patience) {
+                    Ok(FileType::RegularFile) => {
+                        let coded = self.regular(&beside, patience)?;
+                        // An older one is what the file was, not what it is.
+                        *place = Some(coded).filter(|coded| coded.identity.modified >= modified);
+                    }
+                    Ok(_) | Err(Error::Missing | Error::Denied) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(Found::File(files))
+    }
+
+    /// What kind of thing a path names, without opening it.
+    fn look(&self, path: &[u8], patience: Patience) -> Result<FileType, Error> {
+        let place = self.open_at(path, OFlags::PATH | OFlags::CLOEXEC, patience)?;
+        Ok(Identity::of(place)?.1)
+    }
+
+    fn open_at(&self, path: &[u8], flags: OFlags, patience: Patience) -> Result<OwnedFd, Error> {
+        let mut resolve = ResolveFlags::NO_MAGICLINKS;
+        match self.symlinks {
+            Symlinks::Never => resolve |= ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+            Symlinks::Beneath => resolve |= ResolveFlags::BENEATH,
+            Symlinks::Anywhere => {}
+        }
+        if patience == Patience::None {
+            resolve |= ResolveFlags::CACHED;
+        }
+        let mut result = Err(Error::Cold);
+        for _ in 0..TRIES {
+            result = fs::openat2(&self.directory, path, flags, Mode::empty(), resolve).map_err(Error::from);
+            if patience == Patience::None || !matches!(result, Err(Error::Cold)) {
+                break;
+            }
+        }
+        match result {
+            Err(Error::Cold) if patience == Patience::Disk => Err(Error::Failed(Errno::AGAIN)),
+            result => result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{create_dir, write};
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn place() -> tempfile::TempDir {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path();
+        create_dir(path.join("root")).expect("a directory");
+        create_dir(path.join("root/sub")).expect("a directory");
+        write(path.join("secret"), "secret").expect("a file");
+        write(path.join("root/a"), "a").expect("a file");
+        write(path.join("root/sub/index.html"), "index").expect("a file");
+        symlink("a", path.join("root/inside")).expect("a link");
+        symlink("../secret", path.join("root/outside")).expect("a link");
+        symlink(path.join("root/a"), path.join("root/absolute")).expect("a link");
+        symlink("/proc/self/root/etc/passwd", path.join("root/magic")).expect("a link");
+        fs::mknodat(CWD, path.join("root/fifo"), FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
+        place
+    }
+
+    #[test]
+    fn links_are_followed_as_far_as_the_policy_has_it() {
+        let place = place();
+        for (name, never, beneath, anywhere) in [
+            ("a", true, true, true),
+            ("inside", false, true, true),
+            ("outside", false, false, true),
+            ("absolute", false, false, true),
+            ("magic", false, false, false),
+            ("../secret", false, false, true),
+        ] {
+            for (symlinks, expected) in
+                [(Symlinks::Never, never), (Symlinks::Beneath, beneath), (Symlinks::Anywhere, anywhere)]
+            {
+                let root = Root::open(&place.path().join("root"), symlinks, false).expect("a root");
+                let found = root.find(name.as_bytes(), Patience::Disk);
+                assert_eq!(found.is_ok(), expected, "{name} {symlinks:?}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_files_and_directories_are_found() {
+        let place = place();
+        let root = Root::open(&place.path().join("root"), Symlinks::Beneath, false).expect("a root");
+        let find = |path: &str| root.find(path.as_bytes(), Patience::Disk);
+        assert!(matches!(find("a"), Ok(Found::File(_))));
+        assert!(matches!(find("sub"), Ok(Found::Directory)));
+        assert!(matches!(find("sub/"), Ok(Found::File(_))), "its index");
+        assert!(matches!(find(""), Ok(Found::Listing(_))));
+        for missing in ["fifo", "a/", "a/b", "nothing", "fifo/"] {
+            assert_eq!(find(missing).err(), Some(Error::Missing), "{missing}");
+        }
+    }
+
+    #[test]
+    fn a_coding_beside_a_file_counts_while_it_is_no_older() {
+        let place = place();
+        let path = place.path().join("root");
+        let root = Root::open(&path, Symlinks::Beneath, true).expect("a root");
+        write(path.join("a.gz"), "coded").expect("a file");
+        let coded = || match root.find(b"a", Patience::Disk) {
+            Ok(Found::File(files)) => files.iter().map(Option::is_some).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(coded(), [true, false, false, true]);
+        let file = std::fs::File::options().write(true).open(path.join("a.gz")).expect("the file");
+        file.set_modified(std::time::UNIX_EPOCH).expect("a time");
+        assert_eq!(coded(), [true, false, false, false]);
+    }
+}
