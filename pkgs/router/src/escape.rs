@@ -52,25 +52,27 @@ pub(crate) fn same_escaped(byte: u8) -> bool {
 /// `path` with escapes of unreserved characters decoded and the digits of others in capitals
 /// (RFC 3986, 6.2.2), or `None` when it is so already. `%2F` therefore never becomes a separator.
 pub(crate) fn normalize(path: &[u8]) -> Option<Vec<u8>> {
+    let is_normal = |at: usize| match escaped(path, at) {
+        Some(byte) => !same_escaped(byte) && !path[at + 1..at + 3].iter().any(u8::is_ascii_lowercase),
+        None => true,
+    };
+    let first = (0..path.len()).find(|&at| path[at] == b'%' && !is_normal(at))?;
     let mut text = Vec::with_capacity(path.len());
-    let mut at = 0;
+    text.extend_from_slice(&path[..first]);
+    let mut at = first;
     while at < path.len() {
         match escaped(path, at) {
-            Some(byte) if same_escaped(byte) => {
-                text.push(byte);
-                at += 3;
-            }
-            Some(byte) => {
-                push_escape(&mut text, byte);
-                at += 3;
-            }
+            Some(byte) if same_escaped(byte) => text.push(byte),
+            Some(byte) => push_escape(&mut text, byte),
             None => {
                 text.push(path[at]);
                 at += 1;
+                continue;
             }
         }
+        at += 3;
     }
-    (text != path).then_some(text)
+    Some(text)
 }
 
 /// Where byte `offset` of `normalize(path)` comes from in `path`.

@@ -1,5 +1,7 @@
 //! Types of parameters: what `{name:type}` accepts.
 
+use std::any::TypeId;
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -52,27 +54,50 @@ pub(crate) const BUILT_IN: [(&str, Kind); 13] = [
     ("uuid", Kind::Uuid),
 ];
 
+/// A type that somebody registered.
+#[derive(Clone, Debug)]
+pub(crate) struct Registered {
+    name: String,
+    id: TypeId,
+    check: fn(&str) -> bool,
+}
+
+impl Registered {
+    /// `T` under this name.
+    pub(crate) fn new<T: FromStr + 'static>(name: &str) -> Self {
+        Self { name: name.to_owned(), id: TypeId::of::<T>(), check: reads::<T> }
+    }
+}
+
 /// The types that a route may name.
 #[derive(Clone, Debug)]
 pub(crate) struct Kinds {
     names: Vec<String>,
     kinds: Vec<Kind>,
+    /// Of those that are not built in.
+    ids: HashMap<u16, TypeId>,
 }
 
 impl Kinds {
     /// Those that are built in.
     pub(crate) fn new() -> Self {
         let (names, kinds) = BUILT_IN.iter().map(|&(name, kind)| (name.to_owned(), kind)).unzip();
-        Self { names, kinds }
+        Self { names, kinds, ids: HashMap::new() }
     }
 
-    /// Another, tried after all that were there.
-    pub(crate) fn add(&mut self, name: &str, check: fn(&str) -> bool) -> Result<(), BuildError> {
-        if self.names.iter().any(|known| known == name) || self.names.len() > usize::from(u16::MAX) {
-            return Err(BuildError::TypeTwice(name.to_owned()));
+    /// More, each tried after all that were there. What is registered twice alike is one.
+    pub(crate) fn register(&mut self, all: impl IntoIterator<Item = Registered>) -> Result<(), BuildError> {
+        for Registered { name, id, check } in all {
+            match self.find(&name) {
+                Some(known) if self.ids.get(&known) == Some(&id) => {}
+                None if self.names.len() < usize::from(u16::MAX) => {
+                    self.ids.insert(self.names.len() as u16, id);
+                    self.names.push(name);
+                    self.kinds.push(Kind::Custom(check));
+                }
+                _ => return Err(BuildError::TypeTwice(name)),
+            }
         }
-        self.names.push(name.to_owned());
-        self.kinds.push(Kind::Custom(check));
         Ok(())
     }
 

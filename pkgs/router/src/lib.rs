@@ -1,4 +1,7 @@
-//! A compile-once route tree.
+//! A compile-once route tree with middleware, for any transport.
+//!
+//! [`Builder`] takes routes, [handlers](Handler) and [middlewares](Builder::before); [`Builder::build`]
+//! freezes them into a [`Router`], which is one `Arc` and a `tower` service. [`matcher`] is the tree alone.
 //!
 //! # Which route matches
 //!
@@ -15,14 +18,35 @@
 //! are segments like others.
 #![deny(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+mod answer;
+mod builder;
 mod error;
 mod escape;
+pub mod extract;
+mod handler;
+mod hosts;
 mod kind;
+mod matched;
 pub mod matcher;
+mod methods;
+pub mod middleware;
 mod names;
 mod pattern;
+mod response;
+mod router;
 mod tree;
 
+pub use answer::Answer;
+pub use builder::Builder;
 pub use error::{BuildError, SyntaxError};
 pub use escape::NotUtf8;
+pub use handler::Handler;
+pub use matched::Matched;
+pub use middleware::Next;
+pub use response::IntoResponse;
+pub use router::{Router, RouterFuture, TrailingSlash};
 pub use tree::{Captures, MAX_PARAMS, MAX_PATH, MAX_TRIES};

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::error::BuildError;
 use crate::escape::{self, NotUtf8};
-use crate::kind::{self, Kinds};
+use crate::kind::{Kinds, Registered};
 use crate::names::Names;
 use crate::pattern;
 use crate::tree::{Captures, Draft, Tree};
@@ -48,9 +48,9 @@ impl<T> Builder<T> {
     /// registration, after those that are built in.
     ///
     /// # Errors
-    /// When there is a type of this name.
-    pub fn kind<K: FromStr>(&mut self, name: &str) -> Result<(), BuildError> {
-        self.kinds.add(name, kind::reads::<K>)
+    /// When another type has this name.
+    pub fn kind<K: FromStr + 'static>(&mut self, name: &str) -> Result<(), BuildError> {
+        self.kinds.register([Registered::new::<K>(name)])
     }
 
     /// Adds a route.
@@ -87,8 +87,8 @@ impl<T> Builder<T> {
     }
 }
 
-/// Routes with a value each. [`find`](Self::find) never allocates for a path that is normal or whose
-/// escapes fit a parameter.
+/// Routes with a value each. [`find`](Self::find) allocates only for a path with escapes that
+/// RFC 3986, section 6.2.2 would write otherwise.
 #[derive(Debug)]
 pub struct Matcher<T> {
     tree: Tree,
@@ -102,7 +102,8 @@ impl<T> Matcher<T> {
     pub fn find<'m, 'p>(&'m self, path: &'p str) -> Option<Match<'m, 'p, T>> {
         let mut captures = Captures::new();
         let route = self.tree.find(path, &mut captures)?;
-        Some(Match { value: &self.values[route as usize], names: &self.names, route, path, captures })
+        let value = &self.values[route as usize];
+        Some(Match { value, names: &self.names, route, path, captures })
     }
 
     /// The most nodes of the tree that any path visits, at most [`MAX_TRIES`](crate::MAX_TRIES). It does

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::{Alternative, Bucket, COMPARED, MAX_TRIES, NONE, Node, Span, Takes, Tree, bytes};
+use super::{Alternative, Bucket, COMPARED, MAX_TRIES, NONE, Node, Span, Takes, Tree, bytes, head};
 use crate::error::BuildError;
 use crate::kind::Kinds;
 use crate::pattern::Segment;
@@ -143,6 +143,8 @@ impl Draft {
             let count = keys.len() as u32;
             let (children, seed, bits) =
                 if keys.len() > COMPARED { frozen.table(&keys, first)? } else { (first, 0, 0) };
+            let mut heads = [0; COMPARED];
+            heads.iter_mut().zip(&keys).for_each(|(first, key)| *first = head(key));
             let node = &mut frozen.nodes[node as usize];
             *node = Node {
                 literal: node.literal,
@@ -151,6 +153,7 @@ impl Draft {
                 alternatives,
                 alternative_count: draft.params.len() as u32,
                 value: draft.value.unwrap_or(NONE),
+                heads,
                 seed,
                 bits,
             };
@@ -206,6 +209,7 @@ impl Frozen {
             alternatives: 0,
             alternative_count: 0,
             value: NONE,
+            heads: [0; COMPARED],
             seed: 0,
             bits: 0,
         });

@@ -1,10 +1,17 @@
+//! What parameters matched, without memory of its own.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::mem::MaybeUninit;
+
 /// The most parameters of a route. Captures are kept in place, so that matching never allocates.
 pub const MAX_PARAMS: usize = 16;
 
 /// What the parameters of a route matched: byte ranges of the path, in the order of the route.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Captures {
-    ranges: [(u16, u16); MAX_PARAMS],
+    /// The first `count` are written. Clearing all of them would take longer than most matches.
+    ranges: [MaybeUninit<(u16, u16)>; MAX_PARAMS],
     count: u8,
     /// Whether one of them may have a `%`.
     pub(super) escapes: bool,
@@ -13,7 +20,7 @@ pub struct Captures {
 impl Captures {
     /// None yet.
     pub(crate) const fn new() -> Self {
-        Self { ranges: [(0, 0); MAX_PARAMS], count: 0, escapes: false }
+        Self { ranges: [const { MaybeUninit::uninit() }; MAX_PARAMS], count: 0, escapes: false }
     }
 
     /// How many there are.
@@ -30,7 +37,9 @@ impl Captures {
     /// path that is not the one that was matched and has no such range.
     #[inline]
     pub fn get<'p>(&self, path: &'p str, index: usize) -> Option<&'p str> {
-        let &(start, end) = self.ranges[..self.len()].get(index)?;
+        let range = self.ranges[..self.len()].get(index)?;
+        // SAFETY: the first `count` ranges are written.
+        let (start, end) = unsafe { range.assume_init() };
         path.get(usize::from(start)..usize::from(end))
     }
 
@@ -39,7 +48,7 @@ impl Captures {
     #[inline(always)]
     pub(super) fn push(&mut self, start: usize, end: usize) {
         if let Some(range) = self.ranges.get_mut(usize::from(self.count)) {
-            *range = (start as u16, end as u16);
+            range.write((start as u16, end as u16));
             self.count += 1;
         }
     }
@@ -47,13 +56,23 @@ impl Captures {
     /// Forgets all but the first `count`.
     #[inline(always)]
     pub(super) fn truncate(&mut self, count: usize) {
-        self.count = count as u8;
+        self.count = self.count.min(count as u8);
     }
 
     /// Moves every end of a range.
     pub(super) fn map(&mut self, moved: impl Fn(usize) -> usize) {
-        for (start, end) in &mut self.ranges[..usize::from(self.count)] {
-            (*start, *end) = (moved(usize::from(*start)) as u16, moved(usize::from(*end)) as u16);
+        for range in &mut self.ranges[..usize::from(self.count)] {
+            // SAFETY: the first `count` ranges are written.
+            let (start, end) = unsafe { range.assume_init() };
+            range.write((moved(usize::from(start)) as u16, moved(usize::from(end)) as u16));
         }
+    }
+}
+
+impl fmt::Debug for Captures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written = self.ranges[..self.len()].iter();
+        // SAFETY: the first `count` ranges are written.
+        f.debug_list().entries(written.map(|range| unsafe { range.assume_init() })).finish()
     }
 }

@@ -21,7 +21,7 @@ pub const MAX_TRIES: u32 = 4096;
 const NONE: u32 = u32::MAX;
 
 /// As many static children are compared one by one; of more, one is looked up by its hash.
-const COMPARED: usize = 3;
+const COMPARED: usize = 4;
 
 /// Which routes match a path. A route is known by its number, [`Draft::value`]'s.
 #[derive(Debug)]
@@ -52,6 +52,8 @@ struct Node {
     alternative_count: u32,
     /// What matches when the path ends here.
     value: u32,
+    /// [`head`] of each of the children, when they are compared.
+    heads: [u8; COMPARED],
     /// Seed of the table, and the binary logarithm of its size.
     seed: u16,
     bits: u8,
@@ -127,7 +129,8 @@ impl Tree {
     }
 
     /// The value of the first route in the order of precedence that matches what follows `from`, the
-    /// beginning of a segment. Calls itself where there is another way to go back to.
+    /// beginning of a segment. Where there is another way to come back to, it calls itself.
+    #[inline(always)]
     fn walk(&self, at: u32, path: &[u8], from: usize, captures: &mut Captures) -> u32 {
         let (mut at, mut from) = (at, from);
         'node: loop {
@@ -148,7 +151,7 @@ impl Tree {
                 let next = &self.nodes[child as usize];
                 let end = from + next.literal.length as usize;
                 let value =
-                    if end == path.len() { next.value } else { self.walk(child, path, end + 1, captures) };
+                    if end == path.len() { next.value } else { self.branch(child, path, end + 1, captures) };
                 if value != NONE {
                     return value;
                 }
@@ -173,7 +176,7 @@ impl Tree {
                 let value = if ends {
                     self.nodes[alternative.node as usize].value
                 } else {
-                    self.walk(alternative.node, path, extent.end + 1, captures)
+                    self.branch(alternative.node, path, extent.end + 1, captures)
                 };
                 if value != NONE {
                     return value;
@@ -184,12 +187,21 @@ impl Tree {
         }
     }
 
+    /// [`walk`](Self::walk), called.
+    fn branch(&self, at: u32, path: &[u8], from: usize, captures: &mut Captures) -> u32 {
+        self.walk(at, path, from, captures)
+    }
+
     /// The static child whose segments are the next of the path.
     #[inline(always)]
     fn child(&self, node: &Node, path: &[u8], from: usize) -> Option<u32> {
         let rest = &path[from..];
         if node.count as usize <= COMPARED {
-            return (node.children..node.children + node.count).find(|&child| self.leads_to(child, rest));
+            let head = head(rest);
+            let count = node.count as usize;
+            let mut children = (node.children..).zip(&node.heads[..count]);
+            let fits = |&(child, first): &(u32, &u8)| *first == head && self.leads_to(child, rest);
+            return children.find(fits).map(|(child, _)| child);
         }
         let segment = &rest[..bytes::segment(path, from).end - from];
         let hash = bytes::hash(segment, u64::from(node.seed));
@@ -246,4 +258,11 @@ impl Tree {
     fn text(&self, span: Span) -> &[u8] {
         &self.literals[span.start as usize..][..span.length as usize]
     }
+}
+
+/// The first byte of what begins with a segment; of an empty one it is the `/` that ends it, at the end of
+/// the path too.
+#[inline(always)]
+fn head(text: &[u8]) -> u8 {
+    text.first().copied().unwrap_or(b'/')
 }
