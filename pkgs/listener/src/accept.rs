@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use service::socket::Listener;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::task::JoinSet;
 
-use crate::connection;
+use crate::connection::Accepted;
 use crate::service_trait::HttpService;
 use crate::sockets::Socket;
 use crate::worker::Worker;
@@ -17,22 +16,20 @@ use crate::worker::Worker;
 /// How long accepting pauses when the process is out of file descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts until draining, then waits for the connections to end.
+/// Accepts until draining, and then what is in the backlog already.
 pub async fn run(worker: Arc<Worker>, socket: Socket, service: impl HttpService) {
-    let endpoint = socket.endpoint;
+    let place = socket.place;
     let acceptor = match Acceptor::new(socket.listener) {
         Ok(acceptor) => acceptor,
         Err(error) => return tracing::error!(%error, "cannot use a listening socket"),
     };
     let mut drain = worker.drain.clone();
-    let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             biased;
             accepted = acceptor.accept() => accepted,
-            _ = drain.draining() => break,
+            _ = drain.draining() => return,
         };
-        while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, remote)) => {
                 let permit = match worker.connections.admit(remote.map(|remote| remote.ip())) {
@@ -42,10 +39,12 @@ pub async fn run(worker: Arc<Worker>, socket: Socket, service: impl HttpService)
                         continue;
                     }
                 };
-                let (worker, endpoint, service) =
-                    (Arc::clone(&worker), Arc::clone(&endpoint), service.clone());
-                connections.spawn(async move {
-                    connection::serve(&worker, &endpoint, stream, remote, service).await;
+                let life = worker.lives.begin(worker.config.limits.handshake_time);
+                let (worker, place, service) = (Arc::clone(&worker), Arc::clone(&place), service.clone());
+                tokio::spawn(async move {
+                    let local = place.local.or_else(|| stream.local());
+                    let accepted = Accepted { worker: &worker, life: &life, place: &place, remote, local };
+                    life.run(accepted.serve(stream, service)).await;
                     drop(permit);
                 });
             }
@@ -57,11 +56,6 @@ pub async fn run(worker: Arc<Worker>, socket: Socket, service: impl HttpService)
             }
         }
     }
-    drop(acceptor);
-    tokio::select! {
-        () = async { while connections.join_next().await.is_some() {} } => {}
-        () = drain.cut() => {}
-    }
 }
 
 /// A connection that was accepted.
@@ -70,6 +64,15 @@ pub enum Stream {
     Tcp(TcpStream),
     /// By a Unix socket.
     Unix(UnixStream),
+}
+
+impl Stream {
+    fn local(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Unix(_) => None,
+        }
+    }
 }
 
 enum Acceptor {

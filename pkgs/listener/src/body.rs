@@ -5,11 +5,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
-use hyper::body::Incoming;
+use http_body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use crate::config::Limits;
+use crate::{http1, http2};
 
 /// The body of a request, whatever it came by, no longer and no slower than the [`Limits`] allow.
 #[derive(Debug)]
@@ -28,7 +28,8 @@ enum Kind {
     Empty,
     /// All of it has arrived.
     Whole(Bytes),
-    Hyper(Incoming),
+    Http1(http1::inbound::Reader),
+    Http2(http2::inbound::Reader),
     Boxed(Source),
 }
 
@@ -67,11 +68,12 @@ impl Body {
         Self { kind: Kind::Whole(bytes), left, idle: Duration::MAX, pause: None }
     }
 
-    pub(crate) fn hyper(incoming: Incoming, limits: &Limits) -> Self {
-        if incoming.is_end_stream() {
-            return Self::empty();
-        }
-        Self { kind: Kind::Hyper(incoming), left: limits.body_bytes, idle: limits.body_idle, pause: None }
+    pub(crate) fn http1(reader: http1::inbound::Reader, limits: &Limits) -> Self {
+        Self { kind: Kind::Http1(reader), left: limits.body_bytes, idle: limits.body_idle, pause: None }
+    }
+
+    pub(crate) fn http2(reader: http2::inbound::Reader, limits: &Limits) -> Self {
+        Self { kind: Kind::Http2(reader), left: limits.body_bytes, idle: limits.body_idle, pause: None }
     }
 
     /// A body of another origin; the limits are enforced here, not there.
@@ -84,9 +86,8 @@ impl Body {
             Kind::Empty => Poll::Ready(None),
             Kind::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Kind::Hyper(incoming) => Pin::new(incoming).poll_frame(context).map_err(|error| {
-                if error.is_incomplete_message() { Error::Incomplete } else { Error::Transport(error.into()) }
-            }),
+            Kind::Http1(reader) => reader.poll_frame(context),
+            Kind::Http2(reader) => reader.poll_frame(context),
             Kind::Boxed(source) => source.as_mut().poll_frame(context),
         }
     }
@@ -139,7 +140,8 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Empty => true,
             Kind::Whole(bytes) => bytes.is_empty(),
-            Kind::Hyper(incoming) => incoming.is_end_stream(),
+            Kind::Http1(reader) => reader.is_end(),
+            Kind::Http2(reader) => reader.is_end(),
             Kind::Boxed(source) => source.is_end_stream(),
         }
     }
@@ -148,7 +150,8 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Hyper(incoming) => incoming.size_hint(),
+            Kind::Http1(reader) => reader.size_hint(),
+            Kind::Http2(reader) => reader.size_hint(),
             Kind::Boxed(source) => source.size_hint(),
         }
     }
@@ -159,7 +162,8 @@ impl std::fmt::Debug for Kind {
         f.write_str(match self {
             Self::Empty => "Empty",
             Self::Whole(_) => "Whole",
-            Self::Hyper(_) => "Hyper",
+            Self::Http1(_) => "Http1",
+            Self::Http2(_) => "Http2",
             Self::Boxed(_) => "Boxed",
         })
     }

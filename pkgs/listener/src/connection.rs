@@ -1,57 +1,127 @@
 //! From an accepted connection to the protocol that is spoken on it.
 
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
+use bytes::BytesMut;
 use rustls::ServerConnection;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 
 use crate::accept::Stream;
-use crate::config::{Endpoint, Speaks};
-use crate::http1;
+use crate::config::Speaks;
+use crate::life::Life;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
 use crate::service_trait::HttpService;
+use crate::sockets::Place;
 use crate::worker::Worker;
+use crate::{http1, http2};
 
-/// Serves a connection to its end.
-pub async fn serve(
-    worker: &Worker,
-    endpoint: &Endpoint,
-    stream: Stream,
-    remote: Option<SocketAddr>,
-    service: impl HttpService,
-) {
-    match stream {
-        Stream::Tcp(stream) => {
-            let local = stream.local_addr().ok();
-            secure(worker, endpoint, stream, remote, local, service).await;
+/// What a client of HTTP/2 sends first (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What is known of a connection before it is known what is spoken on it.
+pub struct Accepted<'a> {
+    pub worker: &'a Worker,
+    pub life: &'a Life,
+    pub place: &'a Place,
+    pub remote: Option<SocketAddr>,
+    pub local: Option<SocketAddr>,
+}
+
+impl Accepted<'_> {
+    /// Serves the connection to its end.
+    pub async fn serve(self, stream: Stream, service: impl HttpService) {
+        match stream {
+            Stream::Tcp(stream) => self.secure(stream, service).await,
+            Stream::Unix(stream) => self.secure(stream, service).await,
         }
-        Stream::Unix(stream) => secure(worker, endpoint, stream, remote, None, service).await,
+    }
+
+    /// Shakes hands where TLS is spoken, and finds out what is spoken above.
+    async fn secure(
+        self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        service: impl HttpService,
+    ) {
+        match (self.place.speaks, &self.worker.tls) {
+            (Speaks::Tls, Some(tls)) => {
+                let handshake = TlsAcceptor::from(tls.tcp.clone()).accept(stream);
+                let Some(Ok(stream)) = self.life.bound(&self.worker.lives, handshake).await else {
+                    return self.worker.counts().handshake_failures.increment();
+                };
+                let connection = stream.get_ref().1;
+                let http2 = connection.alpn_protocol() == Some(b"h2");
+                let info = describe(connection);
+                if http2 {
+                    self.http2(stream, Some(info), service).await
+                } else {
+                    self.http1(stream, &[], Some(info), service).await
+                }
+            }
+            (Speaks::Http1AndH2c, _) => {
+                let Some(Ok((received, http2))) =
+                    self.life.bound(&self.worker.lives, sniff(&mut stream)).await
+                else {
+                    return;
+                };
+                if http2 {
+                    self.http2(Rewound { received, stream }, None, service).await;
+                } else {
+                    self.http1(stream, &received, None, service).await;
+                }
+            }
+            _ => self.http1(stream, &[], None, service).await,
+        }
+    }
+
+    async fn http1(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+        received: &[u8],
+        tls: Option<TlsInfo>,
+        service: impl HttpService,
+    ) {
+        let more = match (&tls, &self.place.alt_svc) {
+            (Some(_), Some(alt_svc)) => &alt_svc.line[..],
+            _ => b"",
+        };
+        let peer = self.peer(Protocol::Http1, tls);
+        http1::serve(self.worker, self.life, stream, received, peer, more, service).await;
+    }
+
+    async fn http2(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+        tls: Option<TlsInfo>,
+        service: impl HttpService,
+    ) {
+        let alt_svc = self.place.alt_svc.as_ref().filter(|_| tls.is_some());
+        let alt_svc = alt_svc.map(|alt_svc| alt_svc.value.clone());
+        let peer = self.peer(Protocol::Http2, tls);
+        http2::serve(self.worker, self.life, stream, peer, alt_svc, service).await;
+    }
+
+    fn peer(&self, protocol: Protocol, tls: Option<TlsInfo>) -> Peer {
+        Peer::new(PeerInfo { remote: self.remote, local: self.local, protocol, tls })
     }
 }
 
-async fn secure(
-    worker: &Worker,
-    endpoint: &Endpoint,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    remote: Option<SocketAddr>,
-    local: Option<SocketAddr>,
-    service: impl HttpService,
-) {
-    let peer = |protocol, tls| Peer::new(PeerInfo { remote, local, protocol, tls });
-    match (endpoint.speaks, &worker.tls) {
-        (Speaks::Tls, Some(tls)) => {
-            let handshake = TlsAcceptor::from(tls.tcp.clone()).accept(stream);
-            let time = worker.config.limits.handshake_time;
-            let Ok(Ok(stream)) = tokio::time::timeout(time, handshake).await else {
-                worker.counts().handshake_failures.increment();
-                return;
-            };
-            let info = describe(stream.get_ref().1);
-            http1::serve(worker, stream, peer(Protocol::Http1, Some(info)), service).await;
+/// Reads until it is clear whether the client speaks HTTP/2; returns what was read, and whether it does.
+async fn sniff(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(BytesMut, bool)> {
+    let mut received = BytesMut::with_capacity(PREFACE.len());
+    while PREFACE.starts_with(&received) {
+        if received.len() == PREFACE.len() {
+            return Ok((received, true));
         }
-        _ => http1::serve(worker, stream, peer(Protocol::Http1, None), service).await,
+        // Never more than the preface, which is all there is room for.
+        if stream.read_buf(&mut received).await? == 0 {
+            break;
+        }
     }
+    Ok((received, false))
 }
 
 fn describe(connection: &ServerConnection) -> TlsInfo {
@@ -59,5 +129,56 @@ fn describe(connection: &ServerConnection) -> TlsInfo {
         version: connection.protocol_version(),
         cipher: connection.negotiated_cipher_suite().map(|suite| suite.suite()),
         server_name: connection.server_name().map(Into::into),
+    }
+}
+
+/// A stream of which a part was read already.
+struct Rewound<I> {
+    received: BytesMut,
+    stream: I,
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Rewound<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.received.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let count = self.received.len().min(buffer.remaining());
+        buffer.put_slice(&self.received.split_to(count));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Rewound<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

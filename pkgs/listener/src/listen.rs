@@ -11,6 +11,7 @@ use service::workers;
 
 use crate::config::{Config, Runtime, Speaks};
 use crate::drain;
+use crate::life::Lives;
 use crate::limits::Connections;
 use crate::metrics::Metrics;
 use crate::service_trait::HttpService;
@@ -100,6 +101,7 @@ impl Listener {
                 connections: Arc::clone(&connections),
                 metrics: self.metrics.clone(),
                 drain: drain.clone(),
+                lives: Lives::new(),
                 tls: self.tls.clone(),
             });
             let (service, ended) = (service.clone(), ended.clone());

@@ -2,18 +2,27 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use crate::accept;
 use crate::config::{Config, Runtime};
 use crate::drain::Drain;
+use crate::life::{Lives, TICK};
 use crate::limits::Connections;
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::quic;
 use crate::service_trait::HttpService;
 use crate::sockets::Sockets;
 use crate::tls::Tls;
+
+/// How often it is looked whether all connections have ended, when they are to.
+const DRAIN_LOOK: Duration = Duration::from_millis(10);
+
+/// How long ending may take once it is over.
+const CUT: Duration = Duration::from_millis(200);
 
 /// What the connections of a worker share.
 #[derive(Debug)]
@@ -28,6 +37,8 @@ pub struct Worker {
     pub metrics: Metrics,
     /// Whether to go on.
     pub drain: Drain,
+    /// Its connections by TCP and Unix sockets, and the time.
+    pub lives: Lives,
     /// Certificates.
     pub tls: Option<Tls>,
 }
@@ -60,5 +71,35 @@ pub async fn run(worker: Arc<Worker>, sockets: Sockets, service: impl HttpServic
     for socket in sockets.quic {
         serving.spawn(quic::serve(Arc::clone(&worker), socket, service.clone()));
     }
-    while serving.join_next().await.is_some() {}
+    let mut drain = worker.drain.clone();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => worker.lives.tick(),
+            _ = drain.draining() => break,
+        }
+    }
+    worker.lives.drain();
+    let ended = async {
+        // Ends when every connection already in a backlog has been accepted, and those of QUIC have ended.
+        while serving.join_next().await.is_some() {}
+        while worker.lives.open() > 0 {
+            tokio::time::sleep(DRAIN_LOOK).await;
+        }
+    };
+    let ticking = async {
+        loop {
+            ticks.tick().await;
+            worker.lives.tick();
+        }
+    };
+    tokio::select! {
+        () = ended => {}
+        () = ticking => {}
+        () = drain.cut() => {}
+    }
+    worker.lives.cut();
+    // What is cut ends as soon as it is polled, and may have a word to say to its client.
+    let _ = tokio::time::timeout(CUT, async { while serving.join_next().await.is_some() {} }).await;
 }

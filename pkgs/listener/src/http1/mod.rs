@@ -1,0 +1,339 @@
+//! HTTP/1.1 (RFC 9112), and 1.0 as far as it fits.
+//!
+//! One read and one write a request; requests that arrived together are answered together. What a connection
+//! needs memory for it borrows from its thread, so that an idle one holds next to none.
+//!
+//! - [`head`]: reading a request's head, strictly.
+//! - [`inbound`]: a request body that takes longer than its head; [`chunked`] is its coding.
+//! - [`answer`]: writing a response's head, and how its body is framed.
+//! - [`wire`] and [`buffers`]: the bytes, both ways.
+
+pub mod chunked;
+pub mod head;
+pub mod inbound;
+
+mod answer;
+mod buffers;
+mod wire;
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::{Method, Request, Version};
+use http_body::Body as _;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::date;
+use crate::life::Life;
+use crate::peer::{Peer, Protocol};
+use crate::refusal::Refusal;
+use crate::service_trait::HttpService;
+use crate::worker::Worker;
+
+use answer::{Framing, Terms};
+use head::Head;
+use inbound::Inbound;
+use wire::Wire;
+
+/// Answers are sent once this much has gathered, however many requests still wait.
+const SEND_BYTES: usize = 32 * 1024;
+
+/// After a last answer, what the client still sends is received this long, so that no reset overtakes the
+/// answer (RFC 9112, section 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+
+/// When draining, an idle connection is kept this long, so that a request already on its way is answered.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+/// How a connection goes on after an exchange.
+enum Next {
+    /// With another request.
+    Keep,
+    /// It is closed when what was sent has arrived; `polite` waits for the client to close it first.
+    Close { polite: bool },
+    /// It is of no use any more.
+    Drop,
+}
+
+/// Serves a connection to its end; `received` is what has been read from it already.
+pub async fn serve(
+    worker: &Worker,
+    life: &Life,
+    io: impl AsyncRead + AsyncWrite + Unpin,
+    received: &[u8],
+    peer: Peer,
+    more: &[u8],
+    mut service: impl HttpService,
+) {
+    let _open = worker.metrics.open(worker.index, Protocol::Http1);
+    let mut wire = Wire::new(worker, life, io, received);
+    let next = loop {
+        let next = match next_head(&mut wire).await {
+            Ok(Some(head)) => exchange(&mut wire, head, &peer, more, &mut service).await,
+            Ok(None) => Next::Drop,
+            Err(refusal) => {
+                refuse(&mut wire, refusal);
+                Next::Close { polite: true }
+            }
+        };
+        if !matches!(next, Next::Keep) {
+            break next;
+        }
+    };
+    if let Next::Close { polite } = next {
+        close(&mut wire, polite).await;
+    }
+}
+
+/// What a connection without a request waits for, each for a time of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// The first byte of a request.
+    Idle,
+    /// The same, when it may well not come.
+    Grace,
+    /// The rest of a head. Not extended by later pieces: it has one deadline, however slowly it drips.
+    Head,
+}
+
+/// The next request's head; nothing when the client is gone, or idle for too long.
+async fn next_head(
+    wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
+) -> Result<Option<Head>, Refusal> {
+    let mut waiting = None;
+    // Whether there is more to see since the head was last looked at.
+    let mut look = true;
+    std::future::poll_fn(|context| {
+        loop {
+            if look && !wire.input.is_empty() {
+                if let Some((head, used)) = head::parse(wire.input.bytes(), wire.limits())? {
+                    wire.input.consume(used);
+                    wire.life.unbounded();
+                    return Poll::Ready(Ok(Some(head)));
+                }
+                look = false;
+            }
+            if ready!(wire.poll_send(context)).is_err() {
+                return Poll::Ready(Ok(None));
+            }
+            let before = wire.input.bytes().len();
+            match wire.poll_receive(context) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Ok(None)),
+                Poll::Ready(Ok(_)) => {
+                    let bytes = wire.input.bytes();
+                    look |= memchr::memchr(b'\n', &bytes[before..]).is_some();
+                    look |= bytes.len() >= wire.limits().head_bytes;
+                }
+                Poll::Pending => return poll_wait(wire, &mut waiting),
+            }
+        }
+    })
+    .await
+}
+
+/// Nothing more can be done at present: sees to the deadline.
+fn poll_wait(
+    wire: &Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    waiting: &mut Option<Wait>,
+) -> Poll<Result<Option<Head>, Refusal>> {
+    let (life, lives, limits) = (wire.life, &wire.worker.lives, wire.limits());
+    let (wait, time) = match (wire.input.is_empty(), life.is_draining()) {
+        (false, _) => (Wait::Head, limits.head_time),
+        (true, false) => (Wait::Idle, limits.idle),
+        (true, true) => (Wait::Grace, DRAIN_GRACE),
+    };
+    if waiting.replace(wait) != Some(wait) {
+        life.within(lives, time);
+    } else if life.is_over(lives) {
+        wire.worker.counts().timed_out.increment();
+        return Poll::Ready(if wait == Wait::Head { Err(Refusal::Slow) } else { Ok(None) });
+    }
+    Poll::Pending
+}
+
+/// Answers what no service gets to see.
+fn refuse(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, refusal: Refusal) {
+    let (parts, body) = refusal.response().into_parts();
+    let exact = Some(body.len() as u64);
+    date::with_line(wire.worker.lives.clock.second(), |date| {
+        let terms =
+            Terms { version: Version::HTTP_11, head: false, exact, keep_alive: false, date, more: b"" };
+        answer::write(wire.output.buffer(), parts.status, &parts.headers, &terms);
+    });
+    wire.output.push(body);
+}
+
+/// One request and its response.
+async fn exchange<S: HttpService>(
+    wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    head: Head,
+    peer: &Peer,
+    more: &[u8],
+    service: &mut S,
+) -> Next {
+    let (body, mut inbound) = Inbound::new(head.framing, head.expects_continue, wire);
+    let (version, is_head, asked_to_keep) = (head.version, head.method == Method::HEAD, head.keep_alive);
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method;
+    *request.uri_mut() = head.uri;
+    *request.version_mut() = version;
+    *request.headers_mut() = head.fields;
+    request.extensions_mut().insert(peer.clone());
+
+    if std::future::poll_fn(|context| service.poll_ready(context)).await.is_err() {
+        return Next::Drop;
+    }
+    let response = {
+        let mut answering = pin!(service.call(request));
+        std::future::poll_fn(|context| {
+            meanwhile(wire, &mut inbound, context, |context| answering.as_mut().poll(context).map(Result::ok))
+        })
+        .await
+    };
+    let Ok(Some(response)) = response else { return Next::Drop };
+
+    let (parts, body) = response.into_parts();
+    let exact = body.size_hint().exact();
+    let keep_alive = asked_to_keep && inbound.is_reusable() && !wire.broken && !wire.life.is_draining();
+    let (framing, keep_alive) = date::with_line(wire.worker.lives.clock.second(), |date| {
+        let terms = Terms { version, head: is_head, exact, keep_alive, date, more };
+        answer::write(wire.output.buffer(), parts.status, &parts.headers, &terms)
+    });
+    buffers::give_fields(parts.headers);
+    if framing != Framing::None
+        && framing != Framing::Length(0)
+        && !send(wire, &mut inbound, framing, body).await
+    {
+        return Next::Drop;
+    }
+    if wire.output.len() >= SEND_BYTES
+        && std::future::poll_fn(|context| wire.poll_send(context)).await.is_err()
+    {
+        return Next::Drop;
+    }
+    if !keep_alive || wire.broken {
+        // A client that asked for the end sends nothing more.
+        return Next::Close { polite: asked_to_keep };
+    }
+    if matches!(inbound, Inbound::Done) || discard(wire, &mut inbound).await {
+        Next::Keep
+    } else {
+        Next::Drop
+    }
+}
+
+/// Sends a response's body, and says whether all of it could be.
+async fn send<B: http_body::Body<Data = bytes::Bytes>>(
+    wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    inbound: &mut Inbound,
+    framing: Framing,
+    body: B,
+) -> bool {
+    let mut body = pin!(body);
+    let mut left = if let Framing::Length(length) = framing { Some(length) } else { None };
+    let chunked = framing == Framing::Chunked;
+    loop {
+        let next = std::future::poll_fn(|context| {
+            meanwhile(wire, inbound, context, |context| {
+                body.as_mut().poll_frame(context).map(|frame| frame.map(Result::ok))
+            })
+        });
+        let piece = match next.await {
+            Ok(Some(Some(frame))) => match frame.into_data() {
+                Ok(piece) if !piece.is_empty() => piece,
+                // Trailers are not asked for by any client here, nor is nothing.
+                _ => continue,
+            },
+            Ok(None) => break,
+            Ok(Some(None)) | Err(_) => return false,
+        };
+        if let Some(left) = &mut left {
+            // More than was told would be taken for the next response.
+            let Some(rest) = left.checked_sub(piece.len() as u64) else { return false };
+            *left = rest;
+        }
+        if chunked {
+            answer::chunk_size(wire.output.buffer(), piece.len());
+        }
+        let large = wire.output.push(piece);
+        if (large || wire.output.len() >= SEND_BYTES)
+            && std::future::poll_fn(|context| wire.poll_send(context)).await.is_err()
+        {
+            return false;
+        }
+        if chunked {
+            wire.output.buffer().extend_from_slice(b"\r\n");
+        }
+        if left == Some(0) {
+            return true;
+        }
+    }
+    if chunked {
+        wire.output.buffer().extend_from_slice(b"0\r\n\r\n");
+    }
+    left.unwrap_or(0) == 0
+}
+
+/// Polls what the service does; while that is not ready, receives what it reads, sends what is gathered and
+/// sees whether the client is gone.
+fn meanwhile<T>(
+    wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    inbound: &mut Inbound,
+    context: &mut Context<'_>,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Poll<io::Result<T>> {
+    loop {
+        if let Poll::Ready(done) = poll(context) {
+            return Poll::Ready(Ok(done));
+        }
+        if !inbound.pump(wire, context)? {
+            break;
+        }
+    }
+    wire.poll_meanwhile(context, matches!(inbound, Inbound::Done))?;
+    Poll::Pending
+}
+
+/// Receives a body nobody has read, up to a bound, and says whether the connection can be used again.
+async fn discard(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, inbound: &mut Inbound) -> bool {
+    let mut discarded = 0;
+    wire.life.within(&wire.worker.lives, wire.limits().head_time);
+    std::future::poll_fn(|context| {
+        if ready!(wire.poll_send(context)).is_err() {
+            return Poll::Ready(false);
+        }
+        match inbound.poll_discard(wire, context, &mut discarded) {
+            Poll::Pending if wire.life.is_over(&wire.worker.lives) => Poll::Ready(false),
+            polled => polled,
+        }
+    })
+    .await
+}
+
+/// Sends the rest and closes, without a reset that would take it back.
+async fn close(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, polite: bool) {
+    let sent = std::future::poll_fn(|context| {
+        if ready!(wire.poll_send(context)).is_err() {
+            return Poll::Ready(false);
+        }
+        Pin::new(&mut wire.io).poll_shutdown(context).map(|shut| shut.is_ok())
+    });
+    if !sent.await || !polite {
+        return;
+    }
+    wire.life.within(&wire.worker.lives, LINGER);
+    std::future::poll_fn(|context| {
+        loop {
+            let received = wire.input.bytes().len();
+            wire.input.consume(received);
+            match wire.poll_receive(context) {
+                Poll::Pending if !wire.life.is_over(&wire.worker.lives) => return Poll::Pending,
+                Poll::Ready(Ok(1..)) if !wire.life.is_over(&wire.worker.lives) => {}
+                _ => return Poll::Ready(()),
+            }
+        }
+    })
+    .await;
+}

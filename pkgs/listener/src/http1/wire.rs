@@ -1,0 +1,89 @@
+//! The bytes of a connection, both ways.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::config::Limits;
+use crate::life::Life;
+use crate::worker::Worker;
+
+use super::buffers::{Input, Output};
+
+/// A connection's socket, and what is on its way.
+pub struct Wire<'a, I> {
+    pub worker: &'a Worker,
+    pub life: &'a Life,
+    pub io: I,
+    pub input: Input,
+    pub output: Output,
+    /// Whether a client that takes nothing is being waited for.
+    stalled: bool,
+    /// Whether no further request can be read.
+    pub broken: bool,
+}
+
+impl<'a, I: AsyncRead + AsyncWrite + Unpin> Wire<'a, I> {
+    pub fn new(worker: &'a Worker, life: &'a Life, io: I, received: &[u8]) -> Self {
+        let input = Input::with(received, worker.config.limits.head_bytes);
+        Self { worker, life, io, input, output: Output::default(), stalled: false, broken: false }
+    }
+
+    pub fn limits(&self) -> &'a Limits {
+        &self.worker.config.limits
+    }
+
+    /// Receives more and says how many bytes; none at the end. Not to be called when the input is full.
+    pub fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.input.poll_read(&mut self.io, context, self.worker.config.limits.head_bytes)
+    }
+
+    /// Sends everything; an error where the client takes nothing for too long.
+    pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.output.is_empty() && !self.stalled {
+            return Poll::Ready(Ok(()));
+        }
+        let (worker, life, stall) = (self.worker, self.life, self.worker.config.limits.write_stall);
+        let mut progress = false;
+        let mut sent = self.output.poll_write(&mut self.io, context, || progress = true);
+        if sent.is_ready() {
+            // Through what buffers there are above the socket.
+            sent = Pin::new(&mut self.io).poll_flush(context);
+        }
+        if sent.is_pending() {
+            if progress || !self.stalled {
+                self.stalled = true;
+                life.within(&worker.lives, stall);
+            } else if life.is_over(&worker.lives) {
+                worker.counts().timed_out.increment();
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            return Poll::Pending;
+        }
+        if std::mem::take(&mut self.stalled) {
+            life.unbounded();
+        }
+        ready!(sent)?;
+        Poll::Ready(Ok(()))
+    }
+
+    /// While a service works: sends what is there and sees whether the client is gone.
+    ///
+    /// # Errors
+    /// When it is.
+    pub fn poll_meanwhile(&mut self, context: &mut Context<'_>, watch: bool) -> io::Result<()> {
+        if let Poll::Ready(sent) = self.poll_send(context) {
+            sent?;
+        }
+        while watch && !self.input.is_full() {
+            match self.poll_receive(context) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Poll::Ready(received) => received?,
+                Poll::Pending => break,
+            };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! HTTP/2 (RFC 9113), by the h2 crate.
+//!
+//! - [`stream`]: one request and its response.
+//! - [`inbound`]: a request body.
+//! - [`window`]: how much a client may send before it is read.
+//! - [`stall`]: whether a client takes what it is sent.
+
+pub mod inbound;
+
+mod stall;
+mod stream;
+mod window;
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{Builder, Connection};
+use http::HeaderValue;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::life::Life;
+use crate::peer::{Peer, Protocol};
+use crate::service_trait::HttpService;
+use crate::worker::Worker;
+
+use stall::{Stall, Watched};
+use stream::Terms;
+use window::Window;
+
+/// Streams that a client has reset before they were looked at. Beyond, the connection is closed: a client that
+/// resets what it asks for costs more than one that waits (CVE-2023-44487, rapid reset).
+const PENDING_RESETS: usize = 20;
+
+/// Streams that a client has made this side reset by frames that are wrong. Beyond, the connection is closed: it
+/// is rapid reset by other means (CVE-2025-8671, MadeYouReset).
+const LOCAL_RESETS: usize = 20;
+
+/// Bytes of responses that a stream holds for a client that is slow to take them.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
+
+/// How long a client has to close an idle connection once it was asked to.
+const GOAWAY: Duration = Duration::from_secs(1);
+
+/// What a connection waits for, each for a time of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// A request.
+    Idle,
+    /// The end of an exchange.
+    Busy,
+    /// The client to close, having been asked to.
+    Close,
+}
+
+/// Serves a connection to its end.
+pub async fn serve(
+    worker: &Worker,
+    life: &Life,
+    io: impl AsyncRead + AsyncWrite + Unpin,
+    peer: Peer,
+    alt_svc: Option<HeaderValue>,
+    service: impl HttpService,
+) {
+    let _open = worker.metrics.open(worker.index, Protocol::Http2);
+    let (config, limits) = (&worker.config.http2, &worker.config.limits);
+    let stall = Stall::default();
+    let handshake = Builder::new()
+        .max_concurrent_streams(config.streams)
+        .initial_window_size(config.stream_window)
+        .initial_connection_window_size(config.connection_window)
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .max_local_error_reset_streams(Some(LOCAL_RESETS))
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
+        .handshake::<_, Bytes>(Watched::new(io, stall.clone()));
+    life.within(&worker.lives, limits.handshake_time);
+    let Some(Ok(mut connection)) = life.bound(&worker.lives, handshake).await else {
+        worker.counts().handshake_failures.increment();
+        return;
+    };
+    let mut window = Window::new(config, &mut connection);
+    let received = window.received();
+    let terms = Arc::new(Terms { limits: limits.clone(), peer, alt_svc, received });
+    let mut waiting = None;
+    let mut leaving = false;
+    std::future::poll_fn(move |context| {
+        if life.is_draining() && !leaving {
+            leaving = true;
+            connection.graceful_shutdown();
+        }
+        while let Poll::Ready(accepted) = connection.poll_accept(context) {
+            let Some(Ok((request, respond))) = accepted else { return Poll::Ready(()) };
+            begin(stream::serve(
+                Arc::clone(&terms),
+                service.clone(),
+                request,
+                respond,
+                worker.lives.clock.second(),
+            ));
+        }
+        window.poll(context, &mut connection);
+        let wait = poll_wait(worker, life, &connection, &stall, &mut waiting, leaving);
+        if wait.is_ready() && waiting == Some(Wait::Idle) {
+            leaving = true;
+            connection.graceful_shutdown();
+            // Polling the connection sends it.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        wait
+    })
+    .await;
+}
+
+/// Runs a stream: here when it is done at once, as most are, else as a task of its own.
+fn begin(stream: impl Future<Output = ()> + Send + 'static) {
+    let mut stream = Box::pin(stream);
+    // A task polls it anew, and is woken for what it then finds.
+    let mut context = Context::from_waker(Waker::noop());
+    if stream.as_mut().poll(&mut context).is_pending() {
+        tokio::spawn(stream);
+    }
+}
+
+/// Nothing more can be done at present: sees to the deadline, and is ready when it has passed.
+fn poll_wait<I: AsyncRead + AsyncWrite + Unpin>(
+    worker: &Worker,
+    life: &Life,
+    connection: &Connection<Watched<I>, Bytes>,
+    stall: &Stall,
+    waiting: &mut Option<Wait>,
+    leaving: bool,
+) -> Poll<()> {
+    let (lives, limits) = (&worker.lives, &worker.config.limits);
+    let (wait, time) = match connection.has_streams() {
+        true => (Wait::Busy, limits.write_stall),
+        false if leaving => (Wait::Close, GOAWAY),
+        false => (Wait::Idle, limits.idle),
+    };
+    if waiting.replace(wait) != Some(wait) {
+        stall.is_over();
+        life.within(lives, time);
+    } else if life.is_over(lives) {
+        if wait == Wait::Busy && !stall.is_over() {
+            // Looked at again when as much time has passed.
+            life.within(lives, time);
+            return Poll::Pending;
+        }
+        worker.counts().timed_out.increment();
+        return Poll::Ready(());
+    }
+    Poll::Pending
+}

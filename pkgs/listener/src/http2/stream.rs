@@ -1,0 +1,180 @@
+//! One request and its response.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::Poll;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use tokio::time::timeout;
+
+use crate::body::Body;
+use crate::config::Limits;
+use crate::date;
+use crate::peer::Peer;
+use crate::refusal::Refusal;
+use crate::service_trait::HttpService;
+
+use super::inbound::Reader;
+
+/// What the streams of a connection share.
+pub struct Terms {
+    pub limits: Limits,
+    pub peer: Peer,
+    pub alt_svc: Option<HeaderValue>,
+    /// What was read, for the window.
+    pub received: Arc<AtomicUsize>,
+}
+
+/// Fields that are about a connection of HTTP/1.1 and malformed in HTTP/2 (RFC 9113, section 8.2.2).
+const OF_CONNECTIONS: [HeaderName; 5] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Answers a request; `second` is the present. Resets the stream where that fails.
+pub async fn serve(
+    terms: Arc<Terms>,
+    service: impl HttpService,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    second: u64,
+) {
+    if answer(&terms, service, request, &mut respond, second).await.is_none() {
+        respond.send_reset(Reason::INTERNAL_ERROR);
+    }
+}
+
+/// Answers a request; `None` where the stream is to be reset, which does no harm to one that is gone.
+async fn answer(
+    terms: &Terms,
+    mut service: impl HttpService,
+    request: Request<RecvStream>,
+    respond: &mut SendResponse<Bytes>,
+    second: u64,
+) -> Option<()> {
+    let (parts, stream) = request.into_parts();
+    if parts.method == Method::CONNECT {
+        return refuse(respond, Refusal::Method, second);
+    }
+    let is_head = parts.method == Method::HEAD;
+    let body = if stream.is_end_stream() {
+        Body::empty()
+    } else {
+        // h2 refuses what is no number, and a body of another length.
+        let length = parts.headers.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        if length.is_some_and(|length: u64| length > terms.limits.body_bytes) {
+            return refuse(respond, Refusal::BodyTooLarge, second);
+        }
+        Body::http2(Reader::new(stream, length, Arc::clone(&terms.received)), &terms.limits)
+    };
+    let mut request = Request::from_parts(parts, body);
+    request.extensions_mut().insert(terms.peer.clone());
+
+    std::future::poll_fn(|context| service.poll_ready(context)).await.ok()?;
+    let response = {
+        let mut answering = pin!(service.call(request));
+        std::future::poll_fn(|context| match answering.as_mut().poll(context) {
+            Poll::Ready(response) => Poll::Ready(response.ok()),
+            // The client does not want it any more, so nobody does.
+            Poll::Pending => respond.poll_reset(context).map(|_| None),
+        })
+        .await?
+    };
+
+    let (mut parts, body) = response.into_parts();
+    OF_CONNECTIONS.iter().for_each(|name| drop(parts.headers.remove(name)));
+    complete(&mut parts.headers, terms, second);
+    let bodiless =
+        is_head || parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED;
+    let exact = body.size_hint().exact();
+    if let Some(exact) = exact.filter(|exact| !bodiless || (is_head && *exact > 0))
+        && !parts.headers.contains_key(header::CONTENT_LENGTH)
+    {
+        parts.headers.insert(header::CONTENT_LENGTH, exact.into());
+    }
+    let ends = bodiless || body.is_end_stream();
+    let mut sending = respond.send_response(Response::from_parts(parts, ()), ends).ok()?;
+    if !ends {
+        send(&mut sending, body, terms).await?;
+    }
+    Some(())
+}
+
+/// Sends a body; `None` where that fails.
+async fn send<B: http_body::Body<Data = Bytes>>(
+    sending: &mut SendStream<Bytes>,
+    body: B,
+    terms: &Terms,
+) -> Option<()> {
+    let mut body = pin!(body);
+    loop {
+        let frame = std::future::poll_fn(|context| match body.as_mut().poll_frame(context) {
+            Poll::Ready(frame) => Poll::Ready(Some(frame)),
+            Poll::Pending => sending.poll_reset(context).map(|_| None),
+        });
+        let Some(frame) = frame.await? else {
+            return sending.send_data(Bytes::new(), true).ok();
+        };
+        match frame.ok()?.into_data() {
+            Ok(mut data) => {
+                let last = body.is_end_stream();
+                while !data.is_empty() || last {
+                    sending.reserve_capacity(data.len());
+                    if sending.capacity() < data.len() {
+                        room(sending, terms).await?;
+                    }
+                    let piece = data.split_to(sending.capacity().min(data.len()));
+                    let ends = last && data.is_empty();
+                    sending.send_data(piece, ends).ok()?;
+                    if ends {
+                        return Some(());
+                    }
+                }
+            }
+            Err(frame) => return sending.send_trailers(frame.into_trailers().ok()?).ok(),
+        }
+    }
+}
+
+/// Waits until the client takes more; `None` when it is gone or takes nothing for too long.
+async fn room(sending: &mut SendStream<Bytes>, terms: &Terms) -> Option<()> {
+    let room = std::future::poll_fn(|context| {
+        if sending.capacity() > 0 {
+            return Poll::Ready(Some(()));
+        }
+        match sending.poll_capacity(context) {
+            Poll::Ready(capacity) => Poll::Ready(capacity.and_then(Result::ok).map(drop)),
+            Poll::Pending => sending.poll_reset(context).map(|_| None),
+        }
+    });
+    timeout(terms.limits.write_stall, room).await.ok()?
+}
+
+/// Adds what every response has.
+fn complete(fields: &mut HeaderMap, terms: &Terms, second: u64) {
+    if !fields.contains_key(header::DATE) {
+        fields.insert(header::DATE, date::value(second));
+    }
+    if let Some(alt_svc) = &terms.alt_svc {
+        fields.insert(header::ALT_SVC, alt_svc.clone());
+    }
+}
+
+/// Answers what no service gets to see.
+fn refuse(respond: &mut SendResponse<Bytes>, refusal: Refusal, second: u64) -> Option<()> {
+    let mut response = refusal.response();
+    response.headers_mut().insert(header::DATE, date::value(second));
+    let (parts, body) = response.into_parts();
+    let mut sending = respond.send_response(Response::from_parts(parts, ()), false).ok()?;
+    sending.send_data(body, true).ok()
+}

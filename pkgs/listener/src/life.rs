@@ -1,0 +1,248 @@
+//! How long a connection may yet live.
+//!
+//! A deadline is a number of ticks. Moving it is one store, so that a request arms no timer; a few times a
+//! second the worker wakes the connections whose deadline has passed, and each decides what that means.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often deadlines are looked at, and how far the clock may be behind.
+pub const TICK: Duration = Duration::from_millis(250);
+
+/// No answer from here on leaves the connection open.
+const DRAINING: u8 = 1;
+/// The connection ends at once.
+const CUT: u8 = 2;
+
+/// What a worker last read from the clock.
+#[derive(Debug)]
+pub struct Clock {
+    tick: AtomicU32,
+    /// Since 1970.
+    second: AtomicU64,
+}
+
+impl Clock {
+    fn now() -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    /// The present in seconds since 1970, at most a tick old.
+    pub fn second(&self) -> u64 {
+        self.second.load(Relaxed)
+    }
+}
+
+/// The connections of a worker.
+#[derive(Debug)]
+pub struct Lives {
+    /// The present.
+    pub clock: Clock,
+    open: Mutex<Vec<Arc<Life>>>,
+    /// What new ones begin with.
+    flags: AtomicU8,
+}
+
+/// One connection's deadline, and how to reach it.
+#[derive(Debug)]
+pub struct Life {
+    deadline: AtomicU32,
+    flags: AtomicU8,
+    ended: AtomicBool,
+    /// The task that serves it, which is the same for as long as it lives.
+    task: OnceLock<Waker>,
+}
+
+impl Lives {
+    /// None.
+    pub fn new() -> Self {
+        let clock = Clock { tick: AtomicU32::new(0), second: AtomicU64::new(Clock::now()) };
+        Self { clock, open: Mutex::default(), flags: AtomicU8::new(0) }
+    }
+
+    /// A connection that has `time` to say something. It counts until what `Life::run` returns is done or
+    /// dropped.
+    pub fn begin(&self, time: Duration) -> Arc<Life> {
+        let life = Arc::new(Life {
+            deadline: AtomicU32::new(self.after(time)),
+            flags: AtomicU8::new(0),
+            ended: AtomicBool::new(false),
+            task: OnceLock::new(),
+        });
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read under the lock, so that nothing falls between this and a change for all.
+        life.flags.store(self.flags.load(Relaxed), Relaxed);
+        open.push(Arc::clone(&life));
+        life
+    }
+
+    /// Moves the clock on and wakes the connections whose time is up. To be called every [`TICK`].
+    pub fn tick(&self) {
+        self.clock.second.store(Clock::now(), Relaxed);
+        let now = self.clock.tick.load(Relaxed).saturating_add(1);
+        self.clock.tick.store(now, Relaxed);
+        self.each(|life| {
+            if life.deadline.load(Relaxed) <= now {
+                life.wake();
+            }
+        });
+    }
+
+    /// Tells all connections, and those to come, to end after what is in flight.
+    pub fn drain(&self) {
+        self.flag(DRAINING);
+    }
+
+    /// Tells all connections, and those to come, to end at once.
+    pub fn cut(&self) {
+        self.flag(CUT);
+    }
+
+    /// How many are open.
+    pub fn open(&self) -> usize {
+        let mut open = 0;
+        self.each(|_| open += 1);
+        open
+    }
+
+    fn flag(&self, flag: u8) {
+        self.flags.fetch_or(flag, Relaxed);
+        self.each(|life| {
+            life.flags.fetch_or(flag, Relaxed);
+            life.wake();
+        });
+    }
+
+    fn each(&self, mut what: impl FnMut(&Life)) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|life| {
+            let open = !life.ended.load(Relaxed);
+            if open {
+                what(life);
+            }
+            open
+        });
+    }
+
+    fn after(&self, time: Duration) -> u32 {
+        let ticks = u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX);
+        // One more, since the present tick is part over.
+        self.clock.tick.load(Relaxed).saturating_add(ticks).saturating_add(1)
+    }
+}
+
+impl Life {
+    /// Gives it `time` from now on.
+    #[inline]
+    pub fn within(&self, lives: &Lives, time: Duration) {
+        self.deadline.store(lives.after(time), Relaxed);
+    }
+
+    /// Gives it all the time it needs.
+    #[inline]
+    pub fn unbounded(&self) {
+        self.deadline.store(u32::MAX, Relaxed);
+    }
+
+    /// Whether its time is up.
+    #[inline]
+    pub fn is_over(&self, lives: &Lives) -> bool {
+        self.deadline.load(Relaxed) <= lives.clock.tick.load(Relaxed)
+    }
+
+    /// Whether it is to end after what is in flight.
+    #[inline]
+    pub fn is_draining(&self) -> bool {
+        self.flags.load(Relaxed) & DRAINING != 0
+    }
+
+    /// Runs what serves the connection, as the whole of a task, until that is done or the connection is cut.
+    pub async fn run(&self, serving: impl Future<Output = ()>) {
+        let _ended = Ended(self);
+        let mut serving = pin!(serving);
+        std::future::poll_fn(|context| {
+            self.task.get_or_init(|| context.waker().clone());
+            if self.flags.load(Relaxed) & CUT != 0 {
+                return Poll::Ready(());
+            }
+            serving.as_mut().poll(context)
+        })
+        .await;
+    }
+
+    /// Runs a part of what serves the connection; `None` when its time is up before that is done.
+    pub async fn bound<T>(&self, lives: &Lives, part: impl Future<Output = T>) -> Option<T> {
+        let mut part = pin!(part);
+        std::future::poll_fn(|context: &mut Context<'_>| match part.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if self.is_over(lives) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    fn wake(&self) {
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+}
+
+/// Marks a life as over, however its task ends.
+struct Ended<'a>(&'a Life);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_is_woken_when_its_time_is_up() {
+        let lives = Arc::new(Lives::new());
+        let life = lives.begin(TICK);
+        let task = tokio::spawn({
+            let (lives, life) = (Arc::clone(&lives), Arc::clone(&life));
+            async move {
+                life.run(async {
+                    assert_eq!(life.bound(&lives, std::future::pending::<()>()).await, None);
+                })
+                .await;
+            }
+        });
+        tokio::task::yield_now().await;
+        lives.tick();
+        tokio::task::yield_now().await;
+        assert!(!task.is_finished() && lives.open() == 1, "part of a tick is no tick");
+        lives.tick();
+        task.await.expect("it ends");
+        assert_eq!(lives.open(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_cut_ends_what_would_wait_for_ever() {
+        let lives = Arc::new(Lives::new());
+        let life = lives.begin(TICK);
+        life.unbounded();
+        let task = tokio::spawn(async move { life.run(std::future::pending()).await });
+        tokio::task::yield_now().await;
+        lives.drain();
+        tokio::task::yield_now().await;
+        assert!(!task.is_finished());
+        lives.cut();
+        task.await.expect("it ends");
+    }
+
+    #[test]
+    fn those_that_come_late_are_told_too() {
+        let lives = Lives::new();
+        lives.drain();
+        assert!(lives.begin(TICK).is_draining());
+    }
+}
