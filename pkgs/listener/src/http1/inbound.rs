@@ -115,6 +115,14 @@ impl Inbound {
         }
     }
 
+    /// The response begins: a client that waits for 100 goes by it instead, and 100 would be taken for a part of
+    /// it (RFC 9110, section 10.1.1).
+    pub fn answered(&mut self) {
+        if let Self::Receiving(receiver) = self {
+            receiver.expected = false;
+        }
+    }
+
     /// Receives as far as the service reads. Says whether the service, which runs in this very task, has
     /// waited for what came of it and is to be polled again.
     ///

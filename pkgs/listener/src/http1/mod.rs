@@ -202,6 +202,7 @@ async fn exchange<S: HttpService>(
         answer::write(wire.output.buffer(), parts.status, &parts.headers, &terms)
     });
     buffers::give_fields(parts.headers);
+    inbound.answered();
     if framing != Framing::None
         && framing != Framing::Length(0)
         && !send(wire, &mut inbound, framing, body).await
