@@ -7,7 +7,7 @@
 //! - [`server`]: a process that is measured; stopped with all its children when dropped.
 //! - [`usage`]: CPU time and memory of a process tree.
 //! - [`client`]: a small client for single requests and for visiting each of many paths once.
-//! - [`wrk`]: load, and what came of it.
+//! - [`wrk`]: load, and what came of it; [`h2load`]: the same over HTTP/2.
 //! - [`rounds`]: servers loaded in turn, and the medians.
 //! - [`report`]: the table, the targets and the JSON.
 //! - [`chart`]: the bars.
@@ -16,6 +16,7 @@
 
 pub mod chart;
 pub mod client;
+pub mod h2load;
 pub mod peers;
 pub mod report;
 pub mod rounds;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::error::Error;
+use crate::h2load::{self, Streams};
 use crate::server::{Placement, Server};
 
 /// The shape of the load.
@@ -36,6 +37,8 @@ pub struct Requests {
     pub script: String,
     /// The status every answer has.
     pub status: u16,
+    /// By HTTP/2 and h2load, which knows no script, instead of HTTP/1.1 and wrk.
+    pub http2: Option<Streams>,
 }
 
 /// What the client saw of one run.
@@ -76,7 +79,7 @@ struct Summary {
 impl Requests {
     /// One path, over and over.
     pub fn same(path: &str, status: u16) -> Self {
-        Self { path: path.into(), script: String::new(), status }
+        Self { path: path.into(), script: String::new(), status, http2: None }
     }
 
     /// One path, `depth` requests sent at once: what is left of a request when the kernel's part of it is
@@ -87,7 +90,20 @@ impl Requests {
              function init() batch = string.rep(wrk.format(), {depth}) end\n\
              function request() return batch end\n"
         );
-        Self { path: path.into(), script, status }
+        Self { path: path.into(), script, status, http2: None }
+    }
+}
+
+impl Requests {
+    /// One path over and over, each time on a connection of its own.
+    pub fn closing(path: &str, status: u16) -> Self {
+        let script = "wrk.headers['Connection'] = 'close'\n".into();
+        Self { path: path.into(), script, status, http2: None }
+    }
+
+    /// One path over and over by HTTP/2.
+    pub fn http2(path: &str, streams: Streams, status: u16) -> Self {
+        Self { path: path.into(), script: String::new(), status, http2: Some(streams) }
     }
 }
 
@@ -104,6 +120,10 @@ impl Load {
         case: &str,
         requests: &Requests,
     ) -> Result<Outcome, Error> {
+        if let Some(streams) = requests.http2 {
+            let asked = (requests.path.as_str(), requests.status);
+            return h2load::run(self, server, placement, case, asked, streams);
+        }
         let directory = tempfile::tempdir()?;
         let script = directory.path().join("requests.lua");
         fs::write(&script, format!("{}{DONE}", requests.script)).map_err(Error::file(&script))?;

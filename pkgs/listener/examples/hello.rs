@@ -44,6 +44,14 @@ struct Arguments {
     #[arg(long)]
     h3: bool,
 
+    /// Networks of proxies that begin with a PROXY header
+    #[arg(long)]
+    proxy: Vec<ipnet::IpNet>,
+
+    /// Unix socket to hand over the listening sockets at, and to ask at for them
+    #[arg(long)]
+    handover: Option<PathBuf>,
+
     /// Workers, one for each CPU unless given
     #[arg(long)]
     workers: Option<NonZero<usize>>,
@@ -85,8 +93,14 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let clear = if arguments.h2c { Speaks::Http1AndH2c } else { Speaks::Http1 };
-    let clear = arguments.listen.into_iter().map(|address| Endpoint { address, speaks: clear });
+    let speaks_clear = if arguments.h2c { Speaks::Http1AndH2c } else { Speaks::Http1 };
+    let proxies = arguments.proxy;
+    let clear = arguments.listen.into_iter();
+    let clear = clear.map(|address| Endpoint {
+        speaks: speaks_clear,
+        proxies: proxies.clone(),
+        ..Endpoint::plain(address)
+    });
     let config = Config {
         endpoints: clear.chain(arguments.listen_tls.into_iter().map(Endpoint::tls)).collect(),
         runtime: match arguments.multi_thread {
@@ -95,6 +109,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         },
         tls: arguments.certificate.zip(arguments.key).map(|(chain, key)| Tls::new(chain, key)),
         http3: arguments.h3,
+        handover: arguments.handover,
         ..Config::default()
     };
     let listener = Listener::new(config)?;

@@ -88,7 +88,8 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let clear = arguments.listen.into_iter().map(|address| Endpoint { address, speaks: Speaks::Http1AndH2c });
+    let clear = arguments.listen.into_iter();
+    let clear = clear.map(|address| Endpoint { speaks: Speaks::Http1AndH2c, ..Endpoint::plain(address) });
     let mut config = Config {
         endpoints: clear.chain(arguments.listen_tls.into_iter().map(Endpoint::tls)).collect(),
         runtime: Runtime::PerCore(arguments.workers),

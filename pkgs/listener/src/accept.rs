@@ -1,8 +1,11 @@
 //! Accepting connections.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use service::socket::Listener;
@@ -10,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::connection::Accepted;
 use crate::service_trait::HttpService;
-use crate::sockets::Socket;
+use crate::sockets::{Place, Socket};
 use crate::worker::Worker;
 
 /// How long accepting pauses when the process is out of file descriptors or memory.
@@ -26,28 +29,11 @@ pub async fn run(worker: Arc<Worker>, socket: Socket, service: impl HttpService)
     let mut drain = worker.drain.clone();
     loop {
         let accepted = tokio::select! {
-            biased;
             accepted = acceptor.accept() => accepted,
-            _ = drain.draining() => return,
+            _ = drain.draining() => break,
         };
         match accepted {
-            Ok((stream, remote)) => {
-                let permit = match worker.connections.admit(remote.map(|remote| remote.ip())) {
-                    Ok(permit) => permit,
-                    Err(why) => {
-                        worker.counts().refused(why);
-                        continue;
-                    }
-                };
-                let life = worker.lives.begin(worker.config.limits.handshake_time);
-                let (worker, place, service) = (Arc::clone(&worker), Arc::clone(&place), service.clone());
-                tokio::spawn(async move {
-                    let local = place.local.or_else(|| stream.local());
-                    let accepted = Accepted { worker: &worker, life: &life, place: &place, remote, local };
-                    life.run(accepted.serve(stream, service)).await;
-                    drop(permit);
-                });
-            }
+            Ok((stream, remote)) => admit(&worker, &place, stream, remote, &service),
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "cannot accept connections just now");
@@ -56,6 +42,43 @@ pub async fn run(worker: Arc<Worker>, socket: Socket, service: impl HttpService)
             }
         }
     }
+    // Not for ever: while there is load, there is always one more.
+    for _ in 0..worker.config.tcp.backlog {
+        let next = poll_fn(|context| Poll::Ready(pin!(acceptor.accept()).poll(context))).await;
+        let Poll::Ready(accepted) = next else { return };
+        match accepted {
+            Ok((stream, remote)) => admit(&worker, &place, stream, remote, &service),
+            Err(error) if is_about_one_connection(&error) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Serves a connection as a task of its own, unless there are too many.
+fn admit(
+    worker: &Arc<Worker>,
+    place: &Arc<Place>,
+    stream: Stream,
+    remote: Option<SocketAddr>,
+    service: &impl HttpService,
+) {
+    // Those of a proxy are counted by the addresses it tells.
+    let proxied = place.is_proxy(remote);
+    let address = remote.filter(|_| !proxied).map(|remote| remote.ip());
+    let mut permit = match worker.connections.admit(address) {
+        Ok(permit) => permit,
+        Err(why) => return worker.counts().refused(why),
+    };
+    let life = worker.lives.begin(worker.config.limits.handshake_time);
+    let (worker, place, service) = (Arc::clone(worker), Arc::clone(place), service.clone());
+    tokio::spawn(async move {
+        let local = place.local.or_else(|| stream.local());
+        let permit = &mut permit;
+        let accepted =
+            Accepted { worker: &worker, life: &life, place: &place, permit, proxied, remote, local };
+        // Pinned here, so that it is not held twice.
+        life.run(pin!(accepted.serve(stream, service))).await;
+    });
 }
 
 /// A connection that was accepted.

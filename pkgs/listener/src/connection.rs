@@ -13,7 +13,9 @@ use tokio_rustls::TlsAcceptor;
 use crate::accept::Stream;
 use crate::config::Speaks;
 use crate::life::Life;
+use crate::limits::Permit;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
+use crate::proxy::{self, Header};
 use crate::service_trait::HttpService;
 use crate::sockets::Place;
 use crate::worker::Worker;
@@ -27,6 +29,9 @@ pub struct Accepted<'a> {
     pub worker: &'a Worker,
     pub life: &'a Life,
     pub place: &'a Place,
+    pub permit: &'a mut Permit,
+    /// Whether it begins with a PROXY header.
+    pub proxied: bool,
     pub remote: Option<SocketAddr>,
     pub local: Option<SocketAddr>,
 }
@@ -35,9 +40,30 @@ impl Accepted<'_> {
     /// Serves the connection to its end.
     pub async fn serve(self, stream: Stream, service: impl HttpService) {
         match stream {
-            Stream::Tcp(stream) => self.secure(stream, service).await,
-            Stream::Unix(stream) => self.secure(stream, service).await,
+            Stream::Tcp(stream) => self.introduce(stream, service).await,
+            Stream::Unix(stream) => self.introduce(stream, service).await,
         }
+    }
+
+    /// Learns from a proxy whose connection it is.
+    async fn introduce(
+        mut self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        service: impl HttpService,
+    ) {
+        if self.proxied {
+            match self.life.bound(&self.worker.lives, proxy::read(&mut stream)).await {
+                Some(Ok(Header::Local)) => {}
+                Some(Ok(Header::Proxied { remote, local })) => {
+                    (self.remote, self.local) = (Some(remote), Some(local));
+                    if let Err(why) = self.permit.charge(remote.ip()) {
+                        return self.worker.counts().refused(why);
+                    }
+                }
+                Some(Err(_)) | None => return self.worker.counts().proxy_refused.increment(),
+            }
+        }
+        self.secure(stream, service).await;
     }
 
     /// Shakes hands where TLS is spoken, and finds out what is spoken above.
@@ -48,17 +74,19 @@ impl Accepted<'_> {
     ) {
         match (self.place.speaks, &self.worker.tls) {
             (Speaks::Tls, Some(tls)) => {
-                let handshake = TlsAcceptor::from(tls.tcp.clone()).accept(stream);
+                // What is large is apart, so that a connection in the clear has no room for it.
+                let handshake = Box::pin(TlsAcceptor::from(tls.tcp.clone()).accept(stream));
                 let Some(Ok(stream)) = self.life.bound(&self.worker.lives, handshake).await else {
                     return self.worker.counts().handshake_failures.increment();
                 };
+                let stream = Box::new(stream);
                 let connection = stream.get_ref().1;
                 let http2 = connection.alpn_protocol() == Some(b"h2");
                 let info = describe(connection);
                 if http2 {
-                    self.http2(stream, Some(info), service).await
+                    Box::pin(self.http2(stream, Some(info), service)).await
                 } else {
-                    self.http1(stream, &[], Some(info), service).await
+                    Box::pin(self.http1(stream, &[], Some(info), service)).await
                 }
             }
             (Speaks::Http1AndH2c, _) => {
@@ -68,7 +96,7 @@ impl Accepted<'_> {
                     return;
                 };
                 if http2 {
-                    self.http2(Rewound { received, stream }, None, service).await;
+                    Box::pin(self.http2(Rewound { received, stream }, None, service)).await;
                 } else {
                     self.http1(stream, &received, None, service).await;
                 }

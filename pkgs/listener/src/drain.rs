@@ -45,7 +45,6 @@ impl Control {
 
 impl Drain {
     /// How far it is now.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the transports to come"))]
     pub fn phase(&self) -> Phase {
         *self.0.borrow()
     }

@@ -3,7 +3,7 @@
 //! A deadline is a number of ticks. Moving it is one store, so that a request arms no timer; a few times a
 //! second the worker wakes the connections whose deadline has passed, and each decides what that means.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -159,9 +159,8 @@ impl Life {
     }
 
     /// Runs what serves the connection, as the whole of a task, until that is done or the connection is cut.
-    pub async fn run(&self, serving: impl Future<Output = ()>) {
+    pub async fn run(&self, mut serving: Pin<&mut impl Future<Output = ()>>) {
         let _ended = Ended(self);
-        let mut serving = pin!(serving);
         std::future::poll_fn(|context| {
             self.task.get_or_init(|| context.waker().clone());
             if self.flags.load(Relaxed) & CUT != 0 {
@@ -210,10 +209,10 @@ mod tests {
         let task = tokio::spawn({
             let (lives, life) = (Arc::clone(&lives), Arc::clone(&life));
             async move {
-                life.run(async {
+                let waiting = pin!(async {
                     assert_eq!(life.bound(&lives, std::future::pending::<()>()).await, None);
-                })
-                .await;
+                });
+                life.run(waiting).await;
             }
         });
         tokio::task::yield_now().await;
@@ -230,7 +229,7 @@ mod tests {
         let lives = Arc::new(Lives::new());
         let life = lives.begin(TICK);
         life.unbounded();
-        let task = tokio::spawn(async move { life.run(std::future::pending()).await });
+        let task = tokio::spawn(async move { life.run(pin!(std::future::pending())).await });
         tokio::task::yield_now().await;
         lives.drain();
         tokio::task::yield_now().await;

@@ -69,15 +69,8 @@ impl Connections {
         }
         // From here on the permit gives the connection back.
         let mut permit = Permit { connections: Arc::clone(self), address: None };
-        if let Some(address) = address.filter(|_| !self.by_address.is_empty()) {
-            let key = self.key(address);
-            let mut part = self.part(key);
-            let count = part.entry(key).or_default();
-            if *count >= self.limit_per_address {
-                return Err(Refused::Address);
-            }
-            *count += 1;
-            permit.address = Some(key);
+        if let Some(address) = address {
+            permit.charge(address)?;
         }
         Ok(permit)
     }
@@ -93,6 +86,28 @@ impl Connections {
 
     fn part(&self, key: u64) -> MutexGuard<'_, HashMap<u64, u32, foldhash::quality::RandomState>> {
         self.by_address[key as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Permit {
+    /// Counts the connection as one from `address`, which was not known before.
+    ///
+    /// # Errors
+    /// When there are too many from there.
+    pub fn charge(&mut self, address: IpAddr) -> Result<(), Refused> {
+        let connections = &self.connections;
+        if connections.by_address.is_empty() || self.address.is_some() {
+            return Ok(());
+        }
+        let key = connections.key(address);
+        let mut part = connections.part(key);
+        let count = part.entry(key).or_default();
+        if *count >= connections.limit_per_address {
+            return Err(Refused::Address);
+        }
+        *count += 1;
+        self.address = Some(key);
+        Ok(())
     }
 }
 

@@ -11,11 +11,12 @@ use service::workers;
 
 use crate::config::{Config, Runtime, Speaks};
 use crate::drain;
+use crate::handover::{Offer, Old};
 use crate::life::Lives;
 use crate::limits::Connections;
 use crate::metrics::Metrics;
 use crate::service_trait::HttpService;
-use crate::sockets::{self, Sockets};
+use crate::sockets::Bound;
 use crate::tls::{self, Tls};
 use crate::worker::{self, Worker};
 
@@ -23,8 +24,9 @@ use crate::worker::{self, Worker};
 #[derive(Debug)]
 pub struct Listener {
     config: Arc<Config>,
-    sockets: Vec<Sockets>,
-    addresses: Vec<Address>,
+    sockets: Bound,
+    /// The process that serves until this one does.
+    old: Option<Old>,
     tls: Option<Tls>,
     metrics: Metrics,
 }
@@ -41,6 +43,10 @@ pub enum Error {
     /// A socket cannot be set up.
     #[error("cannot set up a socket: {0}")]
     Socket(#[source] io::Error),
+    /// The process before this one does not hand over its sockets, or the path to offer them at is no place
+    /// for a socket.
+    #[error("cannot hand over sockets: {0}")]
+    Handover(#[source] io::Error),
     /// A thread or its runtime cannot be started.
     #[error("cannot start a worker: {0}")]
     Worker(#[source] io::Error),
@@ -63,13 +69,15 @@ impl Listener {
             Runtime::PerCore(count) => workers::count(count),
             Runtime::MultiThread(_) => 1,
         };
-        let (sockets, addresses) = sockets::bind(&config, tls.as_ref(), workers)?;
-        Ok(Self { config: Arc::new(config), sockets, addresses, tls, metrics: Metrics::new(workers) })
+        let old = config.handover.as_deref().map(Old::ask).transpose().map_err(Error::Handover)?.flatten();
+        let (old, inherited) = old.unzip();
+        let sockets = Bound::new(&config, tls.as_ref(), workers, inherited.unwrap_or_default())?;
+        Ok(Self { config: Arc::new(config), sockets, old, tls, metrics: Metrics::new(workers) })
     }
 
     /// Where it listens, in the order of the endpoints, with the ports the kernel chose.
     pub fn addresses(&self) -> &[Address] {
-        &self.addresses
+        &self.sockets.addresses
     }
 
     /// What its workers count.
@@ -92,9 +100,13 @@ impl Listener {
         let (control, drain) = drain::pair();
         let connections = Connections::new(&self.config.limits);
         let (ended, mut running) = tokio::sync::mpsc::channel::<()>(1);
-        let pinned = workers::pinnable(self.sockets.len());
+        let pinned = workers::pinnable(self.sockets.workers.len());
+        let shared = match self.config.handover {
+            Some(_) => self.sockets.share(&self.config)?,
+            None => Vec::new(),
+        };
         let mut threads = Vec::new();
-        for (index, sockets) in self.sockets.into_iter().enumerate() {
+        for (index, sockets) in self.sockets.workers.into_iter().enumerate() {
             let worker = Arc::new(Worker {
                 index,
                 config: Arc::clone(&self.config),
@@ -117,10 +129,24 @@ impl Listener {
             threads.push(thread.map_err(Error::Worker)?);
         }
         drop(ended);
+        let handed_over = Shutdown::new();
+        if let Some(path) = &self.config.handover {
+            self.old.map_or(Ok(()), Old::relieve).map_err(Error::Handover)?;
+            let offer = Offer::new(path, shared).map_err(Error::Handover)?;
+            let (drain, handed_over) = (drain.clone(), handed_over.clone());
+            let waiting = thread::Builder::new().name("handover".into()).spawn(move || {
+                if offer.wait(&drain) {
+                    tracing::info!("a new process serves");
+                    handed_over.trigger();
+                }
+            });
+            threads.push(waiting.map_err(Error::Worker)?);
+        }
 
         runtime.block_on(async {
             tokio::select! {
                 () = shutdown.wait() => {}
+                () = handed_over.wait() => {}
                 // Only a panic ends a worker by itself.
                 _ = running.recv() => return,
                 () = poll_certificates(self.tls.as_ref(), &self.config) => {}

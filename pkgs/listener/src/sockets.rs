@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderValue;
+use ipnet::IpNet;
 use service::socket::{Address, Listener, TcpOptions};
+use service::workers;
 
-use crate::config::{Config, Speaks};
+use crate::config::{Config, Endpoint, Speaks};
+use crate::handover::Named;
 use crate::listen::Error;
-use crate::quic;
 use crate::tls::{self, Tls};
+use crate::{quic, sockopt};
 
 /// The sockets of one worker.
 #[derive(Debug, Default)]
@@ -33,12 +36,29 @@ pub struct Socket {
 /// What the sockets of an endpoint have in common.
 #[derive(Debug)]
 pub struct Place {
+    /// The endpoint's number.
+    pub endpoint: usize,
     /// What is spoken.
     pub speaks: Speaks,
     /// The address of every connection's own end; absent where each has another, and on Unix sockets.
     pub local: Option<SocketAddr>,
     /// Where HTTP/3 is spoken, for clients of TLS.
     pub alt_svc: Option<AltSvc>,
+    /// Networks of those whose connections begin with a PROXY header.
+    pub proxies: Vec<IpNet>,
+}
+
+impl Place {
+    /// Whether a connection from `remote`, or from a Unix socket, begins with a PROXY header.
+    pub fn is_proxy(&self, remote: Option<SocketAddr>) -> bool {
+        match remote {
+            Some(remote) => {
+                let ip = remote.ip().to_canonical();
+                self.proxies.iter().any(|network| network.contains(&ip))
+            }
+            None => !self.proxies.is_empty(),
+        }
+    }
 }
 
 /// The field by which clients learn of HTTP/3 (RFC 7838).
@@ -59,46 +79,106 @@ impl AltSvc {
     }
 }
 
-/// Binds everything for so many workers; the addresses are with the ports the kernel chose.
-pub fn bind(
-    config: &Config,
-    tls: Option<&Tls>,
-    workers: usize,
-) -> Result<(Vec<Sockets>, Vec<Address>), Error> {
-    let mut all: Vec<Sockets> = (0..workers).map(|_| Sockets::default()).collect();
-    let mut addresses = Vec::new();
-    for endpoint in &config.endpoints {
-        let options = TcpOptions { reuse_port: true, ..TcpOptions::default() };
-        let first = endpoint.address.listen(&options)?;
-        let address = first.address().unwrap_or_else(|| endpoint.address.clone());
-        let mut listeners = vec![first];
-        for _ in 1..workers {
-            listeners.push(match (&endpoint.address, &listeners[0]) {
-                // A socket for each worker, on the port the first one got.
-                (Address::Tcp(_), _) => address.listen(&options)?,
-                // Only one can be bound; all workers accept from it.
-                (_, Listener::Tcp(first)) => Listener::Tcp(first.try_clone().map_err(Error::Socket)?),
-                (_, Listener::Unix(first)) => Listener::Unix(first.try_clone().map_err(Error::Socket)?),
-            });
+/// All sockets of a listener.
+#[derive(Debug, Default)]
+pub struct Bound {
+    /// By worker.
+    pub workers: Vec<Sockets>,
+    /// By endpoint, with the ports the kernel chose.
+    pub addresses: Vec<Address>,
+}
+
+impl Bound {
+    /// Binds everything for so many workers, but for what is among `inherited`.
+    pub fn new(
+        config: &Config,
+        tls: Option<&Tls>,
+        workers: usize,
+        mut inherited: Vec<Named>,
+    ) -> Result<Self, Error> {
+        let mut bound =
+            Self { workers: (0..workers).map(|_| Sockets::default()).collect(), addresses: Vec::new() };
+        for endpoint in &config.endpoints {
+            let name = endpoint.address.to_string();
+            let ours = inherited.extract_if(.., |socket| socket.name == name);
+            let ours =
+                ours.map(|socket| socket.listener().map_err(Error::Socket)).collect::<Result<_, _>>()?;
+            let (address, listeners) = listeners(endpoint, config, workers, ours)?;
+            bound.add(endpoint, config, tls, address, listeners)?;
         }
+        Ok(bound)
+    }
+
+    /// Another descriptor of each listening socket, under the name of its endpoint.
+    pub fn share(&self, config: &Config) -> Result<Vec<Named>, Error> {
+        let sockets = self.workers.iter().flat_map(|sockets| &sockets.stream);
+        let named = sockets.map(|socket| {
+            Named::of(config.endpoints[socket.place.endpoint].address.to_string(), &socket.listener)
+        });
+        named.collect::<Result<_, _>>().map_err(Error::Socket)
+    }
+
+    /// Shares the sockets of an endpoint out among the workers.
+    fn add(
+        &mut self,
+        endpoint: &Endpoint,
+        config: &Config,
+        tls: Option<&Tls>,
+        address: Address,
+        listeners: Vec<Listener>,
+    ) -> Result<(), Error> {
         let tcp = if let Address::Tcp(address) = &address { Some(*address) } else { None };
         let quic_address = tcp.filter(|_| config.http3 && endpoint.speaks == Speaks::Tls);
         let place = Arc::new(Place {
+            endpoint: self.addresses.len(),
             speaks: endpoint.speaks,
             local: tcp.filter(|address| !address.ip().is_unspecified()),
             alt_svc: quic_address.map(|address| AltSvc::new(address.port())),
+            proxies: endpoint.proxies.clone(),
         });
-        for (sockets, listener) in all.iter_mut().zip(listeners) {
-            sockets.stream.push(Socket { listener, place: Arc::clone(&place) });
+        let workers = self.workers.len();
+        for (index, listener) in listeners.into_iter().enumerate() {
+            if let Listener::Tcp(listener) = &listener {
+                let cpu = config.tcp.incoming_cpu && workers::pinnable(workers);
+                let cpu = workers::allowed().get(index % workers).filter(|_| cpu);
+                let cpu = cpu.and_then(|cpu| u32::try_from(*cpu).ok());
+                sockopt::apply(listener, &config.tcp, cpu).map_err(Error::Socket)?;
+            }
+            self.workers[index % workers].stream.push(Socket { listener, place: Arc::clone(&place) });
         }
         if let (Some(address), Some(tls)) = (quic_address, tls) {
             let shared = quic::Shared::new(config, tls, workers).map_err(tls::Error::Versions)?;
-            for sockets in &mut all {
+            for sockets in &mut self.workers {
                 let socket = quic::bind(address).map_err(Error::Socket)?;
                 sockets.quic.push(quic::Socket { socket, shared: Arc::clone(&shared) });
             }
         }
-        addresses.push(address);
+        self.addresses.push(address);
+        Ok(())
     }
-    Ok((all, addresses))
+}
+
+/// At least one socket for each worker, and where they listen; `inherited` ones are among them.
+fn listeners(
+    endpoint: &Endpoint,
+    config: &Config,
+    workers: usize,
+    inherited: Vec<Listener>,
+) -> Result<(Address, Vec<Listener>), Error> {
+    let options = TcpOptions { reuse_port: true, backlog: config.tcp.backlog, ..TcpOptions::default() };
+    let mut listeners = inherited;
+    if listeners.is_empty() {
+        listeners.push(endpoint.address.listen(&options)?);
+    }
+    let address = listeners[0].address().unwrap_or_else(|| endpoint.address.clone());
+    while listeners.len() < workers {
+        listeners.push(match (&endpoint.address, &listeners[0]) {
+            // A socket for each worker, on the port the first one got.
+            (Address::Tcp(_), _) => address.listen(&options)?,
+            // Only one can be bound; all workers accept from it.
+            (_, Listener::Tcp(first)) => Listener::Tcp(first.try_clone().map_err(Error::Socket)?),
+            (_, Listener::Unix(first)) => Listener::Unix(first.try_clone().map_err(Error::Socket)?),
+        });
+    }
+    Ok((address, listeners))
 }

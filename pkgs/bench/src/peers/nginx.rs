@@ -1,4 +1,4 @@
-//! nginx, answering `return 307`.
+//! nginx.
 
 use std::fs;
 
@@ -16,12 +16,18 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts nginx at its best for this purpose: a listening socket a worker, no log, connections kept.
+    /// Starts nginx answering any request with a redirect.
     pub fn start(placement: Placement) -> Result<Self, Error> {
+        let target = super::TARGET;
+        Self::serving(placement, "", &format!("location / {{ return 307 \"{target}\"; }}"))
+    }
+
+    /// Starts nginx at its best for this purpose: a listening socket a worker, no log, connections kept.
+    /// `listen` follows its address, `server` is what else is in the `server` block.
+    pub fn serving(placement: Placement, listen: &str, server: &str) -> Result<Self, Error> {
         let program = setup::require("nginx", "nginx-light")?;
         let directory = tempfile::tempdir()?;
         let address = free_address()?;
-        let target = super::TARGET;
         let configuration = format!(
             "daemon off;\n\
              worker_processes {};\n\
@@ -33,8 +39,8 @@ impl Nginx {
                keepalive_requests 4000000000;\n\
                keepalive_timeout 1h;\n\
                server {{\n\
-                 listen {address} reuseport backlog=4096;\n\
-                 location / {{ return 307 \"{target}\"; }}\n\
+                 listen {address} reuseport backlog=4096 {listen};\n\
+                 {server}\n\
                }}\n\
              }}\n",
             placement.workers
