@@ -4,6 +4,7 @@
 //! - `/`: `Hello, World!`
 //! - `/echo`: the request's body and trailers, as they arrive
 //! - `/read`: how many bytes the request's body had, once it has ended; its error's status if it is none
+//! - `/read/N`: the same, but N bytes
 //! - `/bytes/N`: N bytes
 //! - `/wait/MS`: `waited` after so many milliseconds
 //! - `/drip/N/MS`: N lines, one every so many milliseconds, and a trailer
@@ -154,13 +155,20 @@ async fn answer(request: Request<Body>, registry: &Registry) -> Response<Answer>
         "" => Response::new(Answer::text("Hello, World!")),
         "echo" => Response::new(Answer::Echo(request.into_body())),
         "metrics" => Response::new(Answer::text(&metrics::encode(registry))),
-        "read" => read(request.into_body()).await,
         "peer" => {
             let peer = request.extensions().get::<Peer>().expect("every request has one");
             let remote = peer.remote.map_or_else(|| "nobody".to_owned(), |remote| remote.to_string());
             Response::new(Answer::text(&format!("{} {remote}", peer.protocol.label())))
         }
         kind => match (kind, (number(), number(), number())) {
+            ("read", (None, None, None)) => match read(request.into_body()).await {
+                Ok(count) => Response::new(Answer::text(&count.to_string())),
+                Err(why) => status(why),
+            },
+            ("read", (None, Some(count), None)) => match read(request.into_body()).await {
+                Ok(_) => Response::new(Answer::Bytes(count)),
+                Err(why) => status(why),
+            },
             ("bytes", (None, Some(count), None)) => Response::new(Answer::Bytes(count)),
             ("wait", (None, Some(time), None)) => {
                 sleep(Duration::from_millis(time)).await;
@@ -175,17 +183,18 @@ async fn answer(request: Request<Body>, registry: &Registry) -> Response<Answer>
     }
 }
 
-async fn read(mut body: Body) -> Response<Answer> {
+/// The length of a body, or the status of what is wrong with it.
+async fn read(mut body: Body) -> Result<usize, StatusCode> {
     let mut count = 0;
     while let Some(frame) = body.frame().await {
-        match frame {
-            Ok(frame) => count += frame.data_ref().map_or(0, Bytes::len),
-            Err(body::Error::TooLarge) => return status(StatusCode::PAYLOAD_TOO_LARGE),
-            Err(body::Error::Idle(_)) => return status(StatusCode::REQUEST_TIMEOUT),
-            Err(_) => return status(StatusCode::BAD_REQUEST),
-        }
+        let frame = frame.map_err(|error| match error {
+            body::Error::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            body::Error::Idle(_) => StatusCode::REQUEST_TIMEOUT,
+            _ => StatusCode::BAD_REQUEST,
+        })?;
+        count += frame.data_ref().map_or(0, Bytes::len);
     }
-    Response::new(Answer::text(&count.to_string()))
+    Ok(count)
 }
 
 fn status(status: StatusCode) -> Response<Answer> {

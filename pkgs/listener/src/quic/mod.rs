@@ -5,7 +5,7 @@
 //! - `steer`, `cid`: a connection stays with its worker, wherever the kernel delivers its datagrams.
 //! - `connection`: the requests of one connection, until either side has had enough.
 //! - `request`: a request to the service, its response to the client.
-//! - `body`, `date`: request bodies, the date of responses.
+//! - `body`: request bodies.
 //! - `transport`, `frames`: what h3 needs of quinn, and what it does not look at itself.
 //!
 //! 0-RTT is off: what arrives in it can be replayed (RFC 9001, section 9.2), and a service does not see which
@@ -14,7 +14,6 @@
 mod body;
 mod cid;
 mod connection;
-mod date;
 mod endpoint;
 mod frames;
 mod request;

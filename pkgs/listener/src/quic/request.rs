@@ -13,9 +13,11 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use tokio::time::timeout;
 
 use super::body::Source;
-use super::{date, transport};
+use super::transport;
 use crate::body::Body;
+use crate::date;
 use crate::peer::Peer;
+use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
 use crate::worker::Worker;
 
@@ -52,14 +54,20 @@ pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut ser
     let Ok(resolved) = resolver.accept_with_frame(head) else { return };
     let Ok((request, stream)) = resolved.resolve().await else { return };
     let (send, mut receive) = stream.split();
-    let answer = Answer { stream: send, ended: false, stall: limits.write_stall };
+    let answer = Answer { stream: send, context: &context, ended: false };
 
     let Some(announced) = announced(&request) else {
         receive.stop_sending(Code::H3_MESSAGE_ERROR);
         return answer.reset(Code::H3_MESSAGE_ERROR);
     };
     if request.headers().len() > limits.fields {
-        return answer.short(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE).await;
+        return answer.refuse(Refusal::HeadTooLarge).await;
+    }
+    if *request.method() == Method::CONNECT {
+        return answer.refuse(Refusal::Method).await;
+    }
+    if announced.is_some_and(|announced| announced > limits.body_bytes) {
+        return answer.refuse(Refusal::BodyTooLarge).await;
     }
     let (body, malformed) = match Source::begin(receive, announced).await {
         Ok(None) => (Body::empty(), None),
@@ -115,14 +123,14 @@ fn length(value: &HeaderValue) -> Option<u64> {
 }
 
 /// The way back to the client.
-struct Answer {
+struct Answer<'a> {
     stream: RequestStream<transport::SendStream, Bytes>,
+    context: &'a Context,
     /// Whether the client knows that there is no more.
     ended: bool,
-    stall: Duration,
 }
 
-impl Answer {
+impl Answer<'_> {
     /// Sends a response whole, its body as fast as the client takes it.
     async fn send<B>(mut self, response: Response<B>, head: bool)
     where
@@ -130,10 +138,11 @@ impl Answer {
     {
         let (mut parts, body) = response.into_parts();
         let bodyless = matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        prepare(&mut parts.headers, (!bodyless).then(|| body.size_hint().exact()).flatten());
+        let second = self.context.worker.lives.clock.second();
+        prepare(&mut parts.headers, (!bodyless).then(|| body.size_hint().exact()).flatten(), second);
         parts.version = Version::HTTP_3;
         let silent = head || bodyless || body.is_end_stream();
-        let sent = timeout(self.stall, self.stream.send_response(Response::from_parts(parts, ()))).await;
+        let sent = timeout(self.stall(), self.stream.send_response(Response::from_parts(parts, ()))).await;
         let Ok(Ok(())) = sent else { return };
         if !silent && !self.body(body).await {
             return;
@@ -141,11 +150,14 @@ impl Answer {
         self.finish().await;
     }
 
-    /// A response without a body.
-    async fn short(self, status: StatusCode) {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = status;
-        self.send(response, false).await;
+    /// Answers what no service gets to see.
+    async fn refuse(self, refusal: Refusal) {
+        self.send(refusal.response().map(Body::whole), false).await;
+    }
+
+    /// How long a client may take nothing.
+    fn stall(&self) -> Duration {
+        self.context.worker.config.limits.write_stall
     }
 
     /// Sends a body; false if it cannot be sent whole.
@@ -160,7 +172,7 @@ impl Answer {
                 Ok(mut data) => {
                     while !data.is_empty() {
                         let piece = data.split_to(data.len().min(PIECE));
-                        if !matches!(timeout(self.stall, self.stream.send_data(piece)).await, Ok(Ok(()))) {
+                        if !matches!(timeout(self.stall(), self.stream.send_data(piece)).await, Ok(Ok(()))) {
                             return false;
                         }
                     }
@@ -168,7 +180,7 @@ impl Answer {
                 Err(frame) => {
                     let Ok(trailers) = frame.into_trailers() else { continue };
                     return matches!(
-                        timeout(self.stall, self.stream.send_trailers(trailers)).await,
+                        timeout(self.stall(), self.stream.send_trailers(trailers)).await,
                         Ok(Ok(()))
                     );
                 }
@@ -187,7 +199,7 @@ impl Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for Answer<'_> {
     fn drop(&mut self) {
         // quinn would end the stream as if all had been sent.
         if !self.ended {
@@ -197,7 +209,7 @@ impl Drop for Answer {
 }
 
 /// Makes the fields of a response fit for HTTP/3 and adds what every response should have.
-fn prepare(fields: &mut HeaderMap, length: Option<u64>) {
+fn prepare(fields: &mut HeaderMap, length: Option<u64>, second: u64) {
     for name in &CONNECTION_FIELDS {
         fields.remove(name);
     }
@@ -207,7 +219,7 @@ fn prepare(fields: &mut HeaderMap, length: Option<u64>) {
         fields.insert(header::CONTENT_LENGTH, length.into());
     }
     if !fields.contains_key(header::DATE) {
-        fields.insert(header::DATE, date::now());
+        fields.insert(header::DATE, date::value(second));
     }
 }
 
@@ -250,8 +262,8 @@ mod tests {
         let mut fields = request(&[("connection", "close"), ("transfer-encoding", "chunked"), ("x", "y")])
             .headers()
             .clone();
-        prepare(&mut fields, Some(7));
-        assert!(fields.remove("date").is_some());
+        prepare(&mut fields, Some(7), 784_111_777);
+        assert_eq!(fields.remove("date").expect("a date"), "Sun, 06 Nov 1994 08:49:37 GMT");
         let left: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         assert_eq!(left, [("x", &b"y"[..]), ("content-length", b"7")]);
     }

@@ -13,9 +13,11 @@ struct Way {
     secure: bool,
 }
 
-const WAYS: [Way; 2] = [
+const WAYS: [Way; 4] = [
     Way { name: "HTTP/1.1", flags: &["--http1.1"], version: "1.1", secure: false },
     Way { name: "HTTP/1.1 over TLS", flags: &["--http1.1"], version: "1.1", secure: true },
+    Way { name: "HTTP/2 over TLS", flags: &["--http2"], version: "2", secure: true },
+    Way { name: "h2c", flags: &["--http2-prior-knowledge"], version: "2", secure: false },
 ];
 
 impl Way {
@@ -49,10 +51,12 @@ fn requests_are_answered() {
         let ask = |path, flags: &[&str], input: &[u8]| way.ask(&server, path, flags, input);
         let name = way.name;
         let told = ask("/", &["--write-out", " %{http_version} %{response_code}"], b"");
-        let version = way.version.trim_end_matches(".0");
+        let version = way.version;
         assert_eq!(told, format!("Hello, World! {version} 200"), "{name}");
         let head = ask("/", &["--head"], b"").to_lowercase();
         assert!(head.contains("\ncontent-length: 13\r\n") && head.contains("\ndate: "), "{name}: {head}");
+        let offered = format!("\nalt-svc: h3=\":{}\"", server.secure.port());
+        assert_eq!(head.contains(&offered), way.secure, "{name}: {head}");
         let echo = ask("/echo", &["--data-binary", "@-"], body.as_bytes());
         assert!(echo == body, "{name}: {} bytes came back of {}", echo.len(), body.len());
         let unsized_echo = ask("/echo", &["--request", "POST", "--upload-file", "-"], body.as_bytes());
@@ -61,7 +65,12 @@ fn requests_are_answered() {
         assert_eq!(ask("/drip/3/1", &[], b""), "drop\n".repeat(3), "{name}");
         let status = ["--output", "/dev/null", "--write-out", "%{response_code}"];
         assert_eq!(ask("/nowhere", &status, b""), "404", "{name}");
-        let too_long = [&status[..], &["--data-binary", "@-"]].concat();
-        assert_eq!(ask("/read", &too_long, &vec![b'x'; 9 << 20]), "413", "{name}");
+        // curl 7.88 loses an answer that comes over HTTP/2 before all of the body is sent.
+        if way.version == "1.1" {
+            let too_long = [&status[..], &["--data-binary", "@-"]].concat();
+            assert_eq!(ask("/read", &too_long, &vec![b'x'; 9 << 20]), "413", "{name}");
+        }
+        let too_many = format!("x-large: {}", "y".repeat(20_000));
+        assert_eq!(ask("/", &[&status[..], &["--header", &too_many]].concat(), b""), "431", "{name}");
     }
 }

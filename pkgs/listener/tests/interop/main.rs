@@ -4,7 +4,16 @@
 //! They need Python and Go, which fetch what they need once (`tools`), and the server, which `cargo test` builds
 //! when it is not told to build this test alone.
 
+mod change;
+mod client;
+mod crowd;
 mod curl;
+mod flood;
+mod h2spec;
 mod h3;
+mod load;
+mod noise;
+mod raw;
 mod server;
+mod slow;
 mod tools;

@@ -5,6 +5,16 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustls::pki_types::CertificateDer;
+
+use crate::load::PATIENCE;
+use crate::raw::Raw;
+
+/// Ticks of the processor's time in a second, on every Linux there is.
+pub const TICKS: u64 = 100;
 
 /// A running server; killed when dropped.
 pub struct Server {
@@ -20,8 +30,19 @@ pub struct Server {
 impl Server {
     /// Starts one with these arguments on top, and waits until it listens.
     pub fn start(arguments: &[&str]) -> Self {
+        Self::run(Command::new(program()), arguments)
+    }
+
+    /// The same, with so many files at most.
+    pub fn start_with_files(files: u32, arguments: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]).arg(program());
+        Self::run(shell, arguments)
+    }
+
+    fn run(mut command: Command, arguments: &[&str]) -> Self {
         let certificate = Certificate::new();
-        let mut process = Command::new(program())
+        let mut process = command
             .args(["--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0", "--certificate"])
             .arg(certificate.chain())
             .arg("--key")
@@ -45,6 +66,52 @@ impl Server {
         self.process.id()
     }
 
+    /// What it counts.
+    pub fn metrics(&self) -> Metrics {
+        let mut raw = Raw::connect(self.clear);
+        let request = b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        raw.send(request).expect("the server listens");
+        Metrics(String::from_utf8(raw.rest()).expect("text"))
+    }
+
+    /// Waits for a condition on what it counts.
+    pub fn until(&self, condition: impl Fn(&Metrics) -> bool) {
+        let begun = Instant::now();
+        loop {
+            let metrics = self.metrics();
+            if condition(&metrics) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}", metrics.0);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The most memory it has used, in KiB.
+    pub fn most_memory(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    /// A figure of `/proc/PID/status` (proc_pid_status(5)).
+    fn status(&self, name: &str) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
+    /// The processor's time it has used, in [`TICKS`] of a second.
+    pub fn time(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("it runs");
+        // proc_pid_stat(5): utime and stime are the 14th and 15th fields; the 2nd, the name, ends with a bracket.
+        let (_, rest) = text.rsplit_once(") ").expect("a name");
+        rest.split(' ').skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("it runs");
+    }
+
     /// Waits for its end, which somebody has asked for.
     pub fn wait(mut self) -> ExitStatus {
         self.process.wait().expect("it is a child")
@@ -55,6 +122,17 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// What a server counts.
+pub struct Metrics(String);
+
+impl Metrics {
+    /// The sum of those whose names begin so.
+    pub fn sum(&self, name: &str) -> f64 {
+        let lines = self.0.lines().filter(|line| line.starts_with(name));
+        lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
 }
 
@@ -73,11 +151,13 @@ fn program() -> &'static Path {
 /// A certificate for `localhost` that signs itself, in files.
 pub struct Certificate {
     directory: tempfile::TempDir,
+    all: Vec<CertificateDer<'static>>,
 }
 
 impl Certificate {
     fn new() -> Self {
-        let certificate = Self { directory: tempfile::tempdir().expect("a temporary directory") };
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut certificate = Self { directory, all: Vec::new() };
         certificate.renew();
         certificate
     }
@@ -91,11 +171,17 @@ impl Certificate {
         self.directory.path().join("key.pem")
     }
 
+    /// All there have been, the last of which is in the files now.
+    pub fn all(&self) -> Vec<CertificateDer<'static>> {
+        self.all.clone()
+    }
+
     /// Replaces it by another.
-    pub fn renew(&self) {
+    pub fn renew(&mut self) {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
         std::fs::write(self.chain(), made.cert.pem()).expect("a writable directory");
         std::fs::write(self.key(), made.signing_key.serialize_pem()).expect("a writable directory");
+        self.all.push(made.cert.der().clone());
     }
 }

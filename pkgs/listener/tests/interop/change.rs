@@ -1,0 +1,54 @@
+//! What changes under load without a client noticing.
+
+use rustix::process::Signal;
+
+use crate::client::{Speak, Target};
+use crate::load::Load;
+use crate::server::Server;
+
+#[tokio::test]
+async fn draining_loses_no_request() {
+    for speak in Speak::ALL {
+        let server = Server::start(&[]);
+        let target = Target::new(&server, &server.certificate.all());
+        let load = Load::start(&target, speak, 16, "/wait/20", "waited");
+        load.answers(200).await;
+        load.leaving();
+        server.signal(Signal::TERM);
+        let ended = tokio::task::spawn_blocking(move || server.wait()).await.expect("no panic");
+        assert!(ended.success(), "{speak:?}: {ended}");
+        load.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_is_replaced_without_losing_a_request() {
+    let mut server = Server::start(&[]);
+    let before = server.certificate.all();
+    server.certificate.renew();
+    let all = server.certificate.all();
+    let target = Target::new(&server, &all);
+    for speak in [Speak::Http1Tls, Speak::Http2Tls, Speak::Http3] {
+        let shown = target.connect(speak).await.expect("it listens").certificate;
+        assert_eq!(shown, before.first().cloned(), "{speak:?}: files alone change nothing yet");
+    }
+    let loads: Vec<_> = [Speak::Http1Tls, Speak::Http2Tls, Speak::Http3]
+        .map(|speak| (speak, Load::start(&target, speak, 8, "/", "Hello, World!")))
+        .into();
+    for (_, load) in &loads {
+        load.answers(100).await;
+    }
+    server.signal(Signal::HUP);
+    for (speak, load) in loads {
+        // Seen by whoever connects from now on, as soon as the server has read it.
+        loop {
+            let shown = target.connect(speak).await.expect("it listens").certificate;
+            if shown == all.last().cloned() {
+                break;
+            }
+            assert_eq!(shown, before.first().cloned(), "{speak:?}");
+        }
+        load.answers(100).await;
+        load.end().await;
+    }
+}

@@ -1,0 +1,64 @@
+//! HTTP/2 by h2spec, whole and strict.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use crate::server::Server;
+use crate::tools;
+
+/// Cases of h2spec 2.2.1.
+const CASES: u32 = 146;
+
+/// The suite with a case that opens more streams than it may at once. Whether it does depends on how soon they are
+/// answered, so it has a run of its own, of requests that are answered late.
+const CONCURRENCY: &str = "http2/5.1.2";
+
+/// Runs suites, all if none are given, of requests for `path`; returns how many cases there were and which suites
+/// had any that failed or were skipped.
+fn run(address: SocketAddr, flags: &[&str], path: &str, suites: &[&str]) -> (u32, Vec<String>) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let report = directory.path().join("report.xml");
+    let output = Command::new(tools::h2spec())
+        .args(["--strict", "--timeout", "5", "--host", "127.0.0.1", "--path", path, "--port"])
+        .arg(address.port().to_string())
+        .args(flags)
+        .arg("--junit-report")
+        .arg(&report)
+        .args(suites)
+        .output()
+        .expect("h2spec runs");
+    let report = fs::read_to_string(report).expect("h2spec reports");
+    let (mut cases, mut failed) = (0, Vec::new());
+    for suite in report.lines().filter_map(|line| line.trim().strip_prefix("<testsuite ")) {
+        let attribute = |name: &str| {
+            let (_, rest) = suite.split_once(&format!(" {name}=\"")).expect("an attribute");
+            rest.split_once('"').expect("its end").0
+        };
+        let count = |name| attribute(name).parse::<u32>().expect("a number");
+        cases += count("tests");
+        for _ in 0..count("skipped") + count("failures") + count("errors") {
+            failed.push(attribute("package").to_owned());
+        }
+    }
+    if failed.iter().any(|suite| suite != CONCURRENCY) {
+        println!("{}", String::from_utf8_lossy(&output.stdout));
+    }
+    (cases, failed)
+}
+
+#[test]
+fn http2_conforms() {
+    let server = Server::start(&[]);
+    for (address, flags, known) in [
+        (server.secure, &["--tls", "--insecure"][..], &[][..]),
+        // Who does not begin as HTTP/2 does is taken for HTTP/1.1 in the clear, and told 400 in its words.
+        (server.clear, &[], &["http2/3.5"]),
+    ] {
+        let (cases, mut failed) = run(address, flags, "/read/4000", &[]);
+        failed.retain(|suite| suite != CONCURRENCY);
+        assert_eq!((cases, failed), (CASES, known.iter().map(ToString::to_string).collect()), "{address}");
+        let late = run(address, flags, "/wait/3000", &[CONCURRENCY]);
+        assert_eq!(late, (1, vec![]), "{address}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Clients that ask without pause while something happens to the server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::client::{Failure, Speak, Target};
+
+/// Longer than anything here takes on a machine that does much else.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the clients share.
+#[derive(Default)]
+pub struct State {
+    /// Requests that were answered as they should be.
+    pub answered: AtomicU64,
+    /// Set when the server was told to go: who cannot connect from now on is not surprised.
+    leaving: AtomicBool,
+    /// Set when the clients are to end.
+    done: AtomicBool,
+}
+
+/// Some clients of one protocol.
+pub struct Load {
+    pub state: Arc<State>,
+    clients: JoinSet<Result<(), String>>,
+}
+
+impl Load {
+    /// So many clients, each with one connection at a time, and one request on it.
+    pub fn start(
+        target: &Target,
+        speak: Speak,
+        clients: usize,
+        path: &'static str,
+        body: &'static str,
+    ) -> Self {
+        let state = Arc::new(State::default());
+        let mut set = JoinSet::new();
+        for _ in 0..clients {
+            set.spawn(run(target.clone(), speak, path, body, Arc::clone(&state)));
+        }
+        Self { state, clients: set }
+    }
+
+    /// Waits for so many more answers.
+    pub async fn answers(&self, more: u64) {
+        let until = self.state.answered.load(Relaxed) + more;
+        let enough = async {
+            while self.state.answered.load(Relaxed) < until {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, enough).await.expect("clients are answered");
+    }
+
+    /// From now on the server may refuse connections.
+    pub fn leaving(&self) {
+        self.state.leaving.store(true, Relaxed);
+    }
+
+    /// Ends the clients, and panics if one of their requests has failed.
+    pub async fn end(mut self) {
+        self.state.done.store(true, Relaxed);
+        let ended = async {
+            while let Some(client) = self.clients.join_next().await {
+                client.expect("no client panics").expect("no request fails");
+            }
+        };
+        tokio::time::timeout(PATIENCE, ended).await.expect("clients end");
+    }
+}
+
+async fn run(
+    target: Target,
+    speak: Speak,
+    path: &'static str,
+    body: &'static str,
+    state: Arc<State>,
+) -> Result<(), String> {
+    while !state.done.load(Relaxed) {
+        let late = state.leaving.load(Relaxed);
+        let mut connection = match target.connect(speak).await {
+            Ok(connection) => connection,
+            // It was told to go while this was under way.
+            Err(_) if state.leaving.load(Relaxed) => return Ok(()),
+            Err(error) => return Err(format!("cannot connect: {error}")),
+        };
+        while !state.done.load(Relaxed) {
+            match connection.ask(path).await {
+                Ok((status, told)) if status == 200 && told == body => {
+                    state.answered.fetch_add(1, Relaxed);
+                }
+                Ok((status, told)) => return Err(format!("{status} and {} bytes", told.len())),
+                Err(Failure::Unprocessed) => break,
+                // Nobody was promised that this connection would be served.
+                Err(Failure::Lost(_)) if late => return Ok(()),
+                Err(Failure::Lost(error)) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
