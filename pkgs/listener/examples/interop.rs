@@ -73,6 +73,10 @@ struct Arguments {
     #[arg(long)]
     patience: Option<u64>,
 
+    /// Unix socket to hand over the listening sockets at, and to ask at for them
+    #[arg(long)]
+    handover: Option<PathBuf>,
+
     /// Milliseconds for requests in flight when told to stop
     #[arg(long)]
     drain: Option<u64>,
@@ -96,6 +100,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         runtime: Runtime::PerCore(arguments.workers),
         tls: arguments.certificate.zip(arguments.key).map(|(chain, key)| Tls::new(chain, key)),
         http3: true,
+        handover: arguments.handover,
         ..Config::default()
     };
     let limits = &mut config.limits;

@@ -23,7 +23,7 @@ async fn draining_loses_no_request() {
 
 #[tokio::test]
 async fn a_certificate_is_replaced_without_losing_a_request() {
-    let mut server = Server::start(&[]);
+    let server = Server::start(&[]);
     let before = server.certificate.all();
     server.certificate.renew();
     let all = server.certificate.all();
@@ -49,6 +49,26 @@ async fn a_certificate_is_replaced_without_losing_a_request() {
             assert_eq!(shown, before.first().cloned(), "{speak:?}");
         }
         load.answers(100).await;
+        load.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_new_process_takes_over_without_losing_a_request() {
+    for speak in [Speak::Http1, Speak::Http1Tls, Speak::H2c, Speak::Http2Tls] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("handover").display().to_string();
+        let mut server = Server::start(&["--handover", &path]);
+        let target = Target::new(&server, &server.certificate.all());
+        let load = Load::start(&target, speak, 16, "/wait/5", "waited");
+        for _ in 0..3 {
+            load.answers(200).await;
+            let next = server.successor(&["--handover", &path]);
+            let old = std::mem::replace(&mut server, next);
+            let ended = tokio::task::spawn_blocking(move || old.wait()).await.expect("no panic");
+            assert!(ended.success(), "{speak:?}: {ended}");
+        }
+        load.answers(200).await;
         load.end().await;
     }
 }

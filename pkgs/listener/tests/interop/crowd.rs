@@ -2,8 +2,43 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::raw::{self, Raw};
 use crate::server::{Server, TICKS};
+
+const CROWD: usize = 10_000;
+/// What the server may use for them, in KiB.
+const MEMORY: u64 = 64 << 10;
+
+#[test]
+fn ten_thousand_idle_connections_fit_into_64_mib() {
+    let wanted = CROWD as u64 + 1_000;
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.maximum.map(|most| most.max(limit.current.unwrap_or(most)));
+    // Root may raise it; for others it is what it is.
+    let raised = Rlimit { current: current.or(Some(wanted)), maximum: limit.maximum };
+    let _ = setrlimit(Resource::Nofile, raised);
+    if getrlimit(Resource::Nofile).current.is_some_and(|most| most < wanted) {
+        let most = getrlimit(Resource::Nofile).current;
+        return println!("skipped: a process may open {most:?} files here, {wanted} are needed");
+    }
+    let server = Server::start(&[]);
+    let mut crowd = Vec::with_capacity(CROWD);
+    for _ in 0..CROWD {
+        let mut raw = Raw::connect(server.clear);
+        raw.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").expect("the server listens");
+        crowd.push(raw);
+    }
+    for raw in &mut crowd {
+        let mut answer = [0; 12];
+        std::io::Read::read_exact(&mut raw.0, &mut answer).expect("an answer");
+        assert_eq!(raw::status(&answer), Some(200));
+    }
+    server.until(|metrics| metrics.sum("listener_open{protocol=\"http1\"}") > CROWD as f64);
+    let used = server.memory();
+    assert!(used < MEMORY, "{used} KiB");
+}
 
 #[test]
 fn running_out_of_files_does_not_spin() {

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,26 +24,33 @@ pub struct Server {
     /// HTTP/1.1, HTTP/2 and, over UDP, HTTP/3.
     pub secure: SocketAddr,
     /// Where its certificate is, to be replaced.
-    pub certificate: Certificate,
+    pub certificate: Arc<Certificate>,
 }
 
 impl Server {
     /// Starts one with these arguments on top, and waits until it listens.
     pub fn start(arguments: &[&str]) -> Self {
-        Self::run(Command::new(program()), arguments)
+        Self::run(Command::new(program()), arguments, Files::new())
     }
 
     /// The same, with so many files at most.
     pub fn start_with_files(files: u32, arguments: &[&str]) -> Self {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]).arg(program());
-        Self::run(shell, arguments)
+        Self::run(shell, arguments, Files::new())
     }
 
-    fn run(mut command: Command, arguments: &[&str]) -> Self {
-        let certificate = Certificate::new();
+    /// Starts one that takes the place of this, which may then end.
+    pub fn successor(&self, arguments: &[&str]) -> Self {
+        let addresses = [self.clear, self.secure].map(|address| address.to_string());
+        let files = Files { certificate: Arc::clone(&self.certificate), listen: addresses };
+        Self::run(Command::new(program()), arguments, files)
+    }
+
+    fn run(mut command: Command, arguments: &[&str], files: Files) -> Self {
+        let Files { certificate, listen: [clear, secure] } = files;
         let mut process = command
-            .args(["--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0", "--certificate"])
+            .args(["--listen", &clear, "--listen-tls", &secure, "--certificate"])
             .arg(certificate.chain())
             .arg("--key")
             .arg(certificate.key())
@@ -87,6 +94,11 @@ impl Server {
         }
     }
 
+    /// The memory it uses, in KiB.
+    pub fn memory(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
     /// The most memory it has used, in KiB.
     pub fn most_memory(&self) -> u64 {
         self.status("VmHWM:")
@@ -125,6 +137,19 @@ impl Drop for Server {
     }
 }
 
+/// What a server is started with.
+struct Files {
+    certificate: Arc<Certificate>,
+    listen: [String; 2],
+}
+
+impl Files {
+    fn new() -> Self {
+        let any = "127.0.0.1:0".to_owned();
+        Self { certificate: Arc::new(Certificate::new()), listen: [any.clone(), any] }
+    }
+}
+
 /// What a server counts.
 pub struct Metrics(String);
 
@@ -151,13 +176,13 @@ fn program() -> &'static Path {
 /// A certificate for `localhost` that signs itself, in files.
 pub struct Certificate {
     directory: tempfile::TempDir,
-    all: Vec<CertificateDer<'static>>,
+    all: Mutex<Vec<CertificateDer<'static>>>,
 }
 
 impl Certificate {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut certificate = Self { directory, all: Vec::new() };
+        let certificate = Self { directory, all: Mutex::default() };
         certificate.renew();
         certificate
     }
@@ -173,15 +198,15 @@ impl Certificate {
 
     /// All there have been, the last of which is in the files now.
     pub fn all(&self) -> Vec<CertificateDer<'static>> {
-        self.all.clone()
+        self.all.lock().expect("no panic").clone()
     }
 
     /// Replaces it by another.
-    pub fn renew(&mut self) {
+    pub fn renew(&self) {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
         std::fs::write(self.chain(), made.cert.pem()).expect("a writable directory");
         std::fs::write(self.key(), made.signing_key.serialize_pem()).expect("a writable directory");
-        self.all.push(made.cert.der().clone());
+        self.all.lock().expect("no panic").push(made.cert.der().clone());
     }
 }
