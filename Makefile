@@ -1,4 +1,4 @@
-.PHONY: run test fuzz bench bench-links check fmt
+.PHONY: run test fuzz bench bench-links bench-router check fmt
 
 run:                ## build links and serve it on embedded storage
 	.ci/run-links.sh
@@ -6,13 +6,16 @@ run:                ## build links and serve it on embedded storage
 test:               ## formatting, lints and all tests
 	.ci/test.sh
 
-fuzz:               ## import and request parsers, a minute each
+fuzz:               ## parsers and the router, each target a minute
 	.ci/fuzz.sh
 
-bench: bench-links  ## all benches
+bench: bench-links bench-router  ## all benches
 
 bench-links:        ## redirects against nginx and a constant handler
 	.ci/bench.sh linerate-links redirect
+
+bench-router:       ## the router beside silent, axum, matchit, actix-router and path-tree
+	.ci/bench-router.sh
 
 check:              ## type-check only
 	cd pkgs && cargo check --workspace --all-targets

@@ -10,8 +10,11 @@ if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
         "('cargo install cargo-fuzz')" >&2
     exit 1
 fi
-cd pkgs/links
-for target in $(cargo +nightly fuzz list); do
-    mkdir -p "fuzz/corpus/$target"
-    cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- -max_total_time="${1:-60}"
+for package in pkgs/*/fuzz; do
+    cd "$package/.."
+    for target in $(cargo +nightly fuzz list); do
+        mkdir -p "fuzz/corpus/$target"
+        cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- -max_total_time="${1:-60}"
+    done
+    cd - >/dev/null
 done

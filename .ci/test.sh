@@ -7,5 +7,5 @@ PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 cd pkgs
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
-cargo check -p linerate-links --features no-tracing --locked
+cargo check -p linerate-links -p linerate-router --features linerate-links/no-tracing,linerate-router/no-tracing --locked
 exec cargo test --workspace --locked </dev/null

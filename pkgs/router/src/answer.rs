@@ -1,7 +1,7 @@
 //! What a handler gives: a response at once, or one to wait for, without a box for most futures.
 #![allow(unsafe_code)]
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::future::Future;
 use std::marker::{PhantomData, PhantomPinned};
@@ -25,14 +25,15 @@ const ALIGNMENT: usize = 16;
 pub struct Answer<R>(State<R>);
 
 enum State<R> {
-    Ready(Response<R>),
+    /// The response, until it is taken.
+    Ready(Option<Response<R>>),
     Waiting(Slot<Response<R>>),
-    Gone,
 }
 
 impl<R> From<Response<R>> for Answer<R> {
+    #[inline]
     fn from(response: Response<R>) -> Self {
-        Self(State::Ready(response))
+        Self(State::Ready(Some(response)))
     }
 }
 
@@ -44,17 +45,16 @@ impl<R: 'static> Answer<R> {
     where
         F: Future<Output = Response<R>> + Send + 'static,
     {
-        // An answer would be a future in a future; which type it is, is known when this is compiled.
-        let mut future = Some(future);
-        if let Some(answer) = (&mut future as &mut dyn Any).downcast_mut::<Option<Self>>()
-            && let Some(answer) = answer.take()
-        {
-            return answer;
+        // An answer would be a future in a future. Which type it is, is known when this is compiled.
+        if TypeId::of::<F>() == TypeId::of::<Self>() {
+            let mut future = Some(future);
+            let answer = (&mut future as &mut dyn Any).downcast_mut::<Option<Self>>();
+            return answer.and_then(Option::take).unwrap_or(Self(State::Ready(None)));
         }
-        match future {
-            Some(future) if Slot::<Response<R>>::holds::<F>() => Self(State::Waiting(Slot::new(future))),
-            Some(future) => Self(State::Waiting(Slot::new(Box::pin(future)))),
-            None => Self(State::Gone),
+        if Slot::<Response<R>>::holds::<F>() {
+            Self(State::Waiting(Slot::new(future)))
+        } else {
+            Self(State::Waiting(Slot::new(Box::pin(future))))
         }
     }
 
@@ -64,9 +64,20 @@ impl<R: 'static> Answer<R> {
         F: FnOnce(Response<R>) -> Response<R> + Send + 'static,
     {
         match self.0 {
-            State::Ready(response) => change(response).into(),
+            State::Ready(response) => Self(State::Ready(response.map(change))),
             State::Waiting(slot) => Self::new(async move { change(slot.await) }),
-            State::Gone => self,
+        }
+    }
+
+    /// Changes the response if it is there; otherwise gives the answer to wait for.
+    #[expect(clippy::result_large_err, reason = "both are large, and neither is an error")]
+    pub(crate) fn change(mut self, change: impl FnOnce(&mut Response<R>)) -> Result<Self, Self> {
+        match &mut self.0 {
+            State::Ready(response) => {
+                response.as_mut().map(change);
+                Ok(self)
+            }
+            State::Waiting(_) => Err(self),
         }
     }
 
@@ -77,7 +88,7 @@ impl<R: 'static> Answer<R> {
     #[expect(clippy::result_large_err, reason = "both are large, and neither is an error")]
     pub fn into_ready(self) -> Result<Response<R>, Self> {
         match self.0 {
-            State::Ready(response) => Ok(response),
+            State::Ready(Some(response)) => Ok(response),
             state => Err(Self(state)),
         }
     }
@@ -91,16 +102,12 @@ impl<R> Future for Answer<R> {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response<R>> {
         // SAFETY: of what is in it only the slot is pinned, and it is never moved out of here.
-        let state = unsafe { &mut self.get_unchecked_mut().0 };
-        if let State::Waiting(slot) = state {
+        match unsafe { &mut self.get_unchecked_mut().0 } {
+            State::Ready(response) => {
+                Poll::Ready(response.take().expect("an answer is polled until it is ready"))
+            }
             // SAFETY: the slot is where the pinned answer is.
-            let response = std::task::ready!(unsafe { Pin::new_unchecked(slot) }.poll(cx));
-            *state = State::Gone;
-            return Poll::Ready(response);
-        }
-        match std::mem::replace(state, State::Gone) {
-            State::Ready(response) => Poll::Ready(response),
-            _ => panic!("an answer was polled after it was ready"),
+            State::Waiting(slot) => unsafe { Pin::new_unchecked(slot) }.poll(cx),
         }
     }
 }
@@ -110,7 +117,6 @@ impl<R: fmt::Debug> fmt::Debug for Answer<R> {
         match &self.0 {
             State::Ready(response) => f.debug_tuple("Ready").field(response).finish(),
             State::Waiting(_) => f.write_str("Waiting"),
-            State::Gone => f.write_str("Gone"),
         }
     }
 }
@@ -296,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "polled after it was ready")]
+    #[should_panic(expected = "polled until it is ready")]
     fn polling_again_panics() {
         let mut answer = pin!(Answer::from(Response::new(())));
         for _ in 0..2 {

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use http::uri::{PathAndQuery, Uri};
@@ -78,7 +79,30 @@ where
     #[inline]
     fn call(&self, _: Request<B>, _: &Matched<'_>, _: &S) -> Answer<R> {
         let future = self();
-        Answer::new(async move { future.await.into_response() })
+        Answer::new(Responding { future, body: PhantomData })
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// The future of what becomes a response. Not an async block, since that would move the response once
+    /// more.
+    struct Responding<U, R> {
+        #[pin]
+        future: U,
+        body: PhantomData<fn() -> R>,
+    }
+}
+
+impl<U, R> Future for Responding<U, R>
+where
+    U: Future,
+    U::Output: IntoResponse<R>,
+{
+    type Output = Response<R>;
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response<R>> {
+        self.project().future.poll(cx).map(IntoResponse::into_response)
     }
 }
 
@@ -132,7 +156,7 @@ macro_rules! handlers {
                 $(let $part = or_reject!($part::from_parts(&mut request, matched, state));)*
                 let $last = or_reject!($last::from_request(request, matched, state));
                 let future = self($($part,)* $last);
-                Answer::new(async move { future.await.into_response() })
+                Answer::new(Responding { future, body: PhantomData })
             }
         }
     };

@@ -101,19 +101,13 @@ where
     if afters == 0 {
         return answer;
     }
-    match answer.into_ready() {
-        Ok(mut response) => {
-            after(&layers[done..reached], &mut response);
-            response.into()
-        }
-        Err(answer) => {
-            let shared = shared.clone();
-            answer.map(move |mut response| {
-                after(&shared.layers(target)[done..reached], &mut response);
-                response
-            })
-        }
-    }
+    answer.change(|response| after(&layers[done..reached], response)).unwrap_or_else(|answer| {
+        let shared = shared.clone();
+        answer.map(move |mut response| {
+            after(&shared.layers(target)[done..reached], &mut response);
+            response
+        })
+    })
 }
 
 /// The innermost is the first on the way back.

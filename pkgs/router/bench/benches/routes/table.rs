@@ -1,0 +1,77 @@
+//! The tables at the end.
+
+use std::fs;
+use std::path::Path;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::lines::LINES;
+
+/// Prints what criterion has found out.
+pub fn print(results: &Path) {
+    println!(
+        "\nDispatch: make a request, read its URI, find its route, call the handler, have the response."
+    );
+    println!(
+        "Nanoseconds, medians; x: times the router's. \"not run\" is how silent's own bench calls it: the"
+    );
+    println!(
+        "future is dropped unpolled, so nothing is routed. \"claimed\" is an article's figure of that.\n"
+    );
+    let peers = ["silent", "axum", "silent, not run"];
+    table(results, "dispatch", &peers, true);
+
+    println!(
+        "\nMatching only: find the route of a path and where its parameters are. None of these dispatches.\n"
+    );
+    table(results, "match", &["matchit", "path-tree", "actix-router"], false);
+}
+
+fn table(results: &Path, kind: &str, peers: &[&str], claimed: bool) {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY);
+    let mut header = vec!["".to_owned(), "router".to_owned()];
+    for peer in peers {
+        header.extend([(*peer).to_owned(), "x".to_owned()]);
+    }
+    if claimed {
+        header.push("claimed".to_owned());
+    }
+    let columns = header.len();
+    table.set_header(header);
+    for line in &LINES {
+        let median = |peer: &str| median(results, &format!("{kind}_{}", line.name), peer);
+        let router = median("router");
+        let mut row = vec![line.name.to_owned(), figure(router)];
+        for peer in peers {
+            let peer = median(peer);
+            let ratio = peer.zip(router).map(|(peer, router)| peer / router);
+            row.extend([figure(peer), ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.1}"))]);
+        }
+        if claimed {
+            row.push(figure(line.claimed_ns));
+        }
+        table.add_row(row);
+    }
+    for column in 1..columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    println!("{table}");
+}
+
+/// The median of a measurement in nanoseconds, if this run or an earlier one made it.
+fn median(results: &Path, group: &str, peer: &str) -> Option<f64> {
+    let file = results.join(group).join(peer).join("new/estimates.json");
+    let estimates: serde_json::Value = serde_json::from_str(&fs::read_to_string(file).ok()?).ok()?;
+    estimates["median"]["point_estimate"].as_f64()
+}
+
+fn figure(ns: Option<f64>) -> String {
+    match ns {
+        None => "-".to_owned(),
+        Some(ns) if ns >= 1000.0 => format!("{ns:.0}"),
+        Some(ns) => format!("{ns:.1}"),
+    }
+}

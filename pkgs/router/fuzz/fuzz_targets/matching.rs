@@ -1,0 +1,55 @@
+//! Any routes and any path: what matches is the route with its parameters put in, and without other
+//! routes it matches all the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use router::matcher::Builder;
+
+fuzz_target!(|text: &str| {
+    let mut lines = text.lines();
+    let Some(path) = lines.next() else { return };
+    let mut builder = Builder::new();
+    let mut routes = Vec::new();
+    for route in lines.take(64) {
+        if builder.insert(route, routes.len()).is_ok() {
+            routes.push(route);
+        }
+    }
+    let Ok(matcher) = builder.build() else { return };
+    let Some(found) = matcher.find(path) else { return };
+    assert_eq!(found.route(), routes[*found.value]);
+    assert!(found.params().all(|(_, value)| !value.is_empty()));
+
+    // Literals are compared as RFC 3986 normalises them, so only without escapes this is so simple.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@{}".contains(&byte);
+    if path.bytes().all(plain) && found.route().bytes().all(plain) {
+        assert_eq!(filled(found.route(), found.params()), path, "{}", found.route());
+    }
+
+    let mut alone = Builder::new();
+    alone.insert(found.route(), ()).expect("a route again");
+    let alone = alone.build().expect("one route is never ambiguous");
+    let again = alone.find(path).expect("a match again");
+    assert!(again.params().eq(found.params()));
+});
+
+/// The route with what its parameters are.
+fn filled<'a>(route: &str, mut params: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut path = String::new();
+    let mut rest = route;
+    while let Some(first) = rest.chars().next() {
+        if rest.starts_with("{{") || rest.starts_with("}}") {
+            path.push(first);
+            rest = &rest[2..];
+        } else if first == '{' {
+            let end = rest.find('}').expect("a closed brace");
+            path.push_str(params.next().expect("as many parameters as braces").1);
+            rest = &rest[end + 1..];
+        } else {
+            path.push(first);
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    assert!(params.next().is_none());
+    path
+}
