@@ -1,4 +1,4 @@
-.PHONY: run test fuzz bench bench-links bench-router check fmt
+.PHONY: run test fuzz bench bench-links bench-router bench-listener check fmt
 
 run:                ## build links and serve it on embedded storage
 	.ci/run-links.sh
@@ -9,13 +9,16 @@ test:               ## formatting, lints and all tests
 fuzz:               ## parsers and the router, each target a minute
 	.ci/fuzz.sh
 
-bench: bench-links bench-router  ## all benches
+bench: bench-links bench-router bench-listener  ## all benches
 
 bench-links:        ## redirects against nginx and a constant handler
 	.ci/bench.sh linerate-links redirect
 
 bench-router:       ## the router beside silent, axum, matchit, actix-router and path-tree
 	.ci/bench-router.sh
+
+bench-listener:     ## a hello over HTTP/1.1 and HTTP/2 against axum, actix-web and nginx
+	.ci/bench.sh linerate-listener hello
 
 check:              ## type-check only
 	cd pkgs && cargo check --workspace --all-targets

@@ -2,7 +2,7 @@
 # bench.sh PACKAGE BENCH: runs a bench with the peers it measures against.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-.ci/install.sh cargo cc wrk nginx
+.ci/install.sh cargo cc wrk h2load nginx
 PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 cd pkgs
 exec cargo bench --locked -p "$1" --bench "$2"

@@ -7,6 +7,7 @@ set -euo pipefail
 package() {
     case $1 in
         cc) echo gcc libc6-dev ;;
+        h2load) echo nghttp2-client ;;
         nginx) echo nginx-light ;;
         cargo | rustc) echo rustup ;;
         go) echo golang-go ;;

@@ -12,8 +12,10 @@ use crate::wrk::{Load, Outcome};
 pub struct Streams {
     /// Requests under way at once on a connection.
     pub count: usize,
-    /// Where the server speaks TLS; in the clear at its own address where absent.
-    pub tls: Option<SocketAddr>,
+    /// Where the server speaks it, if not at its own address.
+    pub address: Option<SocketAddr>,
+    /// Whether that is over TLS.
+    pub tls: bool,
 }
 
 /// Loads `server` for the time given.
@@ -28,10 +30,8 @@ pub(crate) fn run(
     (path, expected): (&str, u16),
     streams: Streams,
 ) -> Result<Outcome, Error> {
-    let url = match streams.tls {
-        Some(address) => format!("https://{address}{path}"),
-        None => format!("http://{}{path}", server.address()),
-    };
+    let scheme = if streams.tls { "https" } else { "http" };
+    let url = format!("{scheme}://{}{path}", streams.address.unwrap_or(server.address()));
     let output = placement
         .command("h2load")
         .arg(format!("-t{}", load.threads))

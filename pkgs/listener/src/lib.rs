@@ -56,6 +56,7 @@ mod refusal;
 mod service_trait;
 mod sockets;
 mod sockopt;
+mod tcp;
 mod worker;
 
 pub use body::Body;

@@ -5,7 +5,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -52,8 +52,9 @@ pub struct Life {
     deadline: AtomicU32,
     flags: AtomicU8,
     ended: AtomicBool,
-    /// The task that serves it, which is the same for as long as it lives.
-    task: OnceLock<Waker>,
+    /// The task that serves it, which is the same for as long as it lives. Let go of at its end, since it holds
+    /// the task's memory.
+    task: Mutex<Option<Waker>>,
 }
 
 impl Lives {
@@ -70,7 +71,7 @@ impl Lives {
             deadline: AtomicU32::new(self.after(time)),
             flags: AtomicU8::new(0),
             ended: AtomicBool::new(false),
-            task: OnceLock::new(),
+            task: Mutex::default(),
         });
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         // Read under the lock, so that nothing falls between this and a change for all.
@@ -161,8 +162,12 @@ impl Life {
     /// Runs what serves the connection, as the whole of a task, until that is done or the connection is cut.
     pub async fn run(&self, mut serving: Pin<&mut impl Future<Output = ()>>) {
         let _ended = Ended(self);
+        let mut known = false;
         std::future::poll_fn(|context| {
-            self.task.get_or_init(|| context.waker().clone());
+            if !known {
+                known = true;
+                *self.task() = Some(context.waker().clone());
+            }
             if self.flags.load(Relaxed) & CUT != 0 {
                 return Poll::Ready(());
             }
@@ -183,9 +188,13 @@ impl Life {
     }
 
     fn wake(&self) {
-        if let Some(task) = self.task.get() {
+        if let Some(task) = &*self.task() {
             task.wake_by_ref();
         }
+    }
+
+    fn task(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -195,6 +204,7 @@ struct Ended<'a>(&'a Life);
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
         self.0.ended.store(true, Relaxed);
+        self.0.task().take();
     }
 }
 

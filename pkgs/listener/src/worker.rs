@@ -18,6 +18,10 @@ use crate::service_trait::HttpService;
 use crate::sockets::Sockets;
 use crate::tls::Tls;
 
+/// After so many tasks in a row it is looked for new events. A task here is a request, most often of less than a
+/// microsecond, and a look is a system call; tokio's 61 are for tasks of any length.
+const EVENT_INTERVAL: u32 = 255;
+
 /// How often it is looked whether all connections have ended, when they are to.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
@@ -53,7 +57,9 @@ impl Worker {
 /// The runtime of a worker.
 pub fn runtime(kind: &Runtime) -> io::Result<tokio::runtime::Runtime> {
     match kind {
-        Runtime::PerCore(_) => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+        Runtime::PerCore(_) => {
+            tokio::runtime::Builder::new_current_thread().event_interval(EVENT_INTERVAL).enable_all().build()
+        }
         Runtime::MultiThread(threads) => tokio::runtime::Builder::new_multi_thread()
             .worker_threads(service::workers::count(*threads))
             .thread_name("listener")

@@ -19,12 +19,12 @@ impl Nginx {
     /// Starts nginx answering any request with a redirect.
     pub fn start(placement: Placement) -> Result<Self, Error> {
         let target = super::TARGET;
-        Self::serving(placement, "", &format!("location / {{ return 307 \"{target}\"; }}"))
+        Self::serving(placement, &format!("location / {{ return 307 \"{target}\"; }}"))
     }
 
     /// Starts nginx at its best for this purpose: a listening socket a worker, no log, connections kept.
-    /// `listen` follows its address, `server` is what else is in the `server` block.
-    pub fn serving(placement: Placement, listen: &str, server: &str) -> Result<Self, Error> {
+    /// `server` is what else is in the `server` block.
+    pub fn serving(placement: Placement, server: &str) -> Result<Self, Error> {
         let program = setup::require("nginx", "nginx-light")?;
         let directory = tempfile::tempdir()?;
         let address = free_address()?;
@@ -39,7 +39,7 @@ impl Nginx {
                keepalive_requests 4000000000;\n\
                keepalive_timeout 1h;\n\
                server {{\n\
-                 listen {address} reuseport backlog=4096 {listen};\n\
+                 listen {address} reuseport backlog=4096;\n\
                  {server}\n\
                }}\n\
              }}\n",

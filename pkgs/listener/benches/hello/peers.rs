@@ -1,36 +1,55 @@
-//! What the listener is measured against, where it lives in the bench's own executable: axum::serve and
-//! actix-web, both answering what the listener's example answers.
+//! The listener, and what it is measured against, as far as that lives in the bench's own executable. All answer
+//! the same.
 
+use std::convert::Infallible;
 use std::env;
+use std::future::{Ready, ready};
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZero;
+use std::path::Path;
 use std::process::ExitCode;
+use std::task::{Context, Poll};
 
 use actix_web::{App, HttpServer, web};
 use axum::Router;
 use axum::routing::get;
 use bench::Error;
 use bench::server::{Placement, Server, free_address};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, header};
+use http_body_util::Full;
+use listener::{Body, Config, Endpoint, Listener, Runtime, Speaks, Tls};
+use service::shutdown::Shutdown;
+use service::socket::Address;
 
-const ANSWER: &str = "Hello, World!";
+pub const ANSWER: &str = "Hello, World!";
 
+pub const OURS: &str = "linerate";
+pub const OURS_MULTI: &str = "linerate, one runtime";
+pub const OURS_AXUM: &str = "linerate + axum";
 pub const AXUM: &str = "axum::serve";
 pub const ACTIX: &str = "actix-web";
 
-/// The word that makes the bench's executable be a peer: `peer NAME ADDRESS WORKERS`.
+/// The word that makes the bench's executable be a peer: `peer NAME ADDRESS WORKERS`, and for the listener's TLS
+/// `ADDRESS DIRECTORY`.
 const PEER: &str = "peer";
 
 /// Serves as a peer where the command line says so.
 pub fn serve_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [word, name, address, workers] = arguments.as_slice() else { return None };
+    let [word, name, address, workers, tls @ ..] = arguments.as_slice() else { return None };
     let (address, workers) = (address.parse().ok()?, workers.parse().ok()?);
-    let serve = match name.as_str() {
-        AXUM if word == PEER => axum,
-        ACTIX if word == PEER => actix,
+    let served = match name.as_str() {
+        _ if word != PEER => return None,
+        OURS => ours(Hello, address, Runtime::PerCore(NonZero::new(workers)), tls),
+        OURS_MULTI => ours(Hello, address, Runtime::MultiThread(NonZero::new(workers)), tls),
+        OURS_AXUM => ours(router(), address, Runtime::PerCore(NonZero::new(workers)), tls),
+        AXUM => axum(address, workers),
+        ACTIX => actix(address, workers),
         _ => return None,
     };
-    Some(match serve(address, workers) {
+    Some(match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -41,10 +60,62 @@ pub fn serve_if_asked() -> Option<ExitCode> {
 
 /// Starts the peer of this name.
 pub fn start(name: &'static str, placement: Placement) -> Result<Server, Error> {
+    start_with(name, placement, &[])
+}
+
+/// Starts the listener, with TLS at `tls` by the certificate in `directory`.
+pub fn start_tls(placement: Placement, tls: SocketAddr, directory: &Path) -> Result<Server, Error> {
+    start_with(OURS, placement, &[tls.to_string(), directory.display().to_string()])
+}
+
+fn start_with(name: &'static str, placement: Placement, more: &[String]) -> Result<Server, Error> {
     let address = free_address()?;
     let mut command = placement.command(env::current_exe()?);
-    command.args([PEER, name, &address.to_string(), &placement.workers.to_string()]);
+    command.args([PEER, name, &address.to_string(), &placement.workers.to_string()]).args(more);
     Server::start(name, address, &mut command)
+}
+
+fn ours(
+    service: impl listener::HttpService,
+    address: SocketAddr,
+    runtime: Runtime,
+    tls: &[String],
+) -> io::Result<()> {
+    let clear = Endpoint { speaks: Speaks::Http1AndH2c, ..Endpoint::plain(Address::Tcp(address)) };
+    let mut config = Config { endpoints: vec![clear], runtime, ..Config::default() };
+    if let [address, directory] = tls {
+        let address = address.parse().map_err(io::Error::other)?;
+        config.endpoints.push(Endpoint::tls(address));
+        let directory = Path::new(directory);
+        config.tls = Some(Tls::new(directory.join("chain.pem"), directory.join("key.pem")));
+    }
+    let listener = Listener::new(config).map_err(io::Error::other)?;
+    listener.serve(service, Shutdown::on_signals()?).map_err(io::Error::other)
+}
+
+/// The least a service does.
+#[derive(Clone)]
+struct Hello;
+
+impl tower_service::Service<Request<Body>> for Hello {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Body>) -> Self::Future {
+        let mut response = Response::new(Full::new(Bytes::from_static(ANSWER.as_bytes())));
+        let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        ready(Ok(response))
+    }
+}
+
+fn router() -> Router {
+    Router::new().route("/", get(|| async { ANSWER }))
 }
 
 /// As axum's documentation has it: one listening socket, tokio's own scheduler.
@@ -56,7 +127,7 @@ fn axum(address: SocketAddr, workers: usize) -> io::Result<()> {
     };
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind(address).await?;
-        axum::serve(listener, Router::new().route("/", get(|| async { ANSWER }))).await
+        axum::serve(listener, router()).await
     })
 }
 

@@ -83,7 +83,7 @@ pub async fn serve(
         }
     };
     if let Next::Close { polite } = next {
-        close(&mut wire, polite).await;
+        close(&mut wire, polite, peer.tls.is_some()).await;
     }
 }
 
@@ -313,11 +313,15 @@ async fn discard(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, inbou
     .await
 }
 
-/// Sends the rest and closes, without a reset that would take it back.
-async fn close(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, polite: bool) {
+/// Sends the rest and closes, without a reset that would take it back. TLS has a word for that; where a socket is
+/// dropped next, nothing is to be said.
+async fn close(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, polite: bool, tls: bool) {
     let sent = std::future::poll_fn(|context| {
         if ready!(wire.poll_send(context)).is_err() {
             return Poll::Ready(false);
+        }
+        if !polite && !tls {
+            return Poll::Ready(true);
         }
         Pin::new(&mut wire.io).poll_shutdown(context).map(|shut| shut.is_ok())
     });

@@ -83,6 +83,7 @@ pub async fn serve(
     let mut window = Window::new(config, &mut connection);
     let received = window.received();
     let terms = Arc::new(Terms { limits: limits.clone(), peer, alt_svc, received });
+    let mut accepted = Vec::new();
     let mut waiting = None;
     let mut leaving = false;
     std::future::poll_fn(move |context| {
@@ -90,16 +91,23 @@ pub async fn serve(
             leaving = true;
             connection.graceful_shutdown();
         }
-        while let Poll::Ready(accepted) = connection.poll_accept(context) {
-            let Some(Ok((request, respond))) = accepted else { return Poll::Ready(()) };
-            begin(stream::serve(
-                Arc::clone(&terms),
-                service.clone(),
-                request,
-                respond,
-                worker.lives.clock.second(),
-            ));
+        loop {
+            // Polling the connection sends what there is to send. So what came together is taken together, and
+            // answered together.
+            while let Poll::Ready(next) = connection.poll_accept(context) {
+                let Some(Ok(stream)) = next else { return Poll::Ready(()) };
+                accepted.push(stream);
+            }
+            if accepted.is_empty() {
+                break;
+            }
+            let second = worker.lives.clock.second();
+            for (request, respond) in accepted.drain(..) {
+                begin(stream::serve(Arc::clone(&terms), service.clone(), request, respond, second));
+            }
         }
+        // An idle connection holds no more than it has to.
+        accepted.shrink_to(0);
         window.poll(context, &mut connection);
         let wait = poll_wait(worker, life, &connection, &stall, &mut waiting, leaving);
         if wait.is_ready() && waiting == Some(Wait::Idle) {

@@ -1,0 +1,61 @@
+//! One process replaced by another, here both in one.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use listener::{Config, Endpoint, Runtime};
+use service::socket::Address;
+
+use crate::server::{Client, Server};
+
+#[test]
+fn no_request_fails_while_sockets_change_hands_under_load() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = |workers, address: Address| Config {
+        endpoints: vec![Endpoint::plain(address)],
+        runtime: Runtime::PerCore(NonZero::new(workers)),
+        handover: Some(directory.path().join("handover")),
+        ..Config::default()
+    };
+    // Named the same in each, as in settings; the port is the kernel's choice, kept through all of them.
+    let any: Address = "127.0.0.1:0".parse().expect("an address");
+    let mut server = Server::run(config(2, any.clone()));
+    let address = server.address;
+    let (done, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let clients: Vec<_> = (0..4)
+        .map(|number| {
+            let (done, answered) = (Arc::clone(&done), Arc::clone(&answered));
+            std::thread::spawn(move || {
+                while !done.load(Relaxed) {
+                    let mut client = Client::connect(address);
+                    // Half of them on connections of their own, half on ones that are kept.
+                    for _ in 0..if number % 2 == 0 { 1 } else { 50 } {
+                        let head = client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").head();
+                        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+                        answered.fetch_add(1, Relaxed);
+                        if head.contains("connection: close") {
+                            break;
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    // More workers than sockets, and fewer.
+    for workers in [2, 3, 1] {
+        std::thread::sleep(Duration::from_millis(300));
+        let next = Server::run(config(workers, any.clone()));
+        assert_eq!(next.address, address);
+        let before = std::mem::replace(&mut server, next);
+        before.wait();
+        let so_far = answered.load(Relaxed);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(answered.load(Relaxed) > so_far, "the new one serves");
+    }
+    done.store(true, Relaxed);
+    for client in clients {
+        client.join().expect("no request failed");
+    }
+}

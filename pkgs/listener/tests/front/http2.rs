@@ -1,0 +1,134 @@
+//! HTTP/2, frame by frame: what is sent to wear a server out.
+
+use std::time::Duration;
+
+use listener::{Config, Endpoint, Limits, Speaks};
+
+use crate::server::{Client, Server};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+// RFC 9113, section 6.
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+// RFC 9113, section 7.
+const PROTOCOL_ERROR: u8 = 1;
+const ENHANCE_YOUR_CALM: u8 = 11;
+
+/// `GET / HTTP/2`, of `http://h`: the static table's entries for method, path and scheme, and the authority.
+const GET: &[u8] = b"\x82\x84\x86\x41\x01h";
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+fn start(limits: Limits) -> Server {
+    let endpoint = |address| Endpoint { speaks: Speaks::Http1AndH2c, ..Endpoint::plain(address) };
+    Server::start(endpoint, Config { limits, ..Config::default() })
+}
+
+/// A connection on which the preface was sent.
+fn connect(server: &Server) -> Client {
+    let mut client = server.connect();
+    client.send(PREFACE).send(frame(SETTINGS, 0, 0, &[]));
+    client
+}
+
+/// The error with which the server closes the connection; none where it closes without.
+fn goaway(client: &mut Client) -> Option<u8> {
+    let rest = client.rest();
+    let mut frames = &rest[..];
+    let mut error = None;
+    while let [a, b, c, kind, _flags, _, _, _, _, payload @ ..] = frames {
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        if *kind == GOAWAY && payload.len() >= 8 {
+            error = Some(payload[7]);
+        }
+        frames = payload.get(length..).unwrap_or_default();
+    }
+    error
+}
+
+/// Streams that clients may use, in order.
+fn streams(count: u32) -> impl Iterator<Item = u32> {
+    (0..count).map(|n| 2 * n + 1)
+}
+
+#[test]
+fn requests_are_answered_in_the_clear_beside_those_of_http1() {
+    let server = start(Limits::default());
+    let mut client = connect(&server);
+    client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, GET));
+    std::thread::sleep(Duration::from_millis(200));
+    server.stop();
+    let rest = client.rest();
+    assert!(rest.windows(13).any(|part| part == b"Hello, World!"));
+    drop(server);
+    let server = start(Limits::default());
+    assert_eq!(server.connect().send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").answer().0, 200);
+    assert_eq!(server.connect().send("P").send("OST / HTTP/1.1\r\nHost: h\r\n\r\n").answer().0, 200);
+}
+
+#[test]
+fn rapid_resets_are_shed() {
+    let server = start(Limits::default());
+    let mut client = connect(&server);
+    let mut flood = Vec::new();
+    for stream in streams(2000) {
+        flood.extend(frame(HEADERS, END_STREAM | END_HEADERS, stream, GET));
+        flood.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+    }
+    assert_eq!(goaway(client.send(flood)), Some(ENHANCE_YOUR_CALM));
+}
+
+#[test]
+fn resets_a_client_provokes_are_shed() {
+    let server = start(Limits::default());
+    let mut client = connect(&server);
+    let mut flood = Vec::new();
+    for stream in streams(2000) {
+        // Left open, and made an error by a window beyond what there can be.
+        flood.extend(frame(HEADERS, END_HEADERS, stream, b"\x83\x04\x05/read\x86\x41\x01h"));
+        flood.extend(frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff]));
+    }
+    assert_eq!(goaway(client.send(flood)), Some(ENHANCE_YOUR_CALM));
+}
+
+#[test]
+fn endless_continuations_are_shed() {
+    let server = start(Limits::default());
+    let mut client = connect(&server);
+    // Each a field of its own: a literal without a name in the table, x: y.
+    let fields = b"\x00\x01x\x01y".repeat(1000);
+    let mut flood = frame(HEADERS, END_STREAM, 1, GET);
+    (0..1000).for_each(|_| flood.extend(frame(CONTINUATION, 0, 1, &fields)));
+    let error = goaway(client.send(flood));
+    assert!(matches!(error, Some(PROTOCOL_ERROR | ENHANCE_YOUR_CALM)), "{error:?}");
+    // And those that hold nothing.
+    let mut client = connect(&server);
+    let mut flood = frame(HEADERS, END_STREAM, 1, GET);
+    (0..100_000).for_each(|_| flood.extend(frame(CONTINUATION, 0, 1, &[])));
+    let error = goaway(client.send(flood));
+    assert!(matches!(error, Some(PROTOCOL_ERROR | ENHANCE_YOUR_CALM)), "{error:?}");
+}
+
+#[test]
+fn a_head_beyond_the_limit_is_no_request() {
+    let server = start(Limits { head_bytes: 1000, ..Limits::default() });
+    let mut client = connect(&server);
+    let fields = [GET, &b"\x00\x01x\x01y".repeat(100)].concat();
+    client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, &fields));
+    std::thread::sleep(Duration::from_millis(200));
+    server.stop();
+    let rest = client.rest();
+    assert!(!rest.windows(13).any(|part| part == b"Hello, World!"));
+    assert!(rest.len() > 9, "it is told so");
+}

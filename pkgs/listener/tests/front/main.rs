@@ -1,0 +1,8 @@
+//! The listener over real sockets: what clients may do, and what becomes of those that do more.
+
+mod handover;
+mod http1;
+mod http2;
+mod limits;
+mod proxy;
+mod server;

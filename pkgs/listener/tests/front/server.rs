@@ -1,0 +1,183 @@
+//! A listener in this process, and clients of bare bytes.
+
+use std::convert::Infallible;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::num::NonZero;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use listener::metrics::Metrics;
+use listener::{Body, BoxError, Config, Endpoint, Listener, Peer, Runtime};
+use service::shutdown::Shutdown;
+use service::socket::Address;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running listener; drained when dropped.
+pub struct Server {
+    pub address: SocketAddr,
+    pub metrics: Metrics,
+    shutdown: Shutdown,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts one on an address of the kernel's choice, with two workers.
+    pub fn start(endpoint: impl Fn(Address) -> Endpoint, config: Config) -> Self {
+        let endpoints = vec![endpoint("127.0.0.1:0".parse().expect("an address"))];
+        let runtime = Runtime::PerCore(NonZero::new(2));
+        Self::run(Config { endpoints, runtime, ..config })
+    }
+
+    /// Starts one as `config` says.
+    pub fn run(config: Config) -> Self {
+        let listener = Listener::new(config).expect("it listens");
+        let address = match &listener.addresses()[0] {
+            Address::Tcp(address) => *address,
+            // Of no use to clients of TCP.
+            _ => "127.0.0.1:0".parse().expect("an address"),
+        };
+        let (metrics, shutdown) = (listener.metrics().clone(), Shutdown::new());
+        let stop = shutdown.clone();
+        let thread = std::thread::spawn(move || listener.serve(Service, stop).expect("it serves"));
+        Self { address, metrics, shutdown, thread: Some(thread) }
+    }
+
+    /// A connection to it.
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Tells it to stop.
+    pub fn stop(&self) {
+        self.shutdown.trigger();
+    }
+
+    /// Waits for its end, which somebody has asked for.
+    pub fn wait(mut self) {
+        self.thread.take().expect("it runs").join().expect("no panic");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shutdown.trigger();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A client that sends bytes and reads bytes.
+pub struct Client(pub TcpStream);
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("connects");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_nodelay(true).expect("no delay");
+        Self(stream)
+    }
+
+    /// Sends it all; an error is for the answer to tell.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        let _ = self.0.write_all(bytes.as_ref());
+        self
+    }
+
+    /// The head of an answer, its body being skipped.
+    pub fn head(&mut self) -> String {
+        self.read().0
+    }
+
+    /// One answer: status and body.
+    pub fn answer(&mut self) -> (u16, String) {
+        let (head, body) = self.read();
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.expect("a status"), body)
+    }
+
+    /// Head and body of an answer that has a `content-length` or no body.
+    fn read(&mut self) -> (String, String) {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).expect("an answer");
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).expect("text");
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length = length.map_or(0, |length| length.parse().expect("a number"));
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).expect("a body");
+        (head, String::from_utf8(body).expect("text"))
+    }
+
+    /// All until the server closes the connection.
+    pub fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        match self.0.read_to_end(&mut rest) {
+            Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}: {rest:?}"),
+            _ => rest,
+        }
+    }
+
+    /// The same as text.
+    pub fn text(&mut self) -> String {
+        String::from_utf8(self.rest()).expect("text")
+    }
+}
+
+type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+
+/// What is served.
+#[derive(Clone)]
+pub struct Service;
+
+impl tower_service::Service<Request<Body>> for Service {
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(async move { Ok(answer(request).await) })
+    }
+}
+
+async fn answer(request: Request<Body>) -> Answer {
+    let text = |text: String| Full::from(text).map_err(|never| match never {}).boxed_unsync();
+    match request.uri().path() {
+        "/" => Response::new(text("Hello, World!".into())),
+        "/who" => {
+            let peer = request.extensions().get::<Peer>().expect("every request has one");
+            Response::new(text(format!("{:?} {:?}", peer.remote, peer.local)))
+        }
+        "/echo" => Response::new(request.into_body().map_err(Into::into).boxed_unsync()),
+        "/read" => match request.into_body().collect().await {
+            Ok(body) => Response::new(text(format!("{} bytes", body.to_bytes().len()))),
+            Err(error) => Response::new(text(error.to_string())),
+        },
+        "/slow" => {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            Response::new(text("slow".into()))
+        }
+        "/large" => Response::new(text("x".repeat(64 << 20))),
+        _ => {
+            let mut response = Response::new(text("no such thing".into()));
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            response
+        }
+    }
+}
