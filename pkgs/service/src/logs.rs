@@ -44,6 +44,10 @@ mod subscriber {
 
     use super::{Format, LogArgs};
 
+    /// What libraries tell of starting and stopping says the same as the services' own lines; it is shown where
+    /// the setting names them.
+    const QUIET: &str = "actix_server=warn";
+
     pub(super) fn filter(text: &str) -> Result<String, ParseError> {
         EnvFilter::builder().parse(text).map(|_| text.to_owned())
     }
@@ -57,7 +61,7 @@ mod subscriber {
             (Format::Json, true) => lines.json().flatten_event(true).without_time().boxed(),
         };
         // Parsed strictly as the setting was read.
-        let filter = EnvFilter::builder().parse_lossy(&args.log_level);
+        let filter = EnvFilter::builder().parse_lossy(format!("{QUIET},{}", args.log_level));
         let _ = registry().with(filter).with(lines).try_init();
     }
 
