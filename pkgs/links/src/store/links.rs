@@ -149,36 +149,45 @@ fn insert_row(connection: &Connection, policy: &CodePolicy, draft: &Draft) -> Re
 
 /// The new id; none where the code is taken.
 fn try_insert(connection: &Connection, draft: &Draft, code: &str) -> Result<Option<i64>, Error> {
-    let inserted = connection
-        .prepare_cached(
-            "INSERT INTO links (code, target, title, tags, status, redirect, forward_query, password_hash, \
-             not_before, expires_at, max_clicks, created_at, updated_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?12) \
-             ON CONFLICT (code) DO NOTHING",
-        )?
-        .execute(params![
-            code,
-            draft.target,
-            draft.title,
-            draft.tags.join(" "),
-            number_of(draft.status),
-            draft.redirect.code(),
-            draft.forward_query,
-            draft.password_hash,
-            draft.not_before.map(|at| at.0),
-            draft.expires_at.map(|at| at.0),
-            draft.max_clicks,
-            draft.created_at.0,
-        ])?;
-    if inserted == 0 {
-        return Ok(None);
-    }
-    let id = connection.last_insert_rowid();
+    let Some(id) = put(connection, draft, code, draft.created_at, "DO NOTHING")? else { return Ok(None) };
     if draft.clicks > 0 {
         clicks::add_to_total(connection, id, draft.clicks)?;
     }
     insert_tags(connection, id, &draft.tags)?;
     Ok(Some(id))
+}
+
+/// Puts a link's row in under this code, and does as told where there is one. Answers the id of the row that is
+/// now as drafted.
+fn put(
+    connection: &Connection,
+    draft: &Draft,
+    code: &str,
+    updated_at: Timestamp,
+    on_conflict: &str,
+) -> Result<Option<i64>, Error> {
+    let mut statement = connection.prepare_cached(&format!(
+        "INSERT INTO links (code, target, title, tags, status, redirect, forward_query, password_hash, \
+         not_before, expires_at, max_clicks, created_at, updated_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
+         ON CONFLICT (code) {on_conflict} RETURNING id"
+    ))?;
+    let values = params![
+        code,
+        draft.target,
+        draft.title,
+        draft.tags.join(" "),
+        number_of(draft.status),
+        draft.redirect.code(),
+        draft.forward_query,
+        draft.password_hash,
+        draft.not_before.map(|at| at.0),
+        draft.expires_at.map(|at| at.0),
+        draft.max_clicks,
+        draft.created_at.0,
+        updated_at.0,
+    ];
+    Ok(statement.query_row(values, |row| row.get(0)).optional()?)
 }
 
 fn insert_tags(connection: &Connection, link: i64, tags: &[String]) -> Result<(), Error> {
@@ -309,30 +318,12 @@ fn import_row(
     }
 }
 
-/// Makes the link under this code as drafted; its id and clicks stay.
+/// Makes the link under this code as drafted; its id, its clicks and when it was created stay.
 fn replace(connection: &Connection, code: &str, draft: &Draft) -> Result<(), Error> {
-    let id: i64 = connection
-        .prepare_cached(
-            "UPDATE links SET target = ?2, title = ?3, tags = ?4, status = ?5, redirect = ?6, \
-             forward_query = ?7, password_hash = ?8, not_before = ?9, expires_at = ?10, max_clicks = ?11, \
-             updated_at = ?12 WHERE code = ?1 RETURNING id",
-        )?
-        .query_row(
-            params![
-                code,
-                draft.target,
-                draft.title,
-                draft.tags.join(" "),
-                number_of(draft.status),
-                draft.redirect.code(),
-                draft.forward_query,
-                draft.password_hash,
-                draft.not_before.map(|at| at.0),
-                draft.expires_at.map(|at| at.0),
-                draft.max_clicks,
-                Timestamp::now().0,
-            ],
-            |row| row.get(0),
-        )?;
-    replace_tags(connection, id, &draft.tags)
+    let update = "DO UPDATE SET target = excluded.target, title = excluded.title, tags = excluded.tags, \
+        status = excluded.status, redirect = excluded.redirect, forward_query = excluded.forward_query, \
+        password_hash = excluded.password_hash, not_before = excluded.not_before, \
+        expires_at = excluded.expires_at, max_clicks = excluded.max_clicks, updated_at = excluded.updated_at";
+    let id = put(connection, draft, code, Timestamp::now(), update)?;
+    replace_tags(connection, id.unwrap_or_default(), &draft.tags)
 }
