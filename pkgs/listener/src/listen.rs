@@ -94,7 +94,7 @@ impl Listener {
     ///
     /// # Errors
     /// When a worker cannot be started.
-    pub fn serve(self, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
+    pub fn serve(mut self, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::Worker)?;
         let (control, drain) = drain::pair();
@@ -105,6 +105,7 @@ impl Listener {
             Some(_) => self.sockets.share(&self.config)?,
             None => Vec::new(),
         };
+        let quic = self.sockets.quic();
         let mut threads = Vec::new();
         for (index, sockets) in self.sockets.workers.into_iter().enumerate() {
             let worker = Arc::new(Worker {
@@ -137,6 +138,7 @@ impl Listener {
             let waiting = thread::Builder::new().name("handover".into()).spawn(move || {
                 if offer.wait(&drain) {
                     tracing::info!("a new process serves");
+                    quic.iter().for_each(|shared| shared.hand_over());
                     handed_over.trigger();
                 }
             });

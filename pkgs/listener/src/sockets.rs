@@ -12,7 +12,7 @@ use service::workers;
 use crate::config::{Config, Endpoint, Speaks};
 use crate::handover::Named;
 use crate::listen::Error;
-use crate::tls::{self, Tls};
+use crate::tls::Tls;
 use crate::{quic, sockopt};
 
 /// The sockets of one worker.
@@ -104,18 +104,31 @@ impl Bound {
             let ours =
                 ours.map(|socket| socket.listener().map_err(Error::Socket)).collect::<Result<_, _>>()?;
             let (address, listeners) = listeners(endpoint, config, workers, ours)?;
-            bound.add(endpoint, config, tls, address, listeners)?;
+            let quic = quic::Inherited::take(&mut inherited, &name).map_err(Error::Socket)?;
+            bound.add(endpoint, config, tls, address, listeners, quic)?;
         }
         Ok(bound)
     }
 
-    /// Another descriptor of each listening socket, under the name of its endpoint.
-    pub fn share(&self, config: &Config) -> Result<Vec<Named>, Error> {
-        let sockets = self.workers.iter().flat_map(|sockets| &sockets.stream);
-        let named = sockets.map(|socket| {
-            Named::of(config.endpoints[socket.place.endpoint].address.to_string(), &socket.listener)
-        });
-        named.collect::<Result<_, _>>().map_err(Error::Socket)
+    /// Another descriptor of each socket, under the name of its endpoint.
+    pub fn share(&mut self, config: &Config) -> Result<Vec<Named>, Error> {
+        let name = |endpoint: usize| config.endpoints[endpoint].address.to_string();
+        let mut named = Vec::new();
+        for sockets in &mut self.workers {
+            for socket in &sockets.stream {
+                named.push(Named::of(name(socket.place.endpoint), &socket.listener).map_err(Error::Socket)?);
+            }
+            for socket in &mut sockets.quic {
+                named.extend(socket.offer(&name(socket.endpoint)).map_err(Error::Socket)?);
+            }
+        }
+        Ok(named)
+    }
+
+    /// What those for QUIC have in common, which is to be told when another process reads them.
+    pub fn quic(&self) -> Vec<Arc<quic::Shared>> {
+        let sockets = self.workers.iter().flat_map(|sockets| &sockets.quic);
+        sockets.map(|socket| Arc::clone(&socket.shared)).collect()
     }
 
     /// Shares the sockets of an endpoint out among the workers.
@@ -126,6 +139,7 @@ impl Bound {
         tls: Option<&Tls>,
         address: Address,
         listeners: Vec<Listener>,
+        inherited: quic::Inherited,
     ) -> Result<(), Error> {
         let tcp = if let Address::Tcp(address) = &address { Some(*address) } else { None };
         let quic_address = tcp.filter(|_| config.http3 && endpoint.speaks == Speaks::Tls);
@@ -147,10 +161,10 @@ impl Bound {
             self.workers[index % workers].stream.push(Socket { listener, place: Arc::clone(&place) });
         }
         if let (Some(address), Some(tls)) = (quic_address, tls) {
-            let shared = quic::Shared::new(config, tls, workers).map_err(tls::Error::Versions)?;
-            for sockets in &mut self.workers {
-                let socket = quic::bind(address).map_err(Error::Socket)?;
-                sockets.quic.push(quic::Socket { socket, shared: Arc::clone(&shared) });
+            let endpoint = self.addresses.len();
+            let all = quic::Socket::all(endpoint, address, config, tls, workers, inherited)?;
+            for (sockets, socket) in self.workers.iter_mut().zip(all) {
+                sockets.quic.push(socket);
             }
         }
         self.addresses.push(address);

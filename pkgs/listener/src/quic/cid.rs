@@ -5,10 +5,11 @@
 //! can see from the id alone whose connection it is. To anybody without the key an id is noise, and two ids
 //! of one connection have nothing in common (RFC 9000, section 5.1).
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use quinn::{ConnectionId, ConnectionIdGenerator};
 use quinn_proto::InvalidCid;
+use siphasher::sip::SipHasher13;
 
 /// Bytes of an id: as many as quinn's own have.
 pub(super) const LENGTH: usize = 8;
@@ -16,10 +17,31 @@ pub(super) const LENGTH: usize = 8;
 const NONCE: usize = 5;
 
 /// What makes and reads the ids of one listener; its workers share one key.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ids(RandomState);
+#[derive(Clone, Debug)]
+pub(super) struct Ids(SipHasher13);
+
+impl Default for Ids {
+    /// Under a key nobody knows: that of the standard library's maps is random, and this is hashed by it.
+    fn default() -> Self {
+        let random = RandomState::new();
+        Self(SipHasher13::new_with_keys(random.hash_one(0), random.hash_one(1)))
+    }
+}
 
 impl Ids {
+    /// The key, for the process that comes after this one.
+    pub(super) fn to_text(&self) -> String {
+        let (first, second) = self.0.keys();
+        format!("{first:016x}{second:016x}")
+    }
+
+    /// Ids under the key of the process before.
+    pub(super) fn from_text(text: &str) -> Option<Self> {
+        let (first, second) = text.split_at_checked(16)?;
+        let part = |text| u64::from_str_radix(text, 16).ok();
+        Some(Self(SipHasher13::new_with_keys(part(first)?, part(second)?)))
+    }
+
     /// The ids of `worker`'s connections.
     pub(super) fn generator(&self, worker: u8) -> Generator {
         Generator { ids: self.clone(), noise: RandomState::new(), made: 0, worker }
@@ -43,7 +65,9 @@ impl Ids {
 
     /// The worker's mask and two bytes that tell our ids from others: SipHash under the key.
     fn mask(&self, nonce: &[u8]) -> [u8; LENGTH - NONCE] {
-        let [a, b, c, ..] = self.0.hash_one(nonce).to_le_bytes();
+        let mut hasher = self.0;
+        hasher.write(nonce);
+        let [a, b, c, ..] = hasher.finish().to_le_bytes();
         [a, b, c]
     }
 }
@@ -91,6 +115,16 @@ mod tests {
                 assert_eq!(ids.worker(&id), Some(worker));
                 assert!(generator.validate(&id).is_ok());
             }
+        }
+    }
+
+    #[test]
+    fn the_process_that_comes_after_knows_the_ids() {
+        let ids = Ids::default();
+        let heir = Ids::from_text(&ids.to_text()).expect("it is a key");
+        assert_eq!(heir.worker(&ids.generator(5).generate_cid()), Some(5));
+        for text in ["", "0123", "not a key of thirty-two letters."] {
+            assert!(Ids::from_text(text).is_none(), "{text}");
         }
     }
 

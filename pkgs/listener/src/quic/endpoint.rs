@@ -1,6 +1,8 @@
 //! The endpoint of one worker on one address.
 
-use std::net::UdpSocket;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +12,15 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connection;
-use super::setup::Shared;
+use super::setup::{self, Shared};
+use super::succession::{self, Inherited, Relay};
 use super::transport::varint;
+use crate::config::Config;
+use crate::handover::Named;
 use crate::limits::Permit;
+use crate::listen::Error;
 use crate::service_trait::HttpService;
+use crate::tls::{self, Tls};
 use crate::worker::Worker;
 
 /// Handshakes in progress on one worker from which on a client first has to prove its address (RFC 9000,
@@ -22,13 +29,54 @@ const UNPROVEN: usize = 64;
 /// How long an endpoint whose connections are closed stays, should one of its last words be lost.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// A worker's socket for QUIC.
+/// A worker's socket for QUIC on one address.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    /// Non-blocking.
-    pub(crate) socket: UdpSocket,
+    /// Non-blocking. More than one where the process before had more workers.
+    sockets: Vec<UdpSocket>,
+    /// Where datagrams come from once another process has the sockets.
+    relay: Option<OwnedFd>,
+    /// Its place among those configured.
+    pub(crate) endpoint: usize,
     /// What it has in common with those of other workers.
     pub(crate) shared: Arc<Shared>,
+}
+
+impl Socket {
+    /// Those of all workers: the inherited ones, and new ones where there are too few.
+    ///
+    /// # Errors
+    /// When the address cannot be bound, or TLS lacks what QUIC needs.
+    pub(crate) fn all(
+        endpoint: usize,
+        address: SocketAddr,
+        config: &Config,
+        tls: &Tls,
+        workers: usize,
+        inherited: Inherited,
+    ) -> Result<Vec<Self>, Error> {
+        let Inherited { mut sockets, predecessor } = inherited;
+        let shared = Shared::new(config, tls, workers, predecessor).map_err(tls::Error::Versions)?;
+        while sockets.len() < workers {
+            sockets.push(setup::bind(address).map_err(Error::Socket)?);
+        }
+        let new = |_| Self { sockets: Vec::new(), relay: None, endpoint, shared: Arc::clone(&shared) };
+        let mut all: Vec<_> = (0..workers).map(new).collect();
+        for (index, socket) in sockets.into_iter().enumerate() {
+            all[index % workers].sockets.push(socket);
+        }
+        Ok(all)
+    }
+
+    /// What a process that takes over is given, where `endpoint` is the name of the address.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub(crate) fn offer(&mut self, endpoint: &str) -> io::Result<Vec<Named>> {
+        let (offered, ours) = succession::offer(self.shared.exchange.ids(), endpoint, &self.sockets)?;
+        self.relay = Some(ours);
+        Ok(offered)
+    }
 }
 
 /// Serves until draining, then waits for the connections to end.
@@ -76,10 +124,12 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: Socket, service: impl Htt
     let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
 }
 
-fn open(worker: &Worker, Socket { socket, shared }: Socket) -> std::io::Result<Endpoint> {
-    let index = u8::try_from(worker.index).map_err(std::io::Error::other)?;
-    let socket = TokioRuntime.wrap_udp_socket(socket)?;
-    let socket = shared.exchange.steer(index, socket, worker.metrics.clone());
+fn open(worker: &Worker, Socket { sockets, relay, shared, .. }: Socket) -> io::Result<Endpoint> {
+    let index = u8::try_from(worker.index).map_err(io::Error::other)?;
+    let sockets = sockets.into_iter().map(|socket| TokioRuntime.wrap_udp_socket(socket));
+    let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
+    let relay = relay.map(Relay::new).transpose()?;
+    let socket = shared.exchange.steer(index, sockets, relay, worker.metrics.clone());
     let server = Some(shared.server.clone());
     Endpoint::new_with_abstract_socket(shared.endpoint(index), server, socket, Arc::new(TokioRuntime))
 }

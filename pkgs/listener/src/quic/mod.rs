@@ -3,6 +3,7 @@
 //! - [`serve`]: the endpoint of one worker on one address: admits connections, drains.
 //! - `setup`: what the workers of one address share: keys, limits, windows.
 //! - `steer`, `cid`: a connection stays with its worker, wherever the kernel delivers its datagrams.
+//! - `succession`: and with its process, when another takes over the sockets.
 //! - `connection`: the requests of one connection, until either side has had enough.
 //! - `request`: a request to the service, its response to the client.
 //! - `body`: request bodies.
@@ -19,7 +20,9 @@ mod frames;
 mod request;
 mod setup;
 mod steer;
+mod succession;
 mod transport;
 
 pub(crate) use endpoint::{Socket, serve};
-pub(crate) use setup::{Shared, bind};
+pub(crate) use setup::Shared;
+pub(crate) use succession::Inherited;

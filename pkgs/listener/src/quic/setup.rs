@@ -10,6 +10,7 @@ use quinn::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, Trans
 use socket2::{Domain, Protocol, SockRef, Type};
 
 use super::steer::Exchange;
+use super::succession::Predecessor;
 use crate::config::{Config, Limits};
 use crate::tls::Tls;
 
@@ -41,7 +42,12 @@ impl Shared {
     ///
     /// # Errors
     /// When the TLS provider lacks what QUIC needs.
-    pub(crate) fn new(config: &Config, tls: &Tls, workers: usize) -> Result<Arc<Self>, rustls::Error> {
+    pub(super) fn new(
+        config: &Config,
+        tls: &Tls,
+        workers: usize,
+        predecessor: Option<Predecessor>,
+    ) -> Result<Arc<Self>, rustls::Error> {
         let crypto = QuicServerConfig::try_from(Arc::clone(&tls.quic))
             .map_err(|_| rustls::Error::General("QUIC needs AES-128-GCM".to_owned()))?;
         let mut server = ServerConfig::with_crypto(Arc::new(crypto));
@@ -50,7 +56,12 @@ impl Shared {
             .max_incoming(INCOMING)
             .incoming_buffer_size(INCOMING_BYTES)
             .incoming_buffer_size_total(INCOMING_BYTES_ALL);
-        Ok(Arc::new(Self { exchange: Arc::new(Exchange::new(workers)), server }))
+        Ok(Arc::new(Self { exchange: Arc::new(Exchange::new(workers, predecessor)), server }))
+    }
+
+    /// To be called once another process reads the sockets.
+    pub(crate) fn hand_over(&self) {
+        self.exchange.hand_over();
     }
 
     /// The endpoint of one worker.

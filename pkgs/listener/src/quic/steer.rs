@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -13,6 +13,7 @@ use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 
 use super::cid::{self, Ids};
+use super::succession::{Predecessor, Relay};
 use crate::metrics::Metrics;
 
 /// Datagrams that wait for one worker: at 1,472 bytes each some 1.5 MiB. What comes on top is dropped, as a
@@ -24,13 +25,29 @@ const QUEUED: usize = 1_024;
 pub(crate) struct Exchange {
     ids: Ids,
     boxes: Box<[Mailbox]>,
+    /// The process that had the sockets before.
+    predecessor: Option<Predecessor>,
+    /// Whether another process has them now.
+    handed_over: AtomicBool,
 }
 
 impl Exchange {
     /// For so many workers: 256 at most, as an id has one byte for its worker.
-    pub(crate) fn new(workers: usize) -> Self {
+    pub(super) fn new(workers: usize, predecessor: Option<Predecessor>) -> Self {
         assert!(workers <= 256, "an id has one byte for its worker");
-        Self { ids: Ids::default(), boxes: (0..workers).map(|_| Mailbox::default()).collect() }
+        let boxes = (0..workers).map(|_| Mailbox::default()).collect();
+        Self { ids: Ids::default(), boxes, predecessor, handed_over: AtomicBool::new(false) }
+    }
+
+    /// The ids of all workers' connections.
+    pub(super) fn ids(&self) -> &Ids {
+        &self.ids
+    }
+
+    /// From here on the sockets are another process', and what is ours comes back by the relays.
+    pub(super) fn hand_over(&self) {
+        self.handed_over.store(true, SeqCst);
+        self.boxes.iter().for_each(Mailbox::wake);
     }
 
     /// The ids of `worker`'s connections.
@@ -38,25 +55,27 @@ impl Exchange {
         self.ids.generator(worker)
     }
 
-    /// `socket` for the endpoint of `worker`; what is handed on is counted in `metrics`.
+    /// `sockets`, of which there is one at least, as one for the endpoint of `worker`; what is handed on is counted
+    /// in `metrics`.
     pub(super) fn steer(
         self: &Arc<Self>,
         worker: u8,
-        socket: Arc<dyn AsyncUdpSocket>,
+        sockets: Vec<Arc<dyn AsyncUdpSocket>>,
+        relay: Option<Relay>,
         metrics: Metrics,
     ) -> Arc<dyn AsyncUdpSocket> {
-        // Nobody to hand anything to.
-        if self.boxes.len() == 1 {
-            return socket;
+        // Nobody to hand anything to, nor anybody to get anything from.
+        if self.boxes.len() == 1 && sockets.len() == 1 && relay.is_none() && self.predecessor.is_none() {
+            return Arc::clone(&sockets[0]);
         }
-        Arc::new(Steered { exchange: self.clone(), socket, worker, metrics })
+        Arc::new(Steered { exchange: self.clone(), sockets: sockets.into(), relay, worker, metrics })
     }
 
-    /// The worker who owns the connection of a datagram, where the datagram says it.
+    /// Whose connection a datagram is for, where it says that.
     ///
     /// A client's first packets bear an id of its own making. They and their repetitions come from one port,
     /// so whoever gets them first gets them all.
-    fn owner(&self, datagram: &[u8]) -> Option<u8> {
+    fn owner(&self, datagram: &[u8]) -> Option<Owner> {
         // RFC 9000, section 17: the form bit, then the version and the id's length in the long form.
         const LONG: u8 = 0x80;
         let id = match datagram {
@@ -65,9 +84,20 @@ impl Exchange {
                 rest.get(..cid::LENGTH)
             }
             _ => None,
-        };
-        self.ids.worker(id?).filter(|&worker| usize::from(worker) < self.boxes.len())
+        }?;
+        match self.ids.worker(id).filter(|&worker| usize::from(worker) < self.boxes.len()) {
+            Some(worker) => Some(Owner::Worker(worker)),
+            None => self.predecessor.as_ref()?.worker(id).map(Owner::Predecessor),
+        }
     }
+}
+
+/// Who has a connection.
+enum Owner {
+    /// A worker of this process.
+    Worker(u8),
+    /// A worker of the process before.
+    Predecessor(u8),
 }
 
 /// What other workers left for one.
@@ -118,6 +148,14 @@ impl Mailbox {
         taken
     }
 
+    /// Has its owner look again at where datagrams come from.
+    fn wake(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reader) = inner.reader.take() {
+            reader.wake();
+        }
+    }
+
     /// Asks to be woken by the next datagram; false if one is there already.
     fn wait(&self, cx: &Context<'_>) -> bool {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +172,9 @@ impl Mailbox {
 /// The socket of one worker.
 struct Steered {
     exchange: Arc<Exchange>,
-    socket: Arc<dyn AsyncUdpSocket>,
+    /// What is sent goes through the first.
+    sockets: Box<[Arc<dyn AsyncUdpSocket>]>,
+    relay: Option<Relay>,
     worker: u8,
     metrics: Metrics,
 }
@@ -150,7 +190,10 @@ impl Steered {
         while at < meta.len {
             let end = meta.len.min(at + meta.stride.max(1));
             match self.exchange.owner(&buf[at..end]) {
-                Some(owner) if owner != self.worker => self.forward(owner, meta, &buf[at..end]),
+                Some(Owner::Worker(owner)) if owner != self.worker => {
+                    self.forward(owner, meta, &buf[at..end])
+                }
+                Some(Owner::Predecessor(worker)) => self.relay(worker, meta, &buf[at..end]),
                 _ => {
                     if kept != at {
                         buf.copy_within(at..end, kept);
@@ -165,21 +208,51 @@ impl Steered {
 
     fn forward(&self, owner: u8, meta: &RecvMeta, datagram: &[u8]) {
         let meta = RecvMeta { len: datagram.len(), stride: datagram.len(), ..*meta };
+        self.count(self.exchange.boxes[usize::from(owner)].put(meta, datagram));
+    }
+
+    fn relay(&self, worker: u8, meta: &RecvMeta, datagram: &[u8]) {
+        let predecessor = self.exchange.predecessor.as_ref();
+        self.count(predecessor.is_some_and(|predecessor| predecessor.relay(worker, meta, datagram)));
+    }
+
+    fn count(&self, handed_on: bool) {
         let counts = self.metrics.worker(usize::from(self.worker));
-        match self.exchange.boxes[usize::from(owner)].put(meta, datagram) {
-            true => counts.quic_forwarded.increment(),
-            false => counts.quic_dropped.increment(),
+        if handed_on { &counts.quic_forwarded } else { &counts.quic_dropped }.increment();
+    }
+
+    /// Receives from the sockets, or from the relay where those are another process' now.
+    fn poll_source(
+        &self,
+        handed_over: bool,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+        metas: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        if handed_over {
+            let Some(relay) = &self.relay else { return Poll::Pending };
+            return relay.poll_recv(cx, &mut bufs[0], &mut metas[0]).map_ok(|()| 1);
         }
+        for socket in &self.sockets {
+            if let Poll::Ready(received) = socket.poll_recv(cx, bufs, metas) {
+                let received = received?;
+                for (buf, meta) in bufs.iter_mut().zip(&mut *metas).take(received) {
+                    self.sort(buf, meta);
+                }
+                return Poll::Ready(Ok(received));
+            }
+        }
+        Poll::Pending
     }
 }
 
 impl AsyncUdpSocket for Steered {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        self.socket.clone().create_io_poller()
+        Arc::clone(&self.sockets[0]).create_io_poller()
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        self.socket.try_send(transmit)
+        self.sockets[0].try_send(transmit)
     }
 
     fn poll_recv(
@@ -194,33 +267,32 @@ impl AsyncUdpSocket for Steered {
             if taken > 0 {
                 return Poll::Ready(Ok(taken));
             }
-            match self.socket.poll_recv(cx, bufs, metas) {
-                Poll::Ready(Ok(received)) => {
-                    for (buf, meta) in bufs.iter_mut().zip(&mut *metas).take(received) {
-                        self.sort(buf, meta);
-                    }
-                    return Poll::Ready(Ok(received));
-                }
-                Poll::Pending if !mailbox.wait(cx) => continue,
-                other => return other,
+            let handed_over = self.exchange.handed_over.load(SeqCst);
+            let received = self.poll_source(handed_over, cx, bufs, metas);
+            // Whoever changes either of the two wakes who waits.
+            if received.is_pending()
+                && (!mailbox.wait(cx) || handed_over != self.exchange.handed_over.load(SeqCst))
+            {
+                continue;
             }
+            return received;
         }
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        self.sockets[0].local_addr()
     }
 
     fn max_transmit_segments(&self) -> usize {
-        self.socket.max_transmit_segments()
+        self.sockets[0].max_transmit_segments()
     }
 
     fn max_receive_segments(&self) -> usize {
-        self.socket.max_receive_segments()
+        self.sockets[0].max_receive_segments()
     }
 
     fn may_fragment(&self) -> bool {
-        self.socket.may_fragment()
+        self.sockets[0].may_fragment()
     }
 }
 
@@ -288,10 +360,11 @@ mod tests {
 
     impl Pair {
         fn new() -> Self {
-            let (exchange, metrics) = (Arc::new(Exchange::new(2)), Metrics::new(2));
+            let (exchange, metrics) = (Arc::new(Exchange::new(2, None)), Metrics::new(2));
             let given = [Arc::new(Given::default()), Arc::new(Given::default())];
-            let steer =
-                |worker: u8| exchange.steer(worker, given[usize::from(worker)].clone(), metrics.clone());
+            let steer = |worker: u8| {
+                exchange.steer(worker, vec![given[usize::from(worker)].clone()], None, metrics.clone())
+            };
             let sockets = [steer(0), steer(1)];
             Self { exchange, given, sockets, woken: Arc::default(), metrics }
         }

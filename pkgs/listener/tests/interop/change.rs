@@ -55,10 +55,10 @@ async fn a_certificate_is_replaced_without_losing_a_request() {
 
 #[tokio::test]
 async fn a_new_process_takes_over_without_losing_a_request() {
-    for speak in [Speak::Http1, Speak::Http1Tls, Speak::H2c, Speak::Http2Tls] {
+    for speak in Speak::ALL {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("handover").display().to_string();
-        let mut server = Server::start(&["--handover", &path]);
+        let mut server = Server::start_on_ports(&["--handover", &path]);
         let target = Target::new(&server, &server.certificate.all());
         let load = Load::start(&target, speak, 16, "/wait/5", "waited");
         for _ in 0..3 {

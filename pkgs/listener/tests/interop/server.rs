@@ -1,7 +1,7 @@
 //! The server under test.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -38,6 +38,13 @@ impl Server {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]).arg(program());
         Self::run(shell, arguments, Files::new())
+    }
+
+    /// The same, on ports that are known beforehand, as of a server that has a name.
+    pub fn start_on_ports(arguments: &[&str]) -> Self {
+        let free = || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+        let listen = [free(), free()].map(|address| address.to_string());
+        Self::run(Command::new(program()), arguments, Files { listen, ..Files::new() })
     }
 
     /// Starts one that takes the place of this, which may then end.
