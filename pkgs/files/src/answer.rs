@@ -78,8 +78,15 @@ pub struct Answer {
 pub enum Payload {
     /// Nothing, or it is written already.
     None,
-    /// These bytes of a file.
-    File(Rc<File>, Range<u64>),
+    /// Bytes of a file.
+    File {
+        /// The file.
+        file: Rc<File>,
+        /// Which of its bytes.
+        range: Range<u64>,
+        /// Whether the kernel tells of changes to it.
+        watched: bool,
+    },
     /// Several ranges of a file.
     Parts(Box<Parts>),
     /// The entries of a directory.
@@ -237,7 +244,8 @@ impl Maker<'_> {
                 if size <= self.memory_max {
                     self.cache.keep_bytes(file, self.now);
                 }
-                self.end(200, request, Payload::File(Rc::clone(file), 0..size), out)
+                let watched = entry.is_watched();
+                self.end(200, request, Payload::File { file: Rc::clone(file), range: 0..size, watched }, out)
             }
             Wanted::One(range) => {
                 let (last, length) = (range.end - 1, range.end - range.start);
@@ -249,7 +257,8 @@ impl Maker<'_> {
                 );
                 out.extend_from_slice(described.as_bytes());
                 allow_origin(entry, request, out);
-                self.end(206, request, Payload::File(Rc::clone(file), range), out)
+                let watched = entry.is_watched();
+                self.end(206, request, Payload::File { file: Rc::clone(file), range, watched }, out)
             }
             Wanted::Many(ranges) => {
                 let parts = Parts::new(Rc::clone(file), ranges);

@@ -29,6 +29,13 @@ pub struct Entry {
     mark: Option<Mark>,
 }
 
+impl Entry {
+    /// Whether the kernel tells of changes to it.
+    pub fn is_watched(&self) -> bool {
+        self.mark.is_some()
+    }
+}
+
 /// What a path names.
 #[derive(Clone, Debug)]
 pub enum Kind {

@@ -145,7 +145,7 @@ pub enum Error {
 }
 
 /// The longest file whose bytes are kept in memory. Beyond, copying them costs more than asking the kernel.
-const MEMORY_MAX_BYTES: u64 = 32 * 1024;
+const MEMORY_MAX_BYTES: u64 = 4 * 1024;
 
 /// RFC 9110, section 8.3.2: a token; those of use have no other characters.
 fn charset(name: &str) -> Result<String, &'static str> {

@@ -264,8 +264,8 @@ impl Connection {
         self.last = closes;
         match payload {
             Payload::None => {}
-            Payload::File(file, range) => {
-                let transfer = Transfer::new(file, range);
+            Payload::File { file, range, watched } => {
+                let transfer = Transfer::new(file, range, watched);
                 match transfer.bytes() {
                     Some(bytes) if bytes.len() <= INLINE_BYTES => out.extend_from_slice(bytes),
                     _ => self.sending.file(transfer),

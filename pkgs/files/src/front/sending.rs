@@ -158,7 +158,7 @@ impl Sending {
                 More::Parts(parts) => match parts.next() {
                     Some((head, range)) => {
                         self.head = head.into_bytes();
-                        self.body = range.map(|(file, range)| Transfer::new(file, range));
+                        self.body = range.map(|(file, range)| Transfer::new(file, range, false));
                     }
                     None => self.more = More::None,
                 },

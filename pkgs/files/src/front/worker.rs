@@ -176,11 +176,15 @@ impl Loop {
                 Err(error) => return Err(error.into()),
             }
             self.clock();
+            // Changes first, so that no request behind them is answered with what was before.
+            if events.iter().any(|event| event.data.u64() == WATCHER) {
+                self.worker.cache.watched();
+            }
             for event in &events {
                 let (token, flags) = (event.data.u64(), event.flags);
                 match token {
                     BELL => self.letters()?,
-                    WATCHER => self.worker.cache.watched(),
+                    WATCHER => {}
                     LISTENER.. => self.accept((token - LISTENER) as usize)?,
                     _ => {
                         let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
