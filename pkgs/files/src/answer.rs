@@ -93,12 +93,23 @@ pub enum Payload {
     Listing(Box<listing::Request>),
 }
 
+impl Payload {
+    /// How many bytes it has, as far as that is known.
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::None | Self::Listing(_) => 0,
+            Self::File { range, .. } => range.end - range.start,
+            Self::Parts(parts) => parts.length(),
+        }
+    }
+}
+
 /// The disk has to be asked what this path names before there is an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cold(pub Vec<u8>);
 
 /// What heads end with, by how the connection goes on.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Tail {
     keep: Vec<u8>,
     close: Vec<u8>,

@@ -22,7 +22,7 @@ use crate::site::root::{Error, Found, Patience};
 const THREADS: usize = 4;
 
 /// Listings that are written at once: each has a thread and some megabytes.
-const LISTINGS: usize = 4;
+pub const LISTINGS: usize = 4;
 
 /// Blocks of a listing that wait for the client.
 const BLOCKS: usize = 2;

@@ -9,11 +9,15 @@
 //! - [`disk`]: the threads that wait for the disk; [`resident`]: whether they have to.
 //! - [`listing`], [`parts`]: directories, and several ranges of a file.
 //! - [`http`]: HTTP itself, without input or output.
-//! - [`metrics`]: what is counted.
+//! - [`secure`], [`body`]: the same over TLS, through `listener`.
+//! - [`admin`], [`metrics`], [`access_log`]: what operators see.
 //! - [`cli`]: the command line.
 #![deny(unsafe_code)]
 
+pub mod access_log;
+pub mod admin;
 pub mod answer;
+pub mod body;
 pub mod cache;
 pub mod cli;
 pub mod disk;
@@ -26,5 +30,6 @@ pub mod parts;
 // cachestat(2) has no safe binding.
 #[allow(unsafe_code)]
 pub mod resident;
+pub mod secure;
 pub mod site;
 pub mod watch;

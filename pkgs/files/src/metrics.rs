@@ -32,8 +32,12 @@ pub struct WorkerMetrics {
     pub cut: LocalCounter,
     /// Turns of transfers that had to wait for the disk.
     pub cold: LocalCounter,
+    /// Files read ahead for a manifest.
+    pub prefetched: LocalCounter,
     /// Times accepting had to pause.
     pub accept_errors: LocalCounter,
+    /// Lines of the access log that were dropped.
+    pub log_dropped: LocalCounter,
     /// Connections open at the last tick.
     pub open: AtomicU64,
     /// Entries of the cache at the last tick.
@@ -80,8 +84,14 @@ impl Metrics {
         Family::new("files_cold_reads", "Turns of transfers that had to wait for the disk")
             .with(&[], self.summing(|worker| worker.cold.get()))
             .register(registry);
+        Family::new("files_prefetches", "Files read ahead for a manifest")
+            .with(&[], self.summing(|worker| worker.prefetched.get()))
+            .register(registry);
         Family::new("files_accept_errors", "Times accepting had to pause")
             .with(&[], self.summing(|worker| worker.accept_errors.get()))
+            .register(registry);
+        Family::new("files_access_log_dropped", "Lines of the access log that the disk did not keep up with")
+            .with(&[], self.summing(|worker| worker.log_dropped.get()))
             .register(registry);
         let open = self.summing(|worker| worker.open.load(Ordering::Relaxed));
         Family::new("files_connections_open", "Connections open on the plain listener")

@@ -32,6 +32,11 @@ impl Parts {
         Self { file, ranges: ranges.into(), boundary, ended: false }
     }
 
+    /// The file.
+    pub fn file(&self) -> Rc<File> {
+        Rc::clone(&self.file)
+    }
+
     /// What parts the parts.
     pub fn boundary(&self) -> &str {
         &self.boundary

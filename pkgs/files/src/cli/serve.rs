@@ -3,21 +3,28 @@
 use std::io::Write;
 use std::net::TcpListener;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::logs::{self, LogArgs};
+use service::metrics::Registry;
 use service::ready::{self, Readiness};
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
 use service::workers;
 
+use crate::access_log::AccessLog;
+use crate::admin;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::front::limits::Limits;
 use crate::front::{Front, Settings};
+use crate::http::head::MAX_HEAD_BYTES;
+use crate::secure::Secure;
 use crate::site::root::Symlinks;
 use crate::site::{self, Options, Site};
 
@@ -31,6 +38,26 @@ pub struct Args {
     /// Where files are served by HTTP/1.1: IP:PORT, :PORT or systemd:NAME; may be repeated.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090", value_delimiter = ',')]
     pub listen: Vec<Address>,
+
+    /// Where files are served by TLS: HTTP/1.1, HTTP/2 and HTTP/3; may be repeated.
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "cert", requires = "key")]
+    pub tls_listen: Vec<Address>,
+
+    /// The certificate and those that signed it, in PEM; loaded anew when it changes.
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+
+    /// The certificate's private key, in PEM.
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+
+    /// Speaks no HTTP/3.
+    #[arg(long)]
+    pub no_http3: bool,
+
+    /// Where health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<Address>,
 
     /// A TOML file with settings, named as the flags without their dashes in front.
     #[arg(long, value_name = "FILE")]
@@ -122,6 +149,14 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time")]
     pub drain_timeout: u64,
 
+    /// Appends a JSON line of requests on the plain listener to this file; opened anew at SIGHUP.
+    #[arg(long, value_name = "FILE", help_heading = "Access log")]
+    pub access_log: Option<PathBuf>,
+
+    /// Logs one in so many requests of each worker.
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Access log")]
+    pub access_log_sample: NonZero<u64>,
+
     /// What is logged.
     #[command(flatten)]
     pub logs: LogArgs,
@@ -139,6 +174,17 @@ pub enum Error {
     /// `--listen` names a Unix socket.
     #[error("files are served on TCP only, not on {0}")]
     NotTcp(Address),
+    /// The TLS or the admin listener.
+    #[error(transparent)]
+    Listener(#[from] listener::Error),
+    /// The access log.
+    #[error("{}: {source}", path.display())]
+    AccessLog {
+        /// Its file.
+        path: PathBuf,
+        /// Why it cannot be written.
+        source: std::io::Error,
+    },
     /// Signals or threads.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -156,6 +202,7 @@ fn charset(name: &str) -> Result<String, &'static str> {
 /// Runs the server until it is told to stop.
 pub(super) fn run(args: Args) -> Result<(), Error> {
     logs::init(&args.logs);
+    raise_file_limit();
     let options = options(&args);
     let reloaded: Arc<OnceLock<Arc<Front>>> = Arc::default();
     let shutdown = {
@@ -171,13 +218,35 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let site = Site::load(&options)?;
     let listeners = listen(&args, count)?;
     let addresses: Vec<_> = listeners[0].iter().filter_map(|socket| socket.local_addr().ok()).collect();
+    let secure = (!args.tls_listen.is_empty()).then(|| listener::Listener::new(tls(&args))).transpose()?;
+    let admin =
+        args.admin.as_ref().map(|address| listener::Listener::new(plain(address.clone()))).transpose()?;
 
     let limits = Limits::new(args.address_rate, args.address_burst, args.address_connections);
-    let front = Front::new(settings(&args, count), site, Disk::start()?, limits, shutdown.clone(), count)?;
+    let log = args.access_log.as_ref().map(|path| open_log(path, args.access_log_sample)).transpose()?;
+    let settings = settings(&args, count);
+    let front = Front::new(settings, site, Disk::start()?, log, limits, shutdown.clone(), count)?;
     let _ = reloaded.set(Arc::clone(&front));
-    let threads = front.start(listeners, workers::pinnable(count))?;
+    let mut threads = front.start(listeners, workers::pinnable(count))?;
 
-    let lines: String = addresses.iter().map(|address| format!("files     http://{address}/\n")).collect();
+    let mut lines: String =
+        addresses.iter().map(|address| format!("files     http://{address}/\n")).collect();
+    let mut registry = Registry::default();
+    service::metrics::register_process(&mut registry);
+    front.metrics.register(&mut registry);
+    if let Some(secure) = secure {
+        lines.extend(secure.addresses().iter().map(|address| format!("secure    https://{address}/\n")));
+        secure.metrics().register(&mut registry);
+        threads.push(serve_by("files-tls", secure, Secure::new(Arc::clone(&front)), &shutdown)?);
+    }
+    if let Some(admin) = admin {
+        lines.extend(admin.addresses().iter().map(|address| match address {
+            Address::Tcp(address) => format!("admin     http://{address}/\n"),
+            address => format!("admin     {address}\n"),
+        }));
+        let router = admin::router(readiness.clone(), registry);
+        threads.push(serve_by("files-admin", admin, router, &shutdown)?);
+    }
     // Where nobody listens, the server runs all the same.
     let _ = std::io::stdout().write_all(lines.as_bytes());
     readiness.set_ready();
@@ -195,8 +264,72 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     Ok(())
 }
 
+/// A listener on a thread of its own, which has threads of its own.
+fn serve_by(
+    name: &str,
+    listener: listener::Listener,
+    service: impl listener::HttpService,
+    shutdown: &Shutdown,
+) -> std::io::Result<JoinHandle<()>> {
+    let shutdown = shutdown.clone();
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        if let Err(error) = listener.serve(service, shutdown.clone()) {
+            tracing::error!(error = service::exit::chain(&error), "a listener ended");
+            shutdown.trigger();
+        }
+    })
+}
+
+/// The TLS listener.
+fn tls(args: &Args) -> listener::Config {
+    let files = args.cert.as_ref().zip(args.key.as_ref());
+    listener::Config {
+        endpoints: args.tls_listen.iter().cloned().map(listener::Endpoint::tls).collect(),
+        runtime: listener::Runtime::PerCore(args.workers),
+        tls: files.map(|(cert, key)| listener::Tls::new(cert, key)),
+        limits: listener::Limits {
+            connections: args.max_connections,
+            connections_per_address: args.address_connections.map_or(0, NonZero::get),
+            head_bytes: MAX_HEAD_BYTES,
+            head_time: Duration::from_secs(args.head_timeout),
+            idle: Duration::from_secs(args.idle_timeout),
+            write_stall: Duration::from_secs(args.write_timeout),
+            ..listener::Limits::default()
+        },
+        http3: !args.no_http3,
+        drain: Duration::from_secs(args.drain_timeout),
+        ..listener::Config::default()
+    }
+}
+
+/// The admin listener; one worker is plenty.
+fn plain(address: Address) -> listener::Config {
+    listener::Config {
+        endpoints: vec![listener::Endpoint::plain(address)],
+        runtime: listener::Runtime::PerCore(Some(NonZero::<usize>::MIN)),
+        drain: Duration::from_secs(1),
+        ..listener::Config::default()
+    }
+}
+
+fn open_log(path: &Path, every: NonZero<u64>) -> Result<AccessLog, Error> {
+    AccessLog::open(path, every).map_err(|source| Error::AccessLog { path: path.to_owned(), source })
+}
+
+/// Takes as many file descriptors as the process may have: a connection is one, and a file another.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
 /// Reads rules and pages again; what cannot be read leaves everything as it was.
 fn reload(front: &Front, options: &Options) {
+    if let Some(log) = &front.access_log {
+        log.reopen();
+    }
     match Site::load(options) {
         Ok(site) => {
             front.replace(site);
@@ -242,9 +375,11 @@ fn listen(args: &Args, count: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
     let mut listeners: Vec<Vec<TcpListener>> = (0..count).map(|_| Vec::new()).collect();
     for address in &args.listen {
         let mut address = address.clone();
-        if let Address::Tcp(_) = address {
+        match address {
             // Sharing the port is for our own workers: another server on it is an error, not a partner.
-            drop(address.listen(&TcpOptions { reuse_port: false, ..shared })?);
+            Address::Tcp(_) => drop(address.listen(&TcpOptions { reuse_port: false, ..shared })?),
+            Address::Unix(_) => return Err(Error::NotTcp(address)),
+            Address::Activated(_) => {}
         }
         let mut passed: Option<TcpListener> = None;
         for sockets in &mut listeners {

@@ -3,6 +3,7 @@
 //! A connection keeps no buffer while it waits: requests are read into the worker's, and answered into the
 //! worker's. Only a head that came in pieces, or an answer the client is slow to take, takes memory of its own.
 
+use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
@@ -33,6 +34,7 @@ const LINGER_TICKS: u32 = 4;
 /// One connection.
 pub struct Connection {
     pub stream: OwnedFd,
+    address: Option<IpAddr>,
     guest: Option<Guest>,
     /// Received, but not yet answered; most often nothing, else part of a head.
     kept: Vec<u8>,
@@ -80,9 +82,10 @@ pub enum Next {
 
 impl Connection {
     /// One that has just been accepted.
-    pub fn new(stream: OwnedFd, guest: Option<Guest>, deadline: u32) -> Self {
+    pub fn new(stream: OwnedFd, address: Option<IpAddr>, guest: Option<Guest>, deadline: u32) -> Self {
         Self {
             stream,
+            address,
             guest,
             kept: Vec::new(),
             whole: false,
@@ -230,8 +233,7 @@ impl Connection {
         self.kept.clear();
         if bytes.is_empty() || self.last {
             self.kept.shrink_to(0);
-            self.idle = true;
-            self.deadline = worker.after(worker.front.settings.idle_timeout);
+            self.rest(worker);
         } else {
             self.kept.extend_from_slice(bytes);
             // Not extended by later pieces: a head has one deadline, however slowly it drips.
@@ -262,6 +264,8 @@ impl Connection {
             maker.answer(request, out)?
         };
         self.last = closes;
+        let bytes = payload.length();
+        worker.prefetch(request, &payload);
         match payload {
             Payload::None => {}
             Payload::File { file, range, watched } => {
@@ -286,6 +290,9 @@ impl Connection {
             }
         }
         worker.metrics.answered(status);
+        if let Some(lines) = &mut worker.log {
+            lines.add(worker.now, self.address, request, (status, bytes), &worker.metrics.log_dropped);
+        }
         Ok(())
     }
 
@@ -300,7 +307,12 @@ impl Connection {
         };
         worker.metrics.sent.add(count);
         match progress {
-            Ok(Progress::Done) => None,
+            Ok(Progress::Done) => {
+                if self.kept.is_empty() {
+                    self.rest(worker);
+                }
+                None
+            }
             Ok(progress) => {
                 self.idle = false;
                 // A client that takes something has as long again.
@@ -337,6 +349,12 @@ impl Connection {
                 Some(Next::Close)
             }
         }
+    }
+
+    /// There is nothing to do until the next request.
+    fn rest(&mut self, worker: &Worker) {
+        self.idle = true;
+        self.deadline = worker.after(worker.front.settings.idle_timeout);
     }
 
     /// Makes closing a reset, so that nobody takes what was sent for the whole.

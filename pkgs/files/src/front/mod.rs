@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use service::shutdown::Shutdown;
 
+use crate::access_log::AccessLog;
 use crate::disk::{Disk, Mailbox};
 use crate::engine::Engine;
 use crate::metrics::Metrics;
@@ -58,6 +59,8 @@ pub struct Front {
     pub disk: Disk,
     /// What they count.
     pub metrics: Arc<Metrics>,
+    /// Where requests are logged; none where they are not.
+    pub access_log: Option<AccessLog>,
     /// What one address may take; none where there are no limits.
     pub limits: Option<Arc<limits::Limits>>,
     /// Ends them.
@@ -77,6 +80,7 @@ impl Front {
         settings: Settings,
         site: Site,
         disk: Disk,
+        access_log: Option<AccessLog>,
         limits: Option<limits::Limits>,
         shutdown: Shutdown,
         workers: usize,
@@ -86,6 +90,7 @@ impl Front {
             settings,
             disk,
             metrics: Arc::new(Metrics::new(workers)),
+            access_log,
             limits: limits.map(Arc::new),
             shutdown,
             site: Mutex::new(Arc::new(site)),

@@ -20,11 +20,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Front;
 use super::connection::{Connection, Next};
-use crate::answer::{Maker, Tail};
+use crate::access_log::{AccessLog, Lines};
+use crate::answer::{Maker, Payload, Tail};
 use crate::cache::Cache;
 use crate::disk::{Mailbox, Token};
 use crate::engine::Means;
-use crate::http::head::MAX_HEAD_BYTES;
+use crate::http::head::{MAX_HEAD_BYTES, Request};
+use crate::http::path;
 use crate::metrics::WorkerMetrics;
 use crate::site::Site;
 use crate::watch::Watcher;
@@ -37,6 +39,9 @@ const EVENTS: usize = 256;
 
 /// Connections accepted at once, so that a flood of them does not keep a worker from those it has.
 const ACCEPTS: usize = 64;
+
+/// A file that many clients begin to read has its successor read ahead once in this time.
+const PREFETCH_EVERY: Duration = Duration::from_secs(5);
 
 /// At shutdown, an idle connection is kept this long, so that a request already on its way is answered.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
@@ -61,16 +66,40 @@ pub struct Worker {
     pub tail: Tail,
     /// Ticks since the worker started.
     pub tick: u32,
-    now: SystemTime,
+    pub now: SystemTime,
+    pub log: Option<Lines>,
     cache: Cache,
     memory_max: u64,
     draining: bool,
+    /// What was read ahead last, and from which tick on it may be again.
+    prefetched: (Vec<u8>, u32),
 }
 
 impl Worker {
     /// The tick `time` from now.
     pub fn after(&self, time: Duration) -> u32 {
         self.tick.saturating_add(ticks(time))
+    }
+
+    /// Hands what was logged on.
+    fn flush_log(&mut self) {
+        if let Some(lines) = &mut self.log {
+            lines.flush(&self.metrics.log_dropped);
+        }
+    }
+
+    /// Has the file that a manifest has behind this one read ahead, when this one begins to be sent.
+    pub fn prefetch(&mut self, request: &Request<'_>, payload: &Payload) {
+        if !self.site.has_manifests() || !matches!(payload, Payload::File { range, .. } if range.start == 0) {
+            return;
+        }
+        let Ok(path) = path::decode(request.path, self.site.hidden) else { return };
+        let Some(next) = self.site.next(&path) else { return };
+        if self.prefetched.0 != next || self.prefetched.1 <= self.tick {
+            self.prefetched = (next.to_vec(), self.after(PREFETCH_EVERY));
+            self.front.disk.prefetch(self.site.clone(), next.to_vec());
+            self.metrics.prefetched.add(1);
+        }
     }
 
     /// Makes answers about `site`.
@@ -145,9 +174,11 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
             tail: Tail::at(now),
             tick: 1,
             now,
+            log: front.access_log.as_ref().map(AccessLog::lines),
             cache,
             memory_max: if memory == 0 { 0 } else { settings.memory_max },
             draining: false,
+            prefetched: Default::default(),
         },
         epoll,
         listeners,
@@ -201,6 +232,7 @@ impl Loop {
                 }
             }
         }
+        self.worker.flush_log();
         Ok(())
     }
 
@@ -277,7 +309,8 @@ impl Loop {
         }
         self.worker.metrics.accepted.add(1);
         let deadline = self.worker.after(self.worker.front.settings.head_timeout);
-        slot.connection = Some(Box::new(Connection::new(stream, guest.flatten(), deadline)));
+        slot.connection =
+            Some(Box::new(Connection::new(stream, peer.map(|peer| peer.ip()), guest.flatten(), deadline)));
         self.open += 1;
         Ok(())
     }
@@ -345,6 +378,7 @@ impl Loop {
             worker.tail = Tail::at(now);
         }
         self.expire();
+        self.worker.flush_log();
         self.worker.metrics.open.store(self.open as u64, Ordering::Relaxed);
         self.worker.metrics.open_files.store(self.worker.cache.len() as u64, Ordering::Relaxed);
         if !self.worker.draining && self.accept_again().is_err() {

@@ -24,6 +24,18 @@ pub enum Method {
     Other,
 }
 
+impl Method {
+    /// Its name; of those that files cannot do, none in particular.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Options => "OPTIONS",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// A request, as far as a file server cares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'b> {

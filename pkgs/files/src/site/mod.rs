@@ -148,6 +148,11 @@ impl Site {
         self.rules.policy(&[b"/", path].concat(), self.listing)
     }
 
+    /// Whether any rule names a manifest.
+    pub fn has_manifests(&self) -> bool {
+        !self.next.is_empty()
+    }
+
     /// The file that a manifest has behind this one.
     pub fn next(&self, path: &[u8]) -> Option<&[u8]> {
         self.next.get(path).map(Vec::as_slice)

@@ -1,0 +1,144 @@
+//! Files that change while they are sent, and disks and limits that give out.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::place::{BINARY, Place, pattern};
+
+/// More than all buffers on the way hold.
+const LARGE: usize = 64 << 20;
+
+/// Asks for a large file and takes a part of it; then `change` happens, and the rest is taken. Returns all of
+/// the body that came.
+fn interrupted(engine: &str, change: impl FnOnce(&Place)) -> Vec<u8> {
+    let place = Place::new();
+    place.file("f", pattern(LARGE));
+    let server = place.serve(&["--engine", engine]);
+    let mut client = server.connect();
+    client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
+    let head = client.receive_head().expect("a head");
+    assert_eq!(head.field("content-length"), Some(LARGE.to_string()));
+    let mut part = vec![0; 1 << 20];
+    client.stream.read_exact(&mut part).expect("a part");
+    std::thread::sleep(Duration::from_millis(100));
+    change(&place);
+    let (before, _) = client.rest();
+    // What was received with the head comes first in `before`, but was read before `part` by the client.
+    let mut all = part;
+    all.extend(before);
+    place.file("alive", "alive");
+    server.assert_alive("/alive");
+    all
+}
+
+#[test]
+fn a_file_that_is_truncated_while_it_is_sent_is_cut() {
+    for engine in ["auto", "splice", "copy"] {
+        let all = interrupted(engine, |place| {
+            File::options().write(true).open(place.root("f")).unwrap().set_len(LARGE as u64 / 2).unwrap();
+        });
+        assert!(all.len() < LARGE, "{engine}: {} bytes", all.len());
+    }
+}
+
+#[test]
+fn a_file_that_is_written_to_while_it_is_sent_is_cut() {
+    for engine in ["auto", "splice", "copy"] {
+        let all = interrupted(engine, |place| {
+            let mut file = File::options().write(true).open(place.root("f")).unwrap();
+            file.write_all(&vec![0; LARGE]).unwrap();
+        });
+        assert!(all.len() < LARGE, "{engine}: {} bytes", all.len());
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_or_deleted_while_it_is_sent_is_sent_as_it_was() {
+    for engine in ["auto", "splice", "copy"] {
+        for replace in [true, false] {
+            let place = Place::new();
+            place.file("f", pattern(LARGE));
+            let server = place.serve(&["--engine", engine]);
+            let mut client = server.connect();
+            client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
+            std::thread::sleep(Duration::from_millis(100));
+            if replace {
+                fs::write(place.beside("new"), "new").unwrap();
+                fs::rename(place.beside("new"), place.root("f")).unwrap();
+            } else {
+                fs::remove_file(place.root("f")).unwrap();
+            }
+            let answer = client.receive(true).expect("an answer");
+            assert!(answer.body == pattern(LARGE), "{engine}");
+            let next = client.get("/f", "");
+            assert_eq!(next.status, if replace { 200 } else { 404 }, "{engine}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_in_memory_is_read_without_keeping_others_waiting() {
+    let place = Place::new();
+    let cold = place.file("cold", pattern(8 << 20));
+    place.file("warm", "warm");
+    let file = File::open(&cold).unwrap();
+    file.sync_all().unwrap();
+    let server = place.serve(&["--admin", "127.0.0.1:0"]);
+    for _ in 0..3 {
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let answer = server.get("/cold", "");
+        assert!(answer.body == pattern(8 << 20));
+        server.assert_alive("/warm");
+    }
+    assert!(server.metric("files_cold_reads_total") > 0.0, "the disk was waited for elsewhere");
+}
+
+#[test]
+fn the_next_file_of_a_manifest_is_read_ahead() {
+    let place = Place::new();
+    let shards: Vec<_> = (0..3).map(|n| place.file(&format!("shard{n}"), pattern(4 << 20))).collect();
+    place.file("manifest", "shard0\n/shard1\n\nshard2\n");
+    let rules = place.beside("rules.toml");
+    fs::write(&rules, "[[rule]]\npath = '/*'\nprefetch = 'manifest'\n").unwrap();
+    let next = File::open(&shards[1]).unwrap();
+    next.sync_all().unwrap();
+    rustix::fs::fadvise(&next, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let all = 0..4_u64 << 20;
+    assert!(!files::resident::is_resident(&next, &all));
+    let server = place.serve(&["--rules", rules.to_str().unwrap()]);
+    server.assert_alive("/shard0");
+    crate::place::until("the next shard in memory", || files::resident::is_resident(&next, &all));
+}
+
+#[test]
+fn a_server_out_of_file_descriptors_recovers() {
+    let place = Place::new();
+    place.file("f", pattern(100_000));
+    let mut limited = Command::new("prlimit");
+    limited.arg("--nofile=48:48").arg(BINARY);
+    let server = place.serve_by(limited, &[]);
+    server.assert_alive("/f");
+    // More than it can take: some wait in the backlog, or are told 503.
+    let mut crowd: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    for client in &mut crowd {
+        client.send("GET /f HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    }
+    let mut served = 0;
+    for client in &mut crowd {
+        let answer = client.receive(true).expect("an answer, late as it may be");
+        match answer.status {
+            200 => {
+                assert!(answer.body == pattern(100_000));
+                served += 1;
+            }
+            503 => {}
+            _ => panic!("{answer:?}"),
+        }
+    }
+    assert!(served > 0);
+    drop(crowd);
+    server.assert_alive("/f");
+}

@@ -1,0 +1,186 @@
+//! A directory, and the real server on it.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::{Answer, Client};
+
+/// The binary under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_linerate-files");
+
+/// A directory with a root to serve and room beside it.
+pub struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    /// One with an empty root.
+    pub fn new() -> Self {
+        // Not in /tmp, which may be in memory: some tests need a disk.
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
+        fs::create_dir(directory.path().join("root")).expect("a directory");
+        Self { directory }
+    }
+
+    /// A path below the root.
+    pub fn root(&self, path: &str) -> PathBuf {
+        self.directory.path().join("root").join(path)
+    }
+
+    /// A path beside the root.
+    pub fn beside(&self, path: &str) -> PathBuf {
+        self.directory.path().join(path)
+    }
+
+    /// Writes a file below the root, and the directories above it.
+    pub fn file(&self, path: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.root(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(&path, bytes).expect("a file");
+        path
+    }
+
+    /// Starts a server with two workers and these flags on top.
+    pub fn serve(&self, flags: &[&str]) -> Server {
+        self.serve_by(Command::new(BINARY), flags)
+    }
+
+    /// The same by a command that ends with the binary's name.
+    pub fn serve_by(&self, mut command: Command, flags: &[&str]) -> Server {
+        let errors = self.beside("stderr");
+        let mut process = command
+            .args(["serve", "--listen", "127.0.0.1:0", "--root"])
+            .arg(self.root(""))
+            .args(if flags.contains(&"--workers") { &[][..] } else { &["--workers", "2"] })
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&errors).expect("a writable directory"))
+            .spawn()
+            .expect("the binary runs");
+        let mut output = process.stdout.take().expect("it is piped");
+        // All lines come in one write.
+        let mut buffer = [0; 4096];
+        let count = output.read(&mut buffer).expect("a pipe can be read");
+        let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+        let address = |name: &str, scheme: &str| -> Option<SocketAddr> {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?.trim();
+            line.strip_prefix(scheme)?.trim_end_matches('/').parse().ok()
+        };
+        let Some(public) = address("files ", "http://") else {
+            let _ = process.wait();
+            panic!("the server said {text:?} and {:?}", fs::read_to_string(&errors).unwrap_or_default());
+        };
+        Server {
+            process,
+            public,
+            admin: address("admin ", "http://"),
+            secure: address("secure ", "https://"),
+            errors,
+        }
+    }
+}
+
+/// A running server; killed when dropped.
+pub struct Server {
+    process: Child,
+    public: SocketAddr,
+    pub admin: Option<SocketAddr>,
+    pub secure: Option<SocketAddr>,
+    errors: PathBuf,
+}
+
+impl Server {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.public
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> Client {
+        Client::connect(self.public)
+    }
+
+    /// The answer to a GET on a connection of its own.
+    pub fn get(&self, target: &str, fields: &str) -> Answer {
+        self.connect().get(target, fields)
+    }
+
+    /// What a metric says.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text =
+            Client::connect(self.admin.expect("an admin listener")).get("/metrics", "").text().to_owned();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{text}"))
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("it runs");
+    }
+
+    /// What it wrote to standard error.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap_or_default()
+    }
+
+    /// Waits until it has stopped of its own.
+    pub fn wait(mut self, limit: Duration) -> ExitStatus {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.process.try_wait().expect("it is a child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "still running after {limit:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Resident memory, in bytes.
+    pub fn resident(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux tells");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+    }
+
+    /// Whether it still answers.
+    pub fn assert_alive(&self, path: &str) {
+        assert_eq!(self.get(path, "").status, 200, "{}", self.said());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Bytes that tell where in a file they are.
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0..length.div_ceil(8) as u64)
+        .flat_map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes())
+        .take(length)
+        .collect()
+}
+
+/// Waits until something holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what} does not come true");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Makes a file look old enough to be kept in memory.
+pub fn settle(path: &Path) {
+    let file = File::options().write(true).open(path).expect("the file");
+    file.set_modified(std::time::SystemTime::now() - Duration::from_secs(60)).expect("a time");
+}
