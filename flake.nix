@@ -1,0 +1,75 @@
+{
+  description = "A small HTTP box that runs at the limit of its hardware";
+
+  inputs = {
+    nixpkgs.url = "github:NixOS/nixpkgs/nixos-26.05";
+    crane.url = "github:ipetkov/crane";
+  };
+
+  outputs =
+    {
+      self,
+      nixpkgs,
+      crane,
+    }:
+    let
+      inherit (nixpkgs) lib;
+      system = "x86_64-linux";
+      pkgs = nixpkgs.legacyPackages.${system};
+
+      packagesOf = import ./pkgs { inherit crane lib; };
+      linerate = packagesOf pkgs;
+
+      # A module as others import it: with the packages it runs.
+      exported = module: {
+        imports = [
+          module
+          (import ./modules/packages.nix { inherit packagesOf; })
+        ];
+      };
+      host =
+        module:
+        lib.nixosSystem {
+          modules = [
+            self.nixosModules.default
+            module
+          ];
+        };
+    in
+    {
+      overlays.default = final: _: { linerate = packagesOf final; };
+
+      nixosModules = lib.mapAttrs (_: exported) {
+        default = ./modules;
+        links = ./modules/services/links.nix;
+        files = ./modules/services/files.nix;
+      };
+
+      nixosConfigurations = {
+        vm = host ./hosts/vm;
+      };
+
+      packages.${system} = linerate.all // {
+        default = linerate.generic.links;
+        vm = self.nixosConfigurations.vm.config.system.build.vm;
+      };
+
+      apps.${system} = import ./pkgs/apps.nix {
+        inherit lib pkgs linerate;
+        inherit (self.packages.${system}) vm;
+      };
+
+      checks.${system} = linerate.checks // {
+        nix-format = import ./tests/format.nix { inherit pkgs; };
+      };
+
+      devShells.${system}.default = linerate.shell;
+
+      formatter.${system} = pkgs.nixfmt;
+
+      templates.default = {
+        path = ./templates/host;
+        description = "A flake of your own, with a host that runs linerate";
+      };
+    };
+}

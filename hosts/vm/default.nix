@@ -1,0 +1,45 @@
+# Everything on one machine, in QEMU: what `nix run .#vm` boots.
+{ lib, modulesPath, ... }:
+{
+  imports = [ (modulesPath + "/virtualisation/qemu-vm.nix") ];
+
+  nixpkgs.hostPlatform = "x86_64-linux";
+  system.stateVersion = "26.05";
+  networking.hostName = "linerate-vm";
+
+  services.linerate = {
+    links = {
+      enable = true;
+      openFirewall = true;
+      # Connections wait while a new generation takes over.
+      socketActivation = true;
+      settings.public-url = "http://localhost:8080";
+    };
+    files = {
+      enable = true;
+      openFirewall = true;
+    };
+  };
+
+  virtualisation = {
+    graphics = false;
+    cores = 2;
+    memorySize = 1024;
+    # On this machine: links at 8080, files at 8090.
+    forwardPorts = [
+      {
+        from = "host";
+        host.port = 8080;
+        guest.port = 80;
+      }
+      {
+        from = "host";
+        host.port = 8090;
+        guest.port = 8090;
+      }
+    ];
+  };
+
+  # A machine to look around in: it is reachable from this one only.
+  services.getty.autologinUser = lib.mkDefault "root";
+}

@@ -1,0 +1,6 @@
+{
+  imports = [
+    ./files.nix
+    ./links.nix
+  ];
+}
