@@ -9,12 +9,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use service::socket::Listener;
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::connection::Accepted;
 use crate::service_trait::HttpService;
 use crate::sockets::{Place, Socket};
-use crate::tcp::Tcp;
 use crate::worker::Worker;
 
 /// How long accepting pauses when the process is out of file descriptors or memory.
@@ -85,7 +84,7 @@ fn admit(
 /// A connection that was accepted.
 pub enum Stream {
     /// By TCP.
-    Tcp(Tcp),
+    Tcp(TcpStream),
     /// By a Unix socket.
     Unix(UnixStream),
 }
@@ -93,7 +92,7 @@ pub enum Stream {
 impl Stream {
     fn local(&self) -> Option<SocketAddr> {
         match self {
-            Self::Tcp(stream) => stream.0.local_addr().ok(),
+            Self::Tcp(stream) => stream.local_addr().ok(),
             Self::Unix(_) => None,
         }
     }
@@ -115,7 +114,7 @@ impl Acceptor {
     async fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
         match self {
             Self::Tcp(listener) => {
-                listener.accept().await.map(|(stream, remote)| (Stream::Tcp(Tcp(stream)), Some(remote)))
+                listener.accept().await.map(|(stream, remote)| (Stream::Tcp(stream), Some(remote)))
             }
             Self::Unix(listener) => listener.accept().await.map(|(stream, _)| (Stream::Unix(stream), None)),
         }

@@ -56,11 +56,20 @@ mod refusal;
 mod service_trait;
 mod sockets;
 mod sockopt;
-mod tcp;
 mod worker;
+
+/// What is fuzzed, and of no use to anybody else.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::http1::{chunked, head};
+}
 
 pub use body::Body;
 pub use config::{CertificateFiles, Config, Endpoint, Http2, Limits, Runtime, Speaks, Tcp, Tls};
 pub use listen::{Error, Listener};
 pub use peer::{Peer, PeerInfo, Protocol, TlsInfo};
 pub use service_trait::{BoxError, HttpService};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -12,6 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How often deadlines are looked at, and how far the clock may be behind.
 pub const TICK: Duration = Duration::from_millis(250);
 
+/// When draining, a connection without a request is kept this long, so that one already on its way is answered.
+pub const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
 /// No answer from here on leaves the connection open.
 const DRAINING: u8 = 1;
 /// The connection ends at once.
@@ -176,13 +179,18 @@ impl Life {
         .await;
     }
 
-    /// Runs a part of what serves the connection; `None` when its time is up before that is done.
+    /// Runs a part of what serves the connection, before there is a request; `None` when its time is up before
+    /// that is done, of which draining leaves little.
     pub async fn bound<T>(&self, lives: &Lives, part: impl Future<Output = T>) -> Option<T> {
         let mut part = pin!(part);
         std::future::poll_fn(|context: &mut Context<'_>| match part.as_mut().poll(context) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending if self.is_over(lives) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                if self.is_draining() {
+                    self.deadline.fetch_min(lives.after(DRAIN_GRACE), Relaxed);
+                }
+                if self.is_over(lives) { Poll::Ready(None) } else { Poll::Pending }
+            }
         })
         .await
     }

@@ -40,12 +40,23 @@ enum State {
 /// What a decoder found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// So many bytes are of no interest, and the next so many are of the body.
-    Data { skip: usize, length: usize },
-    /// So many bytes are of no interest; more is needed.
-    More { skip: usize },
-    /// The body ends after so many bytes.
-    End { skip: usize },
+    /// A piece of the body.
+    Data {
+        /// Bytes before it, of no interest.
+        skip: usize,
+        /// Its bytes.
+        length: usize,
+    },
+    /// Nothing; more is needed.
+    More {
+        /// Bytes of no interest, which are all there are.
+        skip: usize,
+    },
+    /// The body's end.
+    End {
+        /// Bytes before what follows the body.
+        skip: usize,
+    },
 }
 
 impl Chunked {

@@ -26,7 +26,7 @@ use http_body::Body as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::date;
-use crate::life::Life;
+use crate::life::{DRAIN_GRACE, Life};
 use crate::peer::{Peer, Protocol};
 use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
@@ -43,9 +43,6 @@ const SEND_BYTES: usize = 32 * 1024;
 /// After a last answer, what the client still sends is received this long, so that no reset overtakes the
 /// answer (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
-
-/// When draining, an idle connection is kept this long, so that a request already on its way is answered.
-const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// How a connection goes on after an exchange.
 enum Next {
@@ -221,7 +218,7 @@ async fn exchange<S: HttpService>(
     if matches!(inbound, Inbound::Done) || discard(wire, &mut inbound).await {
         Next::Keep
     } else {
-        Next::Drop
+        Next::Close { polite: true }
     }
 }
 

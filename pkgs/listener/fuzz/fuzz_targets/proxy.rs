@@ -1,0 +1,20 @@
+//! The PROXY header: whatever comes is read within its bounds, and what a proxy writes is read as it was meant.
+#![no_main]
+
+use std::net::{IpAddr, SocketAddr};
+
+use libfuzzer_sys::fuzz_target;
+use listener::proxy::{Header, length, parse};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((fixed, rest)) = bytes.split_first_chunk::<16>() else { return };
+    let Ok(length) = length(fixed) else { return };
+    let Some(rest) = rest.get(..length) else { return };
+    let Ok(Header::Proxied { remote, local }) = parse(fixed, rest) else { return };
+    let ip = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    let ports = [remote.port().to_be_bytes(), local.port().to_be_bytes()].concat();
+    assert!(rest.starts_with(&[ip(remote), ip(local), ports].concat()));
+});
