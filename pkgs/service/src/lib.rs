@@ -9,6 +9,7 @@
 //! - [`workers`]: how many workers, and on which CPU each.
 //! - [`problem`]: RFC 9457 error bodies.
 //! - [`exit`]: exit codes, and the one line an error is worth.
+//! - `output`: what commands print, for people and for programs.
 #![deny(unsafe_code)]
 
 #[cfg(doctest)]
@@ -18,6 +19,8 @@ struct Readme;
 pub mod exit;
 pub mod logs;
 pub mod metrics;
+#[cfg(feature = "output")]
+pub mod output;
 pub mod problem;
 pub mod ready;
 pub mod settings;

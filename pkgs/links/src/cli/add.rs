@@ -1,11 +1,10 @@
 //! `add`: a new link.
 
-use super::Error;
 use super::backend::BackendArgs;
 use super::database::Missing;
 use super::fields::Fields;
-use super::output::Output;
 use super::policy::PolicyArgs;
+use super::{Error, Output};
 use crate::link::NewLink;
 
 /// Arguments of `add`.

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::database::{DatabaseArgs, Missing};
-use super::output::Output;
 use super::policy::PolicyArgs;
-use super::{Error, progress};
+use super::{Error, Output, progress};
 
 /// Arguments of `backup`.
 #[derive(Debug, clap::Args)]

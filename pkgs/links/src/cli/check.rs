@@ -2,10 +2,9 @@
 
 use serde::Serialize;
 
-use super::Error;
 use super::database::{DatabaseArgs, Missing};
-use super::output::Output;
 use super::policy::PolicyArgs;
+use super::{Error, Output};
 use crate::store::Store;
 
 /// Arguments of `check`.

@@ -1,12 +1,11 @@
 //! `edit`: a link, changed.
 
-use super::Error;
 use super::backend::BackendArgs;
 use super::database::Missing;
 use super::fields::Fields;
-use super::output::Output;
 use super::policy::PolicyArgs;
 use super::shown;
+use super::{Error, Output};
 use crate::link::LinkPatch;
 
 /// Arguments of `edit`.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use service::exit::{self, FAILURE, USAGE};
+use service::output::Closed;
 
 use super::{api, serve};
 use crate::store;
@@ -34,8 +35,8 @@ pub enum Error {
         source: io::Error,
     },
     /// Standard output is closed or full.
-    #[error("standard output: {0}")]
-    Output(#[source] io::Error),
+    #[error(transparent)]
+    Output(#[from] Closed),
     /// Standard input cannot be read.
     #[error("standard input: {0}")]
     Input(#[source] io::Error),
@@ -83,7 +84,7 @@ impl Error {
     /// Prints the error in one line on stderr and answers with its exit code. A reader that has closed
     /// standard output has seen enough: that is no failure.
     pub fn report(&self) -> ExitCode {
-        if matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+        if matches!(self, Self::Output(Closed(error)) if error.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
         eprintln!("error: {}", exit::chain(self));

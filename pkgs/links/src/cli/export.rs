@@ -5,12 +5,13 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use service::output::Closed;
+
 use super::backend::BackendArgs;
 use super::database::Missing;
 use super::import::{by_name, format};
-use super::output::Output;
 use super::policy::PolicyArgs;
-use super::{Error, progress};
+use super::{Error, Output, progress};
 use crate::transfer::Format;
 
 /// Who may read an export: it has targets that are nobody else's business, and with `--hashes` secrets.
@@ -46,7 +47,7 @@ pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
         if output.is_terminal() {
             bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
         }
-        backend.export(format, args.hashes, &mut bar.wrap_write(output.raw()), &Error::Output)
+        backend.export(format, args.hashes, &mut bar.wrap_write(output.raw()), &|error| Closed(error).into())
     } else {
         let failed = |source| Error::File { path: args.file.clone(), source };
         let file = create(&args.file).map_err(failed)?;

@@ -1,11 +1,10 @@
 //! `get`: a link, by its code.
 
-use super::Error;
 use super::backend::BackendArgs;
 use super::database::Missing;
-use super::output::Output;
 use super::policy::{PolicyArgs, PublicArgs};
 use super::shown;
+use super::{Error, Output};
 
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]

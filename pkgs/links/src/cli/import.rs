@@ -9,9 +9,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use super::backend::BackendArgs;
 use super::database::Missing;
 use super::fields::words;
-use super::output::Output;
 use super::policy::PolicyArgs;
-use super::{Error, progress};
+use super::{Error, Output, progress};
 use crate::store::{OnConflict, Tally};
 use crate::transfer::Format;
 

@@ -2,13 +2,14 @@
 
 use std::io;
 
-use super::Error;
+use service::output::Closed;
+
 use super::backend::{Backend, BackendArgs};
 use super::database::Missing;
 use super::fields::words;
-use super::output::Output;
 use super::policy::{PolicyArgs, PublicArgs};
 use super::shown;
+use super::{Error, Output};
 use crate::admin::{Listing, Shown};
 use crate::link::Status;
 use crate::store::{ListQuery, Sort};
@@ -111,9 +112,9 @@ fn all_as_json(backend: &Backend, query: ListQuery, output: &mut Output) -> Resu
     each_page(backend, query, |page| {
         for link in page.links {
             let raw = output.raw();
-            raw.write_all(before.as_bytes()).map_err(Error::Output)?;
+            raw.write_all(before.as_bytes()).map_err(Closed)?;
             before = ",";
-            serde_json::to_writer(raw, &link).map_err(io::Error::from).map_err(Error::Output)?;
+            serde_json::to_writer(raw, &link).map_err(io::Error::from).map_err(Closed)?;
         }
         Ok(())
     })?;

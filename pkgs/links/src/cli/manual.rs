@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap_complete::Shell;
 use clap_mangen::Man;
+use service::output::Closed;
 
-use super::output::Output;
-use super::{Error, NAME, command};
+use super::{Error, NAME, Output, command};
 
 /// Arguments of `completions`.
 #[derive(Debug, clap::Args)]
@@ -28,13 +28,13 @@ pub fn completions(args: &CompletionsArgs, output: &mut Output) -> Result<(), Er
     // Gathered first: the generator panics where its output is closed.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), NAME, &mut script);
-    output.raw().write_all(&script).map_err(Error::Output)
+    Ok(output.raw().write_all(&script).map_err(Closed)?)
 }
 
 /// Prints the manual page, or writes them all.
 pub fn man(args: &ManArgs, output: &mut Output) -> Result<(), Error> {
     match &args.directory {
-        None => Man::new(command()).render(&mut output.raw()).map_err(Error::Output),
+        None => Ok(Man::new(command()).render(&mut output.raw()).map_err(Closed)?),
         Some(directory) => {
             let failed = |source| Error::File { path: directory.clone(), source };
             fs::create_dir_all(directory).map_err(failed)?;

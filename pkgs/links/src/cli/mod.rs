@@ -17,7 +17,6 @@ pub mod get;
 pub mod import;
 pub mod list;
 pub mod manual;
-pub mod output;
 pub mod policy;
 pub mod progress;
 pub mod rm;
@@ -32,7 +31,9 @@ use clap::{Parser, Subcommand};
 use service::settings;
 
 pub use error::Error;
-use output::Output;
+
+/// Standard output.
+pub type Output = service::output::Output<Error>;
 
 /// The binary's name.
 pub const NAME: &str = "linerate-links";

@@ -2,11 +2,10 @@
 
 use serde::Serialize;
 
-use super::Error;
 use super::backend::BackendArgs;
 use super::database::Missing;
-use super::output::Output;
 use super::policy::PolicyArgs;
+use super::{Error, Output};
 
 /// Arguments of `rm`.
 #[derive(Debug, clap::Args)]

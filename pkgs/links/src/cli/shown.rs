@@ -2,9 +2,8 @@
 
 use std::fmt::Display;
 
-use super::Error;
-use super::output::Output;
 use super::policy::PublicArgs;
+use super::{Error, Output};
 use crate::admin::Shown;
 use crate::link::{Link, Status};
 

@@ -2,11 +2,10 @@
 
 use jiff::civil::Date;
 
-use super::Error;
 use super::backend::BackendArgs;
 use super::database::Missing;
-use super::output::Output;
 use super::policy::PolicyArgs;
+use super::{Error, Output};
 use crate::store::{Count, Stats};
 
 /// Arguments of `stats`.

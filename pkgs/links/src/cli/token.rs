@@ -3,11 +3,10 @@
 use clap::Subcommand;
 use serde::Serialize;
 
-use super::Error;
 use super::database::{DatabaseArgs, Missing};
 use super::fields::words;
-use super::output::Output;
 use super::policy::PolicyArgs;
+use super::{Error, Output};
 use crate::store::{Scope, TokenInfo};
 
 /// Arguments of `token`.

@@ -2,28 +2,33 @@
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::marker::PhantomData;
 
 use comfy_table::presets::{NOTHING, UTF8_HORIZONTAL_ONLY};
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
 
-use super::Error;
-
 /// A terminal with fewer columns cannot hold a table; some say they have none.
 const NARROW: u16 = 60;
 
-/// Standard output.
-pub struct Output {
+/// Standard output is closed or full.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output: {0}")]
+pub struct Closed(#[source] pub io::Error);
+
+/// Standard output of commands that fail with `E`.
+pub struct Output<E> {
     json: bool,
     terminal: bool,
     stdout: BufWriter<Stdout>,
+    errors: PhantomData<fn() -> E>,
 }
 
-impl Output {
+impl<E: From<Closed>> Output<E> {
     /// Standard output, for programs (`json`) or people.
     pub fn new(json: bool) -> Self {
         let stdout = io::stdout();
-        Self { json, terminal: stdout.is_terminal(), stdout: BufWriter::new(stdout) }
+        Self { json, terminal: stdout.is_terminal(), stdout: BufWriter::new(stdout), errors: PhantomData }
     }
 
     /// Whether a program reads.
@@ -40,18 +45,18 @@ impl Output {
     pub fn show<T: Serialize>(
         &mut self,
         value: &T,
-        people: impl FnOnce(&T, &mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        people: impl FnOnce(&T, &mut Self) -> Result<(), E>,
+    ) -> Result<(), E> {
         if !self.json {
             return people(value, self);
         }
-        serde_json::to_writer(&mut self.stdout, value).map_err(io::Error::from).map_err(Error::Output)?;
+        serde_json::to_writer(&mut self.stdout, value).map_err(io::Error::from).map_err(Closed)?;
         self.line("")
     }
 
     /// Prints a line.
-    pub fn line(&mut self, line: impl Display) -> Result<(), Error> {
-        writeln!(self.stdout, "{line}").map_err(Error::Output)
+    pub fn line(&mut self, line: impl Display) -> Result<(), E> {
+        Ok(writeln!(self.stdout, "{line}").map_err(Closed)?)
     }
 
     /// Prints a table: ruled and fitted to a terminal of some width, bare and uncut elsewhere.
@@ -59,7 +64,7 @@ impl Output {
         &mut self,
         header: [&str; COLUMNS],
         rows: impl IntoIterator<Item = [String; COLUMNS]>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), E> {
         let mut table = self.bare_table();
         table.set_header(header.map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
         table.add_rows(rows.into_iter().map(|row| row.map(|text| harmless(&text))));
@@ -67,7 +72,7 @@ impl Output {
     }
 
     /// Prints names and values, one pair a line.
-    pub fn pairs(&mut self, pairs: &[(&str, String)]) -> Result<(), Error> {
+    pub fn pairs(&mut self, pairs: &[(&str, String)]) -> Result<(), E> {
         let mut table = self.bare_table();
         for (name, value) in pairs {
             table.add_row([Cell::new(name).add_attribute(Attribute::Bold), Cell::new(harmless(value))]);
@@ -81,8 +86,8 @@ impl Output {
     }
 
     /// Hands everything to the system.
-    pub fn flush(&mut self) -> Result<(), Error> {
-        self.stdout.flush().map_err(Error::Output)
+    pub fn flush(&mut self) -> Result<(), E> {
+        Ok(self.stdout.flush().map_err(Closed)?)
     }
 
     fn bare_table(&self) -> Table {
@@ -95,7 +100,7 @@ impl Output {
         table
     }
 
-    fn print(&mut self, mut table: Table) -> Result<(), Error> {
+    fn print(&mut self, mut table: Table) -> Result<(), E> {
         for column in table.column_iter_mut() {
             column.set_padding((0, 2)).set_cell_alignment(CellAlignment::Left);
         }
