@@ -1,0 +1,67 @@
+//! Why a command fails, and the exit code that says so.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use service::exit::{self, FAILURE, USAGE};
+use service::output::Closed;
+
+use crate::nic;
+use crate::system::recorded;
+
+/// Why a command fails.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An interface.
+    #[error(transparent)]
+    Nic(#[from] nic::Error),
+    /// The CPUs.
+    #[error("cannot read which CPUs there are: {0}")]
+    Topology(#[source] io::Error),
+    /// A file that cannot be used.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file that is no recorded machine.
+    #[error("{}: {source}", path.display())]
+    Machine {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: recorded::ParseError,
+    },
+    /// The kernel cannot be asked.
+    #[error("netlink: {0}")]
+    Netlink(#[source] io::Error),
+    /// Standard output is closed or full.
+    #[error(transparent)]
+    Output(#[from] Closed),
+}
+
+impl Error {
+    /// The exit code: [`USAGE`] where other arguments would have helped, [`FAILURE`] otherwise.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Nic(nic::Error::Plan(nic::plan::Error::NoQueues)) => FAILURE,
+            Self::Nic(nic::Error::NoInterface(_) | nic::Error::NoDevice(_) | nic::Error::Plan(_))
+            | Self::File { .. }
+            | Self::Machine { .. } => USAGE,
+            _ => FAILURE,
+        }
+    }
+
+    /// Prints the error in one line on stderr and answers with its exit code. A reader that has closed
+    /// standard output has seen enough: that is no failure.
+    pub fn report(&self) -> ExitCode {
+        if matches!(self, Self::Output(Closed(error)) if error.kind() == io::ErrorKind::BrokenPipe) {
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("error: {}", exit::chain(self));
+        ExitCode::from(self.exit_code())
+    }
+}

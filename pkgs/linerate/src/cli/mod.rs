@@ -1,0 +1,90 @@
+//! The command line. One command a file, each with its `Args` and a `run`.
+
+pub mod error;
+pub mod nic;
+pub mod picture;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::system::{Real, Recorded, System};
+pub use error::Error;
+
+/// Standard output.
+pub type Output = service::output::Output<Error>;
+
+/// What `--help` ends with.
+const AFTERWORD: &str = "\
+Exit codes: 0 done, and all is as it should be; 1 not done; 2 asked for in a way that cannot be done. Errors \
+are one line on standard error.";
+
+/// Places the queues of network interfaces, and says what keeps a machine from its line rate.
+#[derive(Debug, Parser)]
+#[command(name = "linerate", version, propagate_version = true, after_long_help = AFTERWORD)]
+pub struct Cli {
+    /// Print JSON, one line, for programs.
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Say why: the rules, and where they come from.
+    #[arg(long, global = true)]
+    pub explain: bool,
+
+    /// Work on a machine recorded in a file instead of this one. Nothing is written back.
+    #[arg(long, global = true, value_name = "FILE", env = "LINERATE_MACHINE")]
+    pub machine: Option<PathBuf>,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Place the queues of network interfaces.
+    #[command(subcommand)]
+    Nic(nic::Command),
+}
+
+/// What every command gets.
+pub struct Context {
+    /// The machine.
+    pub system: Box<dyn System>,
+    /// Whether to say why.
+    pub explain: bool,
+    /// Where to print.
+    pub output: Output,
+}
+
+/// Parses the arguments and runs what they ask for.
+pub fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.report(),
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Error> {
+    let system = machine(cli.machine)?;
+    let mut context = Context { system, explain: cli.explain, output: Output::new(cli.json) };
+    let done = match cli.command {
+        Command::Nic(command) => nic::run(command, &mut context),
+    };
+    // What was printed before a failure is printed all the same.
+    let flushed = context.output.flush();
+    done.and(flushed)
+}
+
+/// This machine, or the one that was recorded.
+fn machine(recorded: Option<PathBuf>) -> Result<Box<dyn System>, Error> {
+    let Some(path) = recorded else {
+        return Ok(Box::new(Real::new().map_err(Error::Netlink)?));
+    };
+    let text = fs::read_to_string(&path).map_err(|source| Error::File { path: path.clone(), source })?;
+    let machine: Recorded = text.parse().map_err(|source| Error::Machine { path, source })?;
+    Ok(Box::new(machine))
+}

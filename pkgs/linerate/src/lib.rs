@@ -1,0 +1,18 @@
+//! The operator's view of a machine that shall run at its line rate.
+//!
+//! - [`system`]: the machine behind one small interface, real or recorded.
+//! - [`cpus`]: sets of CPUs as the kernel writes them.
+//! - [`topology`]: which CPUs share a core, which a NUMA node.
+//! - [`nic`]: which CPU serves which queue of a network interface.
+//! - [`cli`]: the command line.
+#![forbid(unsafe_code)]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+pub mod cli;
+pub mod cpus;
+pub mod nic;
+pub mod system;
+pub mod topology;

@@ -1,0 +1,98 @@
+//! CPUs: which share a core, which a NUMA node, which are slower than others.
+
+use std::io;
+
+use serde::Serialize;
+
+use crate::cpus::Cpus;
+use crate::system::System;
+
+/// Where the kernel tells of CPUs (`Documentation/ABI/testing/sysfs-devices-system-cpu`).
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// Where it tells of NUMA nodes (`Documentation/ABI/stable/sysfs-devices-node`).
+const NODES: &str = "/sys/devices/system/node";
+
+/// The efficiency cores of a hybrid CPU, which have performance counters of their own.
+const EFFICIENT: &str = "/sys/devices/cpu_atom/cpus";
+
+/// A CPU as the scheduler knows it: a hardware thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cpu {
+    /// Its number.
+    pub id: usize,
+    /// The lowest CPU on the same physical core.
+    pub core: usize,
+    /// Its NUMA node.
+    pub node: usize,
+    /// Whether its core is one of a hybrid CPU's slow ones.
+    pub efficient: bool,
+}
+
+/// The CPUs that are online, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Topology {
+    /// Each of them.
+    pub cpus: Vec<Cpu>,
+    /// Those that the scheduler keeps tasks away from (`isolcpus`).
+    pub isolated: Cpus,
+}
+
+impl Topology {
+    /// Reads it.
+    pub fn read(system: &dyn System) -> io::Result<Self> {
+        let list = |path: &str| -> io::Result<Cpus> {
+            system.read(path)?.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        };
+        let optional = |path: &str| match list(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Cpus::default()),
+            read => read,
+        };
+        let online = list(&format!("{CPUS}/online"))?;
+        let efficient = optional(EFFICIENT)?;
+        let mut nodes = Vec::new();
+        for name in system.list(NODES).unwrap_or_default() {
+            if let Some(Ok(node)) = name.strip_prefix("node").map(str::parse) {
+                nodes.push((node, optional(&format!("{NODES}/{name}/cpulist"))?));
+            }
+        }
+        let mut cpus = Vec::with_capacity(online.len());
+        for id in online.iter() {
+            let siblings = optional(&format!("{CPUS}/cpu{id}/topology/thread_siblings_list"))?;
+            cpus.push(Cpu {
+                id,
+                core: siblings.iter().next().unwrap_or(id),
+                node: nodes.iter().find(|(_, cpus)| cpus.contains(id)).map_or(0, |(node, _)| *node),
+                efficient: efficient.contains(id),
+            });
+        }
+        Ok(Self { cpus, isolated: optional(&format!("{CPUS}/isolated"))? })
+    }
+
+    /// The numbers of all.
+    pub fn online(&self) -> Cpus {
+        self.cpus.iter().map(|cpu| cpu.id).collect()
+    }
+
+    /// Those on a NUMA node.
+    pub fn on_node(&self, node: usize) -> Cpus {
+        self.cpus.iter().filter(|cpu| cpu.node == node).map(|cpu| cpu.id).collect()
+    }
+
+    /// How many physical cores `cpus` are on.
+    pub fn cores(&self, cpus: &Cpus) -> usize {
+        let mut cores: Vec<usize> =
+            self.cpus.iter().filter(|cpu| cpus.contains(cpu.id)).map(|cpu| cpu.core).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        cores.len()
+    }
+
+    /// How many NUMA nodes there are.
+    pub fn nodes(&self) -> usize {
+        let mut nodes: Vec<usize> = self.cpus.iter().map(|cpu| cpu.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.len()
+    }
+}

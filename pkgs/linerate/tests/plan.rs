@@ -1,0 +1,95 @@
+//! `nic plan` on recorded machines, through the binary.
+
+use std::process::{Command, Output};
+
+/// Runs the binary on a machine of `tests/machines`.
+fn linerate(machine: &str, args: &[&str]) -> Output {
+    let file = format!("{}/tests/machines/{machine}.txt", env!("CARGO_MANIFEST_DIR"));
+    Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["--machine", &file])
+        .args(args)
+        .output()
+        .expect("the binary")
+}
+
+/// The CPU of each queue, and how many settings there are and how many of them hold.
+fn planned(machine: &str, policy: &str) -> (Vec<u64>, usize, usize) {
+    let output = linerate(machine, &["--json", "nic", "plan", "--policy", policy]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let interface = &json["interfaces"][0];
+    let placements = interface["plan"]["placements"].as_array().expect("placements");
+    let cpus = placements.iter().map(|placement| placement["cpu"].as_u64().expect("a CPU")).collect();
+    let settings = interface["settings"].as_array().expect("settings");
+    let holding = settings.iter().filter(|setting| setting["now"] == setting["wanted"]).count();
+    (cpus, settings.len(), holding)
+}
+
+#[test]
+fn every_recorded_machine_has_its_plan() {
+    // Queues have one interrupt, RPS and XPS each; virtio's have two interrupts.
+    type Case = (&'static str, &'static str, &'static [u64], usize, usize);
+    let cases: [Case; 10] = [
+        ("c6i.4xlarge-8", "spread", &[0, 1, 2, 3, 4, 5, 6, 7], 24, 7),
+        ("c6i.4xlarge-8", "reserve=0,8", &[1, 2, 3, 4, 5, 6, 7, 9], 24, 0),
+        ("c6i.4xlarge-16", "spread", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], 48, 47),
+        (
+            "x550-hybrid",
+            "spread",
+            &[0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 16, 17, 18, 19, 1, 3, 5, 7, 9, 11],
+            60,
+            22,
+        ),
+        ("virtio-4", "spread", &[0, 1, 2, 3], 16, 16),
+        ("virtio-4", "pin=3,1", &[3, 1, 3, 1], 16, 4 + 2),
+        ("managed-nvme", "spread", &[0, 1, 2, 3], 12, 0),
+        ("two-nodes", "spread", &[8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7], 48, 0),
+        ("two-nodes", "local", &[8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31], 48, 16),
+        ("two-nodes", "pin=8", &[8; 16], 48, 17),
+    ];
+    for (machine, policy, cpus, settings, holding) in cases {
+        let planned = planned(machine, policy);
+        assert_eq!(planned, (cpus.to_vec(), settings, holding), "{machine}, {policy}");
+    }
+}
+
+#[test]
+fn interrupts_of_others_and_of_management_are_left_out() {
+    let output = linerate("managed-nvme", &["--json", "nic", "plan"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.contains("eno1-TxRx-3"));
+    assert!(!text.contains("nvme"), "{text}");
+    let output = linerate("c6i.4xlarge-8", &["--json", "nic", "plan"]);
+    assert!(!String::from_utf8(output.stdout).expect("text").contains("ena-mgmnt"));
+}
+
+#[test]
+fn people_get_a_table_a_picture_and_reasons() {
+    let output = linerate("c6i.4xlarge-8", &["nic", "plan", "--explain", "ens5"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    for line in [
+        "ens5: ena at 0000:00:05.0, 8 of 8 channels, 9 vectors; policy spread on CPUs 0-15",
+        "0      28   0-15     0    - → 0,8   0 → 0,8",
+        "  core  7  cpu  7 ■ queue 7  cpu 15 ▫ from 7",
+        "8 queues on 8 cores: each has a core to itself before any sibling serves one.",
+        "/proc/irq/28/smp_affinity_list (ens5-Tx-Rx-0): 0-15 → 0",
+        "17 of 24 settings to change.",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line:?} is missing in\n{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_planned_is_one_line_and_code_2() {
+    let cases: [(&[&str], &str); 4] = [
+        (&["nic", "plan", "eth7"], "error: there is no interface eth7\n"),
+        (&["nic", "plan", "../net/eth0"], "error: there is no interface ../net/eth0\n"),
+        (&["nic", "plan", "--policy", "pin=9"], "error: CPU 9 is not online: 0-3 are\n"),
+        (&["nic", "plan", "--policy", "reserve=0-3"], "error: policy reserve=0-3 leaves no CPU for queues\n"),
+    ];
+    for (args, message) in cases {
+        let output = linerate("virtio-4", args);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), message);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+}
