@@ -59,6 +59,12 @@ pub enum Found {
     },
 }
 
+impl Default for Chunked {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Chunked {
     /// Before the first chunk.
     pub const fn new() -> Self {
