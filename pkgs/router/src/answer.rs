@@ -133,7 +133,7 @@ struct Slot<T> {
 }
 
 #[repr(align(16))]
-struct Room(MaybeUninit<[u8; ROOM]>);
+struct Room(#[expect(dead_code, reason = "used by pointers to the room")] MaybeUninit<[u8; ROOM]>);
 
 impl<T> Slot<T> {
     const fn holds<F>() -> bool {
@@ -149,7 +149,7 @@ impl<T> Slot<T> {
         assert!(Self::holds::<F>());
         let mut room = Room(MaybeUninit::uninit());
         // SAFETY: the room is large enough for `F` and aligned for it.
-        unsafe { room.0.as_mut_ptr().cast::<F>().write(future) };
+        unsafe { (&raw mut room).cast::<F>().write(future) };
         Self {
             room,
             // SAFETY: called with the room of a slot that was made for `F`, which is pinned.
@@ -169,15 +169,16 @@ impl<T> Future for Slot<T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         // SAFETY: nothing is moved; the future stays where it is until it is dropped.
         let slot = unsafe { self.get_unchecked_mut() };
-        // SAFETY: the room has the future that the functions are for, and is pinned as the slot is.
-        unsafe { (slot.poll)(slot.room.0.as_mut_ptr().cast(), cx) }
+        // SAFETY: the room has the future that the functions are for, and is pinned as the slot is. There is
+        // no reference to the room, since the future may have some to itself.
+        unsafe { (slot.poll)((&raw mut slot.room).cast(), cx) }
     }
 }
 
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
         // SAFETY: the future is in the room until here, and is not used again.
-        unsafe { (self.drop)(self.room.0.as_mut_ptr().cast()) }
+        unsafe { (self.drop)((&raw mut self.room).cast()) }
     }
 }
 

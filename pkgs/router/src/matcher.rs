@@ -8,7 +8,7 @@ use crate::escape::{self, NotUtf8};
 use crate::kind::{Kinds, Registered};
 use crate::names::Names;
 use crate::pattern;
-use crate::tree::{Captures, Draft, Tree};
+use crate::tree::{Begun, Captures, Draft, Tree};
 
 /// Routes that are added to, until [`build`](Self::build).
 ///
@@ -101,9 +101,17 @@ impl<T> Matcher<T> {
     #[inline]
     pub fn find<'m, 'p>(&'m self, path: &'p str) -> Option<Match<'m, 'p, T>> {
         let mut captures = Captures::new();
-        let route = self.tree.find(path, &mut captures)?;
-        let value = &self.values[route as usize];
-        Some(Match { value, names: &self.names, route, path, captures })
+        let route = match self.tree.begin(path) {
+            // Captures that nothing was written into need not be copied.
+            Begun::Found(route) => return Some(self.matched(route, path, Captures::new())),
+            begun => self.tree.finish(begun, path, &mut captures)?,
+        };
+        Some(self.matched(route, path, captures))
+    }
+
+    #[inline(always)]
+    fn matched<'m, 'p>(&'m self, route: u32, path: &'p str, captures: Captures) -> Match<'m, 'p, T> {
+        Match { value: &self.values[route as usize], names: &self.names, route, path, captures }
     }
 
     /// The most nodes of the tree that any path visits, at most [`MAX_TRIES`](crate::MAX_TRIES). It does

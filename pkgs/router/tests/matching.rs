@@ -274,3 +274,61 @@ fn what_failed_to_be_added_is_not_there() {
     assert_eq!(*matcher.find("/a/x").expect("a route").value, 2);
     assert!(matcher.find("/a").is_none());
 }
+
+/// What users of other routers rely on, in routes of our own.
+#[test]
+fn a_static_beginning_that_leads_nowhere_gives_way() {
+    check(
+        &["/{kind}/{id}", "/vault/{id}/open", "/vault/keys"],
+        &[
+            ("/vault/keys", Some(("/vault/keys", &[]))),
+            ("/vault/7", Some(("/{kind}/{id}", &[("kind", "vault"), ("id", "7")]))),
+            ("/vault/7/open", Some(("/vault/{id}/open", &[("id", "7")]))),
+            ("/vault/keys/open", Some(("/vault/{id}/open", &[("id", "keys")]))),
+            ("/box/7", Some(("/{kind}/{id}", &[("kind", "box"), ("id", "7")]))),
+            ("/vault/7/shut", None),
+        ],
+    );
+    check(
+        &["/docs/start", "/docs/start/{step}", "/docs/{*page}"],
+        &[
+            ("/docs/start", Some(("/docs/start", &[]))),
+            ("/docs/start/2", Some(("/docs/start/{step}", &[("step", "2")]))),
+            ("/docs/start/2/", Some(("/docs/{*page}", &[("page", "start/2/")]))),
+            ("/docs/start/", Some(("/docs/{*page}", &[("page", "start/")]))),
+            ("/docs/st", Some(("/docs/{*page}", &[("page", "st")]))),
+            ("/docs", None),
+        ],
+    );
+}
+
+#[test]
+fn common_beginnings_of_segments_mean_nothing() {
+    check(
+        &["/cat", "/cats", "/cat/nap", "/cat_nap", "/c/{x}", "/ca/{x}"],
+        &[
+            ("/cat", Some(("/cat", &[]))),
+            ("/cats", Some(("/cats", &[]))),
+            ("/cat/", None),
+            ("/cat_nap", Some(("/cat_nap", &[]))),
+            ("/catnap", None),
+            ("/c/at", Some(("/c/{x}", &[("x", "at")]))),
+            ("/ca/t", Some(("/ca/{x}", &[("x", "t")]))),
+            ("/ca", None),
+        ],
+    );
+}
+
+#[test]
+fn a_suffix_and_a_longer_route_share_a_segment() {
+    check(
+        &["/img/{name}.png", "/img/{name}/meta", "/img/{name}", "/img/{name}.png/raw"],
+        &[
+            ("/img/a.png", Some(("/img/{name}.png", &[("name", "a")]))),
+            ("/img/a.png/meta", Some(("/img/{name}/meta", &[("name", "a.png")]))),
+            ("/img/a.png/raw", Some(("/img/{name}.png/raw", &[("name", "a")]))),
+            ("/img/a.jpg", Some(("/img/{name}", &[("name", "a.jpg")]))),
+            ("/img/.png", Some(("/img/{name}", &[("name", ".png")]))),
+        ],
+    );
+}

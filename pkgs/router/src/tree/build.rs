@@ -145,6 +145,7 @@ impl Draft {
                 if keys.len() > COMPARED { frozen.table(&keys, first)? } else { (first, 0, 0) };
             let mut heads = [0; COMPARED];
             heads.iter_mut().zip(&keys).for_each(|(first, key)| *first = head(key));
+            let heads = u32::from_le_bytes(heads);
             let node = &mut frozen.nodes[node as usize];
             *node = Node {
                 literal: node.literal,
@@ -209,7 +210,7 @@ impl Frozen {
             alternatives: 0,
             alternative_count: 0,
             value: NONE,
-            heads: [0; COMPARED],
+            heads: 0,
             seed: 0,
             bits: 0,
         });

@@ -17,15 +17,10 @@ pub(super) fn begins_with(path: &[u8], literal: &[u8]) -> bool {
 #[inline(always)]
 fn equal(a: &[u8], b: &[u8]) -> bool {
     let length = a.len();
-    if length >= 16 {
-        let mut at = 0;
-        while at + 16 <= length {
-            if word128(a, at) != word128(b, at) {
-                return false;
-            }
-            at += 16;
-        }
-        word128(a, length - 16) == word128(b, length - 16)
+    if length > 32 {
+        a == b
+    } else if length >= 16 {
+        (word128(a, 0) ^ word128(b, 0)) | (word128(a, length - 16) ^ word128(b, length - 16)) == 0
     } else if length >= 8 {
         (word64(a, 0) ^ word64(b, 0)) | (word64(a, length - 8) ^ word64(b, length - 8)) == 0
     } else if length >= 4 {
@@ -94,6 +89,18 @@ fn zeros(word: u64) -> u64 {
     word.wrapping_sub(repeated(1)) & !word & repeated(0x80)
 }
 
+/// Which of four bytes, the lowest first, are this one; perhaps some that follow one that is, too.
+#[inline(always)]
+pub(super) fn positions(bytes: u32, byte: u8) -> impl Iterator<Item = u32> {
+    let word = bytes ^ u32::from_ne_bytes([byte; 4]);
+    let mut found = word.wrapping_sub(0x0101_0101) & !word & 0x8080_8080;
+    std::iter::from_fn(move || {
+        let position = (found != 0).then(|| found.trailing_zeros() / 8)?;
+        found &= found - 1;
+        Some(position)
+    })
+}
+
 /// A hash of a segment. Whoever builds the tree picks the seed, so that no lookup takes many probes.
 #[inline(always)]
 pub(super) fn hash(segment: &[u8], seed: u64) -> u64 {
@@ -149,6 +156,20 @@ mod tests {
                         "{path}"
                     );
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn positions_of_a_byte_are_found() {
+        let all = |bytes: [u8; 4], byte| positions(u32::from_le_bytes(bytes), byte).collect::<Vec<_>>();
+        assert_eq!(all(*b"abab", b'a'), [0, 2]);
+        assert_eq!(all(*b"abcd", b'd'), [3]);
+        assert_eq!(all(*b"abcd", b'x'), []);
+        assert_eq!(all([0, 0, 0, 0], 0), [0, 1, 2, 3]);
+        for byte in 0..=255_u8 {
+            for other in 0..=255_u8 {
+                assert_eq!(all([other, byte, other, other], byte).first(), Some(&u32::from(other != byte)));
             }
         }
     }

@@ -20,8 +20,9 @@ pub const MAX_TRIES: u32 = 4096;
 /// No node, or no value.
 const NONE: u32 = u32::MAX;
 
-/// As many static children are compared one by one; of more, one is looked up by its hash.
-const COMPARED: usize = 4;
+/// As many static children are told apart by their first bytes, which fill a word; of more, one is looked up
+/// by its hash.
+const COMPARED: usize = size_of::<u32>();
 
 /// Which routes match a path. A route is known by its number, [`Draft::value`]'s.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ struct Node {
     /// What matches when the path ends here.
     value: u32,
     /// [`head`] of each of the children, when they are compared.
-    heads: [u8; COMPARED],
+    heads: u32,
     /// Seed of the table, and the binary logarithm of its size.
     seed: u16,
     bits: u8,
@@ -79,6 +80,17 @@ enum Takes {
     Rest,
 }
 
+/// How matching began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Begun {
+    /// With the number of the route that matches.
+    Found(u32),
+    /// Nothing matches the path as it is written.
+    Nothing,
+    /// With a node that has parameters, and where the path goes on.
+    Params(u32, usize),
+}
+
 /// A place in a hash table.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
@@ -94,16 +106,45 @@ struct Span {
 }
 
 impl Tree {
-    /// The number of the route that matches `path`, and in `captures` its parameters.
+    /// The number of the route that matches `path`, and in `captures`, empty before, its parameters.
     #[inline]
     pub(crate) fn find(&self, path: &str, captures: &mut Captures) -> Option<u32> {
+        self.finish(self.begin(path), path, captures)
+    }
+
+    /// Matches as far as there is one way only and nothing to capture: for most static routes that is all.
+    #[inline(always)]
+    pub(crate) fn begin(&self, path: &str) -> Begun {
         let path = path.as_bytes();
         if path.first() != Some(&b'/') || path.len() > MAX_PATH {
-            return None;
+            return Begun::Nothing;
         }
-        let value = self.walk(0, path, 1, captures);
+        let (mut at, mut from) = (0, 1);
+        loop {
+            let node = &self.nodes[at as usize];
+            if node.alternative_count != 0 {
+                return Begun::Params(at, from);
+            }
+            let Some(child) = self.child(node, path, from) else { return Begun::Nothing };
+            let next = &self.nodes[child as usize];
+            let end = from + next.literal.length as usize;
+            if end == path.len() {
+                return if next.value == NONE { Begun::Nothing } else { Begun::Found(next.value) };
+            }
+            (at, from) = (child, end + 1);
+        }
+    }
+
+    /// Matches the rest.
+    #[inline]
+    pub(crate) fn finish(&self, begun: Begun, path: &str, captures: &mut Captures) -> Option<u32> {
+        let value = match begun {
+            Begun::Found(value) => return Some(value),
+            Begun::Nothing => NONE,
+            Begun::Params(at, from) => self.walk(at, path.as_bytes(), from, captures),
+        };
         if value == NONE || captures.escapes {
-            return self.find_normal(value, path, captures);
+            return self.find_normal(value, path.as_bytes(), captures);
         }
         Some(value)
     }
@@ -118,7 +159,7 @@ impl Tree {
     #[cold]
     fn find_normal(&self, value: u32, path: &[u8], captures: &mut Captures) -> Option<u32> {
         let found = |value: u32| (value != NONE).then_some(value);
-        if !path.contains(&b'%') {
+        if path.first() != Some(&b'/') || path.len() > MAX_PATH || !path.contains(&b'%') {
             return found(value);
         }
         let Some(normal) = escape::normalize(path) else { return found(value) };
@@ -197,11 +238,17 @@ impl Tree {
     fn child(&self, node: &Node, path: &[u8], from: usize) -> Option<u32> {
         let rest = &path[from..];
         if node.count as usize <= COMPARED {
-            let head = head(rest);
             let count = node.count as usize;
-            let mut children = (node.children..).zip(&node.heads[..count]);
-            let fits = |&(child, first): &(u32, &u8)| *first == head && self.leads_to(child, rest);
-            return children.find(fits).map(|(child, _)| child);
+            if count == 1 {
+                return self.leads_to(node.children, rest).then_some(node.children);
+            }
+            let mut fits = bytes::positions(node.heads, head(rest));
+            while let Some(child) = fits.next().filter(|&child| child < node.count) {
+                if self.leads_to(node.children + child, rest) {
+                    return Some(node.children + child);
+                }
+            }
+            return None;
         }
         let segment = &rest[..bytes::segment(path, from).end - from];
         let hash = bytes::hash(segment, u64::from(node.seed));
