@@ -1,4 +1,4 @@
-.PHONY: run test fuzz bench bench-links bench-router bench-listener check fmt
+.PHONY: run test fuzz bench bench-links bench-router bench-listener bench-files check fmt
 
 run:                ## build links and serve it on embedded storage
 	.ci/run-links.sh
@@ -9,7 +9,7 @@ test:               ## formatting, lints and all tests
 fuzz:               ## parsers and the router, each target a minute
 	.ci/fuzz.sh
 
-bench: bench-links bench-router bench-listener  ## all benches
+bench: bench-links bench-router bench-listener bench-files  ## all benches
 
 bench-links:        ## redirects against nginx and a constant handler
 	.ci/bench.sh linerate-links redirect
@@ -19,6 +19,9 @@ bench-router:       ## the router beside silent, axum, matchit, actix-router and
 
 bench-listener:     ## a hello over HTTP/1.1 and HTTP/2 against axum, actix-web and nginx
 	.ci/bench.sh linerate-listener hello
+
+bench-files:        ## files of three sizes against nginx and static-web-server
+	.ci/bench.sh linerate-files transfer
 
 check:              ## type-check only
 	cd pkgs && cargo check --workspace --all-targets

@@ -11,6 +11,8 @@ mod ranges;
 mod secure;
 mod semantics;
 mod smuggling;
+// Shared with the listener's tests, which need more of it.
+#[allow(dead_code)]
 #[path = "../../../listener/tests/interop/tools.rs"]
 mod tools;
 mod traversal;

@@ -1,0 +1,226 @@
+//! A client that throws bodies away unread, so that what is measured is the server and not the copying of the
+//! load: `recv` with `MSG_TRUNC` (tcp(7)). It runs as a process of its own, on the CPU of the load.
+
+use std::env;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use bench::Error;
+use bench::server::Server;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use serde::{Deserialize, Serialize};
+
+use crate::network::Network;
+
+/// The word that makes the bench's executable be the load.
+const LOAD: &str = "drain";
+
+/// Longer than any head here, and as much as is thrown away at once.
+const HEAD_BYTES: usize = 4096;
+const DISCARD_BYTES: usize = 1 << 20;
+
+/// What the client saw.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Requests answered whole.
+    pub requests: u64,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// 99 % of the answers were whole within so many microseconds.
+    pub p99_us: f64,
+}
+
+/// Is the load where the command line says so: `drain ADDRESS DIRECTORY FILES CONNECTIONS SECONDS RATE`.
+pub fn load_if_asked() -> Option<ExitCode> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [word, address, directory, files, connections, seconds, rate] = arguments.as_slice() else {
+        return None;
+    };
+    if word != LOAD {
+        return None;
+    }
+    let rate = rate.parse::<f64>().ok().filter(|rate| *rate > 0.0);
+    let (address, files) = (address.parse().ok()?, files.parse().ok()?);
+    let (connections, seconds) = (connections.parse().ok()?, seconds.parse().ok()?);
+    Some(match load(address, directory, files, connections, seconds, rate) {
+        Ok(outcome) => {
+            println!("{}", serde_json::to_string(&outcome).expect("numbers are JSON"));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Runs the load on CPU 1 against a server; `rate` bounds the requests a second.
+pub fn run(
+    network: &Network,
+    server: &Server,
+    directory: &str,
+    files: usize,
+    connections: usize,
+    seconds: f64,
+    rate: Option<f64>,
+) -> Result<Outcome, Error> {
+    let mut command = network.client(env::current_exe()?);
+    let address = server.address().to_string();
+    command.args([
+        LOAD,
+        &address,
+        directory,
+        &files.to_string(),
+        &connections.to_string(),
+        &seconds.to_string(),
+    ]);
+    command.arg(rate.unwrap_or(0.0).to_string());
+    let output = command.output().map_err(|source| Error::Run { program: LOAD.into(), source })?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    match serde_json::from_str(printed.trim()) {
+        Ok(outcome) if output.status.success() => Ok(outcome),
+        _ => Err(Error::Load {
+            server: server.name().into(),
+            case: directory.into(),
+            what: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        }),
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// Bytes of the answer that are yet to come; none where no request is under way.
+    left: Option<usize>,
+    /// When the request was due.
+    since: Instant,
+}
+
+fn load(
+    address: SocketAddr,
+    directory: &str,
+    files: usize,
+    connections: usize,
+    seconds: f64,
+    rate: Option<f64>,
+) -> io::Result<Outcome> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    let mut all = Vec::with_capacity(connections);
+    for number in 0..connections {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        epoll::add(&epoll, &stream, EventData::new_u64(number as u64), EventFlags::IN)?;
+        all.push(Connection { stream, left: None, since: Instant::now() });
+    }
+    let requests: Vec<String> = (0..files)
+        .map(|number| format!("GET /{directory}/f{number}.bin HTTP/1.1\r\nHost: bench\r\n\r\n"))
+        .collect();
+    let start = Instant::now();
+    let mut asked = 0_usize;
+    let mut ask = |connection: &mut Connection, due: Instant| {
+        asked += 1;
+        connection.left = Some(0);
+        connection.since = due;
+        connection.stream.write_all(requests[asked % files].as_bytes())
+    };
+    let mut idle: Vec<usize> = Vec::new();
+    let mut due = start;
+    let gap = rate.map(|rate| Duration::from_secs_f64(1.0 / rate));
+    match gap {
+        None => all.iter_mut().try_for_each(|connection| ask(connection, start))?,
+        Some(_) => idle.extend(0..connections),
+    }
+    let mut outcome = Outcome::default();
+    let mut took: Vec<u32> = Vec::new();
+    let mut buffer = vec![0; DISCARD_BYTES];
+    let mut events = Vec::with_capacity(256);
+    while start.elapsed().as_secs_f64() < seconds {
+        // At a bounded rate requests are due whether or not the server keeps up, and are timed from then.
+        if let Some(gap) = gap {
+            while due <= Instant::now() {
+                let Some(number) = idle.pop() else { break };
+                ask(&mut all[number], due)?;
+                due += gap;
+            }
+        }
+        events.clear();
+        let wait = Timespec { tv_sec: 0, tv_nsec: if gap.is_some() { 50_000 } else { 100_000_000 } };
+        match epoll::wait(&epoll, spare_capacity(&mut events), Some(&wait)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            let event: &epoll::Event = event;
+            let number = event.data.u64() as usize;
+            let connection = &mut all[number];
+            while let Some(left) = connection.left {
+                let left = if left > 0 {
+                    left
+                } else {
+                    match recv(&connection.stream, &mut buffer[..HEAD_BYTES], RecvFlags::PEEK) {
+                        Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                        Ok((_, count)) => match answer_length(&buffer[..count])? {
+                            Some(length) => length,
+                            None => break,
+                        },
+                        Err(Errno::AGAIN) => break,
+                        Err(error) => return Err(error.into()),
+                    }
+                };
+                connection.left = Some(left);
+                let most = left.min(DISCARD_BYTES);
+                let count = match recv(&connection.stream, &mut buffer[..most], RecvFlags::TRUNC) {
+                    Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Ok((_, count)) => count,
+                    Err(Errno::AGAIN) => break,
+                    Err(error) => return Err(error.into()),
+                };
+                outcome.bytes += count as u64;
+                connection.left = Some(left - count);
+                if left == count {
+                    outcome.requests += 1;
+                    let micros = connection.since.elapsed().as_micros();
+                    took.push(u32::try_from(micros).unwrap_or(u32::MAX));
+                    match gap {
+                        None => ask(connection, Instant::now())?,
+                        Some(_) => {
+                            connection.left = None;
+                            idle.push(number);
+                        }
+                    }
+                    break;
+                }
+            }
+        }
+    }
+    outcome.seconds = start.elapsed().as_secs_f64();
+    took.sort_unstable();
+    outcome.p99_us = took.get(took.len().saturating_sub(1) * 99 / 100).map_or(f64::NAN, |us| f64::from(*us));
+    Ok(outcome)
+}
+
+/// How many bytes an answer takes, head and body; none where its head is not whole.
+fn answer_length(bytes: &[u8]) -> io::Result<Option<usize>> {
+    let invalid = || io::Error::new(io::ErrorKind::InvalidData, "no answer with a file");
+    let mut fields = [httparse::EMPTY_HEADER; 32];
+    let mut answer = httparse::Response::new(&mut fields);
+    let head = match answer.parse(bytes) {
+        Ok(httparse::Status::Complete(head)) => head,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(invalid()),
+    };
+    let length = answer.headers.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
+    let length = length.and_then(|field| std::str::from_utf8(field.value).ok()?.parse::<usize>().ok());
+    match (answer.code, length) {
+        (Some(200), Some(length)) => Ok(Some(head + length)),
+        _ => Err(invalid()),
+    }
+}

@@ -1,0 +1,228 @@
+//! Servers loaded in turn, and what came of it.
+
+use std::time::Duration;
+
+use bench::Error;
+use bench::report::Report;
+use bench::rounds::median;
+use bench::server::{Placement, Server};
+use bench::wrk::{self, Requests};
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::network::Network;
+use crate::{CONNECTIONS, FILES, NGINX, OURS, Scale, directory, drain};
+
+/// What loads a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// The client that throws bodies away.
+    Drain,
+    /// wrk, which reads them.
+    Wrk,
+}
+
+impl Load {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Drain => "discarding",
+            Self::Wrk => "wrk",
+        }
+    }
+}
+
+/// One round's figures.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    gigabits: f64,
+    requests: f64,
+    cpu_per_gigabyte: f64,
+    cpu_us: f64,
+    p99_us: f64,
+}
+
+/// A server's figures under one load.
+pub struct Series {
+    server: &'static str,
+    size: &'static str,
+    load: Load,
+    samples: Vec<Sample>,
+}
+
+impl Series {
+    fn median(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
+        median(self.samples.iter().map(figure))
+    }
+
+    /// The median of the rounds' ratios, for servers of a round meet the same machine.
+    fn ratio(&self, other: &Self, figure: impl Fn(&Sample) -> f64) -> f64 {
+        median(self.samples.iter().zip(&other.samples).map(|(ours, theirs)| figure(ours) / figure(theirs)))
+    }
+}
+
+/// Loads each server in turn, round after round, after a short round that only warms up.
+pub fn alternate(
+    scale: Scale,
+    network: &Network,
+    servers: &[Server],
+    size: &'static str,
+    bytes: usize,
+    load: Load,
+) -> Result<Vec<Series>, Error> {
+    let series = |server: &Server| Series { server: server.name(), size, load, samples: Vec::new() };
+    let mut all: Vec<Series> = servers.iter().map(series).collect();
+    for round in 0..=scale.rounds {
+        let seconds = if round == 0 { 0.3 } else { scale.seconds };
+        for (server, series) in servers.iter().zip(&mut all) {
+            let before = server.usage()?.cpu();
+            let outcome = match load {
+                Load::Drain => {
+                    drain::run(network, server, &directory(size), FILES, CONNECTIONS, seconds, None)?
+                }
+                Load::Wrk => by_wrk(server, size, bytes, seconds)?,
+            };
+            let cpu = (server.usage()?.cpu() - before).as_secs_f64();
+            if round > 0 {
+                series.samples.push(sample(&outcome, cpu));
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn sample(outcome: &drain::Outcome, cpu: f64) -> Sample {
+    let (bytes, requests) = (outcome.bytes as f64, outcome.requests as f64);
+    Sample {
+        gigabits: bytes * 8.0 / outcome.seconds / 1e9,
+        requests: requests / outcome.seconds,
+        cpu_per_gigabyte: cpu / (bytes / 1e9),
+        cpu_us: cpu * 1e6 / requests,
+        p99_us: outcome.p99_us,
+    }
+}
+
+fn by_wrk(server: &Server, size: &str, bytes: usize, seconds: f64) -> Result<drain::Outcome, Error> {
+    let directory = directory(size);
+    let script = format!(
+        "local n = 0\nfunction request() n = n % {FILES} + 1\n\
+         return wrk.format(nil, '/{directory}/f' .. (n - 1) .. '.bin') end\n"
+    );
+    let requests = Requests { path: format!("/{directory}/f0.bin"), script, status: 200, http2: None };
+    // wrk counts in whole seconds.
+    let load = wrk::Load { threads: 1, connections: CONNECTIONS, seconds: (seconds.round() as u64).max(1) };
+    let placement = Placement { workers: 1, cpu: Some(1) };
+    let outcome = load.run(server, placement, size, &requests)?;
+    Ok(drain::Outcome {
+        requests: outcome.requests,
+        bytes: outcome.requests * bytes as u64,
+        seconds: outcome.elapsed.as_secs_f64(),
+        p99_us: outcome.p99.map_or(f64::NAN, |p99| p99.as_secs_f64() * 1e6),
+    })
+}
+
+/// The medians of one network.
+pub fn table(network: &str, all: &[Series]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header([
+        "file",
+        "load",
+        "server",
+        "Gbit/s",
+        "requests/s",
+        "CPU s/GB",
+        "CPU µs/request",
+        "p99 µs",
+    ]);
+    for series in all {
+        table.add_row([
+            series.size.to_owned(),
+            series.load.name().to_owned(),
+            series.server.to_owned(),
+            format!("{:.1}", series.median(|sample| sample.gigabits)),
+            format!("{:.0}", series.median(|sample| sample.requests)),
+            format!("{:.4}", series.median(|sample| sample.cpu_per_gigabyte)),
+            format!("{:.2}", series.median(|sample| sample.cpu_us)),
+            format!("{:.0}", series.median(|sample| sample.p99_us)),
+        ]);
+    }
+    table.column_iter_mut().skip(3).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    format!("\n{network}\n{table}")
+}
+
+fn find<'s>(all: &'s [Series], server: &str, size: &str, load: Load) -> Option<&'s Series> {
+    all.iter().find(|series| series.server == server && series.size == size && series.load == load)
+}
+
+/// What was asked for, beside nginx in the same rounds. A target that is a least is shown turned round, as
+/// nginx's figure over ours.
+pub fn targets(network: &str, all: &[Series], report: &mut Report) {
+    for load in [Load::Drain, Load::Wrk] {
+        let pair = |size| Some((find(all, OURS, size, load)?, find(all, NGINX, size, load)?));
+        let name = |what: &str| format!("{network}, {}: {what}", load.name());
+        if let Some((ours, nginx)) = pair("2.4 MB") {
+            report.target(
+                name("2.4 MB, nginx's Gbit/s over ours"),
+                nginx.ratio(ours, |s| s.gigabits),
+                "x",
+                1.0 / 1.25,
+            );
+            report.target(
+                name("2.4 MB, CPU s/GB over nginx's"),
+                ours.ratio(nginx, |s| s.cpu_per_gigabyte),
+                "x",
+                0.92,
+            );
+        }
+        if let Some((ours, nginx)) = pair("16 KB") {
+            report.target(
+                name("16 KB, nginx's requests/s over ours"),
+                nginx.ratio(ours, |s| s.requests),
+                "x",
+                1.0 / 2.0,
+            );
+            report.target(name("16 KB, CPU over nginx's"), ours.ratio(nginx, |s| s.cpu_us), "x", 0.8);
+        }
+        if let Some((ours, nginx)) = pair("1 KB") {
+            report.target(
+                name("1 KB, nginx's requests/s over ours"),
+                nginx.ratio(ours, |s| s.requests),
+                "x",
+                1.0 / 1.5,
+            );
+        }
+    }
+}
+
+/// The latency at half of what the slower of two servers can do, the same for both.
+pub fn half_load(
+    scale: Scale,
+    network: &Network,
+    servers: &[Server],
+    all: &[Series],
+    report: &mut Report,
+) -> Result<(), Error> {
+    for size in ["2.4 MB", "16 KB", "1 KB"] {
+        let most = servers.iter().filter_map(|server| find(all, server.name(), size, Load::Drain));
+        let rate =
+            most.map(|series| series.median(|sample| sample.requests)).fold(f64::INFINITY, f64::min) / 2.0;
+        let mut p99: Vec<Vec<f64>> = vec![Vec::new(); servers.len()];
+        for _ in 0..scale.rounds {
+            for (server, p99) in servers.iter().zip(&mut p99) {
+                let seconds = Duration::from_secs_f64(scale.seconds).as_secs_f64();
+                let outcome =
+                    drain::run(network, server, &directory(size), FILES, CONNECTIONS, seconds, Some(rate))?;
+                p99.push(outcome.p99_us);
+            }
+        }
+        let medians: Vec<f64> = p99.into_iter().map(|p99| median(p99.into_iter())).collect();
+        if let [ours, nginx] = medians[..] {
+            report.figure(format!("{size} at {rate:.0} requests/s, nginx's p99"), nginx, "µs");
+            report.target(
+                format!("{size} at {rate:.0} requests/s, p99 (nginx's is the limit)"),
+                ours,
+                "µs",
+                nginx,
+            );
+        }
+    }
+    Ok(())
+}
