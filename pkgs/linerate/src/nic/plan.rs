@@ -175,7 +175,8 @@ mod tests {
     fn a_core_each_comes_before_siblings_and_the_near_node_before_the_far() {
         let one = machine(1, 4, 2);
         let two = machine(2, 2, 2);
-        let cases: [(&Topology, Option<usize>, usize, &str, &[usize]); 10] = [
+        type Case<'c> = (&'c Topology, Option<usize>, usize, &'c str, &'c [usize]);
+        let cases: [Case<'_>; 10] = [
             (&one, None, 4, "spread", &[0, 1, 2, 3]),
             (&one, None, 6, "spread", &[0, 1, 2, 3, 4, 5]),
             (&one, None, 9, "spread", &[0, 1, 2, 3, 4, 5, 6, 7, 0]),

@@ -16,19 +16,8 @@ pub fn python() -> PathBuf {
     directory.join("bin/python")
 }
 
-/// h2spec, in the version that `h2spec/go.mod` pins.
-pub fn h2spec() -> PathBuf {
-    let module = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/h2spec");
-    let directory = kept("h2spec-2.2.1", |directory| {
-        let mut go = Command::new("go");
-        go.args(["build", "-o"]).arg(directory.join("h2spec")).arg("github.com/summerwind/h2spec/cmd/h2spec");
-        run(go.current_dir(module));
-    });
-    directory.join("h2spec")
-}
-
 /// A directory named `name`, made by `make` if no earlier run has.
-fn kept(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
+pub fn kept(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let done = directory.join("done");
     // Held until all of it is there, by whichever test or run comes first.
@@ -42,7 +31,7 @@ fn kept(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
 }
 
 /// Runs a command that has to succeed.
-fn run(command: &mut Command) {
+pub fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{command:?}:\n{}{}", text(&output.stdout), text(&output.stderr));
