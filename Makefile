@@ -17,8 +17,9 @@ bench-links:        ## redirects against nginx and a constant handler
 bench-router:       ## the router beside silent, axum, matchit, actix-router and path-tree
 	.ci/bench-router.sh
 
-bench-listener:     ## a hello over HTTP/1.1 and HTTP/2 against axum, actix-web and nginx
+bench-listener:     ## a hello over HTTP/1.1, 2 and 3 against axum, actix-web, nginx, Caddy and quinn with h3 alone
 	.ci/bench.sh linerate-listener hello
+	.ci/bench.sh linerate-listener h3
 
 bench-files:        ## files of three sizes against nginx and static-web-server
 	.ci/bench.sh linerate-files transfer

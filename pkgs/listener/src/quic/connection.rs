@@ -1,7 +1,9 @@
 //! The requests of one connection.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,10 +12,11 @@ use h3::quic::SendStream as _;
 use h3::server;
 use quinn::crypto::rustls::HandshakeData;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::request::{self, Context};
 use super::transport::{self, varint};
+use crate::drain::Drain;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
 use crate::service_trait::HttpService;
 use crate::worker::Worker;
@@ -25,6 +28,10 @@ const ANY: usize = usize::MAX;
 const ROUND_TRIPS: u32 = 3;
 /// The least of that time, for acknowledgements may wait 25 ms (RFC 9000, section 18.2) and clocks are coarse.
 const SETTLE: Duration = Duration::from_millis(100);
+
+/// How often an idle connection is looked at before it is closed: no request has to move a timer, and the time is
+/// exceeded by a part of this at most.
+const LOOKS: u32 = 4;
 
 /// Serves a connection to its end.
 pub(super) async fn serve(
@@ -77,16 +84,11 @@ struct Connection<S> {
     begun: bool,
 }
 
-/// What happens on a connection.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and most are the largest")]
-enum Event {
-    /// A request begins.
-    Request(Resolver),
-    /// One has ended.
-    Answered,
-    /// There was no request for too long.
+/// Why a connection gets no more requests.
+enum End {
+    /// There was none for too long.
     Idle,
-    /// No more requests are to begin.
+    /// No more are to begin.
     Drain,
     /// The client wants no more and has all its answers.
     Done,
@@ -94,31 +96,31 @@ enum Event {
     Lost,
 }
 
+/// What happens on a connection that ends.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+enum Event {
+    /// A request begins.
+    Request(Resolver),
+    /// One has ended.
+    Answered,
+    /// The connection has ended.
+    Ended,
+}
+
 impl<S: HttpService> Connection<S> {
     async fn run(mut self) {
         let worker = Arc::clone(&self.context.worker);
-        let mut drain = worker.drain.clone();
-        loop {
-            let event = tokio::select! {
-                event = self.next() => event,
-                _ = drain.draining() => Event::Drain,
-            };
-            match event {
-                Event::Request(resolver) => self.begin(resolver),
-                Event::Answered => {}
-                Event::Idle => {
-                    worker.counts().timed_out.increment();
-                    break;
-                }
-                Event::Drain => break,
-                Event::Done => {
-                    // What was sent last may have to be sent again.
-                    let _ = timeout(self.settling(), self.quic.closed()).await;
-                    return;
-                }
-                Event::Lost => return,
+        match self.requests_until(&mut worker.drain.clone()).await {
+            End::Lost => return,
+            End::Done => {
+                // What was sent last may have to be sent again.
+                let _ = timeout(self.settling(), self.quic.closed()).await;
+                return;
             }
+            End::Idle => worker.counts().timed_out.increment(),
+            End::Drain => {}
         }
+        let mut drain = worker.drain.clone();
         tokio::select! {
             () = self.wind_up() => {}
             () = drain.cut() => {}
@@ -126,24 +128,63 @@ impl<S: HttpService> Connection<S> {
         self.quic.close(varint(Code::H3_NO_ERROR.value()), b"");
     }
 
-    /// What happens next.
-    async fn next(&mut self) -> Event {
-        let idle = self.context.worker.config.limits.idle;
-        tokio::select! {
-            accepted = self.h3.accept() => match accepted {
-                Ok(Some(resolver)) => Event::Request(resolver),
-                Ok(None) => Event::Done,
-                Err(_) => Event::Lost,
-            },
-            Some(_) = self.requests.join_next() => Event::Answered,
-            () = tokio::time::sleep(idle), if self.requests.is_empty() => Event::Idle,
+    /// Serves requests until there are to be no more.
+    async fn requests_until(&mut self, drain: &mut Drain) -> End {
+        let look = self.context.worker.config.limits.idle / LOOKS;
+        let (mut draining, mut looking) = (pin!(drain.draining()), pin!(sleep(look)));
+        // Whether there was a request since the last look, and how many looks have found none.
+        let (mut asked, mut quiet) = (false, 0);
+        loop {
+            tokio::select! {
+                biased;
+                accepted = self.h3.accept() => match accepted {
+                    Ok(Some(resolver)) => {
+                        asked = true;
+                        self.begin(resolver);
+                    }
+                    Ok(None) => return End::Done,
+                    Err(_) => return End::Lost,
+                },
+                _ = draining.as_mut() => return End::Drain,
+                () = looking.as_mut() => {
+                    self.reap();
+                    let busy = std::mem::take(&mut asked) || !self.requests.is_empty();
+                    quiet = if busy { 0 } else { quiet + 1 };
+                    if quiet == LOOKS {
+                        return End::Idle;
+                    }
+                    looking.as_mut().reset(Instant::now() + look);
+                }
+            }
         }
     }
 
+    /// Forgets the requests that have ended.
+    fn reap(&mut self) {
+        while self.requests.try_join_next().is_some() {}
+    }
+
+    /// Serves a request: here when it can be answered at once, as most can, else as a task of its own.
     fn begin(&mut self, resolver: Resolver) {
         self.begun = true;
+        self.reap();
         let context = Arc::clone(&self.context);
-        self.requests.spawn(request::serve(context, resolver, self.service.clone()));
+        let mut serving = Box::pin(request::serve(context, resolver, self.service.clone()));
+        // A task polls it anew, and is woken for what it then waits for.
+        if serving.as_mut().poll(&mut task::Context::from_waker(task::Waker::noop())).is_pending() {
+            self.requests.spawn(serving);
+        }
+    }
+
+    /// What happens next, once the end has begun.
+    async fn next(&mut self) -> Event {
+        tokio::select! {
+            accepted = self.h3.accept() => match accepted {
+                Ok(Some(resolver)) => Event::Request(resolver),
+                Ok(None) | Err(_) => Event::Ended,
+            },
+            Some(_) = self.requests.join_next() => Event::Answered,
+        }
     }
 
     /// Ends the connection in order (RFC 9114, section 5.2): a notice that leaves room for what the client has
@@ -165,8 +206,8 @@ impl<S: HttpService> Connection<S> {
             match self.next().await {
                 // h3 would still serve the one it has named.
                 Event::Request(resolver) => reject(resolver),
-                Event::Answered | Event::Idle | Event::Drain => {}
-                Event::Done | Event::Lost => break,
+                Event::Answered => {}
+                Event::Ended => break,
             }
         }
         self.settle(false).await;
@@ -183,8 +224,8 @@ impl<S: HttpService> Connection<S> {
             match event {
                 Event::Request(resolver) if serving => self.begin(resolver),
                 Event::Request(resolver) => reject(resolver),
-                Event::Answered | Event::Idle | Event::Drain => {}
-                Event::Done | Event::Lost => return false,
+                Event::Answered => {}
+                Event::Ended => return false,
             }
         }
     }

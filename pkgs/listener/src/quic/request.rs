@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -45,7 +46,7 @@ type Resolver = RequestResolver<transport::Connection, Bytes>;
 pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut service: impl HttpService) {
     let limits = &context.worker.config.limits;
     let head = std::future::poll_fn(|cx| resolver.frame_stream.poll_next(cx));
-    let Ok(head) = timeout(limits.head_time, head).await else {
+    let Some(head) = within(limits.head_time, head).await else {
         context.worker.counts().timed_out.increment();
         resolver.frame_stream.reset(Code::H3_REQUEST_INCOMPLETE.value());
         return;
@@ -122,6 +123,15 @@ fn length(value: &HeaderValue) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
+/// What `future` comes to if it does in `time`; the clock is only looked at where it does not at once.
+async fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    match std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => timeout(time, future).await.ok(),
+    }
+}
+
 /// The way back to the client.
 struct Answer<'a> {
     stream: RequestStream<transport::SendStream, Bytes>,
@@ -142,8 +152,8 @@ impl Answer<'_> {
         prepare(&mut parts.headers, (!bodyless).then(|| body.size_hint().exact()).flatten(), second);
         parts.version = Version::HTTP_3;
         let silent = head || bodyless || body.is_end_stream();
-        let sent = timeout(self.stall(), self.stream.send_response(Response::from_parts(parts, ()))).await;
-        let Ok(Ok(())) = sent else { return };
+        let sent = within(self.stall(), self.stream.send_response(Response::from_parts(parts, ()))).await;
+        let Some(Ok(())) = sent else { return };
         if !silent && !self.body(body).await {
             return;
         }
@@ -172,7 +182,7 @@ impl Answer<'_> {
                 Ok(mut data) => {
                     while !data.is_empty() {
                         let piece = data.split_to(data.len().min(PIECE));
-                        if !matches!(timeout(self.stall(), self.stream.send_data(piece)).await, Ok(Ok(()))) {
+                        if !matches!(within(self.stall(), self.stream.send_data(piece)).await, Some(Ok(()))) {
                             return false;
                         }
                     }
@@ -180,8 +190,8 @@ impl Answer<'_> {
                 Err(frame) => {
                     let Ok(trailers) = frame.into_trailers() else { continue };
                     return matches!(
-                        timeout(self.stall(), self.stream.send_trailers(trailers)).await,
-                        Ok(Ok(()))
+                        within(self.stall(), self.stream.send_trailers(trailers)).await,
+                        Some(Ok(()))
                     );
                 }
             }

@@ -92,11 +92,11 @@ fn transport(config: &Config) -> TransportConfig {
     transport
 }
 
-/// When a connection on which nothing at all arrives is given up: not while a request may still come or a body
-/// may pause.
+/// When a connection on which nothing at all arrives is given up without a word: later than it would be closed, with
+/// one, for any other reason.
 fn idle(limits: &Limits) -> IdleTimeout {
     let longest: Duration = limits.idle.max(limits.body_idle).max(limits.write_stall);
-    longest.try_into().unwrap_or_else(|_| VarInt::MAX.into())
+    longest.saturating_mul(2).try_into().unwrap_or_else(|_| VarInt::MAX.into())
 }
 
 /// Binds a worker's socket to `address`, beside those of other workers.
