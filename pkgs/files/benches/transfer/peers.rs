@@ -65,7 +65,7 @@ pub fn web_server(network: &Network, root: &Path, program: &Path) -> Result<Serv
     command
         .args(["--host", &address.ip().to_string(), "--port", &address.port().to_string(), "--root"])
         .arg(root);
-    command.args(["--threads-multiplier", "1", "--log-level", "error", "--compression", "false"]);
+    command.args(["--threads-multiplier", "1", "--log-level", "error"]);
     Server::start("static-web-server", address, &mut command)
 }
 
