@@ -35,6 +35,8 @@
             module
           ];
         };
+      image = import ./hosts/images.nix { inherit lib nixpkgs; };
+      inherit (self.nixosConfigurations) aws-c6i tengbe vm;
     in
     {
       overlays.default = final: _: { linerate = packagesOf final; };
@@ -43,15 +45,21 @@
         default = ./modules;
         links = ./modules/services/links.nix;
         files = ./modules/services/files.nix;
+        tuning = ./modules/tuning;
+        appliance = ./modules/appliance;
       };
 
       nixosConfigurations = {
+        aws-c6i = host ./hosts/aws-c6i;
+        tengbe = host ./hosts/tengbe;
         vm = host ./hosts/vm;
       };
 
       packages.${system} = linerate.all // {
         default = linerate.generic.links;
-        vm = self.nixosConfigurations.vm.config.system.build.vm;
+        aws-c6i-image = image.amazon aws-c6i;
+        tengbe-image = image.raw tengbe;
+        vm = vm.config.system.build.vm;
       };
 
       apps.${system} = import ./pkgs/apps.nix {
@@ -61,6 +69,7 @@
 
       checks.${system} = linerate.checks // {
         nix-format = import ./tests/format.nix { inherit pkgs; };
+        nix-cases = import ./tests/cases.nix { inherit lib pkgs; };
       };
 
       devShells.${system}.default = linerate.shell;

@@ -1,5 +1,7 @@
 {
   imports = [
+    ./appliance
     ./services
+    ./tuning
   ];
 }

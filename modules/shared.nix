@@ -36,6 +36,11 @@ in
         types.submodule {
           options = {
             tcpPorts = ports;
+            udpPorts = ports;
+            settings = mkOption {
+              type = types.attrs;
+              description = "What the service's file of settings says.";
+            };
             readyUrl = mkOption {
               type = types.nullOr types.str;
               default = null;

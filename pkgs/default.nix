@@ -21,20 +21,17 @@ let
 
   src = lib.fileset.toSource {
     root = ./.;
-    fileset = lib.fileset.unions [
-      (lib.fileset.fileFilter (
-        file:
-        lib.any file.hasExt [
-          "rs"
-          "toml"
-          "lock"
-          "py"
-        ]
-      ) ./.)
-      # Compiled in, so that their examples are tested.
-      ./router/README.md
-      ./service/README.md
-    ];
+    fileset = lib.fileset.fileFilter (
+      file:
+      lib.any file.hasExt [
+        "rs"
+        "toml"
+        "lock"
+        "py"
+      ]
+      # Compiled in, so that its examples are tested.
+      || file.name == "README.md"
+    ) ./.;
   };
 
   common = {

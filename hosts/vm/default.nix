@@ -40,6 +40,16 @@
     ];
   };
 
-  # A machine to look around in: it is reachable from this one only.
+  linerate = {
+    appliance.enable = true;
+    tuning = {
+      enable = true;
+      cpu.virtual = true;
+      nic.eth.driver = "virtio_net";
+    };
+  };
+
+  # A machine to look around in, reachable from this one only.
   services.getty.autologinUser = lib.mkDefault "root";
+  users.allowNoPasswordLogin = true;
 }

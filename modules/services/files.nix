@@ -15,7 +15,13 @@ let
   public = lib.imap0 (
     index: where: lib.nameValuePair "public-${toString index}" where
   ) cfg.settings.listen;
-  sockets = lib.listToAttrs public;
+  # Not those of TLS: HTTP/3 has a socket of its own on the same port.
+  sockets = lib.listToAttrs public // {
+    inherit (cfg.settings) admin;
+  };
+
+  secure = cfg.tls.certificate != null;
+  credentials = "/run/credentials/${unit}.service";
 
   # Rules that make no sense end the build, and not the service.
   rules =
@@ -28,13 +34,28 @@ let
     '';
 
   settings =
-    lib.filterAttrs (_: value: value != null) cfg.settings
+    lib.filterAttrs (_: value: value != null && value != [ ]) cfg.settings
     // lib.optionalAttrs (cfg.workers != null) { inherit (cfg) workers; }
     // lib.optionalAttrs (cfg.rules != { }) { rules = "/etc/linerate/files-rules.toml"; }
+    // lib.optionalAttrs secure {
+      cert = "${credentials}/certificate";
+      key = "${credentials}/key";
+    }
     // lib.optionalAttrs cfg.socketActivation {
       listen = map (socket: "systemd:${socket.name}") public;
+      admin = "systemd:admin";
     };
   file = toml.generate "linerate-files.toml" settings;
+
+  # What systemd listens on needs no privilege here.
+  bound = lib.optionals (!cfg.socketActivation) cfg.settings.listen ++ cfg.settings.tls-listen;
+  base = import ./unit.nix { inherit config lib; } {
+    description = "File server";
+    privilegedPort = lib.any (port: port < 1024) (address.ports bound);
+    # A connection may have a pipe beside its socket.
+    openFiles = 3 * cfg.settings.max-connections + cfg.settings.open-files + 4096;
+    drain = cfg.settings.drain-timeout;
+  };
 in
 {
   imports = [ ../shared.nix ];
@@ -56,6 +77,17 @@ in
           type = types.listOf address.type;
           default = [ ":8090" ];
           description = "Where files are served by HTTP/1.1.";
+        };
+        tls-listen = mkOption {
+          type = types.listOf address.type;
+          default = lib.optional secure ":443";
+          defaultText = lib.literalExpression ''if tls.certificate == null then [ ] else [ ":443" ]'';
+          description = "Where files are served by TLS: HTTP/1.1, HTTP/2 and HTTP/3.";
+        };
+        admin = mkOption {
+          type = address.type;
+          default = "127.0.0.1:8091";
+          description = "Where health and metrics are answered. Never opened in the firewall.";
         };
         open-files = mkOption {
           type = types.ints.positive;
@@ -80,6 +112,24 @@ in
       };
     }
     // {
+      tls = {
+        certificate = mkOption {
+          type = types.nullOr (types.strMatching "/.+");
+          default = null;
+          example = "/var/lib/acme/files.example/fullchain.pem";
+          description = ''
+            The certificate and those that signed it, in PEM. systemd hands it over when the service starts
+            (`LoadCredential=`), so restart it when the certificate was renewed.
+          '';
+        };
+        key = mkOption {
+          type = types.nullOr (types.strMatching "/.+");
+          default = null;
+          example = "/var/lib/acme/files.example/key.pem";
+          description = "The certificate's private key, in PEM: a file on the box, readable by root alone.";
+        };
+      };
+
       rules = mkOption {
         inherit (toml) type;
         default = { };
@@ -99,8 +149,26 @@ in
     };
 
   config = mkIf cfg.enable {
-    linerate.services.files.tcpPorts = address.ports cfg.settings.listen;
-    networking.firewall.allowedTCPPorts = mkIf cfg.openFirewall config.linerate.services.files.tcpPorts;
+    linerate.services.files = {
+      inherit settings;
+      tcpPorts = address.ports (cfg.settings.listen ++ cfg.settings.tls-listen);
+      udpPorts = mkIf (!(cfg.settings.no-http3 or false)) (address.ports cfg.settings.tls-listen);
+      readyUrl = mkIf (address.isTcp cfg.settings.admin) "${address.url cfg.settings.admin}/readyz";
+    };
+    networking.firewall = mkIf cfg.openFirewall {
+      allowedTCPPorts = config.linerate.services.files.tcpPorts;
+      allowedUDPPorts = config.linerate.services.files.udpPorts;
+    };
+    assertions = [
+      {
+        assertion = secure == (cfg.tls.key != null);
+        message = "services.linerate.files.tls: a certificate and its key go together.";
+      }
+      {
+        assertion = cfg.settings.tls-listen == [ ] || secure;
+        message = "services.linerate.files.settings.tls-listen: TLS needs tls.certificate and tls.key.";
+      }
+    ];
 
     # Whoever puts files there is of this group; the service itself only reads.
     users.groups.linerate-files = { };
@@ -122,28 +190,24 @@ in
       }
     );
 
-    systemd.services.${unit} =
-      lib.recursiveUpdate
-        (import ./unit.nix { inherit config lib; } {
-          description = "File server";
-          privilegedPort =
-            !cfg.socketActivation && lib.any (port: port < 1024) config.linerate.services.files.tcpPorts;
-          # A connection may have a pipe beside its socket.
-          openFiles = 3 * cfg.settings.max-connections + cfg.settings.open-files + 4096;
-          drain = cfg.settings.drain-timeout;
-        })
-        {
-          requires = lib.optionals cfg.socketActivation (
-            map (name: "${unit}-${name}.socket") (lib.attrNames sockets)
-          );
-          reloadTriggers = lib.optional (cfg.rules != { }) rules;
-          serviceConfig = {
-            ExecStart = "${lib.getExe cfg.package} serve --config ${file}";
-            ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
-            DynamicUser = true;
-            SupplementaryGroups = [ "linerate-files" ];
-            # No MemoryMax: pages of the files it sends count as its memory, and the kernel takes them back itself.
-          };
-        };
+    systemd.services.${unit} = lib.recursiveUpdate base {
+      requires = lib.optionals cfg.socketActivation (
+        map (name: "${unit}-${name}.socket") (lib.attrNames sockets)
+      );
+      reloadTriggers = lib.optional (cfg.rules != { }) rules;
+      serviceConfig = {
+        ExecStart = "${lib.getExe cfg.package} serve --config ${file}";
+        ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
+        DynamicUser = true;
+        SupplementaryGroups = [ "linerate-files" ];
+        LoadCredential = lib.optionals secure [
+          "certificate:${cfg.tls.certificate}"
+          "key:${cfg.tls.key}"
+        ];
+        # It asks the kernel whether a file is in memory (cachestat), which systemd's group does not have.
+        SystemCallFilter = base.serviceConfig.SystemCallFilter ++ [ "cachestat" ];
+        # No MemoryMax: pages of the files it sends count as its memory, and the kernel takes them back itself.
+      };
+    };
   };
 }

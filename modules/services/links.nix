@@ -20,7 +20,7 @@ let
 
   # What the program is told: names of sockets where systemd listens, addresses where it does itself.
   settings =
-    lib.filterAttrs (_: value: value != null) cfg.settings
+    lib.filterAttrs (_: value: value != null && value != [ ]) cfg.settings
     // lib.optionalAttrs (cfg.workers != null) { inherit (cfg) workers; }
     // lib.optionalAttrs cfg.socketActivation {
       listen = map (socket: "systemd:${socket.name}") public;
@@ -82,6 +82,7 @@ in
 
   config = mkIf cfg.enable {
     linerate.services.links = {
+      inherit settings;
       tcpPorts = address.ports cfg.settings.listen;
       readyUrl = mkIf (address.isTcp cfg.settings.admin) "${address.url cfg.settings.admin}/readyz";
     };

@@ -1,0 +1,61 @@
+# Amazon EC2, c6i.4xlarge: Ice Lake, 8 cores with two threads each, 32 GiB, ENA.
+#
+# From the image to an AMI, with your bucket and with what the commands before answered:
+#
+#   nix build .#aws-c6i-image
+#   aws s3 cp result/*.vhd s3://BUCKET/linerate.vhd
+#   aws ec2 import-snapshot --disk-container \
+#     'Format=VHD,UserBucket={S3Bucket=BUCKET,S3Key=linerate.vhd}'
+#   aws ec2 register-image --name linerate --architecture x86_64 --virtualization-type hvm \
+#     --boot-mode uefi --ena-support --imds-support v2.0 --root-device-name /dev/xvda \
+#     --block-device-mappings 'DeviceName=/dev/xvda,Ebs={SnapshotId=SNAPSHOT,VolumeType=gp3}'
+{ lib, modulesPath, ... }:
+{
+  imports = [ (modulesPath + "/virtualisation/amazon-image.nix") ];
+
+  nixpkgs.hostPlatform = "x86_64-linux";
+  system.stateVersion = "26.05";
+  networking.hostName = "linerate-aws";
+
+  # systemd-boot counts the boots of a new generation, grub does not.
+  ec2.efi = true;
+  boot.loader.grub.enable = false;
+  boot.loader.systemd-boot.enable = true;
+
+  # Root's key is the one that the instance was launched with.
+  users.allowNoPasswordLogin = true;
+  # What user-data says must not become a nixos-rebuild, and nobody but ssh has to come in.
+  virtualisation.amazon-init.enable = false;
+  services.amazon-ssm-agent.enable = lib.mkForce false;
+
+  linerate = {
+    cpu = "icelake-server";
+    appliance.enable = true;
+    tuning = {
+      enable = true;
+      memoryMiB = 32 * 1024;
+      cpu = {
+        virtual = true;
+        threads = 16;
+        # The first threads of the cores; 8 to 15 are their siblings.
+        irqCpus = lib.range 0 7;
+      };
+      nic.ena = {
+        driver = "ena";
+        queues = 8;
+      };
+    };
+  };
+
+  services.linerate = {
+    links = {
+      enable = true;
+      openFirewall = true;
+      settings.public-url = lib.mkDefault "http://localhost";
+    };
+    files = {
+      enable = true;
+      openFirewall = true;
+    };
+  };
+}

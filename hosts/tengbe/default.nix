@@ -1,0 +1,73 @@
+# Bare metal with an Intel X550 port of 10 Gbit/s: Core i7-12700H, 6 fast cores with two threads each (0 to 11) and
+# 8 slow ones (12 to 19).
+#
+#   nix build .#tengbe-image && dd if=result/nixos.img of=/dev/DISK bs=4M conv=fsync
+#
+# Then write your public key into `authorized_keys` on the disk's EFI partition, and boot.
+{ lib, ... }:
+{
+  nixpkgs.hostPlatform = "x86_64-linux";
+  system.stateVersion = "26.05";
+  networking.hostName = "linerate-tengbe";
+
+  boot.loader.systemd-boot.enable = true;
+  boot.initrd.availableKernelModules = [
+    "ahci"
+    "nvme"
+    "usb_storage"
+    "xhci_pci"
+  ];
+  hardware.cpu.intel.updateMicrocode = true;
+
+  # As the image is made.
+  boot.growPartition = true;
+  fileSystems."/" = {
+    device = "/dev/disk/by-label/nixos";
+    fsType = "ext4";
+    autoResize = true;
+  };
+  fileSystems."/boot" = {
+    device = "/dev/disk/by-label/ESP";
+    fsType = "vfat";
+    # The loader's random seed is nobody else's business.
+    options = [ "umask=0077" ];
+  };
+
+  users.allowNoPasswordLogin = true;
+  services.openssh = {
+    authorizedKeysFiles = [ "/boot/authorized_keys" ];
+    authorizedKeysInHomedir = false;
+  };
+
+  linerate = {
+    cpu = "alderlake";
+    appliance.enable = true;
+    tuning = {
+      enable = true;
+      profile = "bulk";
+      cpu = {
+        threads = 20;
+        # The first threads of the fast cores.
+        irqCpus = lib.genList (core: 2 * core) 6;
+        # The slow cores are for everything else.
+        serviceCpus = lib.range 0 11;
+      };
+      nic.ten = {
+        driver = "ixgbe";
+        queues = 6;
+      };
+    };
+  };
+
+  services.linerate = {
+    links = {
+      enable = true;
+      openFirewall = true;
+      settings.public-url = lib.mkDefault "http://localhost";
+    };
+    files = {
+      enable = true;
+      openFirewall = true;
+    };
+  };
+}

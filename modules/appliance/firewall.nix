@@ -1,0 +1,43 @@
+# nftables. The services' ports are answered without connection tracking: a connection that ended stays in that
+# table for 120 s, so its 262,144 entries are full at 2,200 new connections a second (kernel, nf_conntrack-sysctl).
+{ config, lib, ... }:
+let
+  inherit (lib) mkIf;
+  cfg = config.linerate.appliance;
+  services = lib.attrValues config.linerate.services;
+  rules =
+    protocol: direction: ports:
+    lib.optionalString (ports != [ ]) ''
+      ${protocol} ${direction} { ${
+        lib.concatMapStringsSep ", " toString (lib.sort lib.lessThan (lib.unique ports))
+      } } notrack
+    '';
+  both =
+    direction:
+    rules "tcp" direction (lib.concatMap (service: service.tcpPorts) services)
+    + rules "udp" direction (lib.concatMap (service: service.udpPorts) services);
+in
+{
+  config = mkIf cfg.enable {
+    networking.nftables.enable = true;
+    networking.firewall = {
+      enable = true;
+      # A flood would write a line for each packet.
+      logRefusedConnections = false;
+    };
+
+    networking.nftables.tables.linerate = mkIf (services != [ ]) {
+      family = "inet";
+      content = ''
+        chain prerouting {
+          type filter hook prerouting priority raw; policy accept;
+          ${both "dport"}
+        }
+        chain output {
+          type filter hook output priority raw; policy accept;
+          ${both "sport"}
+        }
+      '';
+    };
+  };
+}

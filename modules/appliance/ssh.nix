@@ -1,0 +1,59 @@
+# Keys only, and where wanted on one interface only.
+{ config, lib, ... }:
+let
+  inherit (lib) mkIf mkOption types;
+  cfg = config.linerate.appliance;
+in
+{
+  options.linerate.appliance.ssh = {
+    port = mkOption {
+      type = types.port;
+      default = 22;
+      description = "Where ssh listens.";
+    };
+
+    interface = mkOption {
+      type = types.nullOr types.str;
+      default = null;
+      example = "eno1";
+      description = "The only interface on which ssh is let in, such as one for management. Null: every one.";
+    };
+
+    keys = mkOption {
+      type = types.listOf types.singleLineStr;
+      default = [ ];
+      description = "Public keys of those who may log in as root.";
+    };
+  };
+
+  config = mkIf cfg.enable {
+    services.openssh = {
+      enable = true;
+      ports = [ cfg.ssh.port ];
+      openFirewall = cfg.ssh.interface == null;
+      settings = {
+        PasswordAuthentication = false;
+        KbdInteractiveAuthentication = false;
+        PermitRootLogin = lib.mkDefault "prohibit-password";
+        X11Forwarding = false;
+        # A guess at a key costs the box a handshake; it gets few.
+        MaxAuthTries = 3;
+        LoginGraceTime = 20;
+      };
+    };
+    networking.firewall.interfaces = mkIf (cfg.ssh.interface != null) {
+      ${cfg.ssh.interface}.allowedTCPPorts = [ cfg.ssh.port ];
+    };
+    users.users.root.openssh.authorizedKeys.keys = cfg.ssh.keys;
+
+    assertions = [
+      {
+        assertion =
+          !lib.elem cfg.ssh.port (
+            lib.concatMap (service: service.tcpPorts) (lib.attrValues config.linerate.services)
+          );
+        message = "linerate.appliance.ssh: a service listens on port ${toString cfg.ssh.port} already.";
+      }
+    ];
+  };
+}

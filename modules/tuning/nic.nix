@@ -1,0 +1,233 @@
+# Network cards: queues, rings, coalescing and offloads, by `.link` files, which udev applies when a card
+# appears (systemd.link(5)), with or without networkd.
+{ config, lib, ... }:
+let
+  inherit (lib) mkIf mkOption types;
+  tuning = config.linerate.tuning;
+  cfg = tuning.nic;
+
+  # What the cards can do.
+  drivers = {
+    # Elastic Network Adapter. Rings: receive up to 16,384 by instance type, send 1,024, or 512 with large LLQ
+    # entries (Amazon's ENA Linux driver, README). Packets up to 9,216 bytes, of which EC2 carries 9,001.
+    ena = {
+      queues = 32;
+      rx = 16384;
+      tx = 1024;
+      mtu = 9216;
+    };
+    # Intel 82599, X540, X550. 64 queue pairs, of which RSS spreads over 63; rings up to 4,096 on every revision
+    # (kernel, ixgbe.h); jumbo frames 9,710 bytes (kernel, ixgbe documentation).
+    ixgbe = {
+      queues = 63;
+      rx = 4096;
+      tx = 4096;
+      mtu = 9710;
+    };
+    # A virtual machine's own: its queues and rings are the hypervisor's.
+    virtio_net = {
+      queues = 256;
+      rx = 1024;
+      tx = 1024;
+      mtu = 65535;
+    };
+  };
+
+  # By profile. Larger rings ride out longer bursts; smaller ones stay in the cache that the card writes to.
+  rings = {
+    bulk = {
+      ena = {
+        rx = 8192;
+        tx = 1024;
+      };
+      ixgbe = {
+        rx = 4096;
+        tx = 4096;
+      };
+    };
+    balanced = {
+      ena = {
+        rx = 4096;
+        tx = 1024;
+      };
+      ixgbe = {
+        rx = 2048;
+        tx = 2048;
+      };
+    };
+    latency = {
+      ena = {
+        rx = 1024;
+        tx = 512;
+      };
+      ixgbe = {
+        rx = 512;
+        tx = 512;
+      };
+    };
+  };
+
+  # How long a card gathers packets before it interrupts. systemd writes no zero, so the least is 1 µs, and that
+  # is ixgbe's word for adaptive.
+  coalescing = {
+    ena = {
+      bulk.UseAdaptiveRxCoalesce = true;
+      balanced.UseAdaptiveRxCoalesce = true;
+      latency = {
+        UseAdaptiveRxCoalesce = false;
+        RxCoalesceSec = "1us";
+      };
+    };
+    ixgbe = {
+      bulk.RxCoalesceSec = "1us";
+      balanced.RxCoalesceSec = "1us";
+      latency.RxCoalesceSec = "10us";
+    };
+  };
+
+  interface = types.submodule (
+    { config, ... }:
+    let
+      preset = name: rings.${tuning.profile}.${config.driver}.${name} or null;
+    in
+    {
+      options = {
+        driver = mkOption {
+          type = types.enum (lib.attrNames drivers);
+          description = "The kernel's driver, by which the card is found.";
+        };
+
+        mac = mkOption {
+          type = types.nullOr (types.strMatching "([0-9a-f]{2}:){5}[0-9a-f]{2}");
+          default = null;
+          description = "The card's address, where the host has several of one driver.";
+        };
+
+        queues = mkOption {
+          type = types.nullOr types.ints.positive;
+          default = null;
+          description = ''
+            Queue pairs: one for each physical core that takes interrupts. Null leaves the driver's own; in-tree ENA
+            has 8, or up to 16 where the instance was launched so.
+          '';
+        };
+
+        rxRing = mkOption {
+          type = types.nullOr types.ints.positive;
+          default = preset "rx";
+          defaultText = lib.literalMD "by profile and driver";
+          description = ''
+            Descriptors of a receive ring. ixgbe has 512 and ENA 1,024 unless told otherwise: at 10 Gbit/s of small
+            packets that is 35 to 70 µs of a core that looks away. Source: kernel, ixgbe; ENA, best practices.
+          '';
+        };
+
+        txRing = mkOption {
+          type = types.nullOr types.ints.positive;
+          default = preset "tx";
+          defaultText = lib.literalMD "by profile and driver";
+          description = "Descriptors of a send ring.";
+        };
+
+        mtu = mkOption {
+          type = types.nullOr types.ints.positive;
+          default = null;
+          example = 9001;
+          description = "Bytes of a packet. Beyond 1,500 only where every switch on the way takes it.";
+        };
+
+        lro = mkOption {
+          type = types.bool;
+          default = false;
+          description = ''
+            Whether the card joins received packets. GRO in the kernel does nearly as much and keeps what was joined
+            apart, which forwarding and QUIC need. Source: kernel, ixgbe documentation.
+          '';
+        };
+
+        coalescing = mkOption {
+          type = types.attrsOf (
+            types.oneOf [
+              types.bool
+              types.str
+            ]
+          );
+          default = coalescing.${config.driver}.${tuning.profile} or { };
+          defaultText = lib.literalMD "by profile and driver";
+          description = ''
+            How long the card gathers packets before it interrupts, as in systemd.link(5). ixgbe: `RxCoalesceSec =
+            "1us"` means adaptive, and a `TxCoalesceSec` of its own is refused (kernel, ixgbe_ethtool.c). ENA:
+            adaptive, except for latency (ENA, best practices).
+          '';
+        };
+      };
+    }
+  );
+
+  # systemd.link(5) writes booleans so.
+  show = value: if lib.isBool value then lib.boolToString value else toString value;
+
+  link = card: {
+    matchConfig = {
+      Driver = card.driver;
+    }
+    // lib.optionalAttrs (card.mac != null) { MACAddress = card.mac; };
+    linkConfig = {
+      # The first file that matches is the only one, so it names the card as 99-default.link would.
+      NamePolicy = "keep kernel database onboard slot path";
+      AlternativeNamesPolicy = "database onboard slot path mac";
+      MACAddressPolicy = "persistent";
+      GenericReceiveOffload = true;
+      LargeReceiveOffload = card.lro;
+      TCPSegmentationOffload = true;
+    }
+    // lib.optionalAttrs (card.queues != null) { CombinedChannels = card.queues; }
+    // lib.optionalAttrs (card.rxRing != null) { RxBufferSize = card.rxRing; }
+    // lib.optionalAttrs (card.txRing != null) { TxBufferSize = card.txRing; }
+    // lib.optionalAttrs (card.mtu != null) { MTUBytes = toString card.mtu; };
+    # Settings that NixOS's own list of this section does not know on every release.
+    extraConfig = lib.optionalString (card.coalescing != { }) (
+      lib.concatStringsSep "\n" (
+        [ "[Link]" ] ++ lib.mapAttrsToList (name: value: "${name}=${show value}") card.coalescing
+      )
+      + "\n"
+    );
+  };
+
+  assertionsOf =
+    name: card:
+    let
+      limits = drivers.${card.driver};
+      atMost = what: value: limit: {
+        assertion = value == null || value <= limit;
+        message = "linerate.tuning.nic.${name}: ${card.driver} has ${what} up to ${toString limit}, not ${toString value}.";
+      };
+      irqCpus = tuning.cpu.irqCpus;
+    in
+    [
+      (atMost "queues" card.queues limits.queues)
+      (atMost "receive rings" card.rxRing limits.rx)
+      (atMost "send rings" card.txRing limits.tx)
+      (atMost "packets" card.mtu limits.mtu)
+      {
+        assertion = card.driver != "ixgbe" || !(card.coalescing ? TxCoalesceSec);
+        message = "linerate.tuning.nic.${name}: ixgbe coalesces sends with receives, and refuses TxCoalesceSec.";
+      }
+      {
+        assertion = card.queues == null || irqCpus == [ ] || card.queues <= lib.length irqCpus;
+        message = "linerate.tuning.nic.${name}: ${toString card.queues} queues share ${toString (lib.length irqCpus)} irqCpus, so some CPU would take two.";
+      }
+    ];
+in
+{
+  options.linerate.tuning.nic = mkOption {
+    type = types.attrsOf interface;
+    default = { };
+    description = "The network cards that visitors come by.";
+  };
+
+  config = mkIf tuning.enable {
+    systemd.network.links = lib.mapAttrs' (name: card: lib.nameValuePair "10-${name}" (link card)) cfg;
+    assertions = lib.concatLists (lib.mapAttrsToList assertionsOf cfg);
+  };
+}

@@ -1,0 +1,254 @@
+# Contradictions that the modules have to refuse, and what they say then. Evaluated with the few options of NixOS
+# that tuning touches, so that a case costs nothing. Evaluating this is the test.
+{ lib, pkgs }:
+let
+  inherit (lib) mkOption types;
+
+  nixos = {
+    options = {
+      assertions = mkOption {
+        type = types.listOf types.raw;
+        default = [ ];
+      };
+      boot.kernelParams = mkOption {
+        type = types.listOf types.str;
+        default = [ ];
+      };
+      boot.kernel.sysctl = mkOption { type = types.attrsOf types.raw; };
+      powerManagement.cpuFreqGovernor = mkOption {
+        type = types.nullOr types.str;
+        default = null;
+      };
+      services.irqbalance.enable = mkOption { type = types.bool; };
+      systemd.network.links = mkOption { type = types.attrsOf types.raw; };
+    };
+  };
+
+  evaluate =
+    module:
+    (lib.evalModules {
+      modules = [
+        nixos
+        ../modules/tuning
+        { linerate.tuning.enable = true; }
+        module
+      ];
+    }).config;
+
+  failures =
+    module:
+    map (assertion: assertion.message) (
+      lib.filter (assertion: !assertion.assertion) (evaluate module).assertions
+    );
+
+  # What is said, or nothing where all is well.
+  refused = {
+    "nothing contradicts itself by default" = {
+      module = { };
+      says = null;
+    };
+    "bbr with fq is fine" = {
+      module.linerate.tuning.wan = true;
+      says = null;
+    };
+    "bbr without fq" = {
+      module.linerate.tuning = {
+        wan = true;
+        kernel."net.core.default_qdisc" = "fq_codel";
+      };
+      says = "bbr paces by fq";
+    };
+    "interrupts on an isolated CPU" = {
+      module = {
+        boot.kernelParams = [ "isolcpus=managed_irq,domain,2-3" ];
+        linerate.tuning.cpu.irqCpus = [
+          1
+          2
+        ];
+      };
+      says = "isolcpus= keeps work off CPUs 2,";
+    };
+    "workers on isolated CPUs" = {
+      module = {
+        boot.kernelParams = [ "isolcpus=4-7" ];
+        linerate.tuning.cpu.serviceCpus = lib.range 0 5;
+      };
+      says = "isolcpus= keeps work off CPUs 4-5,";
+    };
+    "isolated CPUs that nothing is placed on are fine" = {
+      module = {
+        boot.kernelParams = [ "isolcpus=4-7" ];
+        linerate.tuning.cpu.serviceCpus = lib.range 0 3;
+      };
+      says = null;
+    };
+    "a CPU that the host does not have" = {
+      module.linerate.tuning.cpu = {
+        threads = 4;
+        irqCpus = [ 4 ];
+      };
+      says = "beyond the 4 of this host";
+    };
+    "irqbalance beside placed interrupts" = {
+      module = {
+        services.irqbalance.enable = true;
+        linerate.tuning.cpu.irqCpus = [ 0 ];
+      };
+      says = "irqbalance would move";
+    };
+    "a governor in a virtual machine" = {
+      module.linerate.tuning.cpu = {
+        virtual = true;
+        governor = "performance";
+      };
+      says = "no frequency to govern";
+    };
+    "more queues than the card has" = {
+      module.linerate.tuning.nic.ten = {
+        driver = "ixgbe";
+        queues = 64;
+      };
+      says = "ixgbe has queues up to 63, not 64";
+    };
+    "more queues than CPUs for them" = {
+      module.linerate.tuning = {
+        cpu.irqCpus = lib.range 0 3;
+        nic.ten = {
+          driver = "ixgbe";
+          queues = 6;
+        };
+      };
+      says = "6 queues share 4 irqCpus";
+    };
+    "a receive ring larger than the card's" = {
+      module.linerate.tuning.nic.ten = {
+        driver = "ixgbe";
+        rxRing = 8192;
+      };
+      says = "receive rings up to 4096, not 8192";
+    };
+    "a send ring larger than the card's" = {
+      module.linerate.tuning.nic.ena = {
+        driver = "ena";
+        txRing = 2048;
+      };
+      says = "send rings up to 1024, not 2048";
+    };
+    "packets larger than the card's" = {
+      module.linerate.tuning.nic.ten = {
+        driver = "ixgbe";
+        mtu = 16000;
+      };
+      says = "packets up to 9710, not 16000";
+    };
+    "coalesced sends on ixgbe" = {
+      module.linerate.tuning.nic.ten = {
+        driver = "ixgbe";
+        coalescing.TxCoalesceSec = "10us";
+      };
+      says = "refuses TxCoalesceSec";
+    };
+  };
+
+  judge =
+    name:
+    { module, says }:
+    let
+      said = failures module;
+      fits =
+        if says == null then said == [ ] else lib.length said == 1 && lib.hasInfix says (lib.head said);
+    in
+    lib.optional (!fits)
+      "${name}: ${if said == [ ] then "nothing was said" else lib.concatStringsSep "; " said}";
+
+  equal =
+    name: got: expected:
+    lib.optional (
+      got != expected
+    ) "${name}: ${builtins.toJSON got} instead of ${builtins.toJSON expected}";
+
+  ranges = import ../modules/tuning/ranges.nix { inherit lib; };
+  address = import ../modules/services/address.nix { inherit lib; };
+
+  # The part of the appliance that NixOS before 26.05 has no options for.
+  counted =
+    (lib.evalModules {
+      modules = [
+        ../modules/appliance/update.nix
+        {
+          options = {
+            boot.loader.systemd-boot = {
+              enable = mkOption { default = true; };
+              configurationLimit = mkOption { type = types.int; };
+              bootCounting = mkOption { type = types.attrsOf types.raw; };
+            };
+            linerate.appliance.enable = mkOption { default = true; };
+            system.autoUpgrade = mkOption { type = types.attrsOf types.raw; };
+            warnings = mkOption { type = types.listOf types.str; };
+          };
+        }
+      ];
+    }).config;
+  wrong =
+    lib.concatLists (lib.mapAttrsToList judge refused)
+    ++ equal "ranges are written" (ranges.show [
+      3
+      0
+      1
+      2
+      8
+    ]) "0-3,8"
+    ++ equal "ranges are read" (ranges.parse "2-4") [
+      2
+      3
+      4
+    ]
+    ++
+      equal "ports of addresses"
+        (address.ports [
+          ":80"
+          "[::1]:8080"
+          "unix:/run/x"
+          "systemd:http"
+          "127.0.0.1:80"
+        ])
+        [
+          80
+          8080
+        ]
+    ++
+      equal "an address for this machine"
+        (map address.url [
+          ":80"
+          "0.0.0.0:81"
+          "[::]:82"
+          "[::1]:83"
+        ])
+        [
+          "http://127.0.0.1:80"
+          "http://127.0.0.1:81"
+          "http://127.0.0.1:82"
+          "http://[::1]:83"
+        ]
+    ++ equal "null leaves the kernel's own" (
+      (evaluate { linerate.tuning.kernel."net.core.somaxconn" = null; }).boot.kernel.sysctl
+        ? "net.core.somaxconn"
+    ) false
+    ++
+      equal "boots are counted where NixOS can"
+        {
+          inherit (counted.boot.loader.systemd-boot) bootCounting;
+          inherit (counted) warnings;
+        }
+        {
+          bootCounting = {
+            enable = true;
+            tries = 2;
+          };
+          warnings = [ ];
+        };
+in
+if wrong == [ ] then
+  pkgs.runCommand "linerate-nix-cases" { } "touch $out"
+else
+  throw (lib.concatStringsSep "\n" wrong)
