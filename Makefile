@@ -29,3 +29,11 @@ check:              ## type-check only
 
 fmt:                ## format
 	cd pkgs && cargo fmt --all
+
+.PHONY: nix-check render
+
+nix-check:          ## format, lint and evaluate the Nix half, and compare with tests/rendered
+	.ci/nix.sh check
+
+render:             ## write what each host comes to into tests/rendered
+	.ci/nix.sh render

@@ -12,6 +12,7 @@ package() {
         cargo | rustc) echo rustup ;;
         go) echo golang-go ;;
         python3) echo python3 python3-venv ;;
+        nix) echo nix-bin ;;
         *) echo "$1" ;;
     esac
 }

@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 .ci/install.sh cargo cc curl go python3
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+.ci/nix.sh check
 cd pkgs
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings

@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# nix.sh check|render: the Nix half, without building anything.
+#
+# `check` formats and lints every .nix file, evaluates every output of the flake, and fails on failed assertions, on
+# warnings, on hosts that render otherwise than tests/rendered/ has it, and on units that systemd does not like.
+# `render` writes tests/rendered/.
+#
+# The inputs are those of flake.lock where the network has them, or else a nixpkgs and a crane below
+# ~/.cache/linerate/inputs. Where there are neither, it says what it skips.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# A machine without nixpkgs can still test everything else.
+skip() {
+    echo "nix-check: skipped: $*"
+}
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate
+
+# nixfmt as nixpkgs has it, written in Rust, and a linter for names that nobody uses. Installed where nixpkgs is too:
+# they take a minute to compile.
+tools() {
+    local bin=$cache/nix-tools
+    PATH=$bin/bin:$PATH
+    if ! command -v nixfmt deadnix >/dev/null; then
+        [[ -d $cache/inputs ]] || return 1
+        .ci/install.sh cargo cc
+        PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+        cargo install --quiet --locked --root "$bin" nixfmt_rs@0.5.3 deadnix@1.3.1
+    fi
+}
+
+lint() {
+    if ! tools; then
+        skip "nixfmt and deadnix are missing, so no .nix file is linted"
+        return
+    fi
+    mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.nix')
+    nixfmt --check "${files[@]}"
+    deadnix --fail "${files[@]}"
+    echo "nix-check: ${#files[@]} files are formatted and linted"
+}
+
+# Sets `inputs` to the arguments that name them; fails where there are none.
+inputs() {
+    local name path
+    inputs=()
+    if [[ -d $cache/inputs/nixpkgs && -d $cache/inputs/crane ]]; then
+        .ci/install.sh nix
+        # Nothing is built, so nothing has to be fetched.
+        export NIX_CONFIG="experimental-features = nix-command flakes
+build-users-group =
+eval-cache = false
+sandbox = false
+substituters =
+warn-dirty = false"
+        for name in nixpkgs crane; do
+            # A path outside the store would be hashed at every evaluation.
+            path=$(nix store add-path --name source "$cache/inputs/$name")
+            inputs+=(--override-input "$name" "path:$path")
+        done
+        inputs+=(--no-write-lock-file)
+    else
+        command -v nix >/dev/null || return 1
+        export NIX_CONFIG="experimental-features = nix-command flakes
+warn-dirty = false"
+        timeout 60 nix flake metadata >/dev/null 2>&1 || return 1
+    fi
+}
+
+# What Nix writes to stderr is of interest where it fails.
+quietly() {
+    local said
+    said=$(mktemp)
+    if ! "$@" 2>"$said"; then
+        cat "$said" >&2
+        rm -f "$said"
+        return 1
+    fi
+    rm -f "$said"
+}
+
+rendered() {
+    quietly nix eval "${inputs[@]}" --json .#nixosConfigurations --apply "$(cat tests/render.nix)" |
+        python3 tests/rendered.py "$1" tests/rendered
+}
+
+# systemd judges what was rendered, with programs that are on this machine in the place of those that are not.
+units() {
+    if ! command -v systemd-analyze >/dev/null; then
+        skip "systemd-analyze is missing, so no unit is verified"
+        return
+    fi
+    local directory host unit
+    directory=$(mktemp -d)
+    # shellcheck disable=SC2064 # what it is now
+    trap "rm -rf '$directory'" RETURN
+    for host in tests/rendered/*/; do
+        host=$(basename "$host")
+        mkdir "$directory/$host"
+        for unit in tests/rendered/"$host"/systemd/system/*; do
+            sed -E 's#^(Exec[A-Za-z]*=)/nix/store/[^ ]*#\1/bin/true#' "$unit" >"$directory/$host/$(basename "$unit")"
+        done
+        for unit in "$directory/$host"/linerate-*; do
+            # Names of system calls that this systemd is too old to know are the one thing it may complain of.
+            said=$(SYSTEMD_UNIT_PATH=$directory/$host: systemd-analyze verify --man=no "$unit" 2>&1 |
+                grep -F "$directory" | grep -v "System call cachestat is not known" || true)
+            if [[ -n $said ]]; then
+                echo "error: $host: $said" >&2
+                return 1
+            fi
+        done
+        for unit in "$directory/$host"/linerate-{links,files}.service; do
+            # In tenths: an exposure of 1.5.
+            systemd-analyze security --offline=true --threshold=15 --no-pager "$unit" >"$unit.exposure" || {
+                cat "$unit.exposure" >&2
+                return 1
+            }
+            echo "nix-check: $host: $(grep -oE 'Overall exposure level.*[0-9.]+ [A-Z]+' "$unit.exposure")"
+        done
+    done
+}
+
+# The kernel's own parser, which only root may ask.
+tables() {
+    if ! nft --check list ruleset >/dev/null 2>&1; then
+        skip "nft is missing or not allowed, so no table is parsed"
+        return
+    fi
+    local host table
+    for host in tests/rendered/*/; do
+        for table in "$host"nftables/*; do
+            printf 'table inet %s {\n%s\n}\n' "$(basename "$table")" "$(cat "$table")" | nft --check --file -
+        done
+    done
+    echo "nix-check: nft takes all tables"
+}
+
+case ${1:-} in
+    check)
+        lint
+        units
+        tables
+        if ! inputs; then
+            skip "nixpkgs is neither in ~/.cache/linerate/inputs nor in reach, so the flake is not evaluated"
+            exit 0
+        fi
+        rendered check
+        echo "nix-check: all hosts render as kept, without warnings"
+        quietly nix flake check --no-build "${inputs[@]}"
+        echo "nix-check: every output of the flake evaluates"
+        ;;
+    render)
+        if ! inputs; then
+            echo "error: nixpkgs is neither in ~/.cache/linerate/inputs nor in reach" >&2
+            exit 1
+        fi
+        rendered write
+        ;;
+    *)
+        echo "usage: nix.sh check|render" >&2
+        exit 2
+        ;;
+esac

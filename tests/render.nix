@@ -1,0 +1,123 @@
+# What each host comes to: the texts that its programs and its kernel will read, by path, without store hashes and
+# versions, so that a review sees what changed and nothing else. `make render` writes them to tests/rendered/.
+hosts:
+let
+  inherit (builtins)
+    attrNames
+    concatStringsSep
+    filter
+    isString
+    listToAttrs
+    map
+    match
+    replaceStrings
+    sort
+    split
+    toJSON
+    ;
+
+  lines = texts: concatStringsSep "\n" texts + "\n";
+
+  # /nix/store/<hash>-systemd-257.9/bin/x is /nix/store/systemd/bin/x.
+  withoutHashes =
+    text: concatStringsSep "/nix/store/" (filter isString (split "/nix/store/[0-9a-z]{32}-" text));
+  withoutVersions =
+    text:
+    concatStringsSep "" (
+      map (part: if isString part then part else "/nix/store/${builtins.head part}") (
+        split "/nix/store/([0-9A-Za-z+._?=]+(-[A-Za-z+._?=][0-9A-Za-z+._?=]*)*)-[0-9][0-9A-Za-z+._?=-]*" text
+      )
+    );
+  # What NixOS adds to every unit says nothing about this one.
+  withoutEnvironment =
+    text:
+    lines (
+      filter (
+        line:
+        isString line && match "Environment=\"(PATH|LOCALE_ARCHIVE|TZDIR)=.*" line == null && line != ""
+      ) (split "\n" text)
+    );
+  plain = text: withoutVersions (withoutHashes text);
+
+  prefixed =
+    prefix: set:
+    listToAttrs (
+      map (name: {
+        name = "${prefix}/${name}";
+        value = set.${name};
+      }) (attrNames set)
+    );
+  select =
+    keep: set:
+    listToAttrs (
+      map (name: {
+        inherit name;
+        value = set.${name};
+      }) (filter (name: keep name set.${name}) (attrNames set))
+    );
+
+  render =
+    config:
+    prefixed "systemd/system" (
+      builtins.mapAttrs (_: unit: withoutEnvironment unit.text) (
+        select (
+          name: unit: match "linerate-.*|cpufreq.service" name != null && unit.enable
+        ) config.systemd.units
+      )
+    )
+    // prefixed "systemd/network" (
+      builtins.mapAttrs (_: unit: unit.text) (
+        select (name: _: match ".*[.]link" name != null) config.systemd.network.units
+      )
+    )
+    // prefixed "nftables" (
+      builtins.mapAttrs (_: table: table.content) config.networking.nftables.tables
+    )
+    // prefixed "settings" (
+      builtins.mapAttrs (_: service: toJSON service.settings) config.linerate.services
+    )
+    // {
+      "health" = config.systemd.services.linerate-health.script or "";
+      "journald.conf" = config.services.journald.extraConfig;
+      "kernel-parameters" = lines (
+        # Where the root is differs with every build.
+        filter (parameter: match "init=.*" parameter == null) config.boot.kernelParams
+      );
+      "modprobe.conf" = config.boot.extraModprobeConfig;
+      "modules-load" = lines (sort builtins.lessThan config.boot.kernelModules);
+      "sysctl.conf" = config.environment.etc."sysctl.d/60-nixos.conf".text;
+      "sshd" = toJSON config.services.openssh.settings;
+      "tmpfiles" = lines (
+        map (package: package.text) (
+          filter (package: match ".*linerate.*" (package.text or "") != null) config.systemd.tmpfiles.packages
+        )
+      );
+      "udev.rules" = config.services.udev.extraRules;
+      "users" = lines (
+        map (
+          name:
+          let
+            user = config.users.users.${name};
+          in
+          "${name} group=${user.group} system=${toJSON user.isSystemUser} home=${user.home} shell=${toString user.shell}"
+        ) (filter (name: match "nixbld.*" name == null) (attrNames config.users.users))
+      );
+    };
+in
+builtins.mapAttrs (
+  _: host:
+  let
+    inherit (host) config;
+  in
+  {
+    inherit (config.system.nixos) release;
+    files = builtins.mapAttrs (_: plain) (
+      select (_: text: replaceStrings [ "\n" ] [ "" ] text != "") (render config)
+    );
+    assertions = map (assertion: assertion.message) (
+      filter (assertion: !assertion.assertion) config.assertions
+    );
+    inherit (config) warnings;
+    system = config.system.build.toplevel.drvPath;
+  }
+) hosts

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""rendered.py write|check DIRECTORY: what tests/render.nix evaluated to, from stdin, against what is kept.
+
+A host whose assertions fail or that warns is refused either way. `check` compares only what the same
+release of NixOS rendered, since others word their units otherwise.
+"""
+
+import json
+import pathlib
+import shutil
+import sys
+
+# A warning of ours about nixpkgs older than the one that flake.lock names, which has boot counting.
+OLD_NIXPKGS = "linerate.appliance: this nixpkgs has no boot counting"
+
+
+def complaints(host, config):
+    for message in config["assertions"]:
+        yield f"{host}: assertion failed: {message}"
+    for message in config["warnings"]:
+        if message.startswith(OLD_NIXPKGS):
+            print(f"{host}: not seen here: rollback, since NixOS {config['release']} has no boot counting")
+        else:
+            yield f"{host}: warning: {message}"
+
+
+def kept(directory):
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_text() for path in files}
+
+
+def write(directory, files):
+    shutil.rmtree(directory, ignore_errors=True)
+    for name, text in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def main():
+    mode, root = sys.argv[1], pathlib.Path(sys.argv[2])
+    bad = []
+    for host, config in json.load(sys.stdin).items():
+        bad += complaints(host, config)
+        files = {name: text.rstrip("\n") + "\n" for name, text in config["files"].items()}
+        files["release"] = config["release"] + "\n"
+        if mode == "write":
+            write(root / host, files)
+            continue
+        old = kept(root / host)
+        if old.get("release", files["release"]) != files["release"]:
+            print(f"{host}: not compared: rendered by NixOS {old['release'].strip()}, this is {config['release']}")
+            continue
+        changed = sorted(name for name in old.keys() | files.keys() if old.get(name) != files.get(name))
+        bad += [f"{host}: {name} is not what it was: see to it, then 'make render'" for name in changed]
+    for line in bad:
+        print(f"error: {line}", file=sys.stderr)
+    sys.exit(1 if bad else 0)
+
+
+main()
