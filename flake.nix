@@ -70,6 +70,13 @@
       checks.${system} = linerate.checks // {
         nix-format = import ./tests/format.nix { inherit pkgs; };
         nix-cases = import ./tests/cases.nix { inherit lib pkgs; };
+        nix-modules = import ./tests/modules.nix {
+          inherit lib pkgs;
+          modules = self.nixosModules;
+        };
+        vm-services = pkgs.testers.runNixOSTest (
+          import ./tests/vm/services.nix { linerate = self.nixosModules.default; }
+        );
       };
 
       devShells.${system}.default = linerate.shell;

@@ -45,6 +45,7 @@ lint() {
 inputs() {
     local name path
     inputs=()
+    nixpkgs=
     if [[ -d $cache/inputs/nixpkgs && -d $cache/inputs/crane ]]; then
         .ci/install.sh nix
         # Nothing is built, so nothing has to be fetched.
@@ -57,6 +58,7 @@ warn-dirty = false"
         for name in nixpkgs crane; do
             # A path outside the store would be hashed at every evaluation.
             path=$(nix store add-path --name source "$cache/inputs/$name")
+            [[ $name != nixpkgs ]] || nixpkgs=$path
             inputs+=(--override-input "$name" "path:$path")
         done
         inputs+=(--no-write-lock-file)
@@ -64,7 +66,8 @@ warn-dirty = false"
         command -v nix >/dev/null || return 1
         export NIX_CONFIG="experimental-features = nix-command flakes
 warn-dirty = false"
-        timeout 60 nix flake metadata >/dev/null 2>&1 || return 1
+        # Fetches what flake.lock names: some 40 MB, once.
+        timeout 300 nix flake archive >/dev/null 2>&1 || return 1
     fi
 }
 
@@ -81,8 +84,9 @@ quietly() {
 }
 
 rendered() {
-    quietly nix eval "${inputs[@]}" --json .#nixosConfigurations --apply "$(cat tests/render.nix)" |
-        python3 tests/rendered.py "$1" tests/rendered
+    local evaluated
+    evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations --apply "$(cat tests/render.nix)")
+    python3 tests/rendered.py "$1" tests/rendered <<<"$evaluated"
 }
 
 # systemd judges what was rendered, with programs that are on this machine in the place of those that are not.
@@ -136,6 +140,41 @@ tables() {
     echo "nix-check: nft takes all tables"
 }
 
+# The scripts of the VM tests, against the types of the driver that runs them: an evaluation passes any text.
+types() {
+    local venv=$cache/nix-tools/mypy directory test name
+    if [[ -z $nixpkgs ]]; then
+        skip "the driver's source is not at hand, so the VM tests' scripts are not type-checked"
+        return
+    fi
+    if [[ ! -x $venv/bin/mypy ]]; then
+        .ci/install.sh python3
+        python3 -m venv --clear "$venv"
+        "$venv/bin/pip" install --quiet mypy==2.4.1
+    fi
+    directory=$(mktemp -d)
+    for test in tests/vm/*.nix; do
+        name=$(basename "$test" .nix)
+        quietly nix eval "${inputs[@]}" --json ".#checks.x86_64-linux.vm-$name" \
+            --apply 'test: { machines = builtins.attrNames test.nodes; script = test.driver.testScript; }' |
+            python3 -c '
+import json, sys
+test = json.load(sys.stdin)
+print(open(sys.argv[1]).read())
+print("\n".join(f"{machine}: Machine" for machine in test["machines"]))
+print(test["script"])' "$nixpkgs/nixos/lib/test-script-prepend.py" >"$directory/$name.py"
+        # What it says of the driver itself is not ours.
+        if MYPYPATH=$nixpkgs/nixos/lib/test-driver "$venv/bin/mypy" --ignore-missing-imports --no-incremental \
+            "$directory/$name.py" | grep -F "$name.py:" >&2; then
+            rm -rf "$directory"
+            echo "error: the script of $test does not fit the driver" >&2
+            return 1
+        fi
+    done
+    rm -rf "$directory"
+    echo "nix-check: the VM tests' scripts fit the driver"
+}
+
 case ${1:-} in
     check)
         lint
@@ -149,6 +188,7 @@ case ${1:-} in
         echo "nix-check: all hosts render as kept, without warnings"
         quietly nix flake check --no-build "${inputs[@]}"
         echo "nix-check: every output of the flake evaluates"
+        types
         ;;
     render)
         if ! inputs; then

@@ -14,7 +14,7 @@
     import "${nixpkgs}/nixos/lib/make-disk-image.nix" {
       inherit lib;
       inherit (host) config pkgs;
-      name = "linerate-${host.config.networking.hostName}";
+      name = host.config.networking.hostName;
       format = "raw";
       partitionTableType = "efi";
       diskSize = "auto";

@@ -28,6 +28,8 @@ in
   };
 
   config = mkIf cfg.enable {
+    environment.systemPackages = [ config.linerate.packages.linerate ];
+
     # Nobody reads manuals on the box.
     documentation.enable = mkDefault false;
     documentation.nixos.enable = mkDefault false;

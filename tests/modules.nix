@@ -1,0 +1,80 @@
+# Each module by itself, in a system that has nothing else of ours. Evaluating this is the test: an option that only
+# another module has, or an assertion that fails, ends it.
+{
+  lib,
+  modules,
+  pkgs,
+}:
+let
+  machine = {
+    nixpkgs.hostPlatform = "x86_64-linux";
+    system.stateVersion = "26.05";
+    boot.loader.grub.enable = false;
+    documentation.enable = false;
+    fileSystems."/" = {
+      device = "/dev/disk/by-label/nixos";
+      fsType = "ext4";
+    };
+    users.allowNoPasswordLogin = true;
+  };
+
+  systems = {
+    links.services.linerate.links = {
+      enable = true;
+      workers = 2;
+      settings = {
+        public-url = "https://go.example";
+        # A setting that has no type here.
+        redirect-body = true;
+      };
+    };
+
+    files.services.linerate.files = {
+      enable = true;
+      openFirewall = true;
+      socketActivation = true;
+      tls = {
+        certificate = "/var/lib/certificates/chain.pem";
+        key = "/var/lib/certificates/key.pem";
+      };
+      rules.rule = [
+        {
+          path = "/pub/*";
+          listing = true;
+        }
+      ];
+    };
+
+    tuning.linerate.tuning = {
+      enable = true;
+      wan = true;
+      profile = "latency";
+      nic.ena.driver = "ena";
+    };
+
+    appliance.linerate.appliance = {
+      enable = true;
+      ssh = {
+        interface = "eno1";
+        keys = [ "ssh-ed25519 AAAA" ];
+      };
+      update.flake = "git+https://git.example/boxes";
+    };
+  };
+
+  evaluate =
+    name: module:
+    (lib.nixosSystem {
+      modules = [
+        machine
+        modules.${name}
+        module
+      ];
+    }).config.system.build.toplevel.drvPath;
+
+  # Without its context: the systems need not be built for this.
+  evaluated = lib.mapAttrsToList (
+    name: module: builtins.unsafeDiscardStringContext (evaluate name module)
+  ) systems;
+in
+pkgs.runCommand "linerate-nix-modules" { inherit evaluated; } "touch $out"
