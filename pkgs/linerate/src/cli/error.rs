@@ -16,6 +16,26 @@ pub enum Error {
     /// An interface.
     #[error(transparent)]
     Nic(#[from] nic::Error),
+    /// A plan that is not applied.
+    #[error(transparent)]
+    Apply(#[from] nic::apply::Error),
+    /// What was there before is not put back.
+    #[error(transparent)]
+    Undo(#[from] nic::apply::UndoError),
+    /// What was there before cannot be read.
+    #[error(transparent)]
+    Saved(#[from] nic::saved::Error),
+    /// The policy that was applied is none of this version.
+    #[error("the policy that was applied to {interface} is not known: {source}")]
+    Policy {
+        /// Of which interface.
+        interface: String,
+        /// Why.
+        source: nic::policy::ParseError,
+    },
+    /// What was verified is not as it should be; what differs was printed.
+    #[error("{0} settings are not as planned: linerate nic apply mends them")]
+    Drifted(usize),
     /// The CPUs.
     #[error("cannot read which CPUs there are: {0}")]
     Topology(#[source] io::Error),
@@ -43,14 +63,19 @@ pub enum Error {
     Output(#[from] Closed),
 }
 
+/// All was looked at, and not all is as it should be.
+pub const DRIFT: u8 = 3;
+
 impl Error {
-    /// The exit code: [`USAGE`] where other arguments would have helped, [`FAILURE`] otherwise.
+    /// The exit code: [`USAGE`] where other arguments would have helped, [`DRIFT`] where the machine is not as it
+    /// should be, [`FAILURE`] otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Nic(nic::Error::Plan(nic::plan::Error::NoQueues)) => FAILURE,
             Self::Nic(nic::Error::NoInterface(_) | nic::Error::NoDevice(_) | nic::Error::Plan(_))
             | Self::File { .. }
             | Self::Machine { .. } => USAGE,
+            Self::Drifted(_) => DRIFT,
             _ => FAILURE,
         }
     }

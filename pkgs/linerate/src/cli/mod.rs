@@ -18,8 +18,8 @@ pub type Output = service::output::Output<Error>;
 
 /// What `--help` ends with.
 const AFTERWORD: &str = "\
-Exit codes: 0 done, and all is as it should be; 1 not done; 2 asked for in a way that cannot be done. Errors \
-are one line on standard error.";
+Exit codes: 0 done, and all is as it should be; 1 not done; 2 asked for in a way that cannot be done; 3 \
+looked at, and not all is as it should be. Errors are one line on standard error.";
 
 /// Places the queues of network interfaces, and says what keeps a machine from its line rate.
 #[derive(Debug, Parser)]
@@ -54,6 +54,8 @@ pub enum Command {
 pub struct Context {
     /// The machine.
     pub system: Box<dyn System>,
+    /// Whether it only exists in memory.
+    pub rehearsal: bool,
     /// Whether to say why.
     pub explain: bool,
     /// Where to print.
@@ -69,8 +71,9 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Error> {
+    let rehearsal = cli.machine.is_some();
     let system = machine(cli.machine)?;
-    let mut context = Context { system, explain: cli.explain, output: Output::new(cli.json) };
+    let mut context = Context { system, rehearsal, explain: cli.explain, output: Output::new(cli.json) };
     let done = match cli.command {
         Command::Nic(command) => nic::run(command, &mut context),
     };

@@ -1,12 +1,17 @@
 //! `nic`: the queues of network interfaces.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 use super::{Context, Error, Output, picture};
+use crate::nic::apply;
 use crate::nic::device::{self, Device};
 use crate::nic::plan::{Plan, Steering};
+use crate::nic::saved::{self, Store};
 use crate::nic::setting::Subject;
 use crate::nic::{self, Placed, Policy, Setting};
+use crate::system::System;
 use crate::topology::Topology;
 
 /// What to do with queues.
@@ -14,6 +19,54 @@ use crate::topology::Topology;
 pub enum Command {
     /// Show where queues would be served; changes nothing.
     Plan(Args),
+    /// Serve queues as planned; keeps what was there, and changes all or nothing of an interface.
+    Apply(ApplyArgs),
+    /// Compare with the plan that was applied, or with the policy given; changes nothing.
+    Verify(ApplyArgs),
+    /// Put back what was there before the first change.
+    Undo(UndoArgs),
+}
+
+/// Which interfaces, how, and where originals are kept.
+#[derive(Debug, clap::Args)]
+pub struct ApplyArgs {
+    /// Which interfaces, and how.
+    #[command(flatten)]
+    pub placement: Args,
+
+    /// Where originals are kept.
+    #[command(flatten)]
+    pub state: StateArgs,
+}
+
+/// Which interfaces to put back.
+#[derive(Debug, clap::Args)]
+pub struct UndoArgs {
+    /// Interfaces; all that were changed unless some are named.
+    #[arg(value_name = "IF")]
+    pub interfaces: Vec<String>,
+
+    /// Where originals are kept.
+    #[command(flatten)]
+    pub state: StateArgs,
+}
+
+/// Where originals are kept.
+#[derive(Debug, clap::Args)]
+pub struct StateArgs {
+    /// Where to keep what was there before the first change. Default: /run/linerate; nowhere with --machine.
+    #[arg(long, value_name = "DIR", env = "LINERATE_STATE")]
+    pub state: Option<PathBuf>,
+}
+
+impl StateArgs {
+    fn store(&self, context: &Context) -> Store {
+        match &self.state {
+            Some(directory) => Store::at(directory.clone()),
+            None if context.rehearsal => Store::nowhere(),
+            None => Store::at(PathBuf::from(saved::DIRECTORY)),
+        }
+    }
 }
 
 /// Which interfaces, and how.
@@ -25,9 +78,9 @@ pub struct Args {
 
     /// Which CPUs may serve queues: spread (a core each before siblings, the near NUMA node first), local (the near
     /// node alone), pin=LIST (these, in this order) or reserve=LIST (all but these, kept for services). A list is
-    /// like 0-3,8.
-    #[arg(long, default_value = "spread")]
-    pub policy: Policy,
+    /// like 0-3,8. Default: spread; for verify what was applied.
+    #[arg(long)]
+    pub policy: Option<Policy>,
 
     /// Let no queue hand packets on to CPUs that have none (RPS).
     #[arg(long)]
@@ -56,20 +109,29 @@ struct Interface<'a> {
 pub fn run(command: Command, context: &mut Context) -> Result<(), Error> {
     match command {
         Command::Plan(args) => plan(&args, context),
+        Command::Apply(args) => apply(&args, context),
+        Command::Verify(args) => verify(&args, context),
+        Command::Undo(args) => undo(&args, context),
     }
+}
+
+/// The interfaces that were asked for.
+fn named(args: &Args, system: &dyn System) -> Result<Vec<String>, Error> {
+    Ok(if args.interfaces.is_empty() { device::interfaces(system)? } else { args.interfaces.clone() })
+}
+
+/// Whether the arguments leave RPS to the plan.
+fn steering(args: &Args) -> Steering {
+    if args.no_rps { Steering::Off } else { Steering::Auto }
 }
 
 /// Plans the interfaces that were asked for.
 fn place(args: &Args, context: &Context) -> Result<(Topology, Vec<Placed>), Error> {
     let system = &*context.system;
     let topology = Topology::read(system).map_err(Error::Topology)?;
-    let names = match &args.interfaces[..] {
-        [] => device::interfaces(system)?,
-        names => names.to_vec(),
-    };
-    let steering = if args.no_rps { Steering::Off } else { Steering::Auto };
-    let place = |name: &String| nic::place(system, &topology, name, &args.policy, steering);
-    let placed = names.iter().map(place).collect::<Result<_, _>>()?;
+    let policy = args.policy.clone().unwrap_or_default();
+    let place = |name: String| nic::place(system, &topology, &name, &policy, steering(args));
+    let placed = named(args, system)?.into_iter().map(place).collect::<Result<_, _>>()?;
     Ok((topology, placed))
 }
 
@@ -94,6 +156,139 @@ fn plan(args: &Args, context: &mut Context) -> Result<(), Error> {
         }
         Ok(())
     })
+}
+
+/// What was done with all interfaces, as programs get it.
+#[derive(Debug, Serialize)]
+struct Done<T> {
+    interfaces: Vec<Explained<T>>,
+}
+
+/// What was done with an interface, and why where that was asked for.
+#[derive(Debug, Serialize)]
+struct Explained<T> {
+    #[serde(flatten)]
+    what: T,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reasons: Vec<String>,
+}
+
+fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
+    let store = args.state.store(context);
+    let (topology, placed) = place(&args.placement, context)?;
+    let mut interfaces = Vec::new();
+    let mut failed = None;
+    for one in &placed {
+        match apply::apply(&*context.system, &store, one, steering(&args.placement)) {
+            Ok(what) => {
+                let reasons = if context.explain { nic::reasons(&topology, one) } else { Vec::new() };
+                interfaces.push(Explained { what, reasons });
+            }
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    // Interfaces before the one that failed are done, and shown.
+    context.output.show(&Done { interfaces }, |done, output| {
+        for Explained { what, reasons } in &done.interfaces {
+            lines(reasons, output)?;
+            let (changed, held) = (what.changed.len(), what.held);
+            output.line(format_args!("{}: {changed} settings changed, {held} held", what.interface))?;
+            left_alone(&what.managed, &what.pending, output)?;
+        }
+        Ok(())
+    })?;
+    failed.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn verify(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
+    let store = args.state.store(context);
+    let system = &*context.system;
+    let topology = Topology::read(system).map_err(Error::Topology)?;
+    let mut interfaces = Vec::new();
+    for interface in named(&args.placement, system)? {
+        let saved = store.load(&interface)?;
+        let (policy, steering) = match (&args.placement.policy, &saved) {
+            (None, Some(saved)) => {
+                let policy = saved.policy.parse();
+                let unknown = |source| Error::Policy { interface: interface.clone(), source };
+                (policy.map_err(unknown)?, saved.steering())
+            }
+            (policy, _) => (policy.clone().unwrap_or_default(), steering(&args.placement)),
+        };
+        let placed = nic::place(system, &topology, &interface, &policy, steering)?;
+        let what = apply::verify(system, &placed, saved.as_ref());
+        let reasons = if context.explain { nic::reasons(&topology, &placed) } else { Vec::new() };
+        interfaces.push(Explained { what, reasons });
+    }
+    let drifted = interfaces.iter().map(|interface| interface.what.drifted.len()).sum();
+    context.output.show(&Done { interfaces }, |done, output| {
+        for Explained { what, reasons } in &done.interfaces {
+            lines(reasons, output)?;
+            let (interface, policy, held) = (&what.interface, &what.policy, what.held);
+            let drifted = what.drifted.len();
+            output
+                .line(format_args!("{interface}, policy {policy}: {held} settings hold, {drifted} do not"))?;
+            if drifted > 0 {
+                let row = |one: &Setting| {
+                    [one.path.clone(), dash(one.now.to_string()), dash(one.wanted.to_string())]
+                };
+                output.table(["SETTING", "NOW", "PLANNED"], what.drifted.iter().map(row))?;
+            }
+            left_alone(&what.managed, &what.pending, output)?;
+        }
+        Ok(())
+    })?;
+    if drifted == 0 { Ok(()) } else { Err(Error::Drifted(drifted)) }
+}
+
+fn undo(args: &UndoArgs, context: &mut Context) -> Result<(), Error> {
+    let store = args.state.store(context);
+    let names = if args.interfaces.is_empty() { store.interfaces()? } else { args.interfaces.clone() };
+    let mut interfaces = Vec::new();
+    let mut failed = None;
+    for interface in names {
+        match apply::undo(&*context.system, &store, &interface) {
+            Ok(what) => {
+                let explain = |path: &String| format!("{path}: as it was before the first change");
+                let reasons =
+                    if context.explain { what.restored.iter().map(explain).collect() } else { Vec::new() };
+                interfaces.push(Explained { what, reasons });
+            }
+            // The others are put back all the same.
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    context.output.show(&Done { interfaces }, |done, output| {
+        if done.interfaces.is_empty() {
+            return output.line("Nothing to undo.");
+        }
+        for Explained { what, reasons } in &done.interfaces {
+            lines(reasons, output)?;
+            let (restored, gone) = (what.restored.len(), what.gone.len());
+            output.line(format_args!("{}: {restored} settings put back, {gone} are gone", what.interface))?;
+        }
+        Ok(())
+    })?;
+    failed.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Prints reasons, where there are any.
+fn lines(reasons: &[String], output: &mut Output) -> Result<(), Error> {
+    reasons.iter().try_for_each(|reason| output.line(reason))
+}
+
+/// Prints which interrupts were left alone, and which move later.
+fn left_alone(managed: &[String], pending: &[String], output: &mut Output) -> Result<(), Error> {
+    if !managed.is_empty() {
+        output.line(format_args!("managed by the kernel, left alone: {}", managed.join(", ")))?;
+    }
+    if !pending.is_empty() {
+        output.line(format_args!("move with their next interrupt: {}", pending.join(", ")))?;
+    }
+    Ok(())
 }
 
 /// Prints an interface for people.
@@ -125,9 +320,7 @@ fn print(interface: &Interface<'_>, topology: &Topology, output: &mut Output) ->
         output.line(line)?;
     }
     output.line("")?;
-    for reason in reasons {
-        output.line(reason)?;
-    }
+    lines(reasons, output)?;
     let changes = settings.iter().filter(|setting| !setting.holds()).count();
     output.line(match changes {
         0 => "Nothing to change.".to_owned(),

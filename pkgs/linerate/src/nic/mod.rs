@@ -1,14 +1,18 @@
 //! Where the queues of a network interface are served.
 //!
 //! A [`policy`] and the machine's [`crate::topology`] give a [`plan`]: a CPU for each queue. With the
-//! [`device`] as it is, a plan becomes [`setting`]s, each a file and what shall be in it.
+//! [`device`] as it is, a plan becomes [`setting`]s, each a file and what shall be in it. [`apply`] writes them, once
+//! what was there is [`saved`].
 
+pub mod apply;
 pub mod device;
 pub mod interrupts;
 pub mod plan;
 pub mod policy;
 pub mod reasons;
+pub mod saved;
 pub mod setting;
+pub mod write;
 
 use std::io;
 

@@ -54,7 +54,8 @@ impl Subject {
         }
     }
 
-    fn understand(&self, content: &str) -> Result<Cpus, crate::cpus::ParseError> {
+    /// The CPUs that the content of its file names.
+    pub fn understand(&self, content: &str) -> Result<Cpus, crate::cpus::ParseError> {
         match self {
             Self::Irq { .. } => content.parse(),
             Self::Rps | Self::Xps => Cpus::from_mask(content),

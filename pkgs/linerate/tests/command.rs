@@ -1,4 +1,4 @@
-//! `nic plan` on recorded machines, through the binary.
+//! The binary on recorded machines.
 
 use std::process::{Command, Output};
 
@@ -92,4 +92,14 @@ fn what_cannot_be_planned_is_one_line_and_code_2() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), message);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
+}
+
+#[test]
+fn what_is_not_as_planned_is_code_3() {
+    let output = linerate("c6i.4xlarge-8", &["nic", "verify"]);
+    assert_eq!(output.status.code(), Some(3));
+    let message = "error: 17 settings are not as planned: linerate nic apply mends them\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), message);
+    let output = linerate("virtio-4", &["nic", "verify"]);
+    assert_eq!(output.status.code(), Some(0));
 }

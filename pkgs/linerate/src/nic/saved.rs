@@ -1,0 +1,181 @@
+//! What was there before the first change, kept until it is undone.
+//!
+//! A file for each interface, in a directory that does not outlive the boot: neither do the settings. Interrupts are
+//! named by action, since their numbers may change with a restart of the port.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::Steering;
+use super::setting::{Setting, Subject};
+
+/// Where it is kept unless told otherwise.
+pub const DIRECTORY: &str = "/run/linerate";
+
+/// What was there, and what was asked for instead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// Of which interface.
+    pub interface: String,
+    /// The policy that was applied last.
+    pub policy: String,
+    /// Whether RPS was left to the plan.
+    pub steering: bool,
+    /// Interrupts that the kernel does not let go of, by action.
+    pub managed: Vec<String>,
+    /// What was there.
+    pub originals: Vec<Original>,
+}
+
+/// What was in one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Original {
+    /// Which one.
+    #[serde(flatten)]
+    pub key: Key,
+    /// Byte for byte.
+    pub content: String,
+}
+
+/// A setting whatever its path is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Key {
+    /// An interrupt's affinity.
+    Irq {
+        /// Its name.
+        action: String,
+    },
+    /// `rps_cpus` of a queue.
+    Rps {
+        /// Its number.
+        queue: usize,
+    },
+    /// `xps_cpus` of a queue.
+    Xps {
+        /// Its number.
+        queue: usize,
+    },
+}
+
+impl Key {
+    /// The key of a setting.
+    pub fn of(setting: &Setting) -> Self {
+        match &setting.subject {
+            Subject::Irq { action, .. } => Self::Irq { action: action.clone() },
+            Subject::Rps => Self::Rps { queue: setting.queue },
+            Subject::Xps => Self::Xps { queue: setting.queue },
+        }
+    }
+}
+
+impl Saved {
+    /// Nothing yet.
+    pub fn new(interface: &str) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            policy: String::new(),
+            steering: true,
+            managed: Vec::new(),
+            originals: Vec::new(),
+        }
+    }
+
+    /// Whether RPS was left to the plan.
+    pub fn steering(&self) -> Steering {
+        if self.steering { Steering::Auto } else { Steering::Off }
+    }
+
+    /// Keeps what is there now, unless something older is known: the oldest is the original.
+    pub fn keep(&mut self, setting: &Setting) {
+        let key = Key::of(setting);
+        if !self.originals.iter().any(|original| original.key == key) {
+            self.originals.push(Original { key, content: setting.content.clone() });
+        }
+    }
+}
+
+/// Where originals are kept.
+#[derive(Clone, Debug)]
+pub struct Store {
+    directory: Option<PathBuf>,
+}
+
+/// Why originals cannot be kept or read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}", path.display())]
+pub struct Error {
+    /// Which file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+impl Store {
+    /// Keeps them in a directory, made where it is missing.
+    pub fn at(directory: PathBuf) -> Self {
+        Self { directory: Some(directory) }
+    }
+
+    /// Keeps nothing: for a rehearsal on a machine that only exists in memory.
+    pub fn nowhere() -> Self {
+        Self { directory: None }
+    }
+
+    /// What was kept of an interface.
+    pub fn load(&self, interface: &str) -> Result<Option<Saved>, Error> {
+        let Some(path) = self.path(interface) else { return Ok(None) };
+        let failed = |source| Error { path: path.clone(), source };
+        match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(error)),
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| failed(error.into())),
+        }
+    }
+
+    /// Keeps what was there: all of it, or nothing where that fails.
+    pub fn save(&self, saved: &Saved) -> Result<(), Error> {
+        let Some(path) = self.path(&saved.interface) else { return Ok(()) };
+        let failed = |source| Error { path: path.clone(), source };
+        let new = path.with_extension("new");
+        let text = serde_json::to_vec_pretty(saved).map_err(|error| failed(error.into()))?;
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
+        fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).map_err(failed)
+    }
+
+    /// Forgets an interface.
+    pub fn forget(&self, interface: &str) -> Result<(), Error> {
+        let Some(path) = self.path(interface) else { return Ok(()) };
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error { path, source: error }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The interfaces of which something is kept, sorted.
+    pub fn interfaces(&self) -> Result<Vec<String>, Error> {
+        let Some(directory) = &self.directory else { return Ok(Vec::new()) };
+        let failed = |source| Error { path: directory.clone(), source };
+        let entries = match fs::read_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut interfaces = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            let interface = name.strip_prefix("nic-").and_then(|name| name.strip_suffix(".json"));
+            interfaces.extend(interface.map(str::to_owned));
+        }
+        interfaces.sort();
+        Ok(interfaces)
+    }
+
+    fn path(&self, interface: &str) -> Option<PathBuf> {
+        // A name with a slash would leave the directory; no interface has one.
+        let name = interface.replace('/', "_");
+        Some(self.directory.as_ref()?.join(format!("nic-{name}.json")))
+    }
+}
