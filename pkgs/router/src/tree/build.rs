@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use super::exact::Exact;
 use super::{Alternative, Bucket, COMPARED, MAX_TRIES, NONE, Node, Span, Takes, Tree, bytes, head};
 use crate::error::BuildError;
 use crate::kind::Kinds;
@@ -116,9 +117,11 @@ impl Draft {
     pub(crate) fn freeze(mut self, kinds: &Kinds) -> Result<Tree, BuildError> {
         let mut frozen = Frozen::default();
         let root = frozen.place(Span::default())?;
-        // Draft and frozen nodes that are placed and not filled in yet: parents before children.
-        let mut waiting = std::collections::VecDeque::from([(0, root)]);
-        while let Some((draft, node)) = waiting.pop_front() {
+        // Draft and frozen nodes that are placed and not filled in yet, parents before children, with their path
+        // where it has no parameters.
+        let mut waiting = std::collections::VecDeque::from([(0, root, Some(Vec::new()))]);
+        let mut exact = Vec::new();
+        while let Some((draft, node, path)) = waiting.pop_front() {
             let mut draft = std::mem::replace(&mut self.nodes[draft], DraftNode::new());
             let mut children: Vec<_> = draft.children.drain().collect();
             children.sort_unstable();
@@ -127,9 +130,10 @@ impl Draft {
             let mut keys = Vec::with_capacity(children.len());
             for (text, child) in children {
                 let (literal, last) = self.run(&text, child as usize);
+                let path = path.as_ref().map(|path| [path, &b"/"[..], &literal].concat());
                 let literal = frozen.literal(&literal)?;
                 let placed = frozen.place(literal)?;
-                waiting.push_back((last, placed));
+                waiting.push_back((last, placed, path));
                 keys.push(text);
             }
             draft.params.sort_by(|(a, _), (b, _)| a.order().cmp(&b.order()));
@@ -138,7 +142,10 @@ impl Draft {
                 let (prefix, suffix) = (frozen.literal(&param.prefix)?, frozen.literal(&param.suffix)?);
                 let placed = frozen.place(Span::default())?;
                 frozen.alternatives.push(Alternative { takes: param.takes, prefix, suffix, node: placed });
-                waiting.push_back((*next as usize, placed));
+                waiting.push_back((*next as usize, placed, None));
+            }
+            if let (Some(path), Some(value)) = (path, draft.value) {
+                exact.push((path, value));
             }
             let count = keys.len() as u32;
             let (children, seed, bits) =
@@ -169,6 +176,7 @@ impl Draft {
             tables: frozen.tables.into(),
             literals: frozen.literals.into(),
             kinds: kinds.all().into(),
+            exact: Exact::new(&exact),
             tries,
         })
     }

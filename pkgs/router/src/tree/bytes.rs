@@ -15,7 +15,7 @@ pub(super) fn begins_with(path: &[u8], literal: &[u8]) -> bool {
 /// `a == b` for slices of one length: words that overlap at the end instead of a call of memcmp, which
 /// costs more than most segments are long.
 #[inline(always)]
-fn equal(a: &[u8], b: &[u8]) -> bool {
+pub(super) fn equal(a: &[u8], b: &[u8]) -> bool {
     let length = a.len();
     if length > 32 {
         a == b
@@ -99,6 +99,26 @@ pub(super) fn positions(bytes: u32, byte: u8) -> impl Iterator<Item = u32> {
         found &= found - 1;
         Some(position)
     })
+}
+
+/// A hash of a path's length and of its last bytes, which tell most paths apart; more would take longer than
+/// looking for them in the tree. What counts are the upper bits.
+#[inline(always)]
+pub(super) fn digest(path: &[u8], seed: u64) -> u64 {
+    const FACTORS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F];
+    let length = path.len();
+    let (first, last) = if length >= 16 {
+        (word64(path, length - 16), word64(path, length - 8))
+    } else if length >= 8 {
+        (word64(path, 0), word64(path, length - 8))
+    } else if length >= 4 {
+        (u64::from(word32(path, 0)), u64::from(word32(path, length - 4)))
+    } else {
+        (0, path.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)))
+    };
+    let sum =
+        (first ^ seed).wrapping_mul(FACTORS[0]) ^ last.wrapping_add(length as u64).wrapping_mul(FACTORS[1]);
+    (sum ^ sum >> 32).wrapping_mul(FACTORS[0])
 }
 
 /// A hash of a segment. Whoever builds the tree picks the seed, so that no lookup takes many probes.

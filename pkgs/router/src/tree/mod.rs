@@ -3,12 +3,15 @@
 mod build;
 mod bytes;
 mod captures;
+mod exact;
 
 pub(crate) use build::Draft;
 pub use captures::{Captures, MAX_PARAMS};
 
 use crate::escape;
 use crate::kind::Kind;
+
+use exact::Exact;
 
 /// The longest path that is matched, in bytes; a longer one matches nothing. The http crate's `Uri`
 /// holds no longer one either.
@@ -36,6 +39,7 @@ pub(crate) struct Tree {
     /// All text.
     literals: Box<[u8]>,
     kinds: Box<[Kind]>,
+    exact: Option<Exact>,
     tries: u32,
 }
 
@@ -118,6 +122,9 @@ impl Tree {
         let path = path.as_bytes();
         if path.first() != Some(&b'/') || path.len() > MAX_PATH {
             return Begun::Nothing;
+        }
+        if let Some(value) = self.exact.as_ref().and_then(|exact| exact.find(path)) {
+            return Begun::Found(value);
         }
         let (mut at, mut from) = (0, 1);
         loop {
