@@ -11,11 +11,13 @@
 //! - [`rounds`]: servers loaded in turn, and the medians.
 //! - [`report`]: the table, the targets and the JSON.
 //! - [`chart`]: the bars.
+//! - [`entry`]: what each bench begins and ends with.
 //! - [`peers`]: what every bench compares with: nginx, a constant actix-web handler, and the floor.
 #![forbid(unsafe_code)]
 
 pub mod chart;
 pub mod client;
+pub mod entry;
 pub mod h2load;
 pub mod peers;
 pub mod report;

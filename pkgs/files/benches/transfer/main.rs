@@ -11,7 +11,6 @@ mod network;
 mod peers;
 mod tables;
 
-use std::env;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -19,7 +18,7 @@ use std::time::Instant;
 use bench::report::{Report, mebibytes};
 use bench::rounds::median;
 use bench::server::Server;
-use bench::{Error, setup};
+use bench::{Error, entry, setup};
 
 use network::Network;
 use tables::{Load, Series};
@@ -49,25 +48,7 @@ fn main() -> ExitCode {
     if let Some(code) = drain::load_if_asked() {
         return code;
     }
-    let mut scale = FULL;
-    for argument in env::args().skip(1) {
-        match argument.as_str() {
-            // What `cargo bench` always passes.
-            "--bench" => {}
-            "--quick" => scale = QUICK,
-            _ => {
-                eprintln!("error: {argument:?} is no argument of this bench; --quick is");
-                return ExitCode::FAILURE;
-            }
-        }
-    }
-    match run(scale) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", service::exit::chain(&error));
-            ExitCode::FAILURE
-        }
-    }
+    entry::run(|quick| run(if quick { QUICK } else { FULL }))
 }
 
 fn run(scale: Scale) -> Result<(), Error> {

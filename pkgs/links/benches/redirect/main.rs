@@ -9,7 +9,6 @@
 mod codes;
 mod links;
 
-use std::env;
 use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,7 +19,7 @@ use bench::report::{Report, find, mebibytes};
 use bench::rounds::{Case, alternate, median};
 use bench::server::{Placement, Server};
 use bench::wrk::{Load, Requests};
-use bench::{Error, chart, setup};
+use bench::{Error, chart, entry, setup};
 
 // For the actix-web peer, which lives in this executable and shall have what the shortener has.
 #[global_allocator]
@@ -91,30 +90,7 @@ fn main() -> ExitCode {
     if let Some(code) = peers::serve_if_asked() {
         return code;
     }
-    let mut scale = FULL;
-    for argument in env::args().skip(1) {
-        match argument.as_str() {
-            // What `cargo bench` always passes.
-            "--bench" => {}
-            "--quick" => scale = QUICK,
-            _ => {
-                eprintln!("error: {argument:?} is no argument of this bench; --quick is");
-                return ExitCode::FAILURE;
-            }
-        }
-    }
-    match run(&scale) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            let mut source = std::error::Error::source(&error);
-            while let Some(cause) = source {
-                eprintln!("  caused by: {cause}");
-                source = cause.source();
-            }
-            ExitCode::FAILURE
-        }
-    }
+    entry::run(|quick| run(if quick { &QUICK } else { &FULL }))
 }
 
 fn run(scale: &Scale) -> Result<(), Error> {

@@ -8,7 +8,6 @@
 mod load;
 mod peers;
 
-use std::env;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use std::time::Duration;
 use bench::report::{Report, find};
 use bench::rounds::{Sample, Series};
 use bench::server::Placement;
-use bench::{Error, setup};
+use bench::{Error, entry, setup};
 
 use load::{Asked, Load};
 use peers::{CADDY, NAIVE, OURS, OURS_AXUM, Peer};
@@ -39,18 +38,7 @@ fn main() -> ExitCode {
     if let Some(code) = peers::serve_if_asked() {
         return code;
     }
-    match run(env::args().any(|argument| argument == "--quick")) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            let mut source = std::error::Error::source(&error);
-            while let Some(cause) = source {
-                eprintln!("  caused by: {cause}");
-                source = cause.source();
-            }
-            ExitCode::FAILURE
-        }
-    }
+    entry::run(run)
 }
 
 fn run(quick: bool) -> Result<(), Error> {

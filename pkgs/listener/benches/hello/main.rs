@@ -9,7 +9,6 @@
 
 mod peers;
 
-use std::env;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,7 +19,7 @@ use bench::report::{Report, find};
 use bench::rounds::{Case, Series, alternate};
 use bench::server::{Placement, Server, free_address};
 use bench::wrk::{Load, Requests};
-use bench::{Error, chart, setup};
+use bench::{Error, chart, entry, setup};
 
 use peers::{ACTIX, AXUM, OURS, OURS_AXUM, OURS_MULTI};
 
@@ -49,18 +48,7 @@ fn main() -> ExitCode {
     if let Some(code) = peers::serve_if_asked() {
         return code;
     }
-    match run(env::args().any(|argument| argument == "--quick")) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            let mut source = std::error::Error::source(&error);
-            while let Some(cause) = source {
-                eprintln!("  caused by: {cause}");
-                source = cause.source();
-            }
-            ExitCode::FAILURE
-        }
-    }
+    entry::run(run)
 }
 
 fn run(quick: bool) -> Result<(), Error> {
