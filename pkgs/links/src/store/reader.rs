@@ -41,7 +41,7 @@ pub struct Reader {
 
 impl Reader {
     pub(super) fn open(path: &Path, commits: Arc<AtomicU64>) -> Result<Self, Error> {
-        let mut connection = connection::reader(path)?;
+        let connection = connection::reader(path)?;
         let deadline = Arc::new(Mutex::new(None));
         let watched = Arc::clone(&deadline);
         let is_over = move || {

@@ -1,0 +1,12 @@
+//! The binary: an allocator and a way out.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+/// Requests are parsed and answered in many short-lived buffers.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    api::cli::main()
+}
