@@ -4,6 +4,8 @@
 //! - [`cpus`]: sets of CPUs as the kernel writes them.
 //! - [`topology`]: which CPUs share a core, which a NUMA node.
 //! - [`nic`]: which CPU serves which queue of a network interface.
+//! - [`profile`]: what a machine should be like.
+//! - [`doctor`]: what keeps it from its line rate.
 //! - [`cli`]: the command line.
 #![forbid(unsafe_code)]
 
@@ -13,6 +15,8 @@ struct Readme;
 
 pub mod cli;
 pub mod cpus;
+pub mod doctor;
 pub mod nic;
+pub mod profile;
 pub mod system;
 pub mod topology;

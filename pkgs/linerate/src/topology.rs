@@ -8,7 +8,7 @@ use crate::cpus::Cpus;
 use crate::system::System;
 
 /// Where the kernel tells of CPUs (`Documentation/ABI/testing/sysfs-devices-system-cpu`).
-const CPUS: &str = "/sys/devices/system/cpu";
+pub const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Where it tells of NUMA nodes (`Documentation/ABI/stable/sysfs-devices-node`).
 const NODES: &str = "/sys/devices/system/node";

@@ -103,3 +103,29 @@ fn what_is_not_as_planned_is_code_3() {
     let output = linerate("virtio-4", &["nic", "verify"]);
     assert_eq!(output.status.code(), Some(0));
 }
+
+#[test]
+fn a_profile_is_compared_and_what_drifted_is_code_3() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let profile = directory.path().join("profile.json");
+    let doctor = |text: &str, args: &[&str]| {
+        std::fs::write(&profile, text).expect("a file");
+        let path = profile.to_str().expect("a path");
+        linerate("virtio-4", &[&["doctor", "--profile", path], args].concat())
+    };
+    let well = doctor(r#"{"cpu": {"threads": 4}}"#, &[]);
+    assert_eq!(well.status.code(), Some(0), "{}", String::from_utf8_lossy(&well.stdout));
+    let drifted = doctor(r#"{"cpu": {"threads": 8}}"#, &["--json"]);
+    assert_eq!(drifted.status.code(), Some(3));
+    let json: serde_json::Value = serde_json::from_slice(&drifted.stdout).expect("JSON");
+    assert_eq!(
+        (&json["findings"][0]["rule"], &json["findings"][0]["expected"]),
+        (&"cpus".into(), &"8".into())
+    );
+    assert_eq!(doctor(r#"{"cpu": {"threads": 8}}"#, &["--fail-on", "critical"]).status.code(), Some(0));
+    let slip = doctor(r#"{"cpu": {"thread": 8}}"#, &[]);
+    assert_eq!(slip.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&slip.stderr).into_owned();
+    assert!(message.contains("profile.json: cpu.thread: unknown field `thread`"), "{message}");
+    assert_eq!(message.lines().count(), 1);
+}

@@ -8,6 +8,7 @@ use service::exit::{self, FAILURE, USAGE};
 use service::output::Closed;
 
 use crate::nic;
+use crate::profile;
 use crate::system::recorded;
 
 /// Why a command fails.
@@ -36,6 +37,17 @@ pub enum Error {
     /// What was verified is not as it should be; what differs was printed.
     #[error("{0} settings are not as planned: linerate nic apply mends them")]
     Drifted(usize),
+    /// What was examined is not well; what was found was printed.
+    #[error("{0} of these should not be so")]
+    Unwell(usize),
+    /// A file that is no profile.
+    #[error("{}: {source}", path.display())]
+    Profile {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: profile::ParseError,
+    },
     /// The CPUs.
     #[error("cannot read which CPUs there are: {0}")]
     Topology(#[source] io::Error),
@@ -74,8 +86,9 @@ impl Error {
             Self::Nic(nic::Error::Plan(nic::plan::Error::NoQueues)) => FAILURE,
             Self::Nic(nic::Error::NoInterface(_) | nic::Error::NoDevice(_) | nic::Error::Plan(_))
             | Self::File { .. }
+            | Self::Profile { .. }
             | Self::Machine { .. } => USAGE,
-            Self::Drifted(_) => DRIFT,
+            Self::Drifted(_) | Self::Unwell(_) => DRIFT,
             _ => FAILURE,
         }
     }

@@ -1,5 +1,6 @@
 //! The command line. One command a file, each with its `Args` and a `run`.
 
+pub mod doctor;
 pub mod error;
 pub mod nic;
 pub mod picture;
@@ -48,6 +49,9 @@ pub enum Command {
     /// Place the queues of network interfaces.
     #[command(subcommand)]
     Nic(nic::Command),
+
+    /// Say what keeps the machine from its line rate: what drifted from its profile, and what it suffers from.
+    Doctor(doctor::Args),
 }
 
 /// What every command gets.
@@ -76,6 +80,7 @@ fn run(cli: Cli) -> Result<(), Error> {
     let mut context = Context { system, rehearsal, explain: cli.explain, output: Output::new(cli.json) };
     let done = match cli.command {
         Command::Nic(command) => nic::run(command, &mut context),
+        Command::Doctor(args) => doctor::run(&args, &mut context),
     };
     // What was printed before a failure is printed all the same.
     let flushed = context.output.flush();

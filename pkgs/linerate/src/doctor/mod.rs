@@ -1,0 +1,75 @@
+//! What keeps a machine from its line rate: where it differs from its [`crate::profile`], and what it suffers from.
+//!
+//! A rule looks at one thing. [`RULES`] are all there are, in the order in which they are looked at.
+
+pub mod finding;
+mod rules;
+
+use crate::profile::Profile;
+use crate::system::System;
+
+pub use finding::{Finding, Severity};
+pub use rules::RULES;
+
+/// What a rule may look at.
+pub struct Look<'a> {
+    /// The machine.
+    pub system: &'a dyn System,
+    /// What it should be like.
+    pub profile: &'a Profile,
+}
+
+/// A thing to look at.
+pub struct Rule {
+    /// Its name.
+    pub name: &'static str,
+    /// What it looks at.
+    pub about: &'static str,
+    /// What it costs where it is not as it should be.
+    pub cost: &'static str,
+    /// Where the rule comes from.
+    pub source: &'static str,
+    /// Looks.
+    pub check: fn(&Look<'_>) -> Vec<Finding>,
+}
+
+/// All that is not as it should be, worst first.
+pub fn examine(look: &Look<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for rule in RULES {
+        for finding in (rule.check)(look) {
+            let cost = if finding.cost.is_empty() { rule.cost.to_owned() } else { finding.cost };
+            findings.push(Finding { rule: rule.name, cost, ..finding });
+        }
+    }
+    finding::rank(&mut findings);
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::Recorded;
+
+    /// What one rule finds on a machine and a profile written down.
+    pub fn findings(rule: &Rule, machine: &str, profile: &str) -> Vec<Finding> {
+        let machine: Recorded = machine.parse().expect("a machine");
+        let profile: Profile = profile.parse().expect("a profile");
+        (rule.check)(&Look { system: &machine, profile: &profile })
+    }
+
+    #[test]
+    fn rules_have_a_name_each_and_say_why() {
+        let mut names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), RULES.len());
+        for rule in RULES {
+            assert!(
+                [rule.about, rule.cost, rule.source].iter().all(|text| !text.is_empty()),
+                "{}",
+                rule.name
+            );
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! What a machine should be like: the file that its image was built with.
+//!
+//! JSON, rendered by `modules/`, read by `linerate doctor --profile`. Every field may be left out, and what is left
+//! out is not looked at; a name that is not known is refused, so that a slip is found when the image is made and
+//! not when it runs.
+//!
+//! ```
+//! # let text = r#"
+//! {
+//!   "host": "aws-c6i",
+//!   "kernel": {
+//!     "sysctl": { "net.core.somaxconn": 16384, "net.ipv4.tcp_rmem": "4096 131072 16777216" },
+//!     "parameters": ["intel_idle.max_cstate=1"]
+//!   },
+//!   "cpu": { "governor": "performance", "threads": 16 },
+//!   "nic": {
+//!     "front": {
+//!       "driver": "ena",
+//!       "mac": "02:00:00:00:00:01",
+//!       "interface": "ens5",
+//!       "mtu": 9001,
+//!       "channels": { "combined": 8 },
+//!       "rings": { "rx": 4096, "tx": 1024 },
+//!       "offloads": { "rx-gro": true, "rx-lro": false, "tx-tcp-segmentation": true },
+//!       "coalescing": { "adaptive_rx": true, "rx_usecs": 1 },
+//!       "qdisc": "fq",
+//!       "placement": { "policy": "spread", "rps": true }
+//!     }
+//!   },
+//!   "services": {
+//!     "linerate-links.service": {
+//!       "limits": { "open_files": 20480, "tasks": 1024, "memory_bytes": 805306368 },
+//!       "listen": [":80", "127.0.0.1:8081"],
+//!       "backlog": 16384,
+//!       "cpus": "0-7",
+//!       "ready": "http://127.0.0.1:8081/readyz"
+//!     }
+//!   },
+//!   "disk": { "/": { "min_free_percent": 10 } },
+//!   "time": { "max_error_ms": 1000 }
+//! }
+//! # "#;
+//! # text.parse::<linerate::profile::Profile>().expect("a profile");
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, de};
+use service::socket::Address;
+
+use crate::cpus::Cpus;
+use crate::nic::Policy;
+
+/// What a machine should be like.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Profile {
+    /// What the machine is called where it is defined; shown, not compared.
+    pub host: Option<String>,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its CPUs.
+    pub cpu: Cpu,
+    /// Network cards, by any name.
+    pub nic: BTreeMap<String, Nic>,
+    /// Services, by the name of their unit: `linerate-links.service`.
+    pub services: BTreeMap<String, Service>,
+    /// File systems, by a path on them.
+    pub disk: BTreeMap<String, Disk>,
+    /// The clock; left out: not looked at.
+    pub time: Option<Time>,
+}
+
+/// The kernel.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Kernel {
+    /// Settings as `sysctl` names them, and their values: numbers, or texts in which white space is one space.
+    pub sysctl: BTreeMap<String, Value>,
+    /// Words that the command line of the kernel has to have, each as it stands there.
+    pub parameters: Vec<String>,
+}
+
+/// A value of a sysctl.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value(String);
+
+impl Value {
+    /// The value, fields one space apart: the kernel has tabs between some.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What a file of the kernel says, spelled as values of a profile are.
+    pub fn read(content: &str) -> Self {
+        Self(content.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a number, true, false or a text")]
+        enum Written {
+            Number(i64),
+            Truth(bool),
+            Text(String),
+        }
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Number(number) => Self(number.to_string()),
+            Written::Truth(truth) => Self(u8::from(truth).to_string()),
+            Written::Text(text) => Self::read(&text),
+        })
+    }
+}
+
+/// CPUs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cpu {
+    /// The frequency governor of every CPU; left out in virtual machines, whose frequency is the hypervisor's.
+    pub governor: Option<String>,
+    /// How many CPUs are online.
+    pub threads: Option<usize>,
+}
+
+/// A network card: every interface that has this driver, and this address and name where they are given.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nic {
+    /// The kernel's driver: `ena`, `ixgbe`, `virtio_net`.
+    pub driver: String,
+    /// The card's address, in lower case.
+    #[serde(default)]
+    pub mac: Option<String>,
+    /// The interface's name.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// Bytes of a packet.
+    #[serde(default)]
+    pub mtu: Option<u32>,
+    /// Its channels.
+    #[serde(default)]
+    pub channels: Channels,
+    /// Its rings.
+    #[serde(default)]
+    pub rings: Rings,
+    /// What it does for the kernel, by the kernel's own names (`net/ethtool/common.c`, what
+    /// `ethtool --json -k` prints for most of them): `rx-gro`, `rx-lro`, `tx-tcp-segmentation`.
+    #[serde(default)]
+    pub offloads: BTreeMap<String, bool>,
+    /// How long it gathers packets before it interrupts.
+    #[serde(default)]
+    pub coalescing: Coalescing,
+    /// The queueing discipline of the interface, or of each of its queues where it has several.
+    #[serde(default)]
+    pub qdisc: Option<String>,
+    /// Where its queues are served: what `linerate nic apply` is told; left out: not looked at.
+    #[serde(default)]
+    pub placement: Option<Placement>,
+}
+
+/// Channels of a card.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Channels {
+    /// Pairs of queues, one to receive and one to send.
+    pub combined: Option<u32>,
+}
+
+/// Rings of a card.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rings {
+    /// Descriptors of a receive ring.
+    pub rx: Option<u32>,
+    /// Descriptors of a send ring.
+    pub tx: Option<u32>,
+}
+
+/// How long a card gathers packets before it interrupts, as `ethtool -C` names it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Coalescing {
+    /// Whether the driver finds out by itself, for packets that come.
+    pub adaptive_rx: Option<bool>,
+    /// Whether it does for packets that went.
+    pub adaptive_tx: Option<bool>,
+    /// How long after a packet came, in microseconds. To ixgbe 1 means adaptive.
+    pub rx_usecs: Option<u32>,
+    /// How long after a packet went, in microseconds.
+    pub tx_usecs: Option<u32>,
+    /// After how many packets that came.
+    pub rx_frames: Option<u32>,
+    /// After how many packets that went.
+    pub tx_frames: Option<u32>,
+}
+
+/// Where queues are served.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Placement {
+    /// `spread`, `local`, `pin=LIST` or `reserve=LIST`, as `linerate nic apply --policy` has it.
+    #[serde(deserialize_with = "parsed")]
+    pub policy: Policy,
+    /// Whether queues may hand packets on where they are fewer than CPUs; false is `--no-rps`.
+    pub rps: bool,
+}
+
+impl Default for Placement {
+    fn default() -> Self {
+        Self { policy: Policy::default(), rps: true }
+    }
+}
+
+/// A service.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Service {
+    /// What its processes may use.
+    pub limits: Limits,
+    /// Where it listens: `IP:PORT`, `localhost:PORT`, `:PORT` (every address) or `unix:PATH`.
+    #[serde(deserialize_with = "all_parsed")]
+    pub listen: Vec<Address>,
+    /// Connections that may wait to be accepted, on each TCP address of `listen`.
+    pub backlog: Option<u32>,
+    /// CPUs that its processes may run on, and no others: `0-7`. Interrupts may be on the same: a packet that is
+    /// served where it came is still in the cache.
+    #[serde(deserialize_with = "maybe_parsed")]
+    pub cpus: Option<Cpus>,
+    /// A URL that answers with 200 once the service is ready; `http://` alone.
+    pub ready: Option<String>,
+}
+
+/// What a service's processes may use.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Open files of a process (`LimitNOFILE=`).
+    pub open_files: Option<u64>,
+    /// Processes and threads (`TasksMax=`).
+    pub tasks: Option<u64>,
+    /// Memory, in bytes (`MemoryMax=`).
+    pub memory_bytes: Option<u64>,
+}
+
+/// A file system.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// How much of it has to be free, of its bytes and of its inodes.
+    pub min_free_percent: u8,
+}
+
+/// The clock: it has to be synchronised.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Time {
+    /// How far it may be off at most by the kernel's own reckoning (`maxerror` of adjtimex(2)), in milliseconds.
+    /// Between two corrections the kernel adds 0.5 ms a second.
+    pub max_error_ms: Option<u64>,
+}
+
+/// Why a text is no profile.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {source}")]
+pub struct ParseError {
+    /// Where in it: `nic.front.rings.rx`.
+    pub path: String,
+    /// Why.
+    pub source: serde_json::Error,
+}
+
+impl FromStr for Profile {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let failed = |path: String, source| ParseError { path, source };
+        let profile = serde_path_to_error::deserialize(&mut deserializer)
+            .map_err(|error| failed(error.path().to_string(), error.into_inner()))?;
+        deserializer.end().map_err(|error| failed("end".to_owned(), error))?;
+        Ok(profile)
+    }
+}
+
+/// A text that has a parser of its own.
+fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(deserializer: D) -> Result<T, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+}
+
+/// A text that has a parser of its own, or null.
+fn maybe_parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| text.parse().map_err(de::Error::custom)).transpose()
+}
+
+/// Texts that have a parser of their own.
+fn all_parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| text.parse().map_err(de::Error::custom)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_profile_asks_for_nothing() {
+        let profile: Profile = "{}".parse().expect("a profile");
+        assert!(profile.nic.is_empty() && profile.time.is_none());
+    }
+
+    #[test]
+    fn values_are_compared_as_the_kernel_means_them() {
+        let text =
+            r#"{"kernel": {"sysctl": {"a": 1, "b": "1", "c": true, "d": "4096 16384  7", "e": null}}}"#;
+        assert!(text.parse::<Profile>().is_err());
+        let profile: Profile = text.replace(r#", "e": null"#, "").parse().expect("a profile");
+        let sysctl = profile.kernel.sysctl;
+        assert!(["a", "b", "c"].iter().all(|name| sysctl[*name] == Value::read("1\n")));
+        assert_eq!(sysctl["d"], Value::read("4096\t16384\t7\n"));
+    }
+
+    #[test]
+    fn a_slip_is_refused_with_its_place() {
+        let cases = [
+            ("{", "?"),
+            (r#"{"kernal": {}}"#, "kernal"),
+            (r#"{"nic": {"front": {"driver": "ena", "rings": {"rx": "4096"}}}}"#, "nic.front.rings.rx"),
+            (r#"{"nic": {"front": {"mtu": 1500}}}"#, "nic.front"),
+            (
+                r#"{"nic": {"front": {"driver": "ena", "placement": {"policy": "fair"}}}}"#,
+                "nic.front.placement.policy",
+            ),
+            (r#"{"services": {"a.service": {"listen": ["80"]}}}"#, "services.a.service.listen"),
+            (r#"{"services": {"a.service": {"cpus": "x"}}}"#, "services.a.service.cpus"),
+            (r#"{"disk": {"/": {"min_free_percent": 256}}}"#, "disk./.min_free_percent"),
+            ("{} {}", "end"),
+        ];
+        for (text, path) in cases {
+            assert_eq!(text.parse::<Profile>().expect_err(text).path, path, "{text}");
+        }
+    }
+}
