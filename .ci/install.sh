@@ -13,12 +13,17 @@ package() {
         go) echo golang-go ;;
         python3) echo python3 python3-venv ;;
         nix) echo nix-bin ;;
+        postgres) echo postgresql ;;
         *) echo "$1" ;;
     esac
 }
 
-# nginx is in /usr/sbin, which is not in everybody's PATH; rustup's programs are in the home.
+# nginx is in /usr/sbin, which is not in everybody's PATH; rustup's programs are in the home; each version
+# of PostgreSQL has a directory of its own.
 PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+for directory in /usr/lib/postgresql/*/bin; do
+    PATH=$PATH:$directory
+done
 
 missing=()
 for program in "$@"; do

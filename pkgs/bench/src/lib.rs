@@ -5,6 +5,7 @@
 //!
 //! - [`setup`]: the programs a bench needs, and a network namespace of its own.
 //! - [`server`]: a process that is measured; stopped with all its children when dropped.
+//! - [`postgres`]: a PostgreSQL of one's own.
 //! - [`usage`]: CPU time and memory of a process tree.
 //! - [`client`]: a small client for single requests and for visiting each of many paths once.
 //! - [`wrk`]: load, and what came of it; [`h2load`]: the same over HTTP/2.
@@ -20,6 +21,7 @@ pub mod client;
 pub mod entry;
 pub mod h2load;
 pub mod peers;
+pub mod postgres;
 pub mod report;
 pub mod rounds;
 pub mod server;

@@ -123,13 +123,6 @@ impl Server {
         let _ = self.output.rewind().and_then(|()| self.output.read_to_string(&mut text));
         text.trim().to_owned()
     }
-
-    fn signal(pid: u32, signal: Signal) {
-        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-            // It may have ended meanwhile, which is what the signal is for.
-            let _ = kill_process(pid, signal);
-        }
-    }
 }
 
 impl Drop for Server {
@@ -138,18 +131,26 @@ impl Drop for Server {
             return;
         }
         let children = usage::descendants(self.child.id());
-        Self::signal(self.child.id(), Signal::TERM);
+        signal(self.child.id(), Signal::TERM);
         let deadline = Instant::now() + STOP_WITHIN;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > deadline {
                 // Children first: once orphaned they could not be told from anybody's.
-                children.into_iter().for_each(|pid| Self::signal(pid, Signal::KILL));
+                children.into_iter().for_each(|pid| signal(pid, Signal::KILL));
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// Sends a signal to a process.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended meanwhile, which is what the signal is for.
+        let _ = kill_process(pid, signal);
     }
 }
 

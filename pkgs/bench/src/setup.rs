@@ -22,6 +22,12 @@ pub fn require(program: &'static str, package: &'static str) -> Result<PathBuf, 
     if let Some(path) = find(program) {
         return Ok(path);
     }
+    install(package)?;
+    find(program).ok_or(Error::Missing { program, package })
+}
+
+/// Installs a Debian package where root may do so; else does nothing.
+pub(crate) fn install(package: &str) -> Result<(), Error> {
     if rustix::process::geteuid().is_root() && find("apt-get").is_some() {
         eprintln!("installing {package}");
         for arguments in [&["update", "-qq"][..], &["install", "-qqy", "--no-install-recommends", package]] {
@@ -30,7 +36,7 @@ pub fn require(program: &'static str, package: &'static str) -> Result<PathBuf, 
             apt.status().map_err(|source| Error::Run { program: "apt-get".into(), source })?;
         }
     }
-    find(program).ok_or(Error::Missing { program, package })
+    Ok(())
 }
 
 /// A program's path. Daemons live in `sbin`, which the `PATH` of most users lacks.

@@ -1,0 +1,303 @@
+//! A PostgreSQL of a test's or a bench's own, from Debian's packages, gone with its handle.
+
+use std::cmp::Reverse;
+use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::error::Error;
+use crate::server::{free_address, signal};
+use crate::usage::{Usage, descendants};
+
+/// How long it may take to start, recovery after a crash included, and to stop.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often a PostgreSQL that starts is asked whether it has.
+const PROBE_EVERY: Duration = Duration::from_millis(20);
+
+/// Where Debian keeps the programs of each version.
+const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// The Debian package.
+const PACKAGE: &str = "postgresql";
+
+/// Who runs it where root may not (PostgreSQL refuses root): the package's user, else anybody.
+const USERS: [&str; 2] = ["postgres", "nobody"];
+
+/// What a crash may take along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Anything: nothing is synced, which is for tests and benches of other things.
+    None,
+    /// Nothing that was committed, as PostgreSQL is by default.
+    Full,
+}
+
+/// A PostgreSQL that listens on a Unix socket and on a free port of loopback. Everybody is let in as `postgres`.
+pub struct Postgres {
+    programs: PathBuf,
+    directory: TempDir,
+    port: u16,
+    settings: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Postgres {
+    /// Makes a cluster in a temporary directory and starts it. `settings` are lines of `postgresql.conf`, such as
+    /// `shared_buffers=256MB`.
+    ///
+    /// # Errors
+    /// When PostgreSQL is missing and cannot be installed, or does not start; with what it printed.
+    pub fn start(durability: Durability, settings: &[&str]) -> Result<Self, Error> {
+        let programs = programs()?;
+        let directory = tempfile::Builder::new().prefix("pg").tempdir()?;
+        if let Some((user, group)) = unprivileged() {
+            chown(directory.path(), Some(user), Some(group)).map_err(Error::file(directory.path()))?;
+        }
+        let mut all: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        if durability == Durability::None {
+            all.extend(["fsync", "synchronous_commit", "full_page_writes"].map(|name| format!("{name}=off")));
+        }
+        let port = free_address()?.port();
+        let mut postgres = Self { programs, directory, port, settings: all, process: None };
+        let mut initdb = postgres.as_user("initdb");
+        initdb.args([
+            "--username=postgres",
+            "--auth=trust",
+            "--no-sync",
+            "--no-locale",
+            "--encoding=UTF8",
+            "-D",
+        ]);
+        output(initdb.arg(postgres.data()))?;
+        postgres.resume()?;
+        Ok(postgres)
+    }
+
+    /// How a client on this machine reaches `database` best: by the Unix socket.
+    pub fn url(&self, database: &str) -> String {
+        let socket = self.directory.path().to_string_lossy().replace('/', "%2F");
+        format!("postgres://postgres@{socket}:{}/{database}", self.port)
+    }
+
+    /// The same over TCP.
+    pub fn tcp_url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Runs SQL and answers its rows as psql prints them, bare.
+    ///
+    /// # Errors
+    /// When psql cannot be run or PostgreSQL refuses the statement; with its message.
+    pub fn execute(&self, database: &str, sql: &str) -> Result<String, Error> {
+        output(self.client("psql", database).args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-c", sql]))
+    }
+
+    /// An empty database.
+    ///
+    /// # Errors
+    /// As [`Postgres::execute`].
+    pub fn create_database(&self, name: &str) -> Result<(), Error> {
+        self.execute("postgres", &format!("CREATE DATABASE {name}")).map(drop)
+    }
+
+    /// Runs pgbench over the Unix socket and answers its transactions a second.
+    ///
+    /// # Errors
+    /// When pgbench cannot be run or fails, or prints no figure.
+    pub fn pgbench(&self, database: &str, arguments: &[&str]) -> Result<f64, Error> {
+        let mut pgbench = Command::new(self.programs.join("pgbench"));
+        pgbench.arg("-h").arg(self.directory.path()).args(["-p", &self.port.to_string(), "-U", "postgres"]);
+        let printed = output(pgbench.args(arguments).arg(database))?;
+        let tps =
+            printed.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+        tps.ok_or_else(|| Error::Load { server: "pgbench".into(), case: arguments.join(" "), what: printed })
+    }
+
+    /// What it and the processes of its connections have used so far; that of closed connections is gone.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn usage(&self) -> Result<Usage, Error> {
+        Ok(Usage::of_tree(self.process.as_ref().map_or(0, Child::id))?)
+    }
+
+    /// Stops it in order, ending all connections.
+    pub fn stop(&mut self) {
+        // A fast shutdown (postgresql.org/docs/current/server-shutdown.html).
+        self.end(Signal::INT);
+    }
+
+    /// Ends it and the processes of its connections on the spot, as the kernel does when memory runs out.
+    pub fn kill(&mut self) {
+        if let Some(process) = &self.process {
+            descendants(process.id()).into_iter().for_each(|pid| signal(pid, Signal::KILL));
+        }
+        self.end(Signal::KILL);
+    }
+
+    /// Starts it again where it was, after [`Postgres::stop`] or [`Postgres::kill`].
+    ///
+    /// # Errors
+    /// When it does not come up; with what it printed.
+    pub fn resume(&mut self) -> Result<(), Error> {
+        let printed = self.directory.path().join("log");
+        let log = fs::File::create(&printed).map_err(Error::file(&printed))?;
+        let mut command = self.as_user("postgres");
+        command.arg("-D").arg(self.data()).arg("-k").arg(self.directory.path());
+        command.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+        self.settings.iter().for_each(|setting| {
+            command.args(["-c", setting]);
+        });
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let begin = Instant::now();
+        let child = command.spawn().map_err(|source| Error::Run { program: "postgres".into(), source })?;
+        let process = self.process.insert(child);
+        let said = || fs::read_to_string(&printed).unwrap_or_default();
+        let mut ready = Command::new(self.programs.join("pg_isready"));
+        ready.arg("-q").arg("-h").arg(self.directory.path()).args(["-p", &self.port.to_string()]);
+        while !ready.status().is_ok_and(|status| status.success()) {
+            if let Some(status) = process.try_wait()? {
+                return Err(Error::Failed { program: "postgres".into(), status, output: said() });
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(Error::NotReady { server: "postgres".into(), waited: PATIENCE, output: said() });
+            }
+            std::thread::sleep(PROBE_EVERY);
+        }
+        Ok(())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// A program of PostgreSQL, run by somebody who may run it.
+    fn as_user(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        // Not where it is called: that may be closed to the user.
+        command.current_dir(self.directory.path()).env("LC_ALL", "C");
+        if let Some((user, group)) = unprivileged() {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+
+    fn client(&self, program: &str, database: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command.arg("-d").arg(self.url(database));
+        command
+    }
+
+    fn end(&mut self, how: Signal) {
+        let Some(mut process) = self.process.take() else { return };
+        signal(process.id(), how);
+        let deadline = Instant::now() + PATIENCE;
+        while matches!(process.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                descendants(process.id()).into_iter().for_each(|pid| signal(pid, Signal::KILL));
+                let _ = process.kill();
+                let _ = process.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // An immediate shutdown: nobody will read the data again.
+        self.end(Signal::QUIT);
+    }
+}
+
+/// The directory of the newest version's programs.
+fn programs() -> Result<PathBuf, Error> {
+    let newest = || {
+        let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut versions: Vec<PathBuf> =
+            versions.filter(|path| path.join("bin/postgres").is_file()).collect();
+        versions.sort_by_key(|path| Reverse(version(path)));
+        versions.first().map(|path| path.join("bin"))
+    };
+    if newest().is_none() {
+        crate::setup::install(PACKAGE)?;
+    }
+    newest().ok_or(Error::Missing { program: "postgres", package: PACKAGE })
+}
+
+fn version(directory: &Path) -> u32 {
+    directory.file_name().and_then(|name| name.to_str()?.parse().ok()).unwrap_or(0)
+}
+
+/// Numbers of a user and its group where this process is root's.
+fn unprivileged() -> Option<(u32, u32)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    USERS.iter().find_map(|user| account(&accounts, user))
+}
+
+/// User and group of an account in passwd(5).
+fn account(accounts: &str, name: &str) -> Option<(u32, u32)> {
+    let mut fields =
+        accounts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.split(':').skip(1);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// Runs a program to its end and answers what it printed.
+fn output(command: &mut Command) -> Result<String, Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = match command.stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(source) => return Err(Error::Run { program, source }),
+    };
+    let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if output.status.success() {
+        return Ok(printed);
+    }
+    let output_text = format!("{printed}\n{}", String::from_utf8_lossy(&output.stderr)).trim().to_owned();
+    Err(Error::Failed { program, status: output.status, output: output_text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_committed_survives_a_kill() {
+        let mut postgres = Postgres::start(Durability::Full, &["max_connections=20"]).expect("it starts");
+        postgres.create_database("other").expect("it is new");
+        let count =
+            |postgres: &Postgres| postgres.execute("other", "SELECT count(*) FROM t").expect("t is there");
+        postgres.execute("other", "CREATE TABLE t AS SELECT generate_series(1, 3)").expect("it is new");
+        assert_eq!(postgres.execute("other", "SHOW max_connections").expect("a setting"), "20");
+        postgres.kill();
+        assert!(postgres.execute("other", "SELECT 1").is_err(), "nobody answers");
+        postgres.resume().expect("it recovers");
+        assert_eq!(count(&postgres), "3");
+        postgres.stop();
+        postgres.resume().expect("it starts");
+        assert_eq!(count(&postgres), "3");
+        assert!(postgres.usage().expect("it runs").resident > 0);
+        let Err(Error::Failed { output, .. }) = postgres.execute("other", "SELECT nonsense") else {
+            panic!("there is no such column");
+        };
+        assert!(output.contains("nonsense"), "{output}");
+    }
+
+    #[test]
+    fn an_account_has_a_user_and_a_group() {
+        let accounts = "root:x:0:0:root:/root:/bin/sh\npostgres:x:101:104:,,,:/var/lib:/bin/bash\n";
+        assert_eq!(account(accounts, "postgres"), Some((101, 104)));
+        assert_eq!(account(accounts, "post"), None);
+    }
+}
