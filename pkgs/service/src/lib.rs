@@ -1,6 +1,6 @@
 //! What every linerate service shares.
 //!
-//! - [`settings`]: one definition of each setting; defaults < TOML file < environment < flags.
+//! - [`settings`]: one definition of each setting; defaults < TOML file < credentials < environment < flags.
 //! - [`logs`]: tracing to stderr, as text or JSON, or compiled out.
 //! - [`metrics`]: Prometheus exposition, with counters that cost a hot path one plain store.
 //! - [`ready`]: whether the service can answer, told to systemd and to `/readyz`.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | default | `default_value` of the field |
 //! | file (`--config FILE`) | `cache-bytes = 1` or `[cache]` with `bytes = 1`; `_` does for `-` |
+//! | credential | a file `LINERATE_LINKS_CACHE_BYTES` in `$CREDENTIALS_DIRECTORY`, read as a variable would be |
 //! | environment | `LINERATE_LINKS_CACHE_BYTES=1`; empty is unset, several values have commas between |
 //! | flag | `--cache-bytes 1` |
 //!
@@ -21,7 +22,8 @@ pub use error::Error;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 use clap::builder::StyledStr;
 use clap::parser::ValueSource;
@@ -31,12 +33,19 @@ use error::Origin;
 /// The setting that names the file of settings, where there is one.
 const CONFIG: &str = "config";
 
-/// The command line of `P` and the settings of its `subcommand`, from the arguments, the environment
-/// and the file of this process. Help, version and errors end the process, errors with code 2 and
+/// Where systemd puts the credentials of a unit (systemd.exec(5)): secrets of which neither the environment nor the
+/// file of settings tells.
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+
+/// The command line of `P` and the settings of its `subcommand`, from the arguments, the environment,
+/// the credentials and the file of this process. Help, version and errors end the process, errors with code 2 and
 /// one line on stderr.
 pub fn parse<P: Parser>(service: &str, subcommand: &str) -> P {
-    try_parse_from(service, subcommand, std::env::args_os(), |name| std::env::var_os(name))
-        .unwrap_or_else(|error| error.exit())
+    let credentials = std::env::var_os(CREDENTIALS).map(PathBuf::from);
+    try_parse_from(service, subcommand, std::env::args_os(), |name| {
+        std::env::var_os(name).or_else(|| credential(credentials.as_deref()?, name))
+    })
+    .unwrap_or_else(|error| error.exit())
 }
 
 /// Like [`parse`], from the `args` (the program's name first) and environment given.
@@ -85,6 +94,15 @@ pub fn try_parse_from<P: Parser>(
 /// what [`parse`] parses, and what manual pages and completions are made from.
 pub fn command<P: Parser>(service: &str, subcommand: &str) -> Command {
     P::command().mut_subcommand(subcommand, |settings| settings.mut_args(|arg| documented(service, arg)))
+}
+
+/// The credential called as a variable is, without the line feed that editors end a file with.
+fn credential(directory: &Path, name: &str) -> Option<OsString> {
+    let mut value = std::fs::read(directory.join(name)).ok()?;
+    if value.ends_with(b"\n") {
+        value.pop();
+    }
+    Some(OsString::from_vec(value))
 }
 
 /// What the file or the environment has for a setting.

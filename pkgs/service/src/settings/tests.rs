@@ -207,3 +207,14 @@ fn help_names_each_variable_once_and_shows_the_programs_defaults() {
         assert!(help.contains("[default: 1]") && !help.contains("987"), "{help}");
     }
 }
+
+#[test]
+fn a_credential_is_read_as_a_variable_would_be() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (content, value) in [("2", Some("2")), ("2\n", Some("2")), ("2\n\n", Some("2\n")), ("", Some(""))] {
+        std::fs::write(directory.path().join("LINERATE_LINKS_CACHE_BYTES"), content).expect("a file");
+        let found = credential(directory.path(), "LINERATE_LINKS_CACHE_BYTES");
+        assert_eq!(found.as_deref(), value.map(OsStr::new), "{content:?}");
+    }
+    assert_eq!(credential(directory.path(), "LINERATE_LINKS_DATABASE"), None);
+}
