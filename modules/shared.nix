@@ -9,6 +9,8 @@ let
   };
 in
 {
+  imports = [ ./profile.nix ];
+
   options.linerate = {
     cpu = mkOption {
       type = types.enum [

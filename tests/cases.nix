@@ -1,26 +1,64 @@
-# Contradictions that the modules have to refuse, and what they say then. Evaluated with the few options of NixOS
-# that tuning touches, so that a case costs nothing. Evaluating this is the test.
+# Contradictions that the modules have to refuse, and what they say then. Evaluated without the rest of NixOS, so that
+# a case costs nothing. Evaluating this is the test.
 { lib, pkgs }:
 let
   inherit (lib) mkOption types;
 
+  # Options of NixOS: those that the modules read with their types, the others as they come.
+  anything = mkOption {
+    type = types.lazyAttrsOf types.anything;
+    default = { };
+  };
   nixos = {
     options = {
       assertions = mkOption {
         type = types.listOf types.raw;
         default = [ ];
       };
-      boot.kernelParams = mkOption {
-        type = types.listOf types.str;
-        default = [ ];
+      boot = {
+        kernel = anything;
+        kernelParams = mkOption {
+          type = types.listOf types.str;
+          default = [ ];
+        };
       };
-      boot.kernel.sysctl = mkOption { type = types.attrsOf types.raw; };
-      powerManagement.cpuFreqGovernor = mkOption {
-        type = types.nullOr types.str;
-        default = null;
+      environment = anything;
+      networking = anything;
+      powerManagement = anything;
+      security.acme.certs = anything;
+      services = {
+        irqbalance.enable = mkOption { type = types.bool; };
+        litestream = anything;
+        udev = anything;
       };
-      services.irqbalance.enable = mkOption { type = types.bool; };
-      systemd.network.links = mkOption { type = types.attrsOf types.raw; };
+      systemd = anything;
+      users = anything;
+    };
+    config = {
+      _module.args = { inherit pkgs; };
+      linerate.packages = lib.genAttrs [ "links" "files" "linerate" ] (_: pkgs.hello);
+    };
+  };
+
+  twoCores = [
+    [
+      0
+      2
+    ]
+    [
+      1
+      3
+    ]
+  ];
+
+  byAcme = {
+    security.acme.certs."files.example" = {
+      directory = "/var/lib/acme/files.example";
+      group = "acme";
+    };
+    services.linerate.files = {
+      enable = true;
+      tls.acme = "files.example";
     };
   };
 
@@ -29,6 +67,7 @@ let
     (lib.evalModules {
       modules = [
         nixos
+        ../modules/services
         ../modules/tuning
         { linerate.tuning.enable = true; }
         module
@@ -84,17 +123,54 @@ let
     };
     "a CPU that the host does not have" = {
       module.linerate.tuning.cpu = {
-        threads = 4;
+        cores = twoCores;
         irqCpus = [ 4 ];
       };
-      says = "beyond the 4 of this host";
+      says = "CPUs 4, which no core of this host has";
     };
-    "irqbalance beside placed interrupts" = {
+    "two queues on a core beside one without" = {
+      module.linerate.tuning.cpu = {
+        cores = twoCores;
+        irqCpus = [
+          0
+          2
+        ];
+      };
+      says = "irqCpus 0,2 are threads of one core";
+    };
+    "two queues on every core are fine" = {
+      module.linerate.tuning.cpu = {
+        cores = twoCores;
+        irqCpus = lib.range 0 3;
+      };
+      says = null;
+    };
+    "a CPU in two cores" = {
+      module.linerate.tuning.cpu.cores = [
+        [ 0 ]
+        [
+          0
+          1
+        ]
+      ];
+      says = "in two of the cores";
+    };
+    "irqbalance beside placed queues" = {
       module = {
         services.irqbalance.enable = true;
-        linerate.tuning.cpu.irqCpus = [ 0 ];
+        linerate.tuning.nic.ten.driver = "ixgbe";
       };
       says = "irqbalance would move";
+    };
+    "irqbalance with cards that are left to it is fine" = {
+      module = {
+        services.irqbalance.enable = true;
+        linerate.tuning.nic.ten = {
+          driver = "ixgbe";
+          placement = null;
+        };
+      };
+      says = null;
     };
     "a governor in a virtual machine" = {
       module.linerate.tuning.cpu = {
@@ -140,6 +216,37 @@ let
         mtu = 16000;
       };
       says = "packets up to 9710, not 16000";
+    };
+    "a key without a certificate" = {
+      module.services.linerate.files = {
+        enable = true;
+        tls.key = "/key.pem";
+      };
+      says = "a certificate and its key go together";
+    };
+    "a certificate from files and from ACME" = {
+      module = {
+        imports = [ byAcme ];
+        services.linerate.files.tls = {
+          certificate = "/chain.pem";
+          key = "/key.pem";
+        };
+      };
+      says = "from files or from ACME, not from both";
+    };
+    "a certificate that ACME does not have" = {
+      module.services.linerate.files = {
+        enable = true;
+        tls.acme = "files.example";
+      };
+      says = "security.acme.certs has no files.example";
+    };
+    "TLS without a certificate" = {
+      module.services.linerate.files = {
+        enable = true;
+        settings.tls-listen = [ ":443" ];
+      };
+      says = "TLS needs a certificate";
     };
     "coalesced sends on ixgbe" = {
       module.linerate.tuning.nic.ten = {
@@ -234,6 +341,19 @@ let
       (evaluate { linerate.tuning.kernel."net.core.somaxconn" = null; }).boot.kernel.sysctl
         ? "net.core.somaxconn"
     ) false
+    ++
+      equal "a certificate of ACME is read where it is renewed"
+        (evaluate byAcme).linerate.services.files.settings.cert
+        "/var/lib/acme/files.example/fullchain.pem"
+    ++
+      equal "a secret is a credential by the name of its variable"
+        (evaluate {
+          services.linerate.files = {
+            enable = true;
+            secrets.access-log = "/secret";
+          };
+        }).systemd.services.linerate-files.serviceConfig.LoadCredential
+        [ "LINERATE_FILES_ACCESS_LOG:/secret" ]
     ++
       equal "boots are counted where NixOS can"
         {

@@ -19,14 +19,19 @@ let
   };
 
   systems = {
-    links.services.linerate.links = {
-      enable = true;
-      workers = 2;
-      settings = {
-        public-url = "https://go.example";
-        # A setting that has no type here.
-        redirect-body = true;
+    links = {
+      services.linerate.links = {
+        enable = true;
+        workers = 2;
+        replicas = [ { url = "s3://bucket/links"; } ];
+        settings = {
+          public-url = "https://go.example";
+          # A setting that has no type here.
+          redirect-body = true;
+        };
       };
+      # Releases before 25.11 have a Litestream with a known vulnerability.
+      nixpkgs.config.allowInsecurePredicate = package: lib.getName package == "litestream";
     };
 
     files.services.linerate.files = {

@@ -61,7 +61,7 @@ let
     prefixed "systemd/system" (
       builtins.mapAttrs (_: unit: withoutEnvironment unit.text) (
         select (
-          name: unit: match "linerate-.*|cpufreq.service" name != null && unit.enable
+          name: unit: match "linerate-.*|cpufreq.service|litestream.service" name != null && unit.enable
         ) config.systemd.units
       )
     )
@@ -77,6 +77,7 @@ let
       builtins.mapAttrs (_: service: toJSON service.settings) config.linerate.services
     )
     // {
+      "profile.json" = toJSON config.linerate.profile;
       "health" = config.systemd.services.linerate-health.script or "";
       "journald.conf" = config.services.journald.extraConfig;
       "kernel-parameters" = lines (

@@ -24,6 +24,13 @@ def complaints(host, config):
             yield f"{host}: warning: {message}"
 
 
+# A review goes line by line.
+def readable(name, text):
+    if name.endswith(".json"):
+        text = json.dumps(json.loads(text), indent=2)
+    return text.rstrip("\n") + "\n"
+
+
 def kept(directory):
     files = (path for path in directory.rglob("*") if path.is_file())
     return {str(path.relative_to(directory)): path.read_text() for path in files}
@@ -42,7 +49,7 @@ def main():
     bad = []
     for host, config in json.load(sys.stdin).items():
         bad += complaints(host, config)
-        files = {name: text.rstrip("\n") + "\n" for name, text in config["files"].items()}
+        files = {name: readable(name, text) for name, text in config["files"].items()}
         files["release"] = config["release"] + "\n"
         if mode == "write":
             write(root / host, files)

@@ -10,6 +10,13 @@
 #     --boot-mode uefi --ena-support --imds-support v2.0 --root-device-name /dev/xvda \
 #     --block-device-mappings 'DeviceName=/dev/xvda,Ebs={SnapshotId=SNAPSHOT,VolumeType=gp3}'
 { lib, modulesPath, ... }:
+let
+  # CPU 8 shares its core with CPU 0.
+  cores = lib.genList (core: [
+    core
+    (core + 8)
+  ]) 8;
+in
 {
   imports = [ (modulesPath + "/virtualisation/amazon-image.nix") ];
 
@@ -36,9 +43,9 @@
       memoryMiB = 32 * 1024;
       cpu = {
         virtual = true;
-        threads = 16;
-        # The first threads of the cores; 8 to 15 are their siblings.
-        irqCpus = lib.range 0 7;
+        inherit cores;
+        # A queue for each core; its sibling stays free for the worker.
+        irqCpus = map lib.head cores;
       };
       nic.ena = {
         driver = "ena";

@@ -5,6 +5,13 @@
 #
 # Then write your public key into `authorized_keys` on the disk's EFI partition, and boot.
 { lib, ... }:
+let
+  fast = lib.genList (core: [
+    (2 * core)
+    (2 * core + 1)
+  ]) 6;
+  slow = map lib.singleton (lib.range 12 19);
+in
 {
   nixpkgs.hostPlatform = "x86_64-linux";
   system.stateVersion = "26.05";
@@ -46,11 +53,10 @@
       enable = true;
       profile = "bulk";
       cpu = {
-        threads = 20;
-        # The first threads of the fast cores.
-        irqCpus = lib.genList (core: 2 * core) 6;
+        cores = fast ++ slow;
+        irqCpus = map lib.head fast;
         # The slow cores are for everything else.
-        serviceCpus = lib.range 0 11;
+        serviceCpus = lib.concatLists fast;
       };
       nic.ten = {
         driver = "ixgbe";

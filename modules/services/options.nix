@@ -5,12 +5,11 @@
   pkgs,
 }:
 {
-  # Its short name: `links`.
   name,
-  # What `mkEnableOption` says.
   what,
-  # Options of settings that have a type here; any other setting is passed on as it is.
+  defaults,
   settings,
+  tls,
 }:
 let
   inherit (lib)
@@ -19,6 +18,42 @@ let
     mkOption
     types
     ;
+  address = import ./address.nix { inherit lib; };
+
+  common = {
+    listen = mkOption {
+      type = types.listOf address.type;
+      default = defaults.listen;
+      description = "Where visitors are answered, by HTTP without TLS.";
+    };
+    admin = mkOption {
+      type = address.type;
+      default = defaults.admin;
+      description = "Where operators are answered, and where health and metrics are. Never opened in the firewall.";
+    };
+    max-connections = mkOption {
+      type = types.ints.positive;
+      default = 16384;
+      description = "Connections of all workers together; further ones are closed at once.";
+    };
+    backlog = mkOption {
+      type = types.ints.positive;
+      default = 16384;
+      description = "Connections that may wait to be accepted; `net.core.somaxconn` caps it.";
+    };
+    drain-timeout = mkOption {
+      type = types.ints.unsigned;
+      default = defaults.drain-timeout;
+      description = "How long requests under way have at the end, in seconds.";
+    };
+  };
+
+  secure.tls-listen = mkOption {
+    type = types.listOf address.type;
+    default = lib.optional config.services.linerate.${name}.tls.enable ":443";
+    defaultText = literalExpression ''lib.optional tls.enable ":443"'';
+    description = "Where visitors are answered by TLS: HTTP/1.1, HTTP/2 and HTTP/3.";
+  };
 in
 {
   enable = mkEnableOption what;
@@ -33,7 +68,7 @@ in
   openFirewall = mkOption {
     type = types.bool;
     default = false;
-    description = "Whether visitors may reach the ports of `settings.listen` through the firewall.";
+    description = "Whether visitors may reach the ports they are answered on through the firewall.";
   };
 
   workers = mkOption {
@@ -54,6 +89,19 @@ in
     '';
   };
 
+  secrets = mkOption {
+    # A string, since a path would be copied into the store.
+    type = types.attrsOf (types.strMatching "/.+");
+    default = { };
+    example = {
+      database-url = "/var/lib/secrets/database-url";
+    };
+    description = ''
+      Settings whose values are secret, each with the file on the host that holds it. systemd reads the file and
+      hands it to the service alone (`LoadCredential=`); it counts before `settings`.
+    '';
+  };
+
   settings = mkOption {
     default = { };
     description = ''
@@ -61,7 +109,7 @@ in
     '';
     type = types.submodule {
       freeformType = (pkgs.formats.toml { }).type;
-      options = settings;
+      options = common // lib.optionalAttrs tls secure // settings;
     };
   };
 }

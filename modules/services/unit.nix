@@ -1,6 +1,4 @@
 # The unit of a daemon that answers the network: what all of them have in common.
-#
-# `systemd-analyze security` is the measure, and `make nix-check` prints it.
 { config, lib }:
 {
   description,
@@ -20,69 +18,42 @@
   startLimitIntervalSec = 60;
   startLimitBurst = 5;
 
-  serviceConfig = {
-    Type = "notify";
-    NotifyAccess = "main";
-    # The daemon pings at half of it; an event loop that is stuck for so long serves nobody.
-    WatchdogSec = 30;
-    Restart = "always";
-    RestartSec = 1;
-    # The daemon's own time to drain, and some to write down what it holds.
-    TimeoutStopSec = drain + 10;
+  serviceConfig =
+    import ../sandbox.nix { capabilities = lib.optional privilegedPort "CAP_NET_BIND_SERVICE"; }
+    // {
+      Type = "notify";
+      NotifyAccess = "main";
+      # The daemon pings at half of it; an event loop that is stuck for so long serves nobody.
+      WatchdogSec = 30;
+      Restart = "always";
+      RestartSec = 1;
+      # The daemon's own time to drain, and some to write down what it holds.
+      TimeoutStopSec = drain + 10;
 
-    LimitNOFILE = openFiles;
-    # Workers, blocking helpers and the writer: some for each CPU, a few hundred on the largest machine.
-    TasksMax = 1024;
-    # The daemon answers; batch jobs of the box can wait.
-    CPUWeight = 1000;
-    OOMScoreAdjust = -500;
+      LimitNOFILE = openFiles;
+      # Workers, blocking helpers and the writer: some for each CPU, a few hundred on the largest machine.
+      TasksMax = 1024;
+      # The daemon answers; batch jobs of the box can wait.
+      CPUWeight = 1000;
+      OOMScoreAdjust = -500;
 
-    UMask = "0077";
-    AmbientCapabilities = lib.optional privilegedPort "CAP_NET_BIND_SERVICE";
-    CapabilityBoundingSet = if privilegedPort then [ "CAP_NET_BIND_SERVICE" ] else "";
-    # A user namespace would take the capability away.
-    PrivateUsers = !privilegedPort;
-    NoNewPrivileges = true;
+      AmbientCapabilities = lib.optional privilegedPort "CAP_NET_BIND_SERVICE";
+      # A user namespace would take the capability away.
+      PrivateUsers = !privilegedPort;
+      RestrictAddressFamilies = [
+        "AF_INET"
+        "AF_INET6"
+        "AF_UNIX"
+      ];
 
-    ProtectSystem = "strict";
-    ProtectHome = true;
-    PrivateTmp = true;
-    PrivateDevices = true;
-    DevicePolicy = "closed";
-    PrivateMounts = true;
-    ProtectProc = "invisible";
-    ProcSubset = "pid";
-    ProtectClock = true;
-    ProtectControlGroups = true;
-    ProtectHostname = true;
-    ProtectKernelLogs = true;
-    ProtectKernelModules = true;
-    ProtectKernelTunables = true;
-
-    LockPersonality = true;
-    MemoryDenyWriteExecute = true;
-    PrivateIPC = true;
-    RemoveIPC = true;
-    RestrictNamespaces = true;
-    RestrictRealtime = true;
-    RestrictSUIDSGID = true;
-    KeyringMode = "private";
-    RestrictAddressFamilies = [
-      "AF_INET"
-      "AF_INET6"
-      "AF_UNIX"
-    ];
-
-    SystemCallArchitectures = "native";
-    SystemCallErrorNumber = "EPERM";
-    SystemCallFilter = [
-      "@system-service"
-      "~@privileged @resources"
-      # A worker stays on its CPU.
-      "sched_setaffinity"
-    ];
-  }
-  // lib.optionalAttrs (config.linerate.serviceCpus != null) {
-    CPUAffinity = config.linerate.serviceCpus;
-  };
+      SystemCallFilter = [
+        "@system-service"
+        "~@privileged @resources"
+        # A worker stays on its CPU.
+        "sched_setaffinity"
+      ];
+    }
+    // lib.optionalAttrs (config.linerate.serviceCpus != null) {
+      CPUAffinity = config.linerate.serviceCpus;
+    };
 }

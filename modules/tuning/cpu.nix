@@ -18,6 +18,16 @@ let
   placed = lib.unique (cfg.serviceCpus ++ cfg.irqCpus);
   onIsolated = lib.intersectLists placed isolated;
   cpus = types.listOf types.ints.unsigned;
+
+  parameters = lib.optionals (cfg.maxCState != null) [
+    "intel_idle.max_cstate=${toString cfg.maxCState}"
+    "processor.max_cstate=${toString cfg.maxCState}"
+  ];
+
+  threads = lib.concatLists cfg.cores;
+  beyond = lib.subtractLists threads placed;
+  queuesOn = core: lib.length (lib.intersectLists core cfg.irqCpus);
+  twice = lib.filter (core: queuesOn core > 1) cfg.cores;
 in
 {
   options.linerate.tuning.cpu = {
@@ -27,11 +37,23 @@ in
       description = "Whether the host is a virtual machine: its frequency is the hypervisor's business.";
     };
 
-    threads = mkOption {
-      type = types.nullOr types.ints.positive;
-      default = null;
-      example = 16;
-      description = "Logical CPUs of the host, so that a placement beyond them is found before it is booted.";
+    cores = mkOption {
+      type = types.listOf cpus;
+      default = [ ];
+      example = [
+        [
+          0
+          2
+        ]
+        [
+          1
+          3
+        ]
+      ];
+      description = ''
+        The CPUs of each physical core, as `lscpu --extended` shows them, so that a placement beyond them, or one
+        that leaves a core idle while another serves two queues, is found before it is booted. Empty: not known.
+      '';
     };
 
     irqCpus = mkOption {
@@ -78,26 +100,34 @@ in
   config = mkIf tuning.enable {
     linerate.serviceCpus = mkIf (cfg.serviceCpus != [ ]) (ranges.show cfg.serviceCpus);
     powerManagement.cpuFreqGovernor = mkIf (cfg.governor != null) cfg.governor;
-    boot.kernelParams = lib.optionals (cfg.maxCState != null) [
-      "intel_idle.max_cstate=${toString cfg.maxCState}"
-      "processor.max_cstate=${toString cfg.maxCState}"
-    ];
+    boot.kernelParams = parameters;
+    linerate.profile = {
+      kernel = { inherit parameters; };
+      cpu = {
+        inherit (cfg) governor;
+        threads = if threads == [ ] then null else lib.length threads;
+      };
+    };
 
-    # It would move what is placed here.
+    # It would move what is placed.
     services.irqbalance.enable = lib.mkDefault false;
 
     assertions = [
-      {
-        assertion = !(config.services.irqbalance.enable && cfg.irqCpus != [ ]);
-        message = "linerate.tuning.cpu: irqbalance would move the interrupts away from irqCpus.";
-      }
       {
         assertion = onIsolated == [ ];
         message = "linerate.tuning.cpu: isolcpus= keeps work off CPUs ${ranges.show onIsolated}, where irqCpus or serviceCpus put some.";
       }
       {
-        assertion = cfg.threads == null || lib.all (cpu: cpu < cfg.threads) placed;
-        message = "linerate.tuning.cpu: irqCpus or serviceCpus name a CPU beyond the ${toString cfg.threads} of this host.";
+        assertion = cfg.cores == [ ] || beyond == [ ];
+        message = "linerate.tuning.cpu: irqCpus or serviceCpus name CPUs ${ranges.show beyond}, which no core of this host has.";
+      }
+      {
+        assertion = twice == [ ] || lib.all (core: queuesOn core > 0) cfg.cores;
+        message = "linerate.tuning.cpu: irqCpus ${ranges.show (lib.intersectLists (lib.concatLists twice) cfg.irqCpus)} are threads of one core, while another core has no queue.";
+      }
+      {
+        assertion = lib.length (lib.unique threads) == lib.length threads;
+        message = "linerate.tuning.cpu: a CPU is in two of the cores.";
       }
       {
         assertion = !(cfg.virtual && cfg.governor != null);

@@ -9,6 +9,7 @@ in
     ./cpu.nix
     ./kernel.nix
     ./nic.nix
+    ./queues.nix
   ];
 
   options.linerate.tuning = {

@@ -111,6 +111,7 @@ in
 
   config = mkIf tuning.enable {
     boot.kernel.sysctl = lib.filterAttrs (_: value: value != null) cfg;
+    linerate.profile.kernel.sysctl = cfg;
 
     assertions = [
       {

@@ -136,6 +136,32 @@ let
           description = "Bytes of a packet. Beyond 1,500 only where every switch on the way takes it.";
         };
 
+        placement = mkOption {
+          type = types.nullOr (
+            types.strMatching "spread|local|(pin|reserve)=[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*"
+          );
+          default =
+            if tuning.cpu.irqCpus == [ ] then
+              "spread"
+            else
+              "pin=${lib.concatMapStringsSep "," toString tuning.cpu.irqCpus}";
+          defaultText = lib.literalMD "`pin=` those of `linerate.tuning.cpu.irqCpus`, or `spread` where it is empty";
+          description = ''
+            Which CPUs serve the queues, as `linerate nic apply --policy` has it: `spread` (a core each before
+            siblings), `local` (those of the card's NUMA node), `pin=LIST` or `reserve=LIST`. Null leaves the card
+            to the kernel, or to irqbalance.
+          '';
+        };
+
+        rps = mkOption {
+          type = types.bool;
+          default = true;
+          description = ''
+            Whether CPUs without a queue get packets handed on by those that have one (RPS), where queues are fewer
+            than CPUs. Source: kernel, Documentation/networking/scaling.
+          '';
+        };
+
         lro = mkOption {
           type = types.bool;
           default = false;
@@ -149,13 +175,14 @@ let
           type = types.attrsOf (
             types.oneOf [
               types.bool
-              types.str
+              types.int
+              (types.strMatching "[0-9]+us")
             ]
           );
           default = coalescing.${config.driver}.${tuning.profile} or { };
           defaultText = lib.literalMD "by profile and driver";
           description = ''
-            How long the card gathers packets before it interrupts, as in systemd.link(5). ixgbe: `RxCoalesceSec =
+            How long the card gathers packets before it interrupts, as in systemd.link(5), times in microseconds. ixgbe: `RxCoalesceSec =
             "1us"` means adaptive, and a `TxCoalesceSec` of its own is refused (kernel, ixgbe_ethtool.c). ENA:
             adaptive, except for latency (ENA, best practices).
           '';
@@ -194,6 +221,47 @@ let
     );
   };
 
+  # systemd.link(5)'s names of coalescing, and ethtool's, by which the host says what it has.
+  coalescingOf =
+    card:
+    let
+      number = value: if lib.isString value then lib.toInt (lib.removeSuffix "us" value) else value;
+    in
+    lib.mapAttrs' (name: key: lib.nameValuePair key (number card.coalescing.${name})) (
+      lib.filterAttrs (name: _: card.coalescing ? ${name}) {
+        UseAdaptiveRxCoalesce = "adaptive_rx";
+        UseAdaptiveTxCoalesce = "adaptive_tx";
+        RxCoalesceSec = "rx_usecs";
+        TxCoalesceSec = "tx_usecs";
+        RxMaxCoalescedFrames = "rx_frames";
+        TxMaxCoalescedFrames = "tx_frames";
+      }
+    );
+
+  expected = card: {
+    inherit (card) driver mac mtu;
+    channels.combined = card.queues;
+    rings = {
+      rx = card.rxRing;
+      tx = card.txRing;
+    };
+    offloads = {
+      rx-gro = true;
+      rx-lro = card.lro;
+      tx-tcp-segmentation = true;
+    };
+    coalescing = coalescingOf card;
+    qdisc = tuning.kernel."net.core.default_qdisc";
+    placement =
+      if card.placement == null then
+        null
+      else
+        {
+          policy = card.placement;
+          inherit (card) rps;
+        };
+  };
+
   assertionsOf =
     name: card:
     let
@@ -228,6 +296,7 @@ in
 
   config = mkIf tuning.enable {
     systemd.network.links = lib.mapAttrs' (name: card: lib.nameValuePair "10-${name}" (link card)) cfg;
+    linerate.profile.nic = lib.mapAttrs (_: expected) cfg;
     assertions = lib.concatLists (lib.mapAttrsToList assertionsOf cfg);
   };
 }

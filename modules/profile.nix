@@ -1,0 +1,25 @@
+# What the host should be like once it runs, for `linerate doctor`: each module says its part, and the whole is
+# /etc/linerate/profile.json. Its format is the type of pkgs/linerate/src/profile.rs.
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  json = pkgs.formats.json { };
+in
+{
+  options.linerate.profile = lib.mkOption {
+    inherit (json) type;
+    default = { };
+    apply = lib.filterAttrsRecursive (_: value: value != null);
+    description = ''
+      What `linerate doctor --profile /etc/linerate/profile.json` compares the running host with. The modules fill
+      it in; what is null or left out is not looked at.
+    '';
+  };
+
+  config.environment.etc."linerate/profile.json".source =
+    json.generate "profile.json" config.linerate.profile;
+}

@@ -1,0 +1,91 @@
+# Which CPU serves which queue: interrupts, XPS and RPS, which no `.link` file can say. A unit for each card of
+# linerate.tuning.nic, started by udev when the card appears, whatever it is called then; `linerate nic` places,
+# verifies, and places again when the link or its channels change.
+{ config, lib, ... }:
+let
+  inherit (lib) mkIf;
+  tuning = config.linerate.tuning;
+  placed = lib.filterAttrs (_: card: card.placement != null) tuning.nic;
+
+  unit = name: "linerate-nic-${name}@";
+
+  # systemd has tagged network cards already (99-systemd.rules), so a card may want units.
+  rule =
+    name: card:
+    lib.concatStringsSep ", " (
+      [
+        ''SUBSYSTEM=="net"''
+        ''ACTION!="remove"''
+        ''ENV{ID_NET_DRIVER}=="${card.driver}"''
+      ]
+      ++ lib.optional (card.mac != null) ''ATTR{address}=="${card.mac}"''
+      ++ [ ''ENV{SYSTEMD_WANTS}+="${unit name}$name.service"'' ]
+    )
+    + "\n";
+
+  service =
+    name: card:
+    let
+      device = "sys-subsystem-net-devices-%i.device";
+      linerate = lib.getExe config.linerate.packages.linerate;
+      arguments = "--policy ${card.placement}" + lib.optionalString (!card.rps) " --no-rps";
+    in
+    {
+      description = "Queues of %i on their CPUs (${name})";
+      # As long as the card is there.
+      bindsTo = [ device ];
+      after = [ device ];
+      # A card that cannot be placed now may be ready in a while, but not for ever.
+      startLimitIntervalSec = 300;
+      startLimitBurst = 10;
+      serviceConfig =
+        import ../sandbox.nix {
+          # To set channels, RSS tables and XPS.
+          capabilities = [ "CAP_NET_ADMIN" ];
+        }
+        // {
+          Type = "exec";
+          # Fails the unit where not all of the card can be placed; what was changed until then is put back.
+          ExecStartPre = "${linerate} nic apply %i ${arguments}";
+          ExecStart = "${linerate} nic watch %i ${arguments}";
+          Restart = "always";
+          RestartSec = 5;
+          # Originals are kept here, for `linerate nic undo`, by every card's unit and by operators.
+          RuntimeDirectory = "linerate";
+          RuntimeDirectoryPreserve = true;
+          TasksMax = 16;
+          MemoryMax = "64M";
+
+          # /proc/irq, /proc/interrupts and /sys are what it is about; irqbalance is looked for among processes.
+          ProtectKernelTunables = false;
+          ProcSubset = "all";
+          ProtectProc = "default";
+          RestrictAddressFamilies = [
+            "AF_INET"
+            "AF_NETLINK"
+            "AF_UNIX"
+          ];
+          # Nothing leaves this machine.
+          IPAddressDeny = "any";
+          SystemCallFilter = [
+            "@system-service"
+            "~@privileged @resources"
+          ];
+        };
+    };
+in
+{
+  config = mkIf (tuning.enable && placed != { }) {
+    services.udev.extraRules = lib.concatStrings (lib.mapAttrsToList rule placed);
+    systemd.services = lib.mapAttrs' (
+      name: card: lib.nameValuePair (unit name) (service name card)
+    ) placed;
+
+    assertions = [
+      {
+        assertion = !config.services.irqbalance.enable;
+        message = "linerate.tuning.nic: irqbalance would move the interrupts that placement puts where they belong; set placement = null or turn it off.";
+      }
+    ];
+  };
+}
