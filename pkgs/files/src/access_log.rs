@@ -10,13 +10,13 @@ use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
-use service::metrics::LocalCounter;
-
+use crate::desk::Client;
 use crate::http::head::Request;
+use crate::metrics::WorkerMetrics;
+use serde::Serialize;
 
 /// Blocks of lines that wait for the disk.
 const BLOCKS: usize = 64;
@@ -24,18 +24,31 @@ const BLOCKS: usize = 64;
 /// A worker hands its lines on once they take this many bytes.
 const BLOCK_BYTES: usize = 32 * 1024;
 
+/// How long the end waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Where the lines of all workers go.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
-    blocks: SyncSender<Vec<u8>>,
+    blocks: SyncSender<Block>,
     reopen: Arc<AtomicBool>,
     every: NonZero<u64>,
+}
+
+/// What the thread is given.
+#[derive(Debug)]
+enum Block {
+    /// Lines to write.
+    Lines(Vec<u8>),
+    /// To be answered once all before it is written.
+    End(SyncSender<()>),
 }
 
 /// The lines of one worker.
 #[derive(Debug)]
 pub struct Lines {
     log: AccessLog,
+    metrics: Arc<WorkerMetrics>,
     block: Vec<u8>,
     requests: u64,
 }
@@ -46,6 +59,9 @@ struct Line<'l> {
     /// Seconds since 1970.
     time: u64,
     address: Option<IpAddr>,
+    /// `http1`, `http2` or `http3`.
+    protocol: &'static str,
+    tls: bool,
     method: &'l str,
     path: &'l str,
     status: u16,
@@ -76,9 +92,24 @@ impl AccessLog {
         self.reopen.store(true, Ordering::Relaxed);
     }
 
-    /// The lines of one more worker.
-    pub fn lines(&self) -> Lines {
-        Lines { log: self.clone(), block: Vec::new(), requests: 0 }
+    /// The lines of one more worker, which counts those that are dropped.
+    pub fn lines(&self, metrics: Arc<WorkerMetrics>) -> Lines {
+        Lines { log: self.clone(), metrics, block: Vec::new(), requests: 0 }
+    }
+
+    /// Waits until what was handed on is written, but not for a disk that takes none of it.
+    pub fn finish(&self) {
+        let (written, answer) = mpsc::sync_channel(1);
+        let deadline = Instant::now() + PATIENCE;
+        let mut end = Block::End(written);
+        while let Err(TrySendError::Full(again)) = self.blocks.try_send(end) {
+            if Instant::now() >= deadline {
+                return;
+            }
+            end = again;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = answer.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }
 
@@ -87,10 +118,9 @@ impl Lines {
     pub fn add(
         &mut self,
         now: SystemTime,
-        address: Option<IpAddr>,
+        client: Client,
         request: &Request<'_>,
         (status, bytes): (u16, u64),
-        dropped: &LocalCounter,
     ) {
         self.requests += 1;
         if !self.requests.is_multiple_of(self.log.every.get()) {
@@ -102,7 +132,9 @@ impl Lines {
         let (agent, referrer) = (text(request.fields.agent), text(request.fields.referrer));
         let line = Line {
             time: now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-            address,
+            address: client.address,
+            protocol: client.protocol.label(),
+            tls: client.tls,
             method: request.method.name(),
             path: request.path,
             status,
@@ -114,21 +146,29 @@ impl Lines {
         let _ = serde_json::to_writer(&mut self.block, &line);
         self.block.push(b'\n');
         if self.block.len() >= BLOCK_BYTES {
-            self.flush(dropped);
+            self.flush();
         }
     }
 
     /// Hands the lines on.
-    pub fn flush(&mut self, dropped: &LocalCounter) {
+    pub fn flush(&mut self) {
         if self.block.is_empty() {
             return;
         }
-        let block = std::mem::take(&mut self.block);
-        if let Err(mpsc::TrySendError::Full(block) | mpsc::TrySendError::Disconnected(block)) =
-            self.log.blocks.try_send(block)
+        let lines = Block::Lines(std::mem::take(&mut self.block));
+        if let Err(
+            TrySendError::Full(Block::Lines(lines)) | TrySendError::Disconnected(Block::Lines(lines)),
+        ) = self.log.blocks.try_send(lines)
         {
-            dropped.add(memchr::memchr_iter(b'\n', &block).count() as u64);
+            self.metrics.log_dropped.add(memchr::memchr_iter(b'\n', &lines).count() as u64);
         }
+    }
+}
+
+impl Drop for Lines {
+    /// A thread that ends has logged what it served.
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 
@@ -136,8 +176,15 @@ fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }
 
-fn write(queue: &Receiver<Vec<u8>>, mut file: File, path: &Path, reopen: &AtomicBool) {
+fn write(queue: &Receiver<Block>, mut file: File, path: &Path, reopen: &AtomicBool) {
     for block in queue {
+        let lines = match block {
+            Block::Lines(lines) => lines,
+            Block::End(written) => {
+                let _ = written.try_send(());
+                continue;
+            }
+        };
         if reopen.swap(false, Ordering::Relaxed) {
             match append(path) {
                 Ok(opened) => file = opened,
@@ -146,7 +193,7 @@ fn write(queue: &Receiver<Vec<u8>>, mut file: File, path: &Path, reopen: &Atomic
                 }
             }
         }
-        if let Err(error) = file.write_all(&block) {
+        if let Err(error) = file.write_all(&lines) {
             tracing::error!(%error, path = %path.display(), "cannot write the access log");
         }
     }

@@ -3,25 +3,27 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::disk::LISTINGS;
+use crate::desk::Desk;
+use crate::disk::{BLOCKS, Block};
+use crate::front::Front;
 use crate::listing;
+use crate::metrics::WorkerMetrics;
 use crate::parts::Parts;
-use crate::site::Site;
 use crate::site::file::File;
-use crate::site::root::{Identity, Patience};
+use crate::site::root::Identity;
 
 /// How much is read at once: four TLS records, what a send buffer takes without waiting.
 const BLOCK_BYTES: usize = 64 * 1024;
@@ -29,8 +31,8 @@ const BLOCK_BYTES: usize = 64 * 1024;
 /// Buffers a thread keeps for later.
 const KEPT: usize = 16;
 
-/// Blocks of a listing that wait for the client.
-const BLOCKS: usize = 2;
+/// What the kernel is asked to read from where a file turns out to be cold.
+const AHEAD_BYTES: u64 = 2 << 20;
 
 thread_local! {
     static POOL: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
@@ -44,7 +46,7 @@ pub struct Body(Kind);
 enum Kind {
     Whole(Option<Bytes>),
     File(Reader),
-    Listing(mpsc::Receiver<io::Result<Bytes>>),
+    Listing(Listing),
 }
 
 /// Reads pieces of a file.
@@ -55,7 +57,17 @@ struct Reader {
     pieces: VecDeque<Piece>,
     left: u64,
     /// A read that has to wait for the disk.
-    waiting: Option<JoinHandle<io::Result<Bytes>>>,
+    waiting: Option<oneshot::Receiver<io::Result<Bytes>>>,
+    front: Arc<Front>,
+    metrics: Arc<WorkerMetrics>,
+}
+
+/// The blocks of a listing.
+#[derive(Debug)]
+struct Listing {
+    blocks: mpsc::Receiver<Block>,
+    ended: bool,
+    metrics: Arc<WorkerMetrics>,
 }
 
 #[derive(Debug)]
@@ -82,13 +94,13 @@ impl Body {
     }
 
     /// These bytes of a file.
-    pub fn file(file: &File, range: Range<u64>) -> Self {
+    pub fn file(desk: &Desk, file: &File, range: Range<u64>) -> Self {
         let left = range.end - range.start;
-        Self(Kind::File(Reader::new(file, [Piece::Range(range)].into(), left)))
+        Self(Kind::File(Reader::new(desk, file, [Piece::Range(range)].into(), left)))
     }
 
     /// Several ranges of a file.
-    pub fn parts(parts: Parts) -> Self {
+    pub fn parts(desk: &Desk, parts: Parts) -> Self {
         let left = parts.length();
         let file = parts.file();
         let mut pieces = VecDeque::new();
@@ -96,44 +108,38 @@ impl Body {
             pieces.push_back(Piece::Bytes(head.into()));
             pieces.extend(range.map(|(_, range)| Piece::Range(range)));
         }
-        Self(Kind::File(Reader::new(&file, pieces, left)))
+        Self(Kind::File(Reader::new(desk, &file, pieces, left)))
     }
 
-    /// The entries of a directory. It ends in an error where too many are being listed.
-    pub fn listing(site: Arc<Site>, request: listing::Request) -> Self {
-        static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    /// The entries of a directory. None where too many are being listed.
+    pub fn listing(desk: &Desk, request: listing::Request) -> Option<Self> {
         let (give, blocks) = mpsc::channel(BLOCKS);
-        let one_more = |running| (running < LISTINGS).then_some(running + 1);
-        if RUNNING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
-            let _ = give.try_send(Err(io::ErrorKind::ResourceBusy.into()));
-            return Self(Kind::Listing(blocks));
-        }
-        tokio::task::spawn_blocking(move || {
-            let directory = site.root.directory(&request.path, Patience::Disk).map_err(io::Error::other);
-            let written = directory.and_then(|directory| {
-                let give = |block: Vec<u8>| give.blocking_send(Ok(block.into())).is_ok();
-                listing::write(&request, directory, give).map_err(io::Error::other)
-            });
-            if let Err(error) = written {
-                let _ = give.blocking_send(Err(error));
-            }
-            RUNNING.fetch_sub(1, Ordering::Relaxed);
-        });
-        Self(Kind::Listing(blocks))
+        let give = move |block| give.blocking_send(block).is_ok();
+        let listed = desk.front.disk.list(Arc::clone(&desk.site), request, give);
+        let listing = Listing { blocks, ended: false, metrics: Arc::clone(&desk.metrics) };
+        listed.then_some(Self(Kind::Listing(listing)))
     }
 }
 
 impl Reader {
-    fn new(file: &File, pieces: VecDeque<Piece>, left: u64) -> Self {
-        Self { fd: Arc::clone(&file.fd), identity: file.identity, pieces, left, waiting: None }
+    fn new(desk: &Desk, file: &File, pieces: VecDeque<Piece>, left: u64) -> Self {
+        Self {
+            fd: Arc::clone(&file.fd),
+            identity: file.identity,
+            pieces,
+            left,
+            waiting: None,
+            front: Arc::clone(&desk.front),
+            metrics: Arc::clone(&desk.metrics),
+        }
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let read = match &mut self.waiting {
             Some(reading) => {
-                let read = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other);
+                let read = ready!(Pin::new(reading).poll(context));
                 self.waiting = None;
-                read.flatten()
+                read.unwrap_or_else(|_| Err(io::Error::other("the threads that read have ended")))
             }
             None => match self.pieces.pop_front() {
                 None => return Poll::Ready(None),
@@ -143,12 +149,10 @@ impl Reader {
                     if end < range.end {
                         self.pieces.push_front(Piece::Range(end..range.end));
                     }
-                    let now = range.start..end;
-                    match read(&self.fd, self.identity, now.clone(), ReadWriteFlags::NOWAIT) {
+                    let block = range.start..end;
+                    match read(&self.fd, self.identity, block.clone(), ReadWriteFlags::NOWAIT) {
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                            let (fd, identity) = (Arc::clone(&self.fd), self.identity);
-                            let reading = move || read(&fd, identity, now, ReadWriteFlags::empty());
-                            self.waiting = Some(tokio::task::spawn_blocking(reading));
+                            self.waiting = Some(self.wait_for(block));
                             return self.poll_next(context);
                         }
                         read => read,
@@ -156,10 +160,53 @@ impl Reader {
                 }
             },
         };
-        if let Ok(bytes) = &read {
-            self.left -= bytes.len() as u64;
+        match &read {
+            Ok(bytes) => {
+                self.left -= bytes.len() as u64;
+                self.metrics.sent.add(bytes.len() as u64);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "an answer was cut");
+                self.metrics.cut.add(1);
+            }
         }
         Poll::Ready(Some(read))
+    }
+
+    /// Has a block read by a thread that may wait for the disk.
+    fn wait_for(&self, block: Range<u64>) -> oneshot::Receiver<io::Result<Bytes>> {
+        let (give, waiting) = oneshot::channel();
+        let (fd, identity) = (Arc::clone(&self.fd), self.identity);
+        self.front.disk.run(move |_| {
+            let _ = fadvise(&fd, block.start, NonZero::new(AHEAD_BYTES), Advice::WillNeed);
+            // Whoever has waited for it may be gone.
+            let _ = give.send(read(&fd, identity, block, ReadWriteFlags::empty()));
+        });
+        self.metrics.cold.add(1);
+        waiting
+    }
+}
+
+impl Listing {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match ready!(self.blocks.poll_recv(context)) {
+            Some(Block::Some(block)) => {
+                self.metrics.sent.add(block.len() as u64);
+                Some(Ok(block.into()))
+            }
+            Some(Block::End) => {
+                self.ended = true;
+                None
+            }
+            None => {
+                self.ended = true;
+                self.metrics.cut.add(1);
+                Some(Err(io::Error::other("the listing ended early")))
+            }
+        })
     }
 }
 
@@ -225,7 +272,7 @@ impl http_body::Body for Body {
         let next = match &mut self.0 {
             Kind::Whole(bytes) => bytes.take().map(Ok),
             Kind::File(reader) => ready!(reader.poll_next(context)),
-            Kind::Listing(blocks) => ready!(blocks.poll_recv(context)),
+            Kind::Listing(listing) => ready!(listing.poll_next(context)),
         };
         Poll::Ready(next.map(|bytes| bytes.map(Frame::data)))
     }
@@ -234,7 +281,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Whole(bytes) => bytes.is_none(),
             Kind::File(reader) => reader.left == 0,
-            Kind::Listing(_) => false,
+            Kind::Listing(listing) => listing.ended,
         }
     }
 

@@ -1,13 +1,14 @@
 //! The threads that wait for the disk, so that no worker does.
 //!
-//! A connection has one job at a time, so that the queue is no longer than there are connections. What is done
-//! goes to the mailbox of its worker, whose bell wakes the worker's loop.
+//! A connection, or a stream of one, has one job at a time, so that the queue is no longer than there are of
+//! these. What is done is told by a call on the thread that did it; a plain worker has it put into its mailbox,
+//! whose bell wakes the worker's loop.
 
 use std::fmt;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -22,13 +23,16 @@ use crate::site::root::{Error, Found, Patience};
 const THREADS: usize = 4;
 
 /// Listings that are written at once: each has a thread and some megabytes.
-pub const LISTINGS: usize = 4;
+const LISTINGS: usize = 4;
 
 /// Blocks of a listing that wait for the client.
-const BLOCKS: usize = 2;
+pub const BLOCKS: usize = 2;
 
 /// What is read at once to have it in memory.
 const READ_BYTES: usize = 64 * 1024;
+
+/// Files that wait to be read ahead; further ones are not.
+const PREFETCHES: usize = 64;
 
 /// How much of the next file of a manifest is read ahead.
 const PREFETCH_BYTES: u64 = 32 << 20;
@@ -56,17 +60,8 @@ pub enum Block {
     End,
 }
 
-enum Job {
-    Find(Arc<Site>, Vec<u8>),
-    Warm(Arc<OwnedFd>, Range<u64>),
-    Prefetch(Arc<Site>, Vec<u8>),
-}
-
-/// Whom to tell when a job is done.
-pub type Reply = (Arc<Mailbox>, Token);
-
-/// A job, and whom to tell.
-type Order = (Option<Reply>, Job);
+/// What is to be done, with a buffer of the thread's.
+type Job = Box<dyn FnOnce(&mut [u8]) + Send>;
 
 /// Where a worker finds what is done for it.
 #[derive(Debug)]
@@ -102,7 +97,8 @@ impl Mailbox {
         std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn put(&self, token: Token, done: Done) {
+    /// Puts a letter in, and rings.
+    pub fn put(&self, token: Token, done: Done) {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner).push((token, done));
         self.ring();
     }
@@ -111,7 +107,8 @@ impl Mailbox {
 /// The threads, for all workers.
 #[derive(Clone)]
 pub struct Disk {
-    jobs: Sender<Order>,
+    jobs: Sender<Job>,
+    prefetches: Arc<AtomicUsize>,
     listings: Arc<AtomicUsize>,
 }
 
@@ -133,85 +130,95 @@ impl Disk {
             let queue = Arc::clone(&queue);
             std::thread::Builder::new().name(format!("files-disk-{number}")).spawn(move || work(&queue))?;
         }
-        Ok(Self { jobs, listings: Arc::default() })
+        Ok(Self { jobs, prefetches: Arc::default(), listings: Arc::default() })
     }
 
     /// Finds out what a path names.
-    pub fn find(&self, reply: Reply, site: Arc<Site>, path: Vec<u8>) {
-        self.send(Some(reply), Job::Find(site, path));
+    pub fn find(
+        &self,
+        site: Arc<Site>,
+        path: Vec<u8>,
+        done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static,
+    ) {
+        self.run(move |_| {
+            let found = site.root.find(&path, Patience::Disk);
+            done(path, found);
+        });
     }
 
     /// Reads a part of a file, so that it is in memory.
-    pub fn warm(&self, reply: Reply, fd: Arc<OwnedFd>, range: Range<u64>) {
-        self.send(Some(reply), Job::Warm(fd, range));
+    pub fn warm(&self, fd: Arc<OwnedFd>, range: Range<u64>, done: impl FnOnce() + Send + 'static) {
+        self.run(move |buffer| {
+            warm(&fd, range, buffer);
+            done();
+        });
     }
 
-    /// Reads the beginning of a file that will be wanted soon.
-    pub fn prefetch(&self, site: Arc<Site>, path: Vec<u8>) {
-        self.send(None, Job::Prefetch(site, path));
+    /// Reads the beginning of a file that will be wanted soon. Returns whether it will.
+    pub fn prefetch(&self, site: Arc<Site>, path: Vec<u8>) -> bool {
+        let Some(waiting) = OneOf::these(&self.prefetches, PREFETCHES) else { return false };
+        self.run(move |_| {
+            drop(waiting);
+            if let Ok(file) = site.root.regular(&path, Patience::Disk) {
+                // This only asks the kernel to read, and does not wait for it.
+                let _ = fadvise(&file.fd, 0, std::num::NonZero::new(PREFETCH_BYTES), Advice::WillNeed);
+            }
+        });
+        true
     }
 
-    fn send(&self, reply: Option<Reply>, job: Job) {
+    /// Does what may take as long as the disk does.
+    pub fn run(&self, job: impl FnOnce(&mut [u8]) + Send + 'static) {
         // The threads end after the last handle, of which this is one.
-        let _ = self.jobs.send((reply, job));
+        let _ = self.jobs.send(Box::new(job));
     }
 
-    /// Writes a listing, on a thread of its own. None where too many are being written.
+    /// Writes a listing, on a thread of its own: each block to `give`, which says whether to go on. None comes
+    /// after [`Block::End`]; a listing without it ended early. Returns false where too many are being written.
     pub fn list(
         &self,
-        (mailbox, token): Reply,
         site: Arc<Site>,
         request: listing::Request,
-    ) -> Option<Receiver<Block>> {
-        let running = Running::of(&self.listings)?;
-        let (give, blocks) = mpsc::sync_channel(BLOCKS);
+        give: impl FnMut(Block) -> bool + Send + 'static,
+    ) -> bool {
+        let Some(running) = OneOf::these(&self.listings, LISTINGS) else { return false };
         let thread = std::thread::Builder::new().name("files-listing".into());
-        thread
-            .spawn(move || {
-                let _running = running;
-                list(&site, &request, &give, &|| mailbox.put(token, Done::Block));
-                // Gone before the bell, so that the worker sees the end.
-                drop(give);
-                mailbox.put(token, Done::Block);
-            })
-            .ok()?;
-        Some(blocks)
+        let started = thread.spawn(move || {
+            list(&site, &request, give);
+            drop(running);
+        });
+        started.is_ok()
     }
 }
 
-/// One of the listings that are being written.
-struct Running(Arc<AtomicUsize>);
+/// One of those there may be so many of.
+struct OneOf(Arc<AtomicUsize>);
 
-impl Running {
-    fn of(count: &Arc<AtomicUsize>) -> Option<Self> {
-        let one_more = |running| (running < LISTINGS).then_some(running + 1);
+impl OneOf {
+    fn these(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let one_more = |count| (count < most).then_some(count + 1);
         count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(Self(Arc::clone(count)))
     }
 }
 
-impl Drop for Running {
+impl Drop for OneOf {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn list(site: &Site, request: &listing::Request, give: &SyncSender<Block>, ring: &dyn Fn()) {
-    let put = |block| {
-        let given = give.send(block).is_ok();
-        ring();
-        given
-    };
+fn list(site: &Site, request: &listing::Request, mut give: impl FnMut(Block) -> bool) {
     let written =
         site.root.directory(&request.path, Patience::Disk).map_err(|error| error.to_string()).and_then(
             |directory| {
-                listing::write(request, directory, |block| put(Block::Some(block)))
+                listing::write(request, directory, |block| give(Block::Some(block)))
                     .map_err(|error| error.to_string())
             },
         );
     match written {
         Ok(()) => {
-            put(Block::End);
+            give(Block::End);
         }
         Err(error) => {
             tracing::debug!(path = %String::from_utf8_lossy(&request.path), error, "a listing ended early")
@@ -219,31 +226,12 @@ fn list(site: &Site, request: &listing::Request, give: &SyncSender<Block>, ring:
     }
 }
 
-fn work(queue: &Mutex<Receiver<Order>>) {
+fn work(queue: &Mutex<Receiver<Job>>) {
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((reply, job)) = next else { return };
-        let done = match job {
-            Job::Find(site, path) => {
-                let found = site.root.find(&path, Patience::Disk);
-                Done::Found(path, found)
-            }
-            Job::Warm(fd, range) => {
-                warm(&fd, range, &mut buffer);
-                Done::Warm
-            }
-            Job::Prefetch(site, path) => {
-                if let Ok(file) = site.root.regular(&path, Patience::Disk) {
-                    // This only asks the kernel to read, and does not wait for it.
-                    let _ = fadvise(&file.fd, 0, std::num::NonZero::new(PREFETCH_BYTES), Advice::WillNeed);
-                }
-                continue;
-            }
-        };
-        if let Some((mailbox, token)) = reply {
-            mailbox.put(token, done);
-        }
+        let Ok(job) = next else { return };
+        job(&mut buffer);
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The tree, from the socket inwards:
 //! - [`front`]: the plain listener; one epoll loop a core.
+//! - [`desk`]: what a thread answers from, on either listener.
 //! - [`answer`]: from a request to a head and what follows it.
 //! - [`engine`]: the ways in which bytes of a file get into a socket.
 //! - [`cache`]: files kept open; [`watch`]: what inotify says of them.
@@ -20,6 +21,7 @@ pub mod answer;
 pub mod body;
 pub mod cache;
 pub mod cli;
+pub mod desk;
 pub mod disk;
 pub mod engine;
 pub mod front;

@@ -1,7 +1,7 @@
 //! What the workers count of themselves: each its own counters, summed when `/metrics` is asked for.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use service::metrics::{Family, LocalCounter, Registry};
 
@@ -9,10 +9,31 @@ use service::metrics::{Family, LocalCounter, Registry};
 const STATUSES: [u16; 18] =
     [200, 204, 206, 301, 304, 400, 403, 404, 405, 408, 412, 414, 416, 429, 431, 500, 501, 503];
 
+/// Which listener a worker serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The plain one.
+    Plain,
+    /// That of TLS.
+    Tls,
+}
+
+impl Side {
+    const ALL: [Self; 2] = [Self::Plain, Self::Tls];
+
+    /// As metrics label it.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Tls => "tls",
+        }
+    }
+}
+
 /// The counters of all workers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Metrics {
-    workers: Vec<Arc<WorkerMetrics>>,
+    workers: Mutex<Vec<(Side, Arc<WorkerMetrics>)>>,
 }
 
 /// The counters of one worker; written by its thread alone.
@@ -54,61 +75,76 @@ impl WorkerMetrics {
 }
 
 impl Metrics {
-    /// Counters for this many workers.
-    pub fn new(workers: usize) -> Self {
-        Self { workers: (0..workers).map(|_| Arc::default()).collect() }
-    }
-
-    /// The counters of one worker.
-    pub fn worker(&self, index: usize) -> Arc<WorkerMetrics> {
-        Arc::clone(&self.workers[index])
+    /// The counters of one more worker.
+    pub fn worker(&self, side: Side) -> Arc<WorkerMetrics> {
+        let metrics = Arc::<WorkerMetrics>::default();
+        self.lock().push((side, Arc::clone(&metrics)));
+        metrics
     }
 
     /// Shows them in `registry`.
     pub fn register(self: &Arc<Self>, registry: &mut Registry) {
-        let mut answers = Family::new("files_requests", "Answers on the plain listener");
-        for (index, status) in STATUSES.iter().enumerate() {
-            let count = self.summing(move |worker| worker.answers[index].get());
-            answers = answers.with(&[("status", &status.to_string())], count);
+        let mut answers = Family::new("files_requests", "Answers by status");
+        let mut sent = Family::new(
+            "files_sent_bytes",
+            "Bytes sent: on the plain listener with heads, on that of TLS of bodies alone and before encryption",
+        );
+        let mut cut = Family::new("files_answers_cut", "Answers cut short: the client or the file was gone");
+        for side in Side::ALL {
+            let listener = ("listener", side.label());
+            for (index, status) in STATUSES.iter().enumerate() {
+                let count = self.summing(Some(side), move |worker| worker.answers[index].get());
+                answers = answers.with(&[listener, ("status", &status.to_string())], count);
+            }
+            sent = sent.with(&[listener], self.summing(Some(side), |worker| worker.sent.get()));
+            cut = cut.with(&[listener], self.summing(Some(side), |worker| worker.cut.get()));
         }
         answers.register(registry);
-        Family::new("files_sent_bytes", "Bytes sent on the plain listener, heads included")
-            .with(&[], self.summing(|worker| worker.sent.get()))
-            .register(registry);
+        sent.register(registry);
+        cut.register(registry);
+        // Those of the TLS listener it counts itself.
         Family::new("files_connections", "Connections on the plain listener by what became of them")
-            .with(&[("event", "accepted")], self.summing(|worker| worker.accepted.get()))
-            .with(&[("event", "shed")], self.summing(|worker| worker.shed.get()))
-            .with(&[("event", "timed_out")], self.summing(|worker| worker.timed_out.get()))
-            .with(&[("event", "cut")], self.summing(|worker| worker.cut.get()))
+            .with(&[("event", "accepted")], self.summing(None, |worker| worker.accepted.get()))
+            .with(&[("event", "shed")], self.summing(None, |worker| worker.shed.get()))
+            .with(&[("event", "timed_out")], self.summing(None, |worker| worker.timed_out.get()))
             .register(registry);
-        Family::new("files_cold_reads", "Turns of transfers that had to wait for the disk")
-            .with(&[], self.summing(|worker| worker.cold.get()))
+        Family::new("files_accept_errors", "Times accepting had to pause on the plain listener")
+            .with(&[], self.summing(None, |worker| worker.accept_errors.get()))
             .register(registry);
-        Family::new("files_prefetches", "Files read ahead for a manifest")
-            .with(&[], self.summing(|worker| worker.prefetched.get()))
-            .register(registry);
-        Family::new("files_accept_errors", "Times accepting had to pause")
-            .with(&[], self.summing(|worker| worker.accept_errors.get()))
-            .register(registry);
-        Family::new("files_access_log_dropped", "Lines of the access log that the disk did not keep up with")
-            .with(&[], self.summing(|worker| worker.log_dropped.get()))
-            .register(registry);
-        let open = self.summing(|worker| worker.open.load(Ordering::Relaxed));
+        let open = self.summing(None, |worker| worker.open.load(Ordering::Relaxed));
         Family::new("files_connections_open", "Connections open on the plain listener")
             .with(&[], move || open() as f64)
             .register(registry);
-        let files = self.summing(|worker| worker.open_files.load(Ordering::Relaxed));
+        Family::new("files_cold_reads", "Turns of transfers that had to wait for the disk")
+            .with(&[], self.summing(None, |worker| worker.cold.get()))
+            .register(registry);
+        Family::new("files_prefetches", "Files read ahead for a manifest")
+            .with(&[], self.summing(None, |worker| worker.prefetched.get()))
+            .register(registry);
+        Family::new("files_access_log_dropped", "Lines of the access log that the disk did not keep up with")
+            .with(&[], self.summing(None, |worker| worker.log_dropped.get()))
+            .register(registry);
+        let files = self.summing(None, |worker| worker.open_files.load(Ordering::Relaxed));
         Family::new("files_cache_entries", "Paths the workers keep open")
             .with(&[], move || files() as f64)
             .register(registry);
     }
 
-    /// A reading that sums one value over the workers.
+    /// A reading that sums one value over the workers of a side, or of both.
     fn summing(
         self: &Arc<Self>,
+        side: Option<Side>,
         value: impl Fn(&WorkerMetrics) -> u64 + Send + Sync + 'static,
     ) -> impl Fn() -> u64 + Send + Sync + 'static {
         let metrics = Arc::clone(self);
-        move || metrics.workers.iter().map(|worker| value(worker)).sum()
+        move || {
+            let workers = metrics.lock();
+            let counted = workers.iter().filter(|(of, _)| side.is_none_or(|side| side == *of));
+            counted.map(|(_, worker)| value(worker)).sum()
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Side, Arc<WorkerMetrics>)>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,30 +1,33 @@
 //! The same files over TLS: HTTP/1.1, HTTP/2 and HTTP/3 come through `listener`, whose workers call this service.
 //!
-//! Answers are made as on the plain listener, by [`Maker`], from a cache that each thread has for itself; only
-//! the bodies differ, for encryption has to see their bytes.
+//! Each thread has a [`Desk`] as a plain worker has, and answers are made from it in the same way; only the bodies
+//! differ, for encryption has to see their bytes.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode};
+use listener::{Peer, Protocol};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+use tokio::time::MissedTickBehavior;
 use tower_service::Service;
 
-use crate::answer::{Answer, Cold, Maker, Payload, Tail};
+use crate::answer::{Answer, Cold, Payload};
 use crate::body::Body;
-use crate::cache::Cache;
+use crate::desk::{Client, Desk, TICK};
 use crate::front::Front;
+use crate::front::limits::Guest;
 use crate::http::head::{self, Fields, Method, Values};
-use crate::site::Site;
-use crate::site::root::{Error, Found, Patience};
-
-/// How often a thread looks at the clock and for a new site, at most.
-const TICK: Duration = Duration::from_millis(250);
+use crate::metrics::Side;
+use crate::site::refusal::Refusal;
+use crate::site::root::{Error, Found};
 
 /// The most fields of an answer, those of rules included.
 const MAX_FIELDS: usize = 128;
@@ -33,19 +36,10 @@ const MAX_FIELDS: usize = 128;
 #[derive(Clone, Debug)]
 pub struct Secure(Arc<Front>);
 
-/// What a thread has for itself.
-struct Own {
-    site: Arc<Site>,
-    cache: Cache,
-    tail: Tail,
-    now: SystemTime,
-    tick: u32,
-    ticked: Instant,
-    out: Vec<u8>,
-}
-
 thread_local! {
-    static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
+    static DESK: RefCell<Option<Desk>> = const { RefCell::new(None) };
+    /// Heads of answers, before they are taken apart.
+    static OUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An answer at once, or once the disk was asked.
@@ -70,68 +64,94 @@ impl Secure {
         request: &Request<B>,
         found: Option<(Vec<u8>, Result<Found, Error>)>,
     ) -> Result<Response<Body>, Cold> {
-        OWN.with_borrow_mut(|own| {
-            let own = own.get_or_insert_with(|| Own::new(&self.0));
-            own.clock(&self.0);
-            let asked = asked(request);
-            own.out.clear();
-            let mut maker = Maker {
-                site: &own.site,
-                cache: &mut own.cache,
-                tick: own.tick,
-                now: own.now,
-                memory_max: 0,
-                tail: &own.tail,
-                last: false,
-            };
-            let answer = match found {
-                Some((path, found)) => maker.found(&path, found, &asked, &mut own.out),
-                None => maker.answer(&asked, &mut own.out)?,
-            };
-            Ok(response(&own.out, answer, &own.site, &asked))
+        DESK.with_borrow_mut(|desk| {
+            let desk = desk.get_or_insert_with(|| open(&self.0));
+            OUT.with_borrow_mut(|out| {
+                out.clear();
+                answer(desk, request, found, out)
+            })
         })
     }
 }
 
-impl Own {
-    fn new(front: &Front) -> Self {
-        let settings = &front.settings;
-        let fresh_for =
-            u32::try_from(settings.revalidate.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX);
-        Self {
-            site: front.site(),
-            // Time alone tells of changes here: nobody would listen to a watcher while no request comes.
-            cache: Cache::new(settings.open_files, fresh_for.max(1), 0, None),
-            // Its date is dropped: the listener sends one.
-            tail: Tail::at(now()),
-            now: now(),
-            tick: 1,
-            ticked: Instant::now(),
-            out: Vec::new(),
-        }
-    }
+/// Makes the desk of this thread, and has it kept in order.
+fn open(front: &Arc<Front>) -> Desk {
+    // Bytes that are encrypted are copied all the same: none are kept.
+    let desk = Desk::new(front, front.metrics.worker(Side::Tls), 0);
+    let changes = desk.watcher().and_then(|watcher| watcher.wait().ok());
+    tokio::spawn(keep(changes));
+    desk
+}
 
-    fn clock(&mut self, front: &Front) {
-        let passed = self.ticked.elapsed();
-        if passed < TICK {
-            return;
-        }
-        let ticks = u32::try_from(passed.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);
-        self.tick = self.tick.saturating_add(ticks);
-        self.ticked = Instant::now();
-        self.now = now();
-        let site = front.site();
-        if !Arc::ptr_eq(&site, &self.site) {
-            self.site = site;
-            self.cache.clear();
+/// Keeps the desk of this thread up to the time, and to what changes below the root.
+async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
+    fn with(what: impl FnOnce(&mut Desk)) {
+        DESK.with_borrow_mut(|desk| desk.as_mut().map(what));
+    }
+    let changed = async || match &changes {
+        Some(changes) => changes.readable().await.ok(),
+        None => std::future::pending().await,
+    };
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            // Changes first, so that as few requests as can be are answered with what was before.
+            biased;
+            changed = changed() => {
+                with(Desk::watched);
+                // All was read, so that the next change makes it ready anew.
+                if let Some(mut ready) = changed {
+                    ready.clear_ready();
+                }
+            }
+            _ = ticks.tick() => with(|desk| {
+                desk.tick();
+                desk.refresh();
+            }),
         }
     }
 }
 
-/// The present, in whole seconds, as the plain listener has it.
-fn now() -> SystemTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UNIX_EPOCH + Duration::from_secs(since.as_secs())
+fn answer<B>(
+    desk: &mut Desk,
+    request: &Request<B>,
+    found: Option<(Vec<u8>, Result<Found, Error>)>,
+    out: &mut Vec<u8>,
+) -> Result<Response<Body>, Cold> {
+    let asked = asked(request);
+    let peer = request.extensions().get::<Peer>();
+    let guest = peer.and_then(|peer| peer.guest.as_ref()?.downcast_ref::<Guest>());
+    let site = Arc::clone(&desk.site);
+    let may_ask = found.is_some() || guest.is_none_or(Guest::may_ask);
+    let mut maker = desk.maker(&site);
+    let mut answer = match found {
+        _ if !may_ask => maker.refuse(Refusal::TooMany, &asked, "", out),
+        Some((path, found)) => maker.found(&path, found, &asked, out),
+        None => maker.answer(&asked, out)?,
+    };
+    let bytes = answer.payload.length();
+    desk.prefetch(&asked, &answer.payload);
+    let body = match std::mem::replace(&mut answer.payload, Payload::None) {
+        Payload::None => None,
+        Payload::File { file, range, .. } => Some(Body::file(desk, &file, range)),
+        Payload::Parts(parts) => Some(Body::parts(desk, *parts)),
+        Payload::Listing(listing) => {
+            let body = Body::listing(desk, *listing);
+            if body.is_none() {
+                out.clear();
+                answer = desk.maker(&site).refuse(Refusal::Exhausted, &asked, "", out);
+            }
+            body
+        }
+    };
+    let client = Client {
+        address: peer.and_then(|peer| Some(peer.remote?.ip())),
+        protocol: peer.map_or(Protocol::Http1, |peer| peer.protocol),
+        tls: true,
+    };
+    desk.answered(client, &asked, answer.status, bytes);
+    Ok(response(out, &answer, body, &asked))
 }
 
 /// A request as the plain listener reads it. It is called old where chunks are not ours to write.
@@ -175,8 +195,8 @@ fn asked<B>(request: &Request<B>) -> head::Request<'_> {
     }
 }
 
-/// The answer whose head is `out`, with what follows the head there as its body.
-fn response(out: &[u8], answer: Answer, site: &Arc<Site>, asked: &head::Request<'_>) -> Response<Body> {
+/// The answer whose head is `out`, with `body`, or what follows the head there.
+fn response(out: &[u8], answer: &Answer, body: Option<Body>, asked: &head::Request<'_>) -> Response<Body> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut fields);
     let Ok(httparse::Status::Complete(length)) = parsed.parse(out) else {
@@ -194,14 +214,11 @@ fn response(out: &[u8], answer: Answer, site: &Arc<Site>, asked: &head::Request<
             headers.append(name, value);
         }
     }
-    let body = match answer.payload {
+    let body = body.unwrap_or_else(|| match asked.method {
         // What a HEAD would have is told by its fields.
-        Payload::None if asked.method == Method::Head => Body::empty(),
-        Payload::None => Body::whole(out[length..].to_vec().into()),
-        Payload::File { file, range, .. } => Body::file(&file, range),
-        Payload::Parts(parts) => Body::parts(*parts),
-        Payload::Listing(listing) => Body::listing(Arc::clone(site), *listing),
-    };
+        Method::Head => Body::empty(),
+        _ => Body::whole(out[length..].to_vec().into()),
+    });
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     *response.headers_mut() = headers;
@@ -224,12 +241,15 @@ impl<B: Send + 'static> Service<Request<B>> for Secure {
         };
         // Its body is of no use, and may not be shared between threads.
         let request = request.map(drop);
-        let (this, site) = (self.clone(), self.0.site());
+        let this = self.clone();
+        let (give, finding) = oneshot::channel();
+        self.0.disk.find(self.0.site(), path, move |path, found| {
+            // Whoever has asked may be gone.
+            let _ = give.send((path, found));
+        });
         Answering::Later(Box::pin(async move {
-            let wanted = path.clone();
-            let found = tokio::task::spawn_blocking(move || site.root.find(&wanted, Patience::Disk)).await;
-            let found = found.unwrap_or(Err(Error::Missing));
-            match this.answer(&request, Some((path, found))) {
+            let found = finding.await.unwrap_or_else(|_| (Vec::new(), Err(Error::Exhausted)));
+            match this.answer(&request, Some(found)) {
                 Ok(response) => response,
                 Err(Cold(_)) => unreachable!("what was found is not asked for again"),
             }

@@ -6,11 +6,14 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Whatever may change what a name in the directory stands for.
 const CHANGES: WatchFlags = WatchFlags::ATTRIB
@@ -83,6 +86,17 @@ impl Watcher {
         });
         let changes = directory.changes.get();
         Some(Mark { directory, changes })
+    }
+
+    /// What tells a task of this thread's runtime that something has happened.
+    ///
+    /// # Errors
+    /// When no file descriptor is left.
+    #[allow(unsafe_code)]
+    pub fn wait(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        let inotify = self.inotify.try_clone()?;
+        // SAFETY: an `OwnedFd` that nobody takes out stays open, and the same, for as long as it lives.
+        Ok(unsafe { AsyncFd::register_with_interest(inotify, Interest::READABLE) }?)
     }
 
     /// Takes in what has happened.

@@ -1,7 +1,11 @@
 //! How a listener behaves.
 
+use std::any::Any;
+use std::fmt::Debug;
+use std::net::IpAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -18,6 +22,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// What clients may take.
     pub limits: Limits,
+    /// Who else has a say in whom to let in. Nobody by default.
+    pub admission: Option<Arc<dyn Admission>>,
     /// TCP.
     pub tcp: Tcp,
     /// HTTP/2.
@@ -39,6 +45,7 @@ impl Default for Config {
             runtime: Runtime::default(),
             tls: None,
             limits: Limits::default(),
+            admission: None,
             tcp: Tcp::default(),
             http2: Http2::default(),
             http3: false,
@@ -47,6 +54,16 @@ impl Default for Config {
         }
     }
 }
+
+/// Lets clients in by their addresses, next to [`Limits`]: for what a service counts across several listeners.
+pub trait Admission: Debug + Send + Sync {
+    /// Lets in a connection from `address`, or does not. What it is let in as is kept for as long as the
+    /// connection lives, and is in the [`Peer`](crate::Peer) of its requests.
+    fn admit(&self, address: IpAddr) -> Option<Guest>;
+}
+
+/// What a connection was let in as.
+pub type Guest = Arc<dyn Any + Send + Sync>;
 
 /// A place to listen on.
 #[derive(Clone, Debug)]

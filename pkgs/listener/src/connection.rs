@@ -133,7 +133,13 @@ impl Accepted<'_> {
     }
 
     fn peer(&self, protocol: Protocol, tls: Option<TlsInfo>) -> Peer {
-        Peer::new(PeerInfo { remote: self.remote, local: self.local, protocol, tls })
+        Peer::new(PeerInfo {
+            remote: self.remote,
+            local: self.local,
+            protocol,
+            tls,
+            guest: self.permit.guest(),
+        })
     }
 }
 

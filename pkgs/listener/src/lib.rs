@@ -65,7 +65,9 @@ pub mod fuzzing {
 }
 
 pub use body::Body;
-pub use config::{CertificateFiles, Config, Endpoint, Http2, Limits, Runtime, Speaks, Tcp, Tls};
+pub use config::{
+    Admission, CertificateFiles, Config, Endpoint, Guest, Http2, Limits, Runtime, Speaks, Tcp, Tls,
+};
 pub use listen::{Error, Listener};
 pub use peer::{Peer, PeerInfo, Protocol, TlsInfo};
 pub use service_trait::{BoxError, HttpService};

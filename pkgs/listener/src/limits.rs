@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::config::Limits;
+use crate::config::{Admission, Guest, Limits};
 
 /// Parts of the table of addresses, each with a lock of its own, taken once when a connection opens and once
 /// when it closes.
@@ -22,6 +22,8 @@ pub struct Connections {
     /// By address, where that is limited.
     by_address: Box<[Part]>,
     hasher: foldhash::quality::RandomState,
+    /// Who else has a say.
+    admission: Option<Arc<dyn Admission>>,
 }
 
 /// Why a connection is not admitted.
@@ -38,11 +40,12 @@ pub enum Refused {
 pub struct Permit {
     connections: Arc<Connections>,
     address: Option<u64>,
+    guest: Option<Guest>,
 }
 
 impl Connections {
     /// None open yet.
-    pub fn new(limits: &Limits) -> Arc<Self> {
+    pub fn new(limits: &Limits, admission: Option<Arc<dyn Admission>>) -> Arc<Self> {
         let parts = if limits.connections_per_address == 0 { 0 } else { PARTS };
         Arc::new(Self {
             limit: limits.connections,
@@ -50,6 +53,7 @@ impl Connections {
             open: AtomicUsize::new(0),
             by_address: (0..parts).map(|_| Part::default()).collect(),
             hasher: foldhash::quality::RandomState::default(),
+            admission,
         })
     }
 
@@ -68,7 +72,7 @@ impl Connections {
             return Err(Refused::Overall);
         }
         // From here on the permit gives the connection back.
-        let mut permit = Permit { connections: Arc::clone(self), address: None };
+        let mut permit = Permit { connections: Arc::clone(self), address: None, guest: None };
         if let Some(address) = address {
             permit.charge(address)?;
         }
@@ -96,6 +100,9 @@ impl Permit {
     /// When there are too many from there.
     pub fn charge(&mut self, address: IpAddr) -> Result<(), Refused> {
         let connections = &self.connections;
+        if let (None, Some(admission)) = (&self.guest, &connections.admission) {
+            self.guest = Some(admission.admit(address).ok_or(Refused::Address)?);
+        }
         if connections.by_address.is_empty() || self.address.is_some() {
             return Ok(());
         }
@@ -108,6 +115,11 @@ impl Permit {
         *count += 1;
         self.address = Some(key);
         Ok(())
+    }
+
+    /// What the client was let in as.
+    pub fn guest(&self) -> Option<Guest> {
+        self.guest.clone()
     }
 }
 
@@ -127,10 +139,12 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn connections(connections: usize, connections_per_address: u32) -> Arc<Connections> {
-        Connections::new(&Limits { connections, connections_per_address, ..Limits::default() })
+        Connections::new(&Limits { connections, connections_per_address, ..Limits::default() }, None)
     }
 
     #[test]
@@ -160,6 +174,28 @@ mod tests {
         drop(first);
         assert!(connections.admit(ip("192.0.2.1")).is_ok());
         assert_eq!(connections.open(), 1, "only the /64 is held; a refused one is not counted");
+    }
+
+    #[test]
+    fn a_service_has_a_say_in_who_is_let_in() {
+        #[derive(Debug)]
+        struct Even;
+        impl Admission for Even {
+            fn admit(&self, address: IpAddr) -> Option<Guest> {
+                let IpAddr::V4(address) = address else { return None };
+                (address.to_bits() % 2 == 0).then(|| Arc::new(address) as Guest)
+            }
+        }
+        let connections = Connections::new(&Limits::default(), Some(Arc::new(Even)));
+        let address = Ipv4Addr::from_bits(4);
+        let permit = connections.admit(Some(address.into())).expect("an even one");
+        let guest = permit.guest().expect("a guest");
+        assert_eq!(guest.downcast_ref(), Some(&address));
+        let odd = Ipv4Addr::from_bits(5);
+        assert_eq!(connections.admit(Some(odd.into())).err(), Some(Refused::Address));
+        assert!(connections.admit(None).expect("no address, no question").guest().is_none());
+        drop(permit);
+        assert_eq!(connections.open(), 0);
     }
 
     #[test]

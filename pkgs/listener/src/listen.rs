@@ -98,7 +98,7 @@ impl Listener {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::Worker)?;
         let (control, drain) = drain::pair();
-        let connections = Connections::new(&self.config.limits);
+        let connections = Connections::new(&self.config.limits, self.config.admission.clone());
         let (ended, mut running) = tokio::sync::mpsc::channel::<()>(1);
         let pinned = workers::pinnable(self.sockets.workers.len());
         let shared = match self.config.handover {

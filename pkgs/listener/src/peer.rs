@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::config::Guest;
+
 /// Who is at the other end of a request's connection; in every request's extensions. Clones share.
 #[derive(Clone, Debug)]
 pub struct Peer(Arc<PeerInfo>);
@@ -18,6 +20,8 @@ pub struct PeerInfo {
     pub protocol: Protocol,
     /// What the handshake agreed on; absent in the clear.
     pub tls: Option<TlsInfo>,
+    /// What [`Config::admission`](crate::Config::admission) let the client in as.
+    pub guest: Option<Guest>,
 }
 
 /// What is spoken on a connection.

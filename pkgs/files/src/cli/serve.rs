@@ -149,7 +149,7 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time")]
     pub drain_timeout: u64,
 
-    /// Appends a JSON line of requests on the plain listener to this file; opened anew at SIGHUP.
+    /// Appends a JSON line for each request to this file; opened anew at SIGHUP.
     #[arg(long, value_name = "FILE", help_heading = "Access log")]
     pub access_log: Option<PathBuf>,
 
@@ -218,11 +218,13 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let site = Site::load(&options)?;
     let listeners = listen(&args, count)?;
     let addresses: Vec<_> = listeners[0].iter().filter_map(|socket| socket.local_addr().ok()).collect();
-    let secure = (!args.tls_listen.is_empty()).then(|| listener::Listener::new(tls(&args))).transpose()?;
+    let limits = Limits::new(args.address_rate, args.address_burst, args.address_connections).map(Arc::new);
+    let secure = (!args.tls_listen.is_empty())
+        .then(|| listener::Listener::new(tls(&args, limits.clone())))
+        .transpose()?;
     let admin =
         args.admin.as_ref().map(|address| listener::Listener::new(plain(address.clone()))).transpose()?;
 
-    let limits = Limits::new(args.address_rate, args.address_burst, args.address_connections);
     let log = args.access_log.as_ref().map(|path| open_log(path, args.access_log_sample)).transpose()?;
     let settings = settings(&args, count);
     let front = Front::new(settings, site, Disk::start()?, log, limits, shutdown.clone(), count)?;
@@ -261,6 +263,9 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
             tracing::error!("a worker ended in a panic");
         }
     }
+    if let Some(log) = &front.access_log {
+        log.finish();
+    }
     Ok(())
 }
 
@@ -281,7 +286,7 @@ fn serve_by(
 }
 
 /// The TLS listener.
-fn tls(args: &Args) -> listener::Config {
+fn tls(args: &Args, limits: Option<Arc<Limits>>) -> listener::Config {
     let files = args.cert.as_ref().zip(args.key.as_ref());
     listener::Config {
         endpoints: args.tls_listen.iter().cloned().map(listener::Endpoint::tls).collect(),
@@ -289,13 +294,14 @@ fn tls(args: &Args) -> listener::Config {
         tls: files.map(|(cert, key)| listener::Tls::new(cert, key)),
         limits: listener::Limits {
             connections: args.max_connections,
-            connections_per_address: args.address_connections.map_or(0, NonZero::get),
             head_bytes: MAX_HEAD_BYTES,
             head_time: Duration::from_secs(args.head_timeout),
             idle: Duration::from_secs(args.idle_timeout),
             write_stall: Duration::from_secs(args.write_timeout),
             ..listener::Limits::default()
         },
+        // An address has its connections of both listeners together.
+        admission: limits.map(|limits| limits as Arc<dyn listener::Admission>),
         http3: !args.no_http3,
         drain: Duration::from_secs(args.drain_timeout),
         ..listener::Config::default()

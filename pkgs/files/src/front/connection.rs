@@ -6,7 +6,10 @@
 use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
 
+use listener::Protocol;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
@@ -15,7 +18,8 @@ use super::limits::Guest;
 use super::sending::{Cut, Progress, Sending};
 use super::worker::Worker;
 use crate::answer::{Answer, Cold, Payload};
-use crate::disk::{Done, Token};
+use crate::desk::Client;
+use crate::disk::{BLOCKS, Block, Done, Mailbox, Token};
 use crate::engine::Transfer;
 use crate::http::head::{self, Head, MAX_HEAD_BYTES, Request};
 use crate::site::refusal::Refusal;
@@ -53,6 +57,30 @@ pub struct Connection {
     pub deadline: u32,
     /// Whether it waits for a request.
     pub idle: bool,
+}
+
+/// Gives blocks of a listing to a connection.
+struct Giver {
+    blocks: Option<SyncSender<Block>>,
+    mailbox: Arc<Mailbox>,
+    token: Token,
+}
+
+impl Giver {
+    /// Waits until there is room; false where nobody takes them any more.
+    fn give(&mut self, block: Block) -> bool {
+        let given = self.blocks.as_ref().is_some_and(|blocks| blocks.send(block).is_ok());
+        self.mailbox.put(self.token, Done::Block);
+        given
+    }
+}
+
+impl Drop for Giver {
+    fn drop(&mut self) {
+        // Gone before the bell, so that the worker sees the end.
+        self.blocks = None;
+        self.mailbox.put(self.token, Done::Block);
+    }
 }
 
 /// What a connection does.
@@ -213,8 +241,9 @@ impl Connection {
                         continue;
                     }
                     Err(Cold(path)) => {
-                        let reply = (worker.mailbox.clone(), token);
-                        worker.front.disk.find(reply, worker.site.clone(), path);
+                        let mailbox = worker.mailbox.clone();
+                        let done = move |path, found| mailbox.put(token, Done::Found(path, found));
+                        worker.desk.front.disk.find(worker.desk.site.clone(), path, done);
                         self.state = State::Finding;
                         break;
                     }
@@ -225,8 +254,8 @@ impl Connection {
                 Head::Bad => Refusal::Malformed,
                 Head::Unknown => Refusal::Coding,
             };
-            worker.site.pages.write(out, refusal, "", worker.tail.last(), false, false);
-            worker.metrics.answered(refusal.status());
+            worker.desk.site.pages.write(out, refusal, "", worker.desk.tail.last(), false, false);
+            worker.desk.metrics.answered(refusal.status());
             self.last = true;
             bytes = &[];
         }
@@ -239,7 +268,7 @@ impl Connection {
             // Not extended by later pieces: a head has one deadline, however slowly it drips.
             if before == 0 || bytes.len() < length {
                 self.idle = false;
-                self.deadline = worker.after(worker.front.settings.head_timeout);
+                self.deadline = worker.desk.after(worker.desk.front.settings.head_timeout);
             }
         }
     }
@@ -253,9 +282,9 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> Result<(), Cold> {
         let may_ask = self.found.is_some() || self.guest.as_ref().is_none_or(Guest::may_ask);
-        let site = worker.site.clone();
+        let site = worker.desk.site.clone();
         let start = out.len();
-        let mut maker = worker.maker(&site);
+        let mut maker = worker.desk.maker(&site);
         let Answer { mut status, payload, closes } = if !may_ask {
             maker.refuse(Refusal::TooMany, request, "", out)
         } else if let Some((path, found)) = self.found.take() {
@@ -265,7 +294,7 @@ impl Connection {
         };
         self.last = closes;
         let bytes = payload.length();
-        worker.prefetch(request, &payload);
+        worker.desk.prefetch(request, &payload);
         match payload {
             Payload::None => {}
             Payload::File { file, range, watched } => {
@@ -277,35 +306,32 @@ impl Connection {
             }
             Payload::Parts(parts) => self.sending.parts(parts),
             Payload::Listing(listing) => {
-                let reply = (worker.mailbox.clone(), token);
-                match worker.front.disk.list(reply, site, *listing) {
-                    Some(blocks) => self.sending.listing(blocks),
+                let (give, blocks) = mpsc::sync_channel(BLOCKS);
+                let mut giver = Giver { blocks: Some(give), mailbox: worker.mailbox.clone(), token };
+                if worker.desk.front.disk.list(site.clone(), *listing, move |block| giver.give(block)) {
+                    self.sending.listing(blocks);
+                } else {
                     // The head is not sent yet: it is taken back.
-                    None => {
-                        out.truncate(start);
-                        let site = worker.site.clone();
-                        status = worker.maker(&site).refuse(Refusal::Exhausted, request, "", out).status;
-                    }
+                    out.truncate(start);
+                    status = worker.desk.maker(&site).refuse(Refusal::Exhausted, request, "", out).status;
                 }
             }
         }
-        worker.metrics.answered(status);
-        if let Some(lines) = &mut worker.log {
-            lines.add(worker.now, self.address, request, (status, bytes), &worker.metrics.log_dropped);
-        }
+        let client = Client { address: self.address, protocol: Protocol::Http1, tls: false };
+        worker.desk.answered(client, request, status, bytes);
         Ok(())
     }
 
     /// Sends `head` and what follows it. None to go on.
     fn send(&mut self, worker: &mut Worker, token: Token, head: &[u8]) -> Option<Next> {
         let mut count = 0;
-        let tick = worker.tick;
+        let tick = worker.desk.tick;
         let progress = if head.is_empty() {
             self.sending.go_on(&self.stream, &mut worker.means, tick, &mut count)
         } else {
             self.sending.begin(head, &self.stream, &mut worker.means, tick, &mut count)
         };
-        worker.metrics.sent.add(count);
+        worker.desk.metrics.sent.add(count);
         match progress {
             Ok(Progress::Done) => {
                 if self.kept.is_empty() {
@@ -317,7 +343,7 @@ impl Connection {
                 self.idle = false;
                 // A client that takes something has as long again.
                 if count > 0 || !head.is_empty() {
-                    self.deadline = worker.after(worker.front.settings.write_timeout);
+                    self.deadline = worker.desk.after(worker.desk.front.settings.write_timeout);
                 }
                 match progress {
                     Progress::Blocked => {
@@ -330,9 +356,10 @@ impl Connection {
                     }
                     Progress::Cold(range) => {
                         if let Some(transfer) = self.sending.transfer() {
-                            let reply = (worker.mailbox.clone(), token);
-                            worker.front.disk.warm(reply, transfer.file().fd.clone(), range.clone());
-                            worker.metrics.cold.add(1);
+                            let mailbox = worker.mailbox.clone();
+                            let done = move || mailbox.put(token, Done::Warm);
+                            worker.desk.front.disk.warm(transfer.file().fd.clone(), range.clone(), done);
+                            worker.desk.metrics.cold.add(1);
                         }
                         self.state = State::Warming(range);
                         Some(Next::Wait)
@@ -344,7 +371,7 @@ impl Connection {
                 if !matches!(cut, Cut::Socket(_)) {
                     tracing::debug!(error = %cut, "an answer was cut");
                 }
-                worker.metrics.cut.add(1);
+                worker.desk.metrics.cut.add(1);
                 self.cut();
                 Some(Next::Close)
             }
@@ -354,7 +381,7 @@ impl Connection {
     /// There is nothing to do until the next request.
     fn rest(&mut self, worker: &Worker) {
         self.idle = true;
-        self.deadline = worker.after(worker.front.settings.idle_timeout);
+        self.deadline = worker.desk.after(worker.desk.front.settings.idle_timeout);
     }
 
     /// Makes closing a reset, so that nobody takes what was sent for the whole.
@@ -367,7 +394,7 @@ impl Connection {
         let _ = shutdown(&self.stream, Shutdown::Write);
         self.state = State::Lingering;
         self.idle = false;
-        self.deadline = worker.tick.saturating_add(LINGER_TICKS);
+        self.deadline = worker.desk.tick.saturating_add(LINGER_TICKS);
     }
 
     fn linger(&mut self, worker: &mut Worker) -> Next {
@@ -394,9 +421,9 @@ impl Connection {
         }
         // Half a head: its sender learns why the connection ends.
         let mut out = Vec::new();
-        worker.site.pages.write(&mut out, Refusal::Slow, "", worker.tail.last(), false, false);
+        worker.desk.site.pages.write(&mut out, Refusal::Slow, "", worker.desk.tail.last(), false, false);
         let _ = rustix::net::send(&self.stream, &out, rustix::net::SendFlags::NOSIGNAL);
-        worker.metrics.answered(Refusal::Slow.status());
+        worker.desk.metrics.answered(Refusal::Slow.status());
         self.finish(worker);
         true
     }

@@ -1,4 +1,4 @@
-//! What one address may take: requests a second, and connections at once.
+//! What one address may take: requests a second, and connections at once, of all listeners together.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -40,7 +40,8 @@ struct Peer {
 #[derive(Debug)]
 pub struct Guest {
     peer: Arc<Peer>,
-    limits: Arc<Limits>,
+    /// The rate, and since when time is counted.
+    rate: Option<(Rate, Instant)>,
 }
 
 impl Limits {
@@ -63,7 +64,7 @@ impl Limits {
     }
 
     /// Lets an address in. None where it has too many connections.
-    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Guest> {
+    pub fn enter(&self, address: IpAddr) -> Option<Guest> {
         let peer = {
             let mut peers = self.lock();
             if peers.len() >= ADDRESSES {
@@ -74,7 +75,7 @@ impl Limits {
         let most = self.connections.map_or(u32::MAX, NonZero::get);
         let one_more = |open| (open < most).then_some(open + 1);
         peer.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Guest { peer, limits: Arc::clone(self) })
+        Some(Guest { peer, rate: self.rate.map(|rate| (rate, self.start)) })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Peer>>> {
@@ -82,13 +83,16 @@ impl Limits {
     }
 }
 
+impl listener::Admission for Limits {
+    fn admit(&self, address: IpAddr) -> Option<listener::Guest> {
+        self.enter(address).map(|guest| Arc::new(guest) as listener::Guest)
+    }
+}
+
 impl Guest {
     /// Whether it may have another request now.
     pub fn may_ask(&self) -> bool {
-        self.limits.rate.is_none_or(|rate| {
-            let now = Instant::now().saturating_duration_since(self.limits.start);
-            self.peer.may_ask(rate, now)
-        })
+        self.rate.is_none_or(|(rate, start)| self.peer.may_ask(rate, start.elapsed()))
     }
 }
 
@@ -134,7 +138,7 @@ mod tests {
 
     #[test]
     fn connections_are_bounded_by_address() {
-        let limits = Arc::new(Limits::new(None, NonZero::<u32>::MIN, of(2)).expect("a limit"));
+        let limits = Limits::new(None, NonZero::<u32>::MIN, of(2)).expect("a limit");
         let enter = |text| limits.enter(address(text));
         let first = enter("192.0.2.1");
         let _second = enter("::ffff:192.0.2.1").expect("the same over IPv6");

@@ -50,7 +50,7 @@ pub struct Settings {
     pub drain_timeout: Duration,
 }
 
-/// What the workers share.
+/// What the workers share, those of the TLS listener too (see [`crate::secure`]).
 #[derive(Debug)]
 pub struct Front {
     /// How they behave.
@@ -81,7 +81,7 @@ impl Front {
         site: Site,
         disk: Disk,
         access_log: Option<AccessLog>,
-        limits: Option<limits::Limits>,
+        limits: Option<Arc<limits::Limits>>,
         shutdown: Shutdown,
         workers: usize,
     ) -> std::io::Result<Arc<Self>> {
@@ -89,9 +89,9 @@ impl Front {
         Ok(Arc::new(Self {
             settings,
             disk,
-            metrics: Arc::new(Metrics::new(workers)),
+            metrics: Arc::default(),
             access_log,
-            limits: limits.map(Arc::new),
+            limits,
             shutdown,
             site: Mutex::new(Arc::new(site)),
             changes: AtomicU64::new(0),
@@ -130,6 +130,11 @@ impl Front {
         *self.site.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(site);
         self.changes.fetch_add(1, Ordering::Release);
         self.wake();
+    }
+
+    /// How often that was changed.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// What is served.

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
@@ -20,28 +20,17 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Front;
 use super::connection::{Connection, Next};
-use crate::access_log::{AccessLog, Lines};
-use crate::answer::{Maker, Payload, Tail};
-use crate::cache::Cache;
+use crate::desk::{Desk, TICK, ticks};
 use crate::disk::{Mailbox, Token};
 use crate::engine::Means;
-use crate::http::head::{MAX_HEAD_BYTES, Request};
-use crate::http::path;
-use crate::metrics::WorkerMetrics;
-use crate::site::Site;
-use crate::watch::Watcher;
-
-/// How often a worker looks at the clock, and closes what has waited too long.
-const TICK: Duration = Duration::from_millis(250);
+use crate::http::head::MAX_HEAD_BYTES;
+use crate::metrics::Side;
 
 /// Events taken at once.
 const EVENTS: usize = 256;
 
 /// Connections accepted at once, so that a flood of them does not keep a worker from those it has.
 const ACCEPTS: usize = 64;
-
-/// A file that many clients begin to read has its successor read ahead once in this time.
-const PREFETCH_EVERY: Duration = Duration::from_secs(5);
 
 /// At shutdown, an idle connection is kept this long, so that a request already on its way is answered.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
@@ -53,71 +42,13 @@ const LISTENER: Token = u64::MAX - 1024;
 
 /// What the connections of a worker share.
 pub struct Worker {
-    pub front: Arc<Front>,
-    pub site: Arc<Site>,
-    pub metrics: Arc<WorkerMetrics>,
+    pub desk: Desk,
     pub mailbox: Arc<Mailbox>,
     pub means: Means,
     /// Received bytes, within a turn.
     pub scratch: Box<[u8]>,
     /// Answers, within a turn.
     pub out: Vec<u8>,
-    /// What heads end with this second.
-    pub tail: Tail,
-    /// Ticks since the worker started.
-    pub tick: u32,
-    pub now: SystemTime,
-    pub log: Option<Lines>,
-    cache: Cache,
-    memory_max: u64,
-    draining: bool,
-    /// What was read ahead last, and from which tick on it may be again.
-    prefetched: (Vec<u8>, u32),
-}
-
-impl Worker {
-    /// The tick `time` from now.
-    pub fn after(&self, time: Duration) -> u32 {
-        self.tick.saturating_add(ticks(time))
-    }
-
-    /// Hands what was logged on.
-    fn flush_log(&mut self) {
-        if let Some(lines) = &mut self.log {
-            lines.flush(&self.metrics.log_dropped);
-        }
-    }
-
-    /// Has the file that a manifest has behind this one read ahead, when this one begins to be sent.
-    pub fn prefetch(&mut self, request: &Request<'_>, payload: &Payload) {
-        if !self.site.has_manifests() || !matches!(payload, Payload::File { range, .. } if range.start == 0) {
-            return;
-        }
-        let Ok(path) = path::decode(request.path, self.site.hidden) else { return };
-        let Some(next) = self.site.next(&path) else { return };
-        if self.prefetched.0 != next || self.prefetched.1 <= self.tick {
-            self.prefetched = (next.to_vec(), self.after(PREFETCH_EVERY));
-            self.front.disk.prefetch(self.site.clone(), next.to_vec());
-            self.metrics.prefetched.add(1);
-        }
-    }
-
-    /// Makes answers about `site`.
-    pub fn maker<'w>(&'w mut self, site: &'w Site) -> Maker<'w> {
-        Maker {
-            site,
-            cache: &mut self.cache,
-            tick: self.tick,
-            now: self.now,
-            memory_max: self.memory_max,
-            tail: &self.tail,
-            last: self.draining,
-        }
-    }
-}
-
-fn ticks(time: Duration) -> u32 {
-    u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
 }
 
 /// A place for a connection. Its generation tells the events of one connection from those of the next.
@@ -138,7 +69,6 @@ struct Loop {
     open: usize,
     /// Connections whose turn is to go on.
     due: VecDeque<Token>,
-    changes: u64,
     /// The time of the last tick, in nanoseconds of the coarse clock.
     ticked: u64,
     /// When draining began, in ticks.
@@ -155,30 +85,18 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
     let settings = &front.settings;
     let means = Means::new(settings.engine, ticks(settings.revalidate));
     let memory = if means.keeps_bytes() { settings.memory } else { 0 };
-    let fresh_for = ticks(settings.revalidate).max(1);
-    let cache = Cache::new(settings.open_files, fresh_for, memory, Watcher::new());
+    let desk = Desk::new(front, front.metrics.worker(Side::Plain), memory);
     epoll::add(&epoll, mailbox.bell(), EventData::new_u64(BELL), EventFlags::IN)?;
-    if let Some(watcher) = cache.watcher() {
+    if let Some(watcher) = desk.watcher() {
         epoll::add(&epoll, watcher, EventData::new_u64(WATCHER), EventFlags::IN)?;
     }
-    let now = clock();
     let mut this = Loop {
         worker: Worker {
-            front: Arc::clone(front),
-            site: front.site(),
-            metrics: front.metrics.worker(index),
+            desk,
             mailbox,
             means,
             scratch: vec![0; MAX_HEAD_BYTES].into_boxed_slice(),
             out: Vec::with_capacity(MAX_HEAD_BYTES),
-            tail: Tail::at(now),
-            tick: 1,
-            now,
-            log: front.access_log.as_ref().map(AccessLog::lines),
-            cache,
-            memory_max: if memory == 0 { 0 } else { settings.memory_max },
-            draining: false,
-            prefetched: Default::default(),
         },
         epoll,
         listeners,
@@ -187,7 +105,6 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
         free: Vec::new(),
         open: 0,
         due: VecDeque::new(),
-        changes: front.changes.load(Ordering::Acquire),
         ticked: coarse(),
         drained_from: None,
     };
@@ -209,7 +126,7 @@ impl Loop {
             self.clock();
             // Changes first, so that no request behind them is answered with what was before.
             if events.iter().any(|event| event.data.u64() == WATCHER) {
-                self.worker.cache.watched();
+                self.worker.desk.watched();
             }
             for event in &events {
                 let (token, flags) = (event.data.u64(), event.flags);
@@ -232,7 +149,7 @@ impl Loop {
                 }
             }
         }
-        self.worker.flush_log();
+        self.worker.desk.flush_log();
         Ok(())
     }
 
@@ -278,9 +195,9 @@ impl Loop {
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept connections just now");
-                    self.worker.metrics.accept_errors.add(1);
+                    self.worker.desk.metrics.accept_errors.add(1);
                     // Kept files are what can be let go of.
-                    self.worker.cache.clear();
+                    self.worker.desk.let_go();
                     self.accept_no_more()?;
                     break;
                 }
@@ -290,10 +207,11 @@ impl Loop {
     }
 
     fn admit(&mut self, stream: OwnedFd, peer: Option<SocketAddr>) -> io::Result<()> {
-        let limits = self.worker.front.limits.as_ref();
+        let front = &self.worker.desk.front;
+        let limits = front.limits.as_ref();
         let guest = limits.zip(peer).map(|(limits, peer)| limits.enter(peer.ip()));
-        if self.open >= self.worker.front.settings.connections || matches!(guest, Some(None)) {
-            self.worker.metrics.shed.add(1);
+        if self.open >= front.settings.connections || matches!(guest, Some(None)) {
+            self.worker.desk.metrics.shed.add(1);
             return Ok(());
         }
         let place = self.free.pop().unwrap_or_else(|| {
@@ -307,8 +225,8 @@ impl Loop {
             self.free.push(place);
             return Err(error.into());
         }
-        self.worker.metrics.accepted.add(1);
-        let deadline = self.worker.after(self.worker.front.settings.head_timeout);
+        self.worker.desk.metrics.accepted.add(1);
+        let deadline = self.worker.desk.after(self.worker.desk.front.settings.head_timeout);
         slot.connection =
             Some(Box::new(Connection::new(stream, peer.map(|peer| peer.ip()), guest.flatten(), deadline)));
         self.open += 1;
@@ -340,15 +258,11 @@ impl Loop {
         for (token, done) in self.worker.mailbox.take() {
             self.turn(token, |connection| connection.done(done));
         }
-        let changes = self.worker.front.changes.load(Ordering::Acquire);
-        if changes != self.changes {
-            self.changes = changes;
-            self.worker.site = self.worker.front.site();
-            self.worker.cache.clear();
-        }
-        if self.worker.front.shutdown.is_triggered() && !self.worker.draining {
-            self.worker.draining = true;
-            self.drained_from = Some(self.worker.tick);
+        let desk = &mut self.worker.desk;
+        desk.refresh();
+        if desk.front.shutdown.is_triggered() && !desk.draining {
+            desk.draining = true;
+            self.drained_from = Some(desk.tick);
             // What has connected before is served.
             for listener in 0..self.listeners.len() {
                 self.accept(listener)?;
@@ -360,7 +274,7 @@ impl Loop {
     }
 
     fn is_drained(&self) -> bool {
-        self.worker.draining && self.open == 0
+        self.worker.desk.draining && self.open == 0
     }
 
     /// Ticks, where it is time to.
@@ -370,26 +284,18 @@ impl Loop {
             return;
         }
         self.ticked = now;
-        let worker = &mut self.worker;
-        worker.tick += 1;
-        let now = clock();
-        if now != worker.now {
-            worker.now = now;
-            worker.tail = Tail::at(now);
-        }
+        self.worker.desk.tick();
         self.expire();
-        self.worker.flush_log();
-        self.worker.metrics.open.store(self.open as u64, Ordering::Relaxed);
-        self.worker.metrics.open_files.store(self.worker.cache.len() as u64, Ordering::Relaxed);
-        if !self.worker.draining && self.accept_again().is_err() {
+        self.worker.desk.metrics.open.store(self.open as u64, Ordering::Relaxed);
+        if !self.worker.desk.draining && self.accept_again().is_err() {
             self.accepting = false;
         }
     }
 
     /// Closes connections whose time is up.
     fn expire(&mut self) {
-        let tick = self.worker.tick;
-        let settings = &self.worker.front.settings;
+        let tick = self.worker.desk.tick;
+        let settings = &self.worker.desk.front.settings;
         let drain = self.drained_from.map(|from| {
             (from.saturating_add(ticks(DRAIN_GRACE)), from.saturating_add(ticks(settings.drain_timeout)))
         });
@@ -401,7 +307,7 @@ impl Loop {
             if !late && !drained {
                 continue;
             }
-            self.worker.metrics.timed_out.add(u64::from(late));
+            self.worker.desk.metrics.timed_out.add(u64::from(late));
             if drained || !connection.expire(&mut self.worker) {
                 let token = u64::from(slot.generation) << 32 | place as u64;
                 self.close(token);
@@ -422,11 +328,6 @@ const GENERATIONS: u32 = u32::MAX >> 1;
 fn slot_of(slots: &mut [Slot], token: Token) -> Option<&mut Slot> {
     let slot = slots.get_mut(token as u32 as usize)?;
     (u64::from(slot.generation) == token >> 32).then_some(slot)
-}
-
-/// The present, in whole seconds.
-fn clock() -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(clock_gettime(ClockId::RealtimeCoarse).tv_sec as u64)
 }
 
 /// The coarse monotonic clock, in nanoseconds: a few milliseconds exact, and cheap.

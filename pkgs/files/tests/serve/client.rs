@@ -69,8 +69,13 @@ impl Client {
 
     /// Reads the next answer; without a body where it answers a HEAD.
     pub fn receive(&mut self, body: bool) -> io::Result<Answer> {
-        let mut answer = self.receive_head()?;
-        if !body || matches!(answer.status, 204 | 304) {
+        let head = self.receive_head()?;
+        if body { self.receive_body(head) } else { Ok(head) }
+    }
+
+    /// Reads what follows a head.
+    pub fn receive_body(&mut self, mut answer: Answer) -> io::Result<Answer> {
+        if matches!(answer.status, 204 | 304) {
             return Ok(answer);
         }
         if answer.field("transfer-encoding").as_deref() == Some("chunked") {

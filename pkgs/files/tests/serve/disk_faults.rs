@@ -64,14 +64,14 @@ fn a_file_that_is_replaced_or_deleted_while_it_is_sent_is_sent_as_it_was() {
             let server = place.serve(&["--engine", engine]);
             let mut client = server.connect();
             client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
-            std::thread::sleep(Duration::from_millis(100));
+            let head = client.receive_head().expect("a head");
             if replace {
                 fs::write(place.beside("new"), "new").unwrap();
                 fs::rename(place.beside("new"), place.root("f")).unwrap();
             } else {
                 fs::remove_file(place.root("f")).unwrap();
             }
-            let answer = client.receive(true).expect("an answer");
+            let answer = client.receive_body(head).expect("an answer");
             assert!(answer.body == pattern(LARGE), "{engine}");
             let next = client.get("/f", "");
             assert_eq!(next.status, if replace { 200 } else { 404 }, "{engine}");

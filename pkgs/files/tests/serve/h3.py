@@ -1,8 +1,7 @@
 """Files and ranges of them by HTTP/3, as aioquic asks for them.
 
-    h3.py PORT ROOT
-
-Exits with a traceback at the first answer that is not as it should be.
+    h3.py PORT check ROOT      exits with a traceback at the first answer that is not as it should be
+    h3.py PORT get PATH...     prints the status of each, asked for on one connection
 """
 
 import asyncio
@@ -46,9 +45,20 @@ class Client(QuicConnectionProtocol):
         return int(found[":status"]), found, bytes(body)
 
 
-async def main(port, root):
+def connection(port):
     configuration = QuicConfiguration(is_client=True, alpn_protocols=H3_ALPN, verify_mode=ssl.CERT_NONE)
-    async with connect("127.0.0.1", port, configuration=configuration, create_protocol=Client) as client:
+    return connect("127.0.0.1", port, configuration=configuration, create_protocol=Client)
+
+
+async def get(port, *paths):
+    async with connection(port) as client:
+        for path in paths:
+            print((await client.get(path))[0])
+
+
+async def check(port, root):
+    root = pathlib.Path(root)
+    async with connection(port) as client:
         for file in sorted(root.glob("f*")):
             status, fields, body = await client.get("/" + file.name)
             assert (status, body) == (200, file.read_bytes()), (file, status, len(body))
@@ -72,4 +82,4 @@ async def main(port, root):
         assert (await client.get("/missing"))[0] == 404
 
 
-asyncio.run(main(int(sys.argv[1]), pathlib.Path(sys.argv[2])))
+asyncio.run({"check": check, "get": get}[sys.argv[2]](int(sys.argv[1]), *sys.argv[3:]))

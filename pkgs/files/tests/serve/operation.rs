@@ -44,9 +44,9 @@ fn health_and_metrics_are_answered_on_the_admin_listener() {
     assert_eq!(admin.get("/healthz", "").text(), "ok\n");
     assert_eq!(admin.get("/readyz", "").text(), "ready\n");
     assert_eq!(admin.get("/a", "").status, 404);
-    assert_eq!(server.metric("files_requests_total{status=\"200\"}"), 1.0);
-    assert_eq!(server.metric("files_requests_total{status=\"404\"}"), 1.0);
-    assert!(server.metric("files_sent_bytes_total") > 10_000.0);
+    assert_eq!(server.metric("files_requests_total{listener=\"plain\",status=\"200\"}"), 1.0);
+    assert_eq!(server.metric("files_requests_total{listener=\"plain\",status=\"404\"}"), 1.0);
+    assert!(server.metric("files_sent_bytes_total{listener=\"plain\"}") > 10_000.0);
     assert!(server.metric("process_resident_memory_bytes") > 0.0);
 }
 
@@ -68,6 +68,7 @@ fn requests_are_logged_and_the_log_can_be_moved() {
         (&line["bytes"], &line["agent"], &line["address"]),
         (&4.into(), &"test\"s".into(), &"127.0.0.1".into())
     );
+    assert_eq!((&line["protocol"], &line["tls"]), (&"http1".into(), &false.into()));
     let moved = place.beside("access.log.1");
     fs::rename(&log, &moved).unwrap();
     server.signal(Signal::HUP);
@@ -89,6 +90,12 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     let mut client = server.connect();
     (0..100).for_each(|_| assert_eq!(client.get("/a", "").status, 200));
     until("one line in ten", || lines(&sampled).len() == 10);
+    // Those of the last moment are written all the same.
+    (0..50).for_each(|_| assert_eq!(client.get("/a", "").status, 200));
+    drop(client);
+    server.signal(Signal::TERM);
+    assert!(server.wait(Duration::from_secs(10)).success());
+    assert_eq!(lines(&sampled).len(), 15);
 }
 
 #[test]

@@ -1,12 +1,33 @@
 //! The same files by HTTP/1.1, HTTP/2 and HTTP/3 over TLS.
 
-use std::fs;
-use std::process::Command;
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::place::{Place, Server, pattern};
+use crate::place::{Place, Server, pattern, until};
 use crate::tools;
 
 const SIZES: [usize; 5] = [0, 1, 65_536, 65_537, 3_000_001];
+
+/// A server with a TLS listener and these flags on top.
+fn secure(place: &Place, flags: &[&str]) -> Server {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let (cert, key) = (place.beside("cert.pem"), place.beside("key.pem"));
+    fs::write(&cert, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let tls = [
+        "--tls-listen",
+        "127.0.0.1:0",
+        "--cert",
+        cert.to_str().unwrap(),
+        "--key",
+        key.to_str().unwrap(),
+        "--admin",
+        "127.0.0.1:0",
+    ];
+    place.serve(&[&tls[..], flags].concat())
+}
 
 fn serve(place: &Place) -> Server {
     for size in SIZES {
@@ -14,19 +35,7 @@ fn serve(place: &Place) -> Server {
     }
     place.file("a.js", "plain");
     place.file("a.js.gz", "coded");
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let (cert, key) = (place.beside("cert.pem"), place.beside("key.pem"));
-    fs::write(&cert, made.cert.pem()).unwrap();
-    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    place.serve(&[
-        "--tls-listen",
-        "127.0.0.1:0",
-        "--cert",
-        cert.to_str().unwrap(),
-        "--key",
-        key.to_str().unwrap(),
-        "--listing",
-    ])
+    secure(place, &["--listing"])
 }
 
 fn curl(server: &Server, path: &str, flags: &[&str]) -> (u16, Vec<u8>) {
@@ -83,13 +92,195 @@ fn answers_are_those_of_the_plain_listener() {
 fn http_3_answers_whole_files_and_ranges() {
     let place = Place::new();
     let server = serve(&place);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/h3.py");
+    h3(&server, &["check", place.root("").to_str().unwrap()]);
+}
+
+/// What aioquic prints of a run of `h3.py`, whose arguments these are.
+fn h3(server: &Server, arguments: &[&str]) -> String {
     let output = Command::new(tools::python())
-        .arg(script)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/h3.py"))
         .arg(server.secure.expect("a TLS listener").port().to_string())
-        .arg(place.root(""))
+        .args(arguments)
         .output()
         .expect("Python runs");
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The statuses of several requests for a path on one connection.
+fn statuses(server: &Server, version: &str, path: &str, count: usize) -> Vec<u16> {
+    let text = if version == "h3" {
+        h3(server, &[&["get"][..], &vec![path; count]].concat())
+    } else {
+        let port = server.secure.expect("a TLS listener").port();
+        let output = Command::new("curl")
+            .args(["--silent", "--insecure", "--max-time", "20", version, "--write-out", "%{http_code}\\n"])
+            .args((0..count).flat_map(|_| ["--output", "/dev/null"]))
+            .args((0..count).map(|_| format!("https://127.0.0.1:{port}{path}")))
+            .output()
+            .expect("curl runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    text.lines().map(|line| line.parse().expect("a status")).collect()
+}
+
+const VERSIONS: [&str; 3] = ["--http1.1", "--http2", "h3"];
+
+#[test]
+fn a_file_that_is_replaced_is_seen_at_once() {
+    let place = Place::new();
+    let path = place.file("a", "old");
+    // An hour: only the kernel can tell.
+    let server = secure(&place, &["--revalidate", "3600000"]);
+    for text in ["old", "new", "newer"] {
+        fs::write(place.beside("next"), text).unwrap();
+        fs::rename(place.beside("next"), &path).unwrap();
+        // A few times, for there are two workers.
+        for _ in 0..8 {
+            until("the new text", || curl(&server, "/a", &["--http2"]).1 == text.as_bytes());
+        }
+    }
+    fs::remove_file(&path).unwrap();
+    until("its end", || curl(&server, "/a", &["--http1.1"]).0 == 404);
+}
+
+#[test]
+fn rules_are_read_again() {
+    let place = Place::new();
+    place.file("a", "text");
+    let rules = place.beside("rules.toml");
+    fs::write(&rules, "").unwrap();
+    let server = secure(&place, &["--rules", rules.to_str().unwrap()]);
+    let has = || {
+        let (_, head) = curl(&server, "/a", &["--head"]);
+        String::from_utf8_lossy(&head).contains("cache-control: no-store")
+    };
+    assert!(!has());
+    fs::write(&rules, "[[rule]]\npath = '*'\ncache-control = 'no-store'\n").unwrap();
+    server.signal(rustix::process::Signal::HUP);
+    until("the new rules", has);
+}
+
+#[test]
+fn an_address_has_its_requests_a_second_of_all_listeners_together() {
+    for version in VERSIONS {
+        let place = Place::new();
+        place.file("a", "text");
+        let server = secure(&place, &["--address-rate", "1", "--address-burst", "5"]);
+        // Two by the plain listener leave three, and one that the clock may give.
+        for _ in 0..2 {
+            assert_eq!(server.get("/a", "").status, 200);
+        }
+        let found = statuses(&server, version, "/a", 9);
+        let served = found.iter().filter(|status| **status == 200).count();
+        assert!((3..=5).contains(&served), "{version}: {found:?}");
+        assert!(found[..3].iter().all(|status| *status == 200) && found[8] == 429, "{version}: {found:?}");
+        assert_eq!(server.get("/a", "").status, 429, "{version}");
+    }
+}
+
+#[test]
+fn an_address_has_its_connections_of_all_listeners_together() {
+    let place = Place::new();
+    place.file("a", "text");
+    let server = secure(&place, &["--address-connections", "3"]);
+    let mut held: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    held.iter_mut().for_each(|client| assert_eq!(client.get("/a", "").status, 200));
+    for version in ["--http1.1", "--http2"] {
+        assert_eq!(statuses(&server, version, "/a", 1), [0], "{version}");
+    }
+    drop(held);
+    for version in VERSIONS {
+        until("a place", || statuses(&server, version, "/a", 1) == [200]);
+    }
+}
+
+#[test]
+fn requests_are_logged_and_counted_by_what_was_spoken() {
+    let place = Place::new();
+    place.file("a", "text");
+    let log = place.beside("access.log");
+    let server = secure(&place, &["--access-log", log.to_str().unwrap()]);
+    for version in VERSIONS {
+        assert_eq!(statuses(&server, version, "/a", 2), [200, 200], "{version}");
+        assert_eq!(statuses(&server, version, "/b", 1), [404], "{version}");
+    }
+    assert_eq!(server.metric("files_requests_total{listener=\"tls\",status=\"200\"}"), 6.0);
+    assert_eq!(server.metric("files_requests_total{listener=\"tls\",status=\"404\"}"), 3.0);
+    assert_eq!(server.metric("files_requests_total{listener=\"plain\",status=\"200\"}"), 0.0);
+    assert_eq!(server.metric("files_sent_bytes_total{listener=\"tls\"}"), 6.0 * 4.0);
+    // What was not yet handed on is when the server ends.
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.wait(Duration::from_secs(10)).success());
+    let text = fs::read_to_string(&log).expect("a log");
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    for (protocol, path, status, count) in [
+        ("http1", "/a", 200, 2),
+        ("http2", "/a", 200, 2),
+        ("http3", "/a", 200, 2),
+        ("http1", "/b", 404, 1),
+        ("http2", "/b", 404, 1),
+        ("http3", "/b", 404, 1),
+    ] {
+        let like = |line: &&serde_json::Value| {
+            (&line["protocol"], &line["path"], &line["status"], &line["tls"], &line["address"])
+                == (&protocol.into(), &path.into(), &status.into(), &true.into(), &"127.0.0.1".into())
+        };
+        assert_eq!(lines.iter().filter(like).count(), count, "{protocol} {path}: {text}");
+    }
+    assert_eq!(lines.len(), 9, "{text}");
+}
+
+#[test]
+fn what_is_not_in_memory_is_read_without_keeping_others_waiting() {
+    const SIZE: usize = 8 << 20;
+    let place = Place::new();
+    let cold = File::open(place.file("cold", pattern(SIZE))).unwrap();
+    let next = File::open(place.file("next", pattern(SIZE))).unwrap();
+    place.file("manifest", "cold\nnext\n");
+    let rules = place.beside("rules.toml");
+    fs::write(&rules, "[[rule]]\npath = '/*'\nprefetch = 'manifest'\n").unwrap();
+    for file in [&cold, &next] {
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+    let server = secure(&place, &["--rules", rules.to_str().unwrap()]);
+    let (status, body) = curl(&server, "/cold", &["--http2"]);
+    assert!(status == 200 && body == pattern(SIZE));
+    assert!(server.metric("files_cold_reads_total") > 0.0, "the disk was waited for elsewhere");
+    let all = 0..SIZE as u64;
+    until("the next file of the manifest in memory", || files::resident::is_resident(&next, &all));
+    assert_eq!(server.metric("files_prefetches_total"), 1.0);
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_sent_is_never_passed_off_as_whole() {
+    const SIZE: usize = 64 << 20;
+    for version in ["--http1.1", "--http2"] {
+        for truncated in [true, false] {
+            let place = Place::new();
+            let path = place.file("f", pattern(SIZE));
+            let server = secure(&place, &[]);
+            let port = server.secure.expect("a TLS listener").port();
+            let mut client = Command::new("curl")
+                .args(["--silent", "--insecure", "--max-time", "20", "--limit-rate", "20M", version])
+                .arg(format!("https://127.0.0.1:{port}/f"))
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("curl runs");
+            until("some of it", || {
+                server.metric("files_sent_bytes_total{listener=\"tls\"}") > (1 << 20) as f64
+            });
+            let mut file = File::options().write(true).open(&path).unwrap();
+            if truncated {
+                file.set_len(SIZE as u64 / 2).unwrap();
+            } else {
+                file.write_all(&vec![0; SIZE]).unwrap();
+            }
+            assert!(!client.wait().unwrap().success(), "{version} {truncated}");
+            assert_eq!(server.metric("files_answers_cut_total{listener=\"tls\"}"), 1.0);
+        }
+    }
 }

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::request::{self, Context};
 use super::transport::{self, varint};
+use crate::config::Guest;
 use crate::drain::Drain;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
 use crate::service_trait::HttpService;
@@ -38,6 +39,7 @@ pub(super) async fn serve(
     worker: &Arc<Worker>,
     local: SocketAddr,
     quic: quinn::Connection,
+    guest: Option<Guest>,
     service: impl HttpService,
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http3);
@@ -51,11 +53,11 @@ pub(super) async fn serve(
     let Ok(Ok(h3)) = timeout(limits.handshake_time, building).await else {
         return worker.counts().handshake_failures.increment();
     };
-    let context = Arc::new(Context { worker: Arc::clone(worker), peer: peer(&quic, local) });
+    let context = Arc::new(Context { worker: Arc::clone(worker), peer: peer(&quic, local, guest) });
     Connection { h3, quic, context, service, requests: JoinSet::new(), begun: false }.run().await;
 }
 
-fn peer(quic: &quinn::Connection, local: SocketAddr) -> Peer {
+fn peer(quic: &quinn::Connection, local: SocketAddr, guest: Option<Guest>) -> Peer {
     let handshake = quic.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
     Peer::new(PeerInfo {
         remote: Some(quic.remote_address()),
@@ -67,6 +69,7 @@ fn peer(quic: &quinn::Connection, local: SocketAddr) -> Peer {
             cipher: None,
             server_name: handshake.server_name.map(Into::into),
         }),
+        guest,
     })
 }
 

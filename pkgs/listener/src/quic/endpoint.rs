@@ -107,7 +107,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: Socket, service: impl Htt
             let quic = establish(&worker, incoming).await;
             drop(handshake);
             match quic {
-                Some(quic) => connection::serve(&worker, local, quic, service).await,
+                Some(quic) => connection::serve(&worker, local, quic, permit.guest(), service).await,
                 None => worker.counts().handshake_failures.increment(),
             }
             drop(permit);

@@ -1,0 +1,180 @@
+//! What a thread answers from, whichever listener it serves: the site, open files, the time, its counters and its
+//! lines of the access log.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use listener::Protocol;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::access_log::{AccessLog, Lines};
+use crate::answer::{Maker, Payload, Tail};
+use crate::cache::Cache;
+use crate::front::Front;
+use crate::http::head::Request;
+use crate::http::path;
+use crate::metrics::WorkerMetrics;
+use crate::site::Site;
+use crate::watch::Watcher;
+
+/// How often a thread looks at the clock.
+pub const TICK: Duration = Duration::from_millis(250);
+
+/// A file that many clients begin to read has its successor read ahead once in this time.
+const PREFETCH_EVERY: Duration = Duration::from_secs(5);
+
+/// What a thread answers from.
+#[derive(Debug)]
+pub struct Desk {
+    /// What all threads share.
+    pub front: Arc<Front>,
+    /// What is served.
+    pub site: Arc<Site>,
+    /// What the thread counts.
+    pub metrics: Arc<WorkerMetrics>,
+    /// What heads end with this second.
+    pub tail: Tail,
+    /// Ticks since the thread started.
+    pub tick: u32,
+    /// The present, in whole seconds.
+    pub now: SystemTime,
+    /// Whether each answer is its connection's last.
+    pub draining: bool,
+    cache: Cache,
+    memory_max: u64,
+    log: Option<Lines>,
+    changes: u64,
+    /// What was read ahead last, and from which tick on it may be again.
+    prefetched: (Vec<u8>, u32),
+}
+
+/// Who asks, as the access log has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Absent where the kernel did not tell.
+    pub address: Option<IpAddr>,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Whether by TLS.
+    pub tls: bool,
+}
+
+impl Desk {
+    /// One for this thread, which keeps `memory` bytes of small files.
+    pub fn new(front: &Arc<Front>, metrics: Arc<WorkerMetrics>, memory: usize) -> Self {
+        let settings = &front.settings;
+        let fresh_for = ticks(settings.revalidate).max(1);
+        let now = present();
+        // Read before the site: a change between the two is seen again, not missed.
+        let changes = front.changes();
+        Self {
+            site: front.site(),
+            tail: Tail::at(now),
+            tick: 1,
+            now,
+            draining: false,
+            cache: Cache::new(settings.open_files, fresh_for, memory, Watcher::new()),
+            memory_max: if memory == 0 { 0 } else { settings.memory_max },
+            log: front.access_log.as_ref().map(|log| AccessLog::lines(log, Arc::clone(&metrics))),
+            changes,
+            prefetched: Default::default(),
+            metrics,
+            front: Arc::clone(front),
+        }
+    }
+
+    /// The tick `time` from now.
+    pub fn after(&self, time: Duration) -> u32 {
+        self.tick.saturating_add(ticks(time))
+    }
+
+    /// Makes answers about `site`.
+    pub fn maker<'d>(&'d mut self, site: &'d Site) -> Maker<'d> {
+        Maker {
+            site,
+            cache: &mut self.cache,
+            tick: self.tick,
+            now: self.now,
+            memory_max: self.memory_max,
+            tail: &self.tail,
+            last: self.draining,
+        }
+    }
+
+    /// Counts and logs an answer with a body of so many bytes.
+    pub fn answered(&mut self, client: Client, request: &Request<'_>, status: u16, bytes: u64) {
+        self.metrics.answered(status);
+        if let Some(lines) = &mut self.log {
+            lines.add(self.now, client, request, (status, bytes));
+        }
+    }
+
+    /// Has the file that a manifest has behind this one read ahead, when this one begins to be sent.
+    pub fn prefetch(&mut self, request: &Request<'_>, payload: &Payload) {
+        if !self.site.has_manifests() || !matches!(payload, Payload::File { range, .. } if range.start == 0) {
+            return;
+        }
+        let Ok(path) = path::decode(request.path, self.site.hidden) else { return };
+        let Some(next) = self.site.next(&path) else { return };
+        if self.prefetched.0 != next || self.prefetched.1 <= self.tick {
+            self.prefetched = (next.to_vec(), self.after(PREFETCH_EVERY));
+            self.metrics.prefetched.add(self.front.disk.prefetch(self.site.clone(), next.to_vec()).into());
+        }
+    }
+
+    /// Moves the clock on, hands on what was logged, and shows how many files are open.
+    pub fn tick(&mut self) {
+        self.tick = self.tick.saturating_add(1);
+        let now = present();
+        if now != self.now {
+            self.now = now;
+            self.tail = Tail::at(now);
+        }
+        self.flush_log();
+        self.metrics.open_files.store(self.cache.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Hands on what was logged.
+    pub fn flush_log(&mut self) {
+        if let Some(lines) = &mut self.log {
+            lines.flush();
+        }
+    }
+
+    /// Serves what the front serves by now.
+    pub fn refresh(&mut self) {
+        let changes = self.front.changes();
+        if changes != self.changes {
+            self.changes = changes;
+            self.site = self.front.site();
+            self.cache.clear();
+        }
+    }
+
+    /// Closes all files that are not being sent.
+    pub fn let_go(&mut self) {
+        self.cache.clear();
+    }
+
+    /// Learns what changed below the root.
+    pub fn watched(&mut self) {
+        self.cache.watched();
+    }
+
+    /// What tells when [`watched`](Self::watched) has something to learn; none where time alone decides.
+    pub fn watcher(&self) -> Option<&Watcher> {
+        self.cache.watcher()
+    }
+}
+
+/// How many ticks `time` takes.
+pub fn ticks(time: Duration) -> u32 {
+    u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
+}
+
+/// The present, in whole seconds.
+fn present() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(clock_gettime(ClockId::RealtimeCoarse).tv_sec as u64)
+}
