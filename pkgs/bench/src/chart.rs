@@ -12,42 +12,73 @@ const LABEL_WIDTH: usize = 140;
 const VALUE_WIDTH: usize = 70;
 const BAR_HEIGHT: usize = 22;
 const TOP: usize = 36;
+/// Of a character of a note, on the generous side.
+const CHARACTER_WIDTH: usize = 8;
+
+/// One bar.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// What stands before it.
+    pub label: String,
+    /// Its length: CPU time per request, in microseconds.
+    pub cpu_us: f64,
+    /// What stands behind its figure; may be empty.
+    pub note: String,
+}
 
 /// Draws the rows of `case` in their order and writes them to `path`.
 pub fn write(path: &Path, title: &str, case: &str, rows: &[Row]) -> Result<(), Error> {
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.case == case).collect();
-    fs::write(path, draw(title, &rows)).map_err(Error::file(path))
+    let bar = |row: &Row| Bar { label: row.server.into(), cpu_us: row.cpu_us, note: String::new() };
+    let bars: Vec<Bar> = rows.iter().filter(|row| row.case == case).map(bar).collect();
+    write_bars(path, title, &bars)
 }
 
-fn draw(title: &str, rows: &[&Row]) -> String {
-    let most = rows.iter().map(|row| row.cpu_us).fold(f64::MIN_POSITIVE, f64::max);
-    let height = TOP + rows.len() * (BAR_HEIGHT + 8) + 8;
+/// Draws `bars` in their order and writes them to `path`. Labels and notes are plain text.
+pub fn write_bars(path: &Path, title: &str, bars: &[Bar]) -> Result<(), Error> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).map_err(Error::file(directory))?;
+    }
+    fs::write(path, draw(title, bars)).map_err(Error::file(path))
+}
+
+fn draw(title: &str, bars: &[Bar]) -> String {
+    let most = bars.iter().map(|bar| bar.cpu_us).fold(f64::MIN_POSITIVE, f64::max);
+    // Room is only given to what there is.
+    let longest_note = bars.iter().map(|bar| bar.note.chars().count()).max().unwrap_or(0);
+    let width = WIDTH + longest_note * CHARACTER_WIDTH;
+    let height = TOP + bars.len() * (BAR_HEIGHT + 8) + 8;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"sans-serif\" font-size=\"14\">\n\
          <style>text {{ fill: #222 }} rect {{ fill: #2a78b8 }} \
          @media (prefers-color-scheme: dark) {{ text {{ fill: #ddd }} }}</style>\n\
-         <text x=\"8\" y=\"22\" font-weight=\"bold\">{title}</text>\n"
+         <text x=\"8\" y=\"22\" font-weight=\"bold\">{}</text>\n",
+        escaped(title)
     );
-    for (index, row) in rows.iter().enumerate() {
+    for (index, Bar { label, cpu_us, note }) in bars.iter().enumerate() {
         let top = TOP + index * (BAR_HEIGHT + 8);
         let baseline = top + BAR_HEIGHT - 6;
-        let length = row.cpu_us / most * (WIDTH - LABEL_WIDTH - VALUE_WIDTH) as f64;
+        let length = cpu_us / most * (WIDTH - LABEL_WIDTH - VALUE_WIDTH) as f64;
         let end = LABEL_WIDTH as f64 + length;
         // Writing to a string cannot fail.
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{baseline}\" text-anchor=\"end\">{}</text>\
              <rect x=\"{LABEL_WIDTH}\" y=\"{top}\" width=\"{length:.1}\" height=\"{BAR_HEIGHT}\"/>\
-             <text x=\"{:.1}\" y=\"{baseline}\">{:.2} µs</text>",
+             <text x=\"{:.1}\" y=\"{baseline}\">{cpu_us:.2} µs{}{}</text>",
             LABEL_WIDTH - 8,
-            row.server,
+            escaped(label),
             end + 6.0,
-            row.cpu_us
+            if note.is_empty() { "" } else { "  " },
+            escaped(note),
         );
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 #[cfg(test)]
@@ -56,19 +87,11 @@ mod tests {
 
     #[test]
     fn the_longest_bar_fills_the_width_and_the_others_follow() {
-        let row = |server, cpu_us| Row {
-            server,
-            case: "hot",
-            qps: 0.0,
-            p50_us: 0.0,
-            p99_us: 0.0,
-            cpu_us,
-            cpu_us_spread: (cpu_us, cpu_us),
-            user_us: 0.0,
-            ratios: Vec::new(),
-            resident_bytes: 0,
-        };
-        let svg = draw("t", &[&row("a", 4.0), &row("b", 2.0)]);
+        let bar = |label: &str, cpu_us, note: &str| Bar { label: label.into(), cpu_us, note: note.into() };
+        let svg = draw("t", &[bar("a", 4.0, ""), bar("b < c", 2.0, "")]);
         assert!(svg.contains("width=\"430.0\"") && svg.contains("width=\"215.0\""), "{svg}");
+        assert!(svg.contains("b &lt; c") && svg.contains("0 0 640 "), "{svg}");
+        let noted = draw("t", &[bar("a", 4.0, "helps")]);
+        assert!(noted.contains("4.00 µs  helps") && !noted.contains("0 0 640 "), "{noted}");
     }
 }

@@ -53,8 +53,21 @@ pub struct Series {
 
 /// Loads each case in turn, `rounds` times, after a first round of a second each that only warms up.
 pub fn alternate(rounds: usize, cases: &[Case<'_>]) -> Result<Vec<Series>, Error> {
+    alternate_in(rounds, cases, |_| Ok(()))
+}
+
+/// The same, with what `surroundings` gives for a case held while the case is loaded.
+pub fn alternate_in<S>(
+    rounds: usize,
+    cases: &[Case<'_>],
+    mut surroundings: impl FnMut(&Case<'_>) -> Result<S, Error>,
+) -> Result<Vec<Series>, Error> {
     for case in cases {
-        case.server.expect(&case.requests.path, case.requests.status)?;
+        let _held = surroundings(case)?;
+        // A path that takes content is not asked without.
+        if case.requests.content.is_none() {
+            case.server.expect(&case.requests.path, case.requests.status)?;
+        }
         measure(Load { seconds: 1, ..case.load }, case)?;
     }
     let mut all: Vec<Series> = cases
@@ -68,6 +81,7 @@ pub fn alternate(rounds: usize, cases: &[Case<'_>]) -> Result<Vec<Series>, Error
         .collect();
     for round in 1..=rounds {
         for (case, series) in cases.iter().zip(&mut all) {
+            let _held = surroundings(case)?;
             let sample = measure(case.load, case)?;
             eprintln!(
                 "round {round}/{rounds}  {:<14} {:<14} {:>9.0}/s {:>7.3} µs",

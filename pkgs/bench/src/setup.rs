@@ -52,7 +52,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 /// listeners and their traffic stay outside. The process is replaced by itself run under `unshare`; call
 /// this first. Where namespaces are not allowed, the bench goes on in the machine's network and says so.
 pub fn isolate() -> String {
-    if env::var_os(ISOLATED).is_some() {
+    if owns_network() {
         return isolated();
     }
     let mut arguments = vec!["--net"];
@@ -70,6 +70,11 @@ pub fn isolate() -> String {
         (Ok(_), _) => "not permitted".into(),
     };
     format!("the machine's network, shared (no namespace: {why}), {}", congestion_control())
+}
+
+/// Whether the network is the bench's own, so that its settings are too. True only after [`isolate`] has worked.
+pub fn owns_network() -> bool {
+    env::var_os(ISOLATED).is_some()
 }
 
 /// Brings up loopback and sets cubic, or reno where an unprivileged namespace may not have cubic.

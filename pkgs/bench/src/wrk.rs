@@ -37,8 +37,19 @@ pub struct Requests {
     pub script: String,
     /// The status every answer has.
     pub status: u16,
-    /// By HTTP/2 and h2load, which knows no script, instead of HTTP/1.1 and wrk.
+    /// By HTTP/2 and h2load, which knows no script and no content, instead of HTTP/1.1 and wrk.
     pub http2: Option<Streams>,
+    /// Sent with POST; without it every request is a GET.
+    pub content: Option<Content>,
+}
+
+/// What a POST carries.
+#[derive(Clone, Debug)]
+pub struct Content {
+    /// Its media type.
+    pub media_type: &'static str,
+    /// UTF-8, and nothing that ends a Lua string in long brackets (`]==]`).
+    pub text: String,
 }
 
 /// What the client saw of one run.
@@ -79,7 +90,17 @@ struct Summary {
 impl Requests {
     /// One path, over and over.
     pub fn same(path: &str, status: u16) -> Self {
-        Self { path: path.into(), script: String::new(), status, http2: None }
+        Self::scripted(path, String::new(), status)
+    }
+
+    /// What `script` makes of them, of which `path` is one.
+    pub fn scripted(path: impl Into<String>, script: String, status: u16) -> Self {
+        Self { path: path.into(), script, status, http2: None, content: None }
+    }
+
+    /// The same content to one path, over and over.
+    pub fn posting(path: &str, content: Content, status: u16) -> Self {
+        Self { content: Some(content), ..Self::same(path, status) }
     }
 
     /// One path, `depth` requests sent at once: what is left of a request when the kernel's part of it is
@@ -90,20 +111,29 @@ impl Requests {
              function init() batch = string.rep(wrk.format(), {depth}) end\n\
              function request() return batch end\n"
         );
-        Self { path: path.into(), script, status, http2: None }
+        Self::scripted(path, script, status)
     }
-}
 
-impl Requests {
     /// One path over and over, each time on a connection of its own.
     pub fn closing(path: &str, status: u16) -> Self {
         let script = "wrk.headers['Connection'] = 'close'\n".into();
-        Self { path: path.into(), script, status, http2: None }
+        Self::scripted(path, script, status)
     }
 
     /// One path over and over by HTTP/2.
     pub fn http2(path: &str, streams: Streams, status: u16) -> Self {
-        Self { path: path.into(), script: String::new(), status, http2: Some(streams) }
+        Self { http2: Some(streams), ..Self::same(path, status) }
+    }
+
+    /// The whole of what wrk is told.
+    fn lua(&self) -> String {
+        let content = self.content.as_ref().map_or_else(String::new, |Content { media_type, text }| {
+            // Lua drops a line end right after the opening bracket, and only that one.
+            format!(
+                "wrk.method = 'POST'\nwrk.headers['Content-Type'] = '{media_type}'\nwrk.body = [==[\n{text}]==]\n"
+            )
+        });
+        format!("{content}{}{DONE}", self.script)
     }
 }
 
@@ -126,7 +156,7 @@ impl Load {
         }
         let directory = tempfile::tempdir()?;
         let script = directory.path().join("requests.lua");
-        fs::write(&script, format!("{}{DONE}", requests.script)).map_err(Error::file(&script))?;
+        fs::write(&script, requests.lua()).map_err(Error::file(&script))?;
         let output = placement
             .command("wrk")
             .arg(format!("-t{}", self.threads))
@@ -182,6 +212,14 @@ fn percentile(us: u64) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn content_reaches_lua_as_it_is() {
+        let text = "\n{\"a\": \"\\n]]'\"}".to_owned();
+        let content = Content { media_type: "application/json", text };
+        let lua = Requests::posting("/users", content, 200).lua();
+        assert!(lua.contains("wrk.body = [==[\n\n{\"a\": \"\\n]]'\"}]==]\n"), "{lua}");
+    }
 
     #[test]
     fn figures_of_failures_are_refused() {

@@ -106,7 +106,7 @@ fn by_wrk(server: &Server, size: &str, bytes: usize, seconds: f64) -> Result<dra
         "local n = 0\nfunction request() n = n % {FILES} + 1\n\
          return wrk.format(nil, '/{directory}/f' .. (n - 1) .. '.bin') end\n"
     );
-    let requests = Requests { path: format!("/{directory}/f0.bin"), script, status: 200, http2: None };
+    let requests = Requests::scripted(format!("/{directory}/f0.bin"), script, 200);
     // wrk counts in whole seconds.
     let load = wrk::Load { threads: 1, connections: CONNECTIONS, seconds: (seconds.round() as u64).max(1) };
     let placement = Placement { workers: 1, cpu: Some(1) };

@@ -82,7 +82,7 @@ pub fn requests(first: u64, count: u64, status: u16) -> Requests {
         alphabet = ALPHABET.map(char::from).iter().collect::<String>(),
         stride = count / 2,
     );
-    Requests { path: path(first), script, status, http2: None }
+    Requests::scripted(path(first), script, status)
 }
 
 fn common_divisor(a: u64, b: u64) -> u64 {
