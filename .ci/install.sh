@@ -13,6 +13,8 @@ package() {
         go) echo golang-go ;;
         python3) echo python3 python3-venv ;;
         nix) echo nix-bin ;;
+        qemu-system-x86_64) echo qemu-system-x86 ;;
+        mcopy) echo mtools ;;
         postgres) echo postgresql ;;
         *) echo "$1" ;;
     esac

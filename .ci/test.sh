@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 .ci/install.sh cargo cc curl go postgres python3
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 .ci/nix.sh check
+tests/fallback.sh
 cd pkgs
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings

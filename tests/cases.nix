@@ -277,25 +277,31 @@ let
   ranges = import ../modules/tuning/ranges.nix { inherit lib; };
   address = import ../modules/services/address.nix { inherit lib; };
 
-  # The part of the appliance that NixOS before 26.05 has no options for.
+  # The part of the appliance that NixOS before 26.11 has no options for.
   counted =
     (lib.evalModules {
       modules = [
         ../modules/appliance/update.nix
         {
           options = {
-            boot.loader.systemd-boot = {
-              enable = mkOption { default = true; };
-              configurationLimit = mkOption { type = types.int; };
-              bootCounting = mkOption { type = types.attrsOf types.raw; };
+            boot = {
+              kernelParams = mkOption { type = types.listOf types.str; };
+              loader.systemd-boot = {
+                bootCounting = anything;
+                configurationLimit = mkOption { type = types.int; };
+                editor = mkOption { type = types.bool; };
+                enable = mkOption { default = true; };
+              };
             };
             linerate.appliance.enable = mkOption { default = true; };
-            system.autoUpgrade = mkOption { type = types.attrsOf types.raw; };
-            warnings = mkOption { type = types.listOf types.str; };
+            system.autoUpgrade = anything;
+            systemd.settings = anything;
           };
+          config._module.args = { inherit pkgs; };
         }
       ];
     }).config;
+
   wrong =
     lib.concatLists (lib.mapAttrsToList judge refused)
     ++ equal "ranges are written" (ranges.show [
@@ -358,14 +364,14 @@ let
       equal "boots are counted where NixOS can"
         {
           inherit (counted.boot.loader.systemd-boot) bootCounting;
-          inherit (counted) warnings;
+          inherit (counted.systemd.settings.Manager) RuntimeWatchdogSec;
         }
         {
           bootCounting = {
             enable = true;
             tries = 2;
           };
-          warnings = [ ];
+          RuntimeWatchdogSec = "30s";
         };
 in
 if wrong == [ ] then

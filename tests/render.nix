@@ -61,7 +61,10 @@ let
     prefixed "systemd/system" (
       builtins.mapAttrs (_: unit: withoutEnvironment unit.text) (
         select (
-          name: unit: match "linerate-.*|cpufreq.service|litestream.service" name != null && unit.enable
+          name: unit:
+          match "linerate-.*|(cpufreq|litestream|systemd-bless-boot)[.]service|boot-complete[.]target" name
+          != null
+          && unit.enable
         ) config.systemd.units
       )
     )
@@ -78,6 +81,7 @@ let
     )
     // {
       "profile.json" = toJSON config.linerate.profile;
+      "boot-loader" = config.boot.loader.systemd-boot.extraInstallCommands;
       "health" = config.systemd.services.linerate-health.script or "";
       "journald.conf" = config.services.journald.extraConfig;
       "kernel-parameters" = lines (

@@ -1,21 +1,37 @@
-# A new generation is on trial until the box was healthy with it (systemd's automatic boot assessment): the boot
-# loader counts its trials, health.nix judges, and after the last trial the generation before boots.
+# A new generation is on trial until the box was healthy with it (systemd, Automatic Boot Assessment): the boot
+# loader counts its tries, health.nix judges, and after the last try the generation before boots.
 {
   config,
   lib,
   options,
+  pkgs,
   ...
 }:
 let
   inherit (lib) mkIf mkOption types;
   cfg = config.linerate.appliance;
-  # NixOS has it from 26.05 on.
+  loader = config.boot.loader.systemd-boot;
+  # NixOS counts by itself from 26.11 on.
   counts = options.boot.loader.systemd-boot ? bootCounting;
-  uses = config.boot.loader.systemd-boot.enable;
+
+  trial = pkgs.writeShellApplication {
+    name = "linerate-trial";
+    runtimeInputs = [
+      pkgs.coreutils
+      pkgs.gnugrep
+      pkgs.gnused
+    ];
+    text = lib.readFile ./trial.sh;
+  };
+  bootDirectory =
+    if loader.xbootldrMountPoint == null then
+      config.boot.loader.efi.efiSysMountPoint
+    else
+      loader.xbootldrMountPoint;
 in
 {
   options.linerate.appliance.update = {
-    trials = mkOption {
+    tries = mkOption {
       type = types.ints.positive;
       default = 2;
       description = "How often a new generation may try: once more than a fault that passes needs.";
@@ -35,17 +51,66 @@ in
   config = mkIf cfg.enable (
     lib.mkMerge [
       (lib.optionalAttrs counts {
-        boot.loader.systemd-boot.bootCounting = mkIf uses {
+        boot.loader.systemd-boot.bootCounting = mkIf loader.enable {
           enable = true;
-          tries = cfg.update.trials;
+          inherit (cfg.update) tries;
         };
       })
-      {
-        warnings =
-          lib.optional (uses && !counts)
-            "linerate.appliance: this nixpkgs has no boot counting, so a generation that fails is not rolled back.";
 
-        boot.loader.systemd-boot.configurationLimit = lib.mkDefault 5;
+      (lib.optionalAttrs (!counts) {
+        boot.loader.systemd-boot.extraInstallCommands = mkIf loader.enable ''
+          ${lib.getExe trial} ${bootDirectory} ${toString cfg.update.tries}
+        '';
+        # As systemd has them; NixOS leaves them out.
+        systemd.targets.boot-complete = mkIf loader.enable {
+          description = "Boot Completion Check";
+          requires = [ "sysinit.target" ];
+          after = [ "sysinit.target" ];
+        };
+        systemd.services.systemd-bless-boot = mkIf loader.enable {
+          description = "Mark the Current Boot Loader Entry as Good";
+          unitConfig = {
+            DefaultDependencies = false;
+            ConditionPathExistsGlob = "/sys/firmware/efi/efivars/LoaderBootCountPath-*";
+          };
+          wantedBy = [ "multi-user.target" ];
+          requires = [ "boot-complete.target" ];
+          after = [
+            "boot-complete.target"
+            "local-fs.target"
+          ];
+          conflicts = [ "shutdown.target" ];
+          before = [ "shutdown.target" ];
+          serviceConfig = {
+            Type = "oneshot";
+            RemainAfterExit = true;
+            ExecStart = "${config.systemd.package}/lib/systemd/systemd-bless-boot good";
+          };
+        };
+      })
+
+      {
+        boot.loader.systemd-boot = {
+          configurationLimit = lib.mkDefault 5;
+          # Whoever sits in front of the box does not change the kernel's command line.
+          editor = lib.mkDefault false;
+        };
+
+        # A generation that hangs before anybody can judge it boots again too.
+        boot.kernelParams = [ "boot.panic_on_fail" ];
+        systemd =
+          lib.optionalAttrs (options.systemd ? settings) {
+            settings.Manager = {
+              RuntimeWatchdogSec = lib.mkDefault "30s";
+              RebootWatchdogSec = lib.mkDefault "10min";
+            };
+          }
+          // lib.optionalAttrs (!(options.systemd ? settings)) {
+            watchdog = {
+              runtimeTime = lib.mkDefault "30s";
+              rebootTime = lib.mkDefault "10min";
+            };
+          };
 
         system.autoUpgrade = mkIf (cfg.update.flake != null) {
           enable = true;
