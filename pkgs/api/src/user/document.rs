@@ -2,42 +2,67 @@
 
 use std::collections::BTreeMap;
 
-use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
-/// A user as a client writes one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+use super::{Day, rules};
+use crate::json::Faults;
+use crate::json::object::{Member, Object, Unknown, object};
+
+/// A user as a client writes one
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Document {
-    /// Unique among all users, without regard to case.
+    /// Unique among all users, without regard to case
+    #[schema(
+        max_length = 254,
+        pattern = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$"
+    )]
     pub email: String,
-    /// What the user is called.
+    /// What the user is called
+    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f]+$")]
     pub name: String,
-    /// Whether the user may do anything.
-    #[serde(default)]
+    /// Whether the user may do anything
+    #[schema(required = false)]
     pub status: Status,
-    /// Who the user is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Who the user is
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// Where the user is.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Where the user is
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false, max_items = 16)]
     pub addresses: Vec<Address>,
-    /// By which users are grouped.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// By which users are grouped
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false, schema_with = rules::tags_schema)]
     pub tags: Vec<String>,
-    /// What the user wants.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// What the user wants: settings and groups of settings
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(required = false, schema_with = rules::preferences_schema)]
     pub preferences: Preferences,
-    /// Fields that nobody here knows, where they are kept.
+    /// Members that nobody here knows, where they are kept
     #[serde(flatten)]
+    #[schema(ignore)]
     pub more: Map<String, Value>,
 }
+
+object!(Document {
+    email: String, required, |text, _, faults| rules::email(text, faults);
+    name: String, required, |text, _, faults| rules::line(text, 200, faults);
+    status: Status, default, |_, _, _| ();
+    profile: Option<Profile>, default, rules::nested;
+    addresses: Vec<Address>, default, |list, unknown, faults| rules::list(list, 16, unknown, faults);
+    tags: Vec<String>, default, |tags, _, faults| rules::tags(tags, faults);
+    preferences: Preferences, default, |preferences, _, faults| rules::preferences(preferences, faults);
+});
 
 /// What a user wants: names of the client's choice.
 pub type Preferences = BTreeMap<String, Value>;
 
-/// Whether a user may do anything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+impl Member for Preferences {}
+
+/// Whether a user may do anything: `active`, `invited` (not yet) or `suspended` (not any more)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Yes.
@@ -49,53 +74,121 @@ pub enum Status {
     Suspended,
 }
 
-/// Who a user is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+impl Member for Status {}
+
+/// Who a user is
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Profile {
-    /// First name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// First name
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
     pub given_name: Option<String>,
-    /// Last name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Last name
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
     pub family_name: Option<String>,
-    /// Date of birth.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub birth_date: Option<Date>,
-    /// Telephone number (E.164).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Date of birth
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = Date)]
+    pub birth_date: Option<Day>,
+    /// Telephone number (E.164)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 16, pattern = r"^\+[1-9][0-9]{1,14}$")]
     pub phone: Option<String>,
-    /// Language tag (BCP 47).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Language tag (the form of BCP 47)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 35, pattern = r"^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$")]
     pub locale: Option<String>,
-    /// Name in the IANA time zone database.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Time zone (the form of names in the IANA database)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 44, pattern = r"^[A-Za-z0-9_+-]{1,14}(/[A-Za-z0-9_+-]{1,14}){0,2}$")]
     pub time_zone: Option<String>,
-    /// About the user.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// About the user
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 2000, pattern = r"^[^\x00]*$")]
     pub bio: Option<String>,
+    /// Members that nobody here knows, where they are kept
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub more: Map<String, Value>,
 }
 
-/// Where a user is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+object!(Profile {
+    given_name: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 100, faults));
+    family_name: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 100, faults));
+    birth_date: Option<Day>, default, |_, _, _| ();
+    phone: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::phone(text, faults));
+    locale: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::locale(text, faults));
+    time_zone: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::time_zone(text, faults));
+    bio: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::text(text, 2000, faults));
+});
+
+/// Where a user is
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Address {
-    /// What the user calls it.
+    /// What the user calls it
+    #[schema(min_length = 1, max_length = 50, pattern = r"^[^\x00-\x1f\x7f]+$")]
     pub label: String,
-    /// Street and number.
+    /// Street and number
+    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f]+$")]
     pub street: String,
-    /// City.
+    /// City
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
     pub city: String,
-    /// State, province.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// State, province
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
     pub region: Option<String>,
-    /// Postal code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Postal code
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 20, pattern = r"^[^\x00-\x1f\x7f]+$")]
     pub postal_code: Option<String>,
-    /// Country (ISO 3166-1 alpha-2).
+    /// Country (the form of ISO 3166-1 alpha-2)
+    #[schema(min_length = 2, max_length = 2, pattern = r"^[A-Z]{2}$")]
     pub country: String,
-    /// Degrees north.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Degrees north
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = -90, maximum = 90)]
     pub latitude: Option<f64>,
-    /// Degrees east.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Degrees east
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = -180, maximum = 180)]
     pub longitude: Option<f64>,
+    /// Members that nobody here knows, where they are kept
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub more: Map<String, Value>,
+}
+
+object!(Address {
+    label: String, required, |text, _, faults| rules::line(text, 50, faults);
+    street: String, required, |text, _, faults| rules::line(text, 200, faults);
+    city: String, required, |text, _, faults| rules::line(text, 100, faults);
+    region: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 100, faults));
+    postal_code: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 20, faults));
+    country: String, required, |text, _, faults| rules::country(text, faults);
+    latitude: Option<f64>, default, |degrees, _, faults| rules::within(degrees, 90.0, faults);
+    longitude: Option<f64>, default, |degrees, _, faults| rules::within(degrees, 180.0, faults);
+});
+
+impl Document {
+    /// What a document may not have, since the service writes it.
+    pub const READ_ONLY: [&str; 4] = ["id", "version", "created_at", "updated_at"];
+
+    /// Says all that is wrong with a document that was read.
+    pub fn faults(&self, unknown: Unknown) -> Faults {
+        let mut faults = Faults::new();
+        self.check_whole(unknown, &mut faults);
+        faults
+    }
+
+    /// Like [`check`](Object::check), with the members that only the service writes.
+    pub(crate) fn check_whole(&self, unknown: Unknown, faults: &mut Faults) {
+        self.check(unknown, faults);
+        if unknown == Unknown::Keep && !self.more.is_empty() {
+            for name in Self::READ_ONLY.into_iter().filter(|name| self.more.contains_key(*name)) {
+                faults.member(name, |faults| faults.add("is written by the service alone"));
+            }
+        }
+    }
 }

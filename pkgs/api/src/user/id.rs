@@ -18,6 +18,9 @@ pub struct UserId(pub Uuid);
 pub struct InvalidId;
 
 impl UserId {
+    /// The length of an id as a text.
+    pub const TEXT_BYTES: usize = 36;
+
     /// An id that none has had before.
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
@@ -27,8 +30,10 @@ impl UserId {
 impl FromStr for UserId {
     type Err = InvalidId;
 
+    /// In the form of RFC 9562, section 4, and in no other that UUIDs are written in.
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        Uuid::try_parse(text).map(Self).map_err(|_| InvalidId)
+        let id = Uuid::try_parse(text).ok().filter(|_| text.len() == Self::TEXT_BYTES);
+        id.map(Self).ok_or(InvalidId)
     }
 }
 

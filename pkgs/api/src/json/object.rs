@@ -1,0 +1,172 @@
+//! Objects of known members.
+//!
+//! [`object!`] makes a struct readable: its members once each, unknown ones kept aside in `more`, without the detour
+//! that serde's `flatten` takes. The same list says what each member has to be like, for a document that was read, and
+//! for a value that cannot be: then every member is tried by itself, so that all that is wrong gets its pointer.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::faults::Faults;
+
+/// What an object may have besides its known members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Unknown {
+    /// Nothing: each is a fault.
+    #[default]
+    Refuse,
+    /// Anything: it is kept as it came.
+    Keep,
+}
+
+/// What a member may be.
+pub trait Member: DeserializeOwned {
+    /// Says what is wrong with `value`, as deep as that is known.
+    fn examine(value: &Value, _unknown: Unknown, faults: &mut Faults) {
+        if let Err(error) = Self::deserialize(value) {
+            faults.add(error);
+        }
+    }
+}
+
+impl Member for String {}
+impl Member for f64 {}
+
+impl<T: Member> Member for Option<T> {
+    fn examine(value: &Value, unknown: Unknown, faults: &mut Faults) {
+        if !value.is_null() {
+            T::examine(value, unknown, faults);
+        }
+    }
+}
+
+impl<T: Member> Member for Vec<T> {
+    fn examine(value: &Value, unknown: Unknown, faults: &mut Faults) {
+        let Some(elements) = value.as_array() else { return faults.add("must be an array") };
+        for (index, element) in elements.iter().enumerate() {
+            faults.element(index, |faults| T::examine(element, unknown, faults));
+        }
+    }
+}
+
+/// An object of known members.
+pub trait Object: Member {
+    /// Says what is wrong with its members.
+    fn check(&self, unknown: Unknown, faults: &mut Faults);
+}
+
+/// Every unknown member is a fault, unless they are kept.
+pub fn check_more(more: &Map<String, Value>, unknown: Unknown, faults: &mut Faults) {
+    if unknown == Unknown::Refuse {
+        for name in more.keys() {
+            faults.named(name, |faults| faults.add("is unknown"));
+        }
+    }
+}
+
+/// Makes a struct with a member `more` an [`Object`]: for each of the others its name, its type, whether it is
+/// `required` or has a `default`, and a rule: `fn(&Type, Unknown, &mut Faults)`.
+macro_rules! object {
+    ($object:ident { $($name:ident: $type:ty, $presence:ident, $rule:expr;)* }) => {
+        impl<'de> serde::Deserialize<'de> for $object {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Members;
+
+                impl<'de> serde::de::Visitor<'de> for Members {
+                    type Value = $object;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("an object")
+                    }
+
+                    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<$object, A::Error> {
+                        $(let mut $name: Option<$type> = None;)*
+                        let mut more = serde_json::Map::new();
+                        while let Some(name) = map.next_key::<$crate::json::object::Name<'de>>()? {
+                            match &*name.0 {
+                                $(stringify!($name) => $name = Some(map.next_value()?),)*
+                                _ => {
+                                    more.insert(name.0.into_owned(), map.next_value()?);
+                                }
+                            }
+                        }
+                        Ok($object {
+                            $($name: $crate::json::object::object!(@take $presence, $name),)*
+                            more,
+                        })
+                    }
+                }
+                deserializer.deserialize_map(Members)
+            }
+        }
+
+        impl $crate::json::object::Member for $object {
+            fn examine(value: &serde_json::Value, unknown: $crate::json::object::Unknown, faults: &mut $crate::json::Faults) {
+                let Some(members) = value.as_object() else { return faults.add("must be an object") };
+                $(match members.get(stringify!($name)) {
+                    Some(value) => faults.member(stringify!($name), |faults| {
+                        let before = faults.count();
+                        <$type as $crate::json::object::Member>::examine(value, unknown, faults);
+                        if before == faults.count() && let Ok(member) = <$type as serde::Deserialize>::deserialize(value) {
+                            let rule: fn(&$type, $crate::json::object::Unknown, &mut $crate::json::Faults) = $rule;
+                            rule(&member, unknown, faults);
+                        }
+                    }),
+                    None => $crate::json::object::object!(@absent $presence, $name, faults),
+                })*
+                let more = members.iter().filter(|(name, _)| !matches!(name.as_str(), $(stringify!($name))|*));
+                let more = more.map(|(name, value)| (name.clone(), value.clone())).collect();
+                $crate::json::object::check_more(&more, unknown, faults);
+            }
+        }
+
+        impl $crate::json::object::Object for $object {
+            fn check(&self, unknown: $crate::json::object::Unknown, faults: &mut $crate::json::Faults) {
+                $(faults.member(stringify!($name), |faults| {
+                    let rule: fn(&$type, $crate::json::object::Unknown, &mut $crate::json::Faults) = $rule;
+                    rule(&self.$name, unknown, faults);
+                });)*
+                $crate::json::object::check_more(&self.more, unknown, faults);
+            }
+        }
+    };
+    (@take required, $name:ident) => {
+        $name.ok_or_else(|| serde::de::Error::missing_field(stringify!($name)))?
+    };
+    (@take default, $name:ident) => {
+        $name.unwrap_or_default()
+    };
+    (@absent required, $name:ident, $faults:ident) => {
+        $faults.member(stringify!($name), |faults| faults.add("is missing"))
+    };
+    (@absent default, $name:ident, $faults:ident) => {
+        ()
+    };
+}
+pub(crate) use object;
+
+/// A member's name, borrowed where it can be.
+pub struct Name<'de>(pub std::borrow::Cow<'de, str>);
+
+impl<'de> serde::Deserialize<'de> for Name<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl<'de> serde::de::Visitor<'de> for Text {
+            type Value = Name<'de>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Name<'de>, E> {
+                Ok(Name(text.into()))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Name<'de>, E> {
+                Ok(Name(text.to_owned().into()))
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}

@@ -1,0 +1,526 @@
+//! Whether a text is JSON (RFC 8259) and within bounds, before anything is built from it.
+//!
+//! One pass, no recursion, and no memory but a few bytes for each name and level. It is stricter than parsers are: a
+//! name may come once in an object (I-JSON, RFC 7493, section 2.3), surrogates come in pairs, and a number is no
+//! larger than every language can represent.
+
+use std::borrow::Cow;
+
+use super::faults::push_segment;
+
+/// The largest magnitude of a number: 2^53 - 1, up to which a double has every integer (RFC 8259, section 6).
+pub const MAX_NUMBER: f64 = 9_007_199_254_740_991.0;
+
+/// The longest number, in bytes; a double needs no more than 25.
+const NUMBER_BYTES: usize = 64;
+
+/// Integers of so few digits are below [`MAX_NUMBER`] without a look.
+const SAFE_DIGITS: usize = 15;
+
+/// How large a text may get, whatever it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Arrays and objects within each other.
+    pub depth: usize,
+    /// Values, those within others included.
+    pub values: usize,
+    /// Members of an object.
+    pub members: usize,
+}
+
+/// Why a text is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// It is no JSON.
+    #[error("{0}")]
+    Syntax(&'static str),
+    /// [`Bounds::depth`].
+    #[error("is nested deeper than {0} levels")]
+    Depth(usize),
+    /// [`Bounds::values`].
+    #[error("is beyond the {0} values that a body may have")]
+    Values(usize),
+    /// [`Bounds::members`].
+    #[error("is beyond the {0} members that an object may have")]
+    Members(usize),
+    /// [`MAX_NUMBER`] or [`NUMBER_BYTES`].
+    #[error("is a number beyond 2^53 - 1, or of more than 64 characters")]
+    Number,
+    /// Two members of an object have one name.
+    #[error("is there twice")]
+    Duplicate,
+}
+
+/// A text that is refused, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}, at byte {offset}")]
+pub struct Refused {
+    /// Why.
+    pub reason: Reason,
+    /// The value or member at fault, as far as there is one (RFC 6901).
+    pub pointer: String,
+    /// Where the scan stopped, in bytes.
+    pub offset: usize,
+}
+
+/// Whether `text` is one JSON value within `bounds`.
+///
+/// # Errors
+/// When it is not; the first reason there is.
+pub fn check(text: &str, bounds: &Bounds) -> Result<(), Refused> {
+    let mut scan = Scan {
+        bytes: text.as_bytes(),
+        text,
+        at: 0,
+        bounds,
+        values: 0,
+        frames: Vec::with_capacity(8),
+        names: Vec::with_capacity(32),
+    };
+    scan.run().map_err(|reason| Refused { reason, pointer: scan.pointer(), offset: scan.at })
+}
+
+struct Scan<'a> {
+    bytes: &'a [u8],
+    text: &'a str,
+    at: usize,
+    bounds: &'a Bounds,
+    values: usize,
+    /// The arrays and objects around the present place.
+    frames: Vec<Frame>,
+    /// The names seen of each object around the present place.
+    names: Vec<Cow<'a, str>>,
+}
+
+enum Frame {
+    /// The index of the element.
+    Array(usize),
+    /// Where its names begin.
+    Object(usize),
+}
+
+/// Whether a value goes on.
+enum Value {
+    /// A member or an element follows.
+    Opened,
+    /// It is over.
+    Ended,
+}
+
+impl<'a> Scan<'a> {
+    fn run(&mut self) -> Result<(), Reason> {
+        loop {
+            self.space();
+            self.values += 1;
+            if self.values > self.bounds.values {
+                return Err(Reason::Values(self.bounds.values));
+            }
+            if matches!(self.value()?, Value::Opened) {
+                continue;
+            }
+            // What else ends here, until something goes on.
+            loop {
+                self.space();
+                let next = self.peek();
+                match (self.frames.last_mut(), next) {
+                    (None, None) => return Ok(()),
+                    (None, Some(_)) => return Err(Reason::Syntax("something follows the value")),
+                    (Some(Frame::Array(index)), Some(b',')) => {
+                        *index += 1;
+                        self.at += 1;
+                        break;
+                    }
+                    (Some(Frame::Object(_)), Some(b',')) => {
+                        self.at += 1;
+                        self.space();
+                        self.name()?;
+                        break;
+                    }
+                    (Some(Frame::Array(_)), Some(b']')) => self.close(),
+                    (Some(Frame::Object(_)), Some(b'}')) => self.close(),
+                    (Some(Frame::Array(_)), _) => return Err(Reason::Syntax("a comma or ] is missing")),
+                    (Some(Frame::Object(_)), _) => return Err(Reason::Syntax("a comma or } is missing")),
+                }
+            }
+        }
+    }
+
+    fn value(&mut self) -> Result<Value, Reason> {
+        match self.peek() {
+            Some(b'"') => {
+                self.at += 1;
+                self.string()?;
+            }
+            Some(b'{') => {
+                self.open(Frame::Object(self.names.len()))?;
+                self.space();
+                if self.peek() != Some(b'}') {
+                    self.name()?;
+                    return Ok(Value::Opened);
+                }
+                self.close();
+            }
+            Some(b'[') => {
+                self.open(Frame::Array(0))?;
+                self.space();
+                if self.peek() != Some(b']') {
+                    return Ok(Value::Opened);
+                }
+                self.close();
+            }
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            Some(b't') => self.literal("true")?,
+            Some(b'f') => self.literal("false")?,
+            Some(b'n') => self.literal("null")?,
+            Some(_) => return Err(Reason::Syntax("a value is missing")),
+            None => return Err(Reason::Syntax("it ends early")),
+        }
+        Ok(Value::Ended)
+    }
+
+    fn open(&mut self, frame: Frame) -> Result<(), Reason> {
+        if self.frames.len() == self.bounds.depth {
+            return Err(Reason::Depth(self.bounds.depth));
+        }
+        self.frames.push(frame);
+        self.at += 1;
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        if let Some(Frame::Object(first)) = self.frames.pop() {
+            self.names.truncate(first);
+        }
+        self.at += 1;
+    }
+
+    /// A member's name and the colon behind it.
+    fn name(&mut self) -> Result<(), Reason> {
+        if self.peek() != Some(b'"') {
+            return Err(Reason::Syntax("a member's name is missing"));
+        }
+        let begin = self.at;
+        self.at += 1;
+        let escaped = self.string()?;
+        let name = if escaped {
+            // Rare, and checked already: a parser has to say what it stands for.
+            Cow::Owned(serde_json::from_str(&self.text[begin..self.at]).unwrap_or_default())
+        } else {
+            Cow::Borrowed(&self.text[begin + 1..self.at - 1])
+        };
+        let first = match self.frames.last() {
+            Some(Frame::Object(first)) => *first,
+            _ => 0,
+        };
+        let known = &self.names[first..];
+        let twice = known.contains(&name);
+        let members = known.len();
+        self.names.push(name);
+        if twice {
+            return Err(Reason::Duplicate);
+        }
+        if members == self.bounds.members {
+            return Err(Reason::Members(self.bounds.members));
+        }
+        self.space();
+        if self.peek() != Some(b':') {
+            return Err(Reason::Syntax("a colon is missing"));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// The rest of a string, from behind its first quote; whether anything in it is escaped.
+    fn string(&mut self) -> Result<bool, Reason> {
+        let mut escaped = false;
+        loop {
+            self.at += plain(&self.bytes[self.at..]);
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(escaped);
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                Some(_) => return Err(Reason::Syntax("a control character is in a string")),
+                None => return Err(Reason::Syntax("a string does not end")),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Reason> {
+        match self.bytes.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 2;
+                Ok(())
+            }
+            Some(b'u') => match self.unit(self.at)? {
+                0xDC00..=0xDFFF => Err(Reason::Syntax("half a surrogate pair is in a string")),
+                0xD800..=0xDBFF => {
+                    let second = self.bytes.get(self.at + 6..self.at + 8) == Some(b"\\u");
+                    if !second || !matches!(self.unit(self.at + 6)?, 0xDC00..=0xDFFF) {
+                        return Err(Reason::Syntax("half a surrogate pair is in a string"));
+                    }
+                    self.at += 12;
+                    Ok(())
+                }
+                _ => {
+                    self.at += 6;
+                    Ok(())
+                }
+            },
+            _ => Err(Reason::Syntax("there is no such escape")),
+        }
+    }
+
+    /// The four digits of a `\u` that is at `at`.
+    fn unit(&self, at: usize) -> Result<u16, Reason> {
+        let digits = self.bytes.get(at + 2..at + 6).unwrap_or_default();
+        let valid = digits.len() == 4 && digits.iter().all(u8::is_ascii_hexdigit);
+        let text = std::str::from_utf8(digits).ok().filter(|_| valid);
+        text.and_then(|text| u16::from_str_radix(text, 16).ok())
+            .ok_or(Reason::Syntax("an escape lacks its four digits"))
+    }
+
+    fn number(&mut self) -> Result<(), Reason> {
+        let begin = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        let whole = self.digits()?;
+        if whole > 1 && self.bytes[self.at - whole] == b'0' {
+            return Err(Reason::Syntax("a number begins with 0"));
+        }
+        let mut integer = true;
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            integer = false;
+            self.digits()?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            integer = false;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        if integer && whole <= SAFE_DIGITS {
+            return Ok(());
+        }
+        let number = &self.text[begin..self.at];
+        let size = number.parse().map_or(f64::INFINITY, f64::abs);
+        if number.len() > NUMBER_BYTES || size > MAX_NUMBER {
+            return Err(Reason::Number);
+        }
+        Ok(())
+    }
+
+    /// How many digits were there, at least one.
+    fn digits(&mut self) -> Result<usize, Reason> {
+        let count = self.bytes[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        if count == 0 { Err(Reason::Syntax("a number lacks a digit")) } else { Ok(count) }
+    }
+
+    fn literal(&mut self, word: &'static str) -> Result<(), Reason> {
+        if !self.bytes[self.at..].starts_with(word.as_bytes()) {
+            return Err(Reason::Syntax("a value is missing"));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    #[inline]
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+            self.at += 1;
+        }
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    /// The present place.
+    fn pointer(&self) -> String {
+        let mut pointer = String::new();
+        for (level, frame) in self.frames.iter().enumerate() {
+            match frame {
+                Frame::Array(index) => push_segment(&mut pointer, &index.to_string()),
+                Frame::Object(first) => {
+                    // The last of its names is the one before those of the next object within.
+                    let within = self.frames[level + 1..].iter().find_map(|frame| match frame {
+                        Frame::Object(first) => Some(*first),
+                        Frame::Array(_) => None,
+                    });
+                    let end = within.unwrap_or(self.names.len());
+                    if end > *first {
+                        push_segment(&mut pointer, &self.names[end - 1]);
+                    }
+                }
+            }
+        }
+        pointer
+    }
+}
+
+/// How many bytes from here on are plain: no quote, no backslash, no control character. Eight at a time, by the
+/// arithmetic of Mycroft: a byte is below n when subtracting n borrows from its high bit, which it did not have.
+#[inline]
+fn plain(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let below = |word: u64, n: u8| word.wrapping_sub(ONES * u64::from(n)) & !word & HIGH;
+    let mut at = 0;
+    while let Some(chunk) = bytes[at..].first_chunk::<8>() {
+        let word = u64::from_le_bytes(*chunk);
+        let quote = below(word ^ (ONES * u64::from(b'"')), 1);
+        let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
+        let special = quote | backslash | below(word, 0x20);
+        if special != 0 {
+            // Borrows run upwards only, so the lowest one is true.
+            return at + special.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    at + bytes[at..].iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | ..0x20)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const WIDE: Bounds = Bounds { depth: 100, values: 10_000, members: 1_000 };
+
+    fn reason(text: &str, bounds: &Bounds) -> Option<(Reason, String)> {
+        check(text, bounds).err().map(|refused| (refused.reason, refused.pointer))
+    }
+
+    #[test]
+    fn what_json_is_and_is_not() {
+        for text in [
+            "null",
+            " true ",
+            "false",
+            "0",
+            "-0",
+            "1.5e-3",
+            "-12.25E+2",
+            "9007199254740991",
+            "-9007199254740991",
+            r#""""#,
+            r#""a\n\u00e9\ud83d\ude00""#,
+            "[]",
+            "{}",
+            "[1,[2,{}],{\"a\":[]}]",
+            "{\"a\":1,\"b\":{\"a\":1}}",
+            "\"\u{7f}é😀\"",
+            "1e-400",
+        ] {
+            assert_eq!(reason(text, &WIDE), None, "{text}");
+        }
+        for text in [
+            "",
+            " ",
+            "nul",
+            "nulls",
+            "tru",
+            "01",
+            "-",
+            "1.",
+            ".5",
+            "1e",
+            "1e+",
+            "+1",
+            "0x1",
+            "NaN",
+            "Infinity",
+            "'a'",
+            "\"a",
+            "\"\u{1}\"",
+            "\"\t\"",
+            r#""\x""#,
+            r#""\u12""#,
+            r#""\u123g""#,
+            r#""\ud800""#,
+            r#""\ud800a""#,
+            r#""\ud800\u0041""#,
+            r#""\udc00""#,
+            "[",
+            "[1",
+            "[1,",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "{",
+            "{\"a\"",
+            "{\"a\":",
+            "{\"a\":1",
+            "{\"a\":1,",
+            "{\"a\":1,}",
+            "{a:1}",
+            "{1:1}",
+            "{\"a\" 1}",
+            "]",
+            "}",
+            "[}",
+            "{]",
+            "1 2",
+            "{} {}",
+            "/**/1",
+            "\u{feff}1",
+            r#""\u+123""#,
+        ] {
+            assert!(matches!(reason(text, &WIDE), Some((Reason::Syntax(_), _))), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_pointed_at() {
+        let bounds = Bounds { depth: 3, values: 8, members: 3 };
+        for (text, expected, pointer) in [
+            ("[[[[]]]]", Reason::Depth(3), "/0/0/0"),
+            (r#"{"a":{"b":[[1]]}}"#, Reason::Depth(3), "/a/b/0"),
+            ("[1,2,3,4,5,6,7,8]", Reason::Values(8), "/7"),
+            (r#"{"a":1,"b":2,"c":3,"d":4}"#, Reason::Members(3), "/d"),
+            (r#"{"a":1,"b":{"x":1},"a":2}"#, Reason::Duplicate, "/a"),
+            (r#"{"a":1,"\u0061":2}"#, Reason::Duplicate, "/a"),
+            (r#"[{"x/y~":{"n":9007199254740992}}]"#, Reason::Number, "/0/x~1y~0/n"),
+            ("[1e400]", Reason::Number, "/0"),
+            ("[-1e16]", Reason::Number, "/0"),
+            ("[0.00000000000000000000000000000000000000000000000000000000000000001]", Reason::Number, "/0"),
+        ] {
+            assert_eq!(reason(text, &bounds), Some((expected, pointer.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn strings_end_where_they_end_at_every_alignment() {
+        for length in 0..40 {
+            for special in ["\"", "\\", "\u{1f}", "\n"] {
+                let text = format!("{}{special}\"\"\"\"\"\"\"\"\"", "é".repeat(length));
+                assert_eq!(plain(text.as_bytes()), 2 * length, "{text:?}");
+            }
+            assert_eq!(plain("a".repeat(length).as_bytes()), length);
+        }
+    }
+
+    proptest! {
+        /// Whatever serde_json refuses is refused; what it takes is, but for the stricter rules.
+        #[test]
+        fn parsers_agree(text in r#"[\[\]{}:,"\\ua-f0-9eE.+ -]{0,24}|(\{"a":[0-9.eE-]{1,6}(,"b":\[(null|true|"\\u[0-9a-f]{4}")\])?\})"#) {
+            match check(&text, &WIDE) {
+                Ok(()) => prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok()),
+                Err(Refused { reason: Reason::Syntax(_), .. }) => {
+                    prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_err());
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! From the bytes of a body to documents.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use service::problem::Fault;
+
+use super::Document;
+use crate::json::object::{Member, Unknown, check_more, object};
+use crate::json::scan::{self, Reason};
+use crate::json::{Bounds, Faults};
+
+/// What a body may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Users in a batch.
+    pub batch: usize,
+    /// Bytes of a user.
+    pub user_bytes: usize,
+    /// Bytes of a batch.
+    pub batch_bytes: usize,
+    /// Members that are not known.
+    pub unknown: Unknown,
+}
+
+impl Limits {
+    /// Arrays and objects within each other, in a document. The deepest that is known are the elements of a list in a
+    /// group of preferences, at 4; the rest is for members that are kept.
+    pub const DEPTH: usize = 16;
+    /// Values in a document.
+    pub const VALUES: usize = 4096;
+    /// Members of an object.
+    pub const MEMBERS: usize = 128;
+
+    const ONE: Bounds = Bounds { depth: Self::DEPTH, values: Self::VALUES, members: Self::MEMBERS };
+
+    /// Two levels and a value more: the batch and its list.
+    fn many(&self) -> Bounds {
+        let values = self.batch_bytes / 16;
+        Bounds { depth: Self::DEPTH + 2, values: values.max(Self::VALUES), members: Self::MEMBERS }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { batch: 1000, user_bytes: 64 * 1024, batch_bytes: 8 << 20, unknown: Unknown::Refuse }
+    }
+}
+
+/// Why a body is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is not JSON.
+    #[error("the body is not JSON: {0}")]
+    Syntax(String),
+    /// It is JSON, and no such document.
+    #[error("the body does not fit")]
+    Faults(Vec<Fault>),
+}
+
+impl Refused {
+    fn at(pointer: impl Into<String>, detail: impl ToString) -> Self {
+        Self::Faults(vec![Fault { pointer: pointer.into(), detail: detail.to_string() }])
+    }
+}
+
+/// A document, as a client sends it.
+///
+/// # Errors
+/// With all that is wrong with it.
+pub fn document(body: &[u8], limits: &Limits) -> Result<Document, Refused> {
+    let document: Document = read(body, &Limits::ONE, limits.unknown)?;
+    none(document.faults(limits.unknown))?;
+    Ok(document)
+}
+
+/// Documents to create: `{"users": […]}`.
+///
+/// # Errors
+/// With all that is wrong with them.
+pub fn documents(body: &[u8], limits: &Limits) -> Result<Vec<Document>, Refused> {
+    let batch: Documents = read(body, &limits.many(), limits.unknown)?;
+    let mut faults = Faults::new();
+    faults.member("users", |faults| {
+        bounded(batch.users.len(), limits.batch, faults);
+        for (index, user) in batch.users.iter().enumerate() {
+            faults.element(index, |faults| user.check_whole(limits.unknown, faults));
+        }
+    });
+    check_more(&batch.more, limits.unknown, &mut faults);
+    none(faults)?;
+    Ok(batch.users)
+}
+
+/// Ids: `{"ids": […]}`.
+///
+/// # Errors
+/// With all that is wrong with them.
+pub fn ids(body: &[u8], limits: &Limits) -> Result<Vec<super::UserId>, Refused> {
+    let batch: Ids = read(body, &limits.many(), limits.unknown)?;
+    let mut faults = Faults::new();
+    faults.member("ids", |faults| bounded(batch.ids.len(), limits.batch, faults));
+    let mut ids = Vec::with_capacity(batch.ids.len());
+    for (index, text) in batch.ids.iter().enumerate() {
+        match text.parse() {
+            Ok(id) => ids.push(id),
+            Err(error) => faults.member("ids", |faults| faults.element(index, |faults| faults.add(error))),
+        }
+    }
+    check_more(&batch.more, limits.unknown, &mut faults);
+    none(faults)?;
+    Ok(ids)
+}
+
+/// A merge patch: any JSON within bounds.
+///
+/// # Errors
+/// When it is none.
+pub fn patch(body: &[u8]) -> Result<Value, Refused> {
+    let text = scanned(body, &Limits::ONE)?;
+    sonic_rs::from_str(text).map_err(|error| Refused::Syntax(error.to_string()))
+}
+
+fn bounded(count: usize, most: usize, faults: &mut Faults) {
+    match count {
+        0 => faults.add("must not be empty"),
+        count if count > most => faults.add(format_args!("has more than {most} elements")),
+        _ => {}
+    }
+}
+
+fn none(faults: Faults) -> Result<(), Refused> {
+    let found = faults.into_found();
+    if found.is_empty() { Ok(()) } else { Err(Refused::Faults(found)) }
+}
+
+fn scanned<'a>(body: &'a [u8], bounds: &Bounds) -> Result<&'a str, Refused> {
+    let text = std::str::from_utf8(body).map_err(|_| Refused::Syntax("it is not UTF-8".to_owned()))?;
+    match scan::check(text, bounds) {
+        Ok(()) => Ok(text),
+        Err(refused) if matches!(refused.reason, Reason::Syntax(_)) => {
+            Err(Refused::Syntax(refused.to_string()))
+        }
+        Err(refused) => Err(Refused::at(refused.pointer, refused.reason)),
+    }
+}
+
+fn read<T: Member + DeserializeOwned>(body: &[u8], bounds: &Bounds, unknown: Unknown) -> Result<T, Refused> {
+    let text = scanned(body, bounds)?;
+    sonic_rs::from_str(text).map_err(|error| misfit::<T>(text, unknown, &error))
+}
+
+/// What keeps a text from being a `T`, member by member.
+#[cold]
+fn misfit<T: Member>(text: &str, unknown: Unknown, error: &sonic_rs::Error) -> Refused {
+    let mut faults = Faults::new();
+    match serde_json::from_str(text) {
+        Ok(value) => T::examine(&value, unknown, &mut faults),
+        Err(error) => return Refused::Syntax(error.to_string()),
+    }
+    match faults.into_found() {
+        found if found.is_empty() => Refused::at("", error),
+        found => Refused::Faults(found),
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Documents {
+    users: Vec<Document>,
+    more: Map<String, Value>,
+}
+
+object!(Documents { users: Vec<Document>, required, |_, _, _| (); });
+
+#[derive(Clone, Debug)]
+struct Ids {
+    ids: Vec<String>,
+    more: Map<String, Value>,
+}
+
+object!(Ids { ids: Vec<String>, required, |_, _, _| (); });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn refused(body: &[u8], limits: &Limits) -> Refused {
+        document(body, limits).expect_err("it is refused")
+    }
+
+    fn pointers(refused: &Refused) -> Vec<&str> {
+        match refused {
+            Refused::Faults(faults) => faults.iter().map(|fault| &*fault.pointer).collect(),
+            Refused::Syntax(_) => vec!["syntax"],
+        }
+    }
+
+    fn full() -> Value {
+        json!({
+            "email": "ada@example.org", "name": "Ada Lovelace", "status": "invited",
+            "profile": {"given_name": "Ada", "birth_date": "1815-12-10", "phone": "+431234567", "locale": "en-GB",
+                        "time_zone": "Europe/London", "bio": "Wrote\nprograms", "family_name": null},
+            "addresses": [{"label": "home", "street": "St James's Square 12", "city": "London", "country": "GB",
+                           "latitude": 51.5, "longitude": -0.13}],
+            "tags": ["early", "math"],
+            "preferences": {"theme": "dark", "sizes": [1, 2.5], "mail": {"daily": true, "at": ["8", null]}}
+        })
+    }
+
+    #[test]
+    fn a_whole_document_is_read_and_written_as_it_was() {
+        let sent = full();
+        let read = document(sent.to_string().as_bytes(), &Limits::default()).expect("it is well");
+        let mut expected = sent;
+        expected["profile"].as_object_mut().unwrap().remove("family_name");
+        assert_eq!(serde_json::to_value(&read).unwrap(), expected);
+        let written = sonic_rs::to_string(&read).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_least_document_has_defaults() {
+        let read = document(br#"{"name":"A","email":"a@b"}"#, &Limits::default()).expect("it is well");
+        assert_eq!(
+            serde_json::to_value(&read).unwrap(),
+            json!({"email": "a@b", "name": "A", "status": "active"})
+        );
+    }
+
+    #[test]
+    fn each_member_at_fault_is_pointed_at() {
+        let long = "x".repeat(201);
+        let long = long.as_str();
+        for (at, value, pointer) in [
+            ("/email", json!(""), "/email"),
+            ("/email", json!("a b@c"), "/email"),
+            ("/email", json!("a@b..c"), "/email"),
+            ("/email", json!("a@-b"), "/email"),
+            ("/email", json!(1), "/email"),
+            ("/name", json!(""), "/name"),
+            ("/name", json!("a\tb".replace("\\t", "\t")), "/name"),
+            ("/name", json!(long), "/name"),
+            ("/name", json!(null), "/name"),
+            ("/status", json!("gone"), "/status"),
+            ("/status", json!(null), "/status"),
+            ("/profile", json!([]), "/profile"),
+            ("/profile/birth_date", json!("1815-02-30"), "/profile/birth_date"),
+            ("/profile/phone", json!("+0123"), "/profile/phone"),
+            ("/profile/locale", json!("e"), "/profile/locale"),
+            ("/profile/time_zone", json!("a/b/c/d"), "/profile/time_zone"),
+            ("/profile/bio", json!("\u{0}".replace("\\u{0}", "\u{0}")), "/profile/bio"),
+            ("/profile/nick", json!("A"), "/profile/nick"),
+            ("/addresses", json!({}), "/addresses"),
+            ("/addresses/0/country", json!("gb"), "/addresses/0/country"),
+            ("/addresses/0/latitude", json!(90.1), "/addresses/0/latitude"),
+            ("/addresses/0/longitude", json!("1"), "/addresses/0/longitude"),
+            ("/addresses/0/floor", json!(3), "/addresses/0/floor"),
+            ("/tags/1", json!("early"), "/tags/1"),
+            ("/tags/0", json!("Upper"), "/tags/0"),
+            ("/tags/0", json!("-a"), "/tags/0"),
+            ("/tags", json!(vec!["a"; 33]), "/tags"),
+            ("/preferences/a b", json!(1), "/preferences/a b"),
+            ("/preferences/mail/daily", json!({}), "/preferences/mail/daily"),
+            ("/preferences/mail/at/0", json!([]), "/preferences/mail/at/0"),
+            ("/preferences/n", json!(9_007_199_254_740_993_u64), "/preferences/n"),
+            ("/id", json!("x"), "/id"),
+            ("/x~1y", json!(1), "/x~1y"),
+        ] {
+            let mut sent = full();
+            let (parent, name) = at.rsplit_once('/').unwrap();
+            match sent.pointer_mut(parent).unwrap() {
+                Value::Array(list) => list[name.parse::<usize>().unwrap()] = value.clone(),
+                Value::Object(members) => {
+                    members.insert(name.replace("~1", "/"), value.clone());
+                }
+                other => panic!("{other}"),
+            }
+            let refused = refused(sent.to_string().as_bytes(), &Limits::default());
+            assert_eq!(pointers(&refused), [pointer], "{at} {value}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once_whether_types_or_rules_are_broken() {
+        let body = br#"{"name":"","status":1,"tags":["a","A",2],"addresses":[{"label":"x","country":"AT"}],"odd":{}}"#;
+        let refused = refused(body, &Limits::default());
+        let expected =
+            ["/email", "/name", "/status", "/addresses/0/street", "/addresses/0/city", "/tags/2", "/odd"];
+        assert_eq!(pointers(&refused), expected);
+    }
+
+    #[test]
+    fn unknown_members_are_kept_where_that_is_wanted_at_every_level() {
+        let keep = Limits { unknown: Unknown::Keep, ..Limits::default() };
+        let body = r#"{"name":"A","email":"a@b","x":{"y":[1]},"profile":{"z":1},"addresses":[{"label":"l","street":"s","city":"c","country":"AT","w":null}]}"#;
+        let read = document(body.as_bytes(), &keep).expect("they are kept");
+        let written: Value = serde_json::from_str(&sonic_rs::to_string(&read).unwrap()).unwrap();
+        assert_eq!(written["x"], json!({"y": [1]}));
+        assert_eq!(written["profile"]["z"], json!(1));
+        assert_eq!(written["addresses"][0].get("w"), Some(&Value::Null));
+        let refused = refused(br#"{"name":"A","email":"a@b","version":1}"#, &keep);
+        assert_eq!(pointers(&refused), ["/version"]);
+    }
+
+    #[test]
+    fn what_is_no_json_or_too_much_is_refused_before_it_is_read() {
+        let deep = format!(
+            r#"{{"name":"A","email":"a@b","preferences":{{"a":{}1{}}}}}"#,
+            "[".repeat(50),
+            "]".repeat(50)
+        );
+        let wide = format!(r#"{{"preferences":{{"a":[{}1]}}}}"#, "1,".repeat(Limits::VALUES));
+        for (body, expected) in [
+            (&b"\xff"[..], "syntax"),
+            (b"\"\xc3\"", "syntax"),
+            (b"{", "syntax"),
+            (b"{} {}", "syntax"),
+            (br#"{"a":1,"a":1}"#, "/a"),
+            (b"[]", ""),
+            (b"1", ""),
+            (deep.as_bytes(), "/preferences/a/0/0/0/0/0/0/0/0/0/0/0/0/0/0"),
+            (wide.as_bytes(), "/preferences/a/4093"),
+        ] {
+            assert_eq!(
+                pointers(&refused(body, &Limits::default())),
+                [expected],
+                "{}",
+                String::from_utf8_lossy(body)
+            );
+        }
+    }
+
+    #[test]
+    fn batches_are_bounded_and_their_elements_pointed_at() {
+        let limits = Limits { batch: 2, ..Limits::default() };
+        let user = json!({"name": "A", "email": "a@b"});
+        let bad = json!({"name": "A", "email": "a"});
+        for (body, expected) in [
+            (json!({"users": [user, bad]}), vec!["/users/1/email"]),
+            (json!({"users": [{"name": 1}, bad]}), vec!["/users/0/email", "/users/0/name", "/users/1/email"]),
+            (json!({"users": []}), vec!["/users"]),
+            (json!({"users": [user, user, user]}), vec!["/users"]),
+            (json!({"users": {}}), vec!["/users"]),
+            (json!({"users": [user], "x": 1}), vec!["/x"]),
+            (json!({}), vec!["/users"]),
+            (json!([user]), vec![""]),
+        ] {
+            let refused = documents(body.to_string().as_bytes(), &limits).expect_err("it is refused");
+            assert_eq!(pointers(&refused), expected, "{body}");
+        }
+        assert_eq!(
+            documents(json!({"users": [user]}).to_string().as_bytes(), &limits).map(|users| users.len()),
+            Ok(1)
+        );
+        let id = "019aa5a3-7f6e-7000-8000-000000000001";
+        let refused = ids(json!({"ids": [id, "x"]}).to_string().as_bytes(), &limits).expect_err("x is none");
+        assert_eq!(pointers(&refused), ["/ids/1"]);
+        assert_eq!(ids(json!({"ids": [id]}).to_string().as_bytes(), &limits).map(|ids| ids.len()), Ok(1));
+    }
+}
