@@ -44,6 +44,7 @@
       nixosModules = lib.mapAttrs (_: exported) {
         default = ./modules;
         links = ./modules/services/links.nix;
+        api = ./modules/services/api.nix;
         files = ./modules/services/files.nix;
         tuning = ./modules/tuning;
         appliance = ./modules/appliance;

@@ -20,6 +20,10 @@ let
       name = "linerate-links";
       describes = true;
     };
+    api = {
+      name = "linerate-api";
+      describes = true;
+    };
     files = {
       name = "linerate-files";
       describes = true;

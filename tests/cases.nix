@@ -29,6 +29,7 @@ let
       services = {
         irqbalance.enable = mkOption { type = types.bool; };
         litestream = anything;
+        postgresql = anything;
         udev = anything;
       };
       systemd = anything;
@@ -36,7 +37,7 @@ let
     };
     config = {
       _module.args = { inherit pkgs; };
-      linerate.packages = lib.genAttrs [ "links" "files" "linerate" ] (_: pkgs.hello);
+      linerate.packages = lib.genAttrs [ "api" "links" "files" "linerate" ] (_: pkgs.hello);
     };
   };
 
@@ -241,6 +242,14 @@ let
       };
       says = "security.acme.certs has no files.example";
     };
+    "a local database and a secret that names another" = {
+      module.services.linerate.api = {
+        enable = true;
+        database.createLocally = true;
+        secrets.database-url = "/secret";
+      };
+      says = "the local database needs no secret";
+    };
     "TLS without a certificate" = {
       module.services.linerate.files = {
         enable = true;
@@ -360,6 +369,15 @@ let
           };
         }).systemd.services.linerate-files.serviceConfig.LoadCredential
         [ "LINERATE_FILES_ACCESS_LOG:/secret" ]
+    ++
+      equal "a secret is told by its credential alone"
+        (evaluate {
+          services.linerate.api = {
+            enable = true;
+            secrets.database-url = "/secret";
+          };
+        }).linerate.services.api.settings.database-url or null
+        null
     ++
       equal "boots are counted where NixOS can"
         {

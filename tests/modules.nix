@@ -34,6 +34,12 @@ let
       nixpkgs.config.allowInsecurePredicate = package: lib.getName package == "litestream";
     };
 
+    api.services.linerate.api = {
+      enable = true;
+      openFirewall = true;
+      database.createLocally = true;
+    };
+
     files.services.linerate.files = {
       enable = true;
       openFirewall = true;
@@ -63,6 +69,7 @@ let
         interface = "eno1";
         keys = [ "ssh-ed25519 AAAA" ];
       };
+      metrics.interface = "eno1";
       update.flake = "git+https://git.example/boxes";
     };
   };

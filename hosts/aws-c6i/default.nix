@@ -37,7 +37,10 @@ in
 
   linerate = {
     cpu = "icelake-server";
-    appliance.enable = true;
+    appliance = {
+      enable = true;
+      userData = true;
+    };
     tuning = {
       enable = true;
       memoryMiB = 32 * 1024;

@@ -1,4 +1,4 @@
-# A small closure, bounded logs, and state in one place.
+# A system that nobody sits in front of: users as declared, bounded logs, state in one place.
 { config, lib, ... }:
 let
   inherit (lib)
@@ -10,71 +10,38 @@ let
   cfg = config.linerate.appliance;
 in
 {
-  options.linerate.appliance = {
-    journalMiB = mkOption {
-      type = types.ints.positive;
-      default = 256;
-      description = "What the journal may take on the disk, in MiB.";
-    };
-
-    metrics.enable = mkOption {
-      type = types.bool;
-      default = true;
-      description = ''
-        Whether the machine's own figures are at <http://127.0.0.1:9100/metrics>; the services have theirs on
-        their admin listeners.
-      '';
-    };
+  options.linerate.appliance.journalMiB = mkOption {
+    type = types.ints.positive;
+    default = 256;
+    description = "What the journal may take on the disk, in MiB.";
   };
 
   config = mkIf cfg.enable {
     environment.systemPackages = [ config.linerate.packages.linerate ];
 
-    # Nobody reads manuals on the box.
-    documentation.enable = mkDefault false;
-    documentation.nixos.enable = mkDefault false;
-    environment.defaultPackages = mkDefault [ ];
-    environment.stub-ld.enable = mkDefault false;
-    fonts.fontconfig.enable = mkDefault false;
-    programs.command-not-found.enable = mkDefault false;
-    # It brings perl.
-    programs.less.lessopen = mkDefault null;
-    boot.enableContainers = mkDefault false;
-    services.udisks2.enable = mkDefault false;
-    services.logrotate.enable = mkDefault false;
-    xdg = {
-      autostart.enable = mkDefault false;
-      icons.enable = mkDefault false;
-      mime.enable = mkDefault false;
-      sounds.enable = mkDefault false;
-    };
-    # A host names the firmware that its cards need.
-    hardware.enableRedistributableFirmware = mkDefault false;
-
     # Users are what the configuration says.
     users.mutableUsers = mkDefault false;
-    boot.initrd.systemd.enable = mkDefault true;
-    boot.tmp.cleanOnBoot = mkDefault true;
+    boot.tmp.useTmpfs = mkDefault true;
     networking.useNetworkd = mkDefault true;
+    # A port of a card may be without a cable for good.
+    systemd.network.wait-online.anyInterface = mkDefault true;
 
-    # Nobody sits in front of it: a kernel that panics boots again, and a service that fails does not keep the
-    # others from starting.
+    # A kernel that panics boots again, and a service that fails does not keep the others from starting.
     boot.kernelParams = [ "panic=10" ];
     systemd.enableEmergencyMode = mkDefault false;
+
+    # What has to outlive a boot is below /var/lib: state of services, and who this machine is to others.
+    services.openssh.hostKeys = mkDefault [
+      {
+        path = "/var/lib/ssh/ssh_host_ed25519_key";
+        type = "ed25519";
+      }
+    ];
 
     services.journald.extraConfig = ''
       SystemMaxUse=${toString cfg.journalMiB}M
       RuntimeMaxUse=64M
       MaxRetentionSec=1month
     '';
-
-    services.prometheus.exporters.node = mkIf cfg.metrics.enable {
-      enable = true;
-      listenAddress = "127.0.0.1";
-      enabledCollectors = [
-        "interrupts"
-        "softirqs"
-      ];
-    };
   };
 }

@@ -4,11 +4,14 @@
   imports = [
     ../shared.nix
     ./base.nix
+    ./closure.nix
     ./firewall.nix
     ./health.nix
+    ./metrics.nix
     ./ssh.nix
     ./time.nix
     ./update.nix
+    ./user-data.nix
   ];
 
   options.linerate.appliance.enable = lib.mkEnableOption "the appliance: a minimal system around the services";

@@ -1,5 +1,6 @@
 {
   imports = [
+    ./api.nix
     ./files.nix
     ./links.nix
   ];

@@ -1,0 +1,76 @@
+# Settings of services from the user data of an EC2 instance, so that one image does for many. Lines such as
+#
+#   LINERATE_LINKS_PUBLIC_URL=https://go.example
+#
+# become the environment of the service they name; any other line is ignored and said so, and nothing is executed.
+# Every process on the instance can read user data, so secrets do not belong there.
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  inherit (lib) mkIf mkOption types;
+  cfg = config.linerate.appliance;
+  services = lib.attrNames config.linerate.services;
+
+  unit = "linerate-user-data.service";
+  directory = "/run/linerate-user-data";
+in
+{
+  options.linerate.appliance.userData = mkOption {
+    type = types.bool;
+    default = false;
+    description = ''
+      Whether settings of the services are taken from the instance's user data, which NixOS fetches by IMDSv2. They
+      count before those of the configuration.
+    '';
+  };
+
+  config = mkIf (cfg.enable && cfg.userData) {
+    systemd.services =
+      lib.genAttrs (map (name: "linerate-${name}") services) (daemon: {
+        wants = [ unit ];
+        after = [ unit ];
+        serviceConfig.EnvironmentFile = "-${directory}/${lib.removePrefix "linerate-" daemon}";
+      })
+      // {
+        linerate-user-data = {
+          description = "Settings from the instance's user data";
+          wants = [ "fetch-ec2-metadata.service" ];
+          after = [ "fetch-ec2-metadata.service" ];
+          path = [
+            pkgs.gnugrep
+            pkgs.gnused
+          ];
+          serviceConfig = import ../sandbox.nix { } // {
+            Type = "oneshot";
+            RemainAfterExit = true;
+            RuntimeDirectory = baseNameOf directory;
+            PrivateNetwork = true;
+            RestrictAddressFamilies = "none";
+            SystemCallFilter = [
+              "@system-service"
+              "~@privileged @resources"
+            ];
+          };
+          script = ''
+            userData=/etc/ec2-metadata/user-data
+            [ -s "$userData" ] || exit 0
+            for service in ${toString services}; do
+              variable="LINERATE_''${service^^}_[A-Z0-9_]+=[[:print:]]*"
+              # systemd's files of variables know quotes and escapes, which are taken literally here.
+              grep --extended-regexp --line-regexp "$variable" "$userData" |
+                sed 's/[\\"]/\\&/g; s/=/="/; s/$/"/' > "${directory}/$service" || true
+            done
+            ignored=$(grep --count --extended-regexp --invert-match --line-regexp \
+              'LINERATE_(${
+                lib.concatMapStringsSep "|" lib.toUpper services
+              })_[A-Z0-9_]+=[[:print:]]*|#.*|' "$userData" || true)
+            [ "$ignored" = 0 ] || echo "$ignored lines of the user data are no settings, and were ignored"
+          '';
+        };
+      };
+  };
+}
