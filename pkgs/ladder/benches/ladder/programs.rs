@@ -1,0 +1,52 @@
+//! The program in its two builds.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bench::Error;
+
+/// The build of every stage but the last: cargo's defaults, if the bench was built by the profile `ladder`.
+pub const DEFAULT: &str = env!("CARGO_BIN_EXE_ladder");
+
+/// The profile that has cargo's defaults.
+const PROFILE: &str = "ladder";
+
+/// The last stage's: the workspace's release profile, for this CPU, in a directory of its own.
+pub fn last() -> PathBuf {
+    native().join("release/ladder")
+}
+
+fn native() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("native")
+}
+
+/// Whether [`DEFAULT`] is what it should be; says so where it is not.
+pub fn is_built_by_profile() -> bool {
+    let built = Path::new(DEFAULT).parent().and_then(Path::file_name) == Some(PROFILE.as_ref());
+    if !built {
+        eprintln!("error: run it with --profile {PROFILE}, as `make bench-ladder` does");
+    }
+    built
+}
+
+/// Builds the last stage's.
+///
+/// # Errors
+/// When cargo fails.
+pub fn build_last() -> Result<(), Error> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--locked", "--release", "--package", env!("CARGO_PKG_NAME"), "--bin", "ladder"])
+        .arg("--target-dir")
+        .arg(native())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("RUSTFLAGS", "-C target-cpu=native")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .status()
+        .map_err(|source| Error::Run { program: "cargo".into(), source })?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::Failed { program: "cargo build".into(), status, output: "as said above".into() })
+}

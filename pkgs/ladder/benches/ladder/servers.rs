@@ -1,0 +1,86 @@
+//! All stages of a ladder, running.
+
+use std::path::Path;
+use std::process::Command;
+
+use bench::Error;
+use bench::postgres::{Durability, Postgres};
+use bench::server::{Server, free_address};
+use ladder::api::{self, database};
+use ladder::links;
+use ladder::stage::Stage;
+
+use crate::kernel::Kernel;
+use crate::programs;
+
+/// What the second process of a stage is called.
+pub const CONTROL: &str = "the same again";
+
+/// Each stage, and one of them twice: what differs between those two is noise.
+pub struct Servers {
+    stages: &'static [Stage],
+    servers: Vec<Server>,
+    /// Which stage there are two of.
+    twin: usize,
+    control: Server,
+}
+
+impl Servers {
+    /// Those of the API, on a PostgreSQL of their own.
+    pub fn of_api(kernel: &Kernel) -> Result<(Postgres, Self), Error> {
+        let postgres = Postgres::start(Durability::None, &["shared_buffers=256MB"])?;
+        // Statements of one string run in one transaction, in which nothing can be vacuumed.
+        for statement in database::schema().split_inclusive(";\n") {
+            postgres.execute("postgres", statement)?;
+        }
+        let url = postgres.url("postgres");
+        // Past the stages that block: their noise would hide what the later ones do.
+        let servers = Self::start("api", &api::STAGES, 3, kernel, |_| url.clone())?;
+        Ok((postgres, servers))
+    }
+
+    /// Those of the shortener, each with a file of its own: WAL is a property of the file.
+    pub fn of_links(scratch: &Path) -> Result<Self, Error> {
+        Self::start("links", &links::STAGES, 1, &Kernel::untouched(), |process| {
+            scratch.join(format!("{process}.db")).to_string_lossy().into_owned()
+        })
+    }
+
+    fn start(
+        ladder: &str,
+        stages: &'static [Stage],
+        twin: usize,
+        kernel: &Kernel,
+        database: impl Fn(usize) -> String,
+    ) -> Result<Self, Error> {
+        let start = |name, number: usize, process| {
+            let _set = kernel.around(name)?;
+            let listen = free_address()?;
+            let last = ladder == "api" && number == stages.len();
+            let mut command =
+                if last { Command::new(programs::last()) } else { Command::new(programs::DEFAULT) };
+            command.args([ladder, &number.to_string(), "--listen", &listen.to_string()]);
+            Server::start(name, listen, command.arg("--database").arg(database(process)))
+        };
+        let servers: Result<Vec<Server>, Error> =
+            stages.iter().zip(1..).map(|(stage, number)| start(stage.name, number, number)).collect();
+        let control = start(CONTROL, twin + 1, stages.len() + 1)?;
+        Ok(Self { stages, servers: servers?, twin, control })
+    }
+
+    /// What is being served.
+    pub fn stages(&self) -> &'static [Stage] {
+        self.stages
+    }
+
+    /// The stage there are two of.
+    pub fn twin(&self) -> &'static str {
+        self.stages[self.twin].name
+    }
+
+    /// In order of loading: the control comes right after its twin, as each stage after the one before.
+    pub fn all(&self) -> impl Iterator<Item = &Server> {
+        let (first, rest) = self.servers.split_at(self.twin + 1);
+        first.iter().chain([&self.control]).chain(rest)
+    }
+}

@@ -1,0 +1,168 @@
+//! What became of each step, judged by what was measured.
+
+use bench::report::find;
+use bench::rounds::{Series, median};
+use ladder::stage::Stage;
+use serde::Serialize;
+
+use crate::servers::CONTROL;
+
+/// The step CPU time is counted in, beside that of a round: no difference below this is one.
+const RESOLUTION: f64 = 0.01;
+
+/// A ladder under one workload.
+#[derive(Debug, Serialize)]
+pub struct Ladder {
+    /// The workload.
+    pub title: &'static str,
+    /// How far apart two processes of one stage were in the worst round, as a part of the whole: less is noise.
+    pub noise: f64,
+    /// Its steps, in order.
+    pub steps: Vec<Step>,
+    /// How many times less CPU time a request takes at the end than at the start.
+    pub gain: f64,
+    /// How many times more requests are answered at the end than at the start.
+    pub qps_gain: f64,
+    /// The same by the article.
+    pub claimed_gain: f64,
+}
+
+/// A stage as measured. Times are microseconds; medians of the rounds.
+#[derive(Debug, Serialize)]
+pub struct Step {
+    /// Which, from 1.
+    pub number: usize,
+    /// Its change, in a word or two.
+    pub name: &'static str,
+    /// Requests a second.
+    pub qps: f64,
+    /// 99th percentile of the latency.
+    pub p99_us: f64,
+    /// CPU time of the server per request.
+    pub cpu_us: f64,
+    /// How many times less that is than at the stage before.
+    pub gain: Option<f64>,
+    /// How many times more requests a second that is than at the stage before.
+    pub qps_gain: Option<f64>,
+    /// What it comes to.
+    pub verdict: Option<Verdict>,
+    /// Requests a second by the article.
+    pub claimed_qps: u32,
+    /// The article's gain in requests a second over the stage before.
+    pub claimed_gain: Option<f64>,
+    /// What moved, and why.
+    pub moved: String,
+}
+
+/// What a step comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Less CPU time in every round, by more than noise.
+    Helps,
+    /// No difference that two processes of one stage might not show.
+    WithinNoise,
+    /// More CPU time in every round, by more than noise.
+    DoesNotHelp,
+}
+
+impl Verdict {
+    /// For people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Helps => "helps",
+            Self::WithinNoise => "within noise",
+            Self::DoesNotHelp => "costs more",
+        }
+    }
+
+    /// By the rounds' gains in CPU time.
+    fn of(gains: &[f64], noise: f64) -> Self {
+        let limit = 1.0 + noise;
+        let gain = median(gains.iter().copied());
+        if gain > limit && gains.iter().all(|gain| *gain > 1.0) {
+            Self::Helps
+        } else if gain < 1.0 / limit && gains.iter().all(|gain| *gain < 1.0) {
+            Self::DoesNotHelp
+        } else {
+            Self::WithinNoise
+        }
+    }
+}
+
+impl Ladder {
+    /// Judges `stages` by their `all` measured series, among which the stage `twin` has a control.
+    pub fn judge(title: &'static str, stages: &[Stage], twin: &str, all: &[Series]) -> Self {
+        let get = |name| find(all, name, title).expect("every stage was measured");
+        let noise = gains(get(twin), get(CONTROL))
+            .into_iter()
+            .map(|gain| gain.max(1.0 / gain) - 1.0)
+            .fold(RESOLUTION, f64::max);
+        let mut before: Option<(&Stage, &Series)> = None;
+        let mut steps = Vec::with_capacity(stages.len());
+        for (stage, number) in stages.iter().zip(1..) {
+            let series = get(stage.name);
+            steps.push(Step::judge(number, before, (stage, series), noise));
+            before = Some((stage, series));
+        }
+        let (first, last) = (&stages[0], &stages[stages.len() - 1]);
+        Self {
+            title,
+            noise,
+            steps,
+            gain: get(first.name).cpu_ratio(get(last.name)),
+            qps_gain: qps(get(last.name)) / qps(get(first.name)),
+            claimed_gain: f64::from(last.claimed_qps) / f64::from(first.claimed_qps),
+        }
+    }
+}
+
+impl Step {
+    fn judge(
+        number: usize,
+        before: Option<(&Stage, &Series)>,
+        (stage, series): (&Stage, &Series),
+        noise: f64,
+    ) -> Self {
+        let earlier = before.map(|(_, series)| series);
+        Self {
+            number,
+            name: stage.name,
+            qps: qps(series),
+            p99_us: series.median(|sample| sample.p99_us),
+            cpu_us: series.cpu_us(),
+            gain: earlier.map(|earlier| earlier.cpu_ratio(series)),
+            qps_gain: earlier.map(|earlier| qps(series) / qps(earlier)),
+            verdict: earlier.map(|earlier| Verdict::of(&gains(earlier, series), noise)),
+            claimed_qps: stage.claimed_qps,
+            claimed_gain: before
+                .map(|(earlier, _)| f64::from(stage.claimed_qps) / f64::from(earlier.claimed_qps)),
+            moved: moved(earlier, series, stage.change),
+        }
+    }
+}
+
+fn qps(series: &Series) -> f64 {
+    series.median(|sample| sample.qps)
+}
+
+/// How many times less CPU time `after` takes than `before`, round by round.
+fn gains(before: &Series, after: &Series) -> Vec<f64> {
+    before.samples.iter().zip(&after.samples).map(|(before, after)| before.cpu_us / after.cpu_us).collect()
+}
+
+/// Where the CPU time went from and to, and the explanation of the change.
+fn moved(before: Option<&Series>, after: &Series, change: &str) -> String {
+    let parts = |series: &Series| {
+        (series.median(|sample| sample.user_us), series.median(|sample| sample.cpu_us - sample.user_us))
+    };
+    let (user, kernel) = parts(after);
+    before.map(parts).map_or_else(
+        || format!("user {user:.1} µs, kernel {kernel:.1} µs. {change}"),
+        |(user_before, kernel_before)| {
+            format!(
+                "user {user_before:.1} to {user:.1} µs, kernel {kernel_before:.1} to {kernel:.1} µs. {change}"
+            )
+        },
+    )
+}

@@ -1,0 +1,68 @@
+//! Stage 7: kernel settings.
+//!
+//! The article: 32,000 to 45,000 requests/s. Its list could not be had, so these are the settings that such lists have in
+//! common, as far as a network namespace has them for itself, and what the program must do for them: a backlog as
+//! long as `somaxconn` allows, and no delay of small segments. Settings of the whole machine (`fs.file-max`,
+//! `net.core.netdev_max_backlog`) are about thousands of connections and network cards, neither of which is here.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::serve::ListenerExt;
+use sqlx::PgPool;
+use tokio::net::{TcpListener, TcpSocket};
+
+use super::s5_runtime::runtime;
+use super::s6_shared::router;
+use crate::Error;
+use crate::stage::{Options, Stage};
+
+/// The stage.
+pub const STAGE: Stage = Stage {
+    name: "kernel",
+    claimed_qps: 45_000,
+    change: "Queues for connections that come at once, ports for connections that go out, and buffers for long \
+             distances: kept-alive connections over loopback need none of them.",
+    serve,
+};
+
+/// What the operator sets (names as `sysctl` has them); the bench does it around each load of this stage.
+pub const SETTINGS: [(&str, &str); 9] = [
+    ("net.core.somaxconn", "65535"),
+    ("net.ipv4.tcp_max_syn_backlog", "65535"),
+    ("net.ipv4.ip_local_port_range", "1024 65535"),
+    ("net.ipv4.tcp_tw_reuse", "1"),
+    ("net.ipv4.tcp_fin_timeout", "15"),
+    ("net.ipv4.tcp_slow_start_after_idle", "0"),
+    ("net.ipv4.tcp_notsent_lowat", "131072"),
+    ("net.ipv4.tcp_rmem", "4096 131072 16777216"),
+    ("net.ipv4.tcp_wmem", "4096 65536 16777216"),
+];
+
+/// As long as `net.core.somaxconn` allows above. Without it that setting does nothing: the kernel takes the smaller.
+const BACKLOG: u32 = 65_535;
+
+fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let bound = socket.and_then(|socket| {
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    });
+    bound.map_err(Error::serve(address))
+}
+
+async fn serve_tuned(address: SocketAddr, router: Router) -> Result<(), Error> {
+    let listener = listen(address)?.tap_io(|stream| {
+        // The connection is as good without.
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, router).await.map_err(Error::serve(address))
+}
+
+pub(super) fn serve(options: &Options) -> Result<(), Error> {
+    runtime()?.block_on(async {
+        let pool = PgPool::connect(&options.database).await?;
+        serve_tuned(options.listen, router(pool)).await
+    })
+}
