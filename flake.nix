@@ -60,6 +60,7 @@
         default = linerate.generic.links;
         aws-c6i-image = image.amazon aws-c6i;
         tengbe-image = image.raw tengbe;
+        tengbe-installer = image.installer tengbe;
         vm = vm.config.system.build.vm;
       };
 
@@ -71,6 +72,10 @@
       checks.${system} = linerate.checks // {
         nix-format = import ./tests/format.nix { inherit pkgs; };
         nix-cases = import ./tests/cases.nix { inherit lib pkgs; };
+        nix-template = import ./tests/template.nix {
+          inherit nixpkgs pkgs;
+          linerate = self;
+        };
         nix-modules = import ./tests/modules.nix {
           inherit lib pkgs;
           modules = self.nixosModules;

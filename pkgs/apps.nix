@@ -20,6 +20,41 @@ in
 
   vm = app "Boot the appliance in QEMU" (lib.getExe vm);
 
+  bench = app "Print the comparison tables: bench [PACKAGE BENCH]" (
+    script "linerate-bench" ''
+      set -euo pipefail
+      export PATH=${
+        lib.makeBinPath [
+          pkgs.cargo
+          pkgs.rustc
+          pkgs.stdenv.cc
+          pkgs.nghttp2
+          pkgs.nginx
+          pkgs.postgresql
+          pkgs.wrk
+        ]
+      }:$PATH
+      # Sources are copied anew, and what was built of them stays.
+      work=''${XDG_CACHE_HOME:-$HOME/.cache}/linerate/bench
+      mkdir -p "$work"
+      rm -rf "$work/pkgs"
+      cp -r --no-preserve=mode ${linerate.src} "$work/pkgs"
+      export CARGO_TARGET_DIR=$work/target
+      cd "$work/pkgs"
+      bench() {
+        cargo --config ${linerate.cargoHome}/config.toml bench --offline --locked --package "$1" --bench "$2"
+      }
+      if [ $# -eq 2 ]; then
+        bench "$1" "$2"
+        exit
+      fi
+      bench linerate-links redirect
+      bench linerate-listener hello
+      bench linerate-listener h3
+      bench linerate-files transfer
+    ''
+  );
+
   # No check: the advisories come from the network.
   audit = app "Look for known vulnerabilities in what Cargo.lock names" (
     script "linerate-audit" "exec ${lib.getExe pkgs.cargo-audit} audit --file ${./Cargo.lock}"

@@ -40,10 +40,14 @@ let
     fileset = lib.fileset.fileFilter (
       file:
       lib.any file.hasExt [
-        "rs"
-        "toml"
+        "html"
+        "json"
         "lock"
         "py"
+        "rs"
+        "sql"
+        "toml"
+        "txt"
       ]
       # Compiled in, so that its examples are tested.
       || file.name == "README.md"
@@ -129,6 +133,9 @@ sets
       clippy = craneLib.cargoClippy (
         checked // { cargoClippyExtraArgs = "--workspace --all-targets -- --deny warnings"; }
       );
+      # Licences, sources and bans. Known vulnerabilities are no check: a check says the same of the same inputs, and a
+      # list of vulnerabilities that is locked says less every day. `nix run .#audit` fetches today's.
+      deny = craneLib.cargoDeny { inherit (common) src pname version; };
       rustfmt = craneLib.cargoFmt { inherit (common) src pname version; };
       tests = craneLib.cargoTest (checked // { cargoTestExtraArgs = "--workspace --lib --bins"; });
       # Of the tests that run whole programs those that fetch no other: listener's and files' speak to clients from
@@ -136,20 +143,32 @@ sets
       tests-processes = craneLib.cargoTest (
         checked
         // {
-          cargoTestExtraArgs = "--package linerate-links --package linerate-service --test '*'";
+          cargoTestExtraArgs = "--package linerate --package linerate-links --package linerate-service --test '*'";
           nativeCheckInputs = [ pkgs.curl ];
         }
       );
     };
 
+  # For what runs cargo outside of a sandbox: the sources, and where cargo finds their dependencies.
+  inherit src;
+  cargoHome = craneLib.vendorCargoDeps { inherit src; };
+
   shell = craneLib.devShell {
     packages = [
       pkgs.cargo-audit
+      pkgs.cargo-deny
+      pkgs.cargo-fuzz
       pkgs.curl
+      pkgs.deadnix
       pkgs.gnumake
+      pkgs.go
+      pkgs.nghttp2
       pkgs.nginx
+      pkgs.nix
       pkgs.nixfmt
+      pkgs.postgresql
       pkgs.python3
+      pkgs.shellcheck-minimal
       pkgs.wrk
     ];
   };

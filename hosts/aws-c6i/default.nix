@@ -1,14 +1,4 @@
-# Amazon EC2, c6i.4xlarge: Ice Lake, 8 cores with two threads each, 32 GiB, ENA.
-#
-# From the image to an AMI, with your bucket and with what the commands before answered:
-#
-#   nix build .#aws-c6i-image
-#   aws s3 cp result/*.vhd s3://BUCKET/linerate.vhd
-#   aws ec2 import-snapshot --disk-container \
-#     'Format=VHD,UserBucket={S3Bucket=BUCKET,S3Key=linerate.vhd}'
-#   aws ec2 register-image --name linerate --architecture x86_64 --virtualization-type hvm \
-#     --boot-mode uefi --ena-support --imds-support v2.0 --root-device-name /dev/xvda \
-#     --block-device-mappings 'DeviceName=/dev/xvda,Ebs={SnapshotId=SNAPSHOT,VolumeType=gp3}'
+# Amazon EC2, c6i.4xlarge: Ice Lake, 8 cores with two threads each, 32 GiB, ENA. How its image becomes an AMI: ../README.md.
 { lib, modulesPath, ... }:
 let
   # CPU 8 shares its core with CPU 0.

@@ -5,6 +5,10 @@
 
   # What `nixos-generate-config` says of your machine.
   boot.loader.systemd-boot.enable = true;
+  boot.initrd.availableKernelModules = [
+    "ahci"
+    "nvme"
+  ];
   fileSystems."/" = {
     device = "/dev/disk/by-label/nixos";
     fsType = "ext4";
@@ -12,6 +16,20 @@
   fileSystems."/boot" = {
     device = "/dev/disk/by-label/ESP";
     fsType = "vfat";
+  };
+
+  linerate = {
+    # A small system around the services; yours is the key that may log in.
+    appliance = {
+      enable = true;
+      ssh.keys = [ "ssh-ed25519 AAAA… you@example" ];
+    };
+    # Say what the machine is, and what follows from it is set, placed and verified.
+    tuning = {
+      enable = true;
+      memoryMiB = 32 * 1024;
+      nic.front.driver = "ixgbe";
+    };
   };
 
   services.linerate.links = {

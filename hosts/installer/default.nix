@@ -1,0 +1,73 @@
+# A medium that installs a host onto the disk of the machine it boots on, unattended; install.sh beside this says how.
+#
+#   nix build .#tengbe-installer && dd if=result/nixos.img of=/dev/STICK bs=4M conv=fsync
+#
+# Then write your public key into `authorized_keys` on the stick's EFI partition, boot from it, and wait until the
+# machine is off.
+{
+  # The label of the medium's root: not that of what it installs, which may be on the disk already.
+  label,
+  # The host that is installed, evaluated.
+  target,
+}:
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  install = pkgs.writeShellApplication {
+    name = "linerate-install";
+    runtimeInputs = [
+      config.systemd.package
+      config.system.build.nixos-install
+      pkgs.coreutils
+      pkgs.dosfstools
+      pkgs.e2fsprogs
+      pkgs.gawk
+      pkgs.util-linux
+    ];
+    text = lib.readFile ./install.sh;
+  };
+in
+{
+  nixpkgs.hostPlatform = "x86_64-linux";
+  system.stateVersion = "26.05";
+  networking.hostName = "${target.config.networking.hostName}-installer";
+
+  # The cards and disks of the target.
+  boot = {
+    inherit (target.config.boot) kernelPackages;
+    initrd = {
+      inherit (target.config.boot.initrd) availableKernelModules;
+      systemd.enable = true;
+    };
+    loader.systemd-boot.enable = true;
+    loader.timeout = 1;
+    kernelParams = [ "console=tty0" ];
+  };
+  fileSystems."/" = {
+    device = "/dev/disk/by-label/${label}";
+    fsType = "ext4";
+  };
+
+  documentation.enable = false;
+  users.allowNoPasswordLogin = true;
+  # Whoever stands in front of it sees why, where it fails.
+  services.getty.autologinUser = "root";
+
+  systemd.services.linerate-install = {
+    description = "Install ${target.config.networking.hostName}";
+    wantedBy = [ "multi-user.target" ];
+    wants = [ "systemd-udev-settle.service" ];
+    after = [ "systemd-udev-settle.service" ];
+    environment.HOME = "/root";
+    serviceConfig = {
+      Type = "oneshot";
+      ExecStart = "${lib.getExe install} ${target.config.system.build.toplevel}";
+      StandardOutput = "journal+console";
+      StandardError = "journal+console";
+    };
+  };
+}
