@@ -8,10 +8,11 @@ let
   ]) 8;
 in
 {
-  imports = [ (modulesPath + "/virtualisation/amazon-image.nix") ];
+  imports = [
+    ../common.nix
+    (modulesPath + "/virtualisation/amazon-image.nix")
+  ];
 
-  nixpkgs.hostPlatform = "x86_64-linux";
-  system.stateVersion = "26.05";
   networking.hostName = "linerate-aws";
 
   # systemd-boot counts the boots of a new generation, grub does not.
@@ -19,20 +20,14 @@ in
   boot.loader.grub.enable = false;
   boot.loader.systemd-boot.enable = true;
 
-  # Root's key is the one that the instance was launched with.
-  users.allowNoPasswordLogin = true;
   # What user-data says must not become a nixos-rebuild, and nobody but ssh has to come in.
   virtualisation.amazon-init.enable = false;
   services.amazon-ssm-agent.enable = lib.mkForce false;
 
   linerate = {
     cpu = "icelake-server";
-    appliance = {
-      enable = true;
-      userData = true;
-    };
+    appliance.userData = true;
     tuning = {
-      enable = true;
       memoryMiB = 32 * 1024;
       cpu = {
         virtual = true;
@@ -44,18 +39,6 @@ in
         driver = "ena";
         queues = 8;
       };
-    };
-  };
-
-  services.linerate = {
-    links = {
-      enable = true;
-      openFirewall = true;
-      settings.public-url = lib.mkDefault "http://localhost";
-    };
-    files = {
-      enable = true;
-      openFirewall = true;
     };
   };
 }

@@ -13,8 +13,8 @@ let
   slow = map lib.singleton (lib.range 12 19);
 in
 {
-  nixpkgs.hostPlatform = "x86_64-linux";
-  system.stateVersion = "26.05";
+  imports = [ ../common.nix ];
+
   networking.hostName = "linerate-tengbe";
 
   boot.loader.systemd-boot.enable = true;
@@ -40,7 +40,6 @@ in
     options = [ "umask=0077" ];
   };
 
-  users.allowNoPasswordLogin = true;
   services.openssh = {
     authorizedKeysFiles = [ "/boot/authorized_keys" ];
     authorizedKeysInHomedir = false;
@@ -48,9 +47,7 @@ in
 
   linerate = {
     cpu = "alderlake";
-    appliance.enable = true;
     tuning = {
-      enable = true;
       profile = "bulk";
       cpu = {
         cores = fast ++ slow;
@@ -62,18 +59,6 @@ in
         driver = "ixgbe";
         queues = 6;
       };
-    };
-  };
-
-  services.linerate = {
-    links = {
-      enable = true;
-      openFirewall = true;
-      settings.public-url = lib.mkDefault "http://localhost";
-    };
-    files = {
-      enable = true;
-      openFirewall = true;
     };
   };
 }

@@ -1,24 +1,17 @@
 # Everything on one machine, in QEMU: what `nix run .#vm` boots.
 { lib, modulesPath, ... }:
 {
-  imports = [ (modulesPath + "/virtualisation/qemu-vm.nix") ];
+  imports = [
+    ../common.nix
+    (modulesPath + "/virtualisation/qemu-vm.nix")
+  ];
 
-  nixpkgs.hostPlatform = "x86_64-linux";
-  system.stateVersion = "26.05";
   networking.hostName = "linerate-vm";
 
-  services.linerate = {
-    links = {
-      enable = true;
-      openFirewall = true;
-      # Connections wait while a new generation takes over.
-      socketActivation = true;
-      settings.public-url = "http://localhost:8080";
-    };
-    files = {
-      enable = true;
-      openFirewall = true;
-    };
+  services.linerate.links = {
+    # Connections wait while a new generation takes over.
+    socketActivation = true;
+    settings.public-url = "http://localhost:8080";
   };
 
   virtualisation = {
@@ -41,13 +34,9 @@
   };
 
   linerate = {
-    appliance = {
-      enable = true;
-      # What QEMU's module brings is not looked at: this is no image that is shipped.
-      forbidden = [ ];
-    };
+    # What QEMU's module brings is not looked at: this is no image that is shipped.
+    appliance.forbidden = [ ];
     tuning = {
-      enable = true;
       cpu.virtual = true;
       nic.eth.driver = "virtio_net";
     };
@@ -55,5 +44,4 @@
 
   # A machine to look around in, reachable from this one only.
   services.getty.autologinUser = lib.mkDefault "root";
-  users.allowNoPasswordLogin = true;
 }
