@@ -28,6 +28,20 @@ pub enum Refusal {
     Version,
 }
 
+impl From<request_head::Error> for Refusal {
+    fn from(error: request_head::Error) -> Self {
+        use request_head::Error;
+        match error {
+            Error::Malformed(detail) => Self::Malformed(detail),
+            Error::TargetTooLong => Self::TargetTooLong,
+            Error::Expectation => Self::Expectation,
+            Error::TooLarge => Self::HeadTooLarge,
+            Error::Coding => Self::Coding,
+            Error::Version => Self::Version,
+        }
+    }
+}
+
 impl Refusal {
     /// The status and what is wrong.
     fn text(self) -> (u16, &'static str) {

@@ -2,17 +2,17 @@
 //! that is taken leads down.
 #![no_main]
 
-use files::http::head::{Head, parse};
+use files::http::head::parse;
 use files::http::path::decode;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Head::Whole(request, used) = parse(bytes) else { return };
+    let Ok(Some((request, used))) = parse(bytes) else { return };
     let head = &bytes[..used];
     assert!(head.ends_with(b"\r\n\r\n"));
     assert_eq!(parse(head), parse(bytes), "what follows a head does not change it");
     for cut in 0..used {
-        assert!(!matches!(parse(&bytes[..cut]), Head::Whole(..)), "cut at {cut} of {used}");
+        assert_eq!(parse(&bytes[..cut]), Ok(None), "cut at {cut} of {used}");
     }
     for hidden in [false, true] {
         let Ok(path) = decode(request.path, hidden) else { continue };

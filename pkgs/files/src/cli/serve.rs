@@ -108,7 +108,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, help_heading = "Resources")]
     pub memory: usize,
 
-    /// Connections of all workers together; further ones are closed at once.
+    /// Connections of all workers of a listener; further ones are closed at once.
     #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
           value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub max_connections: usize,
@@ -118,11 +118,11 @@ pub struct Args {
           value_parser = clap::value_parser!(i32).range(1..))]
     pub backlog: i32,
 
-    /// Connections of one address; further ones are closed at once. Default: no limit.
+    /// Connections of one address to all listeners; further ones are closed at once. Default: no limit.
     #[arg(long, value_name = "N", help_heading = "Limits of one address")]
     pub address_connections: Option<NonZero<u32>>,
 
-    /// Requests a second of one address; further ones are answered 429. Default: no limit.
+    /// Requests a second of one address to all listeners; further ones are answered 429. Default: no limit.
     #[arg(long, value_name = "N", help_heading = "Limits of one address")]
     pub address_rate: Option<NonZero<u32>>,
 

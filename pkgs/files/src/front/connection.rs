@@ -21,7 +21,7 @@ use crate::answer::{Answer, Cold, Payload};
 use crate::desk::Client;
 use crate::disk::{BLOCKS, Block, Done, Mailbox, Token};
 use crate::engine::Transfer;
-use crate::http::head::{self, Head, MAX_HEAD_BYTES, Request};
+use crate::http::head::{self, Request};
 use crate::site::refusal::Refusal;
 use crate::site::root::{Error, Found};
 
@@ -235,7 +235,7 @@ impl Connection {
                 break;
             }
             let refusal = match head::parse(bytes) {
-                Head::Whole(request, used) => match self.answer(worker, token, &request, out) {
+                Ok(Some((request, used))) => match self.answer(worker, token, &request, out) {
                     Ok(()) => {
                         bytes = &bytes[used..];
                         continue;
@@ -248,11 +248,8 @@ impl Connection {
                         break;
                     }
                 },
-                Head::Partial if bytes.len() < MAX_HEAD_BYTES => break,
-                Head::Partial if !bytes.contains(&b'\n') => Refusal::TargetTooLong,
-                Head::Partial | Head::TooLarge => Refusal::HeadTooLarge,
-                Head::Bad => Refusal::Malformed,
-                Head::Unknown => Refusal::Coding,
+                Ok(None) => break,
+                Err(error) => error.into(),
             };
             worker.desk.site.pages.write(out, refusal, "", worker.desk.tail.last(), false, false);
             worker.desk.metrics.answered(refusal.status());

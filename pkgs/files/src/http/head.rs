@@ -1,9 +1,8 @@
-//! The head of a request: what is asked, and where the next request begins.
-//!
-//! What is ambiguous about a request's end is refused, not guessed at: two parties on the way that guess
-//! differently are how requests are smuggled (RFC 9112, section 11.2).
+//! The head of a request, as far as a file server cares; where it ends, and what is refused, says [`request_head`].
 
-use std::mem::MaybeUninit;
+use request_head::{Framing, Lines, Message, room};
+
+pub use request_head::Error;
 
 /// The longest head, in bytes. Browsers and proxies stay below 8 KiB by default.
 pub const MAX_HEAD_BYTES: usize = 8 * 1024;
@@ -116,71 +115,36 @@ impl<'b> FromIterator<&'b [u8]> for Values<'b> {
     }
 }
 
-/// What the bytes received so far are.
-// Made and taken apart on the stack, once a request: a box would only cost.
-#[allow(clippy::large_enum_variant)]
-#[derive(Debug, PartialEq, Eq)]
-pub enum Head<'b> {
-    /// Not yet a whole head.
-    Partial,
-    /// A request, and how many bytes its head takes.
-    Whole(Request<'b>, usize),
-    /// Not HTTP/1.1 as RFC 9112 has it.
-    Bad,
-    /// A transfer coding nobody here knows.
-    Unknown,
-    /// More fields than allowed.
-    TooLarge,
-}
-
-/// How the body of a request is told to end.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Framing {
-    /// There is none.
-    None,
-    /// It ends somewhere beyond the head.
-    Body,
-}
-
-/// Reads the head of the request that `bytes` start with.
+/// Reads the head of the request that `bytes` start with, and says how many bytes it takes; nothing where more is to
+/// come.
 ///
 /// A request with a body is one nobody sends for a file: it is answered, and the connection ends there, so
 /// that no byte of the body can be taken for a request.
-pub fn parse(bytes: &[u8]) -> Head<'_> {
-    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
-    let mut parsed = httparse::Request::new(&mut []);
-    let used = match parsed.parse_with_uninit_headers(bytes, &mut fields) {
-        Ok(httparse::Status::Complete(used)) => used,
-        Ok(httparse::Status::Partial) => return Head::Partial,
-        Err(httparse::Error::TooManyHeaders) => return Head::TooLarge,
-        Err(_) => return Head::Bad,
-    };
-    // httparse takes a bare LF for a line end, as RFC 9112, section 2.2 allows. Others on the way may not.
-    if has_bare_lf(&bytes[..used]) {
-        return Head::Bad;
-    }
-    let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
-        return Head::Bad;
-    };
-    let method = match method {
+///
+/// # Errors
+/// Why the request is refused, and the connection ends.
+pub fn parse(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, Error> {
+    let mut room = room::<MAX_FIELDS>();
+    let Some(lines) = Lines::read(bytes, &mut room, MAX_HEAD_BYTES)? else { return Ok(None) };
+    let method = match lines.method {
         "GET" => Method::Get,
         "HEAD" => Method::Head,
         "OPTIONS" => Method::Options,
         _ => Method::Other,
     };
-    let Some((path, query)) = target_parts(target, method) else { return Head::Bad };
+    let target = target_parts(lines.target, method);
+    let (path, query) = target.ok_or(Error::Malformed("the request target is malformed"))?;
 
-    let old = minor == 0;
-    let mut request = Request { method, path, query, old, keep: !old, fields: Fields::default() };
-    let (mut hosts, mut length, mut coding) = (0, None, false);
-    let mut framing = Framing::None;
-    for field in &*parsed.headers {
-        let fields = &mut request.fields;
+    let mut fields = Fields::default();
+    let mut message = Message::new(lines.old);
+    for field in lines.fields {
         let value = field.value;
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+        if message.takes(field.name, value)? {
+            continue;
+        }
         // By length first: most fields of most requests are none of these.
         match field.name.len() {
-            4 if is("host") => hosts += 1,
             5 if is("range") => once(&mut fields.range, value),
             6 if is("accept") => fields.accept = Some(value),
             6 if is("origin") => fields.origin = Some(value),
@@ -188,52 +152,17 @@ pub fn parse(bytes: &[u8]) -> Head<'_> {
             8 if is("if-range") => once(&mut fields.if_range, value),
             8 if is("if-match") => fields.if_match.push(value),
             10 if is("user-agent") => fields.agent = Some(value),
-            10 if is("connection") => request.keep = keeps(value, request.keep),
             13 if is("if-none-match") => fields.if_none_match.push(value),
-            14 if is("content-length") => {
-                let Some(bytes) = content_length(value) else { return Head::Bad };
-                if length.is_some_and(|known| known != bytes) {
-                    return Head::Bad;
-                }
-                length = Some(bytes);
-            }
             15 if is("accept-encoding") => fields.accept_encoding.push(value),
-            17 if is("transfer-encoding") => {
-                // RFC 9112, section 6.1: once, and chunked last; other codings are beyond us.
-                if coding || old {
-                    return Head::Bad;
-                }
-                coding = true;
-                if !value.eq_ignore_ascii_case(b"chunked") {
-                    framing = Framing::Body;
-                }
-            }
             17 if is("if-modified-since") => once(&mut fields.if_modified_since, value),
             19 if is("if-unmodified-since") => once(&mut fields.if_unmodified_since, value),
             29 if is("access-control-request-method") => fields.preflight = Some(value),
             _ => {}
         }
     }
-    // RFC 9112, section 3.2: exactly one Host. HTTP/1.0 may go without.
-    if hosts > 1 || (hosts == 0 && !old) {
-        return Head::Bad;
-    }
-    // Both are how requests are smuggled (RFC 9112, section 6.3).
-    if coding && length.is_some() {
-        return Head::Bad;
-    }
-    if coding && framing == Framing::Body {
-        return Head::Unknown;
-    }
-    if coding || length.is_some_and(|bytes| bytes > 0) {
-        request.keep = false;
-    }
-    Head::Whole(request, used)
-}
-
-/// Whether some LF has no CR before it.
-fn has_bare_lf(head: &[u8]) -> bool {
-    memchr::memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r')
+    let message = message.settle()?;
+    let keep = message.keep_alive && message.framing == Framing::Length(0);
+    Ok(Some((Request { method, path, query, old: lines.old, keep, fields }, lines.length)))
 }
 
 /// Path and query of a request target (RFC 9112, section 3.2): origin form, absolute form, or `*` for `OPTIONS`.
@@ -258,10 +187,6 @@ fn target_parts(target: &str, method: Method) -> Option<(&str, Option<&str>)> {
             }
         }
     };
-    // A client keeps the fragment to itself (RFC 9110, section 7.1).
-    if rest.contains('#') {
-        return None;
-    }
     Some(match rest.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (rest, None),
@@ -273,30 +198,13 @@ fn once<'b>(field: &mut Option<&'b [u8]>, value: &'b [u8]) {
     *field = Some(if field.is_some() { b"" } else { value });
 }
 
-/// Whether the connection stays open, by one `Connection` field (RFC 9112, section 9.3).
-fn keeps(value: &[u8], keep: bool) -> bool {
-    let mut options = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    if options.clone().any(|option| option.eq_ignore_ascii_case(b"close")) {
-        return false;
-    }
-    keep || options.any(|option| option.eq_ignore_ascii_case(b"keep-alive"))
-}
-
-/// Digits and nothing else (RFC 9110, section 8.6).
-fn content_length(value: &[u8]) -> Option<u64> {
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    std::str::from_utf8(value).ok()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn whole(text: &str) -> Request<'_> {
         match parse(text.as_bytes()) {
-            Head::Whole(request, used) => {
+            Ok(Some((request, used))) => {
                 assert_eq!(used, text.len(), "{text:?}");
                 request
             }
@@ -339,68 +247,41 @@ mod tests {
             "GET http:///a HTTP/1.1",
         ] {
             let text = format!("{line}\r\nHost: h\r\n\r\n");
-            assert_eq!(parse(text.as_bytes()), Head::Bad, "{line}");
+            assert!(matches!(parse(text.as_bytes()), Err(Error::Malformed(_))), "{line}");
         }
     }
 
     #[test]
-    fn a_connection_stays_open_as_rfc_9112_has_it() {
-        for (version, connection, keep) in [
-            ("1.1", "", true),
-            ("1.1", "Connection: close\r\n", false),
-            ("1.1", "Connection: foo, CLOSE\r\n", false),
-            ("1.1", "Connection: keep-alive\r\n", true),
-            ("1.1", "Connection: close\r\nConnection: keep-alive\r\n", true),
-            ("1.0", "", false),
-            ("1.0", "Connection: Keep-Alive\r\n", true),
-            ("1.1", "Content-Length: 0\r\n", true),
-            ("1.1", "Content-Length: 3\r\n", false),
-            ("1.1", "Transfer-Encoding: chunked\r\n", false),
+    fn a_connection_ends_with_a_request_that_has_a_body() {
+        for (fields, keep) in [
+            ("", true),
+            ("Connection: close\r\n", false),
+            ("Content-Length: 0\r\n", true),
+            ("Content-Length: 3\r\n", false),
+            ("Transfer-Encoding: chunked\r\n", false),
         ] {
-            let text = format!("GET / HTTP/{version}\r\nHost: h\r\n{connection}\r\n");
-            assert_eq!(whole(&text).keep, keep, "{version} {connection:?}");
+            let text = format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+            assert_eq!(whole(&text).keep, keep, "{fields:?}");
         }
     }
 
     #[test]
     fn what_could_be_read_in_two_ways_is_refused() {
-        for (text, expected) in [
-            ("GET / HTTP/1.1\r\n\r\n", Head::Bad),
-            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", Head::Bad),
-            ("GET / HTTP/1.1\nHost: h\n\n", Head::Bad),
-            ("GET / HTTP/1.1\r\nHost: h\nX: y\r\n\r\n", Head::Bad),
-            ("GET / HTTP/1.1\r\nHost: h\r\n\n", Head::Bad),
-            ("\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", Head::Bad),
-            ("GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n", Head::Bad),
-            ("GET / HTTP/1.1\r\nHost : h\r\n\r\n", Head::Bad),
-            ("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: +1\r\n\r\n", Head::Bad),
-            ("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 1, 1\r\n\r\n", Head::Bad),
-            ("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", Head::Bad),
-            (
-                "GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n",
-                Head::Bad,
-            ),
-            (
-                "GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
-                Head::Bad,
-            ),
-            ("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", Head::Bad),
-            ("GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: xchunked\r\n\r\n", Head::Unknown),
-            ("GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, identity\r\n\r\n", Head::Unknown),
-            ("GET / HTTP/2.0\r\nHost: h\r\n\r\n", Head::Bad),
-            ("GET /\r\n\r\n", Head::Bad),
-            ("GET  / HTTP/1.1\r\nHost: h\r\n\r\n", Head::Bad),
-            ("\x16\x03\x01\x02", Head::Bad),
-            ("GET / HTTP/1.1\r\nHost: h\r\n", Head::Partial),
-            ("", Head::Partial),
+        for text in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\nHost: h\n\n",
+            "GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n",
         ] {
-            assert_eq!(parse(text.as_bytes()), expected, "{text:?}");
+            assert!(matches!(parse(text.as_bytes()), Err(Error::Malformed(_))), "{text:?}");
         }
+        assert_eq!(parse(b"GET / HTTP/1.1\r\nHost: h\r\n"), Ok(None));
     }
 
     #[test]
     fn too_many_fields_are_too_large() {
         let fields: String = (0..=MAX_FIELDS).map(|n| format!("x{n}: y\r\n")).collect();
-        assert_eq!(parse(format!("GET / HTTP/1.1\r\n{fields}\r\n").as_bytes()), Head::TooLarge);
+        let text = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+        assert_eq!(parse(text.as_bytes()), Err(Error::TooLarge));
     }
 }

@@ -16,11 +16,13 @@ pub fn phrase(status: u16) -> &'static str {
         412 => "Precondition Failed",
         414 => "URI Too Long",
         416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         501 => "Not Implemented",
         503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
         _ => "Unknown",
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use service::problem::{self, Problem};
 
+use crate::http::head;
 use crate::http::status::phrase;
 
 /// Why a request is not answered with a file.
@@ -27,6 +28,8 @@ pub enum Refusal {
     TargetTooLong,
     /// 416.
     Range,
+    /// 417.
+    Expectation,
     /// 429.
     TooMany,
     /// 431.
@@ -37,6 +40,22 @@ pub enum Refusal {
     Coding,
     /// 503: no file descriptor is left.
     Exhausted,
+    /// 505.
+    Version,
+}
+
+impl From<head::Error> for Refusal {
+    fn from(error: head::Error) -> Self {
+        use head::Error;
+        match error {
+            Error::Malformed(_) => Self::Malformed,
+            Error::TargetTooLong => Self::TargetTooLong,
+            Error::Expectation => Self::Expectation,
+            Error::TooLarge => Self::HeadTooLarge,
+            Error::Coding => Self::Coding,
+            Error::Version => Self::Version,
+        }
+    }
 }
 
 impl Refusal {
@@ -52,11 +71,13 @@ impl Refusal {
             Self::Precondition => (412, "The file is not in the state the request expects."),
             Self::TargetTooLong => (414, "The path is too long."),
             Self::Range => (416, "The file has none of these bytes."),
+            Self::Expectation => (417, "No expectation but 100-continue is met."),
             Self::TooMany => (429, "Too many requests from this address."),
             Self::HeadTooLarge => (431, "The request has too many fields, or too long ones."),
             Self::Failed => (500, "The file cannot be read just now."),
             Self::Coding => (501, "This transfer coding is not known here."),
             Self::Exhausted => (503, "Too many files are open just now."),
+            Self::Version => (505, "HTTP/1.1 and 1.0 are spoken here."),
         }
     }
 

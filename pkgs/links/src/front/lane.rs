@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::MAX_HEAD_BYTES;
 use super::handover::Handover;
 use super::page::Refusal;
 use super::request::{self, Head};
@@ -168,9 +167,9 @@ fn answer(worker: &Worker, bytes: &[u8], out: &mut Vec<u8>) -> (usize, Next) {
             worker.metrics.answered(status);
             return (used, if close { Next::Close } else { Next::Read });
         }
-        Head::Partial if bytes.len() < MAX_HEAD_BYTES => return (0, Next::Read),
+        Head::Partial => return (0, Next::Read),
         Head::Other => return (0, Next::HandOver),
-        Head::Partial | Head::TooLarge => Refusal::HeadTooLarge,
+        Head::TooLarge => Refusal::HeadTooLarge,
         Head::Bad => Refusal::Malformed,
     };
     let status = worker.pieces.refuse(out, &tail.close, refusal, false, false);

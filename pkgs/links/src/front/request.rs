@@ -1,6 +1,8 @@
 //! Reading a request's head: just enough to know a plain visit from anything else.
 
-use std::mem::MaybeUninit;
+use request_head::{Error, Framing, Lines, Message, room};
+
+use super::MAX_HEAD_BYTES;
 
 /// The most fields a head may have; browsers send some 20.
 const MAX_FIELDS: usize = 64;
@@ -40,54 +42,53 @@ pub enum Head<'b> {
 }
 
 /// Reads the head of the request that `bytes` start with.
+#[inline]
 pub fn parse(bytes: &[u8]) -> Head<'_> {
-    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
-    let mut parsed = httparse::Request::new(&mut []);
-    let used = match parsed.parse_with_uninit_headers(bytes, &mut fields) {
-        Ok(httparse::Status::Complete(used)) => used,
-        Ok(httparse::Status::Partial) => return Head::Partial,
-        Err(httparse::Error::TooManyHeaders) => return Head::TooLarge,
-        Err(_) => return Head::Bad,
+    read(bytes).unwrap_or_else(|error| match error {
+        Error::TooLarge | Error::TargetTooLong => Head::TooLarge,
+        // Whoever takes these over says what is wrong with them.
+        Error::Coding | Error::Expectation => Head::Other,
+        Error::Malformed(_) | Error::Version => Head::Bad,
+    })
+}
+
+#[inline]
+fn read(bytes: &[u8]) -> Result<Head<'_>, Error> {
+    let mut room = room::<MAX_FIELDS>();
+    let Some(lines) = Lines::read(bytes, &mut room, MAX_HEAD_BYTES)? else { return Ok(Head::Partial) };
+    let head = match lines.method {
+        "GET" => false,
+        "HEAD" => true,
+        _ => return Ok(Head::Other),
     };
-    let head = match parsed.method {
-        Some("GET") => false,
-        Some("HEAD") => true,
-        _ => return Head::Other,
-    };
-    let Some(path) = parsed.path.and_then(|target| target.strip_prefix('/')) else { return Head::Other };
-    if parsed.version != Some(1) || path.contains('%') {
-        return Head::Other;
+    let Some(path) = lines.target.strip_prefix('/') else { return Ok(Head::Other) };
+    if lines.old || path.contains('%') {
+        return Ok(Head::Other);
     }
     let (code, query) = match path.split_once('?') {
         Some((code, query)) => (code, Some(query)),
         None => (path, None),
     };
     let mut request = Request { head, code, query, referrer: None, agent: None, html: false, close: false };
-    let mut hosts = 0;
-    for field in &*parsed.headers {
+    let mut message = Message::new(false);
+    for field in lines.fields {
+        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+        if message.takes(field.name, field.value)? {
+            continue;
+        }
         match field.name.len() {
-            4 if field.name.eq_ignore_ascii_case("host") => hosts += 1,
-            6 if field.name.eq_ignore_ascii_case("accept") => {
-                request.html = field.value.windows(9).any(|part| part == b"text/html");
-            }
-            6 if field.name.eq_ignore_ascii_case("expect") => return Head::Other,
-            7 if field.name.eq_ignore_ascii_case("referer") => request.referrer = Some(field.value),
-            7 if field.name.eq_ignore_ascii_case("upgrade") => return Head::Other,
-            10 if field.name.eq_ignore_ascii_case("user-agent") => request.agent = Some(field.value),
-            10 if field.name.eq_ignore_ascii_case("connection") => {
-                if field.value.eq_ignore_ascii_case(b"close") {
-                    request.close = true;
-                } else if !field.value.eq_ignore_ascii_case(b"keep-alive") {
-                    return Head::Other;
-                }
-            }
-            14 if field.name.eq_ignore_ascii_case("content-length") => return Head::Other,
-            17 if field.name.eq_ignore_ascii_case("transfer-encoding") => return Head::Other,
+            6 if is("accept") => request.html = field.value.windows(9).any(|part| part == b"text/html"),
+            7 if is("referer") => request.referrer = Some(field.value),
+            7 if is("upgrade") => return Ok(Head::Other),
+            10 if is("user-agent") => request.agent = Some(field.value),
             _ => {}
         }
     }
-    // RFC 9112, section 3.2: exactly one Host, or 400.
-    if hosts == 1 { Head::Visit(request, used) } else { Head::Bad }
+    let message = message.settle()?;
+    request.close = !message.keep_alive;
+    // A body, even if for no purpose that is known of a visit.
+    let plain = message.framing == Framing::Length(0);
+    Ok(if plain { Head::Visit(request, lines.length) } else { Head::Other })
 }
 
 #[cfg(test)]
@@ -122,8 +123,13 @@ mod tests {
             ("GET /%61 HTTP/1.1\r\nHost: h\r\n\r\n", Head::Other),
             ("GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n", Head::Other),
             ("GET /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Head::Other),
-            ("GET /a HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\n\r\n", Head::Other),
-            ("GET /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n\r\n", Head::Other),
+            ("GET /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", Head::Other),
+            ("GET /a HTTP/1.1\r\nHost: h\r\nExpect: more\r\n\r\n", Head::Other),
+            ("GET /a HTTP/1.1\r\nHost: h\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", Head::Other),
+            ("GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", Head::Visit(visit("a", None), 47)),
+            ("GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", Head::Bad),
+            ("GET /a HTTP/1.1\r\nHost: h\r\nX: y\n\r\n", Head::Bad),
+            ("GET /a HTTP/1.1\r\nHost: h@i\r\n\r\n", Head::Bad),
             ("GET /a HTTP/1.1\r\n\r\n", Head::Bad),
             ("GET /a HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n", Head::Bad),
             ("GET /a HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n", Head::Bad),

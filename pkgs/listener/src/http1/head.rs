@@ -1,17 +1,17 @@
-//! Reading a request's head, as strictly as RFC 9112 allows: what two servers could read differently is
-//! refused, since that is how requests are smuggled.
-
-use std::mem::MaybeUninit;
+//! A request's head as services get to see it. What it means for the connection is read by [`request_head`], with
+//! all strictness.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri, Version};
-use httparse::{Error, Status};
+use request_head::{Lines, Message};
 
 use crate::config::Limits;
 use crate::refusal::Refusal;
 
 use super::buffers;
+
+pub use request_head::Framing;
 
 /// The most fields a head may have, whatever the limit says: room for them is on the stack.
 pub const MAX_FIELDS: usize = 256;
@@ -35,153 +35,43 @@ pub struct Head {
     pub expects_continue: bool,
 }
 
-/// How long a request's body is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// So many bytes, often none.
-    Length(u64),
-    /// As the chunked coding tells.
-    Chunked,
-}
-
 /// Reads the head that `bytes` start with, and says how many bytes it takes; nothing where more is to come.
 ///
 /// # Errors
 /// What the request is to be refused with.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Option<(Head, usize)>, Refusal> {
-    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
-    let fields = &mut fields[..limits.fields.min(MAX_FIELDS)];
-    let mut parsed = httparse::Request::new(&mut []);
-    let used = match parsed.parse_with_uninit_headers(bytes, fields) {
-        Ok(Status::Complete(used)) if used <= limits.head_bytes => used,
-        Ok(Status::Partial) if bytes.len() < limits.head_bytes => return Ok(None),
-        Ok(_) if !bytes[..bytes.len().min(limits.head_bytes)].contains(&b'\n') => {
-            return Err(Refusal::TargetTooLong);
-        }
-        Ok(_) | Err(Error::TooManyHeaders) => return Err(Refusal::HeadTooLarge),
-        Err(Error::Version) if names_a_version(bytes) => return Err(Refusal::Version),
-        Err(error) => return Err(Refusal::Malformed(reason(error))),
-    };
-    let raw = &bytes[..used];
-    // RFC 9112, section 2.2: a bare LF may be taken for a line's end; here it is not.
-    if memchr::memchr_iter(b'\n', raw).any(|at| at == 0 || raw[at - 1] != b'\r') {
-        return Err(Refusal::Malformed("a line ends without CR"));
-    }
-
+    let mut room = request_head::room::<MAX_FIELDS>();
+    let room = &mut room[..limits.fields.min(MAX_FIELDS)];
+    let Some(lines) = Lines::read(bytes, room, limits.head_bytes)? else { return Ok(None) };
+    let raw = &bytes[..lines.length];
     let shared = buffers::share(raw);
     let piece = |part: &[u8]| slice(&shared, raw, part);
-    let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
-    let method = parsed.method.unwrap_or_default();
-    let method = Method::from_bytes(method.as_bytes()).map_err(|_| Refusal::Malformed("no such method"))?;
-    let uri = target(&method, piece(parsed.path.unwrap_or_default().as_bytes()))?;
+    let method = Method::from_bytes(lines.method.as_bytes());
+    let method = method.map_err(|_| Refusal::Malformed("no such method"))?;
+    let uri = target(&method, piece(lines.target.as_bytes()))?;
 
-    let mut head = Head {
-        method,
-        uri,
-        version,
-        fields: buffers::take_fields(),
-        framing: Framing::Length(0),
-        keep_alive: version == Version::HTTP_11,
-        expects_continue: false,
-    };
-    head.fields.reserve(parsed.headers.len());
-    let mut facts = Facts::default();
-    for field in &*parsed.headers {
+    let mut fields = buffers::take_fields();
+    fields.reserve(lines.fields.len());
+    let mut message = Message::new(lines.old);
+    for field in lines.fields {
+        message.takes(field.name, field.value)?;
         let name = HeaderName::from_bytes(field.name.as_bytes())
             .map_err(|_| Refusal::Malformed("a field's name is too long"))?;
-        facts.see(&mut head, &name, field.value)?;
-        head.fields.append(name, value(piece(field.value)));
+        fields.append(name, value(piece(field.value)));
     }
-    facts.settle(&mut head, limits)?;
-    Ok(Some((head, used)))
-}
-
-/// What is known of the fields so far.
-#[derive(Default)]
-struct Facts {
-    hosts: usize,
-    length: Option<u64>,
-    chunked: bool,
-}
-
-impl Facts {
-    /// Notes what a field says about the message itself.
-    #[inline]
-    fn see(&mut self, head: &mut Head, name: &HeaderName, value: &[u8]) -> Result<(), Refusal> {
-        if *name == header::HOST {
-            self.hosts += 1;
-            if !value.iter().all(|byte| is_of_authority(*byte)) {
-                return Err(Refusal::Malformed("Host names no host"));
-            }
-        } else if *name == header::CONTENT_LENGTH {
-            // Section 6.3: two may be equal, and yet there is no reason to send two.
-            let length =
-                std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-            let length = length.and_then(|text| text.parse().ok());
-            let length = length.ok_or(Refusal::Malformed("Content-Length is no number"))?;
-            if self.length.replace(length).is_some() {
-                return Err(Refusal::Malformed("there are two of Content-Length"));
-            }
-        } else if *name == header::TRANSFER_ENCODING {
-            if self.chunked {
-                return Err(Refusal::Malformed("there are two of Transfer-Encoding"));
-            }
-            if !value.eq_ignore_ascii_case(b"chunked") {
-                return Err(Refusal::Coding);
-            }
-            self.chunked = true;
-        } else if *name == header::CONNECTION {
-            for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-                if option.eq_ignore_ascii_case(b"close") {
-                    head.keep_alive = false;
-                    // Whatever else it says.
-                    break;
-                }
-                head.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-            }
-        } else if *name == header::EXPECT {
-            if !value.eq_ignore_ascii_case(b"100-continue") {
-                return Err(Refusal::Expectation);
-            }
-            // RFC 9110, section 10.1.1: of HTTP/1.0 it is ignored.
-            head.expects_continue = head.version == Version::HTTP_11;
-        }
-        Ok(())
+    let Message { framing, keep_alive, expects_continue, .. } = message.settle()?;
+    if matches!(framing, Framing::Length(length) if length > limits.body_bytes) {
+        return Err(Refusal::BodyTooLarge);
     }
-
-    /// Judges all of them together.
-    fn settle(self, head: &mut Head, limits: &Limits) -> Result<(), Refusal> {
-        let old = head.version == Version::HTTP_10;
-        match self.hosts {
-            1 => {}
-            0 if old => {}
-            0 => return Err(Refusal::Malformed("Host is missing")),
-            _ => return Err(Refusal::Malformed("there are two of Host")),
-        }
-        if self.chunked {
-            // Section 6.1: either may be an attempt at smuggling.
-            if old {
-                return Err(Refusal::Malformed("HTTP/1.0 has no Transfer-Encoding"));
-            }
-            if self.length.is_some() {
-                return Err(Refusal::Malformed("there are both Content-Length and Transfer-Encoding"));
-            }
-            head.framing = Framing::Chunked;
-        } else if let Some(length) = self.length {
-            if length > limits.body_bytes {
-                return Err(Refusal::BodyTooLarge);
-            }
-            head.framing = Framing::Length(length);
-        }
-        head.expects_continue &= head.framing != Framing::Length(0);
-        if let Some(authority) = head.uri.authority() {
-            // Section 3.2.2: what the target says counts, and Host is ignored.
-            let authority = HeaderValue::from_str(authority.as_str());
-            let authority = authority.map_err(|_| Refusal::Malformed("the target names no host"))?;
-            head.fields.insert(header::HOST, authority);
-        }
-        Ok(())
+    if let Some(authority) = uri.authority() {
+        // Section 3.2.2: what the target says counts, and Host is ignored.
+        let authority = HeaderValue::from_str(authority.as_str());
+        let authority = authority.map_err(|_| Refusal::Malformed("the target names no host"))?;
+        fields.insert(header::HOST, authority);
     }
+    let version = if lines.old { Version::HTTP_10 } else { Version::HTTP_11 };
+    let head = Head { method, uri, version, fields, framing, keep_alive, expects_continue };
+    Ok(Some((head, lines.length)))
 }
 
 /// The target in one of its forms (section 3.2).
@@ -195,11 +85,6 @@ fn target(method: &Method, bytes: Bytes) -> Result<Uri, Refusal> {
     let uri = Uri::from_maybe_shared(bytes).map_err(|_| MALFORMED)?;
     let absolute = matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some();
     if origin || asterisk || absolute { Ok(uri) } else { Err(MALFORMED) }
-}
-
-/// Whether a byte may be in `host [ ":" port ]` (RFC 3986, section 3.2.2), userinfo not being part of it.
-fn is_of_authority(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte)
 }
 
 /// `part` of `raw` as the same part of `shared`, which has equal bytes.
@@ -219,23 +104,6 @@ fn value(bytes: Bytes) -> HeaderValue {
     // SAFETY: httparse takes in a value only HTAB, SP to ~ and 0x80 to 0xff, which is what `HeaderValue`
     // asks for. A second look at each byte would be a tenth of the time a browser's head takes.
     unsafe { HeaderValue::from_maybe_shared_unchecked(bytes) }
-}
-
-/// Whether the request line has a version where it should, even if not one that is spoken here.
-fn names_a_version(bytes: &[u8]) -> bool {
-    let line = bytes.trim_ascii_start().split(|byte| *byte == b'\r' || *byte == b'\n').next();
-    line.and_then(|line| line.splitn(3, |byte| *byte == b' ').nth(2)).is_some_and(|v| v.starts_with(b"HTTP/"))
-}
-
-/// What httparse found, for people.
-fn reason(error: Error) -> &'static str {
-    match error {
-        Error::HeaderName => "a field's name is malformed",
-        Error::HeaderValue => "a field's value is malformed",
-        Error::NewLine => "a CR is followed by something else than LF",
-        Error::Token => "the method is malformed",
-        Error::Status | Error::TooManyHeaders | Error::Version => "the request line is malformed",
-    }
 }
 
 #[cfg(test)]
@@ -265,24 +133,6 @@ mod tests {
             assert!(matches!(head(&bytes[..end]), Ok(None)), "{end}");
         }
         assert!(matches!(head(bytes), Ok(Some(_))));
-    }
-
-    #[test]
-    fn connections_are_kept_as_the_client_asks() {
-        for (version, connection, keep) in [
-            ("1.1", "", true),
-            ("1.1", "Connection: keep-alive\r\n", true),
-            ("1.1", "Connection: close\r\n", false),
-            ("1.1", "Connection: TE, Close\r\n", false),
-            ("1.1", "Connection: close, keep-alive\r\n", false),
-            ("1.0", "", false),
-            ("1.0", "Connection: Keep-Alive\r\n", true),
-        ] {
-            let (head, _) = head(&format!("GET / HTTP/{version}\r\nHost: h\r\n{connection}\r\n"))
-                .expect("a request")
-                .expect("a whole head");
-            assert_eq!(head.keep_alive, keep, "{version} {connection}");
-        }
     }
 
     #[test]
