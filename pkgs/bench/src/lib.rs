@@ -4,6 +4,7 @@
 //! second and latency as the client saw them, and the CPU time each request cost the server.
 //!
 //! - [`setup`]: the programs a bench needs, and a network namespace of its own.
+//! - [`process`]: a program under test; killed when dropped.
 //! - [`server`]: a process that is measured; stopped with all its children when dropped.
 //! - [`postgres`]: a PostgreSQL of one's own.
 //! - [`usage`]: CPU time and memory of a process tree.
@@ -22,6 +23,7 @@ pub mod entry;
 pub mod h2load;
 pub mod peers;
 pub mod postgres;
+pub mod process;
 pub mod report;
 pub mod rounds;
 pub mod server;

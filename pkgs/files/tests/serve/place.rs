@@ -1,13 +1,13 @@
 //! A directory, and the real server on it.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use bench::process::Process;
+use rustix::process::Signal;
 
 use crate::client::{Answer, Client};
 
@@ -54,42 +54,30 @@ impl Place {
     /// The same by a command that ends with the binary's name.
     pub fn serve_by(&self, mut command: Command, flags: &[&str]) -> Server {
         let errors = self.beside("stderr");
-        let mut process = command
-            .args(["serve", "--listen", "127.0.0.1:0", "--root"])
-            .arg(self.root(""))
-            .args(if flags.contains(&"--workers") { &[][..] } else { &["--workers", "2"] })
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(&errors).expect("a writable directory"))
-            .spawn()
-            .expect("the binary runs");
-        let mut output = process.stdout.take().expect("it is piped");
-        // All lines come in one write.
-        let mut buffer = [0; 4096];
-        let count = output.read(&mut buffer).expect("a pipe can be read");
-        let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+        let process = Process::start(
+            command
+                .args(["serve", "--listen", "127.0.0.1:0", "--root"])
+                .arg(self.root(""))
+                .args(if flags.contains(&"--workers") { &[][..] } else { &["--workers", "2"] })
+                .args(flags)
+                .stderr(File::create(&errors).expect("a writable directory")),
+        )
+        .expect("the binary runs");
         let address = |name: &str, scheme: &str| -> Option<SocketAddr> {
-            let line = text.lines().find_map(|line| line.strip_prefix(name))?.trim();
-            line.strip_prefix(scheme)?.trim_end_matches('/').parse().ok()
+            process.line(name)?.strip_prefix(scheme)?.trim_end_matches('/').parse().ok()
         };
         let Some(public) = address("files ", "http://") else {
-            let _ = process.wait();
-            panic!("the server said {text:?} and {:?}", fs::read_to_string(&errors).unwrap_or_default());
+            let said = process.said();
+            panic!("the server said {said:?} and {:?}", fs::read_to_string(&errors).unwrap_or_default());
         };
-        Server {
-            process,
-            public,
-            admin: address("admin ", "http://"),
-            secure: address("secure ", "https://"),
-            errors,
-        }
+        let (admin, secure) = (address("admin ", "http://"), address("secure ", "https://"));
+        Server { process, public, admin, secure, errors }
     }
 }
 
 /// A running server; killed when dropped.
 pub struct Server {
-    process: Child,
+    process: Process,
     public: SocketAddr,
     pub admin: Option<SocketAddr>,
     pub secure: Option<SocketAddr>,
@@ -122,7 +110,7 @@ impl Server {
 
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).expect("it runs");
+        self.process.signal(signal);
     }
 
     /// What it wrote to standard error.
@@ -132,33 +120,22 @@ impl Server {
 
     /// Waits until it has stopped of its own.
     pub fn wait(mut self, limit: Duration) -> ExitStatus {
-        let deadline = Instant::now() + limit;
-        loop {
-            if let Some(status) = self.process.try_wait().expect("it is a child") {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "still running after {limit:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.process.wait(limit).expect("it ends in time")
     }
 
     /// Resident memory, in bytes.
     pub fn resident(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux tells");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+        self.process.memory().expect("it runs").0
+    }
+
+    /// The most there was of it.
+    pub fn peak(&self) -> u64 {
+        self.process.memory().expect("it runs").1
     }
 
     /// Whether it still answers.
     pub fn assert_alive(&self, path: &str) {
         assert_eq!(self.get(path, "").status, 200, "{}", self.said());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

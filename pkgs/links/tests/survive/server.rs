@@ -2,14 +2,15 @@
 
 use std::cell::OnceCell;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use bench::process::Process;
+use rustix::process::Signal;
 
 use crate::http::{Answer, Client};
 
@@ -50,31 +51,23 @@ impl Place {
     /// Starts a server with these flags on top, and waits until it answers.
     pub fn serve(&self, flags: &[&str]) -> Server {
         let errors = self.directory.path().join("stderr");
-        let mut process = Command::new(BINARY)
-            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--database"])
-            .arg(&self.database)
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(&errors).expect("a writable temporary directory"))
-            .spawn()
-            .expect("the binary runs");
-        let mut output = process.stdout.take().expect("it is piped");
-        // All lines come in one write.
-        let mut buffer = [0; 4096];
-        let count = output.read(&mut buffer).expect("a pipe can be read");
-        let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
-        let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let process = Process::start(
+            Command::new(BINARY)
+                .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--database"])
+                .arg(&self.database)
+                .args(flags)
+                .stderr(File::create(&errors).expect("a writable temporary directory")),
+        )
+        .expect("the binary runs");
         let address = |name: &str| -> SocketAddr {
-            line(name)
-                .and_then(|line| line.strip_prefix("http://")?.split('/').next()?.parse().ok())
-                .unwrap_or_else(|| {
-                    let errors = std::fs::read_to_string(&errors).unwrap_or_default();
-                    panic!("the server said {text:?} and {errors:?}")
-                })
+            let address = process.line(name).and_then(|line| line.strip_prefix("http://")?.split('/').next());
+            address.and_then(|address| address.parse().ok()).unwrap_or_else(|| {
+                let errors = std::fs::read_to_string(&errors).unwrap_or_default();
+                panic!("the server said {:?} and {errors:?}", process.said())
+            })
         };
         let (public, admin) = (address("links "), address("admin "));
-        if let Some(token) = line("token ") {
+        if let Some(token) = process.line("token ") {
             let _ = self.token.set(token.to_owned());
         }
         let token = self.token.get().expect("the first start prints a token").clone();
@@ -89,7 +82,7 @@ impl Place {
 
 /// A running server; killed when dropped.
 pub struct Server {
-    process: Child,
+    process: Process,
     pub public: SocketAddr,
     pub admin: SocketAddr,
     token: String,
@@ -111,27 +104,19 @@ impl Server {
     }
 
     /// Ends it as a crash would.
-    pub fn kill(mut self) {
-        self.process.kill().expect("it runs");
-        self.process.wait().expect("it is a child");
+    pub fn kill(self) {
+        self.process.signal(Signal::KILL);
+        self.wait(Duration::from_secs(15));
     }
 
     /// Tells it to stop.
     pub fn terminate(&self) {
-        let pid = Pid::from_child(&self.process);
-        kill_process(pid, Signal::TERM).expect("it runs");
+        self.process.signal(Signal::TERM);
     }
 
     /// Waits until it has stopped of its own.
     pub fn wait(mut self, limit: Duration) -> ExitStatus {
-        let deadline = Instant::now() + limit;
-        loop {
-            if let Some(status) = self.process.try_wait().expect("it is a child") {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "still running after {limit:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.process.wait(limit).expect("it ends in time")
     }
 
     /// Stops it in good order.
@@ -142,17 +127,7 @@ impl Server {
 
     /// Resident memory, in bytes.
     pub fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux tells");
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
-        kib * 1024
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.process.memory().expect("it runs").0
     }
 }
 
