@@ -1,4 +1,4 @@
-.PHONY: run test fuzz bench bench-links bench-router bench-listener bench-files bench-ladder check fmt
+.PHONY: run test fuzz bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
 
 run:                ## build links and serve it on embedded storage
 	.ci/run-links.sh
@@ -9,7 +9,7 @@ test:               ## formatting, lints and all tests
 fuzz:               ## parsers and the router, each target a minute
 	.ci/fuzz.sh
 
-bench: bench-links bench-router bench-listener bench-files bench-ladder  ## all benches
+bench: bench-links bench-router bench-listener bench-files bench-api bench-ladder  ## all benches
 
 bench-links:        ## redirects against nginx and a constant handler
 	.ci/bench.sh linerate-links redirect
@@ -23,6 +23,10 @@ bench-listener:     ## a hello over HTTP/1.1, 2 and 3 against axum, actix-web, n
 
 bench-files:        ## files of three sizes against nginx and static-web-server
 	.ci/bench.sh linerate-files transfer
+
+bench-api:          ## users by id from PostgreSQL and SQLite beside pgbench, axum::serve with sqlx and actix-web
+	.ci/install.sh postgres
+	.ci/bench.sh linerate-api users
 
 bench-ladder:       ## the articles' stages one after the other; in pieces by ARGS=post, get, links or --quick
 	.ci/install.sh postgres

@@ -107,17 +107,29 @@ impl Postgres {
         self.execute("postgres", &format!("CREATE DATABASE {name}")).map(drop)
     }
 
+    /// Fills a database with what pgbench reads: 100,000 rows.
+    ///
+    /// # Errors
+    /// When pgbench cannot be run or fails.
+    pub fn fill_pgbench(&self, database: &str) -> Result<(), Error> {
+        output(self.pgbench_command().args(["-q", "-i", "-s", "1", database])).map(drop)
+    }
+
     /// Runs pgbench over the Unix socket and answers its transactions a second.
     ///
     /// # Errors
     /// When pgbench cannot be run or fails, or prints no figure.
     pub fn pgbench(&self, database: &str, arguments: &[&str]) -> Result<f64, Error> {
-        let mut pgbench = Command::new(self.programs.join("pgbench"));
-        pgbench.arg("-h").arg(self.directory.path()).args(["-p", &self.port.to_string(), "-U", "postgres"]);
-        let printed = output(pgbench.args(arguments).arg(database))?;
+        let printed = output(self.pgbench_command().args(arguments).arg(database))?;
         let tps =
             printed.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
         tps.ok_or_else(|| Error::Load { server: "pgbench".into(), case: arguments.join(" "), what: printed })
+    }
+
+    fn pgbench_command(&self) -> Command {
+        let mut pgbench = Command::new(self.programs.join("pgbench"));
+        pgbench.arg("-h").arg(self.directory.path()).args(["-p", &self.port.to_string(), "-U", "postgres"]);
+        pgbench
     }
 
     /// What it and the processes of its connections have used so far; that of closed connections is gone.

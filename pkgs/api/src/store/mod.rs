@@ -1,12 +1,37 @@
 //! Where users, keys and answers to repeated requests are kept.
 //!
-//! [`Store`] is what a database can do; SQLite and PostgreSQL each do it.
+//! - [`Store`]: what a database does for this service.
+//! - [`Watch`]: who is told of writes.
+//! - [`Sqlite`] and [`Postgres`]: each does it; `tests` holds both to the same.
+//! - `entry`: a user as a row; `words`: what a search finds it by; `list`: the SQL of lists.
+
+mod answer;
+mod claims;
+mod entry;
+mod error;
+mod list;
+mod model;
+pub mod postgres;
+mod sqlite;
+mod watch;
+mod words;
+
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 
 use crate::user::{Document, Record, UserId};
 
-/// What a database does for this service. Every write is durable when it returns.
+pub use entry::Entry;
+pub use error::Error;
+pub use model::*;
+pub use postgres::Postgres;
+pub use sqlite::Sqlite;
+pub use watch::{Change, Watch};
+
+/// What a database does for this service. A write is durable when it returns, and is seen by every read that
+/// begins later.
 pub trait Store: Clone + Send + Sync + 'static {
     /// The user of an id.
     fn get(&self, id: UserId) -> impl Future<Output = Result<Option<Record>, Error>> + Send;
@@ -29,57 +54,35 @@ pub trait Store: Clone + Send + Sync + 'static {
         user: Document,
     ) -> impl Future<Output = Result<Replaced, Error>> + Send;
 
+    /// Deletes users; where a version is `expected`, provided that the user (there is one) is at it.
+    fn delete(
+        &self,
+        ids: &[UserId],
+        expected: Option<i64>,
+    ) -> impl Future<Output = Result<Deleted, Error>> + Send;
+
+    /// A page of users.
+    fn list(&self, query: &Query) -> impl Future<Output = Result<Page, Error>> + Send;
+
+    /// How many users meet a filter.
+    fn count(&self, filter: &Filter) -> impl Future<Output = Result<u64, Error>> + Send;
+
+    /// Writes rows as they are, but for those whose id or email is there; answers how many. For filling a
+    /// database, not for clients.
+    fn load(&self, entries: Vec<Entry>) -> impl Future<Output = Result<u64, Error>> + Send;
+
+    /// Adds an API key.
+    fn add_key(&self, key: NewKey) -> impl Future<Output = Result<Key, Error>> + Send;
+
+    /// All API keys, oldest first.
+    fn list_keys(&self) -> impl Future<Output = Result<Vec<Key>, Error>> + Send;
+
+    /// Revokes an API key; false where there is none.
+    fn revoke_key(&self, id: i64) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// The API key with this SHA-256 of its secret.
+    fn key_by_digest(&self, digest: &[u8; 32]) -> impl Future<Output = Result<Option<Key>, Error>> + Send;
+
     /// Whether the database answers.
     fn ping(&self) -> impl Future<Output = Result<(), Error>> + Send;
-}
-
-/// A request that is made once, however often it is sent: its answer is kept in the transaction of its write.
-#[derive(Clone, Debug)]
-pub struct Claim {
-    /// Whose: the API key, or nobody.
-    pub owner: Option<i64>,
-    /// The client's `Idempotency-Key`.
-    pub key: String,
-    /// SHA-256 of method, path and body: a key means one request.
-    pub digest: [u8; 32],
-}
-
-/// What came of creating.
-#[derive(Clone, Debug)]
-pub enum Created {
-    /// Done, in the order asked for.
-    Done(Vec<Record>),
-    /// Done before by the same request; as it was then.
-    Before(Vec<Record>),
-    /// The key was used for another request.
-    KeyReused,
-    /// Somebody has the email of the document at this index.
-    EmailTaken(usize),
-}
-
-/// What came of replacing.
-#[derive(Clone, Debug)]
-pub enum Replaced {
-    /// Done.
-    Done(Record),
-    /// There is no such user.
-    Missing,
-    /// The user is at this version, which is not the expected one.
-    Changed(i64),
-    /// Another user has the email.
-    EmailTaken,
-}
-
-/// Why the database did not answer.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// All connections are busy, and were for as long as a request waits for one.
-    #[error("the database is busy")]
-    Busy,
-    /// It cannot be reached.
-    #[error("the database cannot be reached")]
-    Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Anything else.
-    #[error("the database failed")]
-    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -1,0 +1,251 @@
+//! What a read by id and an echo of a document cost, beside pgbench, axum::serve with a pool of sqlx, and
+//! actix-web with the same store.
+//!
+//! `cargo bench -p linerate-api --bench users [-- --quick]`. Needs wrk and PostgreSQL, and installs them from Debian
+//! packages where root runs it. Prints one table and the targets, and writes both to `target/bench/api.json`, the
+//! bars to `target/bench/api.svg`. A missed target is no failure; an unexpected answer is.
+#![forbid(unsafe_code)]
+
+mod peers;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use api::seed;
+use api::users::{Options, Users};
+use bench::postgres::{Durability, Postgres};
+use bench::report::{Report, find};
+use bench::rounds::{Case, Series, alternate, median};
+use bench::server::{Placement, Server};
+use bench::wrk::{Content, Load, Requests};
+use bench::{Error, chart, entry, setup};
+
+use peers::{ACTIX, AXUM, OURS, POOL};
+
+// For the peers too, which shall have what the service has.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Two workers, which share all CPUs with PostgreSQL and the load.
+const PLACEMENT: Placement = Placement { workers: 2, cpu: None };
+
+const UNCACHED: &str = "PostgreSQL";
+const CACHED: &str = "cached";
+const SQLITE: &str = "SQLite";
+const ECHO: &str = "echo";
+const HALF: &str = "half load";
+
+/// Users in each database: more than a cache of PostgreSQL's default size holds.
+const USERS: u64 = 50_000;
+
+/// Users that are asked for where they shall be cached.
+const FEW: u64 = 5_000;
+
+fn main() -> ExitCode {
+    if let Some(code) = peers::serve_if_asked() {
+        return code;
+    }
+    entry::run(run)
+}
+
+fn run(quick: bool) -> Result<(), Error> {
+    // Packages come over the network, which is gone once the bench has its own.
+    setup::require("wrk", "wrk")?;
+    drop(Postgres::start(Durability::None, &[])?);
+    let network = setup::isolate();
+    eprintln!("{network}");
+    let (rounds, seconds) = if quick { (1, 1) } else { (3, 3) };
+    let load = Load { threads: 2, connections: 64, seconds };
+
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let results = scratch.with_file_name("bench");
+    let scratch = tempfile::tempdir_in(scratch)?;
+    let mut report = Report::new(&network);
+    report.condition(format!("{rounds} rounds of all cases in turn; medians"));
+    report
+        .condition(format!("2 workers and {load} on all CPUs; {USERS} users of about 2 KB, each as likely"));
+    report.condition(format!(
+        "PostgreSQL on a Unix socket, nothing synced, 512 MB of buffers; pool of sqlx: {POOL} connections"
+    ));
+    report.condition(format!("pgbench -S -M prepared: -c{POOL} -j2, its own rows of about 100 bytes"));
+
+    let server = Postgres::start(Durability::None, &["shared_buffers=512MB", "max_connections=100"])?;
+    let sqlite = format!("sqlite:{}", scratch.path().join("users.db").display());
+    for database in [server.url("postgres"), sqlite.clone()] {
+        fill(&database, &mut report)?;
+    }
+    server.execute("postgres", "VACUUM ANALYZE")?;
+    server.create_database("pgbench")?;
+    server.fill_pgbench("pgbench")?;
+
+    let all = paths(scratch.path(), "all.txt", USERS)?;
+    let few = paths(scratch.path(), "few.txt", FEW)?;
+    let servers = Servers::start(&server, &sqlite, &few)?;
+    let cases = servers.cases(load, &all, &few);
+    let seconds_text = seconds.to_string();
+    let pgbench = |connections: &str| {
+        let arguments = ["-n", "-S", "-M", "prepared", "-j", "2", "-T", &seconds_text, "-c", connections];
+        server.pgbench("pgbench", &arguments)
+    };
+    let mut series: Vec<Series> = Vec::new();
+    let (mut tps, mut postgres_us) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        tps.push(pgbench(&POOL.to_string())?);
+        let before = server.usage()?;
+        let round = alternate(1, &cases[..1])?;
+        let after = server.usage()?;
+        let seconds = load.seconds as f64 + 1.0;
+        postgres_us
+            .push((after.cpu() - before.cpu()).as_secs_f64() * 1e6 / (round[0].samples[0].qps * seconds));
+        merge(&mut series, round);
+        merge(&mut series, alternate(1, &cases[1..])?);
+    }
+    // Half of what it answered at most, each connection pausing between requests.
+    let qps = find(&series, OURS, UNCACHED).expect("it was measured").median(|sample| sample.qps);
+    let pause_ms = (load.connections as f64 * 1_000.0 / (qps / 2.0)).round().max(1.0);
+    let paused = format!("{}\nfunction delay() return {pause_ms} end\n", all.script);
+    let half = Case {
+        server: &servers.uncached,
+        name: HALF,
+        requests: Requests::scripted(all.path.clone(), paused, 200),
+        load,
+        placement: PLACEMENT,
+    };
+    series.extend(alternate(rounds, &[half])?);
+
+    report.add(&series, &[AXUM]);
+    let most = pgbench("64")?;
+    judge(&mut report, &series, median(tps.into_iter()));
+    report.figure("pgbench with 64 connections", most, "TPS");
+    report.figure("PostgreSQL's own CPU per read", median(postgres_us.into_iter()), "µs");
+    report.print();
+    let (json, svg) = (results.join("api.json"), results.join("api.svg"));
+    report.write(&json)?;
+    chart::write(&svg, "CPU time per read by id from PostgreSQL", UNCACHED, &report.rows)?;
+    println!("written: {} {}", json.display(), svg.display());
+    Ok(())
+}
+
+fn judge(report: &mut Report, series: &[Series], tps: f64) {
+    let get = |server, case| find(series, server, case).expect("all cases were measured");
+    let ours = |case| get(OURS, case);
+    let qps = ours(UNCACHED).median(|sample| sample.qps);
+    report.figure(format!("pgbench with {POOL} connections"), tps, "TPS");
+    report.figure("reads / pgbench's TPS", qps / tps, "x");
+    report.target("pgbench's TPS / reads", tps / qps, "x", 1.0 / 0.6);
+    report.target("read by id, PostgreSQL", ours(UNCACHED).cpu_us(), "µs", 15.0);
+    report.target("read by id, cached", ours(CACHED).cpu_us(), "µs", 6.0);
+    report.target("echo of 2 KB", ours(ECHO).cpu_us(), "µs", 8.0);
+    report.target("read by id, SQLite", ours(SQLITE).cpu_us(), "µs", 12.0);
+    let tail = ours(HALF).median(|sample| sample.p99_us / sample.p50_us);
+    report.target("p99 / median at half load", tail, "x", 3.0);
+    report.figure("requests/s at half load", ours(HALF).median(|sample| sample.qps), "1/s");
+}
+
+/// Adds the samples of a round.
+fn merge(all: &mut Vec<Series>, round: Vec<Series>) {
+    for series in round {
+        let known = all.iter_mut().find(|known| known.server == series.server && known.case == series.case);
+        match known {
+            Some(known) => {
+                known.samples.extend(series.samples);
+                known.resident = series.resident;
+            }
+            None => all.push(series),
+        }
+    }
+}
+
+/// Writes the users into a database.
+fn fill(database: &str, report: &mut Report) -> Result<(), Error> {
+    let failed = |error: Box<dyn std::error::Error + Send + Sync>| Error::Load {
+        server: database.into(),
+        case: "seed".into(),
+        what: format!("{error}: {:?}", error.source()),
+    };
+    let runtime = tokio::runtime::Runtime::new()?;
+    let begin = std::time::Instant::now();
+    runtime.block_on(async {
+        let options = Options::new(
+            database.parse().map_err(|error: api::users::InvalidDatabaseUrl| failed(error.into()))?,
+        );
+        let users = Users::open(&options).await.map_err(|error| failed(error.into()))?;
+        seed::seed(&users, USERS, |_| {}).await.map_err(|error| failed(error.into()))
+    })?;
+    let kind = database.split(':').next().unwrap_or_default();
+    report.figure(format!("users seeded, {kind}"), USERS as f64 / begin.elapsed().as_secs_f64(), "1/s");
+    Ok(())
+}
+
+/// Requests for the first `count` users, one after another in an order that no cache foresees.
+fn paths(scratch: &Path, name: &str, count: u64) -> Result<Requests, Error> {
+    let mut lines = String::new();
+    for number in 0..count {
+        let _ = writeln!(lines, "/users/{}", seed::id(number));
+    }
+    let file = scratch.join(name);
+    fs::write(&file, lines).map_err(Error::file(&file))?;
+    // A stride that shares no divisor with the counts visits each once before any twice; threads begin apart.
+    let script = format!(
+        "local ready, at, threads = {{}}, 0, 0\n\
+         function setup(thread) thread:set('start', threads * 24989); threads = threads + 1 end\n\
+         function init()\n\
+           for line in io.lines('{}') do ready[#ready + 1] = wrk.format('GET', line) end\n\
+           at = start\n\
+         end\n\
+         function request() at = (at + 7919) % #ready; return ready[at + 1] end\n",
+        file.display()
+    );
+    Ok(Requests::scripted(format!("/users/{}", seed::id(0)), script, 200))
+}
+
+/// All that is measured, running.
+struct Servers {
+    uncached: Server,
+    cached: Server,
+    sqlite: Server,
+    axum: Server,
+    actix: Server,
+}
+
+impl Servers {
+    fn start(server: &Postgres, sqlite: &str, few: &Requests) -> Result<Self, Error> {
+        let url = server.url("postgres");
+        let start = |name, database: &str, cache| peers::start(name, PLACEMENT, database, cache);
+        let servers = Self {
+            uncached: start(OURS, &url, 0)?,
+            cached: start(OURS, &url, 64 << 20)?,
+            sqlite: start(OURS, sqlite, 0)?,
+            axum: start(AXUM, &url, 0)?,
+            actix: start(ACTIX, &url, 0)?,
+        };
+        let visited: Vec<String> = (0..FEW).map(|number| format!("/users/{}", seed::id(number))).collect();
+        servers.cached.visit(&visited, few.status)?;
+        Ok(servers)
+    }
+
+    fn cases(&self, load: Load, all: &Requests, few: &Requests) -> Vec<Case<'_>> {
+        let document = serde_json::to_string(&seed::document(7)).expect("it serialises");
+        let content = Content { media_type: "application/json", text: document };
+        let echo = Requests::posting("/echo", content, 200);
+        [
+            (&self.uncached, UNCACHED, all),
+            (&self.axum, UNCACHED, all),
+            (&self.actix, UNCACHED, all),
+            (&self.cached, CACHED, few),
+            (&self.sqlite, SQLITE, all),
+            (&self.uncached, ECHO, &echo),
+            (&self.axum, ECHO, &echo),
+        ]
+        .map(|(server, name, requests)| Case {
+            server,
+            name,
+            requests: requests.clone(),
+            load,
+            placement: PLACEMENT,
+        })
+        .into()
+    }
+}

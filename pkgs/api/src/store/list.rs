@@ -1,0 +1,146 @@
+//! The SQL of lists and counts, which differs little between databases.
+
+use crate::user::{Record, UserId};
+
+use super::{Filter, Page, Position, Query, SortBy, SortKey, entry, words};
+
+/// What each database says in its own way. `{}` stands for the parameter.
+pub struct Dialect {
+    /// That a user has a tag.
+    pub tagged: &'static str,
+    /// That a user has words.
+    pub worded: &'static str,
+    /// All of some beginnings of words, as the parameter of `worded`.
+    pub beginnings: fn(&[String]) -> String,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Times and numbers.
+    Integer(i64),
+    /// Texts.
+    Text(String),
+    /// Ids.
+    Id(UserId),
+}
+
+/// SQL with `$1` and so on, and what these are.
+pub struct Statement {
+    /// The text.
+    pub sql: String,
+    /// The parameters, in order.
+    pub values: Vec<Value>,
+}
+
+/// How many users meet a filter: one row of one number.
+pub fn count(dialect: &Dialect, filter: &Filter) -> Statement {
+    let mut statement = Statement { sql: "SELECT count(*) FROM users".into(), values: Vec::new() };
+    statement.filter(dialect, filter);
+    statement
+}
+
+/// A page: rows of id, version, body and key, one more than asked for where there is a next page.
+pub fn page(dialect: &Dialect, query: &Query) -> Statement {
+    let key = column(query.sort.by);
+    let (direction, beyond) = if query.sort.descending { ("DESC", "<") } else { ("ASC", ">") };
+    let mut statement =
+        Statement { sql: format!("SELECT id, version, body, {key} FROM users"), values: Vec::new() };
+    let filtered = statement.filter(dialect, &query.filter);
+    if let Some(Position { key: after, id }) = &query.after {
+        let after = statement.parameter(match after {
+            SortKey::Time(time) => Value::Integer(*time),
+            SortKey::Text(text) => Value::Text(text.clone()),
+        });
+        let id = statement.parameter(Value::Id(*id));
+        let word = if filtered { "AND" } else { "WHERE" };
+        statement.sql.push_str(&format!(" {word} ({key}, id) {beyond} ({after}, {id})"));
+    }
+    let limit = statement.parameter(Value::Integer(i64::from(query.limit) + 1));
+    statement.sql.push_str(&format!(" ORDER BY {key} {direction}, id {direction} LIMIT {limit}"));
+    statement
+}
+
+/// The page that the rows of [`page`] make.
+pub fn paged(query: &Query, mut rows: Vec<(Record, SortKey)>) -> Page {
+    let limit = query.limit as usize;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let last = if more { rows.last() } else { None };
+    let next = last.map(|(record, key)| Position { key: key.clone(), id: record.id });
+    Page { records: rows.into_iter().map(|(record, _)| record).collect(), next }
+}
+
+/// Whether users are ordered by a text.
+pub fn is_text(by: SortBy) -> bool {
+    matches!(by, SortBy::Name | SortBy::Email)
+}
+
+fn column(by: SortBy) -> &'static str {
+    match by {
+        SortBy::CreatedAt => "created_at",
+        SortBy::UpdatedAt => "updated_at",
+        SortBy::Name => "name",
+        SortBy::Email => "email",
+    }
+}
+
+impl Statement {
+    fn parameter(&mut self, value: Value) -> String {
+        self.values.push(value);
+        format!("${}", self.values.len())
+    }
+
+    /// Appends the conditions; false where there are none.
+    fn filter(&mut self, dialect: &Dialect, filter: &Filter) -> bool {
+        let words: Vec<String> = filter.words.iter().flat_map(|word| words::split(word)).collect();
+        // A search for words that holds none of letters or digits finds nobody, rather than everybody.
+        let nobody = words.is_empty() && !filter.words.is_empty();
+        let conditions = [
+            ("status = {}", filter.status.map(|status| Value::Integer(entry::number(status).into()))),
+            (dialect.tagged, filter.tag.as_ref().map(|tag| Value::Text(entry::tag(tag)))),
+            ("email = {}", filter.email.as_ref().map(|email| Value::Text(entry::fold(email)))),
+            ("created_at >= {}", filter.created_after.map(|time| Value::Integer(time.as_microsecond()))),
+            ("created_at < {}", filter.created_before.map(|time| Value::Integer(time.as_microsecond()))),
+            (dialect.worded, (!words.is_empty()).then(|| Value::Text((dialect.beginnings)(&words)))),
+            ("1 = {}", nobody.then_some(Value::Integer(0))),
+        ];
+        let mut word = " WHERE ";
+        for (condition, value) in conditions {
+            let Some(value) = value else { continue };
+            let parameter = self.parameter(value);
+            self.sql.push_str(word);
+            self.sql.push_str(&condition.replace("{}", &parameter));
+            word = " AND ";
+        }
+        word == " AND "
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Sort;
+
+    const DIALECT: Dialect =
+        Dialect { tagged: "tagged({})", worded: "worded({})", beginnings: |words| words.join("* ") };
+
+    #[test]
+    fn a_page_asks_for_what_it_is_about_and_no_more() {
+        let id = UserId::generate();
+        let query = Query {
+            filter: Filter { tag: Some("x".into()), words: vec!["Ada L".into()], ..Filter::default() },
+            sort: Sort { by: SortBy::Name, descending: true },
+            after: Some(Position { key: SortKey::Text("m".into()), id }),
+            limit: 2,
+        };
+        let Statement { sql, values } = page(&DIALECT, &query);
+        assert_eq!(
+            sql,
+            "SELECT id, version, body, name FROM users WHERE tagged($1) AND worded($2) AND (name, id) < ($3, $4) \
+             ORDER BY name DESC, id DESC LIMIT $5"
+        );
+        let text = |text: &str| Value::Text(text.into());
+        assert_eq!(values, [text("x"), text("ada* l"), text("m"), Value::Id(id), Value::Integer(3)]);
+    }
+}

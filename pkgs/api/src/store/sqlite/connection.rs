@@ -1,0 +1,93 @@
+//! Opening connections, with the settings of each kind.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
+use sqlx::{ConnectOptions, Connection as _};
+
+use crate::store::Error;
+
+use super::{LIST_WAITS, LISTS, failure};
+
+/// How long a statement waits for a lock that another process holds.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of the file read through a memory map, which spares a copy and a system call a page.
+const MMAP_BYTES: i64 = 1 << 30;
+
+/// Bytes of a page: three usual documents fit in one, where the default of 4 KiB has room for one and a half.
+const PAGE_BYTES: i64 = 8_192;
+
+/// Page cache of the writer, in KiB as a negative `cache_size` has it.
+const WRITER_CACHE_KIB: i64 = -64_000;
+
+/// Page cache of a reader, in KiB: the map serves its reads, so only what is in the log needs room.
+const READER_CACHE_KIB: i64 = -1_024;
+
+/// The size the log's file shrinks to once it has been written back, in bytes.
+const LOG_BYTES: i64 = 64 << 20;
+
+/// Statements kept prepared on a connection.
+const STATEMENTS: usize = 64;
+
+/// Opens for writing; a file that is not there is created, with the directories above it.
+pub fn writer(path: &Path) -> Result<Connection, Error> {
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        // Where this fails, opening the file tells why.
+        let _ = std::fs::create_dir_all(directory);
+    }
+    // Not as a URI, which is SQLite's reading of a name that starts with `file:`.
+    let connection = Connection::open_with_flags(path, OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI)?;
+    // Before the file has a first page, or without effect.
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    common(&connection, WRITER_CACHE_KIB)?;
+    let _: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    // A commit is on the disk when it returns (sqlite.org/pragma.html#pragma_synchronous).
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    Ok(connection)
+}
+
+/// Opens for reading by one thread.
+pub fn reader(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    common(&connection, READER_CACHE_KIB)?;
+    Ok(connection)
+}
+
+fn common(connection: &Connection, cache_kib: i64) -> Result<(), Error> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "cache_size", cache_kib)?;
+    connection.pragma_update(None, "mmap_size", MMAP_BYTES)?;
+    Ok(())
+}
+
+/// Brings the schema up to date. Should another process do so at the same time, one of the two finds nothing left
+/// to do when it looks again.
+pub async fn migrate(path: &Path) -> Result<(), Error> {
+    let mut connection = options(path).connect().await.map_err(failure)?;
+    let migrations = sqlx::migrate!("src/store/sqlite/migrations");
+    let mut migrated = migrations.run(&mut connection).await;
+    if migrated.is_err() {
+        migrated = migrations.run(&mut connection).await;
+    }
+    connection.close().await.map_err(failure)?;
+    migrated.map_err(Error::failed)
+}
+
+/// The pool for lists.
+pub async fn lists(path: &Path) -> Result<SqlitePool, Error> {
+    let pool = SqlitePoolOptions::new().max_connections(LISTS).acquire_timeout(LIST_WAITS);
+    // Reads without a map would copy each page.
+    let options = options(path).read_only(true).pragma("mmap_size", MMAP_BYTES.to_string());
+    pool.connect_with(options).await.map_err(failure)
+}
+
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT).disable_statement_logging()
+}

@@ -1,0 +1,51 @@
+//! A read connection for each thread that reads.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rusqlite::Connection;
+
+use crate::store::Error;
+
+use super::connection;
+
+/// Databases a thread reads: one in a service, some in tests.
+const MOST: usize = 8;
+
+thread_local! {
+    /// This thread's connections, by the number of their database.
+    static CONNECTIONS: RefCell<Vec<(u64, Connection)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The read connections of a database.
+pub struct Readers {
+    /// Never another's.
+    number: u64,
+    path: PathBuf,
+}
+
+impl Readers {
+    pub fn new(path: PathBuf) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), path }
+    }
+
+    /// Reads by this thread's connection, which is opened the first time.
+    pub fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+        CONNECTIONS.with_borrow_mut(|connections| {
+            let known = connections.iter().position(|(number, _)| *number == self.number);
+            let index = match known {
+                Some(index) => index,
+                None => {
+                    if connections.len() == MOST {
+                        connections.remove(0);
+                    }
+                    connections.push((self.number, connection::reader(&self.path)?));
+                    connections.len() - 1
+                }
+            };
+            read(&connections[index].1)
+        })
+    }
+}

@@ -1,0 +1,242 @@
+//! Statements, each on a connection that is given.
+
+use bytes::Bytes;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+
+use crate::store::entry::{self, Entry};
+use crate::store::{Claim, Created, Deleted, Error, Key, NewKey, Replaced, Scope, answer, claims};
+use crate::user::{Document, Record, UserId};
+
+use super::writer::Work;
+
+/// The user of an id.
+pub fn get(connection: &Connection, id: UserId) -> Result<Option<Record>, Error> {
+    let mut statement = connection.prepare_cached("SELECT version, body FROM users WHERE id = ?1")?;
+    let mut rows = statement.query([id.0.as_bytes().as_slice()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let body = Bytes::copy_from_slice(row.get_ref(1)?.as_blob().map_err(Error::failed)?);
+    Ok(Some(Record { id, version: row.get(0)?, body }))
+}
+
+/// Creates users, all or none.
+pub fn create(work: &mut Work<'_>, entries: Vec<Entry>, claim: Option<&Claim>) -> Result<Created, Error> {
+    let records: Vec<Record> = entries.iter().map(|entry| entry.record.clone()).collect();
+    if let Some(claim) = claim
+        && let Some(before) = stake(work.connection, claim, &records)?
+    {
+        return Ok(before);
+    }
+    for (index, entry) in entries.iter().enumerate() {
+        if !insert(work.connection, entry)? {
+            undo(work.connection)?;
+            return Ok(Created::EmailTaken(index));
+        }
+    }
+    Ok(Created::Done(records))
+}
+
+/// Takes back what the job has done so far.
+fn undo(connection: &Connection) -> Result<(), Error> {
+    connection.prepare_cached("ROLLBACK TO job")?.execute([])?;
+    Ok(())
+}
+
+/// Notes that the request was made; answers what came of it where it was made before.
+fn stake(connection: &Connection, claim: &Claim, records: &[Record]) -> Result<Option<Created>, Error> {
+    let now = entry::now();
+    let expired = now - claims::KEPT_MICROSECONDS;
+    connection.prepare_cached("DELETE FROM claims WHERE created_at < ?1")?.execute([expired])?;
+    let owner = claims::owner(claim);
+    let known: Option<([u8; 32], Vec<u8>)> = connection
+        .prepare_cached("SELECT digest, answer FROM claims WHERE owner = ?1 AND key = ?2")?
+        .query_row(params![owner, claim.key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    if let Some((digest, kept)) = known {
+        return claims::judge(claim, &digest, kept).map(Some);
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO claims (owner, key, digest, answer, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![owner, claim.key, claim.digest, answer::encode(records), now])?;
+    let oldest = connection.last_insert_rowid() - claims::MOST;
+    connection.prepare_cached("DELETE FROM claims WHERE seq <= ?1")?.execute([oldest])?;
+    Ok(None)
+}
+
+/// Inserts a user; false where the email or the id is somebody's.
+fn insert(connection: &Connection, entry: &Entry) -> Result<bool, Error> {
+    let inserted = connection
+        .prepare_cached(
+            "INSERT INTO users (id, version, status, created_at, updated_at, email, name, body) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![
+            entry.record.id.0.as_bytes().as_slice(),
+            entry.record.version,
+            entry::number(entry.status),
+            entry.created_at,
+            entry.updated_at,
+            entry.email,
+            entry.name,
+            &entry.record.body[..],
+        ])?;
+    if inserted == 1 {
+        attach(connection, connection.last_insert_rowid(), entry)?;
+    }
+    Ok(inserted == 1)
+}
+
+/// Writes tags and words of a user.
+fn attach(connection: &Connection, seq: i64, entry: &Entry) -> Result<(), Error> {
+    let mut tag = connection.prepare_cached("INSERT INTO user_tags VALUES (?1, ?2)")?;
+    for text in &entry.tags {
+        tag.execute(params![text, seq])?;
+    }
+    connection
+        .prepare_cached("INSERT INTO user_words (rowid, words) VALUES (?1, ?2)")?
+        .execute(params![seq, entry.words.join(" ")])?;
+    Ok(())
+}
+
+/// Removes tags and words of a user.
+fn detach(connection: &Connection, seq: i64) -> Result<(), Error> {
+    connection.prepare_cached("DELETE FROM user_tags WHERE seq = ?1")?.execute([seq])?;
+    connection.prepare_cached("DELETE FROM user_words WHERE rowid = ?1")?.execute([seq])?;
+    Ok(())
+}
+
+/// Number, version and creation of a user.
+fn find(connection: &Connection, id: UserId) -> Result<Option<(i64, i64, i64)>, Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT seq, version, created_at FROM users WHERE id = ?1")?;
+    let found =
+        statement.query_row([id.0.as_bytes().as_slice()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    Ok(found.optional()?)
+}
+
+/// Replaces a user.
+pub fn replace(
+    work: &mut Work<'_>,
+    id: UserId,
+    expected: Option<i64>,
+    user: &Document,
+) -> Result<Replaced, Error> {
+    let Some((seq, version, created_at)) = find(work.connection, id)? else { return Ok(Replaced::Missing) };
+    if expected.is_some_and(|expected| expected != version) {
+        return Ok(Replaced::Changed(version));
+    }
+    let entry = Entry::at(id, version + 1, created_at, entry::now(), user).map_err(Error::failed)?;
+    let updated = work
+        .connection
+        .prepare_cached(
+            "UPDATE users SET version = ?2, status = ?3, updated_at = ?4, email = ?5, name = ?6, body = ?7 \
+             WHERE seq = ?1",
+        )?
+        .execute(params![
+            seq,
+            entry.record.version,
+            entry::number(entry.status),
+            entry.updated_at,
+            entry.email,
+            entry.name,
+            &entry.record.body[..],
+        ]);
+    match updated {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+            return Ok(Replaced::EmailTaken);
+        }
+        updated => updated?,
+    };
+    detach(work.connection, seq)?;
+    attach(work.connection, seq, &entry)?;
+    work.changed(id);
+    Ok(Replaced::Done(entry.record))
+}
+
+/// Deletes users.
+pub fn delete(work: &mut Work<'_>, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
+    let mut gone = Vec::with_capacity(ids.len());
+    for &id in ids {
+        let Some((seq, version, _)) = find(work.connection, id)? else { continue };
+        if expected.is_some_and(|expected| expected != version) {
+            undo(work.connection)?;
+            return Ok(Deleted::Changed(version));
+        }
+        detach(work.connection, seq)?;
+        work.connection.prepare_cached("DELETE FROM users WHERE seq = ?1")?.execute([seq])?;
+        work.changed(id);
+        gone.push(id);
+    }
+    Ok(Deleted::Done(gone))
+}
+
+/// Writes rows as they are, but for those that are there.
+pub fn load(work: &mut Work<'_>, entries: &[Entry]) -> Result<u64, Error> {
+    let mut inserted = 0;
+    for entry in entries {
+        inserted += u64::from(insert(work.connection, entry)?);
+    }
+    Ok(inserted)
+}
+
+/// Adds an API key.
+pub fn add_key(work: &mut Work<'_>, key: NewKey) -> Result<Key, Error> {
+    let created_at = entry::now();
+    work.connection
+        .prepare_cached(
+            "INSERT INTO keys (name, digest, scope, rate, burst, created_at, expires_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute(params![
+            key.name,
+            key.digest,
+            key.scope.number(),
+            key.rate,
+            key.burst,
+            created_at,
+            key.expires_at.map(|time| time.as_microsecond()),
+        ])?;
+    work.keys_changed();
+    Ok(key.with(work.connection.last_insert_rowid(), created_at))
+}
+
+/// Revokes an API key.
+pub fn revoke_key(work: &mut Work<'_>, id: i64) -> Result<bool, Error> {
+    work.keys_changed();
+    Ok(work.connection.prepare_cached("DELETE FROM keys WHERE id = ?1")?.execute([id])? == 1)
+}
+
+/// What [`key_of`] reads.
+const KEY: &str = "id, name, scope, rate, burst, created_at, expires_at";
+
+fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
+    Ok(Key {
+        id: row.get(0)?,
+        name: row.get(1)?,
+        scope: Scope::of(row.get(2)?),
+        rate: row.get(3)?,
+        burst: row.get(4)?,
+        created_at: entry::time(row.get(5)?),
+        expires_at: row.get::<_, Option<i64>>(6)?.map(entry::time),
+    })
+}
+
+/// All API keys.
+pub fn list_keys(connection: &Connection) -> Result<Vec<Key>, Error> {
+    let mut statement = connection.prepare_cached(&format!("SELECT {KEY} FROM keys ORDER BY id"))?;
+    let keys = statement.query_map([], key_of)?;
+    Ok(keys.collect::<Result<_, _>>()?)
+}
+
+/// The API key with a digest.
+pub fn key_by_digest(connection: &Connection, digest: &[u8; 32]) -> Result<Option<Key>, Error> {
+    let mut statement = connection.prepare_cached(&format!("SELECT {KEY} FROM keys WHERE digest = ?1"))?;
+    Ok(statement.query_row([digest], key_of).optional()?)
+}
+
+/// Reads something.
+pub fn ping(connection: &Connection) -> Result<(), Error> {
+    connection.prepare_cached("SELECT 1 FROM users LIMIT 1")?.exists([])?;
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! The words a user is found by, the same on every database.
+
+use std::collections::BTreeSet;
+
+use crate::user::Document;
+
+/// Characters of a word that count; a search for more finds what begins alike.
+const LONGEST: usize = 40;
+
+/// Words of one user; those of name, email and tags come first, so that only the end of a long text is left out.
+const MOST: usize = 1_000;
+
+/// All words of a user, each once.
+pub fn of(user: &Document) -> BTreeSet<String> {
+    let bio = user.profile.as_ref().and_then(|profile| profile.bio.as_deref());
+    let texts = [user.name.as_str(), &user.email];
+    let texts = texts.into_iter().chain(user.tags.iter().map(String::as_str)).chain(bio);
+    texts.flat_map(split).take(MOST).collect()
+}
+
+/// The words of a text: runs of letters and digits, in lower case.
+pub fn split(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    // Lower case may hold combining marks, which are no letters.
+    words.map(|word| {
+        word.chars().flat_map(char::to_lowercase).filter(|c| c.is_alphanumeric()).take(LONGEST).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_runs_of_letters_and_digits() {
+        let long = "x".repeat(LONGEST + 1);
+        for (text, expected) in [
+            ("Ada.Lovelace+x@Example.com", vec!["ada", "lovelace", "x", "example", "com"]),
+            ("  -- ", vec![]),
+            ("Ægir's ÉCOLE 42", vec!["ægir", "s", "école", "42"]),
+            ("İstanbul", vec!["istanbul"]),
+            (&long, vec![&long[..LONGEST]]),
+        ] {
+            assert_eq!(split(text).collect::<Vec<_>>(), expected, "{text}");
+        }
+    }
+}

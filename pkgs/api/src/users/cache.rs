@@ -1,0 +1,170 @@
+//! What was read of the database, for as long as it is known to be what the database holds.
+//!
+//! A read that misses takes a [`Stamp`] before it asks the database and keeps the answer under that stamp. Every
+//! change that is heard of makes the stamps of its key worthless first and removes the value second, so that an
+//! answer that was under way meanwhile is not kept.
+
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Keys share this many counters of changes: a change of one makes an answer about another of the same counter be
+/// asked for again, which is rare enough and harmless.
+const STRIPES: usize = 1_024;
+
+/// Until when a cache may be used.
+#[derive(Debug)]
+pub struct Freshness {
+    begin: Instant,
+    /// Nanoseconds since `begin`.
+    until: AtomicU64,
+}
+
+impl Freshness {
+    /// Forever: whoever holds it hears of every change before it is acknowledged.
+    pub fn forever() -> Self {
+        Self { begin: Instant::now(), until: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Not yet.
+    pub fn never() -> Self {
+        Self { begin: Instant::now(), until: AtomicU64::new(0) }
+    }
+
+    /// Every change before `instant - bound` has been heard of: the cache may be used until `instant`.
+    pub fn extend(&self, instant: Instant) {
+        let nanoseconds = instant.saturating_duration_since(self.begin).as_nanos();
+        self.until.fetch_max(u64::try_from(nanoseconds).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// Whether it is now.
+    pub fn holds(&self) -> bool {
+        let until = self.until.load(Ordering::Acquire);
+        until == u64::MAX || self.begin.elapsed() < Duration::from_nanos(until)
+    }
+}
+
+/// The state of a key before it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    epoch: u64,
+    changes: u64,
+}
+
+/// Values by key, bounded in bytes.
+pub struct Cache<K, V> {
+    /// With the epoch they were read in; those of former ones are as good as gone.
+    values: moka::sync::Cache<K, (u64, V)>,
+    /// Counts the times everything may have changed.
+    epoch: AtomicU64,
+    /// Counts changes, by hash of the key.
+    changes: Box<[AtomicU64]>,
+    hasher: RandomState,
+    freshness: Arc<Freshness>,
+}
+
+impl<K, V> Cache<K, V>
+where
+    K: Hash + Eq + Copy + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// An empty cache of so many bytes, as `weigh` counts them, used while `freshness` holds.
+    pub fn new(bytes: u64, weigh: fn(&V) -> usize, freshness: Arc<Freshness>) -> Self {
+        let weigh = move |_: &K, (_, value): &(u64, V)| u32::try_from(weigh(value)).unwrap_or(u32::MAX);
+        Self {
+            values: moka::sync::Cache::builder().max_capacity(bytes).weigher(weigh).build(),
+            epoch: AtomicU64::new(0),
+            changes: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
+            hasher: RandomState::new(),
+            freshness,
+        }
+    }
+
+    /// The value of a key, if it is here and known to be right.
+    pub fn get(&self, key: &K) -> Option<V> {
+        if !self.freshness.holds() {
+            return None;
+        }
+        let (epoch, value) = self.values.get(key)?;
+        (epoch == self.epoch.load(Ordering::Acquire)).then_some(value)
+    }
+
+    /// To be taken before the database is asked for a key.
+    pub fn stamp(&self, key: &K) -> Stamp {
+        Stamp {
+            epoch: self.epoch.load(Ordering::SeqCst),
+            changes: self.changes_of(key).load(Ordering::SeqCst),
+        }
+    }
+
+    /// Keeps what the database answered, unless the key has changed since the stamp was taken.
+    pub fn keep(&self, key: K, stamp: Stamp, value: V) {
+        if self.stamp(&key) != stamp {
+            return;
+        }
+        self.values.insert(key, (stamp.epoch, value));
+        // A change may have come between the two, and have removed the value before it was there.
+        if self.stamp(&key) != stamp {
+            self.values.invalidate(&key);
+        }
+    }
+
+    /// The key has another value now, or none.
+    pub fn change(&self, key: &K) {
+        self.changes_of(key).fetch_add(1, Ordering::SeqCst);
+        self.values.invalidate(key);
+    }
+
+    /// Any key may have another value now.
+    pub fn change_all(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.values.invalidate_all();
+    }
+
+    /// Values and bytes, about.
+    pub fn size(&self) -> (u64, u64) {
+        (self.values.entry_count(), self.values.weighted_size())
+    }
+
+    fn changes_of(&self, key: &K) -> &AtomicU64 {
+        &self.changes[self.hasher.hash_one(key) as usize % STRIPES]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(freshness: Freshness) -> Cache<u32, &'static str> {
+        Cache::new(1_000, |value| value.len(), Arc::new(freshness))
+    }
+
+    #[test]
+    fn an_answer_that_was_under_way_during_a_change_is_not_kept() {
+        let cache = cache(Freshness::forever());
+        for change in [Cache::change_all as fn(&Cache<u32, &'static str>), |cache| cache.change(&1)] {
+            let stamp = cache.stamp(&1);
+            cache.keep(1, stamp, "old");
+            assert_eq!(cache.get(&1), Some("old"));
+            change(&cache);
+            assert_eq!(cache.get(&1), None);
+            cache.keep(1, stamp, "old");
+            assert_eq!(cache.get(&1), None);
+            cache.keep(1, cache.stamp(&1), "new");
+            assert_eq!(cache.get(&1), Some("new"));
+        }
+    }
+
+    #[test]
+    fn a_cache_that_is_not_known_to_be_fresh_answers_nothing() {
+        let cache = cache(Freshness::never());
+        cache.keep(1, cache.stamp(&1), "value");
+        assert_eq!(cache.get(&1), None);
+        cache.freshness.extend(Instant::now() + Duration::from_secs(60));
+        assert_eq!(cache.get(&1), Some("value"));
+        // What was heard earlier takes nothing back.
+        cache.freshness.extend(Instant::now());
+        assert_eq!(cache.get(&1), Some("value"));
+    }
+}

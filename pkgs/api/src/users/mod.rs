@@ -1,0 +1,262 @@
+//! Users as the service sees them: a database, and a cache of what was read of it.
+//!
+//! - [`Options`]: which database, and how it is used.
+//! - [`Users`]: everything that can be done with users and API keys.
+//! - [`cache`]: what makes a cached read as good as one of the database.
+
+pub mod cache;
+mod counts;
+mod options;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use service::metrics::{Family, Registry};
+
+use crate::store::{
+    Change, Claim, Created, Deleted, Entry, Error, Filter, Key, NewKey, Page, Postgres, Query, Replaced,
+    Sqlite, Store, Watch, postgres,
+};
+use crate::user::{Document, Record, UserId};
+
+use cache::{Cache, Freshness};
+use counts::Counts;
+
+pub use options::{DatabaseUrl, InvalidDatabaseUrl, Options};
+
+/// Bytes a cached user takes beside its representation.
+const RECORD_BYTES: usize = 256;
+
+/// API keys that are remembered, unknown ones that were tried included.
+const KEYS: u64 = 10_000;
+
+/// Users and API keys; cheap to clone.
+#[derive(Clone)]
+pub struct Users {
+    database: Database,
+    caches: Arc<Caches>,
+}
+
+#[derive(Clone)]
+enum Database {
+    Sqlite(Sqlite),
+    Postgres(Postgres),
+}
+
+/// What was read of the database.
+struct Caches {
+    records: Cache<UserId, Record>,
+    keys: Cache<[u8; 32], Option<Key>>,
+    freshness: Arc<Freshness>,
+    staleness: Duration,
+    counts: Counts,
+}
+
+impl Caches {
+    fn new(options: &Options, freshness: Freshness) -> Self {
+        let freshness = Arc::new(freshness);
+        let weigh = |record: &Record| record.body.len() + RECORD_BYTES;
+        Self {
+            records: Cache::new(options.cache_bytes, weigh, Arc::clone(&freshness)),
+            keys: Cache::new(KEYS, |_| 1, Arc::clone(&freshness)),
+            freshness,
+            staleness: options.staleness,
+            counts: Counts::new(),
+        }
+    }
+}
+
+impl Watch for Caches {
+    fn changed(&self, change: Change<'_>) {
+        match change {
+            Change::Users(ids) => ids.iter().for_each(|id| self.records.change(id)),
+            Change::Keys => self.keys.change_all(),
+            Change::All => {
+                self.records.change_all();
+                self.keys.change_all();
+            }
+        }
+    }
+
+    fn heard_all_before(&self, instant: Instant) {
+        self.freshness.extend(instant + self.staleness);
+    }
+}
+
+/// Calls a method of whichever store it is.
+macro_rules! store {
+    ($users:expr, $store:ident => $call:expr) => {
+        match &$users.database {
+            Database::Sqlite($store) => $call,
+            Database::Postgres($store) => $call,
+        }
+    };
+}
+
+impl Users {
+    /// Opens the database and brings its schema up to date.
+    ///
+    /// # Errors
+    /// When the database cannot be opened, reached or migrated.
+    pub async fn open(options: &Options) -> Result<Self, Error> {
+        match &options.database {
+            DatabaseUrl::Sqlite(path) => {
+                let caches = Arc::new(Caches::new(options, Freshness::forever()));
+                let sqlite = Sqlite::open(path, caches.clone()).await?;
+                Ok(Self { database: Database::Sqlite(sqlite), caches })
+            }
+            DatabaseUrl::Postgres(url) => {
+                let caches = Arc::new(Caches::new(options, Freshness::never()));
+                let how = postgres::Options {
+                    url: url.clone(),
+                    connections: options.connections,
+                    acquire_timeout: options.acquire_timeout,
+                    timeout: options.timeout,
+                    lanes: options.workers,
+                    staleness: options.staleness,
+                    cached_while_down: options.cached_while_down,
+                };
+                let postgres = Postgres::open(&how, caches.clone()).await?;
+                Ok(Self { database: Database::Postgres(postgres), caches })
+            }
+        }
+    }
+
+    /// A user that was read before, and is known to be as it is in the database within the staleness allowed.
+    #[inline]
+    pub fn cached(&self, id: UserId) -> Option<Record> {
+        let record = self.caches.records.get(&id);
+        self.caches.counts.count(record.is_some());
+        record
+    }
+
+    /// A user, cached or not.
+    pub async fn get(&self, id: UserId) -> Result<Option<Record>, Error> {
+        match self.cached(id) {
+            Some(record) => Ok(Some(record)),
+            None => self.read(id).await,
+        }
+    }
+
+    /// A user as it is in the database; for who has looked into the cache already.
+    pub async fn read(&self, id: UserId) -> Result<Option<Record>, Error> {
+        let stamp = self.caches.records.stamp(&id);
+        let record = store!(self, store => store.get(id).await)?;
+        if let Some(record) = &record {
+            self.caches.records.keep(id, stamp, record.clone());
+        }
+        Ok(record)
+    }
+
+    /// The users of some ids, those that there are, in no order. They are not cached: who asks for many does not
+    /// ask for them again.
+    pub async fn get_many(&self, ids: &[UserId]) -> Result<Vec<Record>, Error> {
+        let (mut found, mut missing) = (Vec::with_capacity(ids.len()), Vec::new());
+        for &id in ids {
+            match self.cached(id) {
+                Some(record) => found.push(record),
+                None => missing.push(id),
+            }
+        }
+        if !missing.is_empty() {
+            found.extend(store!(self, store => store.get_many(&missing).await)?);
+        }
+        Ok(found)
+    }
+
+    /// Creates users, all or none; with a claim, once.
+    pub async fn create(&self, users: Vec<Document>, claim: Option<Claim>) -> Result<Created, Error> {
+        store!(self, store => store.create(users, claim).await)
+    }
+
+    /// Replaces a user, provided it is at the `expected` version, where one is given.
+    pub async fn replace(
+        &self,
+        id: UserId,
+        expected: Option<i64>,
+        user: Document,
+    ) -> Result<Replaced, Error> {
+        store!(self, store => store.replace(id, expected, user).await)
+    }
+
+    /// Deletes users; where a version is `expected`, provided that the user (there is one) is at it.
+    pub async fn delete(&self, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
+        store!(self, store => store.delete(ids, expected).await)
+    }
+
+    /// A page of users.
+    pub async fn list(&self, query: &Query) -> Result<Page, Error> {
+        store!(self, store => store.list(query).await)
+    }
+
+    /// How many users meet a filter.
+    pub async fn count(&self, filter: &Filter) -> Result<u64, Error> {
+        store!(self, store => store.count(filter).await)
+    }
+
+    /// Writes rows as they are, but for those whose id or email is there; answers how many.
+    pub async fn load(&self, entries: Vec<Entry>) -> Result<u64, Error> {
+        store!(self, store => store.load(entries).await)
+    }
+
+    /// What the cache counts, for a scrape.
+    pub fn register(&self, registry: &mut Registry) {
+        fn read<R: 'static>(
+            caches: &Arc<Caches>,
+            read: fn(&Caches) -> R,
+        ) -> impl Fn() -> R + Send + Sync + 'static {
+            let caches = Arc::clone(caches);
+            move || read(&caches)
+        }
+        let caches = &self.caches;
+        Family::new("api_cache_hits", "Users read by id and answered from the cache")
+            .with(&[], read(caches, |caches| caches.counts.hits()))
+            .register(registry);
+        Family::new("api_cache_misses", "Users read by id and asked of the database")
+            .with(&[], read(caches, |caches| caches.counts.misses()))
+            .register(registry);
+        Family::new("api_cache_users", "Users in the cache")
+            .with(&[], read(caches, |caches| caches.records.size().0 as f64))
+            .register(registry);
+        Family::new("api_cache_bytes", "Bytes of users in the cache")
+            .with(&[], read(caches, |caches| caches.records.size().1 as f64))
+            .register(registry);
+        Family::new(
+            "api_cache_fresh",
+            "Whether the cache is known to be right within its staleness, and used",
+        )
+        .with(&[], read(caches, |caches| f64::from(u8::from(caches.freshness.holds()))))
+        .register(registry);
+    }
+
+    /// Whether the database answers, within the time it may take.
+    pub async fn ping(&self) -> Result<(), Error> {
+        store!(self, store => store.ping().await)
+    }
+
+    /// Adds an API key.
+    pub async fn add_key(&self, key: NewKey) -> Result<Key, Error> {
+        store!(self, store => store.add_key(key).await)
+    }
+
+    /// All API keys, oldest first.
+    pub async fn list_keys(&self) -> Result<Vec<Key>, Error> {
+        store!(self, store => store.list_keys().await)
+    }
+
+    /// Revokes an API key; false where there is none.
+    pub async fn revoke_key(&self, id: i64) -> Result<bool, Error> {
+        store!(self, store => store.revoke_key(id).await)
+    }
+
+    /// The API key with this SHA-256 of its secret; cached as users are, and as fresh.
+    pub async fn key_by_digest(&self, digest: &[u8; 32]) -> Result<Option<Key>, Error> {
+        if let Some(key) = self.caches.keys.get(digest) {
+            return Ok(key);
+        }
+        let stamp = self.caches.keys.stamp(digest);
+        let key = store!(self, store => store.key_by_digest(digest).await)?;
+        self.caches.keys.keep(*digest, stamp, key.clone());
+        Ok(key)
+    }
+}

@@ -1,0 +1,121 @@
+//! Which database, and how it is used.
+
+use std::fmt;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How users are kept.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where.
+    pub database: DatabaseUrl,
+    /// Memory for users that were read, in bytes; 0 for no cache.
+    pub cache_bytes: u64,
+    /// With PostgreSQL: how far behind its commits a cached read may be, while it answers anybody. SQLite has one
+    /// service, which knows of its own writes at once, and within 100 ms of those of other processes.
+    pub staleness: Duration,
+    /// How long cached reads go on while PostgreSQL refuses connections, so that nothing can be written.
+    pub cached_while_down: Duration,
+    /// With PostgreSQL: connections for writes and lists.
+    pub connections: NonZero<u32>,
+    /// How long a request waits for one of them.
+    pub acquire_timeout: Duration,
+    /// How long the database may take to answer.
+    pub timeout: Duration,
+    /// Threads that read by id; with PostgreSQL each has a connection of its own for that.
+    pub workers: NonZero<usize>,
+}
+
+impl Options {
+    /// Everything but the database as it is by default.
+    pub fn new(database: DatabaseUrl) -> Self {
+        Self {
+            database,
+            cache_bytes: 128 << 20,
+            staleness: Duration::from_secs(1),
+            cached_while_down: Duration::from_secs(60),
+            connections: NonZero::new(10).expect("ten is not zero"),
+            acquire_timeout: Duration::from_secs(1),
+            timeout: Duration::from_secs(5),
+            workers: NonZero::new(service::workers::count(None)).unwrap_or(NonZero::<usize>::MIN),
+        }
+    }
+}
+
+/// Where users are kept: `sqlite:PATH` or `postgres://USER@HOST/DATABASE`.
+#[derive(Clone, PartialEq, Eq)]
+pub enum DatabaseUrl {
+    /// A file.
+    Sqlite(PathBuf),
+    /// A URL as libpq takes it.
+    Postgres(String),
+}
+
+/// A text names no database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected sqlite:PATH or postgres://USER@HOST/DATABASE")]
+pub struct InvalidDatabaseUrl;
+
+impl FromStr for DatabaseUrl {
+    type Err = InvalidDatabaseUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDatabaseUrl> {
+        if let Some(path) = text.strip_prefix("sqlite:") {
+            // Two slashes are how other programs write it.
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return if path.is_empty() { Err(InvalidDatabaseUrl) } else { Ok(Self::Sqlite(path.into())) };
+        }
+        let postgres = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
+        if postgres && text.parse::<tokio_postgres::Config>().is_ok() {
+            return Ok(Self::Postgres(text.to_owned()));
+        }
+        Err(InvalidDatabaseUrl)
+    }
+}
+
+/// Without what a URL may hold of secrets.
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(url) => {
+                let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+                let host = rest.split_once('@').map_or(rest, |(_, host)| host);
+                write!(f, "postgres://{}", host.split('?').next().unwrap_or(host))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_named_and_shown_without_its_password() {
+        for (text, shown) in [
+            ("sqlite:users.db", Some("sqlite:users.db")),
+            ("sqlite:///var/lib/users.db", Some("sqlite:/var/lib/users.db")),
+            (
+                "postgres://ada:secret@db.example:5433/users?connect_timeout=5",
+                Some("postgres://db.example:5433/users"),
+            ),
+            ("postgresql:///users?host=/run/postgresql", Some("postgres:///users")),
+            ("sqlite:", None),
+            ("postgres://h:port/x", None),
+            ("mysql://x", None),
+            ("users.db", None),
+        ] {
+            let url = text.parse::<DatabaseUrl>().ok();
+            assert_eq!(url.map(|url| format!("{url:?}")).as_deref(), shown, "{text}");
+        }
+    }
+}

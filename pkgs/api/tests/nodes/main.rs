@@ -1,0 +1,69 @@
+//! Services beside each other on one database, and what becomes of them and of what they have acknowledged when
+//! a connection, the database or the service itself fails.
+
+mod coherence;
+mod crash;
+mod outage;
+
+use std::time::{Duration, Instant};
+
+use api::seed;
+use api::store::{Created, Replaced};
+use api::user::{Record, UserId};
+use api::users::{Options, Users};
+use bench::postgres::{Durability, Postgres};
+
+/// How far behind a cached read may be in these tests.
+const STALENESS: Duration = Duration::from_millis(500);
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn server(durability: Durability) -> Postgres {
+    Postgres::start(durability, &[]).expect("PostgreSQL starts")
+}
+
+async fn node(server: &Postgres) -> Users {
+    let url = server.url("postgres").parse().expect("a URL");
+    let options = Options {
+        staleness: STALENESS,
+        timeout: Duration::from_secs(2),
+        acquire_timeout: Duration::from_secs(1),
+        ..Options::new(url)
+    };
+    Users::open(&options).await.expect("it opens")
+}
+
+async fn create(users: &Users, number: u64) -> Record {
+    let created = users.create(vec![seed::document(number)], None).await.expect("the database answers");
+    let Created::Done(mut records) = created else { panic!("{created:?}") };
+    records.remove(0)
+}
+
+/// Writes the user once more and answers its version.
+async fn rewrite(users: &Users, id: UserId, number: u64) -> i64 {
+    let replaced = users.replace(id, None, seed::document(number)).await.expect("the database answers");
+    let Replaced::Done(record) = replaced else { panic!("{replaced:?}") };
+    record.version
+}
+
+async fn version(users: &Users, id: UserId) -> i64 {
+    users.get(id).await.expect("the database answers").expect("there is such a user").version
+}
+
+/// Reads a user until it is answered from the cache.
+async fn warm(users: &Users, id: UserId) {
+    eventually("a user is cached", async || {
+        let _ = users.get(id).await;
+        users.cached(id).is_some()
+    })
+    .await;
+}
+
+async fn eventually(what: &str, mut met: impl AsyncFnMut() -> bool) {
+    let begin = Instant::now();
+    while !met().await {
+        assert!(begin.elapsed() < PATIENCE, "not yet: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
