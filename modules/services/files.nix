@@ -73,8 +73,11 @@ import ./daemon.nix { inherit config lib pkgs; } {
     reloadTriggers = lib.optional (cfg.rules != { }) rules;
     serviceConfig = {
       ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
-      DynamicUser = true;
-      SupplementaryGroups = [ "linerate-files" ];
+      # No dynamic user, since that implies RestrictSUIDSGID, with which openat2 fails (ENOSYS): the call by which it
+      # stays below its root. It can make no file anywhere.
+      User = "linerate-files";
+      Group = "linerate-files";
+      RestrictSUIDSGID = false;
       # It asks the kernel whether a file is in memory (cachestat), which systemd's group does not have.
       SystemCallFilter = lib.mkAfter [ "cachestat" ];
       # No MemoryMax: pages of the files it sends count as its memory, and the kernel takes them back itself.
@@ -84,6 +87,11 @@ import ./daemon.nix { inherit config lib pkgs; } {
   host = {
     # Whoever puts files there is of this group; the service itself only reads.
     users.groups.linerate-files = { };
+    users.users.linerate-files = {
+      isSystemUser = true;
+      group = "linerate-files";
+      home = state;
+    };
     systemd.tmpfiles.settings = mkIf (cfg.settings.root == state) {
       "10-linerate-files".${state}.d = {
         mode = "2775";
