@@ -45,3 +45,11 @@ nix-check:          ## format, lint and evaluate the Nix half, and compare with 
 
 render:             ## write what each host comes to into tests/rendered
 	.ci/nix.sh render
+
+.PHONY: vm-test vm
+
+vm-test:            ## boot the rendered hosts on Debian under QEMU, and run the VM tests' scripts there
+	.ci/portable.sh
+
+vm:                 ## boot the appliance: links at port 8080 of this machine, files at 8090
+	.ci/portable.sh --boot vm

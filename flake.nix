@@ -37,6 +37,10 @@
         };
       image = import ./hosts/images.nix { inherit lib nixpkgs; };
       inherit (self.nixosConfigurations) aws-c6i tengbe vm;
+      vmTests = import ./tests/vm.nix {
+        inherit lib pkgs;
+        linerate = self.nixosModules.default;
+      };
     in
     {
       overlays.default = final: _: { linerate = packagesOf final; };
@@ -69,21 +73,21 @@
         inherit (self.packages.${system}) vm;
       };
 
-      checks.${system} = linerate.checks // {
-        nix-format = import ./tests/format.nix { inherit pkgs; };
-        nix-cases = import ./tests/cases.nix { inherit lib pkgs; };
-        nix-template = import ./tests/template.nix {
-          inherit nixpkgs pkgs;
-          linerate = self;
+      checks.${system} =
+        linerate.checks
+        // vmTests
+        // {
+          nix-format = import ./tests/format.nix { inherit pkgs; };
+          nix-cases = import ./tests/cases.nix { inherit lib pkgs; };
+          nix-template = import ./tests/template.nix {
+            inherit nixpkgs pkgs;
+            linerate = self;
+          };
+          nix-modules = import ./tests/modules.nix {
+            inherit lib pkgs;
+            modules = self.nixosModules;
+          };
         };
-        nix-modules = import ./tests/modules.nix {
-          inherit lib pkgs;
-          modules = self.nixosModules;
-        };
-        vm-services = pkgs.testers.runNixOSTest (
-          import ./tests/vm/services.nix { linerate = self.nixosModules.default; }
-        );
-      };
 
       devShells.${system}.default = linerate.shell;
 

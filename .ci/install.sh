@@ -8,13 +8,20 @@ package() {
     case $1 in
         cc) echo gcc libc6-dev ;;
         h2load) echo nghttp2-client ;;
+        ip) echo iproute2 ;;
+        mcopy) echo mtools ;;
+        mke2fs) echo e2fsprogs ;;
+        mkfs.vfat) echo dosfstools ;;
         nginx) echo nginx-light ;;
         cargo | rustc) echo rustup ;;
         go) echo golang-go ;;
         python3) echo python3 python3-venv ;;
         nix) echo nix-bin ;;
         qemu-system-x86_64) echo qemu-system-x86 ;;
-        mcopy) echo mtools ;;
+        setpriv) echo util-linux ;;
+        sfdisk) echo fdisk ;;
+        strip) echo binutils ;;
+        xz) echo xz-utils ;;
         postgres) echo postgresql ;;
         *) echo "$1" ;;
     esac

@@ -157,6 +157,7 @@ types() {
         python3 -m venv --clear "$venv"
         "$venv/bin/pip" install --quiet mypy==2.4.1
     fi
+    (cd tests/portable && "$venv/bin/mypy" --strict --no-incremental --no-error-summary ./*.py)
     directory=$(mktemp -d)
     for test in tests/vm/*.nix; do
         name=$(basename "$test" .nix)
@@ -177,7 +178,7 @@ print(test["script"])' "$nixpkgs/nixos/lib/test-script-prepend.py" >"$directory/
         fi
     done
     rm -rf "$directory"
-    echo "nix-check: the VM tests' scripts fit the driver"
+    echo "nix-check: the VM tests' scripts fit NixOS's driver, and tests/portable its own types"
 }
 
 case ${1:-} in

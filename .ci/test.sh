@@ -10,4 +10,6 @@ cd pkgs
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
 cargo check -p linerate-links -p linerate-router --features linerate-links/no-tracing,linerate-router/no-tracing --locked
-exec cargo test --workspace --locked </dev/null
+cargo test --workspace --locked </dev/null
+# What was built for the tests is what the guests run.
+exec ../.ci/portable.sh

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# portable.sh [NAME...]: boots the rendered hosts on Debian 13 under QEMU, and runs the scripts of tests/vm there: all
+# of them, or those named. `portable.sh --boot HOST` boots a host to look around in.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if [[ $(id -u) != 0 ]]; then
+    echo "vm-test: skipped all VM tests: only root may make the guests' file system and network"
+    exit 0
+fi
+.ci/install.sh cargo cc ip mcopy mke2fs mkfs.vfat mmdebstrap python3 setpriv sfdisk strip xz
+PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+exec python3 -B tests/portable "$@"

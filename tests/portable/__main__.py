@@ -1,0 +1,68 @@
+"""portable [NAME...]: boots the rendered hosts on Debian 13 in QEMU, and runs the scripts of tests/vm on them."""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import binaries
+import debian
+import interactive
+import network
+import scenario
+from catalogue import NOT_PORTABLE, TESTS
+from host import Host
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="portable", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which tests: {', '.join(TESTS)}; all by default")
+    parser.add_argument("--boot", metavar="HOST", help="boot this host of tests/rendered, to look around in")
+    arguments = parser.parse_args()
+    for name in arguments.names:
+        if name not in TESTS:
+            parser.error(f"there is no test called {name}")
+    if os.geteuid() != 0:
+        parser.error("only root may make the guests' file system and network")
+
+    with tempfile.TemporaryDirectory(prefix="linerate-portable-") as directory:
+        if arguments.boot:
+            return interactive.boot(Host(arguments.boot), *prepare({arguments.boot}, Path(directory)))
+        return suite(arguments.names or list(TESTS), Path(directory))
+
+
+def suite(names: list[str], directory: Path) -> int:
+    began = time.monotonic()
+    made = prepare({role.host for name in names for role in TESTS[name].values() if role.host}, directory)
+    switch = network.switch(directory)
+    print(f"vm-test: prepared in {time.monotonic() - began:.0f} s", flush=True)
+    failed = []
+    for name in names:
+        print(f"vm-test: {name}", flush=True)
+        start = time.monotonic()
+        holds = scenario.run(name, TESTS[name], (switch, *made))
+        if not holds:
+            failed.append(name)
+        print(f"vm-test: {name}: {'holds' if holds else 'DOES NOT HOLD'}, {time.monotonic() - start:.0f} s", flush=True)
+    for name, reason in NOT_PORTABLE.items():
+        print(f"vm-test: {name}: not run here: {reason}")
+    print(f"vm-test: {len(names) - len(failed)} of {len(names)} tests hold, in {time.monotonic() - began:.0f} s")
+    for name in failed:
+        print(f"error: {name} does not hold", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def prepare(hosts: set[str], directory: Path) -> tuple[debian.Programs, debian.Guest, dict[str, Path]]:
+    """Debian, QEMU and our programs, side by side: the first two mostly wait for the network."""
+    wanted = set().union(*(Host(name).programs() for name in hosts))
+    with ThreadPoolExecutor() as pool:
+        programs = pool.submit(debian.Programs)
+        guest = pool.submit(debian.guest)
+        ours = pool.submit(binaries.build, directory, wanted)
+        return programs.result(), guest.result(), ours.result()
+
+
+sys.exit(main())

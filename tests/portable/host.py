@@ -1,0 +1,199 @@
+"""A rendered host, as files that make Debian that host: what NixOS would have put there, from tests/rendered/."""
+
+import io
+import json
+import re
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RENDERED = Path(__file__).resolve().parents[1] / "rendered"
+_TRIAL = RENDERED.parents[1] / "modules/appliance/trial.sh"
+
+# Units that are not installed, and why.
+LEFT_OUT = {
+    "cpufreq.service": "a virtual machine has no governor",
+    "linerate-user-data.service": "it is no instance on EC2, and has no user data",
+}
+
+# Parameters that are about the disk and the console of that host.
+_OF_THE_MACHINE = re.compile(r"(root|console|nvme_core\.io_timeout)=.*")
+_STORE = re.compile(r"/nix/store/([^/\s\"']+)(?:/s?bin/([\w.-]+))?")
+# Where system users of NixOS begin to count downwards.
+_HIGHEST_SYSTEM_ID = 399
+
+
+@dataclass
+class Files:
+    """What a payload brings: regular files with their mode, and symbolic links."""
+
+    texts: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+
+    def add(self, path: str, content: str | bytes, mode: int = 0o644) -> None:
+        self.texts[path] = (content.encode() if isinstance(content, str) else content, mode)
+
+    def link(self, path: str, target: str) -> None:
+        self.links[path] = target
+
+    def write(self, path: Path) -> None:
+        """As a tar archive, padded to what a disk may be."""
+        with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as archive:
+            for name, (content, mode) in sorted(self.texts.items()):
+                entry = tarfile.TarInfo(name.lstrip("/"))
+                entry.size, entry.mode = len(content), mode
+                archive.addfile(entry, io.BytesIO(content))
+            for name, target in sorted(self.links.items()):
+                entry = tarfile.TarInfo(name.lstrip("/"))
+                entry.type, entry.linkname = tarfile.SYMTYPE, target
+                archive.addfile(entry)
+
+
+class Host:
+    def __init__(self, name: str) -> None:
+        self.directory = RENDERED / name
+        self.files = {
+            str(path.relative_to(self.directory)): path.read_text()
+            for path in sorted(self.directory.rglob("*"))
+            if path.is_file() and path.name not in LEFT_OUT
+        }
+
+    def _below(self, directory: str) -> dict[str, str]:
+        prefix = f"{directory}/"
+        return {path[len(prefix) :]: text for path, text in self.files.items() if path.startswith(prefix)}
+
+    @property
+    def units(self) -> dict[str, str]:
+        return self._below("systemd/system")
+
+    def programs(self) -> set[str]:
+        """Names of the programs that it calls, and those for its operators."""
+        return {program for text in self.files.values() for _, program in _STORE.findall(text) if program} | {
+            "linerate",
+            "linerate-links",
+        }
+
+    def kernel_parameters(self) -> list[str]:
+        return [
+            parameter
+            for parameter in self.files.get("kernel-parameters", "").split("\n")
+            if parameter and not _OF_THE_MACHINE.fullmatch(parameter)
+        ]
+
+    def install(self, ours: dict[str, Path], tree: Path) -> Files:
+        """The files that make Debian's `tree` this host, with these programs of ours."""
+        files = Files()
+        self._units(files)
+        self._kernel(files)
+        files.add("/etc/linerate/profile.json", self.files["profile.json"])
+        self._network(files)
+        self._users(files, tree)
+        self._store(files, ours)
+        return files
+
+    def _units(self, files: Files) -> None:
+        system = "/etc/systemd/system"
+        for name, text in self.units.items():
+            files.add(f"{system}/{name}", text)
+            for kind, suffix in (("WantedBy", "wants"), ("RequiredBy", "requires")):
+                for target in _values(text, kind):
+                    files.link(f"{system}/{target}.{suffix}/{name}", f"../{name}")
+            # NixOS keeps what a unit is required by beside its text.
+            if "boot-complete.target" in _values(text, "Before"):
+                files.link(f"{system}/boot-complete.target.requires/{name}", f"../{name}")
+        files.add("/etc/systemd/journald.conf.d/host.conf", f"[Journal]\n{self.files.get('journald.conf', '')}")
+        files.add("/etc/tmpfiles.d/host.conf", self.files.get("tmpfiles", ""))
+
+    def _kernel(self, files: Files) -> None:
+        files.add("/etc/sysctl.d/60-nixos.conf", self.files["sysctl.conf"])
+        files.add("/etc/modprobe.d/nixos.conf", self.files.get("modprobe.conf", ""))
+        files.add("/etc/modules-load.d/nixos.conf", self.files.get("modules-load", ""))
+        files.add("/etc/udev/rules.d/99-local.rules", self.files.get("udev.rules", ""))
+
+    def _network(self, files: Files) -> None:
+        for name, text in self._below("systemd/network").items():
+            files.add(f"/etc/systemd/network/{name}", text)
+        tables = "".join(f"table inet {name} {{\n{text}}}\n" for name, text in self._below("nftables").items())
+        files.add("/etc/nftables.conf", f"#!/usr/sbin/nft -f\nflush ruleset\n{tables}")
+        files.link("/etc/systemd/system/sysinit.target.wants/nftables.service", "/usr/lib/systemd/system/nftables.service")
+        settings: dict[str, Any] = json.loads(self.files["sshd"])
+        files.add("/etc/ssh/sshd_config", "".join(_ssh(name, value) for name, value in settings.items()))
+
+    def _users(self, files: Files, tree: Path) -> None:
+        texts = {name: (tree / "etc" / name).read_text() for name in ("passwd", "group", "shadow")}
+        known = {name: {line.split(":")[0] for line in text.splitlines()} for name, text in texts.items()}
+        ids = iter(range(_HIGHEST_SYSTEM_ID, 100, -1))
+        group_ids: dict[str, int] = {}
+
+        users = [line.split(" ") for line in self.files["users"].splitlines()]
+        groups = [dict(_pair(word) for word in words)["group"] for words in users]
+        for text in self.units.values():
+            groups += _values(text, "Group") + _values(text, "SupplementaryGroups")
+        for group in groups:
+            if group not in known["group"] and group not in group_ids:
+                group_ids[group] = next(ids)
+                texts["group"] += f"{group}:x:{group_ids[group]}:\n"
+        for name, *words in users:
+            if name not in known["passwd"]:
+                user = dict(_pair(word) for word in words)
+                gid = group_ids.get(user["group"], 65534)
+                texts["passwd"] += f"{name}:x:{next(ids)}:{gid}::{user['home']}:/usr/sbin/nologin\n"
+                texts["shadow"] += f"{name}:!:1::::::\n"
+        for name, text in texts.items():
+            files.add(f"/etc/{name}", text, 0o640 if name == "shadow" else 0o644)
+
+    def _store(self, files: Files, ours: dict[str, Path]) -> None:
+        """What the texts call by names in the Nix store: our programs, their settings, or Debian's own programs."""
+        for name, program in ours.items():
+            files.add(f"/nix/store/{name}/bin/{name}", program.read_bytes(), 0o755)
+            files.link(f"/usr/local/bin/{name}", f"/nix/store/{name}/bin/{name}")
+        for text in list(self.files.values()):
+            for package, program in _STORE.findall(text):
+                if program in ours:
+                    files.add(f"/nix/store/{package}/bin/{program}", ours[program].read_bytes(), 0o755)
+                elif package.startswith("unit-script-"):
+                    files.add(f"/nix/store/{package}/bin/{program}", f"#!/bin/bash -e\n{self._script(program)}", 0o755)
+                elif package == "linerate-trial":
+                    files.add(f"/nix/store/{package}/bin/{program}", f"#!/bin/bash\n{_TRIAL.read_text()}", 0o755)
+                elif settings := re.fullmatch(r"linerate-(\w+)\.toml", package):
+                    values = json.loads(self.files[f"settings/{settings[1]}"])
+                    files.add(f"/nix/store/{package}", _toml(values))
+                else:
+                    files.link(f"/nix/store/{package}", "/usr")
+
+    def _script(self, program: str) -> str:
+        # linerate-health-start is rendered as `health`.
+        return self.files[program.removeprefix("linerate-").removesuffix("-start")]
+
+
+def _values(unit: str, name: str) -> list[str]:
+    return [value for line in unit.splitlines() if line.startswith(f"{name}=") for value in line[len(name) + 1 :].split()]
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, _, value = word.partition("=")
+    return name, value
+
+
+def _ssh(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        value = "yes" if value else "no"
+    if isinstance(value, list):
+        value = ",".join(value)
+    return f"{name} {value}\n"
+
+
+def _toml(settings: dict[str, Any]) -> str:
+    return "".join(f"{json.dumps(name)} = {_toml_value(value)}\n" for name, value in settings.items())
+
+
+def _toml_value(value: Any) -> str:
+    """TOML on one line; its strings, numbers and booleans are JSON's."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)} = {_toml_value(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml_value(each) for each in value) + "]"
+    return json.dumps(value)

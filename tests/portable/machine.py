@@ -1,0 +1,260 @@
+"""A machine of a test, with the names that NixOS's test driver has for what can be done with it.
+
+A guest emulated on two busy cores is slow: how long things may take is meant for that.
+"""
+
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import esp
+from debian import Guest, Programs
+from errors import Failure
+from network import Card, Switch
+from qemu import KERNEL_PARAMETERS, Process
+from shell import Shell
+
+BOOT_SECONDS = 180
+COMMAND_SECONDS = 120
+WAIT_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Hardware:
+    cards: tuple[Card, ...] = (Card(),)
+    cpus: int = 2
+    # Booted by firmware and a boot loader from a disk, not by QEMU itself.
+    uefi: bool = False
+    memory_mib: int = 768
+
+
+class Machine:
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        directory: Path,
+        hardware: Hardware,
+        switch: Switch,
+        programs: Programs,
+        guest: Guest,
+        payload: Path,
+        parameters: list[str],
+    ) -> None:
+        self.name = name
+        self.number = number
+        self.directory = directory
+        self.hardware = hardware
+        self.switch = switch
+        self.programs = programs
+        self.guest = guest
+        self.payload = payload
+        self.parameters = parameters
+        self.process: Process | None = None
+        self.shell: Shell | None = None
+        self.disk = directory / "disk"
+        directory.mkdir()
+        subprocess.run(
+            [*programs.command("qemu-img"), "create", "-q", "-f", "qcow2", "-F", "raw", "-b", guest.disk, self.disk],
+            check=True,
+            env=programs.environment(),
+        )
+
+    # Power.
+
+    def start(self) -> None:
+        if self.process:
+            return
+        self.process = Process(self.programs, self.directory, self._arguments())
+        self.shell = Shell(self.directory / "shell", self.process.alive)
+
+    def _arguments(self) -> list[str]:
+        arguments = [
+            *["-name", self.name, "-smp", str(self.hardware.cpus), "-m", str(self.hardware.memory_mib)],
+            # What the guest has not flushed may be lost with QEMU, as in a disk's own cache.
+            *["-drive", f"file={self.disk},if=none,id=root,format=qcow2,cache=writeback"],
+            *["-device", "virtio-blk-pci,drive=root,serial=root"],
+            *["-drive", f"file={self.payload},if=none,id=payload,format=raw,readonly=on"],
+            *["-device", "virtio-blk-pci,drive=payload,serial=payload"],
+            *["-chardev", f"file,id=console,path={self.console},append=on", "-serial", "chardev:console"],
+            *(self._firmware() if self.hardware.uefi else self._kernel()),
+        ]
+        for index, card in enumerate(self.hardware.cards):
+            mac = f"52:54:00:00:{self.number:02x}:{index + 1:02x}"
+            arguments += self.switch.plug(card, self.number, index, mac)
+        return arguments
+
+    def _kernel(self) -> list[str]:
+        parameters = " ".join([KERNEL_PARAMETERS, *self.parameters])
+        return ["-kernel", str(self.guest.kernel), "-initrd", str(self.guest.initrd), "-append", parameters]
+
+    def _firmware(self) -> list[str]:
+        disk, variables = self.directory / "esp", self.directory / "variables"
+        # What boots change of them stays.
+        if not disk.exists():
+            esp.make(disk, self.guest, [KERNEL_PARAMETERS, *self.parameters])
+            shutil.copyfile(self.programs.ovmf / "OVMF_VARS_4M.fd", variables)
+        return [
+            *["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={self.programs.ovmf}/OVMF_CODE_4M.fd"],
+            *["-drive", f"if=pflash,unit=1,format=raw,file={variables}"],
+            *["-drive", f"file={disk},if=none,id=esp,format=raw"],
+            *["-device", "virtio-blk-pci,drive=esp,serial=esp,bootindex=0"],
+        ]
+
+    @property
+    def console(self) -> Path:
+        return self.directory / "console.log"
+
+    def _shell(self) -> Shell:
+        self.start()
+        assert self.shell
+        self.shell.wait(BOOT_SECONDS)
+        return self.shell
+
+    def shutdown(self) -> None:
+        if self.process:
+            self._shell().send("systemctl poweroff\n")
+            self.wait_for_shutdown()
+
+    def wait_for_shutdown(self) -> None:
+        """Until it is off, by itself or since it boots again: then `start` boots it."""
+        if self.process:
+            self.process.wait(WAIT_SECONDS)
+            self._off()
+
+    def crash(self) -> None:
+        """Cuts the power."""
+        if self.process:
+            self.process.kill()
+            self._off()
+
+    def _off(self) -> None:
+        if self.shell:
+            self.shell.close()
+        self.process = self.shell = None
+        for index in range(len(self.hardware.cards)):
+            self.switch.unplug(self.number, index)
+
+    def block(self) -> None:
+        """Pulls the first card's cable."""
+        self._monitor("set_link", name="card0", up=False)
+
+    def unblock(self) -> None:
+        self._monitor("set_link", name="card0", up=True)
+
+    def _monitor(self, command: str, **arguments: object) -> None:
+        self._shell()
+        assert self.process
+        self.process.command(command, **arguments)
+
+    def last_words(self) -> list[str]:
+        """The end of its console, and of its journal where it can still be asked."""
+        lines = []
+        for path in (self.console, self.directory / "qemu.log"):
+            if path.exists():
+                lines += path.read_text(errors="replace").splitlines()[-15:]
+        if self.process and self.process.alive():
+            try:
+                journal = self.execute("journalctl -b --no-pager -q -n 60 -o short-monotonic", 60)[1]
+            except (Failure, OSError) as error:
+                journal = f"(no journal: {error})"
+            lines += journal.splitlines()
+        return lines
+
+    # Commands.
+
+    def execute(self, command: str, timeout: int | None = COMMAND_SECONDS) -> tuple[int, str]:
+        return self._shell().run(command, timeout or COMMAND_SECONDS)
+
+    def succeed(self, *commands: str, timeout: int | None = None) -> str:
+        output = ""
+        for command in commands:
+            status, said = self.execute(command, timeout)
+            if status != 0:
+                raise Failure(f"{self.name}: `{command}` ended with {status}\n{said}{self._shell().errors}")
+            output += said
+        return output
+
+    def fail(self, *commands: str, timeout: int | None = None) -> str:
+        output = ""
+        for command in commands:
+            status, said = self.execute(command, timeout)
+            if status == 0:
+                raise Failure(f"{self.name}: `{command}` did not fail\n{said}")
+            output += said
+        return output
+
+    def systemctl(self, arguments: str) -> tuple[int, str]:
+        return self.execute(f"systemctl {arguments}")
+
+    def start_job(self, unit: str) -> tuple[int, str]:
+        return self.systemctl(f"start {shlex.quote(unit)}")
+
+    def stop_job(self, unit: str) -> tuple[int, str]:
+        return self.systemctl(f"stop {shlex.quote(unit)}")
+
+    def get_unit_info(self, unit: str) -> dict[str, str]:
+        lines = self.succeed(f"systemctl --no-pager show {shlex.quote(unit)}").splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)
+
+    # Waiting.
+
+    def sleep(self, seconds: int) -> None:
+        time.sleep(seconds)
+
+    def _poll(self, what: str, timeout: float, done: Callable[[], bool]) -> None:
+        end = time.monotonic() + timeout
+        while not done():
+            if time.monotonic() > end:
+                raise Failure(f"{self.name}: not within {timeout:.0f} s: {what}")
+            time.sleep(0.2)
+
+    def wait_until_succeeds(self, command: str, timeout: int = WAIT_SECONDS) -> str:
+        output = ""
+
+        def done() -> bool:
+            nonlocal output
+            status, output = self.execute(command, timeout)
+            return status == 0
+
+        self._poll(f"`{command}` succeeds", timeout, done)
+        return output
+
+    def wait_until_fails(self, command: str, timeout: int = WAIT_SECONDS) -> str:
+        output = ""
+
+        def done() -> bool:
+            nonlocal output
+            status, output = self.execute(command, timeout)
+            return status != 0
+
+        self._poll(f"`{command}` fails", timeout, done)
+        return output
+
+    def wait_for_unit(self, unit: str, timeout: int = WAIT_SECONDS) -> None:
+        """Until it is active. One that has failed, or that nobody starts, will not be."""
+
+        def active() -> bool:
+            state = self.succeed(f"systemctl show --property ActiveState --value {shlex.quote(unit)}").strip()
+            if state == "failed":
+                raise Failure(f"{self.name}: {unit} has failed\n{self.execute(f'systemctl status -l {unit}')[1]}")
+            if state == "inactive" and not self.succeed("systemctl list-jobs --no-legend").strip():
+                # The job may have ended between the two.
+                if self.succeed(f"systemctl show -P ActiveState {shlex.quote(unit)}").strip() == "inactive":
+                    raise Failure(f"{self.name}: {unit} is inactive, and nothing is being started")
+            return state == "active"
+
+        self._poll(f"{unit} is active", timeout, active)
+
+    def wait_for_open_port(self, port: int, addr: str = "localhost", timeout: int = WAIT_SECONDS) -> None:
+        self.wait_until_succeeds(f"nc -z {shlex.quote(addr)} {port}", timeout)
+
+    def wait_for_closed_port(self, port: int, addr: str = "localhost", timeout: int = WAIT_SECONDS) -> None:
+        self.wait_until_fails(f"nc -z {shlex.quote(addr)} {port}", timeout)
+
+    def wait_for_file(self, filename: str, timeout: int = WAIT_SECONDS) -> None:
+        self.wait_until_succeeds(f"test -e {shlex.quote(filename)}", timeout)

@@ -1,0 +1,148 @@
+"""One test: its machines made, its script run, and all of it gone afterwards."""
+
+import signal
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import esp
+from catalogue import Role
+from debian import Guest, Programs
+from errors import Failure
+from host import Files, Host
+from machine import Machine
+from network import Switch
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "vm"
+# The longest that a script may take.
+SCRIPT_SECONDS = 420
+
+
+class Laboratory:
+    """What all tests have in common: QEMU, Debian, our programs, and a network."""
+
+    def __init__(self, switch: Switch, programs: Programs, guest: Guest, ours: dict[str, Path], directory: Path) -> None:
+        self.switch = switch
+        self.programs = programs
+        self.guest = guest
+        self.ours = ours
+        self.directory = directory
+
+    def machine(self, name: str, number: int, role: Role, others: list[str]) -> Machine:
+        files, parameters = Files(), []
+        if role.host:
+            host = Host(role.host)
+            files = host.install(self.ours, self.guest.tree)
+            parameters = host.kernel_parameters()
+        _identify(files, name, number, role, others)
+        payload = self.directory / f"{name}.tar"
+        files.write(payload)
+        return Machine(
+            name,
+            number,
+            self.directory / name,
+            role.hardware,
+            self.switch,
+            self.programs,
+            self.guest,
+            payload,
+            parameters,
+        )
+
+
+def _identify(files: Files, name: str, number: int, role: Role, others: list[str]) -> None:
+    """The machine's name and addresses, as NixOS's tests have them: 192.168.1.1 for the first by name, and so on."""
+    files.add("/etc/hostname", f"{name}\n")
+    files.add(
+        "/etc/hosts",
+        "127.0.0.1 localhost\n" + "".join(f"192.168.1.{index + 1} {other}\n" for index, other in enumerate(others)),
+    )
+    if role.hardware.uefi:
+        files.add("/etc/fstab", "PARTLABEL=ESP /boot vfat umask=0077 0 0\n")
+        files.add("/usr/local/bin/install-generation", esp.INSTALL, 0o755)
+    for card in range(len(role.hardware.cards)):
+        files.add(
+            f"/etc/systemd/network/50-card{card}.network",
+            f"[Match]\nPermanentMACAddress=52:54:00:00:{number:02x}:{card + 1:02x}\n"
+            f"[Network]\nAddress=192.168.{card + 1}.{number}/24\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n",
+        )
+
+
+def run(name: str, roles: dict[str, Role], common: tuple[Switch, Programs, Guest, dict[str, Path]]) -> bool:
+    """Whether the script's every line holds."""
+    with tempfile.TemporaryDirectory(prefix="linerate-test-") as directory:
+        laboratory = Laboratory(*common, Path(directory))
+        names = sorted(roles)
+        machines = [laboratory.machine(each, index + 1, roles[each], names) for index, each in enumerate(names)]
+        try:
+            with _limit(SCRIPT_SECONDS):
+                _execute(SCRIPTS / f"{name}.py", machines)
+            return True
+        except Exception as error:
+            _explain(error, machines)
+            return False
+        finally:
+            for machine in machines:
+                machine.crash()
+
+
+def _execute(script: Path, machines: list[Machine]) -> None:
+    names: dict[str, Any] = {machine.name: machine for machine in machines}
+
+    def start_all() -> None:
+        for machine in machines:
+            machine.start()
+
+    exec(
+        compile(script.read_text(), script, "exec"),
+        names | {"machines": machines, "start_all": start_all, "subtest": _subtest, "retry": _retry},
+    )
+
+
+@contextmanager
+def _subtest(what: str) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    print(f"    {time.monotonic() - began:6.1f} s  {what}", flush=True)
+
+
+def _retry(done: Callable[[bool], bool], timeout: int = 120) -> None:
+    """Until it is done; it is told whether this was its last chance."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        if done(False):
+            return
+        time.sleep(0.5)
+    if not done(True):
+        raise Failure(f"not done within {timeout} s")
+
+
+@contextmanager
+def _limit(seconds: int) -> Iterator[None]:
+    def over(_signal: int, _frame: FrameType | None) -> None:
+        raise Failure(f"the script takes longer than {seconds} s")
+
+    signal.signal(signal.SIGALRM, over)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+def _explain(error: Exception, machines: list[Machine]) -> None:
+    """Where the script failed, and what the machines say."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if str(SCRIPTS) in frame.filename]
+    for frame in frames:
+        print(f"    {Path(frame.filename).name}:{frame.lineno}: {frame.line}")
+    print(f"    {type(error).__name__}: {error}")
+    if not isinstance(error, (Failure, AssertionError)):
+        traceback.print_exception(error)
+    for machine in machines:
+        print(f"    {machine.name}'s console and journal end so:")
+        print("\n".join(machine.last_words()), flush=True)

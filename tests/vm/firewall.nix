@@ -1,0 +1,4 @@
+{ box, visitor, ... }:
+{
+  nodes = { inherit box visitor; };
+}

@@ -1,0 +1,46 @@
+# What a stranger on the network reaches of the box: the services, ssh with a key, and nothing else.
+
+start_all()
+box.wait_for_unit("linerate-links.service")
+box.wait_for_unit("linerate-files.service")
+visitor.wait_for_unit("multi-user.target")
+
+box.wait_until_succeeds("ss -Hltnp | grep -q sshd")
+ssh_port = box.succeed("ss -Hltnp | grep sshd | head -n 1 | sed 's/.*:\\([0-9]*\\) .*:.*/\\1/'").strip()
+ssh = f"ssh -p {ssh_port} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=20 root@box"
+
+with subtest("the services are let in"):
+    for port in [80, 8090]:
+        visitor.wait_for_open_port(port, "box")
+
+with subtest("nothing else is, and is not even refused"):
+    box.succeed("nc -lk 12345 >/dev/null 2>&1 &")
+    box.wait_for_open_port(12345)
+    for port in [8081, 8091, 9100, 12345]:
+        # curl ends with 28 where nobody answers, and with 7 where somebody refuses.
+        status, _ = visitor.execute(f"curl -s --max-time 3 telnet://box:{port} </dev/null")
+        assert status == 28, f"port {port}: curl ended with {status}"
+
+with subtest("connections of the services are not tracked, others are"):
+    visitor.succeed("curl -s http://box/ http://box:8090/")
+    visitor.execute(f"timeout 5 nc box {ssh_port} </dev/null")
+    tracked = box.succeed("conntrack -L -p tcp")
+    assert f"dport={ssh_port} " in tracked, tracked
+    assert "dport=80 " not in tracked and "dport=8090 " not in tracked, tracked
+
+with subtest("ssh takes no password"):
+    status, said = visitor.execute(f"{ssh} -o PreferredAuthentications=password,keyboard-interactive true 2>&1")
+    assert status == 255 and "Permission denied (publickey)" in said, said
+
+with subtest("ssh takes a key that it knows, and no other"):
+    visitor.succeed("ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519 <<< y")
+    visitor.fail(f"{ssh} -o BatchMode=yes true")
+    key = visitor.succeed("cat /root/.ssh/id_ed25519.pub").strip()
+    box.succeed(f"install -d -m 700 /root/.ssh; echo '{key}' > /root/.ssh/authorized_keys")
+    assert visitor.succeed(f"{ssh} -o BatchMode=yes hostname").strip() == "box"
+
+with subtest("forged senders are dropped"):
+    # An address that the box reaches by no card of its own (reverse path filter).
+    visitor.succeed("ip address add 10.99.0.1/32 dev lo")
+    status, _ = visitor.execute("curl -s --interface 10.99.0.1 --max-time 3 http://box/")
+    assert status == 28, f"curl ended with {status}"

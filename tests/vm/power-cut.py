@@ -1,0 +1,60 @@
+# The power goes while links are being made: what was acknowledged to another machine is there afterwards.
+
+import json
+
+database = "/var/lib/linerate-links/links.db"
+writers = 3
+
+start_all()
+box.wait_for_unit("linerate-links.service")
+visitor.wait_for_open_port(80, "box")
+
+# The API is for this machine only, so another one comes to it by ssh.
+box.wait_until_succeeds("ss -Hltnp | grep -q sshd")
+ssh_port = box.succeed("ss -Hltnp | grep sshd | head -n 1 | sed 's/.*:\\([0-9]*\\) .*:.*/\\1/'").strip()
+visitor.succeed("ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519 <<< y")
+key = visitor.succeed("cat /root/.ssh/id_ed25519.pub").strip()
+box.succeed(f"install -d -m 700 /root/.ssh; echo '{key}' > /root/.ssh/authorized_keys; sync")
+token = json.loads(
+    box.succeed(
+        "runuser -u linerate-links -- linerate-links token create test --scope write --json"
+        f" --database {database}; sync"
+    )
+)["token"]
+
+
+def write(turn: int) -> None:
+    """Makes links until the power goes, and keeps the codes of those that were acknowledged."""
+    visitor.succeed(
+        f"ssh -p {ssh_port} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes"
+        " -N -L 8081:127.0.0.1:8081 root@box > tunnel 2>&1 &"
+    )
+    visitor.wait_for_open_port(8081)
+    for writer in range(writers):
+        code = f"cut-{turn}-{writer}-"
+        visitor.succeed(
+            f"(for i in $(seq 1000); do curl -sf -o /dev/null --max-time 5 -H 'Authorization: Bearer {token}'"
+            f""" --json '{{"target": "https://example.com/'$i'", "code": "{code}'$i'"}}'"""
+            f" http://127.0.0.1:8081/api/v1/links && echo {code}$i || break; done) > acknowledged-{turn}-{writer}"
+            " 2> errors &"
+        )
+
+
+for turn in range(2):
+    with subtest(f"power cut {turn + 1}"):
+        write(turn)
+        visitor.wait_until_succeeds(f"test $(cat acknowledged-{turn}-* | wc -l) -ge 30")
+        box.crash()
+        # Every writer has noticed.
+        visitor.wait_until_fails("pgrep curl")
+        visitor.execute("pkill -x ssh")
+        codes = visitor.succeed("cat acknowledged-*").split()
+        box.start()
+        box.wait_for_unit("linerate-links.service")
+        box.succeed(f"runuser -u linerate-links -- linerate-links check --database {database}")
+        urls = " ".join(f"-o /dev/null http://box/{code}" for code in codes)
+        statuses = visitor.succeed(f"curl -s -w '%{{http_code}}\\n' {urls}").split()
+        assert statuses == ["307"] * len(codes), [
+            code for code, status in zip(codes, statuses) if status != "307"
+        ]
+        print(f"    {len(codes)} links were acknowledged, and all are there")

@@ -1,0 +1,82 @@
+# Each service end to end, from another machine, in the unit that the host gives it.
+
+import json
+
+
+def status(url: str) -> str:
+    return visitor.succeed(f"curl -s -o /dev/null --max-time 20 -w '%{{http_code}}' {url}")
+
+
+def user_of(unit: str) -> str:
+    return box.succeed(f"ps -o user:32= -p $(systemctl show -P MainPID {unit})").strip()
+
+
+start_all()
+box.wait_for_unit("linerate-links.service")
+box.wait_for_unit("linerate-files.service")
+visitor.wait_for_open_port(80, "box")
+visitor.wait_for_open_port(8090, "box")
+
+with subtest("a link that was acknowledged is answered"):
+    box.succeed(
+        "runuser -u linerate-links -- linerate-links add https://example.com/a --code way"
+        " --database /var/lib/linerate-links/links.db"
+    )
+    answer = visitor.succeed("curl -s -i --max-time 20 http://box/way").lower()
+    assert answer.startswith("http/1.1 307 "), answer
+    assert "\nlocation: https://example.com/a\r\n" in answer, answer
+    assert status("http://box/nowhere") == "404"
+
+with subtest("a link is made over the API with a token, and by nobody without one"):
+    token = box.succeed(
+        "runuser -u linerate-links -- linerate-links token create test --scope write --json"
+        " --database /var/lib/linerate-links/links.db"
+    )
+    token = json.loads(token)["token"]
+    post = "curl -s -o /dev/null -w '%{http_code}' --json '{\"target\": \"https://example.com/b\", \"code\": \"made\"}'"
+    url = "http://127.0.0.1:8081/api/v1/links"
+    assert box.succeed(f"{post} {url}") == "401"
+    assert box.succeed(f"{post} -H 'Authorization: Bearer {token}' {url}") == "201"
+    assert status("http://box/made") == "307"
+
+with subtest("files are served, with ranges"):
+    box.succeed("mkdir /var/lib/linerate-files/assets")
+    box.succeed("echo 0123456789 > /var/lib/linerate-files/assets/digits")
+    url = "http://box:8090/assets/digits"
+    assert visitor.succeed(f"curl -sf {url}") == "0123456789\n"
+    assert visitor.succeed(f"curl -sf -r 2-4 {url}") == "234"
+    assert status("http://box:8090/assets/nothing") == "404"
+
+with subtest("nobody runs as root"):
+    assert user_of("linerate-links") == "linerate-links"
+    assert user_of("linerate-files") != "root"
+
+with subtest("the sandbox holds: a service sees no other's state, and can write nowhere else"):
+    for unit in ["linerate-links", "linerate-files"]:
+        inside = f"nsenter -t $(systemctl show -P MainPID {unit}) -m --"
+        box.fail(f"{inside} touch /usr/probe")
+        box.fail(f"{inside} touch /etc/probe")
+        box.fail(f"{inside} ls /home/..data")
+        box.succeed(f"grep -q 'Seccomp:.*2' /proc/$(systemctl show -P MainPID {unit})/status")
+        box.succeed(f"grep -q 'NoNewPrivs:.*1' /proc/$(systemctl show -P MainPID {unit})/status")
+
+with subtest("systemd is told that a service is there, and pinged"):
+    for unit in ["linerate-links", "linerate-files"]:
+        about = box.get_unit_info(f"{unit}.service")
+        assert about["Type"] == "notify", about["Type"]
+        assert about["StatusText"] or about["WatchdogTimestampMonotonic"] != "0"
+        assert int(about["LimitNOFILE"]) >= 16384
+
+with subtest("connections wait while the service is away"):
+    box.succeed("systemctl stop linerate-links.service")
+    # A socket of systemd's starts it.
+    assert status("http://box/way") == "307"
+    box.wait_for_unit("linerate-links.service")
+
+with subtest("a service that dies comes back"):
+    box.succeed("systemctl kill --signal=KILL linerate-files.service")
+    box.wait_until_succeeds("curl -sf http://127.0.0.1:8091/readyz")
+    assert visitor.succeed("curl -sf http://box:8090/assets/digits") == "0123456789\n"
+
+with subtest("the box counts as healthy"):
+    box.succeed("systemctl start linerate-health.service")

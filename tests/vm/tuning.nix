@@ -1,0 +1,4 @@
+{ box, ... }:
+{
+  nodes = { inherit box; };
+}
