@@ -1,7 +1,7 @@
 .PHONY: run test fuzz bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
 
-run:                ## build links and serve it on embedded storage
-	.ci/run-links.sh
+run:                ## build links, files and api, and run them on embedded storage
+	.ci/up.sh
 
 test:               ## formatting, lints and all tests
 	.ci/test.sh

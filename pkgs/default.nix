@@ -31,7 +31,7 @@ let
     # The operator's command line.
     linerate = {
       name = "linerate";
-      describes = false;
+      describes = true;
     };
   };
 

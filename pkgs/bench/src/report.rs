@@ -135,16 +135,21 @@ impl Report {
 
     /// Prints it for people.
     pub fn print(&self) {
-        println!();
-        self.conditions.iter().for_each(|line| println!("{line}"));
-        println!("{}", self.table());
+        println!("\n{}", self.text());
+    }
+
+    /// What people read: conditions, table, figures and targets, without a line end behind the last.
+    pub fn text(&self) -> String {
+        let mut lines = self.conditions.clone();
+        lines.push(self.table().to_string());
         for Figure { name, value, unit } in &self.figures {
-            println!("figure: {name}: {} {unit}", rounded(*value));
+            lines.push(format!("figure: {name}: {} {unit}", rounded(*value)));
         }
         for Target { figure: Figure { name, value, unit }, limit, met } in &self.targets {
             let met = if *met { "met" } else { "missed" };
-            println!("target: {name} <= {limit} {unit}: {met} ({} {unit})", rounded(*value));
+            lines.push(format!("target: {name} <= {limit} {unit}: {met} ({} {unit})", rounded(*value)));
         }
+        lines.join("\n")
     }
 
     /// Writes it for programs.

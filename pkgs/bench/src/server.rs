@@ -41,12 +41,19 @@ impl Placement {
     }
 }
 
-/// A running server, stopped with all its children when dropped.
+/// A running server; one that was started is stopped with all its children when dropped.
 pub struct Server {
     name: &'static str,
     address: SocketAddr,
-    child: Child,
-    output: File,
+    process: Process,
+}
+
+/// Whose process it is.
+enum Process {
+    /// Ours: its end is our business, and so is what it printed.
+    Started { child: Child, output: File },
+    /// Somebody else's, by its id: it is looked at and left alone.
+    Found(u32),
 }
 
 impl Server {
@@ -59,9 +66,11 @@ impl Server {
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
         let begin = Instant::now();
         let child = command.spawn().map_err(|source| Error::Run { program: name.into(), source })?;
-        let mut server = Self { name, address, child, output };
+        let mut server = Self { name, address, process: Process::Started { child, output } };
         while server.status("/").is_err() {
-            if let Some(status) = server.child.try_wait()? {
+            if let Process::Started { child, .. } = &mut server.process
+                && let Some(status) = child.try_wait()?
+            {
                 return Err(Error::Failed { program: name.into(), status, output: server.printed() });
             }
             if begin.elapsed() > READY_WITHIN {
@@ -76,6 +85,18 @@ impl Server {
         Ok(server)
     }
 
+    /// One that runs already as process `pid`, and goes on running.
+    pub fn running(name: &'static str, address: SocketAddr, pid: u32) -> Self {
+        Self { name, address, process: Process::Found(pid) }
+    }
+
+    fn pid(&self) -> u32 {
+        match &self.process {
+            Process::Started { child, .. } => child.id(),
+            Process::Found(pid) => *pid,
+        }
+    }
+
     /// What the table calls it.
     pub fn name(&self) -> &'static str {
         self.name
@@ -88,7 +109,7 @@ impl Server {
 
     /// What it and its children have used so far.
     pub fn usage(&self) -> Result<Usage, Error> {
-        Ok(Usage::of_tree(self.child.id())?)
+        Ok(Usage::of_tree(self.pid())?)
     }
 
     /// Asks for `path` once and insists on `expected`.
@@ -118,27 +139,29 @@ impl Server {
     }
 
     fn printed(&mut self) -> String {
+        let Process::Started { output, .. } = &mut self.process else { return String::new() };
         let mut text = String::new();
         // Best effort: this is the detail of an error that is reported anyway.
-        let _ = self.output.rewind().and_then(|()| self.output.read_to_string(&mut text));
+        let _ = output.rewind().and_then(|()| output.read_to_string(&mut text));
         text.trim().to_owned()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if !matches!(self.child.try_wait(), Ok(None)) {
+        let Process::Started { child, .. } = &mut self.process else { return };
+        if !matches!(child.try_wait(), Ok(None)) {
             return;
         }
-        let children = usage::descendants(self.child.id());
-        signal(self.child.id(), Signal::TERM);
+        let children = usage::descendants(child.id());
+        signal(child.id(), Signal::TERM);
         let deadline = Instant::now() + STOP_WITHIN;
-        while matches!(self.child.try_wait(), Ok(None)) {
+        while matches!(child.try_wait(), Ok(None)) {
             if Instant::now() > deadline {
                 // Children first: once orphaned they could not be told from anybody's.
                 children.into_iter().for_each(|pid| signal(pid, Signal::KILL));
-                let _ = self.child.kill();
-                let _ = self.child.wait();
+                let _ = child.kill();
+                let _ = child.wait();
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -187,7 +210,7 @@ mod tests {
         });
         let server = Server::start("sleeper", address, Command::new("sleep").arg("60")).expect("it runs");
         answering.join().expect("the harness was answered");
-        let pid = server.child.id();
+        let pid = server.pid();
         let begin = Instant::now();
         drop(server);
         assert!(begin.elapsed() < STOP_WITHIN);

@@ -6,8 +6,10 @@
 //! - [`nic`]: which CPU serves which queue of a network interface.
 //! - [`profile`]: what a machine should be like.
 //! - [`doctor`]: what keeps it from its line rate.
+//! - [`up`]: the services, run together for trying out.
+//! - [`measured`]: what a request costs the services as they run.
 //! - [`cli`]: the command line.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -16,7 +18,9 @@ struct Readme;
 pub mod cli;
 pub mod cpus;
 pub mod doctor;
+pub mod measured;
 pub mod nic;
 pub mod profile;
 pub mod system;
 pub mod topology;
+pub mod up;

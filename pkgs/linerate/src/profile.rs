@@ -52,6 +52,7 @@ use service::socket::Address;
 
 use crate::cpus::Cpus;
 use crate::nic::Policy;
+use crate::system::{Coalescing, Rings};
 
 /// What a machine should be like.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -174,34 +175,6 @@ pub struct Nic {
 pub struct Channels {
     /// Pairs of queues, one to receive and one to send.
     pub combined: Option<u32>,
-}
-
-/// Rings of a card.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Rings {
-    /// Descriptors of a receive ring.
-    pub rx: Option<u32>,
-    /// Descriptors of a send ring.
-    pub tx: Option<u32>,
-}
-
-/// How long a card gathers packets before it interrupts, as `ethtool -C` names it.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Coalescing {
-    /// Whether the driver finds out by itself, for packets that come.
-    pub adaptive_rx: Option<bool>,
-    /// Whether it does for packets that went.
-    pub adaptive_tx: Option<bool>,
-    /// How long after a packet came, in microseconds. To ixgbe 1 means adaptive.
-    pub rx_usecs: Option<u32>,
-    /// How long after a packet went, in microseconds.
-    pub tx_usecs: Option<u32>,
-    /// After how many packets that came.
-    pub rx_frames: Option<u32>,
-    /// After how many packets that went.
-    pub tx_frames: Option<u32>,
 }
 
 /// Where queues are served.

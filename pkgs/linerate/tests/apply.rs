@@ -5,7 +5,7 @@ use std::fs;
 use linerate::nic::apply::{Applied, Error, Verified, apply, undo, verify};
 use linerate::nic::plan::Steering;
 use linerate::nic::saved::Store;
-use linerate::nic::{self, Placed, device};
+use linerate::nic::{self, Placed, Wish, device};
 use linerate::system::{Recorded, System};
 use linerate::topology::Topology;
 use rustix::io::Errno;
@@ -19,6 +19,10 @@ struct Host {
     machine: Recorded,
     interface: String,
     directory: TempDir,
+}
+
+fn wish(policy: &str, queues: Option<u32>) -> Wish {
+    Wish { policy: policy.parse().expect("a policy"), steering: Steering::Auto, queues }
 }
 
 impl Host {
@@ -35,12 +39,16 @@ impl Host {
 
     fn place(&self, policy: &str) -> Placed {
         let topology = Topology::read(&self.machine).expect("CPUs");
-        let policy = policy.parse().expect("a policy");
-        nic::place(&self.machine, &topology, &self.interface, &policy, Steering::Auto).expect("a plan")
+        nic::place(&self.machine, &topology, &self.interface, &wish(policy, None)).expect("a plan")
     }
 
     fn apply(&self, policy: &str) -> Result<Applied, Error> {
-        apply(&self.machine, &self.store(), &self.place(policy), Steering::Auto)
+        self.apply_queues(policy, None)
+    }
+
+    fn apply_queues(&self, policy: &str, queues: Option<u32>) -> Result<Applied, Error> {
+        let topology = Topology::read(&self.machine).expect("CPUs");
+        apply(&self.machine, &self.store(), &topology, &self.interface, &wish(policy, queues))
     }
 
     fn verify(&self, policy: &str) -> Verified {
@@ -233,4 +241,67 @@ fn interrupts_are_found_by_name_after_they_were_renumbered() {
     assert_eq!(restarted.undo(), 1);
     let after = restarted.machine.files();
     assert_eq!(after["/proc/irq/65/smp_affinity_list"], before["/proc/irq/65/smp_affinity_list"]);
+}
+
+#[test]
+fn other_channels_come_first_and_go_back_last() {
+    for (name, queues) in [("c6i.4xlarge-8", 4), ("c6i.4xlarge-16", 8), ("two-nodes", 4), ("x550-hybrid", 6)]
+    {
+        let host = Host::new(name);
+        let before = host.machine.files();
+        let channels = host.machine.channels(&host.interface).expect("channels");
+        let applied = host.apply_queues("spread", Some(queues)).expect("applied");
+        assert_eq!(applied.channels, Some(queues), "{name}");
+        assert_eq!(host.machine.channels(&host.interface).expect("channels").combined, queues);
+        let verified = host.verify("spread");
+        assert_eq!((verified.wrong(), verified.held), (0, applied.changed.len() + applied.held), "{name}");
+        // Once more changes nothing.
+        assert!(!host.apply_queues("spread", Some(queues)).expect("applied again").anything());
+        undo(&host.machine, &host.store(), &host.interface).expect("undone");
+        assert_eq!(host.machine.channels(&host.interface).expect("channels"), channels);
+        assert_eq!(host.machine.files(), before, "{name}");
+    }
+}
+
+#[test]
+fn an_uneven_rss_table_is_dealt_out_anew_and_put_back() {
+    let host = Host::new("c6i.4xlarge-8");
+    let uneven: Vec<u32> = (0..128).map(|entry| entry % 3).collect();
+    host.machine.set_indirection("ens5", &uneven).expect("a table");
+    assert!(host.verify("spread").uneven);
+    assert!(host.apply("spread").expect("applied").rss);
+    assert!(!host.verify("spread").uneven);
+    assert!(!host.apply("spread").expect("applied").rss);
+    host.undo();
+    assert_eq!(host.machine.indirection("ens5").expect("a table"), uneven);
+    // With fewer channels than the table names, which a kernel refuses as long as it is set.
+    let uneven: Vec<u32> = (0..128).map(|entry| entry % 3 + 5).collect();
+    host.machine.set_indirection("ens5", &uneven).expect("a table");
+    host.machine.set_channels("ens5", 4).expect_err("the table names queue 7");
+    host.apply_queues("spread", Some(4)).expect("applied");
+    assert_eq!(host.verify("spread").wrong(), 0);
+    undo(&host.machine, &host.store(), "ens5").expect("undone");
+    assert_eq!(host.machine.indirection("ens5").expect("a table"), uneven);
+    assert_eq!(host.machine.channels("ens5").expect("channels").combined, 8);
+}
+
+#[test]
+fn channels_go_back_where_what_follows_fails() {
+    let host = Host::new("c6i.4xlarge-8");
+    let before = host.machine.files();
+    host.machine.refuse("/proc/irq/29/smp_affinity_list", Errno::NOSPC, 1);
+    let error = host.apply_queues("pin=9,12", Some(4)).expect_err("refused");
+    assert!(matches!(error, Error::RolledBack(_)), "{error:?}");
+    assert_eq!(host.machine.channels("ens5").expect("channels").combined, 8);
+    assert_eq!(host.machine.files(), before);
+    assert!(host.nothing_is_saved());
+    // A driver that refuses leaves everything as it is.
+    host.machine.refuse("channels ens5", Errno::BUSY, 1);
+    assert!(matches!(host.apply_queues("spread", Some(4)), Err(Error::Driver { .. })));
+    assert_eq!(host.machine.files(), before);
+    assert!(host.nothing_is_saved());
+    assert!(matches!(
+        host.apply_queues("spread", Some(9)),
+        Err(Error::Nic(nic::Error::Channels { most: 8, .. }))
+    ));
 }

@@ -129,3 +129,22 @@ fn a_profile_is_compared_and_what_drifted_is_code_3() {
     assert!(message.contains("profile.json: cpu.thread: unknown field `thread`"), "{message}");
     assert_eq!(message.lines().count(), 1);
 }
+
+#[test]
+fn the_command_line_describes_itself() {
+    let run =
+        |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_linerate")).args(args).output().expect("the binary");
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["completions", shell]);
+        assert!(output.status.success());
+        assert!(String::from_utf8_lossy(&output.stdout).contains("doctor"), "{shell}");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    assert!(run(&["man", directory.path().to_str().expect("a path")]).status.success());
+    for page in
+        ["linerate.1", "linerate-nic-watch.1", "linerate-doctor.1", "linerate-up.1", "linerate-bench.1"]
+    {
+        let text = std::fs::read_to_string(directory.path().join(page)).expect(page);
+        assert!(text.contains(".SH OPTIONS"), "{page}");
+    }
+}

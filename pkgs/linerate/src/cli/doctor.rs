@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use super::{Context, Error, Output};
-use crate::doctor::{self, Finding, Look, RULES, Severity};
+use crate::doctor::since::{self, Since};
+use crate::doctor::{self, Finding, Interval, Look, RULES, Sample, Severity, textfile};
 use crate::profile::Profile;
 
-/// What to compare with.
+/// What to compare with, and how to tell.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The profile that the machine's image was built with; without one only what is wrong on any machine is found.
@@ -20,6 +22,26 @@ pub struct Args {
     /// is not ready, a disk that is full.
     #[arg(long, value_name = "SEVERITY", default_value = "warning")]
     pub fail_on: Severity,
+
+    /// How long counters are watched for what is lost now, in seconds; 0: what was lost since the boot.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=86400))]
+    pub interval: u64,
+
+    /// Look again and again, and print what begins and what ends; --interval is then how often, 10 or more being kind.
+    #[arg(long)]
+    pub watch: bool,
+
+    /// End after so many looks with --watch.
+    #[arg(long, value_name = "N", requires = "watch")]
+    pub looks: Option<u64>,
+
+    /// Write what was found for Prometheus to this file, for node_exporter's textfile collector (NAME.prom).
+    #[arg(long, value_name = "FILE")]
+    pub textfile: Option<PathBuf>,
+
+    /// Where to keep since when something has been found. Default: /run/linerate-doctor; nowhere with --machine.
+    #[arg(long, value_name = "DIR", env = "LINERATE_DOCTOR_STATE")]
+    pub state: Option<PathBuf>,
 }
 
 /// What was found, as programs get it.
@@ -27,6 +49,8 @@ pub struct Args {
 struct Examined {
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<String>,
+    /// When, in seconds since 1970.
+    at: u64,
     rules: usize,
     findings: Vec<Finding>,
 }
@@ -37,12 +61,61 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
         Some(path) => read(path.clone())?,
         None => Profile::default(),
     };
-    let findings = doctor::examine(&Look { system: &*context.system, profile: &profile });
-    let bad = findings.iter().filter(|finding| finding.severity >= args.fail_on).count();
-    let explain = context.explain;
-    let examined = Examined { host: profile.host, rules: RULES.len(), findings };
-    context.output.show(&examined, |examined, output| print(examined, explain, output))?;
-    if bad == 0 { Ok(()) } else { Err(Error::Unwell(bad)) }
+    let mut noted = match &args.state {
+        Some(directory) => Since::load(directory),
+        None if context.rehearsal => Since::default(),
+        None => Since::load(since::DIRECTORY.as_ref()),
+    };
+    if !args.watch {
+        let findings = look(args, context, &profile, &mut noted)?;
+        let bad = findings.iter().filter(|finding| finding.severity >= args.fail_on).count();
+        let explain = context.explain;
+        let examined = Examined { host: profile.host, at: now(), rules: RULES.len(), findings };
+        context.output.show(&examined, |examined, output| print(examined, explain, output))?;
+        return if bad == 0 { Ok(()) } else { Err(Error::Unwell(bad)) };
+    }
+    let mut before: Vec<Finding> = Vec::new();
+    for number in 0.. {
+        if args.looks == Some(number) {
+            break;
+        }
+        let findings = look(args, context, &profile, &mut noted)?;
+        let examined = Examined { host: profile.host.clone(), at: now(), rules: RULES.len(), findings };
+        context
+            .output
+            .show(&examined, |examined, output| changes(&before, &examined.findings, number == 0, output))?;
+        context.output.flush()?;
+        before = examined.findings;
+    }
+    Ok(())
+}
+
+/// Looks once, and leaves word of it.
+fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) -> Result<Vec<Finding>, Error> {
+    let system = &*context.system;
+    let interval = if args.interval == 0 {
+        let uptime = system.read("/proc/uptime").unwrap_or_default();
+        let seconds = uptime.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+        Interval { before: Sample::default(), after: Sample::read(system), seconds }
+    } else {
+        let before = Sample::read(system);
+        system.pause(Duration::from_secs(args.interval));
+        Interval { before, after: Sample::read(system), seconds: args.interval as f64 }
+    };
+    let mut findings = doctor::examine(&Look { system, profile, interval: &interval });
+    since.note(&mut findings, now());
+    // Whoever is not root may look all the same: then every look is the first.
+    drop(since.save());
+    if let Some(path) = &args.textfile {
+        textfile::write(path, &findings, now())
+            .map_err(|source| Error::File { path: path.clone(), source })?;
+    }
+    Ok(findings)
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 fn read(path: PathBuf) -> Result<Profile, Error> {
@@ -50,29 +123,62 @@ fn read(path: PathBuf) -> Result<Profile, Error> {
     text.parse().map_err(|source| Error::Profile { path, source })
 }
 
-/// Prints what was found for people.
+/// Prints what begins and what ends.
+fn changes(before: &[Finding], after: &[Finding], first: bool, output: &mut Output) -> Result<(), Error> {
+    let same = |a: &Finding, b: &Finding| a.rule == b.rule && a.subject == b.subject;
+    for finding in after.iter().filter(|one| !before.iter().any(|other| same(one, other))) {
+        let Finding { severity, rule, subject, found, .. } = finding;
+        output.line(format_args!("+ {severity} {rule} {subject}: {found}"))?;
+    }
+    for finding in before.iter().filter(|one| !after.iter().any(|other| same(one, other))) {
+        output.line(format_args!("- {} {}: well again", finding.rule, finding.subject))?;
+    }
+    if first && after.is_empty() {
+        output.line("All is well.")?;
+    }
+    Ok(())
+}
+
+/// Prints what was found for people, worst first.
 fn print(examined: &Examined, explain: bool, output: &mut Output) -> Result<(), Error> {
-    let Examined { findings, rules, .. } = examined;
-    if findings.is_empty() {
-        output.line(format_args!("All is well: {rules} rules looked at."))?;
-    } else {
-        let row = |one: &Finding| {
-            let expected = one.expected.clone().unwrap_or_else(|| "-".to_owned());
-            [one.severity.to_string(), one.rule.to_owned(), one.subject.clone(), one.found.clone(), expected]
-        };
-        output.table(["SEVERITY", "RULE", "OF", "FOUND", "EXPECTED"], findings.iter().map(row))?;
-        output.line("")?;
-        for Finding { subject, cost, remedy, .. } in findings {
-            output.line(format_args!("{subject}: {cost}"))?;
-            if let Some(remedy) = remedy {
-                output.line(format_args!("    {remedy}"))?;
-            }
+    let Examined { findings, rules, at, .. } = examined;
+    for finding in findings {
+        let Finding { severity, rule, subject, expected, found, cost, remedy, effect, since } = finding;
+        let effect = effect.map_or_else(String::new, |share| format!(", {:.2} % of the work", share * 100.0));
+        output.line(format_args!("{severity} {rule}: {subject}{effect}"))?;
+        let expected =
+            expected.as_ref().map_or_else(String::new, |expected| format!(", should be {expected}"));
+        let since = since.map_or_else(String::new, |since| match at.saturating_sub(since) {
+            0 => String::new(),
+            seconds => format!(", for {} now", duration(seconds)),
+        });
+        output.line(format_args!("    is {found}{expected}{since}"))?;
+        output.line(format_args!("    costs: {cost}"))?;
+        if let Some(remedy) = remedy {
+            output.line(format_args!("    mend: {remedy}"))?;
         }
     }
+    let count = |severity: Severity| findings.iter().filter(|one| one.severity == severity).count();
+    output.line(match findings.len() {
+        0 => format!("All is well: {rules} rules looked at."),
+        _ => format!(
+            "{} critical, {} warnings, {} notices; {rules} rules looked at.",
+            count(Severity::Critical),
+            count(Severity::Warning),
+            count(Severity::Notice)
+        ),
+    })?;
     if explain {
         output.line("")?;
         let row = |rule: &doctor::Rule| [rule.name, rule.about, rule.source].map(str::to_owned);
         output.table(["RULE", "LOOKS WHETHER", "SOURCE"], RULES.iter().map(row))?;
     }
     Ok(())
+}
+
+/// `3 d`, `2 h`, `5 min` or `9 s`, the largest that is not zero.
+fn duration(seconds: u64) -> String {
+    let units = [(86400, "d"), (3600, "h"), (60, "min"), (1, "s")];
+    let (size, name) = units.into_iter().find(|(size, _)| seconds >= *size).unwrap_or((1, "s"));
+    format!("{} {name}", seconds / size)
 }

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use service::exit::{self, FAILURE, USAGE};
 use service::output::Closed;
 
+use crate::measured;
 use crate::nic;
 use crate::profile;
 use crate::system::recorded;
+use crate::up;
 
 /// Why a command fails.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +50,15 @@ pub enum Error {
         /// Why.
         source: profile::ParseError,
     },
+    /// The services, run together.
+    #[error(transparent)]
+    Up(#[from] up::Error),
+    /// Nothing was measured.
+    #[error(transparent)]
+    Measured(#[from] measured::Error),
+    /// What was measured was faster before.
+    #[error("{0} services are slower than they were, by more than rounds differ")]
+    Slower(usize),
     /// The CPUs.
     #[error("cannot read which CPUs there are: {0}")]
     Topology(#[source] io::Error),
@@ -83,12 +94,9 @@ impl Error {
     /// should be, [`FAILURE`] otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Nic(nic::Error::Plan(nic::plan::Error::NoQueues)) => FAILURE,
-            Self::Nic(nic::Error::NoInterface(_) | nic::Error::NoDevice(_) | nic::Error::Plan(_))
-            | Self::File { .. }
-            | Self::Profile { .. }
-            | Self::Machine { .. } => USAGE,
-            Self::Drifted(_) | Self::Unwell(_) => DRIFT,
+            Self::Nic(error) | Self::Apply(nic::apply::Error::Nic(error)) if error.is_usage() => USAGE,
+            Self::File { .. } | Self::Profile { .. } | Self::Machine { .. } => USAGE,
+            Self::Drifted(_) | Self::Unwell(_) | Self::Slower(_) => DRIFT,
             _ => FAILURE,
         }
     }

@@ -1,9 +1,12 @@
 //! The command line. One command a file, each with its `Args` and a `run`.
 
+pub mod bench;
 pub mod doctor;
 pub mod error;
+pub mod manual;
 pub mod nic;
 pub mod picture;
+pub mod up;
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,14 +20,17 @@ pub use error::Error;
 /// Standard output.
 pub type Output = service::output::Output<Error>;
 
-/// What `--help` ends with.
+/// The binary's name.
+pub const NAME: &str = "linerate";
+
+/// What `--help` and the manual page end with.
 const AFTERWORD: &str = "\
 Exit codes: 0 done, and all is as it should be; 1 not done; 2 asked for in a way that cannot be done; 3 \
 looked at, and not all is as it should be. Errors are one line on standard error.";
 
 /// Places the queues of network interfaces, and says what keeps a machine from its line rate.
 #[derive(Debug, Parser)]
-#[command(name = "linerate", version, propagate_version = true, after_long_help = AFTERWORD)]
+#[command(name = NAME, version, propagate_version = true, after_long_help = AFTERWORD)]
 pub struct Cli {
     /// Print JSON, one line, for programs.
     #[arg(long, global = true)]
@@ -46,12 +52,24 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run links, files and api together, for trying out.
+    Up(up::Args),
+
     /// Place the queues of network interfaces.
     #[command(subcommand)]
     Nic(nic::Command),
 
     /// Say what keeps the machine from its line rate: what drifted from its profile, and what it suffers from.
     Doctor(doctor::Args),
+
+    /// Measure what a request costs the services as they run here, and compare with a time before.
+    Bench(bench::Args),
+
+    /// Print the completions of a shell.
+    Completions(manual::CompletionsArgs),
+
+    /// Print the manual page, or write those of all commands.
+    Man(manual::ManArgs),
 }
 
 /// What every command gets.
@@ -80,6 +98,10 @@ fn run(cli: Cli) -> Result<(), Error> {
     let mut context = Context { system, rehearsal, explain: cli.explain, output: Output::new(cli.json) };
     let done = match cli.command {
         Command::Nic(command) => nic::run(command, &mut context),
+        Command::Up(args) => up::run(args, &mut context),
+        Command::Bench(args) => bench::run(&args, &mut context),
+        Command::Completions(args) => manual::completions(&args, &mut context.output),
+        Command::Man(args) => manual::man(&args, &mut context.output),
         Command::Doctor(args) => doctor::run(&args, &mut context),
     };
     // What was printed before a failure is printed all the same.

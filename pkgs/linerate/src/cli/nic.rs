@@ -1,16 +1,19 @@
 //! `nic`: the queues of network interfaces.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::{Context, Error, Output, picture};
+use crate::cpus::Cpus;
 use crate::nic::apply;
 use crate::nic::device::{self, Device};
 use crate::nic::plan::{Plan, Steering};
 use crate::nic::saved::{self, Store};
+use crate::nic::services::Service;
 use crate::nic::setting::Subject;
-use crate::nic::{self, Placed, Policy, Setting};
+use crate::nic::{self, Placed, Policy, Rss, Setting, Wish};
 use crate::system::System;
 use crate::topology::Topology;
 
@@ -21,6 +24,8 @@ pub enum Command {
     Plan(Args),
     /// Serve queues as planned; keeps what was there, and changes all or nothing of an interface.
     Apply(ApplyArgs),
+    /// Apply, and apply again whenever a link comes back, channels change, or a minute has passed.
+    Watch(ApplyArgs),
     /// Compare with the plan that was applied, or with the policy given; changes nothing.
     Verify(ApplyArgs),
     /// Put back what was there before the first change.
@@ -82,6 +87,10 @@ pub struct Args {
     #[arg(long)]
     pub policy: Option<Policy>,
 
+    /// How many queues the interface shall have, which restarts them; as many as there are unless it is said.
+    #[arg(long, value_name = "N")]
+    pub queues: Option<u32>,
+
     /// Let no queue hand packets on to CPUs that have none (RPS).
     #[arg(long)]
     pub no_rps: bool,
@@ -91,6 +100,7 @@ pub struct Args {
 #[derive(Debug, Serialize)]
 struct Planned<'a> {
     interfaces: Vec<Interface<'a>>,
+    services: Vec<Service>,
     irqbalance: Option<u32>,
 }
 
@@ -101,6 +111,8 @@ struct Interface<'a> {
     device: &'a Device,
     plan: &'a Plan,
     settings: &'a [Setting],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rss: Option<&'a Rss>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<String>,
 }
@@ -110,6 +122,7 @@ pub fn run(command: Command, context: &mut Context) -> Result<(), Error> {
     match command {
         Command::Plan(args) => plan(&args, context),
         Command::Apply(args) => apply(&args, context),
+        Command::Watch(args) => watch(&args, context),
         Command::Verify(args) => verify(&args, context),
         Command::Undo(args) => undo(&args, context),
     }
@@ -120,17 +133,17 @@ fn named(args: &Args, system: &dyn System) -> Result<Vec<String>, Error> {
     Ok(if args.interfaces.is_empty() { device::interfaces(system)? } else { args.interfaces.clone() })
 }
 
-/// Whether the arguments leave RPS to the plan.
-fn steering(args: &Args) -> Steering {
-    if args.no_rps { Steering::Off } else { Steering::Auto }
+/// What the arguments ask for.
+fn wish(args: &Args) -> Wish {
+    let steering = if args.no_rps { Steering::Off } else { Steering::Auto };
+    Wish { policy: args.policy.clone().unwrap_or_default(), steering, queues: args.queues }
 }
 
 /// Plans the interfaces that were asked for.
 fn place(args: &Args, context: &Context) -> Result<(Topology, Vec<Placed>), Error> {
     let system = &*context.system;
     let topology = Topology::read(system).map_err(Error::Topology)?;
-    let policy = args.policy.clone().unwrap_or_default();
-    let place = |name: String| nic::place(system, &topology, &name, &policy, steering(args));
+    let place = |name: String| nic::place(system, &topology, &name, &wish(args));
     let placed = named(args, system)?.into_iter().map(place).collect::<Result<_, _>>()?;
     Ok((topology, placed))
 }
@@ -142,12 +155,23 @@ fn plan(args: &Args, context: &mut Context) -> Result<(), Error> {
         device: &one.device,
         plan: &one.plan,
         settings: &one.settings,
+        rss: one.rss.as_ref(),
         reasons: why(one),
     });
-    let planned = Planned { interfaces: interfaces.collect(), irqbalance: nic::irqbalance(&*context.system) };
+    let system = &*context.system;
+    let services = nic::services::running(system);
+    let planned = Planned { interfaces: interfaces.collect(), services, irqbalance: nic::irqbalance(system) };
     context.output.show(&planned, |planned, output| {
         for interface in &planned.interfaces {
             print(interface, &topology, output)?;
+            for Service { unit, cpus } in &planned.services {
+                let queues: Cpus = interface.plan.placements.iter().map(|placement| placement.cpu).collect();
+                let beside = queues.within(cpus).len();
+                output.line(format_args!(
+                    "{unit} works on CPUs {cpus}: {beside} of the {} CPUs with queues are among them",
+                    queues.len()
+                ))?;
+            }
         }
         if let Some(pid) = planned.irqbalance {
             output.line(format_args!(
@@ -174,16 +198,27 @@ struct Explained<T> {
 }
 
 fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
+    let names = named(&args.placement, &*context.system)?;
+    apply_to(&names, args, context, true)
+}
+
+/// Applies to interfaces; says what was done, or only what was changed.
+fn apply_to(names: &[String], args: &ApplyArgs, context: &mut Context, all: bool) -> Result<(), Error> {
     let store = args.state.store(context);
-    let (topology, placed) = place(&args.placement, context)?;
+    let system = &*context.system;
+    let topology = Topology::read(system).map_err(Error::Topology)?;
+    let wish = wish(&args.placement);
     let mut interfaces = Vec::new();
     let mut failed = None;
-    for one in &placed {
-        match apply::apply(&*context.system, &store, one, steering(&args.placement)) {
-            Ok(what) => {
-                let reasons = if context.explain { nic::reasons(&topology, one) } else { Vec::new() };
-                interfaces.push(Explained { what, reasons });
-            }
+    for name in names {
+        // Why, by what there was before.
+        let reasons = match context.explain {
+            true => nic::reasons(&topology, &nic::place(system, &topology, name, &wish)?),
+            false => Vec::new(),
+        };
+        match apply::apply(system, &store, &topology, name, &wish) {
+            Ok(what) if all || what.anything() => interfaces.push(Explained { what, reasons }),
+            Ok(_) => {}
             Err(error) => {
                 failed = Some(error);
                 break;
@@ -191,16 +226,44 @@ fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
         }
     }
     // Interfaces before the one that failed are done, and shown.
-    context.output.show(&Done { interfaces }, |done, output| {
-        for Explained { what, reasons } in &done.interfaces {
-            lines(reasons, output)?;
-            let (changed, held) = (what.changed.len(), what.held);
-            output.line(format_args!("{}: {changed} settings changed, {held} held", what.interface))?;
-            left_alone(&what.managed, &what.pending, output)?;
-        }
-        Ok(())
-    })?;
+    if all || !interfaces.is_empty() {
+        context.output.show(&Done { interfaces }, |done, output| {
+            for Explained { what, reasons } in &done.interfaces {
+                lines(reasons, output)?;
+                let (changed, held) = (what.changed.len(), what.held);
+                let channels =
+                    what.channels.map_or_else(String::new, |count| format!("{count} channels set, "));
+                let rss = if what.rss { "RSS table dealt out anew, " } else { "" };
+                let interface = &what.interface;
+                output.line(format_args!(
+                    "{interface}: {channels}{rss}{changed} settings changed, {held} held"
+                ))?;
+                left_alone(&what.managed, &what.pending, output)?;
+            }
+            Ok(())
+        })?;
+    }
     failed.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn watch(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
+    let watched = named(&args.placement, &*context.system)?;
+    // Listening begins before the first look, so that nothing happens unseen between.
+    context.system.changes(Duration::ZERO).map_err(Error::Netlink)?;
+    apply_to(&watched, args, context, true)?;
+    loop {
+        context.output.flush()?;
+        let changed = nic::watch::settled(&*context.system, &watched).map_err(Error::Netlink)?;
+        // One at a time: an interface that is gone or restarting does not keep the others from their places, and is
+        // looked at again with its next notification.
+        for name in changed {
+            match apply_to(&[name], args, context, false) {
+                Err(error @ Error::Output(_)) => return Err(error),
+                Err(error) => drop(error.report()),
+                Ok(()) => {}
+            }
+        }
+    }
 }
 
 fn verify(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
@@ -210,20 +273,20 @@ fn verify(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     let mut interfaces = Vec::new();
     for interface in named(&args.placement, system)? {
         let saved = store.load(&interface)?;
-        let (policy, steering) = match (&args.placement.policy, &saved) {
+        let wish = match (&args.placement.policy, &saved) {
             (None, Some(saved)) => {
-                let policy = saved.policy.parse();
                 let unknown = |source| Error::Policy { interface: interface.clone(), source };
-                (policy.map_err(unknown)?, saved.steering())
+                saved.wish().map_err(unknown)?
             }
-            (policy, _) => (policy.clone().unwrap_or_default(), steering(&args.placement)),
+            _ => wish(&args.placement),
         };
-        let placed = nic::place(system, &topology, &interface, &policy, steering)?;
+        // Compared with the queues that there are: that there are others is one thing wrong, not one for each.
+        let placed = nic::place(system, &topology, &interface, &Wish { queues: None, ..wish })?;
         let what = apply::verify(system, &placed, saved.as_ref());
         let reasons = if context.explain { nic::reasons(&topology, &placed) } else { Vec::new() };
         interfaces.push(Explained { what, reasons });
     }
-    let drifted = interfaces.iter().map(|interface| interface.what.drifted.len()).sum();
+    let drifted = interfaces.iter().map(|interface| interface.what.wrong()).sum();
     context.output.show(&Done { interfaces }, |done, output| {
         for Explained { what, reasons } in &done.interfaces {
             lines(reasons, output)?;
@@ -231,6 +294,12 @@ fn verify(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
             let drifted = what.drifted.len();
             output
                 .line(format_args!("{interface}, policy {policy}: {held} settings hold, {drifted} do not"))?;
+            if let Some(wanted) = what.channels {
+                output.line(format_args!("{interface} should have {wanted} channels and has others"))?;
+            }
+            if what.uneven {
+                output.line(format_args!("{interface}: the RSS table is uneven"))?;
+            }
             if drifted > 0 {
                 let row = |one: &Setting| {
                     [one.path.clone(), dash(one.now.to_string()), dash(one.wanted.to_string())]
@@ -268,7 +337,13 @@ fn undo(args: &UndoArgs, context: &mut Context) -> Result<(), Error> {
         for Explained { what, reasons } in &done.interfaces {
             lines(reasons, output)?;
             let (restored, gone) = (what.restored.len(), what.gone.len());
-            output.line(format_args!("{}: {restored} settings put back, {gone} are gone", what.interface))?;
+            let channels =
+                what.channels.map_or_else(String::new, |count| format!("{count} channels again, "));
+            let rss = if what.rss { "RSS table put back, " } else { "" };
+            let interface = &what.interface;
+            output.line(format_args!(
+                "{interface}: {channels}{rss}{restored} settings put back, {gone} are gone"
+            ))?;
         }
         Ok(())
     })?;
@@ -293,7 +368,7 @@ fn left_alone(managed: &[String], pending: &[String], output: &mut Output) -> Re
 
 /// Prints an interface for people.
 fn print(interface: &Interface<'_>, topology: &Topology, output: &mut Output) -> Result<(), Error> {
-    let Interface { device, plan, settings, reasons } = interface;
+    let Interface { device, plan, settings, reasons, rss } = interface;
     output.line(headline(device, plan))?;
     output.line("")?;
     let rows = plan.placements.iter().enumerate().map(|(queue, placement)| {
@@ -321,6 +396,9 @@ fn print(interface: &Interface<'_>, topology: &Topology, output: &mut Output) ->
     }
     output.line("")?;
     lines(reasons, output)?;
+    if rss.is_some_and(|rss| !rss.holds()) {
+        output.line("The RSS table is uneven and would be dealt out anew.")?;
+    }
     let changes = settings.iter().filter(|setting| !setting.holds()).count();
     output.line(match changes {
         0 => "Nothing to change.".to_owned(),

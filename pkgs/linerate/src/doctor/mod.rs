@@ -4,12 +4,16 @@
 
 pub mod finding;
 mod rules;
+pub mod sample;
+pub mod since;
+pub mod textfile;
 
 use crate::profile::Profile;
 use crate::system::System;
 
 pub use finding::{Finding, Severity};
 pub use rules::RULES;
+pub use sample::{Interval, Sample};
 
 /// What a rule may look at.
 pub struct Look<'a> {
@@ -17,6 +21,8 @@ pub struct Look<'a> {
     pub system: &'a dyn System,
     /// What it should be like.
     pub profile: &'a Profile,
+    /// What was counted of late.
+    pub interval: &'a Interval,
 }
 
 /// A thing to look at.
@@ -55,7 +61,16 @@ mod tests {
     pub fn findings(rule: &Rule, machine: &str, profile: &str) -> Vec<Finding> {
         let machine: Recorded = machine.parse().expect("a machine");
         let profile: Profile = profile.parse().expect("a profile");
-        (rule.check)(&Look { system: &machine, profile: &profile })
+        (rule.check)(&Look { system: &machine, profile: &profile, interval: &Interval::default() })
+    }
+
+    /// What one rule finds on a machine that was looked at for some seconds.
+    pub fn symptoms(rule: &Rule, machine: &str, seconds: f64) -> Vec<Finding> {
+        let machine: Recorded = machine.parse().expect("a machine");
+        let before = Sample::read(&machine);
+        machine.pause(std::time::Duration::from_secs_f64(seconds));
+        let interval = Interval { before, after: Sample::read(&machine), seconds };
+        (rule.check)(&Look { system: &machine, profile: &Profile::default(), interval: &interval })
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! A plan made true, checked, and taken back.
 
+use std::io;
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::device::{Device, queue_path};
@@ -7,8 +10,9 @@ use super::plan::Steering;
 use super::saved::{self, Key, Original, Saved, Store};
 use super::setting::{Setting, Subject};
 use super::write::{self, Written, restore, write};
-use super::{Placed, irqbalance};
+use super::{Placed, Rss, Wish, irqbalance, place};
 use crate::system::System;
+use crate::topology::Topology;
 
 /// Why a plan is not applied.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +23,29 @@ pub enum Error {
          --now irqbalance"
     )]
     Irqbalance(u32),
+    /// There is no plan.
+    #[error(transparent)]
+    Nic(#[from] super::Error),
+    /// The driver refuses other channels, or another RSS table.
+    #[error("{interface}: {what}: {source}; nothing is changed")]
+    Driver {
+        /// Of which interface.
+        interface: String,
+        /// What was asked for.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The queues did not come back after the channels were set.
+    #[error("{interface} shows {found} queues after {wanted} channels were set; nothing is changed")]
+    Missing {
+        /// Of which interface.
+        interface: String,
+        /// How many should be there.
+        wanted: u32,
+        /// How many are.
+        found: usize,
+    },
     /// What is there cannot be kept, so nothing is changed.
     #[error(transparent)]
     Saved(#[from] saved::Error),
@@ -29,7 +56,7 @@ pub enum Error {
     #[error("{cause}; of what was changed {left} settings could not be put back, the first: {first}")]
     HalfWay {
         /// What failed first.
-        cause: Box<write::Error>,
+        cause: Box<Error>,
         /// How many could not be put back.
         left: usize,
         /// Why.
@@ -43,6 +70,16 @@ pub enum UndoError {
     /// The interface cannot be read.
     #[error(transparent)]
     Nic(#[from] super::Error),
+    /// The driver refuses the channels or the RSS table that there were.
+    #[error("{interface}: {what} could not be put back: {source}")]
+    Driver {
+        /// Of which interface.
+        interface: String,
+        /// What was there.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
     /// What was kept cannot be read or forgotten.
     #[error(transparent)]
     Saved(#[from] saved::Error),
@@ -63,6 +100,10 @@ pub enum UndoError {
 pub struct Applied {
     /// Which.
     pub interface: String,
+    /// The channels that were set, if there were others.
+    pub channels: Option<u32>,
+    /// Whether the RSS table was dealt out anew.
+    pub rss: bool,
     /// What was changed.
     pub changed: Vec<Setting>,
     /// How many settings were as they should be.
@@ -73,47 +114,102 @@ pub struct Applied {
     pub pending: Vec<String>,
 }
 
+impl Applied {
+    /// Whether anything was changed.
+    pub fn anything(&self) -> bool {
+        self.channels.is_some() || self.rss || !self.changed.is_empty()
+    }
+}
+
 /// Applies a plan: all of it, or nothing. What is as planned is not written.
+///
+/// Channels come first, since other channels take the queues' settings and the RSS table along.
 pub fn apply(
     system: &dyn System,
     store: &Store,
-    placed: &Placed,
-    steering: Steering,
+    topology: &Topology,
+    interface: &str,
+    wish: &Wish,
 ) -> Result<Applied, Error> {
     if let Some(pid) = irqbalance(system) {
         return Err(Error::Irqbalance(pid));
     }
-    let Placed { device, plan, settings } = placed;
-    let interface = &device.interface;
+    let mut placed = place(system, topology, interface, wish)?;
     let before = store.load(interface)?;
     let mut saved = before.clone().unwrap_or_else(|| Saved::new(interface));
-    saved.policy = plan.policy.to_string();
-    saved.steering = steering == Steering::Auto;
+    saved.policy = placed.plan.policy.to_string();
+    saved.steering = wish.steering == Steering::Auto;
+    saved.queues = wish.queues;
     saved.managed.clear();
-    let (held, wrong): (Vec<&Setting>, Vec<&Setting>) = settings.iter().partition(|setting| setting.holds());
-    wrong.iter().for_each(|setting| saved.keep(setting));
-    // Before the first change, so that a crash leaves what undo needs.
-    store.save(&saved)?;
+    let mut run = Run { system, store, interface, before, settings: Vec::new(), channels: None, rss: None };
+    if let Some(wanted) = placed.channels(wish) {
+        let now = placed.device.channels.map_or(0, |channels| channels.combined);
+        // All of it: the restart takes what is right along with what is wrong.
+        placed.settings.iter().for_each(|setting| saved.keep(setting));
+        saved.channels.get_or_insert(now);
+        if let Some(rss) = &placed.rss {
+            saved.indirection.get_or_insert_with(|| rss.now.clone());
+        }
+        store.save(&saved)?;
+        run.settings = placed.settings;
+        run.rss = placed.rss.map(|rss| rss.now);
+        // A table that was set would forbid channels that it does not fit.
+        let default = if run.rss.is_some() { system.set_indirection(interface, &[]) } else { Ok(()) };
+        if let Err(source) = default.and_then(|()| system.set_channels(interface, wanted)) {
+            let what = format!("{wanted} channels");
+            return Err(run.take_back(Error::Driver { interface: interface.to_owned(), what, source }));
+        }
+        run.channels = Some(now);
+        placed = match restarted(system, topology, interface, wish, wanted) {
+            Ok(placed) => placed,
+            Err(error) => return Err(run.take_back(error)),
+        };
+    }
     let mut applied = Applied {
-        interface: interface.clone(),
+        interface: interface.to_owned(),
+        channels: run.channels.and(wish.queues),
+        rss: false,
         changed: Vec::new(),
-        held: held.len(),
+        held: 0,
         managed: Vec::new(),
         pending: Vec::new(),
     };
+    let Placed { settings, rss, .. } = placed;
+    let (held, wrong): (Vec<Setting>, Vec<Setting>) = settings.into_iter().partition(Setting::holds);
+    applied.held = held.len();
+    wrong.iter().for_each(|setting| saved.keep(setting));
+    let rss = rss.filter(|rss| !rss.holds());
+    if let Some(rss) = &rss {
+        saved.indirection.get_or_insert_with(|| rss.now.clone());
+    }
+    // Before the first change, so that a crash leaves what undo needs.
+    store.save(&saved)?;
+    if let Some(Rss { now, .. }) = rss {
+        if let Err(source) = system.set_indirection(interface, &[]) {
+            let what = "an even RSS table".to_owned();
+            return Err(run.take_back(Error::Driver { interface: interface.to_owned(), what, source }));
+        }
+        run.rss.get_or_insert(now);
+        applied.rss = true;
+    }
     for setting in wrong {
-        match write(system, setting) {
-            Ok(Written::Managed) => applied.managed.extend(action(setting)),
+        match write(system, &setting) {
+            Ok(Written::Managed) => applied.managed.extend(action(&setting)),
             Ok(Written::Pending) => {
-                applied.pending.extend(action(setting));
-                applied.changed.push(setting.clone());
+                applied.pending.extend(action(&setting));
+                run.settings.push(setting.clone());
+                applied.changed.push(setting);
             }
-            Ok(Written::Done) => applied.changed.push(setting.clone()),
+            Ok(Written::Done) => {
+                run.settings.push(setting.clone());
+                applied.changed.push(setting);
+            }
             Err(cause) => {
                 // What reads back differently was changed all the same.
-                let last = matches!(cause, write::Error::Different { .. }).then_some(setting);
-                let written = applied.changed.iter().chain(last).rev();
-                return Err(take_back(system, store, interface, before, written, cause));
+                if matches!(cause, write::Error::Different { .. }) {
+                    run.settings.push(setting);
+                }
+                return Err(run.take_back(Error::RolledBack(cause)));
             }
         }
     }
@@ -122,26 +218,72 @@ pub fn apply(
     Ok(applied)
 }
 
-/// Puts back what one run has changed, and says how it failed.
-fn take_back<'a>(
+/// How often it is looked whether queues are back, and how long is waited between.
+const LOOKS: u32 = 20;
+const BETWEEN: Duration = Duration::from_millis(100);
+
+/// Plans again, once the queues are there that channels were set for.
+fn restarted(
     system: &dyn System,
-    store: &Store,
+    topology: &Topology,
     interface: &str,
-    before: Option<Saved>,
-    written: impl Iterator<Item = &'a Setting>,
-    cause: write::Error,
-) -> Error {
-    let failed = written.filter_map(|setting| restore(system, &setting.path, &setting.content).err());
-    let failed: Vec<write::Error> = failed.collect();
-    let left = failed.len();
-    if let Some(first) = failed.into_iter().next() {
-        return Error::HalfWay { cause: Box::new(cause), left, first: Box::new(first) };
+    wish: &Wish,
+    wanted: u32,
+) -> Result<Placed, Error> {
+    let mut found = 0;
+    for _ in 0..LOOKS {
+        let placed = place(system, topology, interface, wish)?;
+        found = placed.device.queues.len();
+        if found == wanted as usize {
+            return Ok(placed);
+        }
+        system.pause(BETWEEN);
     }
-    let kept = match before {
-        Some(before) => store.save(&before),
-        None => store.forget(interface),
-    };
-    kept.map_or_else(Error::Saved, |()| Error::RolledBack(cause))
+    Err(Error::Missing { interface: interface.to_owned(), wanted, found })
+}
+
+/// What one run has changed, as it was.
+struct Run<'a> {
+    system: &'a dyn System,
+    store: &'a Store,
+    interface: &'a str,
+    before: Option<Saved>,
+    settings: Vec<Setting>,
+    channels: Option<u32>,
+    rss: Option<Vec<u32>>,
+}
+
+impl Run<'_> {
+    /// Puts it back, and says how the run failed.
+    fn take_back(self, cause: Error) -> Error {
+        let Self { system, store, interface, before, settings, channels, rss } = self;
+        let driver = |what: &str, done: io::Result<()>| {
+            done.err().map(|source| write::Error::Refused { path: format!("{what} of {interface}"), source })
+        };
+        let mut failed: Vec<write::Error> = Vec::new();
+        failed.extend(channels.and_then(|count| driver("channels", system.set_channels(interface, count))));
+        if let Some(table) = rss.filter(|table| system.indirection(interface).is_ok_and(|now| now != *table))
+        {
+            failed.extend(driver("the RSS table", Rss::restore(system, interface, &table)));
+        }
+        // Interrupts may have other numbers once channels were set: they are found by name.
+        let device = Device::read(system, interface).ok();
+        for setting in settings.iter().rev() {
+            let path = device.as_ref().and_then(|device| path(device, &Key::of(setting)));
+            let path = path.unwrap_or_else(|| setting.path.clone());
+            let differs = system.read(&path).map_or(true, |now| now != setting.content);
+            failed.extend(differs.then(|| restore(system, &path, &setting.content).err()).flatten());
+        }
+        let left = failed.len();
+        if let Some(first) = failed.into_iter().next() {
+            return Error::HalfWay { cause: Box::new(cause), left, first: Box::new(first) };
+        }
+        let kept = match before {
+            Some(before) => store.save(&before),
+            None => store.forget(interface),
+        };
+        kept.map_or_else(Error::Saved, |()| cause)
+    }
 }
 
 /// The name of a setting's interrupt.
@@ -157,6 +299,10 @@ fn action(setting: &Setting) -> Option<String> {
 pub struct Undone {
     /// Of which interface.
     pub interface: String,
+    /// The channels that there are again, if there were others.
+    pub channels: Option<u32>,
+    /// Whether the RSS table is again what it was.
+    pub rss: bool,
     /// Files that are again as they were.
     pub restored: Vec<String>,
     /// What is not there any more, such as an interrupt of a queue that is no longer in use.
@@ -167,6 +313,24 @@ pub struct Undone {
 pub fn undo(system: &dyn System, store: &Store, interface: &str) -> Result<Undone, UndoError> {
     let mut undone = Undone { interface: interface.to_owned(), ..Undone::default() };
     let Some(mut saved) = store.load(interface)? else { return Ok(undone) };
+    let refused = |what| move |source| UndoError::Driver { interface: interface.to_owned(), what, source };
+    if let Some(count) = saved.channels {
+        let now = system.channels(interface).map_or(0, |channels| channels.combined);
+        if now != count {
+            if saved.indirection.is_some() {
+                system.set_indirection(interface, &[]).map_err(refused("the RSS table"))?;
+            }
+            system.set_channels(interface, count).map_err(refused("the channels"))?;
+            undone.channels = Some(count);
+        }
+    }
+    if let Some(table) = &saved.indirection {
+        let now = system.indirection(interface).map_err(refused("the RSS table"))?;
+        if now != *table {
+            Rss::restore(system, interface, table).map_err(refused("the RSS table"))?;
+            undone.rss = true;
+        }
+    }
     let device = Device::read(system, interface)?;
     let mut failed = Vec::new();
     let mut left = Vec::new();
@@ -223,12 +387,23 @@ pub struct Verified {
     pub policy: String,
     /// How many settings are as planned.
     pub held: usize,
+    /// Whether some queue has more entries of the RSS table than others.
+    pub uneven: bool,
+    /// How many channels were asked for, where there are others.
+    pub channels: Option<u32>,
     /// Those that are not.
     pub drifted: Vec<Setting>,
     /// Interrupts that the kernel manages itself, by action.
     pub managed: Vec<String>,
     /// Interrupts that move when they come next, by action.
     pub pending: Vec<String>,
+}
+
+impl Verified {
+    /// How many things are not as planned.
+    pub fn wrong(&self) -> usize {
+        self.drifted.len() + usize::from(self.uneven) + usize::from(self.channels.is_some())
+    }
 }
 
 /// Compares an interface with its plan; changes nothing.
@@ -238,6 +413,10 @@ pub fn verify(system: &dyn System, placed: &Placed, saved: Option<&Saved>) -> Ve
         interface: placed.device.interface.clone(),
         policy: placed.plan.policy.to_string(),
         held: 0,
+        uneven: placed.rss.as_ref().is_some_and(|rss| !rss.holds()),
+        channels: saved
+            .and_then(|saved| saved.queues)
+            .filter(|&wanted| placed.device.channels.map(|channels| channels.combined) != Some(wanted)),
         drifted: Vec::new(),
         managed: Vec::new(),
         pending: Vec::new(),

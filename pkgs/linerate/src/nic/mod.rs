@@ -1,8 +1,9 @@
 //! Where the queues of a network interface are served.
 //!
 //! A [`policy`] and the machine's [`crate::topology`] give a [`plan`]: a CPU for each queue. With the
-//! [`device`] as it is, a plan becomes [`setting`]s, each a file and what shall be in it. [`apply`] writes them, once
-//! what was there is [`saved`].
+//! [`device`] as it is, a plan becomes [`setting`]s, each a file and what shall be in it, and an even [`rss`] table.
+//! [`apply`] writes them, once what was there is [`saved`], and after a [`watch`] again. [`services`] tells who runs
+//! where.
 
 pub mod apply;
 pub mod device;
@@ -10,8 +11,11 @@ pub mod interrupts;
 pub mod plan;
 pub mod policy;
 pub mod reasons;
+pub mod rss;
 pub mod saved;
+pub mod services;
 pub mod setting;
+pub mod watch;
 pub mod write;
 
 use std::io;
@@ -23,6 +27,7 @@ pub use device::Device;
 pub use plan::Plan;
 pub use policy::Policy;
 pub use reasons::reasons;
+pub use rss::Rss;
 pub use setting::Setting;
 
 /// Why an interface's queues cannot be placed.
@@ -37,6 +42,16 @@ pub enum Error {
     /// No interface has one.
     #[error("no interface has a device behind it")]
     NoDevices,
+    /// It cannot have so many queues.
+    #[error("{interface} has {most} channels at most, not {wanted}")]
+    Channels {
+        /// Which.
+        interface: String,
+        /// How many were asked for.
+        wanted: u32,
+        /// How many it can have; 0 where its driver tells of none.
+        most: u32,
+    },
     /// The policy leaves no plan.
     #[error(transparent)]
     Plan(#[from] plan::Error),
@@ -50,6 +65,17 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether other arguments would have helped.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Plan(error) => *error != plan::Error::NoQueues,
+            Self::NoInterface(_) | Self::NoDevice(_) | Self::Channels { .. } => true,
+            Self::NoDevices | Self::Read { .. } => false,
+        }
+    }
+}
+
 /// An interface, what it should be like, and what to change for that.
 #[derive(Debug)]
 pub struct Placed {
@@ -59,20 +85,48 @@ pub struct Placed {
     pub plan: Plan,
     /// Each file that matters, as it is and as it should be.
     pub settings: Vec<Setting>,
+    /// Its RSS table, where it has one.
+    pub rss: Option<Rss>,
 }
 
-/// Plans an interface; changes nothing.
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// Which CPUs serve queues.
+    pub policy: Policy,
+    /// Whether queues hand packets on.
+    pub steering: plan::Steering,
+    /// How many queues; as many as there are unless it is said.
+    pub queues: Option<u32>,
+}
+
+impl Placed {
+    /// The channels that have to be set for a wish, if others are set now.
+    pub fn channels(&self, wish: &Wish) -> Option<u32> {
+        let now = self.device.channels.map(|channels| channels.combined);
+        wish.queues.filter(|&wanted| now != Some(wanted))
+    }
+}
+
+/// Plans an interface; changes nothing. Settings are those of queues that are there, however many shall be.
 pub fn place(
     system: &dyn System,
     topology: &Topology,
     interface: &str,
-    policy: &Policy,
-    steering: plan::Steering,
+    wish: &Wish,
 ) -> Result<Placed, Error> {
     let device = Device::read(system, interface)?;
-    let plan = Plan::new(topology, device.node, device.queues.len(), policy, steering)?;
+    if let Some(wanted) = wish.queues {
+        let most = device.channels.map_or(0, |channels| channels.max_combined);
+        if wanted == 0 || wanted > most {
+            return Err(Error::Channels { interface: interface.to_owned(), wanted, most });
+        }
+    }
+    let queues = wish.queues.map_or(device.queues.len(), |queues| queues as usize);
+    let plan = Plan::new(topology, device.node, queues, &wish.policy, wish.steering)?;
     let settings = setting::of(system, &device, &plan)?;
-    Ok(Placed { device, plan, settings })
+    let rss = Rss::read(system, &device)?;
+    Ok(Placed { device, plan, settings, rss })
 }
 
 /// The process that moves interrupts about on its own, if it runs.

@@ -9,7 +9,7 @@ use crate::topology::Topology;
 
 /// Why a plan is what it is, one sentence a line.
 pub fn reasons(topology: &Topology, placed: &Placed) -> Vec<String> {
-    let Placed { device, plan, settings } = placed;
+    let Placed { device, plan, settings, rss } = placed;
     let queues = plan.placements.len();
     let cores = topology.cores(&plan.allowed);
     let mut lines = Vec::new();
@@ -54,6 +54,15 @@ pub fn reasons(topology: &Topology, placed: &Placed) -> Vec<String> {
          completions come back to a cache that knows the packet."
             .to_owned(),
     );
+    match rss {
+        Some(rss) if rss.holds() => {
+            lines.push("RSS: every queue has as many entries of the table as any other.".to_owned())
+        }
+        Some(_) => lines.push(
+            "RSS: the table is uneven, so one queue takes more packets; it is dealt out anew.".to_owned(),
+        ),
+        None => {}
+    }
     let alone = device.queues.iter().filter(|queue| queue.interrupts.is_empty()).count();
     if alone > 0 {
         lines.push(format!("{alone} queues have no interrupt of their own: nothing can be moved for them."));

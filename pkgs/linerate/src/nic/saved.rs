@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::Wish;
 use super::plan::Steering;
+use super::policy;
 use super::setting::{Setting, Subject};
 
 /// Where it is kept unless told otherwise.
@@ -24,6 +26,15 @@ pub struct Saved {
     pub policy: String,
     /// Whether RPS was left to the plan.
     pub steering: bool,
+    /// How many queues were asked for, if it was said.
+    #[serde(default)]
+    pub queues: Option<u32>,
+    /// How many channels there were, if others were set.
+    #[serde(default)]
+    pub channels: Option<u32>,
+    /// The RSS table that was there, if another was set.
+    #[serde(default)]
+    pub indirection: Option<Vec<u32>>,
     /// Interrupts that the kernel does not let go of, by action.
     pub managed: Vec<String>,
     /// What was there.
@@ -79,6 +90,9 @@ impl Saved {
             interface: interface.to_owned(),
             policy: String::new(),
             steering: true,
+            queues: None,
+            channels: None,
+            indirection: None,
             managed: Vec::new(),
             originals: Vec::new(),
         }
@@ -87,6 +101,11 @@ impl Saved {
     /// Whether RPS was left to the plan.
     pub fn steering(&self) -> Steering {
         if self.steering { Steering::Auto } else { Steering::Off }
+    }
+
+    /// What was asked for.
+    pub fn wish(&self) -> Result<Wish, policy::ParseError> {
+        Ok(Wish { policy: self.policy.parse()?, steering: self.steering(), queues: self.queues })
     }
 
     /// Keeps what is there now, unless something older is known: the oldest is the original.

@@ -1,54 +1,32 @@
 //! This machine.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use ethtool::{EthtoolAttr, EthtoolChannelAttr, EthtoolError, EthtoolHandle};
-use futures_util::TryStreamExt;
-use tokio::runtime::Runtime;
-
-use super::{Channels, System};
+use super::netlink::{Changes, Netlink};
+use super::{Channels, Clock, Coalescing, Free, Rings, System, TcpListener, clock, ioctl};
 
 /// The longest file that is read, in bytes: `/proc/interrupts` of a thousand CPUs fits.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 
-/// How long the kernel may take to answer over netlink. Setting channels restarts a port.
-const NETLINK: Duration = Duration::from_secs(30);
+/// How long a service may take to say that it is ready.
+const READY: Duration = Duration::from_secs(5);
 
 /// This machine.
 #[derive(Debug)]
 pub struct Real {
-    runtime: Runtime,
+    netlink: Netlink,
+    changes: RefCell<Option<Changes>>,
 }
 
 impl Real {
     /// Makes it reachable; asks nothing yet.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()? })
-    }
-
-    /// Asks over ethtool's netlink and waits for the answer.
-    fn ask<T, F>(&self, question: impl FnOnce(EthtoolHandle) -> F) -> io::Result<T>
-    where
-        F: Future<Output = Result<T, EthtoolError>>,
-    {
-        self.runtime.block_on(async {
-            let (connection, handle, _) = ethtool::new_connection()?;
-            let connection = tokio::spawn(connection);
-            let answer = tokio::time::timeout(NETLINK, question(handle)).await;
-            connection.abort();
-            answer?.map_err(refused)
-        })
-    }
-}
-
-/// What netlink refuses, with its errno where there is one.
-fn refused(error: EthtoolError) -> io::Error {
-    match error {
-        EthtoolError::NetlinkError(message) => message.to_io(),
-        error => io::Error::other(error),
+        Ok(Self { netlink: Netlink::new()?, changes: RefCell::new(None) })
     }
 }
 
@@ -78,23 +56,75 @@ impl System for Real {
     }
 
     fn channels(&self, interface: &str) -> io::Result<Channels> {
-        let told = self.ask(|mut handle| async move {
-            handle.channel().get(Some(interface)).execute().await?.try_collect::<Vec<_>>().await
-        })?;
-        let mut channels = Channels::default();
-        for attribute in told.into_iter().flat_map(|message| message.payload.nlas) {
-            let EthtoolAttr::Channel(attribute) = attribute else { continue };
-            match attribute {
-                EthtoolChannelAttr::RxCount(count) => channels.rx = count,
-                EthtoolChannelAttr::TxCount(count) => channels.tx = count,
-                EthtoolChannelAttr::CombinedCount(count) => channels.combined = count,
-                EthtoolChannelAttr::RxMax(count) => channels.max_rx = count,
-                EthtoolChannelAttr::TxMax(count) => channels.max_tx = count,
-                EthtoolChannelAttr::CombinedMax(count) => channels.max_combined = count,
-                _ => {}
-            }
-        }
-        Ok(channels)
+        self.netlink.channels(interface)
+    }
+
+    fn set_channels(&self, interface: &str, combined: u32) -> io::Result<()> {
+        self.netlink.set_channels(interface, combined)
+    }
+
+    fn rings(&self, interface: &str) -> io::Result<Rings> {
+        self.netlink.rings(interface)
+    }
+
+    fn coalescing(&self, interface: &str) -> io::Result<Coalescing> {
+        self.netlink.coalescing(interface)
+    }
+
+    fn offloads(&self, interface: &str) -> io::Result<BTreeMap<String, bool>> {
+        self.netlink.offloads(interface)
+    }
+
+    fn statistics(&self, interface: &str) -> io::Result<BTreeMap<String, u64>> {
+        ioctl::statistics(interface)
+    }
+
+    fn indirection(&self, interface: &str) -> io::Result<Vec<u32>> {
+        ioctl::indirection(interface)
+    }
+
+    fn set_indirection(&self, interface: &str, table: &[u32]) -> io::Result<()> {
+        ioctl::set_indirection(interface, table)
+    }
+
+    fn qdiscs(&self, interface: &str) -> io::Result<Vec<String>> {
+        self.netlink.qdiscs(interface)
+    }
+
+    fn listeners(&self) -> io::Result<Vec<TcpListener>> {
+        self.netlink.listeners()
+    }
+
+    fn free(&self, path: &str) -> io::Result<Free> {
+        let told = rustix::fs::statvfs(path)?;
+        let percent =
+            |free: u64, all: u64| free.saturating_mul(100).checked_div(all).unwrap_or(100).min(100) as u8;
+        // As df(1) has it: what is kept for root is neither free nor there.
+        let used = told.f_blocks - told.f_bfree;
+        Ok(Free {
+            bytes: percent(told.f_bavail, used + told.f_bavail),
+            inodes: percent(told.f_favail, told.f_files),
+        })
+    }
+
+    fn clock(&self) -> io::Result<Clock> {
+        clock::read()
+    }
+
+    fn get(&self, url: &str) -> io::Result<u16> {
+        let agent = ureq::Agent::config_builder();
+        let agent = agent.timeout_global(Some(READY)).http_status_as_error(false).max_redirects(0).build();
+        let answer = ureq::Agent::new_with_config(agent).get(url).call();
+        answer.map(|answer| answer.status().as_u16()).map_err(ureq::Error::into_io)
+    }
+
+    fn changes(&self, patience: Duration) -> io::Result<BTreeSet<String>> {
+        let mut changes = self.changes.borrow_mut();
+        let listening = match changes.take() {
+            Some(listening) => listening,
+            None => Changes::listen()?,
+        };
+        changes.insert(listening).wait(patience)
     }
 
     fn pause(&self, time: Duration) {

@@ -1,10 +1,61 @@
-//! The rules, one a file.
+//! The rules, one thing that can be wrong a file: first what drifted from the profile, then what is wrong whatever
+//! the profile says.
 
+mod accept;
+mod clock;
+mod conntrack;
 mod cpu;
+mod disk;
+mod driver;
+mod interface;
 mod parameters;
+mod placement;
+mod service;
+mod softnet;
 mod sysctl;
+mod taken;
 
-use super::Rule;
+use super::{Rule, Severity};
 
 /// All of them.
-pub const RULES: &[Rule] = &[sysctl::RULE, parameters::RULE, cpu::GOVERNOR, cpu::ONLINE];
+pub const RULES: &[Rule] = &[
+    service::RUNNING,
+    service::READY,
+    service::LISTENING,
+    service::BACKLOG,
+    service::LIMITS,
+    service::CPUS,
+    interface::PRESENT,
+    interface::MTU,
+    interface::CHANNELS,
+    interface::RINGS,
+    interface::OFFLOADS,
+    interface::COALESCING,
+    interface::QDISC,
+    placement::PLACED,
+    placement::IRQBALANCE,
+    sysctl::RULE,
+    parameters::RULE,
+    cpu::GOVERNOR,
+    cpu::ONLINE,
+    disk::RULE,
+    clock::RULE,
+    softnet::DROPPED,
+    softnet::SQUEEZED,
+    accept::OVERFLOWS,
+    accept::WAITING,
+    accept::DATAGRAMS,
+    driver::RING,
+    driver::ALLOWANCE,
+    driver::HOT,
+    conntrack::RULE,
+    taken::THROTTLED,
+    taken::MEMORY,
+    taken::HUGE_PAGES,
+    taken::STOLEN,
+];
+
+/// How bad it is to lose such a share of work: one in a thousand is what a client notices.
+fn severity(share: f64) -> Severity {
+    if share >= 0.001 { Severity::Warning } else { Severity::Notice }
+}

@@ -7,41 +7,46 @@
 //! /proc/interrupts:
 //! |            CPU0       CPU1
 //! |  24:          7          0  PCI-MSIX-0000:00:05.0   0-edge      eth0-Tx-Rx-0
-//! channels eth0 combined=2 max_combined=4
 //! refuse /proc/irq/24/smp_affinity_list EIO
+//! channels eth0 combined=2 max_combined=4
+//! rings eth0 rx=512 tx=512
+//! coalescing eth0 rx_usecs=1 adaptive_rx=true
+//! offloads eth0 rx-gro=true rx-lro=false
+//! statistics eth0 rx_missed_errors=7
+//! indirection eth0 0 1 0 1
+//! qdiscs eth0 fq fq
+//! listener 0.0.0.0:80 backlog=128 waiting=0
+//! free / bytes=50 inodes=90
+//! clock synchronised=true max_error_us=1200
+//! get http://127.0.0.1:8081/readyz 200
+//! later
+//! statistics eth0 rx_missed_errors=9
 //! ```
 //!
-//! `=` gives a file one line, `:` as many as follow behind `|`, `->` is a symbolic link, `channels` what netlink
-//! would tell and `refuse` the errno of writing to a file. Directories are where files are. A `[a-b]` in a path
-//! stands for every number from `a` to `b`.
+//! `=` gives a file one line, `:` as many as follow behind `|`, `->` is a symbolic link and `refuse` the errno of
+//! writing to a file; the other words are what netlink or a system call would tell. Directories are where files are.
+//! A `[a-b]` in a path stands for every number from `a` to `b`. What follows `later` is so once time has passed.
 //!
-//! Writes do what the kernel does: masks and lists read back the way it spells them, and an interrupt moves.
+//! Writes do what the kernel does: masks and lists read back the way it spells them, and an interrupt moves. Other
+//! channels restart the queues: those that go take their files and interrupts along, and those that stay are where
+//! the driver put them first.
+
+mod parse;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::str::FromStr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{Channels, System, name_of};
+use super::{Channels, Clock, Coalescing, Free, Rings, System, TcpListener, name_of};
 use crate::cpus::Cpus;
+pub use parse::ParseError;
 
 /// Symbolic links on a path before it counts as a loop, as in the kernel (`MAXSYMLINKS`).
 const MAX_LINKS: usize = 40;
-
-/// The errnos a machine can be told to refuse with, by name.
-const ERRNOS: [(&str, Errno); 8] = [
-    ("EACCES", Errno::ACCESS),
-    ("EAGAIN", Errno::AGAIN),
-    ("EBUSY", Errno::BUSY),
-    ("EINVAL", Errno::INVAL),
-    ("EIO", Errno::IO),
-    ("ENOMEM", Errno::NOMEM),
-    ("ENOSPC", Errno::NOSPC),
-    ("EPERM", Errno::PERM),
-];
 
 /// A machine in memory.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +59,21 @@ struct State {
     files: BTreeMap<String, String>,
     links: BTreeMap<String, String>,
     channels: BTreeMap<String, Channels>,
+    rings: BTreeMap<String, Rings>,
+    coalescing: BTreeMap<String, Coalescing>,
+    offloads: BTreeMap<String, BTreeMap<String, bool>>,
+    statistics: BTreeMap<String, BTreeMap<String, u64>>,
+    indirection: BTreeMap<String, Vec<u32>>,
+    /// Interfaces whose table was set and is not the default.
+    set_tables: BTreeSet<String>,
+    qdiscs: BTreeMap<String, Vec<String>>,
+    listeners: Vec<TcpListener>,
+    free: BTreeMap<String, Free>,
+    clock: Option<Clock>,
+    answers: BTreeMap<String, u16>,
+    changes: Vec<BTreeSet<String>>,
+    later: Option<Box<State>>,
+    fresh: Option<Rc<BTreeMap<String, String>>>,
     refusals: BTreeMap<String, Refusal>,
     writes: Vec<(String, String)>,
 }
@@ -63,16 +83,6 @@ struct State {
 struct Refusal {
     errno: Errno,
     times: usize,
-}
-
-/// Why a text is no machine.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
-pub struct ParseError {
-    /// Which line, from 1.
-    pub line: usize,
-    /// What is wrong with it.
-    pub what: &'static str,
 }
 
 impl Recorded {
@@ -89,6 +99,12 @@ impl Recorded {
     /// Refuses what is written to a file, so many times.
     pub fn refuse(&self, path: &str, errno: Errno, times: usize) {
         self.state.borrow_mut().refusals.insert(path.to_owned(), Refusal { errno, times });
+    }
+
+    /// Has the kernel tell, one call after another, of changes to these interfaces.
+    pub fn tell(&self, changes: &[&[&str]]) {
+        let names = |names: &&[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        self.state.borrow_mut().changes = changes.iter().rev().map(names).collect();
     }
 
     /// All that was written so far: paths and contents, in order.
@@ -142,6 +158,62 @@ impl State {
         let paths = self.files.keys().chain(self.links.keys());
         let names = paths.filter_map(|path| path.strip_prefix(&prefix)?.split('/').next());
         names.map(str::to_owned).collect()
+    }
+
+    /// Restarts an interface's queues with other channels.
+    fn restart(&mut self, interface: &str, combined: u32) {
+        let fresh = self.fresh.clone().unwrap_or_default();
+        let base = self.resolve(&format!("/sys/class/net/{interface}")).unwrap_or_default();
+        let queues = format!("{base}/queues/");
+        let number = |path: &str| {
+            let queue = path.strip_prefix(&queues)?.split('/').next()?;
+            queue.rsplit('-').next()?.parse::<u32>().ok()
+        };
+        // What the driver made first, as far as it is still in use.
+        self.files.retain(|path, _| number(path).is_none());
+        for (path, content) in fresh.iter() {
+            let ours = path == "/proc/interrupts" || path.starts_with("/proc/irq/");
+            if ours || number(path).is_some_and(|queue| queue < combined) {
+                self.files.insert(path.clone(), content.clone());
+            }
+        }
+        let beyond = |line: &str| {
+            let action = line.split_whitespace().last().unwrap_or_default();
+            let ours = action.starts_with(&format!("{interface}-"));
+            ours && action.rsplit(['-', '.']).next().and_then(|queue| queue.parse::<u32>().ok())
+                >= Some(combined)
+        };
+        if let Some(interrupts) = self.files.get_mut("/proc/interrupts") {
+            let left = interrupts.lines().filter(|line| !beyond(line)).map(|line| format!("{line}\n"));
+            *interrupts = left.collect();
+        }
+        if let Some(channels) = self.channels.get_mut(interface) {
+            channels.combined = combined;
+        }
+        if let Some(table) =
+            self.indirection.get_mut(interface).filter(|_| !self.set_tables.contains(interface))
+        {
+            table.iter_mut().zip(0..).for_each(|(queue, entry)| *queue = entry % combined);
+        }
+    }
+
+    /// Lays what is so later over what is so now.
+    fn overlay(&mut self, later: Self) {
+        self.files.extend(later.files);
+        self.links.extend(later.links);
+        self.channels.extend(later.channels);
+        self.rings.extend(later.rings);
+        self.coalescing.extend(later.coalescing);
+        self.offloads.extend(later.offloads);
+        self.statistics.extend(later.statistics);
+        self.indirection.extend(later.indirection);
+        self.qdiscs.extend(later.qdiscs);
+        self.free.extend(later.free);
+        self.answers.extend(later.answers);
+        self.clock = later.clock.or(self.clock);
+        if !later.listeners.is_empty() {
+            self.listeners = later.listeners;
+        }
     }
 
     /// Stores what is written the way the kernel spells it.
@@ -222,97 +294,103 @@ impl System for Recorded {
     }
 
     fn channels(&self, interface: &str) -> io::Result<Channels> {
-        let state = self.state.borrow();
-        state.channels.get(interface).copied().ok_or_else(|| Errno::OPNOTSUPP.into())
+        told(self.state.borrow().channels.get(interface))
     }
 
-    /// Nothing changes while nobody writes, so there is nothing to wait for.
-    fn pause(&self, _: Duration) {}
-}
-
-impl FromStr for Recorded {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let mut state = State::default();
-        let mut open: Vec<String> = Vec::new();
-        for (index, line) in text.lines().enumerate() {
-            let wrong = |what| ParseError { line: index + 1, what };
-            if let Some(content) = line.strip_prefix('|') {
-                if open.is_empty() {
-                    return Err(wrong("a line of a file that has not begun"));
-                }
-                for path in &open {
-                    let file = state.files.entry(path.clone()).or_default();
-                    file.push_str(content);
-                    file.push('\n');
-                }
-                continue;
-            }
-            open.clear();
-            if line.trim().is_empty() || line.starts_with('#') {
-            } else if let Some((path, target)) = line.split_once(" -> ") {
-                for path in expanded(path).map_err(wrong)? {
-                    state.links.insert(path, target.to_owned());
-                }
-            } else if let Some((path, value)) = line.split_once(" = ").filter(|_| line.starts_with('/')) {
-                for path in expanded(path).map_err(wrong)? {
-                    state.files.insert(path, format!("{value}\n"));
-                }
-            } else if let Some(path) = line.strip_suffix(" =").filter(|_| line.starts_with('/')) {
-                for path in expanded(path).map_err(wrong)? {
-                    state.files.insert(path, "\n".to_owned());
-                }
-            } else if let Some(path) = line.strip_suffix(':').filter(|_| line.starts_with('/')) {
-                open = expanded(path).map_err(wrong)?;
-                for path in &open {
-                    state.files.insert(path.clone(), String::new());
-                }
-            } else if let Some(told) = line.strip_prefix("channels ") {
-                let (interface, channels) = channels(told).map_err(wrong)?;
-                state.channels.insert(interface, channels);
-            } else if let Some(told) = line.strip_prefix("refuse ") {
-                let (path, name) = told.split_once(' ').ok_or(wrong("refuse PATH ERRNO is needed"))?;
-                let errno = ERRNOS.iter().find(|(known, _)| *known == name);
-                let (_, errno) = errno.ok_or(wrong("an errno that is not known"))?;
-                for path in expanded(path).map_err(wrong)? {
-                    state.refusals.insert(path, Refusal { errno: *errno, times: usize::MAX });
-                }
-            } else {
-                return Err(wrong("neither a file, a link, channels, a refusal nor a comment"));
-            }
+    fn set_channels(&self, interface: &str, combined: u32) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let channels = state.channels.get(interface).copied().ok_or(Errno::OPNOTSUPP)?;
+        let table = state.indirection.get(interface).filter(|_| state.set_tables.contains(interface));
+        let beyond = table.is_some_and(|table| table.iter().any(|&queue| queue >= combined));
+        if combined == 0 || combined > channels.max_combined || beyond {
+            return Err(Errno::INVAL.into());
         }
-        Ok(Self { state: RefCell::new(state) })
+        let key = format!("channels {interface}");
+        if let Some(refusal) = state.refusals.get_mut(&key).filter(|refusal| refusal.times > 0) {
+            refusal.times -= 1;
+            return Err(refusal.errno.into());
+        }
+        state.restart(interface, combined);
+        state.writes.push((key, combined.to_string()));
+        Ok(())
+    }
+
+    fn rings(&self, interface: &str) -> io::Result<Rings> {
+        told(self.state.borrow().rings.get(interface))
+    }
+
+    fn coalescing(&self, interface: &str) -> io::Result<Coalescing> {
+        told(self.state.borrow().coalescing.get(interface))
+    }
+
+    fn offloads(&self, interface: &str) -> io::Result<BTreeMap<String, bool>> {
+        told(self.state.borrow().offloads.get(interface))
+    }
+
+    fn statistics(&self, interface: &str) -> io::Result<BTreeMap<String, u64>> {
+        told(self.state.borrow().statistics.get(interface))
+    }
+
+    fn indirection(&self, interface: &str) -> io::Result<Vec<u32>> {
+        told(self.state.borrow().indirection.get(interface))
+    }
+
+    fn set_indirection(&self, interface: &str, table: &[u32]) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let queues = state.channels.get(interface).map_or(0, |channels| channels.combined);
+        let now = state.indirection.get_mut(interface).ok_or(Errno::OPNOTSUPP)?;
+        let written = (format!("indirection {interface}"), format!("{table:?}"));
+        if table.is_empty() {
+            now.iter_mut().zip(0..).for_each(|(queue, entry)| *queue = entry % queues);
+            state.set_tables.remove(interface);
+            state.writes.push(written);
+            return Ok(());
+        }
+        if now.len() != table.len() || table.iter().any(|&queue| queue >= queues) {
+            return Err(Errno::INVAL.into());
+        }
+        *now = table.to_vec();
+        state.set_tables.insert(interface.to_owned());
+        state.writes.push(written);
+        Ok(())
+    }
+
+    fn qdiscs(&self, interface: &str) -> io::Result<Vec<String>> {
+        told(self.state.borrow().qdiscs.get(interface))
+    }
+
+    fn listeners(&self) -> io::Result<Vec<TcpListener>> {
+        Ok(self.state.borrow().listeners.clone())
+    }
+
+    fn free(&self, path: &str) -> io::Result<Free> {
+        self.state.borrow().free.get(path).copied().ok_or_else(|| Errno::NOENT.into())
+    }
+
+    fn clock(&self) -> io::Result<Clock> {
+        told(self.state.borrow().clock.as_ref())
+    }
+
+    fn get(&self, url: &str) -> io::Result<u16> {
+        self.state.borrow().answers.get(url).copied().ok_or_else(|| Errno::CONNREFUSED.into())
+    }
+
+    fn changes(&self, _: Duration) -> io::Result<BTreeSet<String>> {
+        self.state.borrow_mut().changes.pop().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// What is later is so now. Nothing else changes while nobody writes, so there is nothing to wait for.
+    fn pause(&self, _: Duration) {
+        let mut state = self.state.borrow_mut();
+        if let Some(later) = state.later.take() {
+            state.overlay(*later);
+        }
     }
 }
 
-/// `eth0 combined=8 max_combined=8`
-fn channels(told: &str) -> Result<(String, Channels), &'static str> {
-    let mut words = told.split_whitespace();
-    let interface = words.next().ok_or("channels of which interface")?;
-    let mut channels = Channels::default();
-    for word in words {
-        let (name, count) = word.split_once('=').ok_or("NAME=COUNT is needed")?;
-        let count = count.parse().map_err(|_| "NAME=COUNT is needed")?;
-        *match name {
-            "rx" => &mut channels.rx,
-            "tx" => &mut channels.tx,
-            "combined" => &mut channels.combined,
-            "max_rx" => &mut channels.max_rx,
-            "max_tx" => &mut channels.max_tx,
-            "max_combined" => &mut channels.max_combined,
-            _ => return Err("channels that are not known"),
-        } = count;
-    }
-    Ok((interface.to_owned(), channels))
-}
-
-/// Every path that a `[a-b]` stands for.
-fn expanded(path: &str) -> Result<Vec<String>, &'static str> {
-    let Some((before, rest)) = path.split_once('[') else { return Ok(vec![path.to_owned()]) };
-    let (range, after) = rest.split_once(']').ok_or("a [ without ]")?;
-    let numbers: Cpus = range.parse().map_err(|_| "[a-b] is needed")?;
-    Ok(numbers.iter().map(|number| format!("{before}{number}{after}")).collect())
+/// What is written down of a machine, or that its driver cannot tell.
+fn told<T: Clone>(told: Option<&T>) -> io::Result<T> {
+    told.cloned().ok_or_else(|| Errno::OPNOTSUPP.into())
 }
 
 #[cfg(test)]

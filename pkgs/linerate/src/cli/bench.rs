@@ -1,0 +1,90 @@
+//! `bench`: what a request costs the services of this box, as they run now.
+
+use std::path::PathBuf;
+
+use ::bench::report::Report;
+use serde::Serialize;
+
+use super::{Context, Error};
+use crate::measured::{self, Change, Target};
+
+/// What to measure, and what to compare it with.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to ask which service for, again and again: links=URL, files=URL or api=URL. The load needs wrk, and
+    /// runs on the CPUs of the services: they serve others worse meanwhile.
+    #[arg(required = true, value_name = "SERVICE=URL")]
+    pub targets: Vec<Target>,
+
+    /// How often each is loaded, in turn.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub rounds: u64,
+
+    /// How long each time, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+
+    /// Keep what was measured in this file.
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+
+    /// Compare with what --save kept, and end with code 3 where a service has become slower by more than rounds differ.
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+
+    /// Draw CPU time per request, as an SVG, into this file.
+    #[arg(long, value_name = "FILE")]
+    pub chart: Option<PathBuf>,
+}
+
+/// What was measured, as programs get it.
+#[derive(Debug, Serialize)]
+struct Measured {
+    #[serde(flatten)]
+    report: Report,
+    changes: Vec<Change>,
+}
+
+/// Measures.
+pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
+    let report = measured::measure(&*context.system, &args.targets, args.rounds as usize, args.seconds)?;
+    let changes = match &args.against {
+        Some(path) => measured::compare(&report, path)?,
+        None => Vec::new(),
+    };
+    if let Some(path) = &args.save {
+        report.write(path).map_err(measured::Error::from)?;
+    }
+    if let Some(path) = &args.chart {
+        measured::draw(&report, &changes, path)?;
+    }
+    let slower = changes.iter().filter(|change| change.slower()).count();
+    let explain = context.explain;
+    context.output.show(&Measured { report, changes }, |Measured { report, changes }, output| {
+        output.line(report.text())?;
+        if !changes.is_empty() {
+            let row = |change: &Change| {
+                let Change { service, before_us, now_us, within_spread } = change;
+                let percent = (now_us / before_us - 1.0) * 100.0;
+                let verdict = match (within_spread, change.slower()) {
+                    (true, _) => "as before: rounds overlap",
+                    (false, true) => "slower",
+                    (false, false) => "faster",
+                };
+                let figures = [format!("{before_us:.2} µs"), format!("{now_us:.2} µs"), format!("{percent:+.1} %")];
+                let [before, now, percent] = figures;
+                [service.clone(), before, now, percent, verdict.to_owned()]
+            };
+            output.table(["SERVICE", "BEFORE", "NOW", "CHANGE", ""], changes.iter().map(row))?;
+        }
+        if explain {
+            output.line(
+                "CPU time is what the kernel counted for the service's threads while the load ran, the TCP path of \
+                 loopback included, divided by the requests answered. It is compared since it says the same however \
+                 much the load itself took of the CPUs; requests a second do not.",
+            )?;
+        }
+        Ok(())
+    })?;
+    if slower == 0 { Ok(()) } else { Err(Error::Slower(slower)) }
+}

@@ -1,0 +1,81 @@
+//! `up`: the services, run together for trying out.
+
+use std::env;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use anstyle::{AnsiColor, Style};
+
+use super::{Context, Error};
+use crate::up::child::Said;
+use crate::up::{self, Running};
+
+/// Where to keep what is tried out.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where databases and the files that are served are kept. Default: $XDG_STATE_HOME/linerate or
+    /// ~/.local/state/linerate.
+    #[arg(long, value_name = "DIR", env = "LINERATE_UP_DATA")]
+    pub data: Option<PathBuf>,
+}
+
+/// Runs links, files and api until one of them ends, or this is told to.
+pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
+    let data = args.data.unwrap_or_else(default_data);
+    let colours = io::stderr().is_terminal();
+    let said = move |said: &Said| {
+        let style = if colours { style(said.name) } else { Style::new() };
+        // Whoever has closed standard error does not want to hear.
+        drop(writeln!(io::stderr(), "{style}{:<5}{style:#} {}", said.name, said.line));
+    };
+    let explain = context.explain;
+    let output = &mut context.output;
+    let ready = |running: &Running| {
+        output
+            .show(running, |running, output| {
+                output.line("")?;
+                let mut pairs = vec![
+                    ("links", format!("http://{}/", running.links)),
+                    ("admin", format!("http://{}/api/v1", running.links_admin)),
+                    ("files", format!("http://{}/", running.files)),
+                ];
+                match running.api {
+                    Some(api) => pairs.push(("api", format!("http://{api}/api/v1"))),
+                    None => {
+                        pairs.push(("api", "linerate-api is not built, the others run without it".to_owned()))
+                    }
+                }
+                pairs.push(("data", running.data.display().to_string()));
+                pairs.push(("token", running.token.clone()));
+                output.pairs(&pairs)?;
+                output.line("")?;
+                running.commands.iter().try_for_each(|command| output.line(command))?;
+                if explain {
+                    output.line(
+                        "\nEverything is on loopback and kept in the directory above. The token is new each \
+                                 time and replaces the last. Ctrl-C ends all of it, as the end of one does.",
+                    )?;
+                }
+                output.line("")
+            })
+            .and_then(|()| output.flush())
+            .map_err(|error: Error| io::Error::other(error.to_string()))
+    };
+    Ok(up::run(&data, ready, said)?)
+}
+
+/// A colour for each service.
+fn style(name: &str) -> Style {
+    let colour = match name {
+        "links" => AnsiColor::Cyan,
+        "files" => AnsiColor::Green,
+        _ => AnsiColor::Magenta,
+    };
+    colour.on_default().bold()
+}
+
+fn default_data() -> PathBuf {
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    state.unwrap_or_else(env::temp_dir).join("linerate")
+}

@@ -1,0 +1,206 @@
+//! What a network card's driver counts: packets it had no room for, and packets that the cloud held back.
+
+use super::severity;
+use crate::doctor::sample::share;
+use crate::doctor::{Finding, Look, Rule, Severity};
+
+/// The rings.
+pub const RING: Rule = Rule {
+    name: "ring-drops",
+    about: "no card drops packets because its ring is full or memory is short",
+    cost: "packets that arrived are lost, and clients send them again a fifth of a second later",
+    source: "drivers/net/ethernet: ixgbe_ethtool.c, igb_ethtool.c, ena_ethtool.c; drivers/net/virtio_net.c",
+    check: ring,
+};
+
+/// What the cloud allows.
+pub const ALLOWANCE: Rule = Rule {
+    name: "allowance",
+    about: "the instance stays within what the cloud allows it",
+    cost: "the hypervisor queues and drops packets whatever this machine does: a larger instance, or less traffic",
+    source: "Amazon EC2, network performance metrics of the ENA driver",
+    check: allowance,
+};
+
+/// One hot queue.
+pub const HOT: Rule = Rule {
+    name: "hot-queue",
+    about: "no queue takes more than twice its share of packets",
+    cost: "one core is at its limit while the others wait",
+    source: "Documentation/networking/scaling.rst",
+    check: hot,
+};
+
+/// Counters of packets lost for want of room, by the end of their names. ixgbe and igb: no descriptor was free
+/// (`rx_no_buffer_count`, `rx_no_dma_resources`), or the card's own memory was full (`rx_missed_errors`). ENA:
+/// `rx_overruns`, `rx_drops`. virtio: `drops` of a queue.
+const LOST: [&str; 7] = [
+    "rx_no_dma_resources",
+    "rx_missed_errors",
+    "rx_fifo_errors",
+    "rx_overruns",
+    "rx_drops",
+    "_drops",
+    "rx_dropped",
+];
+
+/// Counters of memory that was not to be had; the packet waits or is lost.
+const SHORT: [&str; 3] = ["alloc_failed", "alloc_fail", "rx_no_buffer_count"];
+
+/// ENA's counters of packets that were held back, and what each is about.
+const EXCEEDED: [(&str, &str); 5] = [
+    ("bw_in_allowance_exceeded", "bandwidth in"),
+    ("bw_out_allowance_exceeded", "bandwidth out"),
+    ("pps_allowance_exceeded", "packets a second"),
+    ("conntrack_allowance_exceeded", "connections tracked by security groups"),
+    ("linklocal_allowance_exceeded", "packets to DNS, metadata and time"),
+];
+
+/// Packets a second below which queues are not compared: a few connections hash to few queues.
+const BUSY: f64 = 1000.0;
+
+fn ring(look: &Look<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for interface in look.interval.members("driver/") {
+        let taken = look.interval.grew(&format!("link/{interface}/rx_packets"));
+        let prefix = format!("driver/{interface}/");
+        for (name, count) in look.interval.below(&prefix).filter(|(_, count)| *count > 0) {
+            let ends = |names: &[&str]| names.iter().any(|end| name.ends_with(end));
+            let share = share(count, taken);
+            let sending = name.starts_with("tx") || name.contains("_tx_");
+            if ends(&LOST) && !sending {
+                let remedy = format!("ethtool -g {interface}, and -G {interface} rx LENGTH for longer rings");
+                let finding = Finding::symptom(&interface, format!("{name} {count}, {taken} packets taken"));
+                findings.push(finding.severity(severity(share)).effect(share).remedy(remedy));
+            } else if ends(&SHORT) {
+                let finding = Finding::symptom(&interface, format!("{name} {count}, {taken} packets taken"));
+                let finding = finding.cost("the card found no memory at line rate");
+                findings
+                    .push(finding.severity(severity(share)).effect(share).remedy("raise vm.min_free_kbytes"));
+            }
+        }
+    }
+    findings
+}
+
+fn allowance(look: &Look<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for interface in look.interval.members("driver/") {
+        let direction = |name: &str| look.interval.grew(&format!("link/{interface}/{name}"));
+        let passed = direction("rx_packets") + direction("tx_packets");
+        for (name, what) in EXCEEDED {
+            let count = look.interval.grew(&format!("driver/{interface}/{name}"));
+            if count > 0 {
+                let share = share(count, passed);
+                let finding =
+                    Finding::symptom(&interface, format!("{count} packets beyond: {what} ({name})"));
+                findings.push(finding.severity(severity(share)).effect(share));
+            }
+        }
+    }
+    findings
+}
+
+/// The queue that a counter of received packets is of: `queue_3_rx_cnt` (ENA), `rx_queue_3_packets` (ixgbe, igb,
+/// virtio), `rx3_packets` (mlx5, virtio from 6.8).
+fn queue_of(name: &str) -> Option<usize> {
+    let ena = name.strip_prefix("queue_").and_then(|rest| rest.strip_suffix("_rx_cnt"));
+    let intel = || name.strip_prefix("rx_queue_").and_then(|rest| rest.strip_suffix("_packets"));
+    let other = || name.strip_prefix("rx").and_then(|rest| rest.strip_suffix("_packets"));
+    ena.or_else(intel).or_else(other)?.parse().ok()
+}
+
+fn hot(look: &Look<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for interface in look.interval.members("driver/") {
+        let prefix = format!("driver/{interface}/");
+        let counters = look.interval.below(&prefix);
+        let queues: Vec<(usize, u64)> =
+            counters.filter_map(|(name, count)| Some((queue_of(name)?, count))).collect();
+        let all: u64 = queues.iter().map(|(_, count)| count).sum();
+        let Some((queue, most)) = queues.iter().max_by_key(|(_, count)| *count) else { continue };
+        let fair = all as f64 / queues.len() as f64;
+        let busy = all as f64 / look.interval.seconds.max(f64::EPSILON) >= BUSY;
+        if queues.len() > 1 && busy && *most as f64 > 2.0 * fair {
+            let share = *most as f64 / all as f64;
+            let found = format!("takes {:.0} % of {all} packets, {} queues", share * 100.0, queues.len());
+            let remedy =
+                format!("ethtool -x {interface}; linerate nic apply {interface} spreads RSS equally");
+            let finding = Finding::symptom(format!("{interface} queue {queue}"), found);
+            let excess = (*most as f64 - fair) / all as f64;
+            findings.push(finding.severity(Severity::Warning).effect(excess).remedy(remedy));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::tests::symptoms;
+
+    /// An interface with a driver's counters, before and after.
+    fn machine(before: &str, after: &str) -> String {
+        format!(
+            "/sys/class/net/eth0 -> ../../devices/pci/0000:00:05.0/net/eth0
+/sys/devices/pci/0000:00:05.0/net/eth0/device -> ../../../0000:00:05.0
+/sys/devices/pci/0000:00:05.0/net/eth0/statistics/rx_packets = 1000
+/sys/devices/pci/0000:00:05.0/net/eth0/statistics/tx_packets = 1000
+statistics eth0 {before}
+later
+/sys/devices/pci/0000:00:05.0/net/eth0/statistics/rx_packets = 10000
+statistics eth0 {after}
+"
+        )
+    }
+
+    #[test]
+    fn drivers_counters_are_known_by_their_names() {
+        let cases = [
+            ("rx_missed_errors=1", "rx_missed_errors=2", Some("rx_missed_errors 1, 9000 packets taken")),
+            ("rx_queue_3_drops=0", "rx_queue_3_drops=9", Some("rx_queue_3_drops 9, 9000 packets taken")),
+            (
+                "queue_0_rx_page_alloc_fail=0",
+                "queue_0_rx_page_alloc_fail=4",
+                Some("queue_0_rx_page_alloc_fail 4, 9000 packets taken"),
+            ),
+            ("rx_no_dma_resources=7", "rx_no_dma_resources=7", None),
+            ("tx_drops=0", "tx_drops=9", None),
+            ("rx_bytes=0", "rx_bytes=9", None),
+        ];
+        for (before, after, expected) in cases {
+            let found = symptoms(&RING, &machine(before, after), 1.0);
+            assert_eq!(found.first().map(|one| one.found.as_str()), expected, "{after}");
+        }
+    }
+
+    #[test]
+    fn what_the_cloud_held_back_is_found() {
+        let machine = machine("pps_allowance_exceeded=5", "pps_allowance_exceeded=1005");
+        let found = symptoms(&ALLOWANCE, &machine, 1.0);
+        assert_eq!(found[0].found, "1000 packets beyond: packets a second (pps_allowance_exceeded)");
+        assert_eq!((found[0].severity, found[0].effect), (Severity::Warning, Some(0.1)));
+    }
+
+    #[test]
+    fn a_queue_is_hot_where_all_are_busy_and_it_takes_twice_its_share() {
+        let zero = "queue_0_rx_cnt=0 queue_1_rx_cnt=0 queue_2_rx_cnt=0 queue_3_rx_cnt=0";
+        let cases = [
+            ("queue_0_rx_cnt=9000 queue_1_rx_cnt=1000 queue_2_rx_cnt=1000 queue_3_rx_cnt=1000", true),
+            ("queue_0_rx_cnt=3000 queue_1_rx_cnt=3000 queue_2_rx_cnt=3000 queue_3_rx_cnt=1000", false),
+            ("queue_0_rx_cnt=900 queue_1_rx_cnt=0 queue_2_rx_cnt=0 queue_3_rx_cnt=0", false),
+        ];
+        for (after, hot) in cases {
+            let found = symptoms(&HOT, &machine(zero, after), 1.0);
+            assert_eq!(
+                found.first().map(|one| one.subject.as_str()),
+                hot.then_some("eth0 queue 0"),
+                "{after}"
+            );
+        }
+        for (name, queue) in [("queue_12_rx_cnt", 12), ("rx_queue_3_packets", 3), ("rx7_packets", 7)] {
+            assert_eq!(queue_of(name), Some(queue));
+        }
+        assert_eq!((queue_of("rx_packets"), queue_of("rx_queue_3_bytes")), (None, None));
+    }
+}

@@ -1,0 +1,267 @@
+//! Network cards: whether they are there, and what their drivers are set to.
+
+use std::fmt::Display;
+
+use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::nic::device;
+use crate::profile::Nic;
+use crate::system::{System, name_of};
+
+/// The card.
+pub const PRESENT: Rule = Rule {
+    name: "interface",
+    about: "every network card of the profile is there and its link is up",
+    cost: "visitors do not get here",
+    source: "Documentation/ABI/testing/sysfs-class-net",
+    check: |look| look.profile.nic.iter().flat_map(|(name, nic)| present(look.system, name, nic)).collect(),
+};
+
+/// The size of packets.
+pub const MTU: Rule = Rule {
+    name: "mtu",
+    about: "packets are as large as the profile says",
+    cost: "more packets for the same bytes, or packets that no switch on the way takes",
+    source: "Documentation/ABI/testing/sysfs-class-net",
+    check: |look| each(look, mtu),
+};
+
+/// The channels.
+pub const CHANNELS: Rule = Rule {
+    name: "channels",
+    about: "a card has as many channels as the profile says",
+    cost: "packets are served by fewer CPUs, or queues share one",
+    source: "Documentation/networking/ethtool-netlink.rst",
+    check: |look| each(look, channels),
+};
+
+/// The rings.
+pub const RINGS: Rule = Rule {
+    name: "rings",
+    about: "a card's rings are as long as the profile says",
+    cost: "a core that looks away loses packets sooner, or rings no longer fit the cache",
+    source: "Documentation/networking/ethtool-netlink.rst; modules/tuning/nic.nix",
+    check: |look| each(look, rings),
+};
+
+/// The offloads.
+pub const OFFLOADS: Rule = Rule {
+    name: "offloads",
+    about: "a card does for the kernel what the profile says",
+    cost: "the CPU does for each packet what the card could do, or packets are joined that must not be",
+    source: "Documentation/networking/segmentation-offloads.rst",
+    check: |look| each(look, offloads),
+};
+
+/// The coalescing.
+pub const COALESCING: Rule = Rule {
+    name: "coalescing",
+    about: "a card gathers packets as long as the profile says before it interrupts",
+    cost: "too many interrupts under load, or answers that wait",
+    source: "Documentation/networking/ethtool-netlink.rst; modules/tuning/nic.nix",
+    check: |look| each(look, coalescing),
+};
+
+/// The queueing discipline.
+pub const QDISC: Rule = Rule {
+    name: "qdisc",
+    about: "packets wait to be sent in the queueing discipline of the profile",
+    cost: "flows are not paced by themselves; BBR needs that",
+    source: "tc-fq(8), net/sched/sch_mq.c",
+    check: |look| each(look, qdisc),
+};
+
+/// The interfaces that a profile's card stands for.
+pub fn named(system: &dyn System, nic: &Nic) -> Vec<String> {
+    let mut interfaces = device::interfaces(system).unwrap_or_default();
+    interfaces.retain(|interface| {
+        let base = format!("/sys/class/net/{interface}");
+        let driver = system.canonical(&format!("{base}/device/driver")).unwrap_or_default();
+        let mac = || system.read(&format!("{base}/address")).unwrap_or_default();
+        name_of(&driver) == nic.driver
+            && nic.interface.as_ref().is_none_or(|name| name == interface)
+            && nic.mac.as_ref().is_none_or(|wanted| mac().trim().eq_ignore_ascii_case(wanted))
+    });
+    interfaces
+}
+
+/// What a check finds of every interface that the profile stands for.
+fn each(look: &Look<'_>, check: fn(&dyn System, &str, &Nic) -> Vec<Finding>) -> Vec<Finding> {
+    let cards = look.profile.nic.values();
+    let interfaces = cards.flat_map(|nic| named(look.system, nic).into_iter().map(move |name| (name, nic)));
+    interfaces.flat_map(|(name, nic)| check(look.system, &name, nic)).collect()
+}
+
+fn present(system: &dyn System, name: &str, nic: &Nic) -> Vec<Finding> {
+    let interfaces = named(system, nic);
+    if interfaces.is_empty() {
+        let expected = nic.interface.as_deref().or(nic.mac.as_deref()).unwrap_or(&nic.driver);
+        let finding = Finding::drift(name, expected, "no such interface").severity(Severity::Critical);
+        return vec![
+            finding.remedy(format!("see dmesg and lspci -k for a card of the driver {}", nic.driver)),
+        ];
+    }
+    let state = |interface: &str| {
+        let state = system.read(&format!("/sys/class/net/{interface}/operstate"));
+        state.map_or_else(|_| "unknown".to_owned(), |state| state.trim().to_owned())
+    };
+    // A driver that does not tell leaves it unknown.
+    let down = interfaces.iter().map(|interface| (interface, state(interface)));
+    let down = down.filter(|(_, state)| !["up", "unknown"].contains(&state.as_str()));
+    down.map(|(interface, state)| {
+        let finding = Finding::drift(interface, "up", state).severity(Severity::Critical);
+        finding.remedy(format!("ip link set {interface} up; see networkctl status {interface}"))
+    })
+    .collect()
+}
+
+/// A value that is another one, or that the driver does not tell.
+fn differs<T: PartialEq + Display>(
+    interface: &str,
+    what: &str,
+    wanted: Option<T>,
+    found: Option<T>,
+    remedy: impl FnOnce(&T) -> String,
+) -> Option<Finding> {
+    let wanted = wanted?;
+    if found.as_ref() == Some(&wanted) {
+        return None;
+    }
+    let found = found.map_or_else(|| "not told by the driver".to_owned(), |found| found.to_string());
+    let remedy = remedy(&wanted);
+    Some(Finding::drift(format!("{interface} {what}"), wanted, found).remedy(remedy))
+}
+
+fn mtu(system: &dyn System, interface: &str, nic: &Nic) -> Vec<Finding> {
+    let found = system.read(&format!("/sys/class/net/{interface}/mtu")).ok();
+    let found = found.and_then(|text| text.trim().parse().ok());
+    let set = |mtu: &u32| format!("ip link set {interface} mtu {mtu}");
+    differs(interface, "mtu", nic.mtu, found, set).into_iter().collect()
+}
+
+fn channels(system: &dyn System, interface: &str, nic: &Nic) -> Vec<Finding> {
+    let found = system.channels(interface).ok().map(|channels| channels.combined);
+    let set = |count: &u32| format!("linerate nic apply {interface} --queues {count}");
+    differs(interface, "combined", nic.channels.combined, found, set).into_iter().collect()
+}
+
+fn rings(system: &dyn System, interface: &str, nic: &Nic) -> Vec<Finding> {
+    let found = system.rings(interface).unwrap_or_default();
+    let compare = |name: &str, wanted, found| {
+        differs(interface, name, wanted, found, |length: &u32| {
+            format!("ethtool -G {interface} {name} {length}")
+        })
+    };
+    let (rx, tx) = (compare("rx", nic.rings.rx, found.rx), compare("tx", nic.rings.tx, found.tx));
+    rx.into_iter().chain(tx).collect()
+}
+
+fn offloads(system: &dyn System, interface: &str, nic: &Nic) -> Vec<Finding> {
+    let found = if nic.offloads.is_empty() { Ok(Default::default()) } else { system.offloads(interface) };
+    let found = found.unwrap_or_default();
+    let word = |on: bool| if on { "on" } else { "off" };
+    let compare = |(name, wanted): (&String, &bool)| {
+        let found = found.get(name).copied().map(word);
+        let set = |wanted: &&str| format!("ethtool -K {interface} {name} {wanted}");
+        differs(interface, name, Some(word(*wanted)), found, set)
+    };
+    nic.offloads.iter().filter_map(compare).collect()
+}
+
+fn coalescing(system: &dyn System, interface: &str, nic: &Nic) -> Vec<Finding> {
+    let wanted = &nic.coalescing;
+    let found = system.coalescing(interface).unwrap_or_default();
+    let word = |on: Option<bool>| on.map(|on| if on { "on" } else { "off" }.to_owned());
+    let text = |number: Option<u32>| number.map(|number| number.to_string());
+    [
+        ("adaptive-rx", word(wanted.adaptive_rx), word(found.adaptive_rx)),
+        ("adaptive-tx", word(wanted.adaptive_tx), word(found.adaptive_tx)),
+        ("rx-usecs", text(wanted.rx_usecs), text(found.rx_usecs)),
+        ("tx-usecs", text(wanted.tx_usecs), text(found.tx_usecs)),
+        ("rx-frames", text(wanted.rx_frames), text(found.rx_frames)),
+        ("tx-frames", text(wanted.tx_frames), text(found.tx_frames)),
+    ]
+    .into_iter()
+    .filter_map(|(name, wanted, found)| {
+        differs(interface, name, wanted, found, |value| format!("ethtool -C {interface} {name} {value}"))
+    })
+    .collect()
+}
+
+fn qdisc(system: &dyn System, interface: &str, nic: &Nic) -> Vec<Finding> {
+    let Some(wanted) = &nic.qdisc else { return Vec::new() };
+    let mut found = system.qdiscs(interface).unwrap_or_default();
+    found.retain(|kind| kind != wanted);
+    found.sort();
+    found.dedup();
+    let told = system.qdiscs(interface).is_ok_and(|kinds| !kinds.is_empty());
+    if told && found.is_empty() {
+        return Vec::new();
+    }
+    let found = if told { found.join(", ") } else { "none".to_owned() };
+    // The queues of mq get the default where mq is made anew.
+    let remedy =
+        format!("sysctl -w net.core.default_qdisc={wanted}; tc qdisc replace dev {interface} root mq");
+    let finding = Finding::drift(format!("{interface} qdisc"), wanted, found);
+    vec![finding.remedy(remedy)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::tests::findings;
+
+    const MACHINE: &str = "\
+/sys/class/net/ens5 -> ../../devices/pci0000:00/0000:00:05.0/net/ens5
+/sys/devices/pci0000:00/0000:00:05.0/net/ens5/device -> ../../../0000:00:05.0
+/sys/devices/pci0000:00/0000:00:05.0/driver -> /sys/bus/pci/drivers/ena
+/sys/bus/pci/drivers/ena/uevent =
+/sys/class/net/ens5/address = 02:00:00:00:00:01
+/sys/devices/pci0000:00/0000:00:05.0/net/ens5/address = 02:00:00:00:00:01
+/sys/devices/pci0000:00/0000:00:05.0/net/ens5/operstate = down
+/sys/devices/pci0000:00/0000:00:05.0/net/ens5/mtu = 1500
+channels ens5 combined=8 max_combined=8
+rings ens5 rx=1024 tx=512
+offloads ens5 rx-gro=true rx-lro=true
+coalescing ens5 adaptive_rx=false rx_usecs=20
+qdiscs ens5 pfifo_fast pfifo_fast
+";
+
+    /// Subjects, and what was found and expected of them.
+    fn found(rule: &Rule, nic: &str) -> Vec<(String, String)> {
+        let profile = format!(r#"{{"nic": {{"front": {nic}}}}}"#);
+        findings(rule, MACHINE, &profile).into_iter().map(|one| (one.subject, one.found)).collect()
+    }
+
+    #[test]
+    fn every_setting_that_differs_is_found() {
+        type Case<'c> = (&'c Rule, &'c str, &'c [(&'c str, &'c str)]);
+        let cases: [Case<'_>; 13] = [
+            (&PRESENT, r#"{"driver": "ena"}"#, &[("ens5", "down")]),
+            (&PRESENT, r#"{"driver": "ixgbe"}"#, &[("front", "no such interface")]),
+            (&PRESENT, r#"{"driver": "ena", "mac": "02:00:00:00:00:02"}"#, &[("front", "no such interface")]),
+            (&PRESENT, r#"{"driver": "ena", "interface": "eth0"}"#, &[("front", "no such interface")]),
+            (&MTU, r#"{"driver": "ena", "mtu": 9001}"#, &[("ens5 mtu", "1500")]),
+            (&MTU, r#"{"driver": "ena", "mtu": 1500}"#, &[]),
+            (&CHANNELS, r#"{"driver": "ena", "channels": {"combined": 4}}"#, &[("ens5 combined", "8")]),
+            (&RINGS, r#"{"driver": "ena", "rings": {"rx": 4096, "tx": 512}}"#, &[("ens5 rx", "1024")]),
+            (
+                &OFFLOADS,
+                r#"{"driver": "ena", "offloads": {"rx-gro": true, "rx-lro": false, "tx-none": true}}"#,
+                &[("ens5 rx-lro", "on"), ("ens5 tx-none", "not told by the driver")],
+            ),
+            (
+                &COALESCING,
+                r#"{"driver": "ena", "coalescing": {"adaptive_rx": true, "rx_usecs": 20}}"#,
+                &[("ens5 adaptive-rx", "off")],
+            ),
+            (&QDISC, r#"{"driver": "ena", "qdisc": "fq"}"#, &[("ens5 qdisc", "pfifo_fast")]),
+            (&QDISC, r#"{"driver": "ena", "qdisc": "pfifo_fast"}"#, &[]),
+            (&RINGS, r#"{"driver": "ena"}"#, &[]),
+        ];
+        for (rule, nic, expected) in cases {
+            let expected: Vec<(String, String)> =
+                expected.iter().map(|(name, found)| ((*name).to_owned(), (*found).to_owned())).collect();
+            assert_eq!(found(rule, nic), expected, "{} {nic}", rule.name);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Services: whether they run, answer, and may use what they need.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use service::socket::Address;
+
+use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::nic::services::{GROUPS, processes, threads};
+use crate::profile::Service;
+use crate::system::{System, TcpListener};
+
+/// Whether they run.
+pub const RUNNING: Rule = Rule {
+    name: "running",
+    about: "every service of the profile has a process",
+    cost: "what it serves is not served",
+    source: "Documentation/admin-guide/cgroup-v2.rst",
+    check: |look| each(look, running),
+};
+
+/// Whether they are ready.
+pub const READY: Rule = Rule {
+    name: "ready",
+    about: "every service says that it is ready",
+    cost: "what it serves is not served",
+    source: "the services' /readyz",
+    check: |look| each(look, ready),
+};
+
+/// Whether they listen.
+pub const LISTENING: Rule = Rule {
+    name: "listening",
+    about: "every service listens where the profile says",
+    cost: "visitors are refused",
+    source: "Documentation/networking/ip-sysctl.rst; ss(8)",
+    check: |look| each(look, listening),
+};
+
+/// How many may wait.
+pub const BACKLOG: Rule = Rule {
+    name: "backlog",
+    about: "as many connections may wait to be accepted as the profile says: the lesser of what the service asked \
+            for and net.core.somaxconn was when it did",
+    cost: "connections that come in a burst are dropped before they are accepted",
+    source: "listen(2); ss(8)",
+    check: |look| each(look, backlog),
+};
+
+/// What they may use.
+pub const LIMITS: Rule = Rule {
+    name: "limits",
+    about: "running services have the limits of the profile",
+    cost: "a service runs out of files, threads or memory before the machine does, or takes more than its share",
+    source: "getrlimit(2); Documentation/admin-guide/cgroup-v2.rst",
+    check: |look| each(look, limits),
+};
+
+/// Where they run.
+pub const CPUS: Rule = Rule {
+    name: "affinity",
+    about: "running services keep to their CPUs",
+    cost: "workers leave the cores that their packets come to",
+    source: "proc_pid_status(5), Cpus_allowed_list",
+    check: |look| each(look, cpus),
+};
+
+/// What a check finds of every service.
+fn each(look: &Look<'_>, check: fn(&dyn System, &str, &Service) -> Vec<Finding>) -> Vec<Finding> {
+    look.profile.services.iter().flat_map(|(unit, service)| check(look.system, unit, service)).collect()
+}
+
+fn running(system: &dyn System, unit: &str, _: &Service) -> Vec<Finding> {
+    if !processes(system, unit).is_empty() {
+        return Vec::new();
+    }
+    let finding = Finding::drift(unit, "a process", "none").severity(Severity::Critical);
+    vec![finding.remedy(format!("systemctl restart {unit}; journalctl -u {unit}"))]
+}
+
+fn ready(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding> {
+    let Some(url) = &service.ready else { return Vec::new() };
+    let found = match system.get(url) {
+        Ok(200) => return Vec::new(),
+        Ok(status) => format!("{url} answers {status}"),
+        Err(error) => format!("{url}: {error}"),
+    };
+    let finding = Finding::drift(unit, "ready", found).severity(Severity::Critical);
+    vec![finding.remedy(format!("journalctl -u {unit}"))]
+}
+
+/// Whether a socket that listens at one address is what is meant by another. A socket for every address of both
+/// families shows as one of IPv6, and so does one for every address that does for one of them.
+fn serves(listener: &TcpListener, wanted: &SocketAddr) -> bool {
+    let everywhere = listener.address.ip().is_unspecified();
+    let same = listener.address.ip() == wanted.ip()
+        || wanted.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) && everywhere
+        || everywhere && (listener.address.is_ipv6() || wanted.is_ipv4());
+    listener.address.port() == wanted.port() && same
+}
+
+/// Those that serve each TCP address of a service.
+fn listeners(system: &dyn System, service: &Service) -> Vec<(SocketAddr, Vec<TcpListener>)> {
+    if service.listen.is_empty() {
+        return Vec::new();
+    }
+    let all = system.listeners().unwrap_or_default();
+    let tcp = service.listen.iter().filter_map(|address| match address {
+        Address::Tcp(address) => Some(*address),
+        _ => None,
+    });
+    tcp.map(|wanted| (wanted, all.iter().filter(|one| serves(one, &wanted)).copied().collect())).collect()
+}
+
+fn listening(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding> {
+    let tcp = listeners(system, service).into_iter().filter(|(_, found)| found.is_empty());
+    let unix = service.listen.iter().filter_map(|address| match address {
+        Address::Unix(path) => Some(path.display().to_string()),
+        _ => None,
+    });
+    let unix = unix.filter(|path| {
+        // Num, RefCount, Protocol, Flags, Type, St, Inode, Path (proc_pid_net(5)).
+        let sockets = system.read("/proc/net/unix").unwrap_or_default();
+        !sockets.lines().any(|line| line.split_whitespace().nth(7) == Some(path))
+    });
+    let finding = |address: String| {
+        let finding = Finding::drift(unit, format!("listens on {address}"), "nobody does");
+        finding.severity(Severity::Critical).remedy(format!("systemctl restart {unit}; journalctl -u {unit}"))
+    };
+    tcp.map(|(address, _)| address.to_string()).chain(unix).map(finding).collect()
+}
+
+fn backlog(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding> {
+    let Some(wanted) = service.backlog else { return Vec::new() };
+    let short = listeners(system, service).into_iter().filter_map(|(address, found)| {
+        // A socket for each worker shares the port.
+        let least = found.iter().map(|listener| listener.backlog).min()?;
+        (least < wanted).then_some((address, least))
+    });
+    let finding = |(address, least)| {
+        let finding = Finding::drift(format!("{unit} {address}"), wanted, least);
+        finding.remedy(format!("sysctl -w net.core.somaxconn={wanted}; systemctl restart {unit}"))
+    };
+    short.map(finding).collect()
+}
+
+fn limits(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding> {
+    let limits = &service.limits;
+    let group = |file: &str| {
+        let text = system.read(&format!("{GROUPS}/{unit}/{file}")).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    let processes = processes(system, unit);
+    if processes.is_empty() {
+        return Vec::new();
+    }
+    let files = |pid: u32| {
+        let text = system.read(&format!("/proc/{pid}/limits")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Max open files"));
+        line.and_then(|line| line.split_whitespace().next()).unwrap_or("unknown").to_owned()
+    };
+    let open_files = limits.open_files.and_then(|wanted| {
+        let found = processes.iter().map(|&pid| files(pid)).find(|found| *found != wanted.to_string());
+        found.map(|found| ("open files", wanted, found))
+    });
+    let of_group = |name, file: &str, wanted: Option<u64>| {
+        let found = group(file);
+        wanted.filter(|wanted| found != wanted.to_string()).map(|wanted| (name, wanted, found))
+    };
+    [
+        open_files,
+        of_group("tasks", "pids.max", limits.tasks),
+        of_group("memory", "memory.max", limits.memory_bytes),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|(name, wanted, found)| {
+        let finding = Finding::drift(format!("{unit} {name}"), wanted, found);
+        finding.remedy(format!("systemctl daemon-reload; systemctl restart {unit}"))
+    })
+    .collect()
+}
+
+fn cpus(system: &dyn System, unit: &str, service: &Service) -> Vec<Finding> {
+    let Some(wanted) = &service.cpus else { return Vec::new() };
+    let outside = threads(system, unit).into_iter().find(|cpus| !cpus.is_subset(wanted));
+    let finding = |cpus| {
+        let finding = Finding::drift(format!("{unit} cpus"), wanted, cpus);
+        finding.remedy(format!("systemctl restart {unit}"))
+    };
+    outside.map(finding).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::tests::findings;
+
+    const MACHINE: &str = "\
+/sys/fs/cgroup/system.slice/linerate-links.service/cgroup.procs = 700
+/sys/fs/cgroup/system.slice/linerate-links.service/pids.max = 1024
+/sys/fs/cgroup/system.slice/linerate-links.service/memory.max = max
+/proc/700/limits:
+|Limit                     Soft Limit           Hard Limit           Units
+|Max open files            1024                 524288               files
+/proc/700/task/700/status:
+|Name:	linerate-links
+|Cpus_allowed_list:	0-1
+/proc/700/task/701/status:
+|Name:	worker
+|Cpus_allowed_list:	0-3
+/proc/net/unix:
+|Num       RefCount Protocol Flags    Type St Inode Path
+|00000000: 00000002 00000000 00010000 0001 01 12345 /run/links.sock
+listener [::]:80 backlog=4096 waiting=0
+listener 127.0.0.1:8081 backlog=16384 waiting=0
+get http://127.0.0.1:8081/readyz 503
+";
+
+    fn found(rule: &Rule, unit: &str, service: &str) -> Vec<(String, String)> {
+        let profile = format!(r#"{{"services": {{"{unit}": {service}}}}}"#);
+        findings(rule, MACHINE, &profile).into_iter().map(|one| (one.subject, one.found)).collect()
+    }
+
+    #[test]
+    fn every_way_a_service_may_be_wrong_is_found() {
+        let links = "linerate-links.service";
+        type Case<'c> = (&'c Rule, &'c str, &'c str, &'c [(&'c str, &'c str)]);
+        let cases: [Case<'_>; 14] = [
+            (&RUNNING, links, "{}", &[]),
+            (&RUNNING, "linerate-api.service", "{}", &[("linerate-api.service", "none")]),
+            (
+                &READY,
+                links,
+                r#"{"ready": "http://127.0.0.1:8081/readyz"}"#,
+                &[(links, "http://127.0.0.1:8081/readyz answers 503")],
+            ),
+            (&LISTENING, links, r#"{"listen": [":80", "10.0.0.1:80", "127.0.0.1:8081"]}"#, &[]),
+            (&LISTENING, links, r#"{"listen": ["10.0.0.1:8081"]}"#, &[(links, "nobody does")]),
+            (&LISTENING, links, r#"{"listen": ["unix:/run/links.sock", "systemd:http"]}"#, &[]),
+            (&LISTENING, links, r#"{"listen": ["unix:/run/other.sock"]}"#, &[(links, "nobody does")]),
+            (
+                &BACKLOG,
+                links,
+                r#"{"listen": [":80", "127.0.0.1:8081"], "backlog": 16384}"#,
+                &[("linerate-links.service [::]:80", "4096")],
+            ),
+            (
+                &LIMITS,
+                links,
+                r#"{"limits": {"open_files": 20480, "tasks": 1024, "memory_bytes": 1048576}}"#,
+                &[("linerate-links.service open files", "1024"), ("linerate-links.service memory", "max")],
+            ),
+            (&LIMITS, links, r#"{"limits": {"open_files": 1024}}"#, &[]),
+            (&LIMITS, "linerate-api.service", r#"{"limits": {"open_files": 1}}"#, &[]),
+            (&CPUS, links, r#"{"cpus": "0-1"}"#, &[("linerate-links.service cpus", "0-3")]),
+            (&CPUS, links, r#"{"cpus": "0-7"}"#, &[]),
+            (&CPUS, links, "{}", &[]),
+        ];
+        for (rule, unit, service, expected) in cases {
+            let expected: Vec<(String, String)> =
+                expected.iter().map(|(name, found)| ((*name).to_owned(), (*found).to_owned())).collect();
+            assert_eq!(found(rule, unit, service), expected, "{} {service}", rule.name);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Waiting for what makes it necessary to place queues again: a link that came back, other channels or rings.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::time::Duration;
+
+use crate::system::System;
+use crate::system::netlink::UNKNOWN;
+
+/// How long it has to be quiet before queues are placed again: a link that flaps settles within.
+pub const SETTLE: Duration = Duration::from_millis(500);
+
+/// How often that may begin anew: after 5 s at most queues are placed, quiet or not.
+const RESTLESS: usize = 10;
+
+/// How long without any notification before all is looked at once more: interrupts can be moved without one.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until interfaces of those watched have to be looked at: those that changed, once it is quiet, or all after
+/// a while.
+pub fn settled(system: &dyn System, watched: &[String]) -> io::Result<Vec<String>> {
+    let mut changed: BTreeSet<String> = system.changes(PATIENCE)?;
+    if changed.is_empty() {
+        return Ok(watched.to_vec());
+    }
+    for _ in 0..RESTLESS {
+        let more = system.changes(SETTLE)?;
+        if more.is_empty() {
+            break;
+        }
+        changed.extend(more);
+    }
+    let concerned = |name: &&String| changed.contains(*name) || changed.contains(UNKNOWN);
+    Ok(watched.iter().filter(concerned).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::Recorded;
+
+    #[test]
+    fn changes_are_gathered_until_it_is_quiet() {
+        let watched = ["eth0".to_owned(), "eth1".to_owned()];
+        let cases: [(&[&[&str]], &[&str]); 5] = [
+            (&[&["eth0"], &["eth0", "lo"], &[]], &["eth0"]),
+            (&[&["lo"], &[]], &[]),
+            (&[&["lo"], &["eth1"], &[]], &["eth1"]),
+            // Notifications were lost: anything may have changed.
+            (&[&[""], &[]], &["eth0", "eth1"]),
+            // None came for a long while.
+            (&[&[]], &["eth0", "eth1"]),
+        ];
+        for (script, expected) in cases {
+            let machine = Recorded::default();
+            machine.tell(script);
+            assert_eq!(settled(&machine, &watched).expect("settled"), expected, "{script:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_never_rests_is_looked_at_all_the_same() {
+        let machine = Recorded::default();
+        machine.tell(&[&["eth0"] as &[&str]; 1 + RESTLESS]);
+        assert_eq!(settled(&machine, &["eth0".to_owned()]).expect("settled"), ["eth0"]);
+        assert!(settled(&machine, &[]).is_err(), "the script is at its end");
+    }
+}

@@ -1,0 +1,169 @@
+//! A service that runs, and what it says.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Error;
+
+/// How long a service may take to end before it is killed: longer than any of them drains by default.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The longest line that is passed on whole, in bytes; of a longer one the beginning is.
+const MAX_LINE: usize = 16 * 1024;
+
+/// What the line of a token begins with that `linerate-links serve --print-token` prints.
+const TOKEN: &str = "token ";
+
+/// A line that a service said.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// Which service.
+    pub name: &'static str,
+    /// What.
+    pub line: String,
+}
+
+/// A service that runs. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Child {
+    name: &'static str,
+    process: tokio::process::Child,
+    admin: SocketAddr,
+    token: Option<mpsc::Receiver<String>>,
+}
+
+impl Child {
+    /// Starts it; `said` gets what it says, line by line.
+    pub fn start(
+        name: &'static str,
+        mut command: Command,
+        admin: SocketAddr,
+        said: impl Fn(&Said) + Clone + 'static,
+    ) -> Result<Self, Error> {
+        let program = command.get_program().into();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = tokio::process::Command::from(command);
+        // Ctrl-C goes to the foreground's group: we tell the services ourselves, all at once and only once.
+        command.process_group(0).kill_on_drop(true);
+        let mut process = command.spawn().map_err(|source| Error::Start { program, source })?;
+        let (send, token) = mpsc::channel(1);
+        let to = said.clone();
+        tokio::task::spawn_local(lines(process.stdout.take(), move |line| {
+            if let Some(token) = line.strip_prefix(TOKEN) {
+                drop(send.try_send(token.trim().to_owned()));
+            } else {
+                to(&Said { name, line });
+            }
+        }));
+        tokio::task::spawn_local(lines(process.stderr.take(), move |line| said(&Said { name, line })));
+        Ok(Self { name, process, admin, token: Some(token) })
+    }
+
+    /// The token that it prints, if it prints one; to be asked for once.
+    pub fn token(&mut self) -> mpsc::Receiver<String> {
+        self.token.take().unwrap_or_else(|| mpsc::channel(1).1)
+    }
+
+    /// Waits until it says that it is ready.
+    pub async fn ready(&mut self, patience: Duration) -> Result<(), Error> {
+        let end = Instant::now() + patience;
+        while Instant::now() < end {
+            if let Ok(Some(status)) = self.process.try_wait() {
+                return Err(Error::Ended { name: self.name, status });
+            }
+            if is_ready(self.admin).await {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        Err(Error::NotReady { name: self.name })
+    }
+
+    /// Waits until it ends, which it should not.
+    pub async fn ended(&mut self) -> Error {
+        match self.process.wait().await {
+            Ok(status) => Error::Ended { name: self.name, status },
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Tells it to end.
+    pub fn terminate(&self) {
+        let pid = self.process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(pid) = pid {
+            // It may have ended by itself meanwhile.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Waits until it has ended, and kills it where that takes too long.
+    pub async fn end(&mut self) {
+        if timeout(PATIENCE, self.process.wait()).await.is_err() {
+            drop(self.process.kill().await);
+        }
+    }
+}
+
+/// Asks a service's admin listener whether it is ready.
+async fn is_ready(admin: SocketAddr) -> bool {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let ask = async {
+        let mut stream = TcpStream::connect(admin).await?;
+        let request = format!("GET /readyz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await?;
+        Ok::<bool, std::io::Error>(status == *b"HTTP/1.1 200")
+    };
+    matches!(timeout(Duration::from_secs(1), ask).await, Ok(Ok(true)))
+}
+
+/// Passes on what is said, line by line.
+async fn lines(from: Option<impl AsyncRead + Unpin>, mut to: impl FnMut(String)) {
+    let Some(from) = from else { return };
+    let mut from = BufReader::with_capacity(MAX_LINE, from);
+    loop {
+        // The buffer bounds a line; the rest of a longer one comes as the next.
+        let Ok(bytes) = from.fill_buf().await else { return };
+        if bytes.is_empty() {
+            return;
+        }
+        let mut line = Vec::new();
+        while line.len() < MAX_LINE {
+            let Ok(bytes) = from.fill_buf().await else { return };
+            let end = bytes.iter().position(|&byte| byte == b'\n');
+            let take = end.unwrap_or(bytes.len()).min(MAX_LINE - line.len());
+            line.extend_from_slice(&bytes[..take]);
+            let done = bytes.is_empty() || end == Some(take);
+            from.consume(take + usize::from(end == Some(take)));
+            if done {
+                break;
+            }
+        }
+        to(String::from_utf8_lossy(&line).into_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_passed_on_and_long_ones_in_parts() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let text = format!("one\n\n{}\nlast", "x".repeat(MAX_LINE + 5));
+        let heard = RefCell::new(Vec::new());
+        runtime.block_on(lines(Some(text.as_bytes()), |line| heard.borrow_mut().push(line)));
+        let lengths: Vec<usize> = heard.borrow().iter().map(String::len).collect();
+        assert_eq!(lengths, [3, 0, MAX_LINE, 5, 4]);
+    }
+}

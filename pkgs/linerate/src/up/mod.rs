@@ -1,0 +1,287 @@
+//! The services of the box, run together for trying out: on embedded storage, on free ports, stopped together.
+//!
+//! - [`program`]: where the services' binaries are.
+//! - [`port`]: where they can listen.
+//! - [`child`]: a service that runs, and what it says.
+
+pub mod child;
+pub mod port;
+pub mod program;
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde::Serialize;
+use service::shutdown::Shutdown;
+use tokio::sync::mpsc;
+
+use child::{Child, Said};
+use port::Ports;
+
+/// How long services may take to become ready; the first start makes their databases.
+const READY: Duration = Duration::from_secs(30);
+
+/// The code of the link that is there from the beginning, and where it leads.
+const EXAMPLE: (&str, &str) = ("hello", "https://example.com/");
+
+/// The file that is served where there is none yet.
+const PAGE: &str = "<!doctype html>\n<title>linerate</title>\n<h1>It works</h1>\n";
+
+/// Why the services do not run together.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A binary is nowhere to be found.
+    #[error("{0} is neither beside linerate nor on PATH: cargo build --release builds it")]
+    Program(&'static str),
+    /// A program cannot be started.
+    #[error("{program}: {source}")]
+    Start {
+        /// Which.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A program that prepares something failed; it said why.
+    #[error("{program} {what}: {said}")]
+    Prepare {
+        /// Which.
+        program: PathBuf,
+        /// What it should do.
+        what: &'static str,
+        /// What it said.
+        said: String,
+    },
+    /// A service ended by itself.
+    #[error("{name} ended: {status}")]
+    Ended {
+        /// Which.
+        name: &'static str,
+        /// How.
+        status: std::process::ExitStatus,
+    },
+    /// A service is not ready in time.
+    #[error("{name} is not ready after {} s", READY.as_secs())]
+    NotReady {
+        /// Which.
+        name: &'static str,
+    },
+    /// A file or directory.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Ports, signals or the runtime.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// What runs, and how to reach it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Running {
+    /// Where short links are answered.
+    pub links: SocketAddr,
+    /// Where links are made.
+    pub links_admin: SocketAddr,
+    /// Where files are answered.
+    pub files: SocketAddr,
+    /// Where users are answered, where that service is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api: Option<SocketAddr>,
+    /// Where databases and files are.
+    pub data: PathBuf,
+    /// What lets whoever has it make links.
+    pub token: String,
+    /// Commands to try.
+    pub commands: Vec<String>,
+}
+
+/// How often services are started on other ports, where somebody else took the first between our look and theirs.
+const ATTEMPTS: usize = 3;
+
+/// Starts the services, calls `ready` once they answer and `said` with what they say, and stops them when one ends
+/// or the process is told to.
+pub fn run(
+    data: &Path,
+    mut ready: impl FnMut(&Running) -> io::Result<()>,
+    said: impl Fn(&Said) + Clone + 'static,
+) -> Result<(), Error> {
+    let shutdown = Shutdown::on_signals()?;
+    let services = Services::find(data)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        for attempt in 1.. {
+            let ports = if attempt == 1 { Ports::usual()? } else { Ports::any()? };
+            let mut greeted = false;
+            let (mut children, mut token) = services.start(&ports, said.clone())?;
+            let outcome = tokio::select! {
+                outcome = together(&mut children, async || {
+                    greeted = true;
+                    let token = token.recv().await.unwrap_or_default();
+                    ready(&services.running(&ports, token))
+                }) => outcome,
+                () = shutdown.wait() => Ok(()),
+            };
+            for child in &children {
+                child.terminate();
+            }
+            for child in &mut children {
+                child.end().await;
+            }
+            match outcome {
+                Err(Error::Ended { .. }) if !greeted && attempt < ATTEMPTS => {}
+                outcome => return outcome,
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The services' programs, and what they keep where.
+struct Services {
+    links: PathBuf,
+    files: PathBuf,
+    api: Option<PathBuf>,
+    data: PathBuf,
+}
+
+impl Services {
+    /// Finds the programs, and makes what they need.
+    fn find(data: &Path) -> Result<Self, Error> {
+        let services = Self {
+            links: program::find("linerate-links")?,
+            files: program::find("linerate-files")?,
+            api: program::find("linerate-api").ok().filter(|program| serves(program)),
+            data: data.to_owned(),
+        };
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| Error::File { path, source }
+        };
+        let root = services.root();
+        fs::create_dir_all(&root).map_err(failed(&root))?;
+        let page = root.join("index.html");
+        if !page.exists() {
+            fs::write(&page, PAGE).map_err(failed(&page))?;
+        }
+        prepare(&services.links, &services.database())?;
+        Ok(services)
+    }
+
+    fn database(&self) -> PathBuf {
+        self.data.join("links.db")
+    }
+
+    fn root(&self) -> PathBuf {
+        self.data.join("www")
+    }
+
+    /// Starts all, and gives what links will print as its token.
+    fn start(
+        &self,
+        ports: &Ports,
+        said: impl Fn(&Said) + Clone + 'static,
+    ) -> Result<(Vec<Child>, mpsc::Receiver<String>), Error> {
+        let serve = |program: &Path, (public, admin): (SocketAddr, SocketAddr)| {
+            let mut command = Command::new(program);
+            command.args(["serve", "--listen", &public.to_string(), "--admin", &admin.to_string()]);
+            command
+        };
+        let mut command = serve(&self.links, ports.links);
+        command.arg("--print-token").arg("--database").arg(self.database());
+        let mut links = Child::start("links", command, ports.links.1, said.clone())?;
+        let token = links.token();
+        let mut command = serve(&self.files, ports.files);
+        command.arg("--root").arg(self.root());
+        let mut children = vec![links, Child::start("files", command, ports.files.1, said.clone())?];
+        if let Some(api) = &self.api {
+            let mut command = serve(api, ports.api);
+            command.arg("--database-url").arg(format!("sqlite:{}", self.data.join("api.db").display()));
+            children.push(Child::start("api", command, ports.api.1, said)?);
+        }
+        Ok((children, token))
+    }
+
+    /// How to reach them.
+    fn running(&self, ports: &Ports, token: String) -> Running {
+        let api = self.api.as_ref().map(|_| ports.api.0);
+        let commands = commands(ports, api, &token);
+        Running {
+            links: ports.links.0,
+            links_admin: ports.links.1,
+            files: ports.files.0,
+            api,
+            data: self.data.clone(),
+            token,
+            commands,
+        }
+    }
+}
+
+/// Whether a program can serve, and is no build from before it could.
+fn serves(program: &Path) -> bool {
+    let help = Command::new(program).args(["serve", "--help"]).stdin(Stdio::null()).output();
+    help.is_ok_and(|help| help.status.success() && !help.stdout.is_empty())
+}
+
+/// Makes the database and the link that is there from the beginning.
+fn prepare(links: &Path, database: &Path) -> Result<(), Error> {
+    let (code, target) = EXAMPLE;
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(links);
+        command.args(arguments).arg("--database").arg(database).stdin(Stdio::null());
+        command.output().map_err(|source| Error::Start { program: links.to_owned(), source })
+    };
+    // It is there from the last time, or it is added.
+    if database.exists() && run(&["get", code])?.status.success() {
+        return Ok(());
+    }
+    let added = run(&["add", target, "--code", code])?;
+    if added.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&added.stderr).trim().to_owned();
+    Err(Error::Prepare { program: links.to_owned(), what: "add", said })
+}
+
+/// Waits until all are ready, says so, and then until the first ends.
+async fn together(children: &mut [Child], ready: impl AsyncFnOnce() -> io::Result<()>) -> Result<(), Error> {
+    for child in children.iter_mut() {
+        child.ready(READY).await?;
+    }
+    ready().await?;
+    let ends = children.iter_mut().map(|child| Box::pin(child.ended()));
+    let mut ends: Vec<_> = ends.collect();
+    let first = std::future::poll_fn(|context| {
+        for end in &mut ends {
+            if let std::task::Poll::Ready(error) = end.as_mut().poll(context) {
+                return std::task::Poll::Ready(error);
+            }
+        }
+        std::task::Poll::Pending
+    });
+    Err(first.await)
+}
+
+/// Commands that work as they are.
+fn commands(ports: &Ports, api: Option<SocketAddr>, token: &str) -> Vec<String> {
+    let (code, target) = EXAMPLE;
+    let Ports { links: (links, admin), files: (files, _), .. } = ports;
+    let mut commands = vec![
+        format!("curl -i http://{links}/{code}"),
+        format!(
+            "curl -i -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"target\": \
+             \"{target}\"}}' http://{admin}/api/v1/links"
+        ),
+        format!("curl -i http://{files}/"),
+    ];
+    commands.extend(api.map(|api| format!("curl -i http://{api}/api/v1/users")));
+    commands
+}
