@@ -37,7 +37,7 @@ const SQLITE: &str = "SQLite";
 const ECHO: &str = "echo";
 const HALF: &str = "half load";
 
-/// Users in each database: more than a cache of PostgreSQL's default size holds.
+/// Users in each database: some 110 MB.
 const USERS: u64 = 50_000;
 
 /// Users that are asked for where they shall be cached.

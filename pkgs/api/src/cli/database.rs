@@ -1,5 +1,8 @@
 //! Which database a command works on.
 
+use std::num::NonZero;
+use std::time::Duration;
+
 use clap::Args;
 
 use crate::users::{DatabaseUrl, Options};
@@ -17,9 +20,9 @@ impl DatabaseArgs {
     pub fn options(&self) -> Options {
         Options {
             cache_bytes: 0,
-            timeout: std::time::Duration::from_secs(60),
-            acquire_timeout: std::time::Duration::from_secs(30),
-            workers: std::num::NonZero::<usize>::MIN,
+            timeout: Duration::from_secs(60),
+            acquire_timeout: Duration::from_secs(30),
+            workers: NonZero::<usize>::MIN,
             ..Options::new(self.database_url.clone())
         }
     }
