@@ -21,8 +21,8 @@ bench-listener:     ## a hello over HTTP/1.1, 2 and 3 against axum, actix-web, n
 	.ci/bench.sh linerate-listener hello
 	.ci/bench.sh linerate-listener h3
 
-bench-files:        ## files of three sizes against nginx and static-web-server
-	.ci/bench.sh linerate-files transfer
+bench-files:        ## files of three sizes against nginx, static-web-server and Caddy; ARGS="1KB tls" runs these alone
+	.ci/bench.sh linerate-files transfer -- $(ARGS)
 
 bench-api:          ## users by id from PostgreSQL and SQLite beside pgbench, axum::serve with sqlx and actix-web
 	.ci/install.sh postgres

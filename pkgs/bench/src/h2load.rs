@@ -1,4 +1,4 @@
-//! Load over HTTP/2 by nghttp2's h2load, and what came of it.
+//! Load over HTTP/2, or over HTTP/1.1 and TLS, by nghttp2's h2load, and what came of it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,6 +16,8 @@ pub struct Streams {
     pub address: Option<SocketAddr>,
     /// Whether that is over TLS.
     pub tls: bool,
+    /// Speaks HTTP/1.1 all the same.
+    pub http1: bool,
 }
 
 /// Loads `server` for the time given.
@@ -38,6 +40,7 @@ pub(crate) fn run(
         .arg(format!("-c{}", load.connections))
         .arg(format!("-m{}", streams.count))
         .arg(format!("-D{}", load.seconds))
+        .args(streams.http1.then_some("--h1"))
         .arg(url)
         .output()
         .map_err(|source| Error::Run { program: "h2load".into(), source })?;

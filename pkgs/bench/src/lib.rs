@@ -9,7 +9,7 @@
 //! - [`postgres`]: a PostgreSQL of one's own.
 //! - [`usage`]: CPU time and memory of a process tree.
 //! - [`client`]: a small client for single requests and for visiting each of many paths once.
-//! - [`wrk`]: load, and what came of it; [`h2load`]: the same over HTTP/2.
+//! - [`wrk`]: load, and what came of it; [`h2load`]: the same over HTTP/2 and TLS; `h3load`: over HTTP/3.
 //! - [`rounds`]: servers loaded in turn, and the medians.
 //! - [`report`]: the table, the targets and the JSON.
 //! - [`chart`]: the bars.
@@ -21,6 +21,8 @@ pub mod chart;
 pub mod client;
 pub mod entry;
 pub mod h2load;
+#[cfg(feature = "http3")]
+pub mod h3load;
 pub mod peers;
 pub mod postgres;
 pub mod process;

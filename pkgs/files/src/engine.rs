@@ -1,25 +1,30 @@
 //! The ways in which bytes of a file get into a socket.
 //!
-//! `sendfile` and `splice` hand the kernel's own pages on; `copy` goes through a buffer of the worker. A turn
-//! of a transfer is bounded, so that one client with a fast line does not keep a worker from the others.
+//! `sendfile` and `splice` hand the kernel's own pages on; `copy` goes through a buffer of the worker; `auto` takes
+//! files that are asked for often from the [`shelf`](crate::shelf). A turn of a transfer is bounded, so that one
+//! client with a fast line does not keep a worker from the others.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use rustix::fs::sendfile;
-use rustix::io::{Errno, pread};
+use rustix::io::{Errno, pread, retry_on_intr};
+use rustix::net::sockopt::set_tcp_cork;
 use rustix::net::{SendFlags, send};
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice, tee};
 
 use crate::resident::is_resident;
+use crate::shelf::FileCopy;
 use crate::site::file::File;
 
 /// How bytes get from files into sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
-    /// Small files from memory, together with their heads; others by sendfile. The fastest in the bench.
+    /// Small files from memory, together with their heads; those that are asked for often out of pipes; others
+    /// by sendfile. The fastest in the bench.
     Auto,
     /// sendfile(2), for files of all sizes.
     Sendfile,
@@ -43,6 +48,10 @@ const LOOK_BYTES: u64 = 64 << 20;
 /// Pipes kept for later transfers of a worker.
 const PIPES: usize = 64;
 
+/// Pipes that transfers out of copies may have at once, of a worker: slow readers keep theirs, and further ones do
+/// without.
+const LENT: usize = 256;
+
 /// A part of a file on its way.
 #[derive(Debug)]
 pub struct Transfer {
@@ -53,7 +62,11 @@ pub struct Transfer {
     warmed: u64,
     /// Whether the file is known to be as it was opened, without a look at it.
     intact: bool,
+    /// The file's copy, as long as there are pipes to send out of.
+    copy: Option<Arc<FileCopy>>,
     pipe: Option<Pipe>,
+    /// Whether the socket keeps back what fills no segment.
+    corked: bool,
 }
 
 /// A pipe and how many bytes are in it.
@@ -62,6 +75,8 @@ struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
     holds: usize,
+    /// Counts those there are.
+    _lent: Rc<()>,
 }
 
 /// How a turn ended.
@@ -96,16 +111,28 @@ pub struct Means {
     resident_for: u32,
     buffer: Vec<u8>,
     pipes: Vec<Pipe>,
+    lent: Rc<()>,
 }
 
 impl Means {
     /// Those of an engine.
     pub fn new(engine: Engine, resident_for: u32) -> Self {
         let buffer = if engine == Engine::Copy { vec![0; BUFFER_BYTES] } else { Vec::new() };
-        Self { engine, resident_for, buffer, pipes: Vec::new() }
+        Self { engine, resident_for, buffer, pipes: Vec::new(), lent: Rc::default() }
     }
 
-    /// Whether small files are sent from memory.
+    fn may_lend(&self) -> bool {
+        !self.pipes.is_empty() || Rc::strong_count(&self.lent) <= LENT
+    }
+
+    fn pipe(&mut self) -> Result<Pipe, Errno> {
+        match self.pipes.pop() {
+            Some(pipe) => Ok(pipe),
+            None => Pipe::new(self.engine == Engine::Splice, Rc::clone(&self.lent)),
+        }
+    }
+
+    /// Whether bytes of files are kept: of small ones in memory, of others in pipes.
     pub fn keeps_bytes(&self) -> bool {
         self.engine == Engine::Auto
     }
@@ -115,7 +142,13 @@ impl Transfer {
     /// Of these bytes of a file. `intact` is whether somebody watches that the file is as it was opened, so that
     /// the first turn need not look.
     pub fn new(file: Rc<File>, range: Range<u64>, intact: bool) -> Self {
-        Self { file, at: range.start, end: range.end, warmed: 0, intact, pipe: None }
+        let (at, end) = (range.start, range.end);
+        Self { file, at, end, warmed: 0, intact, copy: None, pipe: None, corked: false }
+    }
+
+    /// Has it sent out of a copy of the file.
+    pub fn from_copy(self, copy: Option<Arc<FileCopy>>) -> Self {
+        Self { copy, ..self }
     }
 
     /// What is left of it, where that is in memory.
@@ -176,19 +209,48 @@ impl Transfer {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        if self.at < self.end {
-            // A turn's worth is looked at at a time: what was sent before was right, and what follows will be.
-            if !std::mem::take(&mut self.intact) && !self.file.is_intact() {
-                return Err(Failure::Changed);
-            }
-            if let Some(cold) = self.cold(means, tick) {
-                return Ok(Turn::Cold(cold));
-            }
+        let turn = self.go_on(&socket, means, more, tick);
+        // What fills no segment waits for the rest, and leaves with it.
+        let ends = matches!(turn, Ok(Turn::Done));
+        if ends == self.corked && turn.is_ok() && means.engine != Engine::Copy {
+            self.corked = set_tcp_cork(&socket, !ends).is_ok() && !ends;
         }
+        turn
+    }
+
+    /// A turn with what is not in the worker's memory.
+    fn go_on(
+        &mut self,
+        socket: impl AsFd,
+        means: &mut Means,
+        more: bool,
+        tick: u32,
+    ) -> Result<Turn, Failure> {
         let mut left = TURN_BYTES;
-        while self.at < self.end || self.pipe.as_ref().is_some_and(|pipe| pipe.holds > 0) {
+        let mut looked = false;
+        loop {
+            if !self.drain(&socket, more)? {
+                return Ok(Turn::Blocked);
+            }
+            if self.at == self.end {
+                return Ok(Turn::Done);
+            }
             if left == 0 {
                 return Ok(Turn::Over);
+            }
+            if self.copy.is_some() {
+                left = left.saturating_sub(self.take(means));
+                continue;
+            }
+            // A turn's worth is looked at at a time: what was sent before was right, and what follows will be.
+            if !looked {
+                looked = true;
+                if !std::mem::take(&mut self.intact) && !self.file.is_intact() {
+                    return Err(Failure::Changed);
+                }
+                if let Some(cold) = self.cold(means, tick) {
+                    return Ok(Turn::Cold(cold));
+                }
             }
             let wanted = usize::try_from((self.end - self.at).min(left)).unwrap_or(usize::MAX);
             let sent = match means.engine {
@@ -197,7 +259,7 @@ impl Transfer {
                     let sent = sendfile(&socket, &*self.file.fd, Some(&mut at), wanted);
                     sent.inspect(|sent| self.at += *sent as u64)
                 }
-                Engine::Splice => self.splice(&socket, means, wanted),
+                Engine::Splice => self.load(means, wanted),
                 Engine::Copy => self.copy(&socket, means, wanted, more),
             };
             match sent {
@@ -214,7 +276,6 @@ impl Transfer {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        Ok(Turn::Done)
     }
 
     /// What is to be sent next, where it is not in the page cache.
@@ -231,28 +292,55 @@ impl Transfer {
         (!is_resident(&*self.file.fd, &next)).then_some(next)
     }
 
-    fn splice(&mut self, socket: impl AsFd, means: &mut Means, wanted: usize) -> Result<usize, Errno> {
-        let pipe = match &mut self.pipe {
-            Some(pipe) => pipe,
-            None => self.pipe.insert(match means.pipes.pop() {
+    /// Takes the part of the copy that comes next into a pipe, and returns how much. From where there is none, or
+    /// no pipe, the file itself is sent.
+    fn take(&mut self, means: &mut Means) -> u64 {
+        let taken = self.copy.as_ref().and_then(|copy| {
+            let part = copy.part(self.at)?;
+            let pipe = match &mut self.pipe {
                 Some(pipe) => pipe,
-                None => Pipe::new()?,
-            }),
-        };
-        if pipe.holds == 0 {
-            let mut at = self.at;
-            let moved = splice(&*self.file.fd, Some(&mut at), &pipe.write, None, wanted, SpliceFlags::MOVE)?;
-            self.at += moved as u64;
-            pipe.holds = moved;
-            if moved == 0 {
-                return Ok(0);
+                None if means.may_lend() => self.pipe.insert(means.pipe().ok()?),
+                None => return None,
+            };
+            let wanted = usize::try_from(self.end.min(part.range.end) - self.at).ok()?;
+            pipe.holds = tee(&part.pipe, &pipe.write, wanted, SpliceFlags::NONBLOCK).ok()?;
+            (pipe.holds > 0).then_some(pipe.holds as u64)
+        });
+        match taken {
+            Some(taken) => self.at += taken,
+            None => {
+                self.copy = None;
+                // It was as the copy is when the copy was made.
+                self.intact = false;
             }
         }
+        taken.unwrap_or(0)
+    }
+
+    /// Moves bytes of the file into a pipe, and returns how many.
+    fn load(&mut self, means: &mut Means, wanted: usize) -> Result<usize, Errno> {
+        let pipe = match &mut self.pipe {
+            Some(pipe) => pipe,
+            None => self.pipe.insert(means.pipe()?),
+        };
+        let mut at = self.at;
+        let moved = splice(&*self.file.fd, Some(&mut at), &pipe.write, None, wanted, SpliceFlags::MOVE)?;
+        self.at += moved as u64;
+        pipe.holds = moved;
+        Ok(moved)
+    }
+
+    /// Sends what a pipe holds. Returns whether that was all of it.
+    fn drain(&mut self, socket: impl AsFd, more: bool) -> Result<bool, Errno> {
+        let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.holds > 0) else { return Ok(true) };
         let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-        flags.set(SpliceFlags::MORE, self.at < self.end);
-        let sent = splice(&pipe.read, None, socket, None, pipe.holds, flags)?;
-        pipe.holds -= sent;
-        Ok(sent)
+        flags.set(SpliceFlags::MORE, more || self.at < self.end);
+        match retry_on_intr(|| splice(&pipe.read, None, &socket, None, pipe.holds, flags)) {
+            Ok(sent) => pipe.holds -= sent,
+            Err(Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(pipe.holds == 0)
     }
 
     fn copy(
@@ -277,10 +365,13 @@ impl Transfer {
 }
 
 impl Pipe {
-    fn new() -> Result<Self, Errno> {
+    /// One with the usual sixteen places, which is what a part of a copy takes, or with as many as there may be.
+    fn new(large: bool, lent: Rc<()>) -> Result<Self, Errno> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Beyond the user's limit the pipe stays at 64 KiB.
-        let _ = fcntl_setpipe_size(&write, BUFFER_BYTES);
-        Ok(Self { read, write, holds: 0 })
+        if large {
+            // Beyond the user's limit the pipe stays at 64 KiB.
+            let _ = fcntl_setpipe_size(&write, BUFFER_BYTES);
+        }
+        Ok(Self { read, write, holds: 0, _lent: lent })
     }
 }

@@ -1,14 +1,16 @@
 //! What a file costs to serve, beside nginx and static-web-server.
 //!
-//! `cargo bench -p linerate-files --bench transfer [-- --quick]`. Servers have CPU 0, the load CPU 1; cases
-//! alternate. Needs wrk and nginx, installed from Debian packages where root runs it, and static-web-server,
-//! installed by cargo into the target directory. Prints a table for each network and the targets, and writes
-//! them to `target/bench/files.json`. A missed target is no failure; a wrong answer is.
+//! `cargo bench -p linerate-files --bench transfer [-- --quick] [PART...]`. Servers have CPU 0, the load CPU 1; cases
+//! alternate. Needs wrk, h2load, nginx and Caddy, installed from Debian packages where root runs it, and
+//! static-web-server, installed by cargo into the target directory. Prints a table for each part and the targets,
+//! and writes them to `target/bench/files.json`, or `files-PART.json`. A missed target is no failure; a wrong answer
+//! is.
 #![forbid(unsafe_code)]
 
 mod drain;
 mod network;
 mod peers;
+mod secure;
 mod tables;
 
 use std::path::Path;
@@ -41,20 +43,26 @@ const CONNECTIONS: usize = 64;
 /// Connections that memory is measured under.
 const CROWD: usize = 512;
 
+/// What can be run alone: a size of files on loopback, pairs of virtual Ethernet ports, TLS, and memory with the time
+/// from start to first answer.
+const PARTS: [&str; 7] = ["2.4MB", "16KB", "1KB", "veth-1500", "veth-9000", "tls", "process"];
+
 const OURS: &str = "linerate-files";
 const NGINX: &str = "nginx";
 
 fn main() -> ExitCode {
-    if let Some(code) = drain::load_if_asked() {
+    if let Some(code) = drain::load_if_asked().or_else(secure::load_if_asked) {
         return code;
     }
-    entry::run(|quick| run(if quick { QUICK } else { FULL }))
+    entry::run_parts(&PARTS, |quick, parts| run(if quick { QUICK } else { FULL }, parts))
 }
 
-fn run(scale: Scale) -> Result<(), Error> {
+fn run(scale: Scale, parts: &[&str]) -> Result<(), Error> {
     // Packages come over the network, which is gone once the bench has its own.
     setup::require("wrk", "wrk")?;
+    setup::require("h2load", "nghttp2-client")?;
     setup::require("nginx", "nginx-light")?;
+    setup::require("caddy", "caddy")?;
     let web_server = peers::install();
     let isolated = setup::isolate();
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -73,15 +81,27 @@ fn run(scale: Scale) -> Result<(), Error> {
         "servers with one worker on CPU 0, load on CPU 1: {CONNECTIONS} connections, {} s a round, medians of {} rounds",
         scale.seconds, scale.rounds
     ));
-    for network in [Network::loopback()].into_iter().chain(Network::veth_pairs()) {
-        transfers(scale, &network, place.path(), web_server.as_deref(), &mut report)?;
+    for part in parts {
+        let servers = (place.path(), web_server.as_deref());
+        let size = SIZES.iter().find(|(name, _)| directory(name) == *part);
+        match (*part, size) {
+            (_, Some(size)) => transfers(scale, &Network::loopback(), servers, &[*size], &mut report)?,
+            ("veth-1500", _) => pair(scale, ("veth, MTU 1500", 1500), servers, &mut report)?,
+            ("veth-9000", _) => pair(scale, ("veth, MTU 9000", 9000), servers, &mut report)?,
+            ("tls", _) => secure::measure(scale, place.path(), &mut report)?,
+            _ => {
+                memory(place.path(), &mut report)?;
+                starts(scale, place.path(), &mut report)?;
+                let size = std::fs::metadata(peers::BINARY)?.len();
+                report.figure("binary", mebibytes(size), "MiB");
+            }
+        }
     }
-    memory(place.path(), &mut report)?;
-    starts(scale, place.path(), &mut report)?;
-    let size = std::fs::metadata(peers::BINARY)?.len();
-    report.figure("binary", mebibytes(size), "MiB");
     report.print();
-    let json = results.join("files.json");
+    let json = match parts {
+        [part] => results.join(format!("files-{part}.json")),
+        _ => results.join("files.json"),
+    };
     report.write(&json)?;
     println!("written: {}", json.display());
     Ok(())
@@ -92,12 +112,23 @@ fn directory(size: &str) -> String {
     size.replace(' ', "")
 }
 
+/// All servers over a pair of virtual Ethernet ports.
+fn pair(
+    scale: Scale,
+    (name, mtu): (&'static str, u16),
+    servers: (&Path, Option<&Path>),
+    report: &mut Report,
+) -> Result<(), Error> {
+    let Some(network) = Network::veth_pair(name, mtu) else { return Ok(()) };
+    transfers(scale, &network, servers, &SIZES, report)
+}
+
 /// All servers under all loads on one network.
 fn transfers(
     scale: Scale,
     network: &Network,
-    root: &Path,
-    web_server: Option<&Path>,
+    (root, web_server): (&Path, Option<&Path>),
+    sizes: &[(&'static str, usize)],
     report: &mut Report,
 ) -> Result<(), Error> {
     let on_loopback = network.is_loopback();
@@ -111,7 +142,7 @@ fn transfers(
         servers.push(peers::web_server(network, root, program)?);
     }
     let mut all: Vec<Series> = Vec::new();
-    for (size, bytes) in SIZES {
+    for &(size, bytes) in sizes {
         let loads: &[Load] = if on_loopback { &[Load::Drain, Load::Wrk] } else { &[Load::Drain] };
         for load in loads {
             let series = tables::alternate(scale, network, &servers, size, bytes, *load)?;
@@ -121,7 +152,7 @@ fn transfers(
     println!("{}", tables::table(network.name(), &all));
     tables::targets(network.name(), &all, report);
     if on_loopback {
-        tables::half_load(scale, network, &servers[..2], &all, report)?;
+        tables::half_load(scale, network, &servers[..2], sizes, &all, report)?;
     }
     Ok(())
 }

@@ -24,24 +24,22 @@ impl Network {
         Self { name: "loopback", apart: false }
     }
 
-    /// Pairs of virtual Ethernet ports, each there while it is the iterator's last; none where they are not allowed.
-    pub fn veth_pairs() -> impl Iterator<Item = Self> {
-        [("veth, MTU 1500", "1500"), ("veth, MTU 9000", "9000")].into_iter().filter_map(|(name, mtu)| {
-            let made = [
-                format!("netns add {CLIENTS}"),
-                format!("link add bench0 mtu {mtu} type veth peer name bench1 mtu {mtu} netns {CLIENTS}"),
-                format!("addr add {SERVER}/30 dev bench0"),
-                "link set bench0 up".to_owned(),
-                format!("-n {CLIENTS} addr add {CLIENT}/30 dev bench1"),
-                format!("-n {CLIENTS} link set bench1 up"),
-            ];
-            let made = made.iter().all(|arguments| ip(arguments));
-            if !made {
-                eprintln!("{name}: not permitted here, left out");
-                ip(&format!("netns del {CLIENTS}"));
-            }
-            made.then_some(Self { name, apart: true })
-        })
+    /// A pair of virtual Ethernet ports, there while this is; none where they are not allowed.
+    pub fn veth_pair(name: &'static str, mtu: u16) -> Option<Self> {
+        let made = [
+            format!("netns add {CLIENTS}"),
+            format!("link add bench0 mtu {mtu} type veth peer name bench1 mtu {mtu} netns {CLIENTS}"),
+            format!("addr add {SERVER}/30 dev bench0"),
+            "link set bench0 up".to_owned(),
+            format!("-n {CLIENTS} addr add {CLIENT}/30 dev bench1"),
+            format!("-n {CLIENTS} link set bench1 up"),
+        ];
+        let made = made.iter().all(|arguments| ip(arguments));
+        if !made {
+            eprintln!("{name}: not permitted here, left out");
+            ip(&format!("netns del {CLIENTS}"));
+        }
+        made.then_some(Self { name, apart: true })
     }
 
     /// What the table calls it.

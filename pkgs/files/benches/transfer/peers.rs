@@ -14,7 +14,7 @@ use crate::{NGINX, OURS};
 pub const BINARY: &str = env!("CARGO_BIN_EXE_linerate-files");
 
 /// One worker on CPU 0.
-const PLACEMENT: Placement = Placement { workers: 1, cpu: Some(0) };
+pub const PLACEMENT: Placement = Placement { workers: 1, cpu: Some(0) };
 
 /// static-web-server, the version measured against.
 const WEB_SERVER: &str = "static-web-server@^2";

@@ -197,10 +197,11 @@ pub fn half_load(
     scale: Scale,
     network: &Network,
     servers: &[Server],
+    sizes: &[(&'static str, usize)],
     all: &[Series],
     report: &mut Report,
 ) -> Result<(), Error> {
-    for size in ["2.4 MB", "16 KB", "1 KB"] {
+    for &(size, _) in sizes {
         let most = servers.iter().filter_map(|server| find(all, server.name(), size, Load::Drain));
         let rate =
             most.map(|series| series.median(|sample| sample.requests)).fold(f64::INFINITY, f64::min) / 2.0;

@@ -108,7 +108,15 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, help_heading = "Resources")]
     pub memory: usize,
 
+<<<<<<< HEAD
     /// Connections of all workers of a listener; further ones are closed at once.
+=======
+    /// Memory of the kernel for copies of files that are asked for often, in pipes, in bytes; 0 keeps none.
+    #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, help_heading = "Resources")]
+    pub pipe_memory: u64,
+
+    /// Connections of all workers together; further ones are closed at once.
+>>>>>>> d9e565e (Send files that are asked for often out of pipes)
     #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
           value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub max_connections: usize,
@@ -236,6 +244,7 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
     front.metrics.register(&mut registry);
+    front.shelf.register(&mut registry);
     if let Some(secure) = secure {
         lines.extend(secure.addresses().iter().map(|address| format!("secure    https://{address}/\n")));
         secure.metrics().register(&mut registry);
@@ -366,6 +375,7 @@ fn settings(args: &Args, count: usize) -> Settings {
         open_files: args.open_files.div_ceil(count),
         memory: args.memory / count,
         memory_max: MEMORY_MAX_BYTES,
+        pipe_memory: args.pipe_memory,
         revalidate: Duration::from_millis(args.revalidate),
         connections: args.max_connections.div_ceil(count),
         head_timeout: Duration::from_secs(args.head_timeout),

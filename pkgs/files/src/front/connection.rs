@@ -18,7 +18,7 @@ use super::limits::Guest;
 use super::sending::{Cut, Progress, Sending};
 use super::worker::Worker;
 use crate::answer::{Answer, Cold, Payload};
-use crate::desk::Client;
+use crate::desk::{Client, Desk};
 use crate::disk::{BLOCKS, Block, Done, Mailbox, Token};
 use crate::engine::Transfer;
 use crate::http::head::{self, Request};
@@ -295,9 +295,15 @@ impl Connection {
         match payload {
             Payload::None => {}
             Payload::File { file, range, watched } => {
+                let whole = range.end - range.start == file.identity.size;
                 let transfer = Transfer::new(file, range, watched);
                 match transfer.bytes() {
                     Some(bytes) if bytes.len() <= INLINE_BYTES => out.extend_from_slice(bytes),
+                    None if whole && worker.means.keeps_bytes() => {
+                        let Desk { front, tick, now, .. } = &worker.desk;
+                        let copy = front.shelf.copy_of(transfer.file(), &front.disk, *tick, *now);
+                        self.sending.file(transfer.from_copy(copy));
+                    }
                     _ => self.sending.file(transfer),
                 }
             }

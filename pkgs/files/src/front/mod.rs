@@ -23,6 +23,7 @@ use crate::access_log::AccessLog;
 use crate::disk::{Disk, Mailbox};
 use crate::engine::Engine;
 use crate::metrics::Metrics;
+use crate::shelf::Shelf;
 use crate::site::Site;
 
 /// How the workers behave.
@@ -36,6 +37,8 @@ pub struct Settings {
     pub memory: usize,
     /// The longest file whose bytes are kept in memory.
     pub memory_max: u64,
+    /// Memory for copies of files that are asked for often, of all workers together.
+    pub pipe_memory: u64,
     /// How long a file counts as what its name stands for.
     pub revalidate: Duration,
     /// Connections of one worker; further ones are closed at once.
@@ -57,6 +60,8 @@ pub struct Front {
     pub settings: Settings,
     /// The threads that wait for the disk.
     pub disk: Disk,
+    /// Copies of files that are asked for often.
+    pub shelf: Arc<Shelf>,
     /// What they count.
     pub metrics: Arc<Metrics>,
     /// Where requests are logged; none where they are not.
@@ -87,6 +92,7 @@ impl Front {
     ) -> std::io::Result<Arc<Self>> {
         let mailboxes = (0..workers).map(|_| Mailbox::new().map(Arc::new)).collect::<Result<_, _>>()?;
         Ok(Arc::new(Self {
+            shelf: Arc::new(Shelf::new(settings.pipe_memory)),
             settings,
             disk,
             metrics: Arc::default(),

@@ -198,6 +198,7 @@ impl Loop {
                     self.worker.desk.metrics.accept_errors.add(1);
                     // Kept files are what can be let go of.
                     self.worker.desk.let_go();
+                    self.worker.desk.front.shelf.clear();
                     self.accept_no_more()?;
                     break;
                 }
@@ -285,6 +286,7 @@ impl Loop {
         }
         self.ticked = now;
         self.worker.desk.tick();
+        self.worker.desk.front.shelf.tidy();
         self.expire();
         self.worker.desk.metrics.open.store(self.open as u64, Ordering::Relaxed);
         if !self.worker.desk.draining && self.accept_again().is_err() {

@@ -1,9 +1,9 @@
 //! An open file with its ready-made heads.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::io::{ReadWriteFlags, preadv2};
@@ -12,10 +12,15 @@ use super::root::{Identity, Opened};
 use super::rules::{Cors, Policy};
 use crate::http::conditional::Validators;
 use crate::http::encoding::Coding;
+use crate::shelf::FileCopy;
 
 /// A file whose last change is younger may change again without its time of change telling: kernels before
 /// 6.13 tell times apart by their timer tick, 10 ms at most. Its bytes are not kept.
 const SETTLED: Duration = Duration::from_millis(50);
+
+/// A file is hot when it was asked for so often within so many ticks: a copy for the shelf costs as much as is saved
+/// by some ten requests.
+const HOT: (u32, u32) = (16, 40);
 
 /// An open file, one coding of what a path names.
 #[derive(Debug)]
@@ -37,6 +42,10 @@ pub struct File {
     bytes: OnceCell<Box<[u8]>>,
     /// Until this tick all of it is believed to be in the page cache.
     pub resident_until: Cell<u32>,
+    /// Its copy on the shelf, where it was found last.
+    pub copy: RefCell<Weak<FileCopy>>,
+    /// Since which tick it was asked for how often.
+    heat: Cell<(u32, u32)>,
 }
 
 impl File {
@@ -86,7 +95,25 @@ impl File {
             not_modified: not_modified.into_bytes().into(),
             bytes: OnceCell::new(),
             resident_until: Cell::new(0),
+            copy: RefCell::default(),
+            heat: Cell::default(),
         }
+    }
+
+    /// Counts that it is asked for, and says each time this was often enough to be called hot.
+    pub fn is_hot(&self, tick: u32) -> bool {
+        let (often, within) = HOT;
+        let (since, count) = self.heat.get();
+        let (since, count) = if tick - since > within { (tick, 1) } else { (since, count + 1) };
+        self.heat.set(if count < often { (since, count) } else { (tick, 0) });
+        count >= often
+    }
+
+    /// Whether its last change is long enough ago for any other to tell.
+    pub fn is_settled(&self, now: SystemTime) -> bool {
+        let (seconds, nanoseconds) = self.identity.modified;
+        let changed = u64::try_from(seconds).map(|seconds| UNIX_EPOCH + Duration::new(seconds, nanoseconds));
+        changed.is_ok_and(|changed| now.duration_since(changed).is_ok_and(|age| age > SETTLED))
     }
 
     /// What conditions are judged by.
@@ -114,9 +141,7 @@ impl File {
         if self.bytes.get().is_some() {
             return true;
         }
-        let (seconds, nanoseconds) = self.identity.modified;
-        let changed = u64::try_from(seconds).map(|seconds| UNIX_EPOCH + Duration::new(seconds, nanoseconds));
-        if !changed.is_ok_and(|changed| now.duration_since(changed).is_ok_and(|age| age > SETTLED)) {
+        if !self.is_settled(now) {
             return false;
         }
         let Ok(size) = usize::try_from(self.identity.size) else { return false };
@@ -132,8 +157,13 @@ impl File {
 
     /// Whether its bytes are still those it was opened with.
     pub fn is_intact(&self) -> bool {
-        Identity::of(&*self.fd).is_ok_and(|(now, _)| self.identity.has_same_bytes(&now))
+        is_intact(&self.fd, &self.identity)
     }
+}
+
+/// Whether the bytes of an open file are still those it was found with.
+pub fn is_intact(fd: &OwnedFd, identity: &Identity) -> bool {
+    Identity::of(fd).is_ok_and(|(now, _)| identity.has_same_bytes(&now))
 }
 
 /// The media type of a name, with the charset of texts.

@@ -3,6 +3,7 @@
 
 mod client;
 mod disk_faults;
+mod hot;
 mod limits;
 mod listing;
 mod operation;

@@ -5,19 +5,18 @@
 //! runs it. Prints one table and the figures by the gigabyte, and writes both to `target/bench/h3.json`.
 #![forbid(unsafe_code)]
 
-mod load;
 mod peers;
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bench::h3load::{Asked, Load};
 use bench::report::{Report, find};
 use bench::rounds::{Sample, Series};
 use bench::server::Placement;
 use bench::{Error, entry, setup};
 
-use load::{Asked, Load};
 use peers::{CADDY, NAIVE, OURS, OURS_AXUM, Peer};
 
 // For the peers too, which shall have what the listener has.

@@ -147,7 +147,8 @@ impl Servers {
     fn cases(&self, http1: &Load, http2: &Load) -> Vec<Case<'_>> {
         let nginx = self.nginx.server();
         let all = [&self.ours, &self.with_axum, &self.axum, &self.actix, nginx];
-        let streams = |address, tls| Requests::http2("/", Streams { count: STREAMS, address, tls }, 200);
+        let streams =
+            |address, tls| Requests::http2("/", Streams { count: STREAMS, address, tls, http1: false }, 200);
         let mut cases = Vec::new();
         let mut add = |server, name, requests: &Requests, load: &Load| {
             let (requests, load) = (requests.clone(), *load);

@@ -22,7 +22,7 @@ const LATEST: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Asked {
     method: Method,
-    path: &'static str,
+    path: String,
     /// Bytes of the request's body.
     sent: u64,
     /// Bytes of the response's body, where they are told.
@@ -31,13 +31,13 @@ pub struct Asked {
 
 impl Asked {
     /// A `GET` whose answer has so many bytes.
-    pub fn get(path: &'static str, expected: u64) -> Self {
-        Self { method: Method::GET, path, sent: 0, expected: Some(expected) }
+    pub fn get(path: &str, expected: u64) -> Self {
+        Self { method: Method::GET, path: path.into(), sent: 0, expected: Some(expected) }
     }
 
     /// A `POST` of so many bytes.
-    pub fn post(path: &'static str, sent: u64) -> Self {
-        Self { method: Method::POST, path, sent, expected: None }
+    pub fn post(path: &str, sent: u64) -> Self {
+        Self { method: Method::POST, path: path.into(), sent, expected: None }
     }
 }
 

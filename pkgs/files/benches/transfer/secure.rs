@@ -1,0 +1,236 @@
+//! What a large file costs by HTTPS: HTTP/1.1, HTTP/2 and HTTP/3, beside nginx and Caddy.
+//!
+//! A client has more to do than its server here, so that only the server's CPU time says something.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use bench::h2load::Streams;
+use bench::h3load::{self, Asked};
+use bench::report::Report;
+use bench::rounds::median;
+use bench::server::{Placement, Server, free_address};
+use bench::wrk::{self, Requests};
+use bench::{Error, setup};
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::network::Network;
+use crate::peers::{BINARY, PLACEMENT};
+use crate::{NGINX, OURS, Scale, directory};
+
+/// The word that makes the bench's executable be the load of HTTP/3: `h3 ADDRESS PATH BYTES SECONDS`.
+const LOAD: &str = "h3";
+
+const SIZE: (&str, usize) = ("2.4 MB", 2_400_000);
+const CONNECTIONS: usize = 8;
+const CADDY: &str = "Caddy";
+
+/// The protocols, in the order of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+    Http3,
+}
+
+impl Protocol {
+    const ALL: [Self; 3] = [Self::Http1, Self::Http2, Self::Http3];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http1 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2",
+            Self::Http3 => "HTTP/3",
+        }
+    }
+}
+
+/// A server that speaks TLS.
+struct Peer {
+    server: Server,
+    secure: SocketAddr,
+    http3: bool,
+}
+
+/// Measures all servers by all protocols in turn.
+pub fn measure(scale: Scale, root: &Path, report: &mut Report) -> Result<(), Error> {
+    let certified = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    certify(certified.path())?;
+    let peers =
+        [ours(root, certified.path())?, nginx(root, certified.path())?, caddy(root, certified.path())?];
+    for program in ["nginx", "caddy"] {
+        let version = version(program);
+        report.condition(format!("{program}: {}", version.split(';').next().unwrap_or_default()));
+    }
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header([
+        "protocol",
+        "server",
+        "Gbit/s",
+        "CPU s/GB",
+        "ours over it",
+    ]);
+    for protocol in Protocol::ALL {
+        let all: Vec<&Peer> = peers.iter().filter(|peer| protocol != Protocol::Http3 || peer.http3).collect();
+        let mut samples: Vec<Vec<(f64, f64)>> = vec![Vec::new(); all.len()];
+        for round in 0..=scale.rounds {
+            for (peer, samples) in all.iter().zip(&mut samples) {
+                let seconds = if round == 0 { 1 } else { (scale.seconds.round() as u64).max(1) };
+                let before = peer.server.usage()?.cpu();
+                let (bytes, elapsed) = load(protocol, peer, seconds)?;
+                let cpu = (peer.server.usage()?.cpu() - before).as_secs_f64();
+                if round > 0 {
+                    samples.push((bytes * 8.0 / elapsed / 1e9, cpu / (bytes / 1e9)));
+                }
+            }
+        }
+        for (peer, theirs) in all.iter().zip(&samples) {
+            let name = format!("{}, {}", protocol.name(), peer.server.name());
+            let cpu = median(theirs.iter().map(|(_, cpu)| *cpu));
+            let ratio = median(samples[0].iter().zip(theirs).map(|((_, ours), (_, theirs))| ours / theirs));
+            table.add_row([
+                protocol.name().to_owned(),
+                peer.server.name().to_owned(),
+                format!("{:.1}", median(theirs.iter().map(|(gigabits, _)| *gigabits))),
+                format!("{cpu:.3}"),
+                format!("{ratio:.2}"),
+            ]);
+            report.figure(format!("{name}: CPU by the GB"), cpu, "s");
+        }
+    }
+    table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    println!("\nTLS, 2.4 MB, {CONNECTIONS} connections\n{table}");
+    Ok(())
+}
+
+/// Loads one server, and says how many bytes of bodies came in how many seconds.
+fn load(protocol: Protocol, peer: &Peer, seconds: u64) -> Result<(f64, f64), Error> {
+    let path = format!("/{}/f0.bin", directory(SIZE.0));
+    if protocol == Protocol::Http3 {
+        return by_http3(peer, &path, seconds);
+    }
+    let http1 = protocol == Protocol::Http1;
+    let streams = Streams { count: 1, address: Some(peer.secure), tls: true, http1 };
+    let load = wrk::Load { threads: 1, connections: CONNECTIONS, seconds };
+    let requests = Requests::http2(&path, streams, 200);
+    let placement = Placement { workers: 1, cpu: Some(1) };
+    let outcome = load.run(&peer.server, placement, protocol.name(), &requests)?;
+    Ok((outcome.requests as f64 * SIZE.1 as f64, outcome.elapsed.as_secs_f64()))
+}
+
+fn by_http3(peer: &Peer, path: &str, seconds: u64) -> Result<(f64, f64), Error> {
+    let mut command = Network::loopback().client(env::current_exe()?);
+    command.args([LOAD, &peer.secure.to_string(), path, &SIZE.1.to_string(), &seconds.to_string()]);
+    let output = command.output().map_err(|source| Error::Run { program: LOAD.into(), source })?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let figures = printed.trim().split_once(' ').and_then(|(requests, elapsed)| {
+        Some((requests.parse::<f64>().ok()? * SIZE.1 as f64, elapsed.parse::<f64>().ok()?))
+    });
+    figures.filter(|_| output.status.success()).ok_or_else(|| Error::Load {
+        server: peer.server.name().into(),
+        case: Protocol::Http3.name().into(),
+        what: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
+}
+
+/// Is the load of HTTP/3 where the command line says so, and prints the requests and seconds.
+pub fn load_if_asked() -> Option<ExitCode> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [word, address, path, bytes, seconds] = arguments.as_slice() else { return None };
+    if word != LOAD {
+        return None;
+    }
+    let asked = Asked::get(path, bytes.parse().ok()?);
+    let load = h3load::Load { connections: CONNECTIONS, streams: 1, asked };
+    Some(match load.run(address.parse().ok()?, Duration::from_secs(seconds.parse().ok()?)) {
+        Ok(outcome) => {
+            println!("{} {}", outcome.requests, outcome.elapsed.as_secs_f64());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Makes a certificate for `localhost`.
+fn certify(directory: &Path) -> Result<(), Error> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(io::Error::other)?;
+    for (name, text) in [("chain.pem", made.cert.pem()), ("key.pem", made.signing_key.serialize_pem())] {
+        let file = directory.join(name);
+        fs::write(&file, text).map_err(Error::file(&file))?;
+    }
+    Ok(())
+}
+
+fn ours(root: &Path, certified: &Path) -> Result<Peer, Error> {
+    let (clear, secure) = (free_address()?, free_address()?);
+    let mut command = PLACEMENT.command(BINARY);
+    command.args(["serve", "--workers", "1", "--listen", &clear.to_string()]);
+    command.args(["--tls-listen", &secure.to_string(), "--root"]).arg(root);
+    command.arg("--cert").arg(certified.join("chain.pem")).arg("--key").arg(certified.join("key.pem"));
+    Ok(Peer { server: Server::start(OURS, clear, &mut command)?, secure, http3: true })
+}
+
+/// nginx, by HTTP/3 too where it is built with it: from 1.25 on, in Debian from 13 on.
+fn nginx(root: &Path, certified: &Path) -> Result<Peer, Error> {
+    let program = setup::require("nginx", "nginx-light")?;
+    let http3 = version("nginx").contains("--with-http_v3_module");
+    let (clear, secure) = (free_address()?, free_address()?);
+    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+    let listen = if http3 {
+        format!("listen {secure} ssl reuseport; listen {secure} quic reuseport; http2 on;")
+    } else {
+        format!("listen {secure} ssl http2 reuseport;")
+    };
+    let configuration = format!(
+        "daemon off; {user} worker_processes 1; pid nginx-tls.pid; error_log stderr crit;\n\
+         events {{ worker_connections 8192; multi_accept on; }}\n\
+         http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 4000000000; keepalive_timeout 1h;\n\
+         default_type application/octet-stream; ssl_certificate {}; ssl_certificate_key {};\n\
+         server {{ listen {clear} reuseport; {listen} root {}; }} }}\n",
+        certified.join("chain.pem").display(),
+        certified.join("key.pem").display(),
+        root.display()
+    );
+    let file = certified.join("nginx.conf");
+    fs::write(&file, configuration).map_err(Error::file(&file))?;
+    let mut command = PLACEMENT.command(program);
+    command.arg("-p").arg(certified).arg("-c").arg(&file);
+    Ok(Peer { server: Server::start(NGINX, clear, &mut command)?, secure, http3 })
+}
+
+fn caddy(root: &Path, certified: &Path) -> Result<Peer, Error> {
+    let program = setup::require("caddy", "caddy")?;
+    let (clear, secure) = (free_address()?, free_address()?);
+    let site = format!(
+        "{{\n admin off\n auto_https off\n}}\nhttp://{clear} {{\n respond \"here\"\n}}\n\
+         https://localhost:{port}, https://127.0.0.1:{port} {{\n bind 127.0.0.1\n tls {} {}\n root * {}\n file_server\n}}\n",
+        certified.join("chain.pem").display(),
+        certified.join("key.pem").display(),
+        root.display(),
+        port = secure.port(),
+    );
+    let file = certified.join("Caddyfile");
+    fs::write(&file, site).map_err(Error::file(&file))?;
+    let mut command = PLACEMENT.command(program);
+    command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&file);
+    command.env("GOMAXPROCS", "1").env("XDG_DATA_HOME", certified);
+    Ok(Peer { server: Server::start(CADDY, clear, &mut command)?, secure, http3: true })
+}
+
+/// What a program says of its version and of how it was built.
+fn version(program: &'static str) -> String {
+    let flag = if program == "nginx" { "-V" } else { "version" };
+    let Ok(path) = setup::require(program, program) else { return "none".into() };
+    let Ok(output) = Command::new(path).arg(flag).output() else { return "unknown".into() };
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    text.trim().replace('\n', "; ")
+}

@@ -1,0 +1,75 @@
+//! Files that are asked for again and again, which are sent out of pipes.
+
+use std::fs::{self, File};
+use std::io::Write;
+
+use crate::client::Client;
+use crate::place::{Place, Server, pattern, settle, until};
+
+/// Larger than a pipe, and no multiple of anything.
+const BYTES: usize = 1_300_001;
+
+fn hot(place: &Place, flags: &[&str]) -> Server {
+    settle(&place.file("f", pattern(BYTES)));
+    let server = place.serve(&[&["--admin", "127.0.0.1:0", "--workers", "1"], flags].concat());
+    let mut client = server.connect();
+    for _ in 0..40 {
+        assert!(client.get("/f", "").body == pattern(BYTES));
+    }
+    server
+}
+
+#[test]
+fn a_hot_file_is_sent_out_of_pipes_whole_and_in_ranges() {
+    let place = Place::new();
+    let server = hot(&place, &[]);
+    let kept = || server.metric("files_pipe_bytes") as usize == BYTES;
+    until("a copy in pipes", kept);
+    let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    // All at once: each has a pipe of its own.
+    clients.iter_mut().for_each(|client| client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n"));
+    for client in &mut clients {
+        assert!(client.receive(true).expect("an answer").body == pattern(BYTES));
+    }
+    let part = server.get("/f", "Range: bytes=600000-1200000\r\n");
+    assert!((part.status, &part.body[..]) == (206, &pattern(BYTES)[600_000..=1_200_000]));
+}
+
+#[test]
+fn a_hot_file_that_changes_is_seen_by_the_next_request() {
+    let place = Place::new();
+    let server = hot(&place, &[]);
+    until("a copy in pipes", || server.metric("files_pipe_bytes") > 0.0);
+    let mut client = server.connect();
+    client.get("/f", "");
+    // In place: the same file, and as many bytes.
+    let mut changed = pattern(BYTES);
+    changed[BYTES / 2..].fill(7);
+    File::options().write(true).open(place.root("f")).and_then(|mut file| file.write_all(&changed)).unwrap();
+    until("the change", || client.get("/f", "").body == changed);
+    fs::write(place.beside("new"), "new").unwrap();
+    fs::rename(place.beside("new"), place.root("f")).unwrap();
+    until("the other file", || client.get("/f", "").body == b"new");
+}
+
+#[test]
+fn slow_readers_of_a_hot_file_get_it_as_it_was() {
+    let place = Place::new();
+    let server = hot(&place, &[]);
+    until("a copy in pipes", || server.metric("files_pipe_bytes") > 0.0);
+    // More of them than there are pipes to lend.
+    let mut slow: Vec<Client> = (0..300).map(|_| server.connect()).collect();
+    slow.iter_mut().for_each(|client| client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n"));
+    let fast = server.get("/f", "");
+    assert!(fast.body == pattern(BYTES));
+    for client in &mut slow {
+        assert!(client.receive(true).expect("an answer").body == pattern(BYTES));
+    }
+}
+
+#[test]
+fn without_memory_for_it_nothing_is_kept() {
+    let place = Place::new();
+    let server = hot(&place, &["--pipe-memory", "0"]);
+    assert_eq!(server.metric("files_pipe_bytes"), 0.0);
+}
