@@ -205,13 +205,13 @@ fn bytes_kept(entry: &Entry) -> usize {
     entry.kind.files().filter_map(|file| file.bytes()).map(<[u8]>::len).sum()
 }
 
-/// Whether these are the files that are open already, with the bytes they had.
+/// Whether these are the files that are open already, with nothing changed about them.
 fn is_same(kind: &Kind, found: &[Option<Opened>; 1 + Coding::ALL.len()]) -> bool {
     let Kind::File(plain, coded) = kind else { return false };
     let open = std::iter::once(Some(plain)).chain(coded.iter().map(Option::as_ref));
     open.zip(found).all(|(open, found)| match (open, found) {
         (None, None) => true,
-        (Some(open), Some(found)) => open.identity.has_same_bytes(&found.identity),
+        (Some(open), Some(found)) => open.identity == found.identity,
         _ => false,
     })
 }

@@ -20,7 +20,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 use service::metrics::{Family, Registry};
 
 use crate::disk::Disk;
-use crate::site::file::{File, is_intact};
+use crate::site::file::{File, is_untouched};
 use crate::site::root::Identity;
 
 /// What a Unix socket keeps in one piece: pages of the order the kernel still allocates readily
@@ -110,13 +110,13 @@ impl Shelf {
     /// The copy of a file, where there is one.
     fn find(&self, identity: &Identity) -> Option<Arc<FileCopy>> {
         let inner = self.inner();
-        inner.copies.iter().find(|copy| copy.identity.has_same_bytes(identity)).map(Arc::clone)
+        inner.copies.iter().find(|copy| copy.identity == *identity).map(Arc::clone)
     }
 
     /// Whether a copy of this file is to be made now.
     fn reserve(&self, identity: &Identity) -> bool {
         let mut inner = self.inner();
-        let known = inner.copies.iter().any(|copy| copy.identity.has_same_bytes(identity));
+        let known = inner.copies.iter().any(|copy| copy.identity == *identity);
         if known || inner.making || !self.takes(identity.size) {
             return false;
         }
@@ -178,7 +178,7 @@ impl FileCopy {
     fn of(fd: &OwnedFd, identity: Identity) -> Result<Self, Errno> {
         let parts = fill(fd, identity.size)?;
         // Looked at after reading: what was read while it changed is not kept.
-        if !is_intact(fd, &identity) {
+        if !is_untouched(fd, &identity) {
             return Err(Errno::BUSY);
         }
         Ok(Self { identity, parts, used: AtomicBool::new(true) })

@@ -90,6 +90,7 @@ fn run(scale: Scale, parts: &[&str]) -> Result<(), Error> {
             ("veth-9000", _) => pair(scale, ("veth, MTU 9000", 9000), servers, &mut report)?,
             ("tls", _) => secure::measure(scale, place.path(), &mut report)?,
             _ => {
+                report.condition("RSS has no copies in pipes: up to 32 MiB of the kernel's".into());
                 memory(place.path(), &mut report)?;
                 starts(scale, place.path(), &mut report)?;
                 let size = std::fs::metadata(peers::BINARY)?.len();

@@ -108,15 +108,11 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, help_heading = "Resources")]
     pub memory: usize,
 
-<<<<<<< HEAD
-    /// Connections of all workers of a listener; further ones are closed at once.
-=======
     /// Memory of the kernel for copies of files that are asked for often, in pipes, in bytes; 0 keeps none.
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, help_heading = "Resources")]
     pub pipe_memory: u64,
 
-    /// Connections of all workers together; further ones are closed at once.
->>>>>>> d9e565e (Send files that are asked for often out of pipes)
+    /// Connections of all workers of a listener; further ones are closed at once.
     #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
           value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub max_connections: usize,

@@ -149,7 +149,7 @@ impl File {
         let buffers = &mut [std::io::IoSliceMut::new(&mut bytes)];
         let read = preadv2(&self.fd, buffers, 0, ReadWriteFlags::NOWAIT);
         // Looked at after reading: what was read while it changed is not kept.
-        if read != Ok(size) || !self.is_intact() {
+        if read != Ok(size) || !is_untouched(&self.fd, &self.identity) {
             return false;
         }
         self.bytes.set(bytes).is_ok()
@@ -157,13 +157,14 @@ impl File {
 
     /// Whether its bytes are still those it was opened with.
     pub fn is_intact(&self) -> bool {
-        is_intact(&self.fd, &self.identity)
+        Identity::of(&*self.fd).is_ok_and(|(now, _)| self.identity.has_same_bytes(&now))
     }
 }
 
-/// Whether the bytes of an open file are still those it was found with.
-pub fn is_intact(fd: &OwnedFd, identity: &Identity) -> bool {
-    Identity::of(fd).is_ok_and(|(now, _)| identity.has_same_bytes(&now))
+/// Whether nothing at all about an open file has changed since it was found. Whoever keeps its bytes asks so much:
+/// the time of their change can be set back, but that is a change too.
+pub fn is_untouched(fd: &OwnedFd, identity: &Identity) -> bool {
+    Identity::of(fd).is_ok_and(|(now, _)| *identity == now)
 }
 
 /// The media type of a name, with the charset of texts.
