@@ -3,6 +3,7 @@
 //! - [`api`]: a JSON API on PostgreSQL, in eight stages from 620 to 52,000 requests/s.
 //! - [`links`]: a URL shortener on SQLite, in four stages from 10,000 to 232,000 requests/s.
 //! - [`stage`]: what there is to know of a stage.
+//! - [`verdict`]: whether it helps, by what was measured.
 //! - [`cli`]: serves one.
 //!
 //! A stage is a file. It has its own change and takes everything else from the stages before, so reading them
@@ -14,6 +15,7 @@ pub mod api;
 pub mod cli;
 pub mod links;
 pub mod stage;
+pub mod verdict;
 
 mod error;
 

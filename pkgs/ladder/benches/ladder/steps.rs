@@ -1,8 +1,9 @@
 //! What became of each step, judged by what was measured.
 
 use bench::report::find;
-use bench::rounds::{Series, median};
+use bench::rounds::Series;
 use ladder::stage::Stage;
+use ladder::verdict::Verdict;
 use serde::Serialize;
 
 use crate::servers::CONTROL;
@@ -54,42 +55,6 @@ pub struct Step {
     pub moved: String,
 }
 
-/// What a step comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Less CPU time in every round, by more than noise.
-    Helps,
-    /// No difference that two processes of one stage might not show.
-    WithinNoise,
-    /// More CPU time in every round, by more than noise.
-    DoesNotHelp,
-}
-
-impl Verdict {
-    /// For people.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Helps => "helps",
-            Self::WithinNoise => "within noise",
-            Self::DoesNotHelp => "costs more",
-        }
-    }
-
-    /// By the rounds' gains in CPU time.
-    fn of(gains: &[f64], noise: f64) -> Self {
-        let limit = 1.0 + noise;
-        let gain = median(gains.iter().copied());
-        if gain > limit && gains.iter().all(|gain| *gain > 1.0) {
-            Self::Helps
-        } else if gain < 1.0 / limit && gains.iter().all(|gain| *gain < 1.0) {
-            Self::DoesNotHelp
-        } else {
-            Self::WithinNoise
-        }
-    }
-}
-
 impl Ladder {
     /// Judges `stages` by their `all` measured series, among which the stage `twin` has a control.
     pub fn judge(title: &'static str, stages: &[Stage], twin: &str, all: &[Series]) -> Self {
@@ -125,15 +90,18 @@ impl Step {
         noise: f64,
     ) -> Self {
         let earlier = before.map(|(_, series)| series);
+        let gain = earlier.map(|earlier| earlier.cpu_ratio(series));
         Self {
             number,
             name: stage.name,
             qps: qps(series),
             p99_us: series.median(|sample| sample.p99_us),
             cpu_us: series.cpu_us(),
-            gain: earlier.map(|earlier| earlier.cpu_ratio(series)),
+            gain,
             qps_gain: earlier.map(|earlier| qps(series) / qps(earlier)),
-            verdict: earlier.map(|earlier| Verdict::of(&gains(earlier, series), noise)),
+            verdict: earlier
+                .zip(gain)
+                .map(|(earlier, gain)| Verdict::of(gain, &gains(earlier, series), noise)),
             claimed_qps: stage.claimed_qps,
             claimed_gain: before
                 .map(|(earlier, _)| f64::from(stage.claimed_qps) / f64::from(earlier.claimed_qps)),
