@@ -22,8 +22,8 @@ use crate::stage::{Options, Stage};
 pub const STAGE: Stage = Stage {
     name: "sonic-rs",
     claimed_qps: 2_800,
-    change: "JSON is scanned in SIMD blocks, and no longer through serde_path_to_error, which axum's Json puts \
-             around serde_json.",
+    change: "JSON is scanned in blocks, and a body no longer through serde_path_to_error, which axum's Json puts \
+             around serde_json. Without target-cpu=native, which comes last, the blocks are SSE2's.",
     serve,
 };
 
