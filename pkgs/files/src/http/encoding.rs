@@ -90,7 +90,7 @@ fn quality(parameter: &[u8]) -> u16 {
     };
     let mut digits = fraction.iter().chain(b"000").take(3);
     let thousandths = digits
-        .try_fold(0, |sum: u16, digit| digit.is_ascii_digit().then_some(sum * 10 + u16::from(digit - b'0')));
+        .try_fold(0, |sum: u16, digit| digit.is_ascii_digit().then(|| sum * 10 + u16::from(digit - b'0')));
     match (whole, thousandths) {
         (b'0', Some(thousandths)) => thousandths,
         (b'1', Some(0)) => 1000,
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn the_most_welcome_coding_is_chosen() {
         use Coding::{Brotli, Gzip, Zstd};
-        let cases: [(&[&str], &[Coding], Option<Coding>); 20] = [
+        let cases: [(&[&str], &[Coding], Option<Coding>); 21] = [
             (&[], &Coding::ALL, None),
             (&[""], &Coding::ALL, None),
             (&["gzip"], &Coding::ALL, Some(Gzip)),
@@ -125,6 +125,7 @@ mod tests {
             (&["identity;q=0, gzip;q=0.001"], &Coding::ALL, Some(Gzip)),
             (&["gzip;q=2"], &Coding::ALL, None),
             (&["gzip;q=x, br"], &Coding::ALL, Some(Brotli)),
+            (&["br;q=0.+5, gzip"], &Coding::ALL, Some(Gzip)),
             (&["deflate"], &Coding::ALL, None),
         ];
         for (lines, has, expected) in cases {

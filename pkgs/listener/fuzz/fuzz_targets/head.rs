@@ -11,7 +11,8 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(Some((head, used))) = parse(bytes, &limits) else { return };
     let raw = &bytes[..used];
     assert!(raw.ends_with(b"\r\n\r\n") && used <= limits.head_bytes);
-    assert!(head.fields.len() <= limits.fields);
+    // HTTP/1.0 may go without Host, and is then given that of an absolute target.
+    assert!(head.fields.len() <= limits.fields + 1);
     assert!(!raw.iter().enumerate().any(|(at, byte)| *byte == b'\n' && (at == 0 || raw[at - 1] != b'\r')));
 
     let count = |name: &str| head.fields.get_all(name).iter().count();
