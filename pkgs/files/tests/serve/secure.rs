@@ -1,17 +1,22 @@
 //! The same files by HTTP/1.1, HTTP/2 and HTTP/3 over TLS.
 
 use std::fs::{self, File};
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::place::{Place, Server, pattern, until};
+use crate::place::{BINARY, Place, Server, pattern, until};
 use crate::tools;
 
 const SIZES: [usize; 5] = [0, 1, 65_536, 65_537, 3_000_001];
 
 /// A server with a TLS listener and these flags on top.
 fn secure(place: &Place, flags: &[&str]) -> Server {
+    secure_by(Command::new(BINARY), place, flags)
+}
+
+/// The same by a command that ends with the binary's name.
+fn secure_by(command: Command, place: &Place, flags: &[&str]) -> Server {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let (cert, key) = (place.beside("cert.pem"), place.beside("key.pem"));
     fs::write(&cert, made.cert.pem()).unwrap();
@@ -26,7 +31,7 @@ fn secure(place: &Place, flags: &[&str]) -> Server {
         "--admin",
         "127.0.0.1:0",
     ];
-    place.serve(&[&tls[..], flags].concat())
+    place.serve_by(command, &[&tls[..], flags].concat())
 }
 
 fn serve(place: &Place) -> Server {
@@ -286,4 +291,65 @@ fn a_file_that_changes_while_it_is_sent_is_never_passed_off_as_whole() {
             assert_eq!(server.metric("files_answers_cut_total{listener=\"tls\"}"), 1.0);
         }
     }
+}
+
+/// Clients that ask for a file by TLS and take none of it; gone when dropped.
+struct Crowd(Child);
+
+impl Crowd {
+    /// So many of them, and how many got a connection.
+    fn gather(server: &Server, path: &str, count: usize) -> (Self, usize) {
+        let mut child = Command::new("python3")
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/crowd.py"))
+            .args([server.secure.expect("a TLS listener").port().to_string(), path.into(), count.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("Python runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("a line");
+        let gathered = line.trim().parse().expect("a number");
+        (Self(child), gathered)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn clients_that_take_nothing_keep_nobody_waiting() {
+    const COUNT: usize = 500;
+    let place = Place::new();
+    place.file("large", pattern(8 << 20));
+    place.file("small", "small");
+    let server = secure(&place, &[]);
+    let before = server.resident();
+    let (crowd, gathered) = Crowd::gather(&server, "/large", COUNT);
+    assert_eq!(gathered, COUNT);
+    for version in ["--http1.1", "--http2"] {
+        assert_eq!(curl(&server, "/small", &[version]), (200, b"small".to_vec()), "{version}");
+    }
+    let taken = server.resident().saturating_sub(before) / COUNT as u64;
+    eprintln!("{} KiB of memory for each slow client", taken >> 10);
+    assert!(taken < 256 << 10, "{taken} bytes for each");
+    drop(crowd);
+    assert_eq!(curl(&server, "/small", &[]).0, 200);
+}
+
+#[test]
+fn a_server_out_of_file_descriptors_recovers() {
+    let place = Place::new();
+    place.file("large", pattern(8 << 20));
+    place.file("small", "small");
+    let mut limited = Command::new("prlimit");
+    limited.arg("--nofile=80:80").arg(BINARY);
+    let server = secure_by(limited, &place, &[]);
+    let (crowd, gathered) = Crowd::gather(&server, "/large", 200);
+    assert!((1..80).contains(&gathered), "{gathered} got a connection");
+    drop(crowd);
+    until("an answer again", || curl(&server, "/small", &[]) == (200, b"small".to_vec()));
 }
