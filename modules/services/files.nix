@@ -77,7 +77,7 @@ import ./daemon.nix { inherit config lib pkgs; } {
       # stays below its root. It can make no file anywhere.
       User = "linerate-files";
       Group = "linerate-files";
-      RestrictSUIDSGID = false;
+      RestrictSUIDSGID = lib.mkForce false;
       # It asks the kernel whether a file is in memory (cachestat), which systemd's group does not have.
       SystemCallFilter = lib.mkAfter [ "cachestat" ];
       # No MemoryMax: pages of the files it sends count as its memory, and the kernel takes them back itself.
