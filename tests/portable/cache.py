@@ -4,9 +4,11 @@ import fcntl
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+_UNUSED_SECONDS = 3 * 86400
 ROOT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "linerate" / "portable"
 
 
@@ -20,18 +22,21 @@ def digest(*parts: str | bytes) -> str:
 
 
 def kept(kind: str, key: str, make: Callable[[Path], None]) -> Path:
-    """The directory of this kind and key, made where it is not there yet; earlier ones of its kind go."""
+    """The directory of this kind and key, made where it is not there yet; others that nobody used for days go."""
     ROOT.mkdir(parents=True, exist_ok=True)
     path = ROOT / f"{kind}-{key}"
     # Two runs at a time make it once.
     with open(ROOT / f"{kind}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if path.exists():
-            return path
         for old in ROOT.glob(f"{kind}-*"):
-            shutil.rmtree(old)
-        unfinished = ROOT / f"{kind}-unfinished"
-        unfinished.mkdir()
-        make(unfinished)
-        unfinished.rename(path)
+            # What other branches of the project use stays.
+            if old != path and time.time() - old.stat().st_mtime > _UNUSED_SECONDS:
+                shutil.rmtree(old)
+        if not path.exists():
+            unfinished = ROOT / f"unfinished-{kind}"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            make(unfinished)
+            unfinished.rename(path)
+        os.utime(path)
     return path
