@@ -60,7 +60,10 @@ pub fn try_parse_from<P: Parser>(
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<P, Error> {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
-    let env = |arg: &Arg| variable(service, arg).and_then(|name| Some((env(&name)?, name)));
+    let env = |arg: &Arg| {
+        let own = || Some(arg.get_env()?.to_str()?.to_owned());
+        variable(service, arg).or_else(own).and_then(|name| Some((env(&name)?, name)))
+    };
     let mut command = command::<P>(service, subcommand);
 
     // A first look at the arguments, as far as they make sense: is it this subcommand, and which is

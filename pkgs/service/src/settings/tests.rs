@@ -46,6 +46,10 @@ struct Serve {
     #[arg(long)]
     follow: bool,
 
+    /// With a variable of its own
+    #[arg(long, env = "LINKS_OWN")]
+    own: Option<String>,
+
     #[command(flatten)]
     logs: LogArgs,
 }
@@ -217,4 +221,10 @@ fn a_credential_is_read_as_a_variable_would_be() {
         assert_eq!(found.as_deref(), value.map(OsStr::new), "{content:?}");
     }
     assert_eq!(credential(directory.path(), "LINERATE_LINKS_DATABASE"), None);
+}
+
+#[test]
+fn a_variable_of_ones_own_may_be_a_credential_too() {
+    let serve = parse("", &[("LINKS_OWN", "x")], &["--database", "x"]).expect("settings");
+    assert_eq!(serve.own.as_deref(), Some("x"));
 }
