@@ -114,11 +114,11 @@ units() {
                 return 1
             fi
         done
-        for unit in "$directory/$host"/linerate-{links,files,api,nic-*@}.service; do
+        for unit in "$directory/$host"/linerate-{links,files,api,doctor,nic-*@}.service; do
             [[ -e $unit ]] || continue
-            # In tenths. Queues are placed by root, in the host's network, through /proc and /sys.
+            # In tenths. Queues are placed and looked at by root, in the host's network, through /proc and /sys.
             case $unit in
-                *linerate-nic-*) threshold=20 ;;
+                *linerate-nic-* | *linerate-doctor*) threshold=25 ;;
                 *) threshold=15 ;;
             esac
             systemd-analyze security --offline=true --threshold=$threshold --no-pager "$unit" >"$unit.exposure" || {

@@ -5,6 +5,8 @@ let
   inherit (lib) mkIf mkOption types;
   cfg = config.linerate.appliance;
   exporters = config.services.prometheus.exporters;
+  # What `linerate doctor` finds, for the textfile collector.
+  findings = "/run/linerate-metrics";
   address = if cfg.metrics.interface == null then "127.0.0.1" else "0.0.0.0";
 in
 {
@@ -31,7 +33,9 @@ in
         enabledCollectors = [
           "interrupts"
           "softirqs"
+          "textfile"
         ];
+        extraFlags = [ "--collector.textfile.directory=${findings}" ];
       };
       postgres = mkIf config.services.postgresql.enable {
         enable = true;
@@ -39,6 +43,55 @@ in
         runAsLocalSuperUser = true;
       };
     };
+    systemd.services.linerate-doctor = {
+      description = "What keeps this host from its line rate, for Prometheus";
+      serviceConfig =
+        import ../sandbox.nix {
+          # Rings and channels of cards.
+          capabilities = [ "CAP_NET_ADMIN" ];
+        }
+        // {
+          Type = "oneshot";
+          ExecStart = "${lib.getExe config.linerate.packages.linerate} doctor --profile /etc/linerate/profile.json --textfile ${findings}/doctor.prom";
+          # Not all is well, which the file says.
+          SuccessExitStatus = 3;
+          RuntimeDirectory = [
+            "linerate-doctor"
+            (baseNameOf findings)
+          ];
+          RuntimeDirectoryPreserve = true;
+          # The exporter reads the file as another user.
+          UMask = "0022";
+          MemoryMax = "128M";
+          # It reads /proc and /sys, asks the kernel by netlink, and services whether they are ready.
+          ProcSubset = "all";
+          ProtectProc = "default";
+          RestrictAddressFamilies = [
+            "AF_INET"
+            "AF_INET6"
+            "AF_NETLINK"
+            "AF_UNIX"
+          ];
+          IPAddressDeny = "any";
+          IPAddressAllow = "localhost";
+          SystemCallFilter = [
+            "@system-service"
+            "~@privileged @resources"
+            "adjtimex"
+          ];
+          # It would forbid to ask the kernel whether the clock is synchronised, too.
+          ProtectClock = false;
+        };
+    };
+    systemd.timers.linerate-doctor = {
+      description = "Look at this host every minute";
+      wantedBy = [ "timers.target" ];
+      timerConfig = {
+        OnBootSec = "2min";
+        OnUnitActiveSec = "1min";
+      };
+    };
+
     networking.firewall.interfaces = mkIf (cfg.metrics.interface != null) {
       ${cfg.metrics.interface}.allowedTCPPorts = [
         exporters.node.port

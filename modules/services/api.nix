@@ -11,6 +11,7 @@ let
   local = cfg.database.createLocally;
   # PostgreSQL lets in who has the name of its user.
   name = "linerate-api";
+  mebibyte = 1024 * 1024;
   # 25.11 made a target of it, which is there once roles and databases are.
   postgresql =
     if config.systemd.targets ? postgresql then "postgresql.target" else "postgresql.service";
@@ -20,27 +21,50 @@ import ./daemon.nix { inherit config lib pkgs; } {
   what = "linerate-api, a JSON REST API";
   description = "JSON API";
   defaults = {
-    listen = [ ":8082" ];
-    admin = "127.0.0.1:8083";
-    drain-timeout = 10;
+    listen = [ ":8100" ];
+    admin = "127.0.0.1:8101";
+    drain-timeout = 30;
   };
+  stateful = true;
+  tls = true;
+  # It always asks for 16,384.
+  backlog = false;
   # Connections to the database, its files, and libraries.
   openFiles = 4096;
 
-  settings.database-url = mkOption {
-    type = types.nullOr types.str;
-    default =
-      if local then
-        "postgres:///${name}?host=/run/postgresql&user=${name}"
-      else if cfg.secrets ? database-url then
-        null
-      else
-        "sqlite:/var/lib/${name}/api.db";
-    defaultText = lib.literalMD "the local PostgreSQL where `database.createLocally` asks for it, or SQLite in `/var/lib/linerate-api`";
-    example = "postgres://api@db.example/api";
-    description = ''
-      Which database: `sqlite:PATH` or `postgres://…`. With a password in it, it is one of `secrets` instead.
-    '';
+  settings = {
+    cache-bytes = mkOption {
+      type = types.ints.unsigned;
+      default = 128 * mebibyte;
+      description = "Memory for users that were read, in bytes; 0 turns the cache off.";
+    };
+    auth = mkOption {
+      type = types.enum [
+        "auto"
+        "keys"
+        "none"
+      ];
+      default = "auto";
+      description = ''
+        Who may ask: who has a key, or anybody. `auto` is anybody where every address is of this host alone. Where keys
+        are needed and there are none, the service does not start: `linerate-api key add` makes one.
+      '';
+    };
+    database-url = mkOption {
+      type = types.nullOr types.str;
+      default =
+        if local then
+          "postgres://${name}@%2Frun%2Fpostgresql/${name}"
+        else if cfg.secrets ? database-url then
+          null
+        else
+          "sqlite:/var/lib/${name}/api.db";
+      defaultText = lib.literalMD "the local PostgreSQL where `database.createLocally` asks for it, or SQLite in `/var/lib/linerate-api`";
+      example = "postgres://api@db.example/api";
+      description = ''
+        Which database: `sqlite:PATH` or `postgres://…`. With a password in it, it is one of `secrets` instead.
+      '';
+    };
   };
 
   options.database.createLocally = mkOption {
@@ -53,26 +77,19 @@ import ./daemon.nix { inherit config lib pkgs; } {
   };
 
   unit = {
-    # It waits for its database by itself, and answers 503 until then.
+    # Once roles and databases are there.
     wants = lib.optional local postgresql;
     after = lib.optional local postgresql;
-    serviceConfig = {
-      User = name;
-      Group = name;
-      StateDirectory = name;
-      StateDirectoryMode = "0750";
-    };
+    # Twice the cache while it is filled anew; a connection holds some 32 KiB, and a few batches of the largest size may
+    # be read at once.
+    serviceConfig.MemoryMax =
+      2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
   };
 
   host = {
-    users.users.${name} = {
-      isSystemUser = true;
-      group = name;
-      home = "/var/lib/${name}";
+    environment.variables = mkIf (cfg.settings.database-url != null) {
+      LINERATE_API_DATABASE_URL = cfg.settings.database-url;
     };
-    users.groups.${name} = { };
-    # For operators: `sudo -u linerate-api linerate-api key …`.
-    environment.systemPackages = [ cfg.package ];
 
     services.postgresql = mkIf local {
       enable = true;

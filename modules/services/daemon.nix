@@ -18,8 +18,12 @@
   settings ? { },
   # Its options beside settings.
   options ? { },
+  # Whether it keeps state, in /var/lib/linerate-NAME.
+  stateful ? false,
   # Whether it has a listener for TLS: `tls-listen`, `cert` and `key`.
   tls ? false,
+  # Whether it can be told how many connections may wait to be accepted.
+  backlog ? true,
   # Settings that follow from other options.
   derived ? { },
   # Open files beside its connections.
@@ -35,6 +39,9 @@ let
   daemon = "linerate-${name}";
   address = import ./address.nix { inherit lib; };
   certificate = import ./tls.nix { inherit config lib; } daemon cfg;
+
+  # What it asks for where it cannot be told.
+  waiting = 16384;
 
   public = lib.imap0 (
     index: where: lib.nameValuePair "public-${toString index}" where
@@ -70,6 +77,7 @@ in
   options.services.linerate.${name} =
     import ./options.nix { inherit config lib pkgs; } {
       inherit
+        backlog
         defaults
         name
         settings
@@ -93,6 +101,16 @@ in
         allowedUDPPorts = config.linerate.services.${name}.udpPorts;
       };
 
+      # A user of its own, and no dynamic one: backups, databases and operators name it.
+      users.users.${daemon} = {
+        isSystemUser = true;
+        group = daemon;
+        home = "/var/lib/${daemon}";
+      };
+      users.groups.${daemon} = { };
+      # For operators, as that user: `linerate-links add …`.
+      environment.systemPackages = [ cfg.package ];
+
       linerate.profile.services."${daemon}.service" =
         let
           inherit (config.systemd.services.${daemon}) serviceConfig;
@@ -106,7 +124,7 @@ in
           listen = lib.filter (where: !lib.hasPrefix "systemd:" where) (
             cfg.settings.listen ++ secureListen ++ [ cfg.settings.admin ]
           );
-          inherit (cfg.settings) backlog;
+          backlog = cfg.settings.backlog or waiting;
           cpus = serviceConfig.CPUAffinity or null;
           ready = config.linerate.services.${name}.readyUrl;
         };
@@ -114,7 +132,7 @@ in
       systemd.sockets = mkIf cfg.socketActivation (
         import ./sockets.nix { inherit address lib; } {
           unit = daemon;
-          inherit (cfg.settings) backlog;
+          backlog = cfg.settings.backlog or waiting;
           named = sockets;
         }
       );
@@ -132,6 +150,12 @@ in
           serviceConfig = {
             ExecStart = "${lib.getExe cfg.package} serve --config ${file}";
             LoadCredential = lib.mapAttrsToList (setting: path: "${variable setting}:${path}") cfg.secrets;
+            User = daemon;
+            Group = daemon;
+          }
+          // lib.optionalAttrs stateful {
+            StateDirectory = daemon;
+            StateDirectoryMode = "0750";
           };
         }
         unit

@@ -73,10 +73,7 @@ import ./daemon.nix { inherit config lib pkgs; } {
     reloadTriggers = lib.optional (cfg.rules != { }) rules;
     serviceConfig = {
       ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
-      # No dynamic user, since that implies RestrictSUIDSGID, with which openat2 fails (ENOSYS): the call by which it
-      # stays below its root. It can make no file anywhere.
-      User = "linerate-files";
-      Group = "linerate-files";
+      # With it openat2 fails (ENOSYS), the call by which it stays below its root. It can make no file anywhere.
       RestrictSUIDSGID = lib.mkForce false;
       # It asks the kernel whether a file is in memory (cachestat), which systemd's group does not have.
       SystemCallFilter = lib.mkAfter [ "cachestat" ];
@@ -86,12 +83,6 @@ import ./daemon.nix { inherit config lib pkgs; } {
 
   host = {
     # Whoever puts files there is of this group; the service itself only reads.
-    users.groups.linerate-files = { };
-    users.users.linerate-files = {
-      isSystemUser = true;
-      group = "linerate-files";
-      home = state;
-    };
     systemd.tmpfiles.settings = mkIf (cfg.settings.root == state) {
       "10-linerate-files".${state}.d = {
         mode = "2775";

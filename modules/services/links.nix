@@ -8,8 +8,7 @@
 let
   inherit (lib) mkOption types;
   cfg = config.services.linerate.links;
-  state = "/var/lib/linerate-links";
-  database = "${state}/links.db";
+  database = "/var/lib/linerate-links/links.db";
 
   mebibyte = 1024 * 1024;
 in
@@ -22,6 +21,7 @@ import ./daemon.nix { inherit config lib pkgs; } {
     admin = "127.0.0.1:8081";
     drain-timeout = 10;
   };
+  stateful = true;
   # Two files of the database for each worker, the writer's, and libraries.
   openFiles = 4096;
 
@@ -43,15 +43,10 @@ import ./daemon.nix { inherit config lib pkgs; } {
     };
   };
 
-  unit.serviceConfig = {
-    User = "linerate-links";
-    Group = "linerate-links";
-    StateDirectory = "linerate-links";
-    StateDirectoryMode = "0750";
-    # The cache may double while it is filled anew; a connection holds some 8 KiB in the worst case, and SQLite,
-    # password hashing and the rest stay below 512 MiB.
-    MemoryMax = 2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 8192 + 512 * mebibyte;
-  };
+  # The cache may double while it is filled anew; a connection holds some 8 KiB in the worst case, and SQLite,
+  # password hashing and the rest stay below 512 MiB.
+  unit.serviceConfig.MemoryMax =
+    2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 8192 + 512 * mebibyte;
 
   options.replicas = mkOption {
     inherit (pkgs.formats.yaml { }) type;
@@ -64,15 +59,6 @@ import ./daemon.nix { inherit config lib pkgs; } {
   };
 
   host = {
-    # A user of its own, and no dynamic one: backups and operators name it.
-    users.users.linerate-links = {
-      isSystemUser = true;
-      group = "linerate-links";
-      home = state;
-    };
-    users.groups.linerate-links = { };
-    # For operators: `sudo -u linerate-links linerate-links add …`.
-    environment.systemPackages = [ cfg.package ];
     environment.variables = {
       LINERATE_LINKS_DATABASE = database;
       LINERATE_LINKS_PUBLIC_URL = cfg.settings.public-url;

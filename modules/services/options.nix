@@ -7,6 +7,7 @@
 {
   name,
   what,
+  backlog,
   defaults,
   settings,
   tls,
@@ -36,16 +37,17 @@ let
       default = 16384;
       description = "Connections of all workers together; further ones are closed at once.";
     };
-    backlog = mkOption {
-      type = types.ints.positive;
-      default = 16384;
-      description = "Connections that may wait to be accepted; `net.core.somaxconn` caps it.";
-    };
     drain-timeout = mkOption {
       type = types.ints.unsigned;
       default = defaults.drain-timeout;
       description = "How long requests under way have at the end, in seconds.";
     };
+  };
+
+  queue.backlog = mkOption {
+    type = types.ints.positive;
+    default = 16384;
+    description = "Connections that may wait to be accepted; `net.core.somaxconn` caps it.";
   };
 
   secure.tls-listen = mkOption {
@@ -109,7 +111,7 @@ in
     '';
     type = types.submodule {
       freeformType = (pkgs.formats.toml { }).type;
-      options = common // lib.optionalAttrs tls secure // settings;
+      options = common // lib.optionalAttrs backlog queue // lib.optionalAttrs tls secure // settings;
     };
   };
 }
