@@ -52,6 +52,13 @@ let
     ]
   ];
 
+  card = driver: options: {
+    linerate.tuning.nic.card = {
+      inherit driver;
+    }
+    // options;
+  };
+
   byAcme = {
     security.acme.certs."files.example" = {
       directory = "/var/lib/acme/files.example";
@@ -181,10 +188,7 @@ let
       says = "no frequency to govern";
     };
     "more queues than the card has" = {
-      module.linerate.tuning.nic.ten = {
-        driver = "ixgbe";
-        queues = 64;
-      };
+      module = card "ixgbe" { queues = 64; };
       says = "ixgbe has queues up to 63, not 64";
     };
     "more queues than CPUs for them" = {
@@ -198,24 +202,15 @@ let
       says = "6 queues share 4 irqCpus";
     };
     "a receive ring larger than the card's" = {
-      module.linerate.tuning.nic.ten = {
-        driver = "ixgbe";
-        rxRing = 8192;
-      };
+      module = card "ixgbe" { rxRing = 8192; };
       says = "receive rings up to 4096, not 8192";
     };
     "a send ring larger than the card's" = {
-      module.linerate.tuning.nic.ena = {
-        driver = "ena";
-        txRing = 2048;
-      };
+      module = card "ena" { txRing = 2048; };
       says = "send rings up to 1024, not 2048";
     };
     "packets larger than the card's" = {
-      module.linerate.tuning.nic.ten = {
-        driver = "ixgbe";
-        mtu = 16000;
-      };
+      module = card "ixgbe" { mtu = 16000; };
       says = "packets up to 9710, not 16000";
     };
     "a key without a certificate" = {
@@ -258,10 +253,7 @@ let
       says = "TLS needs a certificate";
     };
     "coalesced sends on ixgbe" = {
-      module.linerate.tuning.nic.ten = {
-        driver = "ixgbe";
-        coalescing.TxCoalesceSec = "10us";
-      };
+      module = card "ixgbe" { coalescing.TxCoalesceSec = "10us"; };
       says = "refuses TxCoalesceSec";
     };
   };

@@ -1,10 +1,5 @@
 # A small closure: what the services do not need is not there, and what must not be there ends the build.
-{
-  config,
-  lib,
-  pkgs,
-  ...
-}:
+{ config, lib, ... }:
 let
   inherit (lib) mkDefault mkIf mkOption;
   cfg = config.linerate.appliance;
@@ -32,7 +27,9 @@ in
     services.userborn.enable = mkDefault true;
     # The installer's tools, of which a box that updates itself needs one.
     system.disableInstallerTools = mkDefault true;
-    environment.systemPackages = lib.optional (cfg.update.flake != null) pkgs.nixos-rebuild;
+    environment.systemPackages = lib.optional (
+      cfg.update.flake != null
+    ) config.system.build.nixos-rebuild;
 
     # Nobody reads manuals on the box.
     documentation.enable = mkDefault false;
