@@ -14,25 +14,13 @@ let
     alderlake = "alderlake";
   };
 
-  # By directory: what it is called, and whether it prints its own manuals and completions.
+  # By directory: what it is called. Each prints its own manuals and completions.
   programs = {
-    links = {
-      name = "linerate-links";
-      describes = true;
-    };
-    api = {
-      name = "linerate-api";
-      describes = true;
-    };
-    files = {
-      name = "linerate-files";
-      describes = true;
-    };
+    api = "linerate-api";
+    files = "linerate-files";
     # The operator's command line.
-    linerate = {
-      name = "linerate";
-      describes = true;
-    };
+    linerate = "linerate";
+    links = "linerate-links";
   };
 
   src = lib.fileset.toSource {
@@ -73,34 +61,33 @@ let
       cargoArtifacts = craneLib.buildDepsOnly tuned;
     in
     lib.mapAttrs (
-      directory: program:
+      directory: name:
       craneLib.buildPackage (
         tuned
         // {
           inherit cargoArtifacts;
-          pname = program.name;
-          cargoExtraArgs = "--locked --package ${program.name}";
+          pname = name;
+          cargoExtraArgs = "--locked --package ${name}";
           # For what has to run where the system is built.
           passthru.generic = sets.generic.${directory};
           meta = {
             inherit ((lib.importTOML (./. + "/${directory}/Cargo.toml")).package) description;
             license = lib.licenses.mit;
-            mainProgram = program.name;
+            mainProgram = name;
             platforms = [ "x86_64-linux" ];
           };
-        }
-        // lib.optionalAttrs program.describes {
+
           nativeBuildInputs = [ pkgs.installShellFiles ];
           # The generic program says it for all, since the builder may lack the CPU of another.
           postInstall =
             if cpu == cpus.generic then
               ''
-                $out/bin/${program.name} man manuals
+                $out/bin/${name} man manuals
                 installManPage manuals/*
-                installShellCompletion --cmd ${program.name} \
-                  --bash <($out/bin/${program.name} completions bash) \
-                  --fish <($out/bin/${program.name} completions fish) \
-                  --zsh <($out/bin/${program.name} completions zsh)
+                installShellCompletion --cmd ${name} \
+                  --bash <($out/bin/${name} completions bash) \
+                  --fish <($out/bin/${name} completions fish) \
+                  --zsh <($out/bin/${name} completions zsh)
               ''
             else
               "cp -r ${sets.generic.${directory}}/share $out/share";
@@ -115,7 +102,7 @@ let
     cpu: set:
     lib.mapAttrs' (
       directory: package:
-      lib.nameValuePair "${programs.${directory}.name}${lib.optionalString (cpu != "generic") "-${cpu}"}" package
+      lib.nameValuePair "${programs.${directory}}${lib.optionalString (cpu != "generic") "-${cpu}"}" package
     ) set;
 in
 sets
