@@ -35,6 +35,7 @@ GUEST = [
     "procps",
     "systemd",
     "systemd-boot",
+    "systemd-boot-efi",
     "systemd-sysv",
     "udev",
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from debian import Guest, Programs
 from host import Host
-from qemu import KERNEL_PARAMETERS, MACHINE
+from qemu import AFTER_QEMU, KERNEL_PARAMETERS, MACHINE
 
 # This machine's port, and the host's.
 FORWARDED = {8080: 80, 8090: 8090}
@@ -39,7 +39,7 @@ def boot(host: Host, programs: Programs, guest: Guest, ours: dict[str, Path]) ->
                 *MACHINE,
                 *["-nographic", "-serial", "mon:stdio", "-smp", "2", "-m", "1024"],
                 *["-kernel", str(guest.kernel), "-initrd", str(guest.initrd)],
-                *["-append", " ".join([KERNEL_PARAMETERS, *host.kernel_parameters()])],
+                *["-append", " ".join([KERNEL_PARAMETERS, AFTER_QEMU, *host.kernel_parameters()])],
                 *["-drive", f"file={guest.disk},if=none,id=root,format=raw,snapshot=on"],
                 *["-device", "virtio-blk-pci,drive=root,serial=root"],
                 *["-drive", f"file={payload},if=none,id=payload,format=raw,readonly=on"],

@@ -15,7 +15,7 @@ import esp
 from debian import Guest, Programs
 from errors import Failure
 from network import Card, Switch
-from qemu import KERNEL_PARAMETERS, Process
+from qemu import AFTER_QEMU, KERNEL_PARAMETERS, Process, after_firmware
 from shell import Shell
 
 BOOT_SECONDS = 180
@@ -89,14 +89,14 @@ class Machine:
         return arguments
 
     def _kernel(self) -> list[str]:
-        parameters = " ".join([KERNEL_PARAMETERS, *self.parameters])
+        parameters = " ".join([KERNEL_PARAMETERS, AFTER_QEMU, *self.parameters])
         return ["-kernel", str(self.guest.kernel), "-initrd", str(self.guest.initrd), "-append", parameters]
 
     def _firmware(self) -> list[str]:
         disk, variables = self.directory / "esp", self.directory / "variables"
         # What boots change of them stays.
         if not disk.exists():
-            esp.make(disk, self.guest, [KERNEL_PARAMETERS, *self.parameters])
+            esp.make(disk, self.guest, [KERNEL_PARAMETERS, after_firmware(), *self.parameters])
             shutil.copyfile(self.programs.ovmf / "OVMF_VARS_4M.fd", variables)
         return [
             *["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={self.programs.ovmf}/OVMF_CODE_4M.fd"],
