@@ -1,14 +1,20 @@
 //! A JSON REST API over users, on SQLite or PostgreSQL.
 //!
-//! - [`user`]: the resource: its fields, their limits, its id.
+//! The tree, from the socket inwards:
+//! - [`http`]: from a request to an answer.
 //! - [`json`]: texts from strangers: bounds, faults with pointers, merge patches.
-//! - [`seed`]: users that nobody is.
-//! - [`store`]: where users, keys and answers to repeated requests are kept, behind one trait.
+//! - [`user`]: the resource: its fields, their limits, its id.
 //! - [`users`]: users as the service sees them: a database, and a cache of what was read of it.
+//! - [`store`]: where users, keys and answers to repeated requests are kept, behind one trait.
+//! - [`keys`]: API keys: what a client holds, and what is kept of it.
+//! - [`seed`]: users that nobody is.
+//! - [`cli`]: the command line.
 #![forbid(unsafe_code)]
 
 pub mod cli;
+pub mod http;
 pub mod json;
+pub mod keys;
 pub mod seed;
 pub mod store;
 mod thread;

@@ -1,27 +1,20 @@
-//! `linerate-api migrate`: brings the schema up to date, which `serve` does as well.
-
-use clap::Args;
-
-use crate::store::Error;
-use crate::users::Users;
+//! `migrate`: brings the schema up to date, which `serve` does as well.
 
 use super::database::DatabaseArgs;
+use super::{Error, Output};
 
-/// Bring the schema of the database up to date; creates an SQLite database where there is none.
-#[derive(Args, Clone, Debug)]
-pub struct Migrate {
+/// Arguments of `migrate`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Where.
     #[command(flatten)]
-    database: DatabaseArgs,
+    pub database: DatabaseArgs,
 }
 
-impl Migrate {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// When the database cannot be opened, reached or migrated.
-    pub async fn run(self) -> Result<(), Error> {
-        Users::open(&self.database.options()).await?;
-        println!("{} is up to date", self.database.database_url);
-        Ok(())
-    }
+/// Brings the schema up to date.
+pub(super) fn run(args: &Args) -> Result<(), Error> {
+    args.database.open()?;
+    let mut output = Output::new(false);
+    output.line(format_args!("{} is up to date", args.database.url()))?;
+    output.flush()
 }

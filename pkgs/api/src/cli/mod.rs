@@ -1,12 +1,121 @@
-//! The command line.
+//! The command line: the server, its keys, and what describes it.
 
 pub mod database;
+pub mod key;
+pub mod manual;
 pub mod migrate;
+pub mod openapi;
 pub mod seed;
+pub mod serve;
 
 use std::process::ExitCode;
 
+use clap::{Parser, Subcommand};
+use service::output::Closed;
+use service::{exit, settings};
+
+use crate::store;
+
+/// The binary's name.
+pub const NAME: &str = "linerate-api";
+
+/// What `--help` and the manual page end with.
+const AFTERWORD: &str = "\
+Exit codes: 0 done, 1 not done, 2 asked for in a way that cannot be done. Errors are one line on standard error.";
+
+/// A JSON REST API over users, on SQLite or PostgreSQL.
+#[derive(Debug, Parser)]
+#[command(name = NAME, version, propagate_version = true, after_long_help = AFTERWORD)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+// Made once a process: a box would only cost.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the API.
+    Serve(serve::Args),
+    /// Bring the schema of the database up to date; creates an SQLite database where there is none.
+    Migrate(migrate::Args),
+    /// Add, list and revoke API keys.
+    Key(key::Args),
+    /// Fill the database with made-up users of about 2 KB. The same numbers are the same users.
+    Seed(seed::Args),
+    /// Print the API's description (OpenAPI 3.1).
+    Openapi(openapi::Args),
+    /// Print the completions of a shell.
+    Completions(manual::CompletionsArgs),
+    /// Print the manual page, or write those of all commands.
+    Man(manual::ManArgs),
+}
+
+/// Standard output of commands.
+pub type Output = service::output::Output<Error>;
+
+/// Why a command fails.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server.
+    #[error(transparent)]
+    Serve(#[from] serve::Error),
+    /// The database.
+    #[error(transparent)]
+    Database(#[from] database::Error),
+    /// What was asked of the database.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// There is no such key.
+    #[error("there is no key {0}")]
+    NoKey(i64),
+    /// The system has no randomness.
+    #[error("cannot make a key: {0}")]
+    Randomness(getrandom::Error),
+    /// Standard output.
+    #[error(transparent)]
+    Output(#[from] Closed),
+    /// Standard output, a runtime, or a directory for manual pages.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// The command line as manual pages and completions describe it.
+fn command() -> clap::Command {
+    settings::command::<Cli>("api", "serve")
+}
+
 /// Parses the arguments and runs what they ask for.
 pub fn main() -> ExitCode {
-    ExitCode::SUCCESS
+    match run(settings::parse("api", "serve")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", exit::chain(&error));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Error> {
+    match cli.command {
+        Command::Serve(args) => Ok(serve::run(args)?),
+        Command::Migrate(args) => migrate::run(&args),
+        Command::Key(args) => key::run(args),
+        Command::Seed(args) => seed::run(&args),
+        Command::Openapi(args) => openapi::run(&args),
+        Command::Completions(args) => Ok(manual::completions(&args)?),
+        Command::Man(args) => Ok(manual::man(&args)?),
+    }
+}
+
+impl Error {
+    /// [`exit::USAGE`] where other input would have helped, [`exit::FAILURE`] otherwise.
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoKey(_) | Self::Serve(serve::Error::NoKeys) => exit::USAGE,
+            _ => exit::FAILURE,
+        }
+    }
 }

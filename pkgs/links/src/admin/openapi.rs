@@ -98,7 +98,8 @@ pub fn describe() -> Document {
 /// Built once: it depends on nothing but the program.
 static JSON: LazyLock<Bytes> = LazyLock::new(|| describe().to_json().map(Bytes::from).unwrap_or_default());
 
-static PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(render(&describe())));
+static PAGE: LazyLock<Bytes> =
+    LazyLock::new(|| Bytes::from(service::openapi::page(&describe(), "/api/v1/openapi.json")));
 
 /// This document
 #[utoipa::path(get, path = "/api/v1/openapi.json", tag = "documentation", operation_id = "openapi",
@@ -115,52 +116,4 @@ pub(super) async fn page() -> HttpResponse {
         .insert_header((header::CONTENT_TYPE, "text/html; charset=utf-8"))
         .insert_header((header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"))
         .body(PAGE.clone())
-}
-
-/// One section an operation: what it is, what it takes, what it answers.
-fn render(document: &Document) -> String {
-    let mut page = format!(
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\
-         <title>{title}</title><style>body{{font:16px/1.5 system-ui;max-width:50em;margin:2em auto;padding:0 1em}}\
-         code{{background:#8882;padding:0 .2em}}section{{border-top:1px solid #8888}}</style>\
-         <h1>{title} {version}</h1><p>{about}<p>The whole of it, for programs: <a href=/api/v1/openapi.json>openapi.json</a>",
-        title = escape(&document.info.title),
-        version = escape(&document.info.version),
-        about = escape(document.info.description.as_deref().unwrap_or_default()),
-    );
-    for (path, item) in &document.paths.paths {
-        let operations =
-            [("GET", &item.get), ("POST", &item.post), ("PATCH", &item.patch), ("DELETE", &item.delete)];
-        for (method, operation) in operations {
-            let Some(operation) = operation else { continue };
-            let text = |part: &Option<String>| escape(part.as_deref().unwrap_or_default());
-            page += &format!(
-                "<section><h2><code>{method} {}</code></h2><p><b>{}</b><p>{}<ul>",
-                escape(path),
-                text(&operation.summary),
-                text(&operation.description),
-            );
-            for parameter in operation.parameters.iter().flatten() {
-                if let RefOr::T(parameter) = parameter {
-                    page += &format!(
-                        "<li><code>{}</code> {}",
-                        escape(&parameter.name),
-                        text(&parameter.description)
-                    );
-                }
-            }
-            page += "</ul><ul>";
-            for (status, response) in &operation.responses.responses {
-                if let RefOr::T(response) = response {
-                    page += &format!("<li>{}: {}", escape(status), escape(&response.description));
-                }
-            }
-            page += "</ul></section>";
-        }
-    }
-    page
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -41,11 +41,18 @@ const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// the credentials and the file of this process. Help, version and errors end the process, errors with code 2 and
 /// one line on stderr.
 pub fn parse<P: Parser>(service: &str, subcommand: &str) -> P {
+    try_parse(service, subcommand).unwrap_or_else(|error| error.exit())
+}
+
+/// Like [`parse`], for a process that goes on whatever comes of it, such as one that reads its settings again.
+///
+/// # Errors
+/// As [`try_parse_from`].
+pub fn try_parse<P: Parser>(service: &str, subcommand: &str) -> Result<P, Error> {
     let credentials = std::env::var_os(CREDENTIALS).map(PathBuf::from);
     try_parse_from(service, subcommand, std::env::args_os(), |name| {
         std::env::var_os(name).or_else(|| credential(credentials.as_deref()?, name))
     })
-    .unwrap_or_else(|error| error.exit())
 }
 
 /// Like [`parse`], from the `args` (the program's name first) and environment given.

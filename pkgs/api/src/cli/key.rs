@@ -1,0 +1,152 @@
+//! `key`: who may use the API.
+
+use clap::{Subcommand, ValueEnum};
+use jiff::{Span, Timestamp, Zoned};
+use serde::Serialize;
+
+use super::database::DatabaseArgs;
+use super::{Error, Output};
+use crate::keys::Secret;
+use crate::store::{Key, NewKey, Scope};
+
+/// Arguments of `key`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+
+    /// Print JSON, for programs.
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Where.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+}
+
+/// What to do with keys.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Add a key and print it, this once: the database has only its digest.
+    Add {
+        /// What it is for.
+        name: String,
+        /// What it allows; write includes read.
+        #[arg(long, value_name = "SCOPE", default_value = "read")]
+        scope: ScopeName,
+        /// Requests a second in the long run; 0 for as many as it likes.
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        rate: u32,
+        /// Requests at once; a second's worth unless given.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        burst: Option<u32>,
+        /// When it ends: RFC 3339, or a span from now such as 90d; never unless given.
+        #[arg(long, value_name = "WHEN", value_parser = when)]
+        expires: Option<Timestamp>,
+    },
+    /// List the keys there are.
+    List,
+    /// Revoke keys.
+    Rm {
+        /// Their ids, from the list.
+        #[arg(required = true)]
+        ids: Vec<i64>,
+    },
+}
+
+/// What a key allows.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ScopeName {
+    /// Reading.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// A key, as programs get it.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    id: i64,
+    name: String,
+    scope: &'static str,
+    rate: Option<u32>,
+    burst: Option<u32>,
+    created_at: Timestamp,
+    expires_at: Option<Timestamp>,
+}
+
+/// Adds, lists or revokes.
+pub(super) fn run(args: Args) -> Result<(), Error> {
+    let mut output = Output::new(args.json);
+    let (runtime, users) = args.database.open()?;
+    match args.action {
+        Action::Add { name, scope, rate, burst, expires } => {
+            let secret = Secret::generate().map_err(Error::Randomness)?;
+            let scope = match scope {
+                ScopeName::Read => Scope::Read,
+                ScopeName::Write => Scope::Write,
+            };
+            let rate = Some(rate).filter(|rate| *rate > 0);
+            let key = NewKey { name, digest: secret.digest(), scope, rate, burst, expires_at: expires };
+            let key = runtime.block_on(users.add_key(key))?;
+            let shown = Shown { key: Some(secret.expose().to_owned()), ..show(key) };
+            output.show(&shown, |_, output| output.line(secret.expose()))?;
+        }
+        Action::List => {
+            let keys: Vec<Shown> = runtime.block_on(users.list_keys())?.into_iter().map(show).collect();
+            output.show(&keys, |keys, output| {
+                let header = ["ID", "NAME", "SCOPE", "RATE", "BURST", "CREATED", "EXPIRES"];
+                output.table(header, keys.iter().map(row))
+            })?;
+        }
+        Action::Rm { ids } => {
+            for id in ids {
+                if !runtime.block_on(users.revoke_key(id))? {
+                    output.flush()?;
+                    return Err(Error::NoKey(id));
+                }
+                output.show(&serde_json::json!({ "revoked": id }), |_, output| {
+                    output.line(format_args!("revoked {id}"))
+                })?;
+            }
+        }
+    }
+    output.flush()
+}
+
+fn show(key: Key) -> Shown {
+    let scope = match key.scope {
+        Scope::Read => "read",
+        Scope::Write => "write",
+    };
+    let Key { id, name, rate, burst, created_at, expires_at, .. } = key;
+    Shown { key: None, id, name, scope, rate, burst, created_at, expires_at }
+}
+
+fn row(key: &Shown) -> [String; 7] {
+    let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    [
+        key.id.to_string(),
+        key.name.clone(),
+        key.scope.to_owned(),
+        or_none(key.rate.map(|rate| format!("{rate}/s"))),
+        or_none(key.burst.or(key.rate).map(|burst| burst.to_string())),
+        key.created_at.to_string(),
+        or_none(key.expires_at.map(|at| at.to_string())),
+    ]
+}
+
+/// A text says no time to come.
+#[derive(Debug, thiserror::Error)]
+#[error("expected a time to come, such as 2030-01-31T12:00:00Z or 90d")]
+struct InvalidWhen;
+
+fn when(text: &str) -> Result<Timestamp, InvalidWhen> {
+    let now = Zoned::now();
+    let later = || Some(now.checked_add(text.parse::<Span>().ok()?).ok()?.timestamp());
+    let time = text.parse().ok().or_else(later);
+    time.filter(|time| *time > now.timestamp()).ok_or(InvalidWhen)
+}

@@ -1,0 +1,357 @@
+//! `serve`: the listeners, from start to drain.
+
+use std::io::Write;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use clap::builder::RangedU64ValueParser;
+use listener::tls::Store as Certificates;
+use listener::{Config, Endpoint, HttpService, Listener, Runtime, Tls};
+use service::logs::{self, LogArgs};
+use service::metrics::Registry;
+use service::ready::{self, Readiness};
+use service::settings;
+use service::shutdown::Shutdown;
+use service::socket::Address;
+
+use super::database::{self, DatabaseArgs};
+use super::{Cli, Command};
+use crate::http::cors::{self, Cors};
+use crate::http::{Api, Front, Settings, admin, routes};
+use crate::json::object::Unknown;
+use crate::store;
+use crate::user::Limits;
+use crate::users::Options;
+
+/// Arguments of `serve`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Where the API is served by HTTP/1.1: IP:PORT, :PORT, unix:PATH or systemd:NAME; may be repeated.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8100", value_delimiter = ',')]
+    pub listen: Vec<Address>,
+
+    /// Where the API is served by TLS: HTTP/1.1, HTTP/2 and HTTP/3; may be repeated.
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "cert", requires = "key")]
+    pub tls_listen: Vec<Address>,
+
+    /// The certificate and those that signed it, in PEM; loaded anew when it changes.
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+
+    /// The certificate's private key, in PEM.
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+
+    /// Speaks no HTTP/3.
+    #[arg(long)]
+    pub no_http3: bool,
+
+    /// Where health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<Address>,
+
+    /// A TOML file with settings, named as the flags without their dashes in front.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Where users are kept.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+
+    /// Who may ask.
+    #[arg(long, value_name = "WHO", value_enum, default_value_t = Auth::Auto, help_heading = "Access")]
+    pub auth: Auth,
+
+    /// An origin whose pages may ask, or *; may be repeated. Read again at SIGHUP.
+    #[arg(long = "cors-origin", value_name = "ORIGIN", value_delimiter = ',', value_parser = cors::origin,
+          help_heading = "Access")]
+    pub cors_origins: Vec<String>,
+
+    /// What is done with fields of a user that are not known. Read again at SIGHUP.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Unknown::Refuse, help_heading = "Users")]
+    pub unknown_fields: Unknown,
+
+    /// Refuses to change or delete a user unless If-Match says which version is meant. Read again at SIGHUP.
+    #[arg(long, help_heading = "Users")]
+    pub require_if_match: bool,
+
+    /// The longest user, in bytes. Read again at SIGHUP.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().user_bytes, help_heading = "Users",
+          value_parser = RangedU64ValueParser::<usize>::new().range(1024..=1 << 20))]
+    pub max_user_bytes: usize,
+
+    /// Users in a batch. Read again at SIGHUP.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().batch, help_heading = "Users",
+          value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
+    pub max_batch: usize,
+
+    /// The longest batch, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().batch_bytes, help_heading = "Users",
+          value_parser = RangedU64ValueParser::<usize>::new().range(1024..=256 << 20))]
+    pub max_batch_bytes: usize,
+
+    /// Memory for users that were read, in bytes; 0 for no cache.
+    #[arg(long, value_name = "BYTES", default_value_t = 128 << 20, help_heading = "Database")]
+    pub cache_bytes: u64,
+
+    /// With PostgreSQL: how far behind its commits a cached read may be, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Database")]
+    pub staleness: u64,
+
+    /// With PostgreSQL: how long cached reads go on while it cannot be reached, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Database")]
+    pub cached_while_down: u64,
+
+    /// With PostgreSQL: connections for writes and lists.
+    #[arg(long, value_name = "N", default_value = "10", help_heading = "Database")]
+    pub connections: NonZero<u32>,
+
+    /// How long a request waits for one of them, in milliseconds; then it is answered 503.
+    #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Database")]
+    pub acquire_timeout: u64,
+
+    /// How long the database may take to answer, in milliseconds; then it is answered 503.
+    #[arg(long, value_name = "MS", default_value_t = 5000, help_heading = "Database")]
+    pub database_timeout: u64,
+
+    /// Threads that serve. Default: one for each CPU this process may use.
+    #[arg(long, value_name = "N", help_heading = "Resources")]
+    pub workers: Option<NonZero<usize>>,
+
+    /// Connections of all workers together; further ones are closed at once.
+    #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
+          value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub max_connections: usize,
+
+    /// Connections of one address; further ones are closed at once. Default: no limit.
+    #[arg(long, value_name = "N", help_heading = "Resources")]
+    pub address_connections: Option<NonZero<u32>>,
+
+    /// How long a request's head may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Time",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub head_timeout: u64,
+
+    /// How long a connection may be idle, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 75, help_heading = "Time",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub idle_timeout: u64,
+
+    /// How long requests under way have at shutdown, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time")]
+    pub drain_timeout: u64,
+
+    /// What is logged.
+    #[command(flatten)]
+    pub logs: LogArgs,
+}
+
+/// Who may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Auth {
+    /// Anybody where every address is loopback or a Unix socket, otherwise who has a key.
+    Auto,
+    /// Who has a key.
+    Keys,
+    /// Anybody, whatever the addresses.
+    None,
+}
+
+/// Why the server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The database.
+    #[error(transparent)]
+    Database(#[from] database::Error),
+    /// What was asked of it.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// A listener.
+    #[error(transparent)]
+    Listener(#[from] listener::Error),
+    /// Nobody could ask.
+    #[error(
+        "there are no API keys, and not every address is loopback: make one with 'linerate-api key add', or say --auth none"
+    )]
+    NoKeys,
+    /// Signals or threads.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// What SIGHUP changes.
+struct Reloaded {
+    api: Api,
+    certificates: Option<Arc<Certificates>>,
+}
+
+/// Runs the server until it is told to stop.
+pub(super) fn run(args: Args) -> Result<(), Error> {
+    logs::init(&args.logs);
+    let reloaded: Arc<OnceLock<Reloaded>> = Arc::default();
+    let shutdown = {
+        let reloaded = Arc::clone(&reloaded);
+        Shutdown::on_signals_and_hangup(move || reloaded.get().into_iter().for_each(reload))?
+    };
+    let readiness = Readiness::new();
+    let public = Listener::new(public(&args))?;
+    let admin = args.admin.clone().map(|address| Listener::new(private(address))).transpose()?;
+    let (runtime, users) = database::open(&options(&args))?;
+    let keys = match args.auth {
+        Auth::Auto => !public.addresses().iter().all(is_local),
+        Auth::Keys => true,
+        Auth::None => false,
+    };
+    if keys && runtime.block_on(users.list_keys())?.is_empty() {
+        return Err(Error::NoKeys);
+    }
+
+    let api = Api::new(users.clone(), keys, settings(&args));
+    let front = Front::new(api.clone(), routes::router(api.clone()));
+    let _ = reloaded.set(Reloaded { api: api.clone(), certificates: public.certificates().cloned() });
+    let mut registry = Registry::default();
+    service::metrics::register_process(&mut registry);
+    public.metrics().register(&mut registry);
+    api.metrics().register(&mut registry);
+    users.register(&mut registry);
+
+    let plain = args.listen.len();
+    let addresses = public.addresses().iter().enumerate();
+    let mut lines: String = addresses
+        .map(|(index, address)| line("api", if index < plain { "http" } else { "https" }, address))
+        .collect();
+    let mut threads = vec![serve_by("api", public, front, &shutdown)?];
+    if let Some(admin) = admin {
+        lines.extend(admin.addresses().iter().map(|address| line("admin", "http", address)));
+        let router = admin::router(users, readiness.clone(), registry);
+        threads.push(serve_by("api-admin", admin, router, &shutdown)?);
+    }
+    if !keys {
+        tracing::info!("no API keys are asked for");
+    }
+    // Where nobody listens, the server runs all the same.
+    let _ = std::io::stdout().write_all(lines.as_bytes());
+    readiness.set_ready();
+    ready::watchdog(|| true)?;
+
+    runtime.block_on(shutdown.wait());
+    readiness.set_stopping();
+    // The listeners end when their connections have drained.
+    for thread in threads {
+        if thread.join().is_err() {
+            tracing::error!("a listener ended in a panic");
+        }
+    }
+    Ok(())
+}
+
+/// Reads the settings again, and the certificate; what cannot be read leaves everything as it was.
+fn reload(reloaded: &Reloaded) {
+    match settings::try_parse::<Cli>("api", "serve") {
+        Ok(Cli { command: Command::Serve(args) }) => {
+            reloaded.api.set(settings(&args));
+            tracing::info!("settings were read again");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::error!(%error, "settings stay as they are"),
+    }
+    if let Some(Err(error)) = reloaded.certificates.as_ref().map(|certificates| certificates.reload()) {
+        tracing::error!(error = service::exit::chain(&error), "the certificate stays as it is");
+    }
+}
+
+/// A listener on a thread of its own, which has threads of its own.
+fn serve_by(
+    name: &str,
+    listener: Listener,
+    service: impl HttpService,
+    shutdown: &Shutdown,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    let shutdown = shutdown.clone();
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        if let Err(error) = listener.serve(service, shutdown.clone()) {
+            tracing::error!(error = service::exit::chain(&error), "a listener ended");
+            shutdown.trigger();
+        }
+    })
+}
+
+/// What is told of an address.
+fn line(name: &str, scheme: &str, address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => format!("{name:<9} {scheme}://{address}/\n"),
+        address => format!("{name:<9} {address}\n"),
+    }
+}
+
+/// Whether only this machine can ask there. What systemd passes may be anything.
+fn is_local(address: &Address) -> bool {
+    match address {
+        Address::Tcp(address) => address.ip().is_loopback(),
+        Address::Unix(_) => true,
+        Address::Activated(_) => false,
+    }
+}
+
+/// What can be changed while the server runs.
+fn settings(args: &Args) -> Settings {
+    Settings {
+        limits: Limits {
+            batch: args.max_batch,
+            user_bytes: args.max_user_bytes,
+            batch_bytes: args.max_batch_bytes,
+            unknown: args.unknown_fields,
+        },
+        cors: Cors::new(&args.cors_origins),
+        conditional_writes: args.require_if_match,
+    }
+}
+
+fn options(args: &Args) -> Options {
+    let defaults = Options::new(args.database.url());
+    Options {
+        cache_bytes: args.cache_bytes,
+        staleness: Duration::from_millis(args.staleness),
+        cached_while_down: Duration::from_secs(args.cached_while_down),
+        connections: args.connections,
+        acquire_timeout: Duration::from_millis(args.acquire_timeout),
+        timeout: Duration::from_millis(args.database_timeout),
+        workers: args.workers.unwrap_or(defaults.workers),
+        ..defaults
+    }
+}
+
+/// The listener of the API.
+fn public(args: &Args) -> Config {
+    let plain = args.listen.iter().cloned().map(Endpoint::plain);
+    let files = args.cert.as_ref().zip(args.key.as_ref());
+    Config {
+        endpoints: plain.chain(args.tls_listen.iter().cloned().map(Endpoint::tls)).collect(),
+        runtime: Runtime::PerCore(args.workers),
+        tls: files.map(|(cert, key)| Tls::new(cert, key)),
+        limits: listener::Limits {
+            connections: args.max_connections,
+            connections_per_address: args.address_connections.map_or(0, NonZero::get),
+            head_time: Duration::from_secs(args.head_timeout),
+            idle: Duration::from_secs(args.idle_timeout),
+            body_bytes: args.max_batch_bytes.max(args.max_user_bytes) as u64,
+            ..listener::Limits::default()
+        },
+        http3: !args.no_http3 && !args.tls_listen.is_empty(),
+        drain: Duration::from_secs(args.drain_timeout),
+        ..Config::default()
+    }
+}
+
+/// The admin listener; one worker is plenty.
+fn private(address: Address) -> Config {
+    Config {
+        endpoints: vec![Endpoint::plain(address)],
+        runtime: Runtime::PerCore(Some(NonZero::<usize>::MIN)),
+        drain: Duration::from_secs(1),
+        ..Config::default()
+    }
+}

@@ -1,0 +1,116 @@
+//! Request bodies: their media types and sizes, and nothing of what is in them.
+
+use axum::extract::{FromRequest, Request};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, header};
+use http_body_util::BodyExt;
+use service::problem::Problem;
+
+use super::Api;
+use super::failure::Failure;
+
+const JSON: &str = "application/json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// The body of a request about one user.
+pub struct One(pub Bytes);
+
+/// The body of a request about many.
+pub struct Many(pub Bytes);
+
+/// A merge patch.
+pub struct Patch(pub Bytes);
+
+impl FromRequest<Api> for One {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Failure> {
+        media_type(request.headers(), &[JSON])?;
+        let most = api.settings().limits.user_bytes;
+        Ok(Self(gather(request, most).await?))
+    }
+}
+
+impl FromRequest<Api> for Many {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Failure> {
+        media_type(request.headers(), &[JSON])?;
+        let most = api.settings().limits.batch_bytes;
+        Ok(Self(gather(request, most).await?))
+    }
+}
+
+impl FromRequest<Api> for Patch {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Failure> {
+        // RFC 5789, section 2.2: what is taken is said in the answer.
+        media_type(request.headers(), &[MERGE_PATCH, JSON]).map_err(|failure| {
+            failure
+                .with(header::HeaderName::from_static("accept-patch"), HeaderValue::from_static(MERGE_PATCH))
+        })?;
+        let most = api.settings().limits.user_bytes;
+        Ok(Self(gather(request, most).await?))
+    }
+}
+
+fn media_type(fields: &HeaderMap, accepted: &[&str]) -> Result<(), Failure> {
+    if fields.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        let problem = Problem::new(415, "the body must not be compressed");
+        // RFC 9110, section 12.5.3.
+        return Err(
+            Failure::from(problem).with(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))
+        );
+    }
+    let given = fields.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    if accepted.iter().any(|accepted| accepted.eq_ignore_ascii_case(essence)) {
+        return Ok(());
+    }
+    Err(Problem::new(415, format!("the body's media type must be {}", accepted.join(" or "))).into())
+}
+
+async fn gather(request: Request, most: usize) -> Result<Bytes, Failure> {
+    let too_large = || Failure::from(Problem::too_large(format!("the body has more than {most} bytes")));
+    let mut body = request.into_body();
+    if http_body::Body::size_hint(&body).lower() > most as u64 {
+        return Err(too_large());
+    }
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() else { continue };
+        if first.len() + rest.len() + data.len() > most {
+            return Err(too_large());
+        }
+        // Most bodies come in one piece, which is then not copied.
+        if first.is_empty() && rest.is_empty() {
+            first = data;
+        } else {
+            if rest.is_empty() {
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&data);
+        }
+    }
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
+}
+
+/// Why a body ended early, as the listener tells it.
+fn broken(error: &axum::Error) -> Failure {
+    use listener::body::Error;
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<Error>() {
+            return match error {
+                Error::TooLarge => Problem::too_large(error.to_string()),
+                Error::Idle(_) => Problem::new(408, error.to_string()),
+                _ => Problem::bad_request(error.to_string()),
+            }
+            .into();
+        }
+        cause = error.source();
+    }
+    Problem::bad_request("the body broke off").into()
+}

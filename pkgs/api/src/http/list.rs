@@ -1,0 +1,308 @@
+//! Lists: which users, in which order, a page at a time.
+
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use service::problem::Problem;
+use utoipa::ToSchema;
+
+use super::batch::users;
+use super::failure::Failure;
+use super::fields::Selection;
+use super::guard::Reader;
+use super::openapi::{Count, Page};
+use super::users::{json, unwritable};
+use super::{Api, cursor};
+use crate::store::{Filter, Query, Sort, SortBy};
+use crate::user::Status;
+
+/// Users on a page unless asked for otherwise, and at most.
+const PAGE: u32 = 50;
+const PAGE_MOST: u32 = 200;
+
+/// Words of a search.
+const WORDS: usize = 8;
+
+/// Which users, in which order
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct List {
+    /// Words: each has to begin some word of name, email, tags or bio, without regard to case
+    #[param(min_length = 1, max_length = 200, pattern = r"^[^\x00]+$")]
+    q: Option<String>,
+    /// With this status
+    #[param(inline)]
+    status: Option<Status>,
+    /// With this tag
+    #[param(min_length = 1, max_length = 32, pattern = "^[a-z0-9][a-z0-9_-]{0,31}$")]
+    tag: Option<String>,
+    /// With this email, without regard to case
+    #[param(min_length = 1, max_length = 254, pattern = r"^[^\x00]+$")]
+    email: Option<String>,
+    /// Created at this instant or later (RFC 3339)
+    #[serde(default, deserialize_with = "instant")]
+    #[param(value_type = Option<String>, format = DateTime)]
+    created_after: Option<Timestamp>,
+    /// Created before this instant (RFC 3339)
+    #[serde(default, deserialize_with = "instant")]
+    #[param(value_type = Option<String>, format = DateTime)]
+    created_before: Option<Timestamp>,
+    /// The order: by a member, descending with `-` before it; `created_at` unless given
+    #[param(inline)]
+    sort: Option<Order>,
+    /// Users on a page; 50 unless given
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<u32>,
+    /// Where the page begins: `next` of the page before it, with the same filter and order
+    #[param(min_length = 1, max_length = 2304, pattern = "^[A-Za-z0-9_-]+$")]
+    cursor: Option<String>,
+    /// The members wanted, between commas; all of them unless given
+    #[param(
+        pattern = "^(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)(,(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)){0,31}$"
+    )]
+    fields: Option<String>,
+}
+
+/// Which users
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Counted {
+    /// Words: each has to begin some word of name, email, tags or bio, without regard to case
+    #[param(min_length = 1, max_length = 200, pattern = r"^[^\x00]+$")]
+    q: Option<String>,
+    /// With this status
+    #[param(inline)]
+    status: Option<Status>,
+    /// With this tag
+    #[param(min_length = 1, max_length = 32, pattern = "^[a-z0-9][a-z0-9_-]{0,31}$")]
+    tag: Option<String>,
+    /// With this email, without regard to case
+    #[param(min_length = 1, max_length = 254, pattern = r"^[^\x00]+$")]
+    email: Option<String>,
+    /// Created at this instant or later (RFC 3339)
+    #[serde(default, deserialize_with = "instant")]
+    #[param(value_type = Option<String>, format = DateTime)]
+    created_after: Option<Timestamp>,
+    /// Created before this instant (RFC 3339)
+    #[serde(default, deserialize_with = "instant")]
+    #[param(value_type = Option<String>, format = DateTime)]
+    created_before: Option<Timestamp>,
+}
+
+/// An order
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+enum Order {
+    #[serde(rename = "created_at")]
+    Created,
+    #[serde(rename = "-created_at")]
+    CreatedDescending,
+    #[serde(rename = "updated_at")]
+    Updated,
+    #[serde(rename = "-updated_at")]
+    UpdatedDescending,
+    #[serde(rename = "name")]
+    Name,
+    #[serde(rename = "-name")]
+    NameDescending,
+    #[serde(rename = "email")]
+    Email,
+    #[serde(rename = "-email")]
+    EmailDescending,
+}
+
+impl From<Order> for Sort {
+    fn from(order: Order) -> Self {
+        let (by, descending) = match order {
+            Order::Created => (SortBy::CreatedAt, false),
+            Order::CreatedDescending => (SortBy::CreatedAt, true),
+            Order::Updated => (SortBy::UpdatedAt, false),
+            Order::UpdatedDescending => (SortBy::UpdatedAt, true),
+            Order::Name => (SortBy::Name, false),
+            Order::NameDescending => (SortBy::Name, true),
+            Order::Email => (SortBy::Email, false),
+            Order::EmailDescending => (SortBy::Email, true),
+        };
+        Self { by, descending }
+    }
+}
+
+/// List and search users
+#[utoipa::path(get, path = "/v1/users", tag = "users", operation_id = "listUsers",
+    params(List), security(("key" = ["read"])),
+    responses((status = 200, description = "A page", body = Page,
+               headers(("Link" = Option<String>, description = "The next page (RFC 8288)")))))]
+pub(super) async fn list(
+    _: Reader,
+    State(api): State<Api>,
+    RawQuery(text): RawQuery,
+) -> Result<Response, Failure> {
+    let List { q, status, tag, email, created_after, created_before, sort, limit, cursor, fields } =
+        query(text.as_deref())?;
+    let selection = Selection::parse(fields.as_deref(), api.settings().limits.unknown)?;
+    let filter = filter(Counted { q, status, tag, email, created_after, created_before })?;
+    let sort = sort.map(Sort::from).unwrap_or_default();
+    let limit = limit.unwrap_or(PAGE);
+    if !(1..=PAGE_MOST).contains(&limit) {
+        return Err(wrong("limit", format_args!("must be 1 to {PAGE_MOST}")));
+    }
+    let after = cursor.map(|text| cursor::decode(&text, &filter, sort)).transpose();
+    let after = after.map_err(|error| wrong("cursor", error))?;
+    let asked = Query { filter, sort, after, limit };
+    let page = api.users().list(&asked).await?;
+    let bodies: Vec<Bytes> = page.records.iter().map(|record| selection.of(&record.body)).collect();
+    let next = page.next.map(|position| cursor::encode(&position, &asked.filter, asked.sort));
+    let end = match &next {
+        Some(next) => format!(",\"next\":\"{next}\"}}"),
+        None => ",\"next\":null}".to_owned(),
+    };
+    let mut response = json(StatusCode::OK, users(bodies.iter(), &end));
+    if let Some(next) = next {
+        let link =
+            format!("</v1/users?{}>; rel=\"next\"", following(text.as_deref().unwrap_or_default(), &next));
+        if let Ok(link) = HeaderValue::from_str(&link) {
+            response.headers_mut().insert(header::LINK, link);
+        }
+    }
+    Ok(response)
+}
+
+/// Count users
+#[utoipa::path(get, path = "/v1/users:count", tag = "users", operation_id = "countUsers",
+    params(Counted), security(("key" = ["read"])),
+    responses((status = 200, description = "How many there are", body = Count)))]
+pub(super) async fn count(
+    _: Reader,
+    State(api): State<Api>,
+    RawQuery(text): RawQuery,
+) -> Result<Response, Failure> {
+    let count = api.users().count(&filter(query(text.as_deref())?)?).await?;
+    Ok(json(StatusCode::OK, sonic_rs::to_vec(&Count { count }).map_err(unwritable)?))
+}
+
+/// The parameters of a query.
+///
+/// # Errors
+/// 400 that says which is wrong.
+pub(super) fn query<T: DeserializeOwned>(text: Option<&str>) -> Result<T, Failure> {
+    let text = text.unwrap_or_default();
+    // What is not encoded well would be read as something else.
+    let valid = percent_encoding::percent_decode_str(text).decode_utf8().is_ok() && well_encoded(text);
+    if !valid {
+        return Err(Problem::bad_request("the query is not percent-encoded UTF-8").into());
+    }
+    let pairs = serde_urlencoded::Deserializer::new(url::form_urlencoded::parse(text.as_bytes()));
+    serde_path_to_error::deserialize(pairs).map_err(|error| {
+        let path = error.path().to_string();
+        let named = if path == "." { String::new() } else { format!("{path}: ") };
+        Problem::bad_request(format!("the query is wrong: {named}{}", error.inner())).into()
+    })
+}
+
+fn well_encoded(text: &str) -> bool {
+    let digits = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    text.split('%').skip(1).all(digits)
+}
+
+fn filter(counted: Counted) -> Result<Filter, Failure> {
+    let Counted { q, status, tag, email, created_after, created_before } = counted;
+    let texts = [("q", &q, 200), ("tag", &tag, 32), ("email", &email, 254)];
+    for (name, text, most) in texts {
+        let Some(text) = text else { continue };
+        if text.is_empty() || text.chars().count() > most || text.contains('\0') {
+            return Err(wrong(name, format_args!("must be 1 to {most} characters, none of them U+0000")));
+        }
+    }
+    let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_tag = |tag: &String| {
+        lower(tag.as_bytes()[0]) && tag.bytes().all(|byte| lower(byte) || b"_-".contains(&byte))
+    };
+    if !tag.as_ref().is_none_or(is_tag) {
+        return Err(wrong("tag", "no tag is like this"));
+    }
+    // Words beyond would only make the search dearer.
+    let words = q.iter().flat_map(|text| text.split_whitespace()).take(WORDS).map(str::to_owned).collect();
+    Ok(Filter { status, tag, email, created_after, created_before, words })
+}
+
+fn wrong(name: &str, detail: impl std::fmt::Display) -> Failure {
+    Problem::bad_request(format!("the query is wrong: {name}: {detail}")).into()
+}
+
+/// The query of the next page.
+fn following(query: &str, cursor: &str) -> String {
+    let rest = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="));
+    rest.chain([format!("cursor={cursor}").as_str()]).collect::<Vec<_>>().join("&")
+}
+
+/// An instant as RFC 3339 has it; the parser takes more.
+fn instant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let form = |(index, byte): (usize, u8)| match index {
+        4 | 7 => byte == b'-',
+        10 => matches!(byte, b'T' | b't'),
+        13 | 16 => byte == b':',
+        ..19 => byte.is_ascii_digit(),
+        _ => matches!(byte, b'.' | b'0'..=b'9' | b'Z' | b'z' | b'+' | b'-' | b':'),
+    };
+    let offset = |text: &str| {
+        text.ends_with(['Z', 'z']) || text.len() > 6 && matches!(text.as_bytes()[text.len() - 6], b'+' | b'-')
+    };
+    let valid = text.len() >= 20 && text.bytes().enumerate().all(form) && offset(&text);
+    let instant = text.parse().ok().filter(|_| valid);
+    instant
+        .map(Some)
+        .ok_or_else(|| serde::de::Error::custom("must be an instant such as 2030-01-31T12:00:00Z"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn detail<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> String {
+        query::<T>(Some(text)).expect_err("it is refused").problem().detail.clone()
+    }
+
+    #[test]
+    fn parameters_are_read() {
+        let list: List = query(Some(
+            "q=a%20b+c&status=active&sort=-name&limit=7&created_after=2030-01-31T12:00:00%2B01:00",
+        ))
+        .expect("it is well");
+        assert_eq!(list.q.as_deref(), Some("a b c"));
+        assert_eq!(list.sort.map(Sort::from), Some(Sort { by: SortBy::Name, descending: true }));
+        assert_eq!(list.created_after, "2030-01-31T11:00:00Z".parse().ok());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, name) in [
+            ("limit=x", "limit"),
+            ("limit=-1", "limit"),
+            ("status=gone", "status"),
+            ("sort=id", "sort"),
+            ("created_after=2030-01-31", "created_after"),
+            ("created_before=20300131T120000Z", "created_before"),
+            ("colour=red", "colour"),
+            ("limit=1&limit=2", "limit"),
+            ("q=%ff", "UTF-8"),
+            ("q=%f", "percent-encoded"),
+        ] {
+            let detail = detail::<List>(text);
+            assert!(detail.contains(name), "{text}: {detail}");
+        }
+        assert!(detail::<Counted>("sort=name").contains("sort"));
+    }
+
+    #[test]
+    fn the_next_page_is_asked_for_as_this_one_was() {
+        for (query, next) in [("", "cursor=c"), ("q=a%20b&cursor=old&limit=2", "q=a%20b&limit=2&cursor=c")] {
+            assert_eq!(following(query, "c"), next);
+        }
+    }
+}

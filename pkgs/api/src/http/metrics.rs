@@ -1,0 +1,181 @@
+//! What is counted of requests: by operation, how they were answered and how long it took.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use http::{Method, StatusCode};
+use service::metrics::{Family, LocalCounter, LocalHistogram, Registry};
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// One user, read.
+    Get,
+    /// One user, created.
+    Create,
+    /// One user, replaced or patched.
+    Change,
+    /// One user, deleted.
+    Delete,
+    /// A page of users.
+    List,
+    /// How many there are.
+    Count,
+    /// Many users at once.
+    Batch,
+    /// A document, checked.
+    Validate,
+    /// Anything else.
+    Other,
+}
+
+impl Operation {
+    /// All of them, in the order of their numbers.
+    const ALL: [(Self, &'static str); 9] = [
+        (Self::Get, "get"),
+        (Self::Create, "create"),
+        (Self::Change, "change"),
+        (Self::Delete, "delete"),
+        (Self::List, "list"),
+        (Self::Count, "count"),
+        (Self::Batch, "batch"),
+        (Self::Validate, "validate"),
+        (Self::Other, "other"),
+    ];
+
+    /// That of a request.
+    pub fn of(method: &Method, path: &str) -> Self {
+        let Some(rest) = path.strip_prefix("/v1/users") else { return Self::Other };
+        match (method, rest) {
+            (&Method::GET | &Method::HEAD, "") => Self::List,
+            (&Method::GET | &Method::HEAD, ":count") => Self::Count,
+            (&Method::GET | &Method::HEAD, _) if rest.starts_with('/') => Self::Get,
+            (&Method::POST, "") => Self::Create,
+            (&Method::POST, ":validate") => Self::Validate,
+            (&Method::POST, _) if rest.starts_with(":batch") => Self::Batch,
+            (&Method::PUT | &Method::PATCH, _) => Self::Change,
+            (&Method::DELETE, _) => Self::Delete,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Classes of status codes: 2xx to 5xx.
+const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
+
+/// What one thread counts.
+#[derive(Default)]
+struct Counted {
+    statuses: [[LocalCounter; CLASSES.len()]; Operation::ALL.len()],
+    times: [LocalHistogram; Operation::ALL.len()],
+}
+
+/// What all threads count; clones share it.
+#[derive(Clone, Default)]
+pub struct Metrics(Arc<Mutex<Vec<Arc<Counted>>>>);
+
+/// What a thread counts for one connection's service: made once for each clone that counts.
+pub struct Tally(Arc<Counted>);
+
+impl Metrics {
+    /// For the thread that asks, and none other.
+    pub fn tally(&self) -> Tally {
+        thread_local! {
+            static MINE: std::cell::RefCell<Vec<(usize, Arc<Counted>)>> = const { std::cell::RefCell::new(Vec::new()) };
+        }
+        let whose = Arc::as_ptr(&self.0) as usize;
+        MINE.with_borrow_mut(|mine| {
+            if let Some((_, counted)) = mine.iter().find(|(owner, _)| *owner == whose) {
+                return Tally(Arc::clone(counted));
+            }
+            let counted = Arc::<Counted>::default();
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counted));
+            mine.push((whose, Arc::clone(&counted)));
+            Tally(counted)
+        })
+    }
+
+    /// Shows them in `registry` from here on.
+    pub fn register(&self, registry: &mut Registry) {
+        let mut statuses = Family::new("api_requests", "Requests answered, by operation and class of status");
+        let mut times =
+            Family::new("api_request_seconds", "Time from a request's head to its answer, by operation");
+        for (index, (_, operation)) in Operation::ALL.into_iter().enumerate() {
+            for (class, status) in CLASSES.into_iter().enumerate() {
+                let all = self.clone();
+                statuses = statuses.with(&[("operation", operation), ("status", status)], move || {
+                    all.sum(|counted| counted.statuses[index][class].get())
+                });
+            }
+            let all = self.clone();
+            times = times.with(&[("operation", operation)], move || {
+                all.sum(|counted| counted.times[index].snapshot())
+            });
+        }
+        statuses.register(registry);
+        times.register(registry);
+    }
+
+    fn sum<T: std::iter::Sum>(&self, read: impl Fn(&Counted) -> T) -> T {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|counted| read(counted)).sum()
+    }
+}
+
+impl Tally {
+    /// Counts a request that came at `begin` and is answered now.
+    #[inline]
+    pub fn count(&self, operation: Operation, status: StatusCode, begin: Instant) {
+        let class = usize::from(status.as_u16() / 100).clamp(2, 5) - 2;
+        self.0.statuses[operation as usize][class].add(1);
+        self.0.times[operation as usize].record_duration(begin.elapsed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_numbered_as_they_are_listed() {
+        for (index, (operation, _)) in Operation::ALL.into_iter().enumerate() {
+            assert_eq!(operation as usize, index);
+        }
+    }
+
+    #[test]
+    fn requests_are_told_apart() {
+        for (method, path, operation) in [
+            (Method::GET, "/v1/users/x", Operation::Get),
+            (Method::HEAD, "/v1/users", Operation::List),
+            (Method::POST, "/v1/users", Operation::Create),
+            (Method::POST, "/v1/users:batchGet", Operation::Batch),
+            (Method::GET, "/v1/users:count", Operation::Count),
+            (Method::PATCH, "/v1/users/x", Operation::Change),
+            (Method::GET, "/", Operation::Other),
+            (Method::GET, "/v1/usersx", Operation::Other),
+        ] {
+            assert_eq!(Operation::of(&method, path), operation, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn what_threads_count_is_summed() {
+        let metrics = Metrics::default();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| metrics.tally().count(Operation::Get, StatusCode::OK, Instant::now()));
+            }
+        });
+        metrics.tally().count(Operation::Get, StatusCode::NOT_FOUND, Instant::now());
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let text = service::metrics::encode(&registry);
+        for line in [
+            "api_requests_total{operation=\"get\",status=\"2xx\"} 3",
+            "api_requests_total{operation=\"get\",status=\"4xx\"} 1",
+            "api_request_seconds_count{operation=\"get\"} 4",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! HTTP: from a request to an answer.
+//!
+//! - [`front`]: what every request meets first: who asks, how often, from which origin; and users that are cached,
+//!   which are answered there and then.
+//! - [`routes`]: the table of everything else, and the API's description, which is made from it.
+//! - `users`, `batch`, `list`: the operations.
+//! - `guard`, `rate`, `cors`: who may ask, how often, and from where.
+//! - `body`, `conditions`, `cursor`, `fields`, `failure`: what the operations stand on.
+//! - [`openapi`], [`admin`], [`metrics`]: for people and their machines.
+
+pub mod admin;
+mod batch;
+mod body;
+mod conditions;
+pub mod cors;
+pub mod cursor;
+mod failure;
+mod fields;
+pub mod front;
+mod guard;
+mod list;
+pub mod metrics;
+pub mod openapi;
+mod rate;
+pub mod routes;
+mod users;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::user::Limits;
+use crate::users::Users;
+
+use cors::Cors;
+use guard::Guard;
+use metrics::Metrics;
+
+pub use front::Front;
+
+/// What the operations work with; clones share it.
+#[derive(Clone)]
+pub struct Api(Arc<Shared>);
+
+struct Shared {
+    users: Users,
+    guard: Guard,
+    metrics: Metrics,
+    settings: ArcSwap<Settings>,
+}
+
+/// What can be changed while the service runs.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// What bodies may have.
+    pub limits: Limits,
+    /// Which origins may ask.
+    pub cors: Cors,
+    /// Whether a write has to say which version it is of: 428 where it does not.
+    pub conditional_writes: bool,
+}
+
+impl Api {
+    /// An API over these users; `keys`: whether it takes an API key to use it.
+    pub fn new(users: Users, keys: bool, settings: Settings) -> Self {
+        let guard = Guard::new(users.clone(), keys);
+        Self(Arc::new(Shared {
+            users,
+            guard,
+            metrics: Metrics::default(),
+            settings: ArcSwap::from_pointee(settings),
+        }))
+    }
+
+    /// Replaces the settings.
+    pub fn set(&self, settings: Settings) {
+        self.0.settings.store(Arc::new(settings));
+    }
+
+    /// What was counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    fn users(&self) -> &Users {
+        &self.0.users
+    }
+
+    fn settings(&self) -> arc_swap::Guard<Arc<Settings>> {
+        self.0.settings.load()
+    }
+}

@@ -1,0 +1,318 @@
+//! One user.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Method, StatusCode};
+use serde::Deserialize;
+use serde_json::Value;
+use service::problem::Problem;
+use sha2::{Digest, Sha256};
+
+use super::Api;
+use super::body::{One, Patch};
+use super::conditions::{Conditions, Write, tag};
+use super::failure::Failure;
+use super::fields::Selection;
+use super::front::found;
+use super::guard::{Caller, Reader, Writer};
+use super::list::query;
+use super::openapi::{User, UserSelection};
+use crate::json::merge::merge;
+use crate::store::{Claim, Created, Deleted, Replaced};
+use crate::user::{Document, Record, UserId, parse};
+
+/// How often a patch is applied anew because the user changed meanwhile.
+const ATTEMPTS: u32 = 8;
+
+/// The longest `Idempotency-Key`, in characters.
+const KEY_CHARS: usize = 255;
+
+/// The answer to a request that was made before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// The id in a path.
+pub(super) struct Id(UserId);
+
+impl FromRequestParts<Api> for Id {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
+        let text = Path::<String>::from_request_parts(parts, api).await;
+        text.ok().and_then(|text| text.parse().ok()).map(Self).ok_or_else(Failure::no_user)
+    }
+}
+
+/// Which members are answered.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Selected {
+    /// The members wanted, between commas; all of them unless given
+    #[param(
+        pattern = "^(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)(,(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)){0,31}$"
+    )]
+    fields: Option<String>,
+}
+
+/// Create a user
+#[utoipa::path(post, path = "/v1/users", tag = "users", operation_id = "createUser",
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = r#"^[\x21\x23-\x7e]{1,255}$"#,
+            description = "Makes the request once, however often it is sent; known as long as the user is")),
+    request_body = Document, security(("key" = ["write"])),
+    responses((status = 201, description = "The user", body = User,
+               headers(("Location" = String, description = "Where it is"), ("ETag" = String, description = "Its version"),
+                       ("Idempotency-Replayed" = Option<String>, description = "`true`: it was created before"))),
+              (status = 409, description = "Another user has the email", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn create(
+    writer: Writer,
+    State(api): State<Api>,
+    head: HeaderMap,
+    One(body): One,
+) -> Result<Response, Failure> {
+    let claim = claim(&head, &writer.0, "/v1/users", &body)?;
+    let document = parse::document(&body, &api.settings().limits)?;
+    let (records, replayed) =
+        created(api.users().create(vec![document], claim).await?, |_| "/email".to_owned())?;
+    let record = records.into_iter().next().ok_or_else(|| Problem::internal("nothing was created"))?;
+    let mut response = written(StatusCode::CREATED, &record);
+    if let Ok(location) = HeaderValue::from_str(&format!("/v1/users/{}", record.id)) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    mark(&mut response, replayed);
+    Ok(response)
+}
+
+/// Read a user
+#[utoipa::path(get, path = "/v1/users/{id}", tag = "users", operation_id = "getUser",
+    params(("id" = String, Path, format = "uuid"), Selected,
+           ("If-None-Match" = Option<String>, Header, pattern = r#"^(\*|(W/)?"[0-9]{1,18}")$"#, description = "304 where the version is this")),
+    security(("key" = ["read"])),
+    responses((status = 200, description = "The user", body = UserSelection, headers(("ETag" = String, description = "Its version"))),
+              (status = 304, description = "It is as the client has it")))]
+pub(super) async fn get(
+    _: Reader,
+    State(api): State<Api>,
+    Id(id): Id,
+    RawQuery(query_text): RawQuery,
+    head: HeaderMap,
+) -> Result<Response, Failure> {
+    let selected: Selected = query(query_text.as_deref())?;
+    let selection = Selection::parse(selected.fields.as_deref(), api.settings().limits.unknown)?;
+    let record = api.users().get(id).await?.ok_or_else(Failure::no_user)?;
+    let record = Record { body: selection.of(&record.body), ..record };
+    Ok(found(&head, &record)?.map(axum::body::Body::from))
+}
+
+/// Replace a user
+#[utoipa::path(put, path = "/v1/users/{id}", tag = "users", operation_id = "replaceUser",
+    params(("id" = String, Path, format = "uuid"),
+           ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,18}")$"#, description = "Only where the version is this")),
+    request_body = Document, security(("key" = ["write"])),
+    responses((status = 200, description = "The user as it is now", body = User, headers(("ETag" = String, description = "Its version")))))]
+pub(super) async fn replace(
+    _: Writer,
+    State(api): State<Api>,
+    Id(id): Id,
+    head: HeaderMap,
+    One(body): One,
+) -> Result<Response, Failure> {
+    let document = parse::document(&body, &api.settings().limits)?;
+    let expected = expected(&api, id, &conditions(&api, &head)?).await?;
+    match api.users().replace(id, expected, document).await? {
+        Replaced::Done(record) => Ok(written(StatusCode::OK, &record)),
+        Replaced::Missing => Err(Failure::no_user()),
+        Replaced::Changed(_) => Err(Failure::precondition()),
+        Replaced::EmailTaken => Err(Failure::email_taken("/email".to_owned())),
+    }
+}
+
+/// Change a user
+///
+/// By a JSON Merge Patch (RFC 7396): what is null goes away, objects are merged, anything else takes the place of what
+/// was there.
+#[utoipa::path(patch, path = "/v1/users/{id}", tag = "users", operation_id = "patchUser",
+    params(("id" = String, Path, format = "uuid"),
+           ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,18}")$"#, description = "Only where the version is this")),
+    request_body(content = super::openapi::UserPatch, content_type = "application/merge-patch+json"), security(("key" = ["write"])),
+    responses((status = 200, description = "The user as it is now", body = User, headers(("ETag" = String, description = "Its version")))))]
+pub(super) async fn patch(
+    _: Writer,
+    State(api): State<Api>,
+    Id(id): Id,
+    head: HeaderMap,
+    Patch(body): Patch,
+) -> Result<Response, Failure> {
+    let change = parse::patch(&body)?;
+    let conditions = conditions(&api, &head)?;
+    for attempt in 0..ATTEMPTS {
+        let record = match attempt {
+            0 => api.users().get(id).await?,
+            // What was cached may have been a moment behind.
+            _ => api.users().read(id).await?,
+        };
+        let record = record.ok_or_else(Failure::no_user)?;
+        if !conditions.allow(record.version) {
+            if attempt == 0 {
+                continue;
+            }
+            return Err(Failure::precondition());
+        }
+        let document = patched(&record, change.clone(), &api)?;
+        match api.users().replace(id, Some(record.version), document).await? {
+            Replaced::Done(record) => return Ok(written(StatusCode::OK, &record)),
+            Replaced::Missing => return Err(Failure::no_user()),
+            Replaced::EmailTaken => return Err(Failure::email_taken("/email".to_owned())),
+            // Those who collided try again at different times.
+            Replaced::Changed(_) => tokio::time::sleep(Duration::from_millis(attempt.into())).await,
+        }
+    }
+    Err(Problem::conflict("the user changes too often to be changed").into())
+}
+
+/// Delete a user
+#[utoipa::path(delete, path = "/v1/users/{id}", tag = "users", operation_id = "deleteUser",
+    params(("id" = String, Path, format = "uuid"),
+           ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,18}")$"#, description = "Only where the version is this")),
+    security(("key" = ["write"])),
+    responses((status = 204, description = "It is gone")))]
+pub(super) async fn delete(
+    _: Writer,
+    State(api): State<Api>,
+    Id(id): Id,
+    head: HeaderMap,
+) -> Result<StatusCode, Failure> {
+    let expected = expected(&api, id, &conditions(&api, &head)?).await?;
+    match api.users().delete(&[id], expected).await? {
+        Deleted::Done(ids) if ids.is_empty() => Err(Failure::no_user()),
+        Deleted::Done(_) => Ok(StatusCode::NO_CONTENT),
+        Deleted::Changed(_) => Err(Failure::precondition()),
+    }
+}
+
+/// Check a user
+///
+/// Reads and checks a document as creating does, and answers what would be stored. Nothing is.
+#[utoipa::path(post, path = "/v1/users:validate", tag = "users", operation_id = "validateUser",
+    request_body = Document, security(("key" = ["read"])),
+    responses((status = 200, description = "The document as it would be stored", body = Document)))]
+pub(super) async fn validate(_: Reader, State(api): State<Api>, One(body): One) -> Result<Response, Failure> {
+    let document = parse::document(&body, &api.settings().limits)?;
+    Ok(json(StatusCode::OK, sonic_rs::to_vec(&document).map_err(unwritable)?))
+}
+
+/// An answer of JSON.
+pub(super) fn json(status: StatusCode, body: impl Into<axum::body::Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// 500: a document cannot be written.
+pub(super) fn unwritable(error: sonic_rs::Error) -> Failure {
+    tracing::error!(%error, "a document cannot be written as JSON");
+    Problem::internal("the document cannot be written").into()
+}
+
+fn written(status: StatusCode, record: &Record) -> Response {
+    let mut response = json(status, record.body.clone());
+    response.headers_mut().insert(header::ETAG, tag(record.version));
+    response
+}
+
+/// Marks an answer as one that was given before.
+pub(super) fn mark(response: &mut Response, replayed: bool) {
+    if replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+}
+
+/// What was created, and whether it was before.
+pub(super) fn created(
+    created: Created,
+    pointer: impl FnOnce(usize) -> String,
+) -> Result<(Vec<Record>, bool), Failure> {
+    match created {
+        Created::Done(records) => Ok((records, false)),
+        Created::Before(records) => Ok((records, true)),
+        // draft-ietf-httpapi-idempotency-key-header-07, section 2.7.
+        Created::KeyReused => {
+            Err(Problem::unprocessable("the Idempotency-Key was used for another request").into())
+        }
+        Created::EmailTaken(index) => Err(Failure::email_taken(pointer(index))),
+    }
+}
+
+/// The claim of an `Idempotency-Key`, which is a string as RFC 9651 has it; one without its quotes will do.
+///
+/// # Errors
+/// 400 for a malformed one.
+pub(super) fn claim(
+    head: &HeaderMap,
+    caller: &Caller,
+    path: &str,
+    body: &Bytes,
+) -> Result<Option<Claim>, Failure> {
+    let mut values = head.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let text = value.to_str().ok().filter(|_| values.next().is_none());
+    let key = text.map(|text| text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text));
+    let valid = |key: &&str| {
+        matches!(key.len(), 1..=KEY_CHARS) && key.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"')
+    };
+    let Some(key) = key.filter(valid) else {
+        return Err(Problem::bad_request("Idempotency-Key must be 1 to 255 visible ASCII characters").into());
+    };
+    let mut digest = Sha256::new();
+    digest.update(Method::POST.as_str());
+    digest.update([0]);
+    digest.update(path);
+    digest.update([0]);
+    digest.update(body);
+    Ok(Some(Claim { owner: caller.key(), key: key.to_owned(), digest: digest.finalize().into() }))
+}
+
+/// The conditions of a write; 428 where there have to be some.
+fn conditions(api: &Api, head: &HeaderMap) -> Result<Conditions, Failure> {
+    let conditions = Conditions::of(head)?;
+    if conditions.is_empty() && api.settings().conditional_writes {
+        return Err(Problem::new(428, "If-Match has to say which version is meant").into());
+    }
+    Ok(conditions)
+}
+
+/// The version that a write has to find.
+async fn expected(api: &Api, id: UserId, conditions: &Conditions) -> Result<Option<i64>, Failure> {
+    match conditions.write() {
+        Write::Free => Ok(None),
+        Write::At(version) => Ok(Some(version)),
+        Write::Depends => {
+            let record = api.users().get(id).await?.ok_or_else(Failure::no_user)?;
+            if conditions.allow(record.version) {
+                Ok(Some(record.version))
+            } else {
+                Err(Failure::precondition())
+            }
+        }
+    }
+}
+
+/// A user with a patch applied, checked as if it had been sent whole.
+fn patched(record: &Record, change: Value, api: &Api) -> Result<Document, Failure> {
+    let mut value: Value = sonic_rs::from_slice(&record.body).map_err(unwritable)?;
+    if let Value::Object(members) = &mut value {
+        Document::READ_ONLY.iter().for_each(|name| drop(members.remove(*name)));
+    }
+    merge(&mut value, change);
+    let text = sonic_rs::to_vec(&value).map_err(unwritable)?;
+    let settings = api.settings();
+    if text.len() > settings.limits.user_bytes {
+        return Err(Problem::too_large("the user would be longer than a body may be").into());
+    }
+    Ok(parse::document(&text, &settings.limits)?)
+}

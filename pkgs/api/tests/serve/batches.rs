@@ -1,0 +1,59 @@
+//! Many users at once.
+
+use serde_json::{Value, json};
+
+use crate::place::{Place, problem, user, value};
+
+#[test]
+fn many_are_created_read_and_deleted_at_once() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let sent: Vec<Value> = (0..30).map(|number| user(&format!("u{number}@example.org"))).collect();
+    let answer = server.send("POST", "/v1/users:batchCreate", "", &json!({ "users": sent }));
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let created = value(&answer)["users"].as_array().expect("users").clone();
+    assert_eq!(created.len(), 30);
+    assert!(created.iter().zip(&sent).all(|(created, sent)| created["email"] == sent["email"]));
+
+    let unknown = "019aa5a3-7f6e-7000-8000-000000000001";
+    let mut ids: Vec<Value> = created.iter().rev().map(|user| user["id"].clone()).collect();
+    ids.push(json!(unknown));
+    ids.push(ids[0].clone());
+    let answer = value(&server.send("POST", "/v1/users:batchGet", "", &json!({ "ids": ids })));
+    let mut expected = created.clone();
+    expected.reverse();
+    assert_eq!(answer, json!({"users": expected, "missing": [unknown]}));
+
+    let answer = value(&server.send("POST", "/v1/users:batchDelete", "", &json!({"ids": [ids[0], unknown]})));
+    assert_eq!(answer, json!({"deleted": [ids[0]], "missing": [unknown]}));
+    problem(&server.get(&format!("/v1/users/{}", ids[0].as_str().expect("an id"))), 404);
+    assert_eq!(value(&server.get("/v1/users:count")), json!({"count": 29}));
+}
+
+#[test]
+fn all_are_created_or_none() {
+    let place = Place::new();
+    let server = place.serve(&["--max-batch", "3"]);
+    server.create("taken@example.org");
+    let create =
+        |users: &[Value]| server.send("POST", "/v1/users:batchCreate", "", &json!({ "users": users }));
+    let (a, b, taken) = (user("a@example.org"), user("b@example.org"), user("taken@example.org"));
+    assert_eq!(problem(&create(&[a.clone(), taken]), 409), ["/users/1/email"]);
+    assert_eq!(problem(&create(&[a.clone(), b.clone(), user("A@example.org")]), 409), ["/users/2/email"]);
+    let mut bad = b.clone();
+    bad["addresses"][0]["country"] = json!("Austria");
+    assert_eq!(problem(&create(&[a.clone(), bad]), 422), ["/users/1/addresses/0/country"]);
+    assert_eq!(problem(&create(&[]), 422), ["/users"]);
+    assert_eq!(problem(&create(&vec![a.clone(); 4]), 422), ["/users"]);
+    assert_eq!(value(&server.get("/v1/users:count")), json!({"count": 1}));
+    assert_eq!(
+        problem(&server.send("POST", "/v1/users:batchGet", "", &json!({"ids": ["x"]})), 422),
+        ["/ids/0"]
+    );
+    let keyed = |users: &Value| server.send("POST", "/v1/users:batchCreate", "Idempotency-Key: k\r\n", users);
+    let users = json!({ "users": [a, b] });
+    let (first, again) = (keyed(&users), keyed(&users));
+    assert_eq!((first.status, again.status), (201, 201), "{}", first.text());
+    assert_eq!(again.field("idempotency-replayed").as_deref(), Some("true"));
+    assert_eq!(first.body, again.body);
+}

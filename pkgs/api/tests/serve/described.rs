@@ -1,0 +1,79 @@
+//! The description against the service: what it says, and what schemathesis makes of it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::place::{Place, value};
+use crate::tools;
+
+/// The version of it, and so of most it brings.
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+
+#[test]
+fn the_description_is_openapi_3_1_and_complete_in_itself() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let answer = server.get("/openapi.json");
+    assert_eq!((answer.status, answer.field("content-type").as_deref()), (200, Some("application/json")));
+    let description = value(&answer);
+    assert!(description["openapi"].as_str().expect("a version").starts_with("3.1."));
+    let mut names = BTreeSet::new();
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("operations") {
+            assert!(names.insert(operation["operationId"].as_str().expect("an id").to_owned()));
+            assert!(operation["summary"].is_string(), "{method} {path} has no summary");
+        }
+    }
+    assert_eq!(names.len(), 12, "{names:?}");
+    let mut seen = 0;
+    follow(&description, &description, &mut seen);
+    assert!(seen > 20, "{seen} references");
+    assert_eq!(description["components"]["schemas"]["Document"]["additionalProperties"], false);
+    let page = server.get("/");
+    assert_eq!(page.field("content-type").as_deref(), Some("text/html; charset=utf-8"));
+    assert!(page.text().contains("PATCH /v1/users/{id}") && !page.text().contains("<script"));
+}
+
+/// Follows every reference.
+fn follow(description: &Value, value: &Value, seen: &mut usize) {
+    match value {
+        Value::Object(members) => {
+            if let Some(Value::String(reference)) = members.get("$ref") {
+                let pointer = reference.strip_prefix('#').expect("a reference within");
+                assert!(description.pointer(pointer).is_some(), "{reference}");
+                *seen += 1;
+            }
+            members.values().for_each(|value| follow(description, value, seen));
+        }
+        Value::Array(items) => items.iter().for_each(|value| follow(description, value, seen)),
+        _ => {}
+    }
+}
+
+#[test]
+fn schemathesis_finds_nothing() {
+    let python = tools::kept(SCHEMATHESIS, |directory| {
+        tools::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(directory));
+        tools::run(Command::new(directory.join("bin/pip")).args(["install", "--quiet", SCHEMATHESIS]));
+    });
+    let place = Place::new();
+    let key = place.key("write", &["--rate", "0"]);
+    let server = place.serve(&["--auth", "keys"]);
+    let config = place.path("schemathesis.toml");
+    fs::write(&config, include_str!("schemathesis.toml")).expect("a file");
+    let output = Command::new(python.join("bin/st"))
+        .arg("--config-file")
+        .arg(&config)
+        .args(["run", "--checks", "all", "--max-examples", "40", "--seed", "1", "--workers", "2"])
+        .args(["--suppress-health-check", "all", "--continue-on-failure", "--no-color"])
+        .args(["--header", &format!("Authorization: Bearer {key}")])
+        .arg(format!("http://{}/openapi.json", server.public))
+        .current_dir(place.path(""))
+        .output()
+        .expect("schemathesis runs");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}\n{}", text(&output.stdout), text(&output.stderr), server.said());
+}

@@ -1,0 +1,19 @@
+//! The real `linerate-api serve`, over real sockets.
+#![forbid(unsafe_code)]
+
+mod access;
+mod batches;
+// Shared with the tests of files, which need more of it.
+#[allow(dead_code)]
+#[path = "../../../files/tests/serve/client.rs"]
+mod client;
+mod described;
+mod lists;
+mod operation;
+mod place;
+// Shared with the listener's tests, which need more of it.
+#[allow(dead_code)]
+#[path = "../../../listener/tests/interop/tools.rs"]
+mod tools;
+mod users;
+mod writes;

@@ -1,0 +1,101 @@
+//! Start, stop, settings, health and metrics.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::client::Client;
+use crate::place::{Place, ask, problem, user, value};
+
+#[test]
+fn health_and_metrics_are_answered_on_the_admin_listener() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let mut admin = Client::connect(server.admin);
+    assert_eq!(ask(&mut admin, "GET", "/healthz", "", "").text(), "ok\n");
+    assert_eq!(ask(&mut admin, "GET", "/readyz", "", "").text(), "ready\n");
+    problem(&server.get("/metrics"), 404);
+    let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
+    for _ in 0..3 {
+        assert_eq!(server.get(&format!("/v1/users/{id}")).status, 200);
+    }
+    problem(&server.get("/v1/users/x"), 404);
+    assert_eq!(server.metric("api_requests_total{operation=\"get\",status=\"2xx\"}"), 3.0);
+    assert_eq!(server.metric("api_requests_total{operation=\"get\",status=\"4xx\"}"), 1.0);
+    assert_eq!(server.metric("api_request_seconds_count{operation=\"get\"}"), 4.0);
+    assert!(server.metric("process_resident_memory_bytes") > 0.0);
+}
+
+#[test]
+fn what_is_under_way_is_finished_and_what_was_written_is_there_afterwards() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let mut busy = server.connect();
+    let body = user("a@example.org").to_string();
+    let (first, rest) = body.split_at(10);
+    let length = body.len();
+    busy.send(format!(
+        "POST /v1/users HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{first}"
+    ));
+    std::thread::sleep(Duration::from_millis(100));
+    server.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(100));
+    busy.send(rest);
+    let answer = busy.receive(true).expect("an answer");
+    assert_eq!(answer.status, 201);
+    assert!(answer.closes());
+    assert!(server.wait(Duration::from_secs(10)).success());
+    assert_eq!(value(&place.serve(&[]).get("/v1/users:count")), json!({"count": 1}));
+}
+
+#[test]
+fn settings_are_read_again_when_it_is_told_to() {
+    let place = Place::new();
+    let config = place.path("api.toml");
+    fs::write(&config, "unknown-fields = \"refuse\"\nmax-batch = 1\n").expect("a file");
+    let server = place.serve(&["--config", &config.display().to_string()]);
+    let mut sent = user("a@example.org");
+    sent["extra"] = json!(1);
+    let answer = server.send("POST", "/v1/users:validate", "", &sent);
+    assert_eq!(problem(&answer, 422), ["/extra"]);
+    // What makes no sense changes nothing.
+    for (text, status) in [("unknown-fields = \"perhaps\"\n", 422), ("unknown-fields = \"keep\"\n", 200)] {
+        fs::write(&config, text).expect("a file");
+        server.signal(Signal::HUP);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let said = if status == 200 { "settings were read again" } else { "settings stay as they are" };
+        while !server.said().contains(said) {
+            assert!(Instant::now() < deadline, "{}", server.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(server.send("POST", "/v1/users:validate", "", &sent).status, status);
+    }
+}
+
+#[test]
+fn the_command_line_describes_itself_and_refuses_what_makes_no_sense() {
+    let place = Place::new();
+    let text = |arguments: &[&str]| {
+        let output = place.command(arguments);
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert!(text(&["completions", "bash"]).contains("linerate-api"));
+    assert!(text(&["man"]).contains(".TH"));
+    assert!(text(&["serve", "--help"]).contains("LINERATE_API_CORS_ORIGIN"));
+    let description: serde_json::Value = serde_json::from_str(&text(&["openapi"])).expect("JSON");
+    assert!(description["openapi"].as_str().expect("a version").starts_with("3.1"));
+    for flags in [
+        &["--listen", "nowhere"][..],
+        &["--database-url", "mysql://x"],
+        &["--max-batch", "0"],
+        &["--cors-origin", "app.example"],
+        &["--tls-listen", "127.0.0.1:0"],
+        &["--config", "/nonexistent"],
+    ] {
+        let (code, said) = place.refused(flags);
+        assert_eq!((code, said.lines().count()), (Some(2), 1), "{flags:?}: {said}");
+    }
+}

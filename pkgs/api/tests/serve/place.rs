@@ -1,0 +1,177 @@
+//! A directory, and the real server on a database in it.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Output};
+use std::time::Duration;
+
+use bench::process::Process;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::client::{Answer, Client};
+
+/// The binary under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_linerate-api");
+
+/// A directory.
+pub struct Place(tempfile::TempDir);
+
+impl Place {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory"))
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The database's URL.
+    pub fn database(&self) -> String {
+        format!("sqlite:{}", self.path("users.db").display())
+    }
+
+    /// Runs a command on the database.
+    pub fn command(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).env("LINERATE_API_DATABASE_URL", self.database());
+        command.output().expect("the binary runs")
+    }
+
+    /// Makes an API key.
+    pub fn key(&self, scope: &str, flags: &[&str]) -> String {
+        let output = self.command(&[&["key", "add", "test", "--scope", scope], flags].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text").trim().to_owned()
+    }
+
+    /// What a server says that does not start.
+    pub fn refused(&self, flags: &[&str]) -> (Option<i32>, String) {
+        let output = self.command(&[&["serve"], flags].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+
+    /// Starts a server with these flags on top.
+    pub fn serve(&self, flags: &[&str]) -> Server {
+        let errors = self.path("stderr");
+        let mut command = Command::new(BINARY);
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "2"])
+            .args(flags)
+            .env("LINERATE_API_DATABASE_URL", self.database())
+            .stderr(File::create(&errors).expect("a writable directory"));
+        let process = Process::start(&mut command).expect("the binary runs");
+        let address = |name: &str, scheme: &str| -> Option<SocketAddr> {
+            let lines = process.said().lines().filter_map(|line| line.strip_prefix(name));
+            lines
+                .filter_map(|line| line.trim().strip_prefix(scheme)?.trim_end_matches('/').parse().ok())
+                .next()
+        };
+        let Some(public) = address("api ", "http://") else {
+            let said = process.said();
+            panic!("the server said {said:?} and {:?}", fs::read_to_string(&errors).unwrap_or_default());
+        };
+        let admin = address("admin ", "http://").expect("an admin listener");
+        Server { process, public, admin, errors }
+    }
+}
+
+/// A running server; killed when dropped.
+pub struct Server {
+    process: Process,
+    pub public: SocketAddr,
+    pub admin: SocketAddr,
+    errors: PathBuf,
+}
+
+impl Server {
+    /// A new connection.
+    pub fn connect(&self) -> Client {
+        Client::connect(self.public)
+    }
+
+    /// The answer to a request on a connection of its own, with further field lines, each with its line end.
+    pub fn ask(&self, method: &str, target: &str, fields: &str, body: &str) -> Answer {
+        ask(&mut self.connect(), method, target, fields, body)
+    }
+
+    /// The same with a body of JSON.
+    pub fn send(&self, method: &str, target: &str, fields: &str, body: &Value) -> Answer {
+        let fields = format!("Content-Type: application/json\r\n{fields}");
+        self.ask(method, target, &fields, &body.to_string())
+    }
+
+    /// The answer to a GET.
+    pub fn get(&self, target: &str) -> Answer {
+        self.ask("GET", target, "", "")
+    }
+
+    /// Creates a user of this email and answers it.
+    pub fn create(&self, email: &str) -> Value {
+        let answer = self.send("POST", "/v1/users", "", &user(email));
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        value(&answer)
+    }
+
+    /// What a metric says.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = ask(&mut Client::connect(self.admin), "GET", "/metrics", "", "").text().to_owned();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{text}"))
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// What it wrote to standard error.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap_or_default()
+    }
+
+    /// Waits until it has stopped of its own.
+    pub fn wait(mut self, limit: Duration) -> ExitStatus {
+        self.process.wait(limit).unwrap_or_else(|_| panic!("still running after {limit:?}"))
+    }
+}
+
+/// The answer to a request.
+pub fn ask(client: &mut Client, method: &str, target: &str, fields: &str, body: &str) -> Answer {
+    let length = match body.is_empty() {
+        true => String::new(),
+        false => format!("Content-Length: {}\r\n", body.len()),
+    };
+    client.send(format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{length}{fields}\r\n{body}"));
+    client.receive(method != "HEAD").unwrap_or_else(|error| panic!("{method} {target} {fields:?}: {error}"))
+}
+
+/// A user of this email, with something of everything.
+pub fn user(email: &str) -> Value {
+    json!({
+        "email": email, "name": format!("Name of {email}"),
+        "profile": {"given_name": "Ada", "birth_date": "1815-12-10", "bio": "Wrote \"programs\"\né😀"},
+        "addresses": [{"label": "home", "street": "Street 1", "city": "Vienna", "country": "AT", "latitude": 48.2}],
+        "tags": ["one", "two"],
+        "preferences": {"theme": "dark", "mail": {"daily": true, "hours": [8, 20]}}
+    })
+}
+
+/// An answer's body as JSON.
+pub fn value(answer: &Answer) -> Value {
+    serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+}
+
+/// Insists on a problem of this status, and answers the pointers to what is at fault.
+pub fn problem(answer: &Answer, status: u16) -> Vec<String> {
+    assert_eq!(answer.status, status, "{answer:?}");
+    assert_eq!(answer.field("content-type").as_deref(), Some("application/problem+json"));
+    let problem = value(answer);
+    assert_eq!(problem["status"], status);
+    assert!(problem["title"].is_string() && problem["detail"].is_string(), "{problem}");
+    let errors = problem["errors"].as_array().cloned().unwrap_or_default();
+    errors.iter().map(|error| error["pointer"].as_str().expect("a pointer").to_owned()).collect()
+}

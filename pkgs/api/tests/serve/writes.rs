@@ -1,0 +1,148 @@
+//! Writes that are conditional, and writes that are made once.
+
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::place::{Place, Server, problem, user, value};
+
+/// A server and the path of a user.
+fn start(place: &Place, flags: &[&str]) -> (Server, String) {
+    let server = place.serve(flags);
+    let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
+    (server, format!("/v1/users/{id}"))
+}
+
+#[test]
+fn reads_are_answered_by_304_where_nothing_changed() {
+    let place = Place::new();
+    let (server, path) = start(&place, &[]);
+    for _ in 0..2 {
+        for (field, status) in [
+            ("If-None-Match: \"1\"", 304),
+            ("If-None-Match: W/\"1\"", 304),
+            ("If-None-Match: *", 304),
+            ("If-None-Match: \"2\", \"1\"", 304),
+            ("If-None-Match: \"2\"", 200),
+            ("If-Match: \"1\"", 200),
+            ("If-Match: \"2\"", 412),
+            ("If-Match: 1", 400),
+        ] {
+            let answer = server.ask("GET", &path, &format!("{field}\r\n"), "");
+            assert_eq!(answer.status, status, "{field}");
+            assert!(
+                status != 304 || answer.body.is_empty() && answer.field("etag").as_deref() == Some("\"1\"")
+            );
+        }
+    }
+}
+
+#[test]
+fn a_write_of_another_version_changes_nothing() {
+    let place = Place::new();
+    let (server, path) = start(&place, &[]);
+    let changed = user("b@example.org");
+    let patch = json!({"name": "B"});
+    for field in [
+        "If-Match: \"2\"",
+        "If-Match: W/\"1\"",
+        "If-Match: \"x\"",
+        "If-Match: \"2\", \"3\"",
+        "If-None-Match: *",
+    ] {
+        let field = format!("{field}\r\n");
+        problem(&server.send("PUT", &path, &field, &changed), 412);
+        problem(&server.send("PATCH", &path, &field, &patch), 412);
+        problem(&server.ask("DELETE", &path, &field, ""), 412);
+    }
+    problem(&server.send("PUT", &path, "If-Match: 1\r\n", &changed), 400);
+    assert_eq!(value(&server.get(&path))["version"], 1);
+    assert_eq!(server.send("PUT", &path, "If-Match: \"1\"\r\n", &changed).status, 200);
+    assert_eq!(server.send("PATCH", &path, "If-Match: \"1\", \"2\"\r\n", &patch).status, 200);
+    assert_eq!(server.ask("DELETE", &path, "If-Match: \"3\"\r\n", "").status, 204);
+    problem(&server.ask("DELETE", &path, "If-Match: *\r\n", ""), 404);
+}
+
+#[test]
+fn a_version_can_be_demanded_of_every_write() {
+    let place = Place::new();
+    let (server, path) = start(&place, &["--require-if-match"]);
+    problem(&server.send("PUT", &path, "", &user("a@example.org")), 428);
+    problem(&server.send("PATCH", &path, "", &json!({})), 428);
+    problem(&server.ask("DELETE", &path, "", ""), 428);
+    assert_eq!(server.send("PATCH", &path, "If-Match: *\r\n", &json!({"name": "B"})).status, 200);
+}
+
+#[test]
+fn patches_of_many_clients_at_once_are_all_applied() {
+    let place = Place::new();
+    let (server, path) = start(&place, &[]);
+    thread::scope(|scope| {
+        for client in 0..4 {
+            let (server, path) = (&server, &path);
+            scope.spawn(move || {
+                for step in 0..5 {
+                    let patch = json!({"preferences": {format!("c{client}.{step}"): step}});
+                    // Eight tries may not suffice against three others; a client then tries again.
+                    while server.send("PATCH", path, "", &patch).status == 409 {}
+                }
+            });
+        }
+    });
+    let user = value(&server.get(&path));
+    assert_eq!(user["version"], 21);
+    assert_eq!(user["preferences"].as_object().expect("an object").len(), 2 + 20);
+}
+
+#[test]
+fn an_email_is_taken_once_whatever_its_case() {
+    let place = Place::new();
+    let (server, path) = start(&place, &[]);
+    assert_eq!(problem(&server.send("POST", "/v1/users", "", &user("A@Example.org")), 409), ["/email"]);
+    server.create("b@example.org");
+    assert_eq!(problem(&server.send("PUT", &path, "", &user("B@example.org")), 409), ["/email"]);
+    assert_eq!(
+        problem(&server.send("PATCH", &path, "", &json!({"email": "b@example.org"})), 409),
+        ["/email"]
+    );
+    assert_eq!(server.send("PUT", &path, "", &user("A@EXAMPLE.org")).status, 200);
+}
+
+#[test]
+fn a_request_with_a_key_is_made_once() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let sent = user("a@example.org");
+    let key = "Idempotency-Key: \"8e03978e-40d5\"\r\n";
+    let first = server.send("POST", "/v1/users", key, &sent);
+    assert_eq!((first.status, first.field("idempotency-replayed")), (201, None));
+    // The same key with and without its quotes, even after the user has changed.
+    let id = value(&first)["id"].as_str().expect("an id").to_owned();
+    assert_eq!(server.send("PATCH", &format!("/v1/users/{id}"), "", &json!({"name": "B"})).status, 200);
+    for key in [key, "Idempotency-Key: 8e03978e-40d5\r\n"] {
+        let again = server.send("POST", "/v1/users", key, &sent);
+        assert_eq!((again.status, again.field("idempotency-replayed").as_deref()), (201, Some("true")));
+        assert_eq!(again.body, first.body);
+        assert_eq!(again.field("location"), first.field("location"));
+    }
+    problem(&server.send("POST", "/v1/users", key, &user("b@example.org")), 422);
+    problem(&server.send("POST", "/v1/users:batchCreate", key, &json!({"users": [sent]})), 422);
+    for malformed in ["", "\"", "a b", &"k".repeat(256)] {
+        problem(&server.send("POST", "/v1/users", &format!("Idempotency-Key: {malformed}\r\n"), &sent), 400);
+    }
+    assert_eq!(value(&server.get("/v1/users:count")), json!({"count": 1}));
+}
+
+#[test]
+fn of_many_requests_with_a_key_at_once_one_creates() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let bodies: Vec<Value> = thread::scope(|scope| {
+        let ask =
+            || value(&server.send("POST", "/v1/users", "Idempotency-Key: k\r\n", &user("a@example.org")));
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
+    });
+    assert!(bodies[0]["id"].is_string(), "{}", bodies[0]);
+    assert!(bodies.iter().all(|body| *body == bodies[0]));
+}
