@@ -234,7 +234,7 @@ mod tests {
         let cases = [
             ("links=http://127.0.0.1:8080/hello", target("links", "127.0.0.1:8080", "/hello")),
             ("files=http://box", target("files", "box:80", "/")),
-            ("api=http://[::1]:80/api/v1/users?limit=1", target("api", "[::1]:80", "/api/v1/users?limit=1")),
+            ("api=http://[::1]:80/v1/users?limit=1", target("api", "[::1]:80", "/v1/users?limit=1")),
             ("nginx=http://127.0.0.1/", Err(ParseError)),
             ("links=https://127.0.0.1/", Err(ParseError)),
             ("links=http://:x/", Err(ParseError)),

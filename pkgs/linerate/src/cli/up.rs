@@ -34,20 +34,14 @@ pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
         output
             .show(running, |running, output| {
                 output.line("")?;
-                let mut pairs = vec![
+                output.pairs(&[
                     ("links", format!("http://{}/", running.links)),
                     ("admin", format!("http://{}/api/v1", running.links_admin)),
                     ("files", format!("http://{}/", running.files)),
-                ];
-                match running.api {
-                    Some(api) => pairs.push(("api", format!("http://{api}/api/v1"))),
-                    None => {
-                        pairs.push(("api", "linerate-api is not built, the others run without it".to_owned()))
-                    }
-                }
-                pairs.push(("data", running.data.display().to_string()));
-                pairs.push(("token", running.token.clone()));
-                output.pairs(&pairs)?;
+                    ("api", format!("http://{}/", running.api)),
+                    ("data", running.data.display().to_string()),
+                    ("token", running.token.clone()),
+                ])?;
                 output.line("")?;
                 running.commands.iter().try_for_each(|command| output.line(command))?;
                 if explain {

@@ -91,9 +91,8 @@ pub struct Running {
     pub links_admin: SocketAddr,
     /// Where files are answered.
     pub files: SocketAddr,
-    /// Where users are answered, where that service is there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub api: Option<SocketAddr>,
+    /// Where users are answered.
+    pub api: SocketAddr,
     /// Where databases and files are.
     pub data: PathBuf,
     /// What lets whoever has it make links.
@@ -148,7 +147,7 @@ pub fn run(
 struct Services {
     links: PathBuf,
     files: PathBuf,
-    api: Option<PathBuf>,
+    api: PathBuf,
     data: PathBuf,
 }
 
@@ -158,7 +157,7 @@ impl Services {
         let services = Self {
             links: program::find("linerate-links")?,
             files: program::find("linerate-files")?,
-            api: program::find("linerate-api").ok().filter(|program| serves(program)),
+            api: program::find("linerate-api")?,
             data: data.to_owned(),
         };
         let failed = |path: &Path| {
@@ -200,35 +199,26 @@ impl Services {
         let token = links.token();
         let mut command = serve(&self.files, ports.files);
         command.arg("--root").arg(self.root());
-        let mut children = vec![links, Child::start("files", command, ports.files.1, said.clone())?];
-        if let Some(api) = &self.api {
-            let mut command = serve(api, ports.api);
-            command.arg("--database-url").arg(format!("sqlite:{}", self.data.join("api.db").display()));
-            children.push(Child::start("api", command, ports.api.1, said)?);
-        }
-        Ok((children, token))
+        let files = Child::start("files", command, ports.files.1, said.clone())?;
+        let mut command = serve(&self.api, ports.api);
+        command.arg("--database-url").arg(format!("sqlite:{}", self.data.join("api.db").display()));
+        let api = Child::start("api", command, ports.api.1, said)?;
+        Ok((vec![links, files, api], token))
     }
 
     /// How to reach them.
     fn running(&self, ports: &Ports, token: String) -> Running {
-        let api = self.api.as_ref().map(|_| ports.api.0);
-        let commands = commands(ports, api, &token);
+        let commands = commands(ports, &token);
         Running {
             links: ports.links.0,
             links_admin: ports.links.1,
             files: ports.files.0,
-            api,
+            api: ports.api.0,
             data: self.data.clone(),
             token,
             commands,
         }
     }
-}
-
-/// Whether a program can serve, and is no build from before it could.
-fn serves(program: &Path) -> bool {
-    let help = Command::new(program).args(["serve", "--help"]).stdin(Stdio::null()).output();
-    help.is_ok_and(|help| help.status.success() && !help.stdout.is_empty())
 }
 
 /// Makes the database and the link that is there from the beginning.
@@ -271,17 +261,16 @@ async fn together(children: &mut [Child], ready: impl AsyncFnOnce() -> io::Resul
 }
 
 /// Commands that work as they are.
-fn commands(ports: &Ports, api: Option<SocketAddr>, token: &str) -> Vec<String> {
+fn commands(ports: &Ports, token: &str) -> Vec<String> {
     let (code, target) = EXAMPLE;
-    let Ports { links: (links, admin), files: (files, _), .. } = ports;
-    let mut commands = vec![
+    let Ports { links: (links, admin), files: (files, _), api: (api, _) } = ports;
+    vec![
         format!("curl -i http://{links}/{code}"),
         format!(
             "curl -i -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"target\": \
              \"{target}\"}}' http://{admin}/api/v1/links"
         ),
         format!("curl -i http://{files}/"),
-    ];
-    commands.extend(api.map(|api| format!("curl -i http://{api}/api/v1/users")));
-    commands
+        format!("curl -i http://{api}/v1/users"),
+    ]
 }
