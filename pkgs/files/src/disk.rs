@@ -5,6 +5,7 @@
 //! whose bell wakes the worker's loop.
 
 use std::fmt;
+use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +37,10 @@ const PREFETCHES: usize = 64;
 
 /// How much of the next file of a manifest is read ahead.
 const PREFETCH_BYTES: u64 = 32 << 20;
+
+/// How much the kernel is asked to read at a time. It takes no more of one piece of advice than it would read ahead
+/// of its own accord (mm/readahead.c, `force_page_cache_ra`), which is this much by default.
+const ADVICE_BYTES: u64 = 128 << 10;
 
 /// Whom a job is for: a connection of a worker.
 pub type Token = u64;
@@ -161,7 +166,10 @@ impl Disk {
             drop(waiting);
             if let Ok(file) = site.root.regular(&path, Patience::Disk) {
                 // This only asks the kernel to read, and does not wait for it.
-                let _ = fadvise(&file.fd, 0, std::num::NonZero::new(PREFETCH_BYTES), Advice::WillNeed);
+                let end = file.identity.size.min(PREFETCH_BYTES);
+                for start in (0..end).step_by(ADVICE_BYTES as usize) {
+                    let _ = fadvise(&file.fd, start, NonZero::new(ADVICE_BYTES), Advice::WillNeed);
+                }
             }
         });
         true
@@ -238,7 +246,7 @@ fn work(queue: &Mutex<Receiver<Job>>) {
 /// Reads `range`, and has the kernel begin with as much behind it.
 fn warm(fd: &OwnedFd, range: Range<u64>, buffer: &mut [u8]) {
     let length = range.end - range.start;
-    let _ = fadvise(fd, range.start, std::num::NonZero::new(2 * length), Advice::WillNeed);
+    let _ = fadvise(fd, range.start, NonZero::new(2 * length), Advice::WillNeed);
     let mut at = range.start;
     while at < range.end {
         let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(buffer.len());
