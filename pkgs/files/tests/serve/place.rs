@@ -147,9 +147,9 @@ pub fn pattern(length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Waits until something holds.
+/// Waits until something holds: long enough for a disk that other tests keep busy.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !holds() {
         assert!(Instant::now() < deadline, "{what} does not come true");
         std::thread::sleep(Duration::from_millis(10));
