@@ -1,4 +1,4 @@
-"""Our programs, as cargo builds them: of the development profile, which the workspace's tests have built already."""
+"""Our programs, as cargo builds them for the tests of the workspace, which `make test` runs before."""
 
 import json
 import subprocess
@@ -9,8 +9,8 @@ PACKAGES = Path(__file__).resolve().parents[2] / "pkgs"
 _BUILD_SECONDS = 1500
 
 
-def _targets() -> dict[str, str]:
-    """The package of each binary that a host may run."""
+def _binaries() -> set[str]:
+    """The binaries that a host may run."""
     metadata = subprocess.run(
         ["cargo", "metadata", "--no-deps", "--locked", "--format-version=1"],
         cwd=PACKAGES,
@@ -19,7 +19,7 @@ def _targets() -> dict[str, str]:
         text=True,
     )
     return {
-        target["name"]: package["name"]
+        target["name"]
         for package in json.loads(metadata.stdout)["packages"]
         for target in package["targets"]
         if "bin" in target["kind"]
@@ -28,11 +28,10 @@ def _targets() -> dict[str, str]:
 
 def build(directory: Path, wanted: set[str]) -> dict[str, Path]:
     """Those of the wanted programs that are ours, built and without debug information, by name."""
-    packages = _targets()
-    ours = sorted(wanted & packages.keys())
-    flags = [flag for name in ours for flag in ("--package", packages[name], "--bin", name)]
+    ours = wanted & _binaries()
+    # Built by themselves, their dependencies would have other features than in the tests, and be built again.
     built = subprocess.run(
-        ["cargo", "build", "--locked", "--message-format=json-render-diagnostics", *flags],
+        ["cargo", "test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"],
         cwd=PACKAGES,
         check=True,
         stdout=subprocess.PIPE,
@@ -42,8 +41,9 @@ def build(directory: Path, wanted: set[str]) -> dict[str, Path]:
     stripped = {}
     for line in built.stdout.splitlines():
         message = json.loads(line)
-        if message.get("executable") and message["target"]["name"] in ours:
-            name = message["target"]["name"]
+        name = message.get("target", {}).get("name")
+        # The tests of a binary have its name too.
+        if name in ours and message.get("executable") and not message["profile"]["test"]:
             stripped[name] = directory / name
             subprocess.run(["strip", "-o", stripped[name], message["executable"]], check=True)
     return stripped
