@@ -21,6 +21,8 @@ WITH_QUEUES = Role("vm", Hardware(cards=(Card(queues=4), Card("igb")), cpus=4))
 TESTS: dict[str, dict[str, Role]] = {
     "services": {"box": BOX, "visitor": VISITOR},
     "tuning": {"box": WITH_QUEUES},
+    "nic": {"box": WITH_QUEUES},
+    "watch": {"box": WITH_QUEUES},
     "firewall": {"box": BOX, "visitor": VISITOR},
     "restart": {"box": BOX, "visitor": VISITOR},
     "power-cut": {"box": BOX, "visitor": VISITOR},

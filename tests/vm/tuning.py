@@ -55,3 +55,19 @@ with subtest("a listener's backlog is the declared one"):
             port = address.rsplit(":", 1)[1]
             waiting = box.succeed(f"ss -Hltn 'sport = :{port}'").split()
             assert waiting[2] == str(unit["backlog"]), waiting
+
+
+def drifted() -> list[str]:
+    """The kernel's settings of which doctor says so. It ends with 3 where it finds anything."""
+    status, said = box.execute("linerate --json doctor --profile /etc/linerate/profile.json")
+    assert status in (0, 3), f"{status}: {said}"
+    subjects = [finding["subject"] for finding in json.loads(said)["findings"]]
+    return [subject for subject in subjects if subject.startswith("net.")]
+
+
+with subtest("doctor finds a value that was changed by hand, and no other"):
+    assert drifted() == [], drifted()
+    box.succeed("sysctl -w net.core.somaxconn=128")
+    assert drifted() == ["net.core.somaxconn"], drifted()
+    box.succeed("sysctl -w net.core.somaxconn=16384")
+    assert drifted() == [], drifted()

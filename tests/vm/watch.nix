@@ -1,0 +1,2 @@
+# The same box.
+import ./nic.nix
