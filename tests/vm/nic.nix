@@ -1,9 +1,9 @@
-{ box, ... }:
+{ box, lib, ... }:
 {
   nodes.box = {
     imports = [ box ];
     virtualisation = {
-      cores = 4;
+      cores = lib.mkForce 4;
       # A network of the driver's has one queue; this card brings four of its own.
       qemu.options = [
         "-netdev user,id=queues"
