@@ -10,6 +10,7 @@
 //! - [`problem`]: RFC 9457 error bodies.
 //! - [`exit`]: exit codes, and the one line an error is worth.
 //! - `output`: what commands print, for people and for programs.
+//! - `manual`: what describes a command line, to shells and readers.
 //! - `openapi`: a page for people of an API's description.
 #![deny(unsafe_code)]
 
@@ -19,6 +20,8 @@ struct Readme;
 
 pub mod exit;
 pub mod logs;
+#[cfg(feature = "manual")]
+pub mod manual;
 pub mod metrics;
 #[cfg(feature = "openapi")]
 pub mod openapi;

@@ -2,17 +2,17 @@
 
 pub mod database;
 pub mod key;
-pub mod manual;
 pub mod migrate;
 pub mod openapi;
 pub mod seed;
 pub mod serve;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use service::output::Closed;
-use service::{exit, settings};
+use service::{exit, manual, settings};
 
 use crate::store;
 
@@ -79,7 +79,7 @@ pub enum Error {
     Output(#[from] Closed),
     /// Standard output, a runtime, or a directory for manual pages.
     #[error(transparent)]
-    Io(#[from] std::io::Error),
+    Io(#[from] io::Error),
 }
 
 /// The command line as manual pages and completions describe it.
@@ -105,8 +105,8 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Key(args) => key::run(args),
         Command::Seed(args) => seed::run(&args),
         Command::Openapi(args) => openapi::run(&args),
-        Command::Completions(args) => Ok(manual::completions(&args)?),
-        Command::Man(args) => Ok(manual::man(&args)?),
+        Command::Completions(args) => Ok(args.print(command(), io::stdout())?),
+        Command::Man(args) => Ok(args.print(command(), io::stdout())?),
     }
 }
 

@@ -1,13 +1,13 @@
 //! The command line: the server, and what describes it.
 
 pub mod check;
-pub mod manual;
 pub mod serve;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use service::{exit, settings};
+use service::{exit, manual, settings};
 
 use crate::site;
 
@@ -53,7 +53,7 @@ pub enum Error {
     Site(#[from] site::Error),
     /// Standard output, or a directory for manual pages.
     #[error(transparent)]
-    Io(#[from] std::io::Error),
+    Io(#[from] io::Error),
 }
 
 /// The command line as manual pages and completions describe it.
@@ -76,8 +76,8 @@ fn run(cli: Cli) -> Result<(), Error> {
     match cli.command {
         Command::Serve(args) => Ok(serve::run(args)?),
         Command::Check(args) => check::run(&args),
-        Command::Completions(args) => Ok(manual::completions(&args)?),
-        Command::Man(args) => Ok(manual::man(&args)?),
+        Command::Completions(args) => Ok(args.print(command(), io::stdout())?),
+        Command::Man(args) => Ok(args.print(command(), io::stdout())?),
     }
 }
 

@@ -3,7 +3,6 @@
 pub mod bench;
 pub mod doctor;
 pub mod error;
-pub mod manual;
 pub mod nic;
 pub mod picture;
 pub mod up;
@@ -12,7 +11,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use service::manual;
+use service::output::Closed;
 
 use crate::system::{Real, Recorded, System};
 pub use error::Error;
@@ -100,8 +101,15 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Nic(command) => nic::run(command, &mut context),
         Command::Up(args) => up::run(args, &mut context),
         Command::Bench(args) => bench::run(&args, &mut context),
-        Command::Completions(args) => manual::completions(&args, &mut context.output),
-        Command::Man(args) => manual::man(&args, &mut context.output),
+        Command::Completions(args) => {
+            args.print(Cli::command(), context.output.raw()).map_err(|source| Closed(source).into())
+        }
+        Command::Man(args) => {
+            args.print(Cli::command(), context.output.raw()).map_err(|source| match args.directory {
+                None => Closed(source).into(),
+                Some(path) => Error::File { path, source },
+            })
+        }
         Command::Doctor(args) => doctor::run(&args, &mut context),
     };
     // What was printed before a failure is printed all the same.

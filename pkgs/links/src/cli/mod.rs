@@ -16,7 +16,6 @@ pub mod fields;
 pub mod get;
 pub mod import;
 pub mod list;
-pub mod manual;
 pub mod policy;
 pub mod progress;
 pub mod rm;
@@ -28,7 +27,8 @@ pub mod token;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use service::settings;
+use service::output::Closed;
+use service::{manual, settings};
 
 pub use error::Error;
 
@@ -120,8 +120,13 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Token(args) => token::run(args, &mut output),
         Command::Backup(args) => backup::run(args, &mut output),
         Command::Check(args) => check::run(&args, &mut output),
-        Command::Completions(args) => manual::completions(&args, &mut output),
-        Command::Man(args) => manual::man(&args, &mut output),
+        Command::Completions(args) => {
+            args.print(command(), output.raw()).map_err(|source| Closed(source).into())
+        }
+        Command::Man(args) => args.print(command(), output.raw()).map_err(|source| match args.directory {
+            None => Closed(source).into(),
+            Some(path) => Error::File { path, source },
+        }),
     };
     // What was printed before a failure is printed all the same.
     let flushed = output.flush();
