@@ -39,19 +39,18 @@ def suite(names: list[str], directory: Path) -> int:
     made = prepare({role.host for name in names for role in TESTS[name].values() if role.host}, directory)
     switch = network.switch(directory)
     print(f"vm-test: prepared in {time.monotonic() - began:.0f} s", flush=True)
-    failed = []
+    failed = {}
     for name in names:
         print(f"vm-test: {name}", flush=True)
         start = time.monotonic()
-        holds = scenario.run(name, TESTS[name], (switch, *made))
-        if not holds:
-            failed.append(name)
-        print(f"vm-test: {name}: {'holds' if holds else 'DOES NOT HOLD'}, {time.monotonic() - start:.0f} s", flush=True)
+        if reason := scenario.run(name, TESTS[name], (switch, *made)):
+            failed[name] = reason
+        print(f"vm-test: {name}: {'DOES NOT HOLD' if reason else 'holds'}, {time.monotonic() - start:.0f} s", flush=True)
     for name, reason in NOT_PORTABLE.items():
         print(f"vm-test: {name}: not run here: {reason}")
     print(f"vm-test: {len(names) - len(failed)} of {len(names)} tests hold, in {time.monotonic() - began:.0f} s")
-    for name in failed:
-        print(f"error: {name} does not hold", file=sys.stderr)
+    for name, reason in failed.items():
+        print(f"error: {name} does not hold: {reason}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -73,8 +73,8 @@ def _identify(files: Files, name: str, number: int, role: Role, others: list[str
         )
 
 
-def run(name: str, roles: dict[str, Role], common: tuple[Switch, Programs, Guest, dict[str, Path]]) -> bool:
-    """Whether the script's every line holds."""
+def run(name: str, roles: dict[str, Role], common: tuple[Switch, Programs, Guest, dict[str, Path]]) -> str | None:
+    """What of the script does not hold, in a line; nothing where all of it does."""
     with tempfile.TemporaryDirectory(prefix="linerate-test-") as directory:
         laboratory = Laboratory(*common, Path(directory))
         names = sorted(roles)
@@ -82,10 +82,9 @@ def run(name: str, roles: dict[str, Role], common: tuple[Switch, Programs, Guest
         try:
             with _limit(SCRIPT_SECONDS):
                 _execute(SCRIPTS / f"{name}.py", machines)
-            return True
+            return None
         except Exception as error:
-            _explain(error, machines)
-            return False
+            return _explain(error, machines)
         finally:
             for machine in machines:
                 machine.crash()
@@ -135,14 +134,16 @@ def _limit(seconds: int) -> Iterator[None]:
         signal.alarm(0)
 
 
-def _explain(error: Exception, machines: list[Machine]) -> None:
-    """Where the script failed, and what the machines say."""
+def _explain(error: Exception, machines: list[Machine]) -> str:
+    """Prints what the machines say, and where and why the script failed; the latter again in a line."""
+    for machine in machines:
+        print(f"    {machine.name}'s console and journal end so:")
+        print("\n".join(machine.last_words()))
+    if not isinstance(error, (Failure, AssertionError)):
+        traceback.print_exception(error)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if str(SCRIPTS) in frame.filename]
     for frame in frames:
         print(f"    {Path(frame.filename).name}:{frame.lineno}: {frame.line}")
-    print(f"    {type(error).__name__}: {error}")
-    if not isinstance(error, (Failure, AssertionError)):
-        traceback.print_exception(error)
-    for machine in machines:
-        print(f"    {machine.name}'s console and journal end so:")
-        print("\n".join(machine.last_words()), flush=True)
+    print(f"    {type(error).__name__}: {error}", flush=True)
+    place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
+    return f"{place}{' '.join(str(error).split()) or type(error).__name__}"
