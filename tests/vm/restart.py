@@ -10,12 +10,15 @@ clients = 3
 
 
 def load(name: str, url: str) -> None:
-    """Clients that keep their connections, as browsers and proxies do, until `stop`. Each answer is written at once."""
-    visitor.succeed(f"rm -f {name}-*")
+    """Clients that keep their connections, as browsers and proxies do, until `stop`. Each answer is written at once.
+
+    A client that loses a connection asks again by another: curl only says so aside.
+    """
     for client in range(clients):
         visitor.succeed(
-            f"stdbuf -oL curl -s -o /dev/null -w '%{{http_code}} %{{errormsg}}\\n' --max-time 300"
-            f" '{url}?[1-10000000]' > {name}-{client} 2>&1 & echo $! > {name}.{client}"
+            f"stdbuf -oL curl -sv -o /dev/null -w '%{{http_code}} %{{errormsg}}\\n' --max-time 300"
+            f" '{url}?[1-10000000]' > {name}-{client} 2> >(grep --line-buffered died > {name}.lost-{client}) &"
+            f" echo $! > {name}.pid-{client}"
         )
 
 
@@ -27,10 +30,12 @@ def goes_on(name: str) -> None:
 
 
 def stop(name: str, status: str) -> None:
-    """Ends the clients; each of their requests had this answer."""
-    visitor.succeed(f"kill $(cat {name}.*)")
+    """Ends the clients; each of their requests had this answer, and no connection was lost."""
+    visitor.succeed(f"kill $(cat {name}.pid-*)")
     found = visitor.succeed(f"cat {name}-* | sort | uniq -c").splitlines()
     assert len(found) == 1 and found[0].split()[1:] == [status], found
+    lost = visitor.succeed(f"cat {name}.lost-*")
+    assert lost == "", lost
 
 
 box.succeed(
