@@ -1,11 +1,11 @@
 //! The entries of a directory, as a page or as JSON, in order, however many there are.
 //!
 //! A listing is written by a thread of its own, a block at a time, and waits while the client does. It keeps no
-//! more than [`KEPT`] entries: a larger directory is read again and again, each pass for the entries that come
-//! next in order.
+//! more than [`KEPT_BYTES`] of names: a larger directory is read again and again, each pass for those that come next
+//! in order. What else is told of an entry is looked up when it is written.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::ffi::{CStr, CString};
 use std::fmt::Write;
 use std::os::fd::AsFd;
 use std::time::{Duration, UNIX_EPOCH};
@@ -13,8 +13,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{AtFlags, Dir, FileType, StatxFlags, statx};
 
-/// Entries kept in memory: names of 32 bytes take some 4 MiB.
-const KEPT: usize = 32 * 1024;
+/// Memory for names, in bytes. At least half of it is of use: a million names of 7 bytes take 8 to 15 passes.
+const KEPT_BYTES: usize = 6 << 20;
+
+/// What a name takes beside its bytes: itself, and what the allocator rounds up to.
+const NAME_BYTES: usize = size_of::<Ranked>() + 16;
 
 /// A block is handed on once it has this many bytes.
 pub const BLOCK_BYTES: usize = 64 * 1024;
@@ -90,47 +93,31 @@ impl Order {
         Some(order)
     }
 
-    fn compare(self, a: &Entry, b: &Entry) -> Ordering {
-        let by = match self.key {
-            Key::Name => Ordering::Equal,
-            Key::Size => a.size.cmp(&b.size),
-            Key::Time => a.modified.cmp(&b.modified),
-        };
-        let by = by.then_with(|| a.name.cmp(&b.name));
-        if self.descending { by.reverse() } else { by }
+    fn compare(self, a: (i64, &[u8]), b: (i64, &[u8])) -> Ordering {
+        if self.descending { b.cmp(&a) } else { a.cmp(&b) }
     }
 }
 
+/// A name, with what it is sorted by before that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
-    name: Box<[u8]>,
+struct Ranked {
+    rank: i64,
+    name: CString,
+}
+
+impl Ranked {
+    fn key(&self) -> (i64, &[u8]) {
+        (self.rank, self.name.as_bytes())
+    }
+}
+
+/// What is told of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct About {
     directory: bool,
     size: u64,
     /// Seconds since 1970.
     modified: i64,
-}
-
-/// An entry with its order, the last on top of a heap.
-struct Ranked(Order, Entry);
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Ranked {}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.compare(&self.1, &other.1)
-    }
 }
 
 /// Why a listing ended early.
@@ -153,7 +140,7 @@ pub fn write(
     directory: impl AsFd,
     give: impl FnMut(Vec<u8>) -> bool,
 ) -> Result<(), Error> {
-    write_keeping(KEPT, request, directory, give)
+    write_keeping(KEPT_BYTES, request, directory, give)
 }
 
 fn write_keeping(
@@ -169,72 +156,86 @@ fn write_keeping(
         if block.is_empty() || give(block) { Ok(()) } else { Err(Error::Abandoned) }
     };
     open(request, &mut text);
-    let mut last: Option<Entry> = None;
+    let mut last: Option<Ranked> = None;
     let mut first = true;
     loop {
-        let entries = next(kept, request, &directory, last.as_ref())?;
-        let whole = entries.len() < kept;
-        for entry in entries {
-            row(request, &entry, first, &mut text);
+        let (names, whole) = next(kept, request, &directory, last.as_ref())?;
+        for ranked in &names {
+            // What is gone meanwhile is not there.
+            let Some(about) = look(&directory, &ranked.name) else { continue };
+            row(request, ranked.name.as_bytes(), about, first, &mut text);
             first = false;
             if text.len() >= BLOCK_BYTES {
                 give(&mut text, false)?;
             }
-            last = Some(entry);
         }
         if whole {
             break;
         }
+        last = names.into_iter().next_back();
     }
     text.push_str(if request.json { "\n]\n" } else { "</table>\n" });
     give(&mut text, true)
 }
 
-/// The `kept` entries that come next behind `last`, in order.
+/// The names that come next behind `last`, in order, as many as take `kept` bytes; and whether those are all.
 fn next(
     kept: usize,
     request: &Request,
     directory: impl AsFd,
-    last: Option<&Entry>,
-) -> Result<Vec<Entry>, Error> {
+    last: Option<&Ranked>,
+) -> Result<(Vec<Ranked>, bool), Error> {
     let order = request.order;
-    let mut heap = BinaryHeap::new();
+    let mut names: Vec<Ranked> = Vec::new();
+    let mut bytes = 0;
+    // The first of those that are left to later passes.
+    let mut later: Option<Ranked> = None;
     for found in Dir::read_from(&directory)? {
         let found = found?;
-        let name = found.file_name().to_bytes();
-        if name == b"." || name == b".." || (!request.hidden && name.starts_with(b".")) {
+        let name = found.file_name();
+        let hidden = !request.hidden && name.to_bytes().starts_with(b".");
+        if hidden || name == c"." || name == c".." {
             continue;
         }
-        // Sorted by name, most can be told to be of another pass without a look at them.
-        if order.key == Key::Name {
-            let compare = |other: &[u8]| if order.descending { other.cmp(name) } else { name.cmp(other) };
-            if last.is_some_and(|last| compare(&last.name).is_le())
-                || (heap.len() == kept
-                    && heap.peek().is_some_and(|Ranked(_, worst)| compare(&worst.name).is_ge()))
-            {
-                continue;
-            }
-        }
-        // What is gone meanwhile is not there. Links are not followed, for what they lead to may be none of ours.
-        let found = statx(&directory, found.file_name(), AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS);
-        let Ok(stat) = found else { continue };
-        let kind = FileType::from_raw_mode(u32::from(stat.stx_mode));
-        let directory = match kind {
-            FileType::Directory => true,
-            FileType::RegularFile => false,
-            _ => continue,
+        let rank = match (order.key, found.file_type()) {
+            (Key::Name, FileType::Directory | FileType::RegularFile | FileType::Unknown) => 0,
+            (Key::Name, _) => continue,
+            (key, _) => match look(&directory, name) {
+                Some(about) if key == Key::Size => i64::try_from(about.size).unwrap_or(i64::MAX),
+                Some(about) => about.modified,
+                None => continue,
+            },
         };
-        let size = if directory { 0 } else { stat.stx_size };
-        let entry = Entry { name: name.into(), directory, size, modified: stat.stx_mtime.tv_sec };
-        if last.is_some_and(|last| order.compare(&entry, last).is_le()) {
+        let compare = |other: &Ranked| order.compare((rank, name.to_bytes()), other.key());
+        if last.is_some_and(|last| compare(last).is_le())
+            || later.as_ref().is_some_and(|at| compare(at).is_ge())
+        {
             continue;
         }
-        heap.push(Ranked(order, entry));
-        if heap.len() > kept {
-            heap.pop();
+        bytes += NAME_BYTES + name.count_bytes();
+        names.push(Ranked { rank, name: name.to_owned() });
+        if bytes > kept && names.len() > 1 {
+            let half = names.len() / 2;
+            names.select_nth_unstable_by(half, |a, b| order.compare(a.key(), b.key()));
+            names.truncate(half + 1);
+            later = names.pop();
+            bytes = names.iter().map(|ranked| NAME_BYTES + ranked.name.count_bytes()).sum();
         }
     }
-    Ok(heap.into_sorted_vec().into_iter().map(|Ranked(_, entry)| entry).collect())
+    names.sort_unstable_by(|a, b| order.compare(a.key(), b.key()));
+    Ok((names, later.is_none()))
+}
+
+/// What is to be told of a file or a directory. Links are not followed, for what they lead to may be none of ours.
+fn look(directory: impl AsFd, name: &CStr) -> Option<About> {
+    let stat = statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS).ok()?;
+    let directory = match FileType::from_raw_mode(u32::from(stat.stx_mode)) {
+        FileType::Directory => true,
+        FileType::RegularFile => false,
+        _ => return None,
+    };
+    let size = if directory { 0 } else { stat.stx_size };
+    Some(About { directory, size, modified: stat.stx_mtime.tv_sec })
 }
 
 /// A block as a chunk, and the last chunk behind it.
@@ -275,25 +276,25 @@ fn open(request: &Request, text: &mut String) {
     }
 }
 
-fn row(request: &Request, entry: &Entry, first: bool, text: &mut String) {
-    let name = String::from_utf8_lossy(&entry.name);
-    let modified = UNIX_EPOCH + Duration::from_secs(u64::try_from(entry.modified).unwrap_or(0));
-    let modified = httpdate::fmt_http_date(modified);
-    let slash = if entry.directory { "/" } else { "" };
+fn row(request: &Request, bytes: &[u8], about: About, first: bool, text: &mut String) {
+    let name = String::from_utf8_lossy(bytes);
+    let slash = if about.directory { "/" } else { "" };
     if request.json {
         let comma = if first { "\n" } else { ",\n" };
         let name = serde_json::to_string(&name).expect("a text is JSON");
-        let kind = if entry.directory { "directory" } else { "file" };
-        let (size, seconds) = (entry.size, entry.modified);
+        let kind = if about.directory { "directory" } else { "file" };
+        let (size, seconds) = (about.size, about.modified);
         // Writing to a string cannot fail.
         let _ = write!(
             text,
             "{comma}{{\"name\":{name},\"type\":\"{kind}\",\"size\":{size},\"modified\":{seconds}}}"
         );
     } else {
-        let link = percent_encode(&entry.name, ESCAPED);
-        let (name, size) = (escape(&name), entry.size);
-        let _ = if entry.directory {
+        let link = percent_encode(bytes, ESCAPED);
+        let (name, size) = (escape(&name), about.size);
+        let modified = UNIX_EPOCH + Duration::from_secs(u64::try_from(about.modified).unwrap_or(0));
+        let modified = httpdate::fmt_http_date(modified);
+        let _ = if about.directory {
             writeln!(text, "<tr><td><a href=\"{link}{slash}\">{name}{slash}</a><td><td>{modified}")
         } else {
             writeln!(text, "<tr><td><a href=\"{link}\">{name}</a><td>{size}<td>{modified}")
@@ -331,7 +332,7 @@ mod tests {
         };
         let mut all = Vec::new();
         let directory = fs::File::open(place.path()).expect("a directory");
-        write_keeping(kept, &request, directory, |block| {
+        write_keeping(kept * (NAME_BYTES + 3), &request, directory, |block| {
             all.extend_from_slice(&block);
             true
         })
