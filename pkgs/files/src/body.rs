@@ -25,8 +25,9 @@ use crate::parts::Parts;
 use crate::site::file::File;
 use crate::site::root::Identity;
 
-/// How much is read at once: four TLS records, what a send buffer takes without waiting.
-const BLOCK_BYTES: usize = 64 * 1024;
+/// How much is read at once: two TLS records. It is what a client that is slow to take an answer holds, once it is
+/// encrypted.
+const BLOCK_BYTES: usize = 32 * 1024;
 
 /// Buffers a thread keeps for later.
 const KEPT: usize = 16;

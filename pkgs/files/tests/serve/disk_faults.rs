@@ -5,8 +5,10 @@ use std::io::{Read, Write};
 use std::process::Command;
 use std::time::Duration;
 
+use files::resident::is_resident;
+
 use crate::client::Client;
-use crate::place::{BINARY, Place, pattern};
+use crate::place::{BINARY, Place, forget, pattern, until};
 
 /// More than all buffers on the way hold.
 const LARGE: usize = 64 << 20;
@@ -85,10 +87,9 @@ fn what_is_not_in_memory_is_read_without_keeping_others_waiting() {
     let cold = place.file("cold", pattern(8 << 20));
     place.file("warm", "warm");
     let file = File::open(&cold).unwrap();
-    file.sync_all().unwrap();
     let server = place.serve(&["--admin", "127.0.0.1:0"]);
     for _ in 0..3 {
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        forget(&file);
         let answer = server.get("/cold", "");
         assert!(answer.body == pattern(8 << 20));
         server.assert_alive("/warm");
@@ -104,13 +105,10 @@ fn the_next_file_of_a_manifest_is_read_ahead() {
     let rules = place.beside("rules.toml");
     fs::write(&rules, "[[rule]]\npath = '/*'\nprefetch = 'manifest'\n").unwrap();
     let next = File::open(&shards[1]).unwrap();
-    next.sync_all().unwrap();
-    rustix::fs::fadvise(&next, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    let all = 0..4_u64 << 20;
-    assert!(!files::resident::is_resident(&next, &all));
+    forget(&next);
     let server = place.serve(&["--rules", rules.to_str().unwrap()]);
     server.assert_alive("/shard0");
-    crate::place::until("the next shard in memory", || files::resident::is_resident(&next, &all));
+    until("the next shard in memory", || is_resident(&next, &(0..1 << 20)));
 }
 
 #[test]

@@ -9,22 +9,27 @@ use crate::place::{Place, Server, pattern, settle, until};
 /// Larger than a pipe, and no multiple of anything.
 const BYTES: usize = 1_300_001;
 
-fn hot(place: &Place, flags: &[&str]) -> Server {
+/// A server with a file, asked for as often as `holds` takes to hold.
+fn hot(place: &Place, flags: &[&str], mut holds: impl FnMut(&Server) -> bool) -> Server {
     settle(&place.file("f", pattern(BYTES)));
     let server = place.serve(&[&["--admin", "127.0.0.1:0", "--workers", "1"], flags].concat());
     let mut client = server.connect();
-    for _ in 0..40 {
+    until("what is asked for", || {
         assert!(client.get("/f", "").body == pattern(BYTES));
-    }
+        holds(&server)
+    });
     server
+}
+
+/// Whether all of the file is kept in pipes.
+fn is_kept(server: &Server) -> bool {
+    server.metric("files_pipe_bytes") as usize == BYTES
 }
 
 #[test]
 fn a_hot_file_is_sent_out_of_pipes_whole_and_in_ranges() {
     let place = Place::new();
-    let server = hot(&place, &[]);
-    let kept = || server.metric("files_pipe_bytes") as usize == BYTES;
-    until("a copy in pipes", kept);
+    let server = hot(&place, &[], is_kept);
     let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     // All at once: each has a pipe of its own.
     clients.iter_mut().for_each(|client| client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n"));
@@ -38,8 +43,7 @@ fn a_hot_file_is_sent_out_of_pipes_whole_and_in_ranges() {
 #[test]
 fn a_hot_file_that_changes_is_seen_by_the_next_request() {
     let place = Place::new();
-    let server = hot(&place, &[]);
-    until("a copy in pipes", || server.metric("files_pipe_bytes") > 0.0);
+    let server = hot(&place, &[], is_kept);
     let mut client = server.connect();
     client.get("/f", "");
     // In place: the same file, and as many bytes.
@@ -64,8 +68,7 @@ fn a_hot_file_that_changes_is_seen_by_the_next_request() {
 #[test]
 fn slow_readers_of_a_hot_file_get_it_as_it_was() {
     let place = Place::new();
-    let server = hot(&place, &[]);
-    until("a copy in pipes", || server.metric("files_pipe_bytes") > 0.0);
+    let server = hot(&place, &[], is_kept);
     // More of them than there are pipes to lend.
     let mut slow: Vec<Client> = (0..300).map(|_| server.connect()).collect();
     slow.iter_mut().for_each(|client| client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n"));
@@ -79,6 +82,10 @@ fn slow_readers_of_a_hot_file_get_it_as_it_was() {
 #[test]
 fn without_memory_for_it_nothing_is_kept() {
     let place = Place::new();
-    let server = hot(&place, &["--pipe-memory", "0"]);
+    let mut asked = 0;
+    let server = hot(&place, &["--pipe-memory", "0"], |_| {
+        asked += 1;
+        asked == 40
+    });
     assert_eq!(server.metric("files_pipe_bytes"), 0.0);
 }

@@ -1,20 +1,15 @@
 //! Clients that are slow, many or greedy.
 
 use std::io::Read;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
 use crate::client::Client;
-use crate::place::{Place, pattern};
+use crate::place::{Place, crowd_of, pattern, until};
 
 #[test]
 fn ten_thousand_clients_that_take_nothing_keep_nobody_waiting() {
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("a raised limit");
-    // Where the system allows fewer, as many as it does.
-    let most = limit.maximum.map_or(usize::MAX, |most| most as usize).saturating_sub(500);
-    let count = most.min(10_000);
+    let (count, _alone) = crowd_of(10_000);
     let place = Place::new();
     place.file("large", pattern(8 << 20));
     place.file("small", pattern(1_000));
@@ -28,16 +23,12 @@ fn ten_thousand_clients_that_take_nothing_keep_nobody_waiting() {
         })
         .collect();
     let mut client = server.connect();
-    let mut slowest = Duration::ZERO;
     for _ in 0..100 {
-        let start = Instant::now();
         assert!(client.get("/small", "").body == pattern(1_000));
-        slowest = slowest.max(start.elapsed());
     }
     let taken = server.resident().saturating_sub(before);
-    eprintln!("{count} slow clients: {} KiB of memory, slowest other answer {slowest:?}", taken >> 10);
+    eprintln!("{count} slow clients: {} KiB of memory", taken >> 10);
     assert!(taken < 64 << 20, "{taken} bytes of memory");
-    assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     drop(crowd);
     server.assert_alive("/small");
 }
@@ -46,19 +37,14 @@ fn ten_thousand_clients_that_take_nothing_keep_nobody_waiting() {
 fn slow_clients_are_let_go() {
     let place = Place::new();
     place.file("large", pattern(64 << 20));
-    let server = place.serve(&["--head-timeout", "1", "--idle-timeout", "1", "--write-timeout", "1"]);
+    let timeouts = ["--head-timeout", "1", "--idle-timeout", "1", "--write-timeout", "1"];
+    let server = place.serve(&[&timeouts[..], &["--admin", "127.0.0.1:0"]].concat());
     // Half a head, dripping: the deadline does not move.
     let mut dripping = server.connect();
-    let start = Instant::now();
-    let mut told = false;
-    while start.elapsed() < Duration::from_secs(5) {
-        if std::io::Write::write_all(&mut dripping.stream, b"GET").is_err() {
-            told = true;
-            break;
-        }
+    until("the end of a dripping head", || {
         std::thread::sleep(Duration::from_millis(100));
-    }
-    assert!(told, "a dripping head is cut");
+        std::io::Write::write_all(&mut dripping.stream, b"G").is_err()
+    });
     let mut half = server.connect();
     half.send("GET / HTTP/1.1\r\nHost:");
     assert_eq!(half.receive(true).expect("told why").status, 408);
@@ -69,9 +55,11 @@ fn slow_clients_are_let_go() {
     assert_eq!(idle.get("/none", "").status, 404);
     assert!(idle.is_closed());
     // Nothing taken: what comes is not the whole.
+    let timed_out = "files_connections_total{event=\"timed_out\"}";
+    let before = server.metric(timed_out);
     let mut stalled = server.connect();
     stalled.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
-    std::thread::sleep(Duration::from_secs(3));
+    until("the end of a stalled transfer", || server.metric(timed_out) > before);
     let (all, _) = stalled.rest();
     assert!(all.len() < 64 << 20, "{}", all.len());
 }
@@ -101,12 +89,15 @@ fn one_address_has_its_limits() {
     place.file("a", "a");
     let server = place.serve(&["--address-connections", "3", "--address-rate", "1", "--address-burst", "5"]);
     let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    let statuses: Vec<u16> = (0..8).map(|n| clients[n % 3].get("/a", "").status).collect();
-    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 5, "{statuses:?}");
-    assert_eq!(statuses.last(), Some(&429));
+    let start = Instant::now();
+    let statuses: Vec<u16> = (0..30).map(|n| clients[n % 3].get("/a", "").status).collect();
+    let served = statuses.iter().filter(|status| **status == 200).count();
+    let most = 6 + start.elapsed().as_secs() as usize;
+    assert!((5..=most).contains(&served), "{served} of {most}: {statuses:?}");
+    assert!(statuses.iter().all(|status| matches!(status, 200 | 429)), "{statuses:?}");
     assert!(server.connect().is_closed(), "a fourth connection");
     clients.clear();
-    crate::place::until("a place again", || {
+    until("a place again", || {
         let mut client = server.connect();
         client.stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         // A connection that is let in stays silent.
@@ -116,30 +107,29 @@ fn one_address_has_its_limits() {
 
 #[test]
 fn a_large_transfer_does_not_hold_up_a_small_one() {
+    const LARGE: u64 = 256 << 20;
+    const SMALL: usize = 20;
     let place = Place::new();
-    place.file("large", pattern(64 << 20));
+    place.file("large", vec![1; LARGE as usize]);
     place.file("small", pattern(1_000));
     let server = place.serve(&["--workers", "1"]);
     let address = server.address();
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let small = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 let mut client = Client::connect(address);
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    client.get("/large", "");
-                }
+                client.send("GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+                let taken = std::io::copy(&mut client.stream, &mut std::io::sink()).expect("all of it");
+                assert!(taken > LARGE);
+                // However fast or slow the machine is: others had their turns meanwhile.
+                assert!(small.load(Ordering::Relaxed) >= SMALL, "{small:?} small ones");
             });
         }
         let mut client = server.connect();
-        let slowest = (0..50)
-            .map(|_| {
-                let start = Instant::now();
-                client.get("/small", "");
-                start.elapsed()
-            })
-            .max();
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(slowest < Some(Duration::from_secs(2)), "{slowest:?}");
+        for _ in 0..SMALL {
+            assert!(client.get("/small", "").body == pattern(1_000));
+            small.fetch_add(1, Ordering::Relaxed);
+        }
     });
 }

@@ -4,10 +4,11 @@ use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bench::process::Process;
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use crate::client::{Answer, Client};
 
@@ -154,6 +155,28 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what} does not come true");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// As many of `wanted` clients as the system allows file descriptors for, and the right to be the only such crowd of
+/// this process.
+pub fn crowd_of(wanted: usize) -> (usize, MutexGuard<'static, ()>) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("a raised limit");
+    let most = limit.maximum.map_or(usize::MAX, |most| most as usize).saturating_sub(500);
+    (wanted.min(most), alone)
+}
+
+/// Has the kernel forget some of a file. It takes a while where pages are still on their way, to the disk or to the
+/// lists from which they can be dropped.
+pub fn forget(file: &File) {
+    let all = 0..file.metadata().expect("a file").len();
+    until("a file out of memory", || {
+        file.sync_all().expect("written");
+        rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).expect("advice is taken");
+        !files::resident::is_resident(file, &all)
+    });
 }
 
 /// Makes a file look old enough to be kept in memory.

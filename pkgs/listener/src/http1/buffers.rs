@@ -217,6 +217,10 @@ impl Output {
             progress();
             let first = count.min(bytes.len());
             self.after.advance(count - first);
+            if self.after.is_empty() {
+                // Not even its memory is held on to: a client may take long for what a layer below still has of it.
+                self.after = Bytes::new();
+            }
             self.written += first;
             if self.written == self.bytes.len() {
                 self.give();

@@ -1,0 +1,59 @@
+//! Clients of TLS that ask for a file and take none of it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+/// Little room for what is not taken.
+const RECEIVE_BYTES: usize = 4096;
+
+/// Up to `count` of them, fewer where one has waited this long for its handshake. Gone when dropped.
+pub fn gather(
+    address: SocketAddr,
+    certificate: &Path,
+    path: &str,
+    count: usize,
+    patience: Duration,
+) -> Vec<TcpStream> {
+    let config = Arc::new(config(certificate));
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let one = || -> io::Result<TcpStream> {
+        let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        sockopt::set_socket_recv_buffer_size(&stream, RECEIVE_BYTES)?;
+        connect(&stream, &address)?;
+        let mut stream = TcpStream::from(stream);
+        stream.set_read_timeout(Some(patience))?;
+        let name = ServerName::try_from("localhost").expect("a name");
+        let mut session = ClientConnection::new(Arc::clone(&config), name).map_err(io::Error::other)?;
+        session.writer().write_all(request.as_bytes())?;
+        while session.is_handshaking() || session.wants_write() {
+            session.complete_io(&mut stream)?;
+        }
+        // Nothing is read any more, so that nothing else is needed of it.
+        Ok(stream)
+    };
+    (0..count).map_while(|_| one().ok()).collect()
+}
+
+/// With the server's certificate, and sessions that are taken up again: thousands of handshakes take a while.
+fn config(certificate: &Path) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    let certificate = fs::read(certificate).expect("a certificate");
+    roots.add(CertificateDer::from_pem_slice(&certificate).expect("PEM")).expect("a certificate");
+    let cheap =
+        CryptoProvider { kx_groups: vec![aws_lc_rs::kx_group::X25519], ..aws_lc_rs::default_provider() };
+    ClientConfig::builder_with_provider(Arc::new(cheap))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
