@@ -6,7 +6,7 @@ use linerate::nic::apply::{Applied, Error, Verified, apply, undo, verify};
 use linerate::nic::plan::Steering;
 use linerate::nic::saved::Store;
 use linerate::nic::{self, Placed, Wish, device};
-use linerate::system::{Recorded, System};
+use linerate::system::{Recorded, Rings, System};
 use linerate::topology::Topology;
 use rustix::io::Errno;
 use tempfile::TempDir;
@@ -260,6 +260,29 @@ fn other_channels_come_first_and_go_back_last() {
         undo(&host.machine, &host.store(), &host.interface).expect("undone");
         assert_eq!(host.machine.channels(&host.interface).expect("channels"), channels);
         assert_eq!(host.machine.files(), before, "{name}");
+    }
+}
+
+#[test]
+fn rings_stay_as_long_as_they_are_through_other_channels() {
+    let host = Host::new("c6i.4xlarge-8");
+    let long = Rings { rx: Some(16384), tx: Some(512) };
+    host.machine.set_rings("ens5", &long).expect("rings");
+    let rings = || host.machine.rings("ens5").expect("rings");
+    assert_eq!(host.apply_queues("spread", Some(4)).expect("applied").rings, Some(long.clone()));
+    assert_eq!(rings(), long);
+    assert_eq!(host.verify("spread").wrong(), 0, "rings come before what their restart takes along");
+    assert_eq!(host.apply_queues("spread", Some(4)).expect("applied again").rings, None);
+    undo(&host.machine, &host.store(), "ens5").expect("undone");
+    assert_eq!(rings(), long);
+    // What follows fails, and so do the rings themselves.
+    for path in ["/proc/irq/29/smp_affinity_list", "rings ens5"] {
+        let before = host.machine.files();
+        host.machine.refuse(path, Errno::NOSPC, 1);
+        host.apply_queues("pin=9,12", Some(4)).expect_err("refused");
+        assert_eq!(rings(), long, "{path}");
+        assert_eq!(host.machine.files(), before, "{path}");
+        assert!(host.nothing_is_saved());
     }
 }
 

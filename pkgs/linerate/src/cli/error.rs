@@ -36,6 +36,14 @@ pub enum Error {
         /// Why.
         source: nic::policy::ParseError,
     },
+    /// Rings that somebody else's channels took along are lost.
+    #[error("{interface}: rings could not be set as they were before other channels: {source}")]
+    Rings {
+        /// Of which interface.
+        interface: String,
+        /// Why.
+        source: io::Error,
+    },
     /// What was verified is not as it should be; what differs was printed.
     #[error("{0} settings are not as planned: linerate nic apply mends them")]
     Drifted(usize),
@@ -57,7 +65,7 @@ pub enum Error {
     #[error(transparent)]
     Measured(#[from] measured::Error),
     /// What was measured was faster before.
-    #[error("{0} services are slower than they were, by more than rounds differ")]
+    #[error("slower than they were, by more than rounds differ and is tolerated: {0} services")]
     Slower(usize),
     /// The CPUs.
     #[error("cannot read which CPUs there are: {0}")]

@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::{Context, Error, Output, picture};
 use crate::cpus::Cpus;
-use crate::nic::apply;
+use crate::nic::apply::{self, Applied};
 use crate::nic::device::{self, Device};
 use crate::nic::plan::{Plan, Steering};
+use crate::nic::rings::Memory;
 use crate::nic::saved::{self, Store};
 use crate::nic::services::Service;
 use crate::nic::setting::Subject;
@@ -24,7 +25,8 @@ pub enum Command {
     Plan(Args),
     /// Serve queues as planned; keeps what was there, and changes all or nothing of an interface.
     Apply(ApplyArgs),
-    /// Apply, and apply again whenever a link comes back, channels change, or a minute has passed.
+    /// Apply, and apply again whenever a link comes back, channels change, or a minute has passed. Rings that other
+    /// channels took along are set again.
     Watch(ApplyArgs),
     /// Compare with the plan that was applied, or with the policy given; changes nothing.
     Verify(ApplyArgs),
@@ -199,11 +201,18 @@ struct Explained<T> {
 
 fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     let names = named(&args.placement, &*context.system)?;
-    apply_to(&names, args, context, true)
+    apply_to(&names, args, context, &mut Memory::default(), true)
 }
 
-/// Applies to interfaces; says what was done, or only what was changed.
-fn apply_to(names: &[String], args: &ApplyArgs, context: &mut Context, all: bool) -> Result<(), Error> {
+/// Applies to interfaces; says what was done, or only what was changed. Rings are what they are remembered as where
+/// channels have changed.
+fn apply_to(
+    names: &[String],
+    args: &ApplyArgs,
+    context: &mut Context,
+    memory: &mut Memory,
+    all: bool,
+) -> Result<(), Error> {
     let store = args.state.store(context);
     let system = &*context.system;
     let topology = Topology::read(system).map_err(Error::Topology)?;
@@ -216,9 +225,16 @@ fn apply_to(names: &[String], args: &ApplyArgs, context: &mut Context, all: bool
             true => nic::reasons(&topology, &nic::place(system, &topology, name, &wish)?),
             false => Vec::new(),
         };
+        // First, since the queues restart.
+        let kept = memory.look(system, name);
+        let kept = kept.map_err(|source| Error::Rings { interface: name.clone(), source })?;
         match apply::apply(system, &store, &topology, name, &wish) {
-            Ok(what) if all || what.anything() => interfaces.push(Explained { what, reasons }),
-            Ok(_) => {}
+            Ok(what) => {
+                let what = Applied { rings: what.rings.clone().or(kept), ..what };
+                if all || what.anything() {
+                    interfaces.push(Explained { what, reasons });
+                }
+            }
             Err(error) => {
                 failed = Some(error);
                 break;
@@ -233,10 +249,11 @@ fn apply_to(names: &[String], args: &ApplyArgs, context: &mut Context, all: bool
                 let (changed, held) = (what.changed.len(), what.held);
                 let channels =
                     what.channels.map_or_else(String::new, |count| format!("{count} channels set, "));
+                let rings = if what.rings.is_some() { "rings set again, " } else { "" };
                 let rss = if what.rss { "RSS table dealt out anew, " } else { "" };
                 let interface = &what.interface;
                 output.line(format_args!(
-                    "{interface}: {channels}{rss}{changed} settings changed, {held} held"
+                    "{interface}: {channels}{rings}{rss}{changed} settings changed, {held} held"
                 ))?;
                 left_alone(&what.managed, &what.pending, output)?;
             }
@@ -250,14 +267,15 @@ fn watch(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     let watched = named(&args.placement, &*context.system)?;
     // Listening begins before the first look, so that nothing happens unseen between.
     context.system.changes(Duration::ZERO).map_err(Error::Netlink)?;
-    apply_to(&watched, args, context, true)?;
+    let mut memory = Memory::default();
+    apply_to(&watched, args, context, &mut memory, true)?;
     loop {
         context.output.flush()?;
         let changed = nic::watch::settled(&*context.system, &watched).map_err(Error::Netlink)?;
         // One at a time: an interface that is gone or restarting does not keep the others from their places, and is
         // looked at again with its next notification.
         for name in changed {
-            match apply_to(&[name], args, context, false) {
+            match apply_to(&[name], args, context, &mut memory, false) {
                 Err(error @ Error::Output(_)) => return Err(error),
                 Err(error) => drop(error.report()),
                 Ok(()) => {}

@@ -7,11 +7,12 @@ use serde::Serialize;
 
 use super::device::{Device, queue_path};
 use super::plan::Steering;
+use super::rings::{self, Seen};
 use super::saved::{self, Key, Original, Saved, Store};
 use super::setting::{Setting, Subject};
 use super::write::{self, Written, restore, write};
 use super::{Placed, Rss, Wish, irqbalance, place};
-use crate::system::System;
+use crate::system::{Rings, System};
 use crate::topology::Topology;
 
 /// Why a plan is not applied.
@@ -102,6 +103,8 @@ pub struct Applied {
     pub interface: String,
     /// The channels that were set, if there were others.
     pub channels: Option<u32>,
+    /// Rings that were set again, since the channels had taken them along.
+    pub rings: Option<Rings>,
     /// Whether the RSS table was dealt out anew.
     pub rss: bool,
     /// What was changed.
@@ -117,13 +120,14 @@ pub struct Applied {
 impl Applied {
     /// Whether anything was changed.
     pub fn anything(&self) -> bool {
-        self.channels.is_some() || self.rss || !self.changed.is_empty()
+        self.channels.is_some() || self.rings.is_some() || self.rss || !self.changed.is_empty()
     }
 }
 
 /// Applies a plan: all of it, or nothing. What is as planned is not written.
 ///
-/// Channels come first, since other channels take the queues' settings and the RSS table along.
+/// Channels come first, since other channels take the queues' settings and the RSS table along, and then rings,
+/// which do as well.
 pub fn apply(
     system: &dyn System,
     store: &Store,
@@ -141,7 +145,8 @@ pub fn apply(
     saved.steering = wish.steering == Steering::Auto;
     saved.queues = wish.queues;
     saved.managed.clear();
-    let mut run = Run { system, store, interface, before, settings: Vec::new(), channels: None, rss: None };
+    let mut run = Run { system, store, interface, before, settings: Vec::new(), seen: None, rss: None };
+    let mut kept = None;
     if let Some(wanted) = placed.channels(wish) {
         let now = placed.device.channels.map_or(0, |channels| channels.combined);
         // All of it: the restart takes what is right along with what is wrong.
@@ -155,11 +160,19 @@ pub fn apply(
         run.rss = placed.rss.map(|rss| rss.now);
         // A table that was set would forbid channels that it does not fit.
         let default = if run.rss.is_some() { system.set_indirection(interface, &[]) } else { Ok(()) };
+        let seen = Seen::now(system, interface);
         if let Err(source) = default.and_then(|()| system.set_channels(interface, wanted)) {
             let what = format!("{wanted} channels");
             return Err(run.take_back(Error::Driver { interface: interface.to_owned(), what, source }));
         }
-        run.channels = Some(now);
+        run.seen = Some((now, seen.clone()));
+        kept = match seen.map_or(Ok(None), |seen| seen.put_back(system, interface)) {
+            Ok(rings) => rings,
+            Err(source) => {
+                let what = format!("rings as they were before {wanted} channels");
+                return Err(run.take_back(Error::Driver { interface: interface.to_owned(), what, source }));
+            }
+        };
         placed = match restarted(system, topology, interface, wish, wanted) {
             Ok(placed) => placed,
             Err(error) => return Err(run.take_back(error)),
@@ -167,7 +180,8 @@ pub fn apply(
     }
     let mut applied = Applied {
         interface: interface.to_owned(),
-        channels: run.channels.and(wish.queues),
+        channels: run.seen.as_ref().and(wish.queues),
+        rings: kept,
         rss: false,
         changed: Vec::new(),
         held: 0,
@@ -249,19 +263,24 @@ struct Run<'a> {
     interface: &'a str,
     before: Option<Saved>,
     settings: Vec<Setting>,
-    channels: Option<u32>,
+    /// Channels, and rings where the driver tells.
+    seen: Option<(u32, Option<Seen>)>,
     rss: Option<Vec<u32>>,
 }
 
 impl Run<'_> {
     /// Puts it back, and says how the run failed.
     fn take_back(self, cause: Error) -> Error {
-        let Self { system, store, interface, before, settings, channels, rss } = self;
+        let Self { system, store, interface, before, settings, seen, rss } = self;
         let driver = |what: &str, done: io::Result<()>| {
             done.err().map(|source| write::Error::Refused { path: format!("{what} of {interface}"), source })
         };
         let mut failed: Vec<write::Error> = Vec::new();
-        failed.extend(channels.and_then(|count| driver("channels", system.set_channels(interface, count))));
+        if let Some((count, seen)) = seen {
+            failed.extend(driver("channels", system.set_channels(interface, count)));
+            let rings = seen.map_or(Ok(None), |seen| seen.put_back(system, interface));
+            failed.extend(driver("rings", rings.map(drop)));
+        }
         if let Some(table) = rss.filter(|table| system.indirection(interface).is_ok_and(|now| now != *table))
         {
             failed.extend(driver("the RSS table", Rss::restore(system, interface, &table)));
@@ -320,7 +339,7 @@ pub fn undo(system: &dyn System, store: &Store, interface: &str) -> Result<Undon
             if saved.indirection.is_some() {
                 system.set_indirection(interface, &[]).map_err(refused("the RSS table"))?;
             }
-            system.set_channels(interface, count).map_err(refused("the channels"))?;
+            rings::set_channels(system, interface, count).map_err(refused("the channels and rings"))?;
             undone.channels = Some(count);
         }
     }

@@ -114,6 +114,18 @@ pub fn queue_path(interface: &str, direction: &str, queue: usize) -> String {
     format!("{INTERFACES}/{interface}/queues/{direction}-{queue}")
 }
 
+/// How many queues an interface receives by.
+pub fn receiving(system: &dyn System, interface: &str) -> usize {
+    let names = system.list(&format!("{INTERFACES}/{interface}/queues")).unwrap_or_default();
+    count(&names, "rx-")
+}
+
+/// How many of the names are those of queues of a direction: `rx-`.
+fn count(names: &[String], direction: &str) -> usize {
+    let numbers = names.iter().filter_map(|name| name.strip_prefix(direction)?.parse::<usize>().ok());
+    numbers.max().map_or(0, |highest| highest + 1)
+}
+
 /// Queues in use: a driver shows those alone in sysfs.
 fn queues(system: &dyn System, base: &str) -> Result<Vec<Queue>, Error> {
     let path = format!("{base}/queues");
@@ -121,11 +133,7 @@ fn queues(system: &dyn System, base: &str) -> Result<Vec<Queue>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         names => names.map_err(|source| Error::Read { path, source })?,
     };
-    let count = |direction: &str| {
-        let numbers = names.iter().filter_map(|name| name.strip_prefix(direction)?.parse::<usize>().ok());
-        numbers.max().map_or(0, |highest| highest + 1)
-    };
-    let (rx, tx) = (count("rx-"), count("tx-"));
+    let (rx, tx) = (count(&names, "rx-"), count(&names, "tx-"));
     let queue = |number| Queue { receives: number < rx, transmits: number < tx, interrupts: Vec::new() };
     Ok((0..rx.max(tx)).map(queue).collect())
 }

@@ -2,8 +2,8 @@
 //!
 //! A [`policy`] and the machine's [`crate::topology`] give a [`plan`]: a CPU for each queue. With the
 //! [`device`] as it is, a plan becomes [`setting`]s, each a file and what shall be in it, and an even [`rss`] table.
-//! [`apply`] writes them, once what was there is [`saved`], and after a [`watch`] again. [`services`] tells who runs
-//! where.
+//! [`apply`] writes them, once what was there is [`saved`], and after a [`watch`] again; [`rings`] are kept through
+//! it. [`services`] tells who runs where.
 
 pub mod apply;
 pub mod device;
@@ -11,6 +11,7 @@ pub mod interrupts;
 pub mod plan;
 pub mod policy;
 pub mod reasons;
+pub mod rings;
 pub mod rss;
 pub mod saved;
 pub mod services;

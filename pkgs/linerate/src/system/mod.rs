@@ -44,6 +44,9 @@ pub trait System {
     /// Rings of an interface.
     fn rings(&self, interface: &str) -> io::Result<Rings>;
 
+    /// Sets those rings of an interface that are given, which restarts its queues.
+    fn set_rings(&self, interface: &str, rings: &Rings) -> io::Result<()>;
+
     /// How long an interface gathers packets before it interrupts.
     fn coalescing(&self, interface: &str) -> io::Result<Coalescing>;
 

@@ -82,6 +82,19 @@ impl Netlink {
         Ok(Rings { rx: told.rx, tx: told.tx })
     }
 
+    /// Sets rings of an interface.
+    pub fn set_rings(&self, interface: &str, rings: &Rings) -> io::Result<()> {
+        self.ethtool(async |ethtool| {
+            let set = ethtool.set_rings_by_name(interface, |builder| match (rings.rx, rings.tx) {
+                (Some(rx), Some(tx)) => builder.rx(rx).tx(tx),
+                (Some(rx), None) => builder.rx(rx),
+                (None, Some(tx)) => builder.tx(tx),
+                (None, None) => builder,
+            });
+            set.await
+        })
+    }
+
     /// Coalescing of an interface.
     pub fn coalescing(&self, interface: &str) -> io::Result<Coalescing> {
         let told = self.ethtool(async |ethtool| ethtool.get_coalesce_by_name(interface).await)?;

@@ -67,6 +67,10 @@ impl System for Real {
         self.netlink.rings(interface)
     }
 
+    fn set_rings(&self, interface: &str, rings: &Rings) -> io::Result<()> {
+        self.netlink.set_rings(interface, rings)
+    }
+
     fn coalescing(&self, interface: &str) -> io::Result<Coalescing> {
         self.netlink.coalescing(interface)
     }

@@ -28,8 +28,8 @@
 //! A `[a-b]` in a path stands for every number from `a` to `b`. What follows `later` is so once time has passed.
 //!
 //! Writes do what the kernel does: masks and lists read back the way it spells them, and an interrupt moves. Other
-//! channels restart the queues: those that go take their files and interrupts along, and those that stay are where
-//! the driver put them first.
+//! channels restart the queues: those that go take their files and interrupts along, those that stay are where the
+//! driver put them first, and rings are as long as they were first.
 
 mod parse;
 
@@ -73,9 +73,16 @@ struct State {
     answers: BTreeMap<String, u16>,
     changes: Vec<BTreeSet<String>>,
     later: Option<Box<State>>,
-    fresh: Option<Rc<BTreeMap<String, String>>>,
+    fresh: Rc<Fresh>,
     refusals: BTreeMap<String, Refusal>,
     writes: Vec<(String, String)>,
+}
+
+/// What a restart of an interface's queues brings back.
+#[derive(Clone, Debug, Default)]
+struct Fresh {
+    files: BTreeMap<String, String>,
+    rings: BTreeMap<String, Rings>,
 }
 
 /// Why and how often a file refuses what is written to it.
@@ -89,6 +96,11 @@ impl Recorded {
     /// Puts a file there, or other content into it.
     pub fn set(&self, path: &str, content: &str) {
         self.state.borrow_mut().files.insert(path.to_owned(), content.to_owned());
+    }
+
+    /// Lays another machine's lines over this one's: what both tell is as the other tells it.
+    pub fn amend(&self, other: Self) {
+        self.state.borrow_mut().overlay(other.state.into_inner());
     }
 
     /// Takes a file away.
@@ -162,7 +174,7 @@ impl State {
 
     /// Restarts an interface's queues with other channels.
     fn restart(&mut self, interface: &str, combined: u32) {
-        let fresh = self.fresh.clone().unwrap_or_default();
+        let fresh = Rc::clone(&self.fresh);
         let base = self.resolve(&format!("/sys/class/net/{interface}")).unwrap_or_default();
         let queues = format!("{base}/queues/");
         let number = |path: &str| {
@@ -171,7 +183,7 @@ impl State {
         };
         // What the driver made first, as far as it is still in use.
         self.files.retain(|path, _| number(path).is_none());
-        for (path, content) in fresh.iter() {
+        for (path, content) in &fresh.files {
             let ours = path == "/proc/interrupts" || path.starts_with("/proc/irq/");
             if ours || number(path).is_some_and(|queue| queue < combined) {
                 self.files.insert(path.clone(), content.clone());
@@ -189,6 +201,9 @@ impl State {
         }
         if let Some(channels) = self.channels.get_mut(interface) {
             channels.combined = combined;
+        }
+        if let Some(rings) = fresh.rings.get(interface) {
+            self.rings.insert(interface.to_owned(), rings.clone());
         }
         if let Some(table) =
             self.indirection.get_mut(interface).filter(|_| !self.set_tables.contains(interface))
@@ -211,6 +226,7 @@ impl State {
         self.free.extend(later.free);
         self.answers.extend(later.answers);
         self.clock = later.clock.or(self.clock);
+        self.later = later.later;
         if !later.listeners.is_empty() {
             self.listeners = later.listeners;
         }
@@ -317,6 +333,20 @@ impl System for Recorded {
 
     fn rings(&self, interface: &str) -> io::Result<Rings> {
         told(self.state.borrow().rings.get(interface))
+    }
+
+    fn set_rings(&self, interface: &str, rings: &Rings) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let key = format!("rings {interface}");
+        if let Some(refusal) = state.refusals.get_mut(&key).filter(|refusal| refusal.times > 0) {
+            refusal.times -= 1;
+            return Err(refusal.errno.into());
+        }
+        let now = state.rings.get_mut(interface).ok_or(Errno::OPNOTSUPP)?;
+        *now = Rings { rx: rings.rx.or(now.rx), tx: rings.tx.or(now.tx) };
+        let written = format!("{now:?}");
+        state.writes.push((key, written));
+        Ok(())
     }
 
     fn coalescing(&self, interface: &str) -> io::Result<Coalescing> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{Recorded, Refusal, State};
+use super::{Fresh, Recorded, Refusal, State};
 use crate::cpus::Cpus;
 use crate::system::{Channels, Clock, Coalescing, Free, Rings, TcpListener};
 
@@ -46,7 +46,7 @@ impl FromStr for Recorded {
             }
             state.later = Some(Box::new(state_later));
         }
-        state.fresh = Some(Rc::new(state.files.clone()));
+        state.fresh = Rc::new(Fresh { files: state.files.clone(), rings: state.rings.clone() });
         Ok(Self { state: RefCell::new(state) })
     }
 }

@@ -1,0 +1,101 @@
+//! Rings, which some drivers make as long as they are by default where channels change.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use crate::system::{Rings, System};
+
+/// The channels of an interface, and the rings that it had with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    channels: u32,
+    rings: Rings,
+}
+
+impl Seen {
+    /// Looks; nothing where the driver does not tell.
+    pub fn now(system: &dyn System, interface: &str) -> Option<Self> {
+        let channels = system.channels(interface).ok()?.combined;
+        Some(Self { channels, rings: system.rings(interface).ok()? })
+    }
+
+    /// Makes the rings as long as they were; what they were set to where they were not.
+    pub fn put_back(&self, system: &dyn System, interface: &str) -> io::Result<Option<Rings>> {
+        if system.rings(interface).is_ok_and(|now| now == self.rings) {
+            return Ok(None);
+        }
+        system.set_rings(interface, &self.rings)?;
+        Ok(Some(self.rings.clone()))
+    }
+}
+
+/// Sets channels and keeps rings; what rings were set to where the driver took them along.
+pub fn set_channels(system: &dyn System, interface: &str, combined: u32) -> io::Result<Option<Rings>> {
+    let before = Seen::now(system, interface);
+    system.set_channels(interface, combined)?;
+    before.map_or(Ok(None), |seen| seen.put_back(system, interface))
+}
+
+/// What was last seen of interfaces, so that rings are kept where somebody else sets channels.
+#[derive(Debug, Default)]
+pub struct Memory(BTreeMap<String, Seen>);
+
+impl Memory {
+    /// Looks again: rings that have become others along with the channels are put back, and other rings with the
+    /// same channels are what somebody wants.
+    pub fn look(&mut self, system: &dyn System, interface: &str) -> io::Result<Option<Rings>> {
+        let Some(now) = Seen::now(system, interface) else { return Ok(None) };
+        let before = self.0.get(interface).filter(|before| before.channels != now.channels);
+        // What fails is tried again with the next look.
+        let set = before.map_or(Ok(None), |before| before.put_back(system, interface))?;
+        let rings = set.clone().unwrap_or(now.rings);
+        self.0.insert(interface.to_owned(), Seen { rings, ..now });
+        Ok(set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::system::Recorded;
+
+    const LONG: Rings = Rings { rx: Some(4096), tx: Some(1024) };
+
+    fn machine() -> Recorded {
+        let machine: Recorded =
+            "channels eth0 combined=4 max_combined=4\nrings eth0 rx=512 tx=512\n".parse().expect("a machine");
+        machine.set_rings("eth0", &LONG).expect("rings");
+        machine
+    }
+
+    #[test]
+    fn rings_stay_as_they_are_whatever_channels_are_set() {
+        let machine = machine();
+        assert_eq!(set_channels(&machine, "eth0", 2).expect("set"), Some(LONG));
+        assert_eq!(machine.rings("eth0").expect("rings"), LONG);
+        machine.refuse("rings eth0", Errno::NOMEM, 1);
+        assert!(set_channels(&machine, "eth0", 4).is_err());
+        // A driver that does not tell of rings has none to keep.
+        let machine: Recorded = "channels eth0 combined=4 max_combined=4\n".parse().expect("a machine");
+        assert_eq!(set_channels(&machine, "eth0", 2).expect("set"), None);
+    }
+
+    #[test]
+    fn rings_that_somebody_elses_channels_took_along_are_put_back_and_others_are_kept() {
+        let machine = machine();
+        let mut memory = Memory::default();
+        assert_eq!(memory.look(&machine, "eth0").expect("a look"), None);
+        machine.set_channels("eth0", 2).expect("channels");
+        assert_eq!(machine.rings("eth0").expect("rings").rx, Some(512));
+        assert_eq!(memory.look(&machine, "eth0").expect("a look"), Some(LONG));
+        assert_eq!(memory.look(&machine, "eth0").expect("a look"), None);
+        // Set by hand, and then the channels.
+        let short = Rings { rx: Some(256), tx: Some(256) };
+        machine.set_rings("eth0", &short).expect("rings");
+        assert_eq!(memory.look(&machine, "eth0").expect("a look"), None);
+        machine.set_channels("eth0", 4).expect("channels");
+        assert_eq!(memory.look(&machine, "eth0").expect("a look"), Some(short));
+    }
+}
