@@ -19,6 +19,7 @@
 //!       "mac": "02:00:00:00:00:01",
 //!       "interface": "ens5",
 //!       "mtu": 9001,
+//!       "sustained_mbit": 6250,
 //!       "channels": { "combined": 8 },
 //!       "rings": { "rx": 4096, "tx": 1024 },
 //!       "offloads": { "rx-gro": true, "rx-lro": false, "tx-tcp-segmentation": true },
@@ -164,6 +165,10 @@ pub struct Nic {
     /// The queueing discipline of the interface, or of each of its queues where it has several.
     #[serde(default)]
     pub qdisc: Option<String>,
+    /// What it may carry for good in each direction, in megabits a second: the baseline of a cloud's instance that
+    /// may carry more for a while.
+    #[serde(default)]
+    pub sustained_mbit: Option<u32>,
     /// Where its queues are served: what `linerate nic apply` is told; left out: not looked at.
     #[serde(default)]
     pub placement: Option<Placement>,

@@ -42,7 +42,7 @@ pub struct Finding {
     pub found: String,
     /// What it costs.
     pub cost: String,
-    /// The command that mends it, or what else to do.
+    /// The command that mends it, or that tells more where none does; what else to do is a comment behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
     /// Which share of the work it touches, from 0 to 1, where that is measured: packets lost of packets that came,

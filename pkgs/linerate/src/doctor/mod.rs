@@ -66,11 +66,17 @@ mod tests {
 
     /// What one rule finds on a machine that was looked at for some seconds.
     pub fn symptoms(rule: &Rule, machine: &str, seconds: f64) -> Vec<Finding> {
+        look(rule, machine, "{}", seconds)
+    }
+
+    /// The same with a profile.
+    pub fn look(rule: &Rule, machine: &str, profile: &str, seconds: f64) -> Vec<Finding> {
         let machine: Recorded = machine.parse().expect("a machine");
+        let profile: Profile = profile.parse().expect("a profile");
         let before = Sample::read(&machine);
         machine.pause(std::time::Duration::from_secs_f64(seconds));
         let interval = Interval { before, after: Sample::read(&machine), seconds };
-        (rule.check)(&Look { system: &machine, profile: &Profile::default(), interval: &interval })
+        (rule.check)(&Look { system: &machine, profile: &profile, interval: &interval })
     }
 
     #[test]

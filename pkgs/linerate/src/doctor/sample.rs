@@ -30,7 +30,7 @@ impl Sample {
         sample.fields("vm", &system.read("/proc/vmstat").unwrap_or_default());
         sample.time(&system.read("/proc/stat").unwrap_or_default());
         for interface in device::interfaces(system).unwrap_or_default() {
-            for name in ["rx_packets", "tx_packets"] {
+            for name in ["rx_packets", "tx_packets", "rx_bytes", "tx_bytes"] {
                 let path = format!("/sys/class/net/{interface}/statistics/{name}");
                 sample.add(format!("link/{interface}/{name}"), system.read(&path).unwrap_or_default().trim());
             }
@@ -103,6 +103,11 @@ impl Interval {
         let after = self.after.0.get(name).copied().unwrap_or(0);
         let before = self.before.0.get(name).copied().unwrap_or(0);
         after.checked_sub(before).unwrap_or(after)
+    }
+
+    /// A figure at both ends, where it was told at both.
+    pub fn ends(&self, name: &str) -> Option<(u64, u64)> {
+        Some((*self.before.0.get(name)?, *self.after.0.get(name)?))
     }
 
     /// How much each counter has grown whose name begins so; what follows in the name.

@@ -39,8 +39,8 @@ fn overflows(look: &Look<'_>) -> Vec<Finding> {
     }
     let share = share(lost, taken);
     let finding = Finding::symptom("tcp", format!("{lost} connections dropped, {taken} taken"));
-    let remedy =
-        "ss -ltn, whose Recv-Q has reached its Send-Q; more workers, a larger backlog, net.core.somaxconn";
+    let remedy = "sysctl -w net.core.somaxconn=16384  # then restart what ss -ltn shows with Recv-Q at Send-Q; or \
+                  more workers";
     vec![finding.severity(severity(share)).effect(share).remedy(remedy)]
 }
 
@@ -63,7 +63,7 @@ fn waiting(look: &Look<'_>) -> Vec<Finding> {
         let share = f64::from(listener.waiting) / f64::from(listener.backlog);
         let found = format!("{} of {} wait", listener.waiting, listener.backlog);
         let finding = Finding::symptom(listener.address.to_string(), found).severity(Severity::Warning);
-        finding.effect(share).remedy("more workers, or fewer CPUs that do something else")
+        finding.effect(share).remedy("top -H  # what else takes the CPUs of its workers; or more workers")
     })
     .collect()
 }

@@ -26,8 +26,8 @@ fn check(look: &Look<'_>) -> Vec<Finding> {
         _ => return Vec::new(),
     };
     let finding = Finding::symptom("conntrack", format!("{count} of {max} entries")).severity(severity);
-    let remedy = "notrack for the service ports (linerate.appliance.enable); until then sysctl -w \
-                  net.netfilter.nf_conntrack_max=1048576";
+    let remedy = "sysctl -w net.netfilter.nf_conntrack_max=1048576  # until the services' ports are not tracked \
+                  (linerate.appliance.enable)";
     vec![finding.effect(count / max).remedy(remedy)]
 }
 

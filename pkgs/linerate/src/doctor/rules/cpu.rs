@@ -46,7 +46,7 @@ fn online(look: &Look<'_>) -> Vec<Finding> {
     if online.len() == wanted {
         return Vec::new();
     }
-    let remedy = format!("see {CPUS}/offline, and what the hypervisor gives");
+    let remedy = format!("echo 1 | tee {CPUS}/cpu[1-9]*/online  # or what the hypervisor gives");
     vec![Finding::drift("online", wanted, format!("{} ({online})", online.len())).remedy(remedy)]
 }
 

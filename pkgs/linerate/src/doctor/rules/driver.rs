@@ -1,8 +1,10 @@
-//! What a network card's driver counts: packets it had no room for, and packets that the cloud held back.
+//! What a network card's driver counts: packets that it had no room for, and packets by queue.
 
 use super::severity;
 use crate::doctor::sample::share;
 use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::nic::device;
+use crate::system::System;
 
 /// The rings.
 pub const RING: Rule = Rule {
@@ -11,15 +13,6 @@ pub const RING: Rule = Rule {
     cost: "packets that arrived are lost, and clients send them again a fifth of a second later",
     source: "drivers/net/ethernet: ixgbe_ethtool.c, igb_ethtool.c, ena_ethtool.c; drivers/net/virtio_net.c",
     check: ring,
-};
-
-/// What the cloud allows.
-pub const ALLOWANCE: Rule = Rule {
-    name: "allowance",
-    about: "the instance stays within what the cloud allows it",
-    cost: "the hypervisor queues and drops packets whatever this machine does: a larger instance, or less traffic",
-    source: "Amazon EC2, network performance metrics of the ENA driver",
-    check: allowance,
 };
 
 /// One hot queue.
@@ -44,17 +37,14 @@ const LOST: [&str; 7] = [
     "rx_dropped",
 ];
 
-/// Counters of memory that was not to be had; the packet waits or is lost.
-const SHORT: [&str; 3] = ["alloc_failed", "alloc_fail", "rx_no_buffer_count"];
+/// Counters of memory that was not to be had, by the end of their names; the packet waits or is lost. ixgbe:
+/// `alloc_rx_page_failed`, `alloc_rx_buff_failed`; igb and igc: `alloc_failed` of a queue, `rx_no_buffer_count`; ENA:
+/// `page_alloc_fail`, `skb_alloc_fail` and `empty_rx_ring`, a ring that nothing could be put into.
+const SHORT: [&str; 6] =
+    ["alloc_failed", "alloc_fail", "page_failed", "buff_failed", "rx_no_buffer_count", "empty_rx_ring"];
 
-/// ENA's counters of packets that were held back, and what each is about.
-const EXCEEDED: [(&str, &str); 5] = [
-    ("bw_in_allowance_exceeded", "bandwidth in"),
-    ("bw_out_allowance_exceeded", "bandwidth out"),
-    ("pps_allowance_exceeded", "packets a second"),
-    ("conntrack_allowance_exceeded", "connections tracked by security groups"),
-    ("linklocal_allowance_exceeded", "packets to DNS, metadata and time"),
-];
+/// Keeps a hundredth of memory free for what cannot wait (Amazon's ENA Linux best practices).
+const MEMORY: &str = "sysctl -w vm.min_free_kbytes=$(awk '/MemTotal/ {print int($2 / 100)}' /proc/meminfo)";
 
 /// Packets a second below which queues are not compared: a few connections hash to few queues.
 const BUSY: f64 = 1000.0;
@@ -68,37 +58,29 @@ fn ring(look: &Look<'_>) -> Vec<Finding> {
             let ends = |names: &[&str]| names.iter().any(|end| name.ends_with(end));
             let share = share(count, taken);
             let sending = name.starts_with("tx") || name.contains("_tx_");
+            let finding = || {
+                let finding = Finding::symptom(&interface, format!("{name} {count}, {taken} packets taken"));
+                finding.severity(severity(share)).effect(share)
+            };
             if ends(&LOST) && !sending {
-                let remedy = format!("ethtool -g {interface}, and -G {interface} rx LENGTH for longer rings");
-                let finding = Finding::symptom(&interface, format!("{name} {count}, {taken} packets taken"));
-                findings.push(finding.severity(severity(share)).effect(share).remedy(remedy));
+                findings.push(finding().remedy(longer(look.system, &interface)));
             } else if ends(&SHORT) {
-                let finding = Finding::symptom(&interface, format!("{name} {count}, {taken} packets taken"));
-                let finding = finding.cost("the card found no memory at line rate");
-                findings
-                    .push(finding.severity(severity(share)).effect(share).remedy("raise vm.min_free_kbytes"));
+                findings.push(finding().cost("the card found no memory at line rate").remedy(MEMORY));
             }
         }
     }
     findings
 }
 
-fn allowance(look: &Look<'_>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for interface in look.interval.members("driver/") {
-        let direction = |name: &str| look.interval.grew(&format!("link/{interface}/{name}"));
-        let passed = direction("rx_packets") + direction("tx_packets");
-        for (name, what) in EXCEEDED {
-            let count = look.interval.grew(&format!("driver/{interface}/{name}"));
-            if count > 0 {
-                let share = share(count, passed);
-                let finding =
-                    Finding::symptom(&interface, format!("{count} packets beyond: {what} ({name})"));
-                findings.push(finding.severity(severity(share)).effect(share));
-            }
-        }
+/// What makes a receive ring twice as long.
+fn longer(system: &dyn System, interface: &str) -> String {
+    match system.rings(interface).ok().and_then(|rings| rings.rx) {
+        Some(length) => format!(
+            "ethtool -G {interface} rx {}  # it has {length}; ethtool -g {interface} tells how many it could",
+            length.saturating_mul(2)
+        ),
+        None => format!("ethtool -g {interface}  # and -G for longer rings"),
     }
-    findings
 }
 
 /// The queue that a counter of received packets is of: `queue_3_rx_cnt` (ENA), `rx_queue_3_packets` (ixgbe, igb,
@@ -115,8 +97,12 @@ fn hot(look: &Look<'_>) -> Vec<Finding> {
     for interface in look.interval.members("driver/") {
         let prefix = format!("driver/{interface}/");
         let counters = look.interval.below(&prefix);
-        let queues: Vec<(usize, u64)> =
-            counters.filter_map(|(name, count)| Some((queue_of(name)?, count))).collect();
+        // ixgbe counts for as many queues as there could be: those that are not in use have no share.
+        let used = device::receiving(look.system, &interface);
+        let queues: Vec<(usize, u64)> = counters
+            .filter_map(|(name, count)| Some((queue_of(name)?, count)))
+            .filter(|(queue, _)| *queue < used)
+            .collect();
         let all: u64 = queues.iter().map(|(_, count)| count).sum();
         let Some((queue, most)) = queues.iter().max_by_key(|(_, count)| *count) else { continue };
         let fair = all as f64 / queues.len() as f64;
@@ -124,8 +110,10 @@ fn hot(look: &Look<'_>) -> Vec<Finding> {
         if queues.len() > 1 && busy && *most as f64 > 2.0 * fair {
             let share = *most as f64 / all as f64;
             let found = format!("takes {:.0} % of {all} packets, {} queues", share * 100.0, queues.len());
-            let remedy =
-                format!("ethtool -x {interface}; linerate nic apply {interface} spreads RSS equally");
+            let remedy = format!(
+                "linerate nic apply {interface}  # spreads RSS equally; where it is, few clients send most: \
+                 ethtool -x {interface}"
+            );
             let finding = Finding::symptom(format!("{interface} queue {queue}"), found);
             let excess = (*most as f64 - fair) / all as f64;
             findings.push(finding.severity(Severity::Warning).effect(excess).remedy(remedy));
@@ -144,6 +132,7 @@ mod tests {
         format!(
             "/sys/class/net/eth0 -> ../../devices/pci/0000:00:05.0/net/eth0
 /sys/devices/pci/0000:00:05.0/net/eth0/device -> ../../../0000:00:05.0
+/sys/devices/pci/0000:00:05.0/net/eth0/queues/rx-[0-3]/rps_cpus = 0
 /sys/devices/pci/0000:00:05.0/net/eth0/statistics/rx_packets = 1000
 /sys/devices/pci/0000:00:05.0/net/eth0/statistics/tx_packets = 1000
 statistics eth0 {before}
@@ -164,6 +153,16 @@ statistics eth0 {after}
                 "queue_0_rx_page_alloc_fail=4",
                 Some("queue_0_rx_page_alloc_fail 4, 9000 packets taken"),
             ),
+            (
+                "alloc_rx_page_failed=0",
+                "alloc_rx_page_failed=2",
+                Some("alloc_rx_page_failed 2, 9000 packets taken"),
+            ),
+            (
+                "queue_1_rx_empty_rx_ring=1",
+                "queue_1_rx_empty_rx_ring=2",
+                Some("queue_1_rx_empty_rx_ring 1, 9000 packets taken"),
+            ),
             ("rx_no_dma_resources=7", "rx_no_dma_resources=7", None),
             ("tx_drops=0", "tx_drops=9", None),
             ("rx_bytes=0", "rx_bytes=9", None),
@@ -175,20 +174,18 @@ statistics eth0 {after}
     }
 
     #[test]
-    fn what_the_cloud_held_back_is_found() {
-        let machine = machine("pps_allowance_exceeded=5", "pps_allowance_exceeded=1005");
-        let found = symptoms(&ALLOWANCE, &machine, 1.0);
-        assert_eq!(found[0].found, "1000 packets beyond: packets a second (pps_allowance_exceeded)");
-        assert_eq!((found[0].severity, found[0].effect), (Severity::Warning, Some(0.1)));
-    }
-
-    #[test]
     fn a_queue_is_hot_where_all_are_busy_and_it_takes_twice_its_share() {
         let zero = "queue_0_rx_cnt=0 queue_1_rx_cnt=0 queue_2_rx_cnt=0 queue_3_rx_cnt=0";
         let cases = [
             ("queue_0_rx_cnt=9000 queue_1_rx_cnt=1000 queue_2_rx_cnt=1000 queue_3_rx_cnt=1000", true),
             ("queue_0_rx_cnt=3000 queue_1_rx_cnt=3000 queue_2_rx_cnt=3000 queue_3_rx_cnt=1000", false),
             ("queue_0_rx_cnt=900 queue_1_rx_cnt=0 queue_2_rx_cnt=0 queue_3_rx_cnt=0", false),
+            // Of eight queues four are in use, and take the same.
+            (
+                "rx_queue_0_packets=1000 rx_queue_1_packets=1000 rx_queue_2_packets=1000 rx_queue_3_packets=1000 \
+                 rx_queue_4_packets=0 rx_queue_5_packets=0 rx_queue_6_packets=0 rx_queue_7_packets=0",
+                false,
+            ),
         ];
         for (after, hot) in cases {
             let found = symptoms(&HOT, &machine(zero, after), 1.0);

@@ -97,7 +97,7 @@ fn present(system: &dyn System, name: &str, nic: &Nic) -> Vec<Finding> {
         let expected = nic.interface.as_deref().or(nic.mac.as_deref()).unwrap_or(&nic.driver);
         let finding = Finding::drift(name, expected, "no such interface").severity(Severity::Critical);
         return vec![
-            finding.remedy(format!("see dmesg and lspci -k for a card of the driver {}", nic.driver)),
+            finding.remedy(format!("lspci -k; dmesg | grep -i {0}  # a card of the driver {0}", nic.driver)),
         ];
     }
     let state = |interface: &str| {
@@ -109,7 +109,7 @@ fn present(system: &dyn System, name: &str, nic: &Nic) -> Vec<Finding> {
     let down = down.filter(|(_, state)| !["up", "unknown"].contains(&state.as_str()));
     down.map(|(interface, state)| {
         let finding = Finding::drift(interface, "up", state).severity(Severity::Critical);
-        finding.remedy(format!("ip link set {interface} up; see networkctl status {interface}"))
+        finding.remedy(format!("ip link set {interface} up  # networkctl status {interface} says more"))
     })
     .collect()
 }

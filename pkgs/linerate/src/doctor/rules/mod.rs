@@ -3,6 +3,7 @@
 
 mod accept;
 mod clock;
+mod cloud;
 mod conntrack;
 mod cpu;
 mod disk;
@@ -46,7 +47,9 @@ pub const RULES: &[Rule] = &[
     accept::WAITING,
     accept::DATAGRAMS,
     driver::RING,
-    driver::ALLOWANCE,
+    cloud::ALLOWANCE,
+    cloud::CREDITS,
+    cloud::TRACKED,
     driver::HOT,
     conntrack::RULE,
     taken::THROTTLED,

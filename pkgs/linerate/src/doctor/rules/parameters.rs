@@ -26,7 +26,8 @@ fn check(look: &Look<'_>) -> Vec<Finding> {
         let name = parameter.split('=').next().unwrap_or(parameter);
         let other = words.iter().rfind(|word| word.split('=').next() == Some(name));
         let found = other.map_or("not given", |other| other);
-        Finding::drift(name, parameter, found).remedy("reboot into the generation that was switched to")
+        Finding::drift(name, parameter, found)
+            .remedy("systemctl reboot  # into the generation that was switched to")
     };
     missing.map(finding).collect()
 }

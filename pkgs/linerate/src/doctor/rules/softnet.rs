@@ -35,8 +35,7 @@ fn dropped(look: &Look<'_>) -> Vec<Finding> {
         let finding =
             Finding::symptom(format!("cpu {cpu}"), format!("{lost} packets dropped, {taken} taken"));
         let finding = finding.severity(severity(share)).effect(share);
-        let remedy =
-            "sysctl -w net.core.netdev_max_backlog=16384; linerate nic plan, whether RPS sends it too much";
+        let remedy = "sysctl -w net.core.netdev_max_backlog=16384  # and linerate nic plan, whether RPS sends it too much";
         (lost > 0).then(|| finding.remedy(remedy))
     };
     look.interval.members("softnet/").into_iter().filter_map(finding).collect()
@@ -52,8 +51,8 @@ fn squeezed(look: &Look<'_>) -> Vec<Finding> {
         let finding = Finding::symptom(format!("cpu {cpu}"), format!("{times} times out of budget"));
         // A tenth of a core: before that it is a burst.
         let severity = if share >= 0.1 { Severity::Warning } else { Severity::Notice };
-        let remedy =
-            "linerate nic plan, whether one CPU serves several queues; sysctl -w net.core.netdev_budget=600";
+        let remedy = "sysctl -w net.core.netdev_budget=600  # and linerate nic plan, whether one CPU serves several \
+                      queues";
         (times > 0).then(|| finding.severity(severity).effect(share).remedy(remedy))
     };
     look.interval.members("softnet/").into_iter().filter_map(finding).collect()

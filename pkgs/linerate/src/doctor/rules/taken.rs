@@ -59,7 +59,7 @@ fn memory(look: &Look<'_>) -> Vec<Finding> {
         let finding = Finding::symptom(&unit, format!("held {held} times, {killed} processes killed"));
         let severity = if killed > 0 { Severity::Critical } else { Severity::Warning };
         let remedy =
-            format!("systemctl show {unit} -p MemoryMax -p MemoryPeak; a smaller cache or a larger limit");
+            format!("systemctl show {unit} -p MemoryMax -p MemoryPeak  # a smaller cache or a larger limit");
         (held + killed > 0).then(|| finding.severity(severity).remedy(remedy))
     };
     look.interval.members("unit/").into_iter().filter_map(finding).collect()
@@ -87,7 +87,12 @@ fn stolen(look: &Look<'_>) -> Vec<Finding> {
     let finding =
         Finding::symptom("cpu", format!("{:.1} % of CPU time taken by the hypervisor", share * 100.0));
     let severity = if share >= 0.05 { Severity::Warning } else { Severity::Notice };
-    vec![finding.severity(severity).effect(share).remedy("a host of its own, or another kind of instance")]
+    vec![
+        finding
+            .severity(severity)
+            .effect(share)
+            .remedy("vmstat 1  # column st; a host of its own, or another kind of instance"),
+    ]
 }
 
 #[cfg(test)]
