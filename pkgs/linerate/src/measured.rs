@@ -107,14 +107,15 @@ pub struct Change {
     pub before_us: f64,
     /// And now.
     pub now_us: f64,
-    /// Whether rounds of then and now overlap, whose difference then means nothing.
-    pub within_spread: bool,
+    /// Whether the difference means nothing: rounds of then and now overlap, or it is smaller than what is asked
+    /// about.
+    pub as_before: bool,
 }
 
 impl Change {
-    /// Whether it costs more than it did, beyond what rounds differ by.
+    /// Whether it costs more than it did.
     pub fn slower(&self) -> bool {
-        !self.within_spread && self.now_us > self.before_us
+        !self.as_before && self.now_us > self.before_us
     }
 }
 
@@ -192,8 +193,9 @@ fn reach(target: &Target) -> Result<(SocketAddr, u16), Error> {
     Ok((address, status))
 }
 
-/// Compares with a saved run, service by service.
-pub fn compare(report: &Report, path: &Path) -> Result<Vec<Change>, Error> {
+/// Compares with a saved run, service by service. A change of less than `tolerance` percent counts as none: two runs
+/// differ by more than rounds of one do, as the rest of the machine has more or less to do.
+pub fn compare(report: &Report, path: &Path, tolerance: f64) -> Result<Vec<Change>, Error> {
     let failed = |source| Error::Saved { path: path.to_owned(), source };
     let text = fs::read(path).map_err(failed)?;
     let saved: Saved = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
@@ -202,7 +204,8 @@ pub fn compare(report: &Report, path: &Path) -> Result<Vec<Change>, Error> {
         let overlap =
             row.cpu_us_spread.0 <= then.cpu_us_spread.1 && then.cpu_us_spread.0 <= row.cpu_us_spread.1;
         let (before_us, now_us) = (then.cpu_us, row.cpu_us);
-        Some(Change { service: row.server.to_owned(), before_us, now_us, within_spread: overlap })
+        let little = (now_us / before_us - 1.0).abs() * 100.0 < tolerance;
+        Some(Change { service: row.server.to_owned(), before_us, now_us, as_before: overlap || little })
     });
     Ok(changes.collect())
 }
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_beyond_the_spread_of_rounds_counts_as_slower() {
+    fn only_what_is_beyond_the_spread_of_rounds_and_what_is_tolerated_counts_as_slower() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("saved.json");
         let report = |rows| Report { rows, ..Report::default() };
@@ -273,13 +276,17 @@ mod tests {
             row("files", 6.0, (5.9, 6.1)),
             row("api", 1.0, (1.0, 1.0)),
         ]);
-        let changes = compare(&now, &path).expect("compared");
-        let slower: Vec<(&str, bool)> =
-            changes.iter().map(|change| (change.service.as_str(), change.slower())).collect();
-        assert_eq!(slower, [("links", false), ("files", true)]);
+        let slower = |tolerance| -> Vec<(String, bool)> {
+            let changes = compare(&now, &path, tolerance).expect("compared");
+            changes.iter().map(|change| (change.service.clone(), change.slower())).collect()
+        };
+        for (tolerance, files) in [(0.0, true), (19.0, true), (21.0, false)] {
+            assert_eq!(slower(tolerance), [("links".to_owned(), false), ("files".to_owned(), files)]);
+        }
+        let changes = compare(&now, &path, 5.0).expect("compared");
         let chart = directory.path().join("chart.svg");
         draw(&now, &changes, &chart).expect("drawn");
         assert!(fs::read_to_string(chart).expect("a chart").contains("files before"));
-        assert!(compare(&now, &directory.path().join("none")).is_err());
+        assert!(compare(&now, &directory.path().join("none"), 5.0).is_err());
     }
 }

@@ -138,7 +138,16 @@ fn the_command_line_describes_itself() {
         let output = run(&["completions", shell]);
         assert!(output.status.success());
         assert!(String::from_utf8_lossy(&output.stdout).contains("doctor"), "{shell}");
+        let explained = run(&["completions", shell, "--explain"]);
+        let last = String::from_utf8_lossy(&explained.stdout).lines().last().expect("a line").to_owned();
+        assert!(last.starts_with(&format!("# {shell} looks for this in ")), "{last}");
+        let json: serde_json::Value =
+            serde_json::from_slice(&run(&["--json", "completions", shell]).stdout).expect("JSON");
+        assert_eq!(json["script"], String::from_utf8_lossy(&output.stdout).into_owned());
     }
+    let page = run(&["man"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&run(&["man", "--json"]).stdout).expect("JSON");
+    assert_eq!(json["page"], String::from_utf8_lossy(&page).into_owned());
     let directory = tempfile::tempdir().expect("a directory");
     assert!(run(&["man", directory.path().to_str().expect("a path")]).status.success());
     for page in

@@ -28,9 +28,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
-    /// Compare with what --save kept, and end with code 3 where a service has become slower by more than rounds differ.
+    /// Compare with what --save kept, and end with code 3 where a service has become slower by more than rounds differ
+    /// and --tolerance.
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
+
+    /// By how many percent a service may be slower with --against.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=1000))]
+    pub tolerance: u64,
 
     /// Draw CPU time per request, as an SVG, into this file.
     #[arg(long, value_name = "FILE")]
@@ -49,7 +54,7 @@ struct Measured {
 pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
     let report = measured::measure(&*context.system, &args.targets, args.rounds as usize, args.seconds)?;
     let changes = match &args.against {
-        Some(path) => measured::compare(&report, path)?,
+        Some(path) => measured::compare(&report, path, args.tolerance as f64)?,
         None => Vec::new(),
     };
     if let Some(path) = &args.save {
@@ -64,10 +69,10 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
         output.line(report.text())?;
         if !changes.is_empty() {
             let row = |change: &Change| {
-                let Change { service, before_us, now_us, within_spread } = change;
+                let Change { service, before_us, now_us, as_before } = change;
                 let percent = (now_us / before_us - 1.0) * 100.0;
-                let verdict = match (within_spread, change.slower()) {
-                    (true, _) => "as before: rounds overlap",
+                let verdict = match (as_before, change.slower()) {
+                    (true, _) => "as before",
                     (false, true) => "slower",
                     (false, false) => "faster",
                 };
@@ -81,7 +86,8 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
             output.line(
                 "CPU time is what the kernel counted for the service's threads while the load ran, the TCP path of \
                  loopback included, divided by the requests answered. It is compared since it says the same however \
-                 much the load itself took of the CPUs; requests a second do not.",
+                 much the load itself took of the CPUs; requests a second do not. A service is as before where rounds of \
+                 then and now overlap, or differ by less than --tolerance.",
             )?;
         }
         Ok(())

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod doctor;
 pub mod error;
+pub mod manual;
 pub mod nic;
 pub mod picture;
 pub mod up;
@@ -11,9 +12,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use service::manual;
-use service::output::Closed;
+use clap::{Parser, Subcommand};
+use service::manual::{CompletionsArgs, ManArgs};
 
 use crate::system::{Real, Recorded, System};
 pub use error::Error;
@@ -67,10 +67,10 @@ pub enum Command {
     Bench(bench::Args),
 
     /// Print the completions of a shell.
-    Completions(manual::CompletionsArgs),
+    Completions(CompletionsArgs),
 
     /// Print the manual page, or write those of all commands.
-    Man(manual::ManArgs),
+    Man(ManArgs),
 }
 
 /// What every command gets.
@@ -101,15 +101,8 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Nic(command) => nic::run(command, &mut context),
         Command::Up(args) => up::run(args, &mut context),
         Command::Bench(args) => bench::run(&args, &mut context),
-        Command::Completions(args) => {
-            args.print(Cli::command(), context.output.raw()).map_err(|source| Closed(source).into())
-        }
-        Command::Man(args) => {
-            args.print(Cli::command(), context.output.raw()).map_err(|source| match args.directory {
-                None => Closed(source).into(),
-                Some(path) => Error::File { path, source },
-            })
-        }
+        Command::Completions(args) => manual::completions(&args, &mut context),
+        Command::Man(args) => manual::man(args, &mut context),
         Command::Doctor(args) => doctor::run(&args, &mut context),
     };
     // What was printed before a failure is printed all the same.

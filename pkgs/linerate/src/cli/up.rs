@@ -22,7 +22,8 @@ pub struct Args {
 /// Runs links, files and api until one of them ends, or this is told to.
 pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
     let data = args.data.unwrap_or_else(default_data);
-    let colours = io::stderr().is_terminal();
+    // no-color.org
+    let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let said = move |said: &Said| {
         let style = if colours { style(said.name) } else { Style::new() };
         // Whoever has closed standard error does not want to hear.
@@ -34,17 +35,23 @@ pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
         output
             .show(running, |running, output| {
                 output.line("")?;
-                output.pairs(&[
+                for (name, value) in [
                     ("links", format!("http://{}/", running.links)),
                     ("admin", format!("http://{}/api/v1", running.links_admin)),
                     ("files", format!("http://{}/", running.files)),
                     ("api", format!("http://{}/", running.api)),
                     ("data", running.data.display().to_string()),
                     ("token", running.token.clone()),
-                ])?;
+                ] {
+                    output.line(format_args!("{name:<5}  {value}"))?;
+                }
                 output.line("")?;
                 running.commands.iter().try_for_each(|command| output.line(command))?;
                 if explain {
+                    output.line(format_args!(
+                        "linerate bench links=http://{}/hello files=http://{}/ api=http://{}/v1/users",
+                        running.links, running.files, running.api
+                    ))?;
                     output.line(
                         "\nEverything is on loopback and kept in the directory above. The token is new each \
                                  time and replaces the last. Ctrl-C ends all of it, as the end of one does.",

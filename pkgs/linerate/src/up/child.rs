@@ -66,6 +66,11 @@ impl Child {
         Ok(Self { name, process, admin, token: Some(token) })
     }
 
+    /// Its name, and its process as long as it runs.
+    pub fn process(&self) -> Option<(&'static str, u32)> {
+        Some((self.name, self.process.id()?))
+    }
+
     /// The token that it prints, if it prints one; to be asked for once.
     pub fn token(&mut self) -> mpsc::Receiver<String> {
         self.token.take().unwrap_or_else(|| mpsc::channel(1).1)

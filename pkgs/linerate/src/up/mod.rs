@@ -8,6 +8,7 @@ pub mod child;
 pub mod port;
 pub mod program;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -97,6 +98,8 @@ pub struct Running {
     pub data: PathBuf,
     /// What lets whoever has it make links.
     pub token: String,
+    /// The processes of the services, by their names.
+    pub processes: BTreeMap<&'static str, u32>,
     /// Commands to try.
     pub commands: Vec<String>,
 }
@@ -121,10 +124,10 @@ pub fn run(
             let mut greeted = false;
             let (mut children, mut token) = services.start(&ports, said.clone())?;
             let outcome = tokio::select! {
-                outcome = together(&mut children, async || {
+                outcome = together(&mut children, async |children: &[Child]| {
                     greeted = true;
                     let token = token.recv().await.unwrap_or_default();
-                    ready(&services.running(&ports, token))
+                    ready(&services.running(&ports, token, children))
                 }) => outcome,
                 () = shutdown.wait() => Ok(()),
             };
@@ -207,7 +210,7 @@ impl Services {
     }
 
     /// How to reach them.
-    fn running(&self, ports: &Ports, token: String) -> Running {
+    fn running(&self, ports: &Ports, token: String, children: &[Child]) -> Running {
         let commands = commands(ports, &token);
         Running {
             links: ports.links.0,
@@ -216,6 +219,7 @@ impl Services {
             api: ports.api.0,
             data: self.data.clone(),
             token,
+            processes: children.iter().filter_map(Child::process).collect(),
             commands,
         }
     }
@@ -242,11 +246,14 @@ fn prepare(links: &Path, database: &Path) -> Result<(), Error> {
 }
 
 /// Waits until all are ready, says so, and then until the first ends.
-async fn together(children: &mut [Child], ready: impl AsyncFnOnce() -> io::Result<()>) -> Result<(), Error> {
+async fn together(
+    children: &mut [Child],
+    ready: impl AsyncFnOnce(&[Child]) -> io::Result<()>,
+) -> Result<(), Error> {
     for child in children.iter_mut() {
         child.ready(READY).await?;
     }
-    ready().await?;
+    ready(children).await?;
     let ends = children.iter_mut().map(|child| Box::pin(child.ended()));
     let mut ends: Vec<_> = ends.collect();
     let first = std::future::poll_fn(|context| {
@@ -263,7 +270,7 @@ async fn together(children: &mut [Child], ready: impl AsyncFnOnce() -> io::Resul
 /// Commands that work as they are.
 fn commands(ports: &Ports, token: &str) -> Vec<String> {
     let (code, target) = EXAMPLE;
-    let Ports { links: (links, admin), files: (files, _), api: (api, _) } = ports;
+    let Ports { links: (links, admin), files: (files, _), api: (api, _), .. } = ports;
     vec![
         format!("curl -i http://{links}/{code}"),
         format!(

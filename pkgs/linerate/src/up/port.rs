@@ -2,9 +2,14 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{self, UnixListener};
+
+/// How many ports are tried before it is said that there is none.
+const ATTEMPTS: usize = 16;
 
 /// Where each service listens on loopback: for everybody, and for its operator.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Ports {
     /// Of links.
     pub links: (SocketAddr, SocketAddr),
@@ -12,6 +17,8 @@ pub struct Ports {
     pub files: (SocketAddr, SocketAddr),
     /// Of the API.
     pub api: (SocketAddr, SocketAddr),
+    /// What keeps others of us from them.
+    _claims: Vec<UnixListener>,
 }
 
 impl Ports {
@@ -26,33 +33,59 @@ impl Ports {
     }
 
     /// All are held until the last is chosen, so that no two are the same. Between that and a service's own listening
-    /// somebody else may take one; then the service says so.
+    /// somebody else may take one; then the service says so. Another `up` could not be told so: services share ports
+    /// (SO_REUSEPORT), and each would answer some of the other's requests. So ours are claimed as long as this lives.
     fn choose(wanted: [u16; 6]) -> io::Result<Self> {
-        let bind = |port| {
-            let there = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-            there.or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
-        };
-        let held = wanted.map(bind);
-        let mut addresses = Vec::with_capacity(held.len());
-        for listener in held {
-            addresses.push(listener?.local_addr()?);
-        }
+        let held = wanted.into_iter().map(hold).collect::<io::Result<Vec<_>>>()?;
+        let (listeners, claims): (Vec<TcpListener>, Vec<UnixListener>) = held.into_iter().unzip();
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
         let pair = |first: usize| (addresses[first], addresses[first + 1]);
-        Ok(Self { links: pair(0), files: pair(2), api: pair(4) })
+        Ok(Self { links: pair(0), files: pair(2), api: pair(4), _claims: claims })
     }
+}
+
+/// Holds a port and claims it, or another where that is taken.
+fn hold(wanted: u16) -> io::Result<(TcpListener, UnixListener)> {
+    let mut taken = io::Error::from(io::ErrorKind::AddrInUse);
+    for port in std::iter::once(wanted).chain(std::iter::repeat_n(0, ATTEMPTS)) {
+        let held = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            .and_then(|listener| Ok((claim(listener.local_addr()?.port())?, listener)));
+        match held {
+            Ok((claim, listener)) => return Ok((listener, claim)),
+            Err(error) => taken = error,
+        }
+    }
+    Err(taken)
+}
+
+/// A name that one process at a time can have (unix(7), abstract sockets), and that ends with it.
+fn claim(port: u16) -> io::Result<UnixListener> {
+    UnixListener::bind_addr(&net::SocketAddr::from_abstract_name(format!("linerate-up/{port}"))?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn numbers(ports: &Ports) -> Vec<u16> {
+        let Ports { links, files, api, .. } = ports;
+        [links.0, links.1, files.0, files.1, api.0, api.1].map(|address| address.port()).into()
+    }
+
     #[test]
     fn a_port_that_is_taken_is_replaced_by_another() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = taken.local_addr().expect("an address").port();
-        let Ports { links, files, api } = Ports::choose([port; 6]).expect("ports");
-        let mut ports = [links.0, links.1, files.0, files.1, api.0, api.1].map(|address| address.port());
+        let mut ports = numbers(&Ports::choose([port; 6]).expect("ports"));
         ports.sort_unstable();
         assert!(!ports.contains(&port) && ports.windows(2).all(|two| two[0] != two[1]), "{ports:?}");
+    }
+
+    #[test]
+    fn ports_are_nobody_elses_before_a_service_listens_there() {
+        let first = Ports::any().expect("ports");
+        let wanted: [u16; 6] = numbers(&first).try_into().expect("six");
+        let second = Ports::choose(wanted).expect("ports");
+        assert!(numbers(&second).iter().all(|port| !wanted.contains(port)), "{second:?}");
     }
 }

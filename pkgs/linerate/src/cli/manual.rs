@@ -1,0 +1,89 @@
+//! `completions` and `man`: this command line, for shells and readers.
+
+use std::path::PathBuf;
+
+use clap::CommandFactory;
+use serde::Serialize;
+use service::manual::{CompletionsArgs, ManArgs};
+use service::output::Closed;
+
+use super::{Cli, Context, Error};
+
+/// A script, as programs get it.
+#[derive(Debug, Serialize)]
+struct Script {
+    shell: String,
+    script: String,
+    /// Where the shell looks for it.
+    place: &'static str,
+}
+
+/// Manual pages, as programs get them.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Pages {
+    /// The main one.
+    One { page: String },
+    /// Those of all commands.
+    All { directory: PathBuf },
+}
+
+/// Prints a shell's completions; why, as a comment behind them.
+pub fn completions(args: &CompletionsArgs, context: &mut Context) -> Result<(), Error> {
+    let mut script = Vec::new();
+    args.print(Cli::command(), &mut script).map_err(Closed)?;
+    let shell = args.shell.to_string();
+    let place = match shell.as_str() {
+        "bash" => "~/.local/share/bash-completion/completions/linerate",
+        "zsh" => "a directory of $fpath, as _linerate",
+        "fish" => "~/.config/fish/completions/linerate.fish",
+        _ => "the shell's profile",
+    };
+    let script = Script { shell, script: String::from_utf8_lossy(&script).into_owned(), place };
+    let explain = context.explain;
+    context.output.show(&script, |Script { shell, script, place }, output| {
+        output.raw().write_all(script.as_bytes()).map_err(Closed)?;
+        if explain {
+            output.line(format_args!(
+                "# {shell} looks for this in {place}. It completes commands and options."
+            ))?;
+        }
+        Ok(())
+    })
+}
+
+/// Prints the manual page, or writes all; why, as a comment behind it.
+pub fn man(args: ManArgs, context: &mut Context) -> Result<(), Error> {
+    let mut page = Vec::new();
+    let printed = args.print(Cli::command(), &mut page);
+    let pages = match args.directory {
+        None => {
+            printed.map_err(Closed)?;
+            Pages::One { page: String::from_utf8_lossy(&page).into_owned() }
+        }
+        Some(directory) => match printed {
+            Ok(()) => Pages::All { directory },
+            Err(source) => return Err(Error::File { path: directory, source }),
+        },
+    };
+    let explain = context.explain;
+    context.output.show(&pages, |pages, output| {
+        match pages {
+            Pages::One { page } => {
+                output.raw().write_all(page.as_bytes()).map_err(Closed)?;
+                if explain {
+                    output.line(".\\\" linerate man | man -l - shows it.")?;
+                }
+            }
+            Pages::All { directory } if explain => {
+                let path = directory.join("linerate.1");
+                output.line(format_args!(
+                    "A page for each command: man -l {} shows the main one.",
+                    path.display()
+                ))?;
+            }
+            Pages::All { .. } => {}
+        }
+        Ok(())
+    })
+}
