@@ -42,7 +42,10 @@ fn drifted(look: &Look<'_>, topology: &Topology, interface: &str, placement: &Pl
     let wish = Wish { policy: policy.clone(), steering, queues: None };
     let placed = match nic::place(look.system, topology, interface, &wish) {
         Ok(placed) => placed,
-        Err(error) => return Some(Finding::drift(interface, policy, error)),
+        Err(error) => {
+            let finding = Finding::drift(interface, policy, error);
+            return Some(finding.remedy(format!("linerate nic plan {interface}  # what could be instead")));
+        }
     };
     // Which interrupts the kernel keeps for itself is known from when they were placed.
     let saved = look.system.read(&format!("{DIRECTORY}/nic-{interface}.json")).ok();
