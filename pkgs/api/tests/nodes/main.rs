@@ -23,15 +23,18 @@ fn server(durability: Durability) -> Postgres {
     Postgres::start(durability, &[]).expect("PostgreSQL starts")
 }
 
+/// A node that waits for the database as long as a busy machine may need.
 async fn node(server: &Postgres) -> Users {
+    open(server, Options { timeout: PATIENCE, acquire_timeout: PATIENCE, ..options(server) }).await
+}
+
+fn options(server: &Postgres) -> Options {
     let url = server.url("postgres").parse().expect("a URL");
-    let options = Options {
-        staleness: STALENESS,
-        timeout: Duration::from_secs(2),
-        acquire_timeout: Duration::from_secs(1),
-        ..Options::new(url)
-    };
-    Users::open(&options).await.expect("it opens")
+    Options { staleness: STALENESS, ..Options::new(url) }
+}
+
+async fn open(server: &Postgres, options: Options) -> Users {
+    Users::open(&options).await.unwrap_or_else(|error| panic!("{}: {error}", server.url("postgres")))
 }
 
 async fn create(users: &Users, number: u64) -> Record {

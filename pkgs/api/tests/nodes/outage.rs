@@ -1,7 +1,7 @@
 //! PostgreSQL stops, and comes back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use api::store::Error;
 
@@ -10,18 +10,25 @@ use super::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cached_reads_go_on_while_postgresql_is_down_and_all_else_after() {
     let mut server = server(Durability::None);
-    let users = node(&server).await;
+    let staleness = Duration::from_secs(2);
+    let short = Options {
+        staleness,
+        timeout: Duration::from_secs(2),
+        acquire_timeout: Duration::from_secs(1),
+        ..options(&server)
+    };
+    let users = open(&server, short).await;
     let (cached, other) = (create(&users, 1).await.id, create(&users, 2).await.id);
     warm(&users, cached).await;
     server.stop();
 
     let begin = Instant::now();
-    while begin.elapsed() < STALENESS * 3 {
+    while begin.elapsed() < staleness * 2 {
         assert!(users.cached(cached).is_some(), "after {:?}", begin.elapsed());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // Longer than the timeout of the node, by as much as a busy machine may need.
-    let in_time = |begin: Instant| assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    // What a busy machine may add to the timeouts of the node is far more than they are.
+    let in_time = |begin: Instant| assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     let begin = Instant::now();
     let read = users.get(other).await;
     assert!(matches!(read, Err(Error::Unreachable(_))), "{read:?}");
@@ -41,52 +48,60 @@ async fn cached_reads_go_on_while_postgresql_is_down_and_all_else_after() {
     warm(&users, other).await;
     let elsewhere = node(&server).await;
     let written = rewrite(&elsewhere, other, 2).await;
-    tokio::time::sleep(STALENESS).await;
+    tokio::time::sleep(staleness).await;
     assert_eq!(version(&users, other).await, written, "it listens again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_survives_a_kill_of_postgresql_under_load() {
     let mut server = server(Durability::Full);
-    let users = node(&server).await;
+    let acquire_timeout = Duration::from_secs(1);
+    let users = open(&server, Options { timeout: PATIENCE, acquire_timeout, ..options(&server) }).await;
     let over = Arc::new(AtomicBool::new(false));
+    let (written, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let writers: Vec<_> = (0..4)
         .map(|writer| {
             let (users, over) = (users.clone(), Arc::clone(&over));
+            let (written, failed) = (Arc::clone(&written), Arc::clone(&failed));
             tokio::spawn(async move {
                 let mut acknowledged = Vec::new();
-                let mut failures = 0;
                 for number in 0.. {
                     if over.load(Ordering::Relaxed) {
                         break;
                     }
                     let document = seed::document(writer * 1_000_000 + number);
                     match users.create(vec![document], None).await {
-                        Ok(Created::Done(records)) => acknowledged.extend(records),
+                        Ok(Created::Done(records)) => {
+                            acknowledged.extend(records);
+                            written.fetch_add(1, Ordering::Relaxed);
+                        }
                         Ok(other) => panic!("{other:?}"),
-                        Err(_) => failures += 1,
+                        Err(_) => {
+                            failed.fetch_add(1, Ordering::Relaxed);
+                            tokio::time::sleep(Duration::from_millis(5)).await;
+                        }
                     }
                 }
-                (acknowledged, failures)
+                acknowledged
             })
         })
         .collect();
+    let more = async |what, count: &AtomicUsize, by| {
+        let least = count.load(Ordering::Relaxed) + by;
+        eventually(what, async || count.load(Ordering::Relaxed) >= least).await;
+    };
     for _ in 0..2 {
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        more("users are written", &written, 100).await;
         server.kill();
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        more("it is noticed", &failed, 1).await;
         server.resume().expect("it recovers");
     }
-    eventually("it is written again", async || users.ping().await.is_ok()).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    more("it is written again", &written, 100).await;
     over.store(true, Ordering::Relaxed);
-    let (mut all, mut failures) = (Vec::new(), 0);
+    let mut all = Vec::new();
     for writer in writers {
-        let (acknowledged, failed) = writer.await.expect("it writes");
-        all.extend(acknowledged);
-        failures += failed;
+        all.extend(writer.await.expect("it writes"));
     }
-    assert!(failures > 0, "nobody noticed");
     let ids: Vec<UserId> = all.iter().map(|record| record.id).collect();
     let elsewhere = node(&server).await;
     let mut found = Vec::new();
@@ -95,6 +110,6 @@ async fn what_was_acknowledged_survives_a_kill_of_postgresql_under_load() {
     }
     found.sort_by_key(|record| record.id);
     all.sort_by_key(|record| record.id);
-    println!("{} acknowledged, {failures} not", all.len());
+    println!("{} acknowledged, {} not", all.len(), failed.load(Ordering::Relaxed));
     assert!(found == all, "{} of {} are as they were acknowledged", found.len(), all.len());
 }
