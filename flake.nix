@@ -40,6 +40,7 @@
       vmTests = import ./tests/vm.nix {
         inherit lib pkgs;
         linerate = self.nixosModules.default;
+        rawImage = image.raw;
       };
     in
     {

@@ -14,8 +14,17 @@ let
   script = name: text: "${pkgs.writeShellScriptBin name text}/bin/${name}";
 in
 {
-  default = app "Serve links on an embedded database, and print its addresses and a token" (
-    script "linerate-run" ''exec ${lib.getExe linerate.generic.links} serve --print-token "$@"''
+  default = app "Run links, files and api together, on embedded storage and loopback" (
+    script "linerate-run" ''
+      export PATH=${
+        lib.makeBinPath [
+          linerate.generic.api
+          linerate.generic.files
+          linerate.generic.links
+        ]
+      }:$PATH
+      exec ${lib.getExe linerate.generic.linerate} up "$@"
+    ''
   );
 
   vm = app "Boot the appliance in QEMU" (lib.getExe vm);

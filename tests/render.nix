@@ -79,10 +79,16 @@ let
     // prefixed "settings" (
       builtins.mapAttrs (_: service: toJSON service.settings) config.linerate.services
     )
+    // prefixed "scripts" (
+      builtins.mapAttrs (_: service: service.script) (
+        select (
+          name: service: match "linerate-.*" name != null && service.enable && service.script != ""
+        ) config.systemd.services
+      )
+    )
     // {
       "profile.json" = toJSON config.linerate.profile;
       "boot-loader" = config.boot.loader.systemd-boot.extraInstallCommands;
-      "health" = config.systemd.services.linerate-health.script or "";
       "journald.conf" = config.services.journald.extraConfig;
       "kernel-parameters" = lines (
         # Where the root is differs with every build.

@@ -4,26 +4,35 @@
   lib,
   pkgs,
   linerate,
+  # Makes the disk of a host.
+  rawImage,
 }:
 let
+  # A host, with what the scripts call.
+  host = module: {
+    imports = [
+      linerate
+      module
+    ];
+    networking.hostName = lib.mkForce "box";
+    # What the driver brings is not looked at.
+    linerate.appliance.forbidden = lib.mkForce [ ];
+    environment.systemPackages = with pkgs; [
+      conntrack-tools
+      curl
+      ethtool
+      iputils
+      irqbalance
+      procps
+    ];
+  };
+
   machines = {
-    # hosts/vm, with what the scripts call.
     box = {
-      imports = [
-        linerate
-        ../hosts/vm
-      ];
-      networking.hostName = lib.mkForce "box";
+      imports = [ (host ../hosts/vm) ];
       virtualisation.forwardPorts = lib.mkForce [ ];
-      environment.systemPackages = with pkgs; [
-        conntrack-tools
-        curl
-        ethtool
-        iputils
-        irqbalance
-        procps
-      ];
     };
+    metal = host ../hosts/tengbe;
 
     visitor.environment.systemPackages = [ pkgs.curl ];
   };
@@ -31,11 +40,19 @@ let
   test =
     name:
     pkgs.testers.runNixOSTest {
-      imports = [ (import (./vm + "/${name}.nix") (machines // { inherit lib; })) ];
+      imports = [
+        (import (./vm + "/${name}.nix") (
+          machines
+          // {
+            inherit lib rawImage;
+            hostPkgs = pkgs;
+          }
+        ))
+      ];
       name = "linerate-${name}";
       # hosts/vm says for which system it is.
       node.pkgsReadOnly = false;
-      testScript = builtins.readFile (./vm + "/${name}.py");
+      testScript = lib.mkDefault (builtins.readFile (./vm + "/${name}.py"));
     };
 in
 lib.listToAttrs (

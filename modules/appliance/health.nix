@@ -34,7 +34,9 @@ in
     patience = mkOption {
       type = types.ints.positive;
       default = 60;
-      description = "How long it may take to become healthy, in seconds.";
+      description = ''
+        How long it may take to become healthy, in seconds. It ends sooner where systemd has given a service up.
+      '';
     };
 
     minFreePercent = mkOption {
@@ -91,6 +93,10 @@ in
           status=$?
           set -e
           [ $status -ne 0 ] || exit 0
+          ${lib.optionalString (units != [ ]) ''
+            # systemd has given it up, so nobody starts it again.
+            ! systemctl is-failed --quiet ${lib.escapeShellArgs units} || break
+          ''}
           sleep 1
         done
         echo "$said"

@@ -29,4 +29,7 @@ TESTS: dict[str, dict[str, Role]] = {
 }
 
 # Scripts of tests/vm that have no portable twin, and why.
-NOT_PORTABLE: dict[str, str] = {}
+NOT_PORTABLE: dict[str, str] = {
+    "image": "an image is built by Nix alone",
+    "update": "four boots by emulated firmware take as long as all other tests; tests/fallback.sh boots the loader alone",
+}

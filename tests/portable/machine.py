@@ -123,7 +123,8 @@ class Machine:
     def wait_for_shutdown(self) -> None:
         """Until it is off, by itself or since it boots again: then `start` boots it."""
         if self.process:
-            self.process.wait(WAIT_SECONDS)
+            # It may be about to boot, and to judge that.
+            self.process.wait(BOOT_SECONDS + WAIT_SECONDS)
             self._off()
 
     def crash(self) -> None:

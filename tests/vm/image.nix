@@ -1,0 +1,54 @@
+# The disk of `nix build .#tengbe-image`, with the driver's shell in it.
+{
+  hostPkgs,
+  lib,
+  metal,
+  rawImage,
+  ...
+}:
+{
+  nodes.box = {
+    imports = [ metal ];
+    virtualisation = {
+      # All that boots it is on its disk, and all that it mounts is what the host says.
+      directBoot.enable = false;
+      mountHostNixStore = false;
+      useEFIBoot = true;
+      useDefaultFilesystems = false;
+      fileSystems = lib.mkForce {
+        "/" = {
+          device = "/dev/disk/by-label/nixos";
+          fsType = "ext4";
+          autoResize = true;
+        };
+        "/boot" = {
+          device = "/dev/disk/by-label/ESP";
+          fsType = "vfat";
+        };
+      };
+    };
+  };
+
+  testScript =
+    { nodes, ... }:
+    ''
+      import os
+      import subprocess
+
+      # A disk that is larger than the image that is written to it.
+      disk = os.path.abspath("box.qcow2")
+      subprocess.run(
+          ["${lib.getExe' hostPkgs.qemu "qemu-img"}", "create", "-q", "-f", "qcow2", "-F", "raw"]
+          + ["-b", "${
+            rawImage {
+              config = nodes.box;
+              pkgs = hostPkgs;
+            }
+          }/nixos.img", disk, "12G"],
+          check=True,
+      )
+      os.environ["NIX_DISK_IMAGE"] = disk
+
+    ''
+    + builtins.readFile ./image.py;
+}

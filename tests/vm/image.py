@@ -1,0 +1,18 @@
+# The image boots from its firmware on, grows to its disk, and serves.
+
+start_all()
+box.wait_for_unit("multi-user.target")
+
+with subtest("the box counts as healthy, and no unit has failed"):
+    box.wait_for_unit("linerate-health.service")
+    assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+
+with subtest("its root has grown to the disk"):
+    assert int(box.succeed("df --output=size -B 1 / | tail -n 1")) > 8 * 2**30
+
+with subtest("services answer"):
+    assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1/nowhere") == "404"
+    assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"
+
+with subtest("the first generation is on no trial, since there is nothing to fall back to"):
+    assert "+" not in box.succeed("ls /boot/loader/entries")

@@ -1,0 +1,73 @@
+# A whole host is updated: a generation with a broken service gives the box back to the one before, by itself, and a
+# good one stays. What was stored outlives both.
+
+database = "/var/lib/linerate-links/links.db"
+entries = "/boot/loader/entries"
+
+
+def booted() -> str:
+    """The entry that the boot loader chose, without what it counts."""
+    variable = "/sys/firmware/efi/efivars/LoaderEntrySelected-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+    # UTF-16, after four bytes of attributes.
+    selected = box.succeed(f"cat {variable} | tail -c +5 | tr -d '\\0'")
+    return selected.removesuffix(".conf").split("+")[0]
+
+
+def entries_of(generation: int) -> list[str]:
+    return box.succeed(f"cd {entries} && ls | grep '^nixos-generation-{generation}[.+]'").split()
+
+
+def answered() -> str:
+    return box.succeed("curl -s -o /dev/null --max-time 20 -w '%{http_code} %{redirect_url}' http://127.0.0.1/kept")
+
+
+def reboot() -> None:
+    box.shutdown()
+    box.start()
+
+
+start_all()
+
+with subtest("a box whose only generation is good serves"):
+    box.wait_for_unit("multi-user.target")
+    box.wait_for_unit("linerate-links.service")
+    assert booted() == "nixos-generation-1", booted()
+    box.succeed(
+        "runuser -u linerate-links -- linerate-links add https://example.com/kept --code kept"
+        f" --database {database}"
+    )
+    assert answered() == "307 https://example.com/kept", answered()
+
+with subtest("a generation with a broken service is on trial, and gives the box back by itself"):
+    box.succeed("install-generation 2 broken")
+    assert entries_of(2) == ["nixos-generation-2+1.conf"], entries_of(2)
+    reboot()
+    # Nobody tells it to.
+    box.wait_for_shutdown()
+    box.start()
+    box.wait_for_unit("multi-user.target")
+    assert booted() == "nixos-generation-1", booted()
+    # It was tried once, and is spent.
+    assert entries_of(2) == ["nixos-generation-2+0-1.conf"], entries_of(2)
+    said = box.succeed("journalctl -b -1 --no-pager -o cat -u linerate-links -u linerate-health -u linerate-fall-back")
+    failed = [line for line in said.splitlines() if line.startswith("Failed to start")]
+    assert any("Whether this boot is a good one" in line for line in failed), said
+    assert "Boot again, into the generation before" in said, said
+
+with subtest("what was stored before is there"):
+    box.wait_for_unit("linerate-links.service")
+    box.wait_for_unit("linerate-health.service")
+    assert answered() == "307 https://example.com/kept", answered()
+
+with subtest("a generation that is on no trial does not boot again when the box falls ill"):
+    box.succeed("systemctl start linerate-fall-back.service")
+    assert box.succeed("systemctl show -P ConditionResult linerate-fall-back.service").strip() == "no"
+
+with subtest("a good generation is blessed, and keeps what was stored"):
+    box.succeed("install-generation 3 good")
+    assert entries_of(3) == ["nixos-generation-3+1.conf"], entries_of(3)
+    reboot()
+    box.wait_for_unit("systemd-bless-boot.service")
+    assert booted() == "nixos-generation-3", booted()
+    assert entries_of(3) == ["nixos-generation-3.conf"], entries_of(3)
+    assert answered() == "307 https://example.com/kept", answered()
