@@ -103,7 +103,7 @@ fn a_row_cut_off_by_a_client_that_goes_away_is_not_imported() {
     drop(stream);
     let reader = server.store.reader().unwrap();
     // The rows before are stored once the server notices.
-    let found = (0..100).any(|_| {
+    let found = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
         reader.get("whole").is_ok()
     });
@@ -157,7 +157,7 @@ fn an_export_stops_when_its_client_goes() {
         .unwrap();
         stream.read_exact(&mut [0; 1000]).unwrap();
     }
-    let answered = (0..100).any(|_| {
+    let answered = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
         server.get("/api/v1/links/export?format=csv").status == 200
     });
@@ -180,8 +180,12 @@ fn a_third_transfer_is_told_to_come_back() {
             stream
         })
         .collect();
-    std::thread::sleep(Duration::from_millis(300));
-    let reply = server.get("/api/v1/links/export?format=csv");
+    // As soon as the server has seen both.
+    let refused = (0..600).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        Some(server.get("/api/v1/links/export?format=csv")).filter(|reply| reply.status != 200)
+    });
+    let reply = refused.expect("two are all there may be");
     reply.problem(503);
     assert_eq!(reply.header("retry-after"), "1");
     drop(open);

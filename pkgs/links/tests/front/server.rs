@@ -108,7 +108,7 @@ impl Server {
     pub fn assert_clicks(&self, code: &str, expected: u64) {
         let reader = self.store.reader().expect("a reader");
         let stored = || reader.get(code).expect("the link").clicks;
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while stored() < expected && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));
         }

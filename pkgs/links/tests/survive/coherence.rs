@@ -58,13 +58,14 @@ fn a_write_is_seen_by_the_next_request_on_every_worker() {
 }
 
 #[test]
-fn a_write_by_another_process_is_seen_within_half_a_second() {
+fn a_write_by_another_process_is_seen() {
     let _alone = alone();
     let place = Place::new();
     let server = place.serve(&["--workers", "4"]);
     let mut clients = clients(&server);
     let mut seen = |expected: &dyn Fn(&Answer) -> bool| {
-        let deadline = Instant::now() + Duration::from_millis(500);
+        // A tenth of a second where nothing else runs (`FOREIGN_POLL`).
+        let deadline = Instant::now() + Duration::from_secs(30);
         while !ask(&mut clients, "abc").iter().all(expected) {
             assert!(Instant::now() < deadline, "not seen");
             std::thread::sleep(Duration::from_millis(10));

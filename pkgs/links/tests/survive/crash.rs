@@ -17,9 +17,9 @@ const VISITORS: usize = 2;
 /// The link the visitors follow; no writer touches it.
 const VISITED: &str = "visited";
 
-/// What a crash may take: clicks of one flush interval (1 s), and half of one more for a busy machine. A
+/// What a crash may take: clicks of one flush interval (1 s), and one more for a busy machine. A
 /// commit that the disk holds up holds clicks up as well, by as much as the slowest write of the round.
-const UNFLUSHED: Duration = Duration::from_millis(1500);
+const UNFLUSHED: Duration = Duration::from_millis(2000);
 
 /// What one writer knows of its links: where each leads, or that it is deleted.
 #[derive(Default)]
@@ -125,7 +125,7 @@ fn round(server: Server, writers: &mut [Writer]) -> (u64, u64) {
             }));
         }
         let visitors: Vec<_> = (0..VISITORS).map(|_| scope.spawn(|| visit(public, &sent))).collect();
-        std::thread::sleep(Duration::from_millis(100 + random(2200)));
+        std::thread::sleep(Duration::from_millis(100 + random(2700)));
         let killed = Instant::now();
         server.kill();
         let slowest = writing.into_iter().map(|writer| writer.join().unwrap()).max().unwrap_or_default();

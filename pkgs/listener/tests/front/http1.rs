@@ -159,7 +159,7 @@ fn slow_and_idle_clients_are_let_go() {
     paused.send("POST /read HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhel");
     let answer = paused.answer();
     assert!(answer.1.contains("paused"), "{answer:?}");
-    assert!(begin.elapsed() < 15 * second);
+    assert!(begin.elapsed() < 60 * second);
     assert!(server.metrics.sum(|worker| &worker.timed_out) >= 2);
 }
 
@@ -169,7 +169,7 @@ fn a_client_that_takes_nothing_is_let_go() {
     let server = Server::start(Endpoint::plain, Config { limits, ..Config::default() });
     let mut client = server.connect();
     client.send(get("/large"));
-    let deadline = Instant::now() + Duration::from_secs(15);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while server.metrics.sum(|worker| &worker.timed_out) == 0 {
         assert!(Instant::now() < deadline, "it is waited for");
         std::thread::sleep(Duration::from_millis(50));

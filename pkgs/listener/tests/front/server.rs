@@ -19,7 +19,7 @@ use service::shutdown::Shutdown;
 use service::socket::Address;
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running listener; drained when dropped.
 pub struct Server {

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::client::{Failure, Speak, Target};
 
 /// Longer than anything here takes on a machine that does much else.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the clients share.
 #[derive(Default)]
