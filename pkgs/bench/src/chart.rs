@@ -14,21 +14,48 @@ const BAR_HEIGHT: usize = 22;
 const TOP: usize = 36;
 /// Of a character of a note, on the generous side.
 const CHARACTER_WIDTH: usize = 8;
+/// Where notes begin.
+const NOTES: usize = WIDTH + 16;
+
+/// What a bar's colour says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// Nothing, where all bars are alike; else that it is better than the one before.
+    #[default]
+    Good,
+    /// Neither better nor worse.
+    Neutral,
+    /// Worse than the one before.
+    Bad,
+}
+
+impl Tone {
+    /// Told apart by those who see no red or green too, on white and on black.
+    const fn colour(self) -> &'static str {
+        match self {
+            Self::Good => "#2a78b8",
+            Self::Neutral => "#8f9aa3",
+            Self::Bad => "#d97a1f",
+        }
+    }
+}
 
 /// One bar.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Bar {
     /// What stands before it.
     pub label: String,
     /// Its length: CPU time per request, in microseconds.
     pub cpu_us: f64,
-    /// What stands behind its figure; may be empty.
+    /// What stands at the end of its line; may be empty.
     pub note: String,
+    /// Its colour.
+    pub tone: Tone,
 }
 
 /// Draws the rows of `case` in their order and writes them to `path`.
 pub fn write(path: &Path, title: &str, case: &str, rows: &[Row]) -> Result<(), Error> {
-    let bar = |row: &Row| Bar { label: row.server.into(), cpu_us: row.cpu_us, note: String::new() };
+    let bar = |row: &Row| Bar { label: row.server.into(), cpu_us: row.cpu_us, ..Bar::default() };
     let bars: Vec<Bar> = rows.iter().filter(|row| row.case == case).map(bar).collect();
     write_bars(path, title, &bars)
 }
@@ -45,17 +72,17 @@ fn draw(title: &str, bars: &[Bar]) -> String {
     let most = bars.iter().map(|bar| bar.cpu_us).fold(f64::MIN_POSITIVE, f64::max);
     // Room is only given to what there is.
     let longest_note = bars.iter().map(|bar| bar.note.chars().count()).max().unwrap_or(0);
-    let width = WIDTH + longest_note * CHARACTER_WIDTH;
+    let width = if longest_note == 0 { WIDTH } else { NOTES + longest_note * CHARACTER_WIDTH };
     let height = TOP + bars.len() * (BAR_HEIGHT + 8) + 8;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"sans-serif\" font-size=\"14\">\n\
-         <style>text {{ fill: #222 }} rect {{ fill: #2a78b8 }} \
-         @media (prefers-color-scheme: dark) {{ text {{ fill: #ddd }} }}</style>\n\
+         <style>text {{ fill: #222 }} .note {{ fill: #666 }} \
+         @media (prefers-color-scheme: dark) {{ text {{ fill: #ddd }} .note {{ fill: #999 }} }}</style>\n\
          <text x=\"8\" y=\"22\" font-weight=\"bold\">{}</text>\n",
         escaped(title)
     );
-    for (index, Bar { label, cpu_us, note }) in bars.iter().enumerate() {
+    for (index, Bar { label, cpu_us, note, tone }) in bars.iter().enumerate() {
         let top = TOP + index * (BAR_HEIGHT + 8);
         let baseline = top + BAR_HEIGHT - 6;
         let length = cpu_us / most * (WIDTH - LABEL_WIDTH - VALUE_WIDTH) as f64;
@@ -64,14 +91,17 @@ fn draw(title: &str, bars: &[Bar]) -> String {
         let _ = writeln!(
             svg,
             "<text x=\"{}\" y=\"{baseline}\" text-anchor=\"end\">{}</text>\
-             <rect x=\"{LABEL_WIDTH}\" y=\"{top}\" width=\"{length:.1}\" height=\"{BAR_HEIGHT}\"/>\
-             <text x=\"{:.1}\" y=\"{baseline}\">{cpu_us:.2} µs{}{}</text>",
+             <rect x=\"{LABEL_WIDTH}\" y=\"{top}\" width=\"{length:.1}\" height=\"{BAR_HEIGHT}\" fill=\"{}\"/>\
+             <text x=\"{:.1}\" y=\"{baseline}\">{cpu_us:.2} µs</text>",
             LABEL_WIDTH - 8,
             escaped(label),
+            tone.colour(),
             end + 6.0,
-            if note.is_empty() { "" } else { "  " },
-            escaped(note),
         );
+        if !note.is_empty() {
+            let _ =
+                writeln!(svg, "<text class=\"note\" x=\"{NOTES}\" y=\"{baseline}\">{}</text>", escaped(note));
+        }
     }
     svg.push_str("</svg>\n");
     svg
@@ -87,11 +117,20 @@ mod tests {
 
     #[test]
     fn the_longest_bar_fills_the_width_and_the_others_follow() {
-        let bar = |label: &str, cpu_us, note: &str| Bar { label: label.into(), cpu_us, note: note.into() };
-        let svg = draw("t", &[bar("a", 4.0, ""), bar("b < c", 2.0, "")]);
+        let bar = |label: &str, cpu_us, note: &str, tone| Bar {
+            label: label.into(),
+            cpu_us,
+            note: note.into(),
+            tone,
+        };
+        let svg = draw("t", &[bar("a", 4.0, "", Tone::Good), bar("b < c", 2.0, "", Tone::Good)]);
         assert!(svg.contains("width=\"430.0\"") && svg.contains("width=\"215.0\""), "{svg}");
         assert!(svg.contains("b &lt; c") && svg.contains("0 0 640 "), "{svg}");
-        let noted = draw("t", &[bar("a", 4.0, "helps")]);
-        assert!(noted.contains("4.00 µs  helps") && !noted.contains("0 0 640 "), "{noted}");
+        let noted = draw("t", &[bar("a", 4.0, "costs more", Tone::Bad)]);
+        assert!(
+            noted.contains("x=\"656\" y=\"52\">costs more</text>") && !noted.contains("0 0 640 "),
+            "{noted}"
+        );
+        assert!(noted.contains(Tone::Bad.colour()), "{noted}");
     }
 }

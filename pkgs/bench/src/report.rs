@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::rounds::Series;
-use crate::usage;
 
 /// Everything a bench has found out.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -87,10 +86,7 @@ impl Report {
                 read("/proc/sys/kernel/osrelease").trim()
             ),
             format!("network: loopback in {network}"),
-            format!(
-                "CPU time: utime + stime of the server's processes, counted in {:?}",
-                usage::resolution()
-            ),
+            "CPU time: user and kernel time of the server's processes".to_owned(),
         ];
         Self { conditions, ..Self::default() }
     }

@@ -94,6 +94,20 @@ pub fn alternate_in<S>(
     Ok(all)
 }
 
+/// Adds the samples of further rounds.
+pub fn merge(all: &mut Vec<Series>, more: Vec<Series>) {
+    for series in more {
+        let known = all.iter_mut().find(|known| known.server == series.server && known.case == series.case);
+        match known {
+            Some(known) => {
+                known.samples.extend(series.samples);
+                known.resident = series.resident;
+            }
+            None => all.push(series),
+        }
+    }
+}
+
 fn measure(load: Load, case: &Case<'_>) -> Result<Sample, Error> {
     let before = case.server.usage()?;
     let outcome = load.run(case.server, case.placement, case.name, &case.requests)?;
@@ -135,6 +149,30 @@ impl Series {
     }
 }
 
+/// Between which of the values the true median lies, in at least 95 of 100 such measurements: whatever their
+/// distribution, each value is below it with the chance of a coin. Lowest and highest where they are too few (below six) to
+/// say. Of none, not numbers.
+pub fn median_interval(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    // The highest rank whose value, with its counterpart from above, leaves the median out once in 20 times at most.
+    let (mut rank, mut chance, mut beyond) = (0, 0.5_f64.powi(count as i32), 0.0);
+    while rank < count / 2 {
+        beyond += 2.0 * chance;
+        if beyond > 0.05 {
+            break;
+        }
+        chance *= (count - rank) as f64 / (rank + 1) as f64;
+        rank += 1;
+    }
+    let first = rank.saturating_sub(1);
+    match (sorted.get(first), sorted.get(count.wrapping_sub(first + 1))) {
+        (Some(low), Some(high)) => (*low, *high),
+        _ => (f64::NAN, f64::NAN),
+    }
+}
+
 /// The middle value; of an even number, the mean of the middle two; of none, not a number.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
@@ -160,6 +198,23 @@ mod tests {
         assert_eq!(median([5.0, 900.0, 4.0].into_iter()), 5.0);
         assert_eq!(median([1.0, 2.0, 4.0, 8.0].into_iter()), 3.0);
         assert!(median(std::iter::empty()).is_nan());
+    }
+
+    #[test]
+    fn the_interval_of_a_median_leaves_out_what_coins_would() {
+        // Two tails of (1), (1 + 9) and (1 + 11) of 2^n throws are below 5 %, with the next value they would be above.
+        let cases = [
+            (1, (0.0, 0.0)),
+            (3, (0.0, 2.0)),
+            (5, (0.0, 4.0)),
+            (6, (0.0, 5.0)),
+            (9, (1.0, 7.0)),
+            (11, (1.0, 9.0)),
+        ];
+        for (count, expected) in cases {
+            assert_eq!(median_interval((0..count).rev().map(f64::from)), expected, "{count}");
+        }
+        assert!(median_interval(std::iter::empty()).0.is_nan());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// What a process and its descendants have used. A process that ends takes its figures along.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time in user mode. The kernel splits the exact total by sampling at its timer.
+    /// CPU time in user mode: the exact total, split as the kernel has sampled it at its timer.
     pub user: Duration,
     /// CPU time in the kernel, the TCP path of loopback included.
     pub system: Duration,
@@ -42,7 +42,7 @@ impl Usage {
 
     fn of_process(pid: u32) -> io::Result<Self> {
         let directory = Path::new("/proc").join(pid.to_string());
-        let (user, system) = cpu(&fs::read_to_string(directory.join("stat"))?);
+        let (user, system) = refine(cpu(&fs::read_to_string(directory.join("stat"))?), run_time(&directory));
         let status = fs::read_to_string(directory.join("status"))?;
         Ok(Self { user, system, resident: bytes(&status, "VmRSS:"), anonymous: bytes(&status, "RssAnon:") })
     }
@@ -51,6 +51,29 @@ impl Usage {
 /// The step CPU time is counted in: 10 ms on Linux.
 pub fn resolution() -> Duration {
     Duration::from_secs(1) / rustix::param::clock_ticks_per_second() as u32
+}
+
+/// Splits the exact time of a process' threads as its clock ticks are. A thread that ended took its exact time along, but
+/// not its ticks: then these are all there is.
+fn refine((user, system): (Duration, Duration), exact: Duration) -> (Duration, Duration) {
+    let counted = user + system;
+    // Both parts are rounded down to whole ticks.
+    if counted.is_zero() || exact < counted || exact > counted + 2 * resolution() {
+        return (user, system);
+    }
+    let user = exact.mul_f64(user.as_secs_f64() / counted.as_secs_f64());
+    (user, exact - user)
+}
+
+/// What the threads of a process have run, as the scheduler has it (first field, in nanoseconds:
+/// docs.kernel.org/scheduler/sched-stats.html). Nothing where the kernel keeps no such account.
+fn run_time(directory: &Path) -> Duration {
+    let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten();
+    let nanoseconds = threads.filter_map(|thread| {
+        let account = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        account.split(' ').next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanoseconds.sum())
 }
 
 /// All processes below `root`, nearest first.
@@ -93,6 +116,21 @@ mod tests {
     fn names_with_parentheses_do_not_shift_the_fields() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 0 0 0 0 0 250 50 0 0 20 0 1 0 9 0 0";
         assert_eq!(cpu(stat), (resolution() * 250, resolution() * 50));
+    }
+
+    #[test]
+    fn the_exact_time_is_split_as_the_ticks_are() {
+        let tick = resolution();
+        let cases = [
+            // user, system, exact, expected user and system
+            ((tick * 3, tick), tick * 4 + tick / 2, (tick * 27 / 8, tick * 9 / 8)),
+            ((tick * 3, tick), tick * 2, (tick * 3, tick)),
+            ((tick * 3, tick), tick * 9, (tick * 3, tick)),
+            ((Duration::ZERO, Duration::ZERO), tick / 2, (Duration::ZERO, Duration::ZERO)),
+        ];
+        for (counted, exact, expected) in cases {
+            assert_eq!(refine(counted, exact), expected, "{counted:?} {exact:?}");
+        }
     }
 
     #[test]

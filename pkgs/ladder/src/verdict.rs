@@ -2,26 +2,43 @@
 
 use serde::Serialize;
 
+/// How many times less CPU time a step takes: what was measured, and between which figures the truth lies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Gain {
+    /// The median of the rounds.
+    pub median: f64,
+    /// No less, by all likelihood.
+    pub low: f64,
+    /// No more.
+    pub high: f64,
+}
+
+impl Gain {
+    /// As a part of the whole, how far from no difference at all this may be.
+    pub fn apart(&self) -> f64 {
+        self.high.max(1.0 / self.low) - 1.0
+    }
+}
+
 /// What a step comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Less CPU time in every round, by more than noise.
+    /// Less CPU time, by more than noise.
     Helps,
     /// No difference that two processes of one stage might not show.
     WithinNoise,
-    /// More CPU time in every round, by more than noise.
+    /// More CPU time, by more than noise.
     CostsMore,
 }
 
 impl Verdict {
-    /// By the step's `gain` (how many times less CPU time; the median of the rounds), the gains of all rounds, and how
-    /// far apart two processes of one stage are, as a part of the whole.
-    pub fn of(gain: f64, rounds: &[f64], noise: f64) -> Self {
+    /// By the step's gain, and how far apart two processes of one stage are, as a part of the whole.
+    pub fn of(gain: Gain, noise: f64) -> Self {
         let limit = 1.0 + noise;
-        if gain > limit && rounds.iter().all(|gain| *gain > 1.0) {
+        if gain.median > limit && gain.low > 1.0 {
             Self::Helps
-        } else if gain < 1.0 / limit && rounds.iter().all(|gain| *gain < 1.0) {
+        } else if gain.median < 1.0 / limit && gain.high < 1.0 {
             Self::CostsMore
         } else {
             Self::WithinNoise
@@ -43,19 +60,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_helps_where_every_round_says_so_and_noise_does_not() {
+    fn a_step_helps_where_its_gain_is_sure_and_more_than_noise() {
         let cases = [
-            (1.50, [1.40, 1.50, 1.60], 0.02, Verdict::Helps),
-            (1.50, [0.99, 1.50, 1.60], 0.02, Verdict::WithinNoise),
-            (1.02, [1.01, 1.02, 1.03], 0.02, Verdict::WithinNoise),
-            (1.03, [1.01, 1.03, 1.04], 0.02, Verdict::Helps),
-            (1.00, [1.00, 1.00, 1.00], 0.00, Verdict::WithinNoise),
-            (0.97, [0.96, 0.97, 0.99], 0.02, Verdict::CostsMore),
-            (0.99, [0.97, 0.99, 0.99], 0.02, Verdict::WithinNoise),
-            (0.90, [0.80, 0.90, 1.01], 0.02, Verdict::WithinNoise),
+            ((1.50, 1.40, 1.60), 0.02, Verdict::Helps),
+            ((1.50, 0.99, 1.60), 0.02, Verdict::WithinNoise),
+            ((1.02, 1.01, 1.03), 0.02, Verdict::WithinNoise),
+            ((1.03, 1.01, 1.04), 0.02, Verdict::Helps),
+            ((1.00, 1.00, 1.00), 0.00, Verdict::WithinNoise),
+            ((0.97, 0.96, 0.99), 0.02, Verdict::CostsMore),
+            ((0.99, 0.97, 0.99), 0.02, Verdict::WithinNoise),
+            ((0.90, 0.80, 1.01), 0.02, Verdict::WithinNoise),
         ];
-        for (gain, rounds, noise, verdict) in cases {
-            assert_eq!(Verdict::of(gain, &rounds, noise), verdict, "{gain} {rounds:?} {noise}");
+        for ((median, low, high), noise, verdict) in cases {
+            let gain = Gain { median, low, high };
+            assert_eq!(Verdict::of(gain, noise), verdict, "{gain:?} {noise}");
         }
+    }
+
+    #[test]
+    fn noise_is_as_far_as_two_of_a_kind_may_be_apart() {
+        let apart = |low, high| (Gain { median: 1.0, low, high }.apart() * 100.0).round();
+        assert_eq!([apart(1.0, 1.0), apart(0.99, 1.04), apart(0.8, 1.04)], [0.0, 4.0, 25.0]);
     }
 }

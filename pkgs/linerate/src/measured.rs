@@ -216,9 +216,9 @@ pub fn draw(report: &Report, changes: &[Change], path: &Path) -> Result<(), Erro
     for row in &report.rows {
         if let Some(change) = changes.iter().find(|change| change.service == row.server) {
             let label = format!("{} before", row.server);
-            bars.push(Bar { label, cpu_us: change.before_us, note: String::new() });
+            bars.push(Bar { label, cpu_us: change.before_us, ..Bar::default() });
         }
-        bars.push(Bar { label: row.server.to_owned(), cpu_us: row.cpu_us, note: String::new() });
+        bars.push(Bar { label: row.server.to_owned(), cpu_us: row.cpu_us, ..Bar::default() });
     }
     Ok(chart::write_bars(path, "CPU time per request", &bars)?)
 }

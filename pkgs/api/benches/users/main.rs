@@ -17,7 +17,7 @@ use api::seed;
 use api::users::{Options, Users};
 use bench::postgres::{Durability, Postgres};
 use bench::report::{Report, find};
-use bench::rounds::{Case, Series, alternate, median};
+use bench::rounds::{Case, Series, alternate, median, merge};
 use bench::server::{Placement, Server};
 use bench::wrk::{Content, Load, Requests};
 use bench::{Error, chart, entry, setup};
@@ -143,20 +143,6 @@ fn judge(report: &mut Report, series: &[Series], tps: f64) {
     let tail = ours(HALF).median(|sample| sample.p99_us / sample.p50_us);
     report.target("p99 / median at half load", tail, "x", 3.0);
     report.figure("requests/s at half load", ours(HALF).median(|sample| sample.qps), "1/s");
-}
-
-/// Adds the samples of a round.
-fn merge(all: &mut Vec<Series>, round: Vec<Series>) {
-    for series in round {
-        let known = all.iter_mut().find(|known| known.server == series.server && known.case == series.case);
-        match known {
-            Some(known) => {
-                known.samples.extend(series.samples);
-                known.resident = series.resident;
-            }
-            None => all.push(series),
-        }
-    }
 }
 
 /// Writes the users into a database.

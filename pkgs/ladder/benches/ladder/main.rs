@@ -15,12 +15,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bench::report::Report;
-use bench::rounds::{Case, alternate_in};
+use bench::rounds::{Case, Series, alternate_in, merge};
 use bench::server::Placement;
 use bench::wrk::{Content, Load, Requests};
 use bench::{Error, entry, setup};
 use ladder::api::database;
 use ladder::links;
+use service::workers;
 
 use kernel::Kernel;
 use servers::Servers;
@@ -32,8 +33,9 @@ const POST: &str = "post";
 const GET: &str = "get";
 const LINKS: &str = "links";
 
-/// Server and load share all CPUs, as the articles' did.
-const PLACEMENT: Placement = Placement { workers: 2, cpu: None };
+/// The load, PostgreSQL and the bench itself keep to one CPU, the servers have another ([`servers::cpu`]): nobody takes turns
+/// with what is measured, and no scheduler moves it.
+const BESIDE: Placement = Placement { workers: 1, cpu: None };
 
 /// How much is measured.
 struct Scale {
@@ -41,10 +43,10 @@ struct Scale {
     load: Load,
 }
 
-// Fewer connections than the articles', for fewer CPUs: enough to keep all workers busy. Below 3 s the 10 ms in
-// which CPU time is counted would show.
-const FULL: Scale = Scale { rounds: 3, load: Load { threads: 2, connections: 64, seconds: 3 } };
-const QUICK: Scale = Scale { rounds: 1, load: Load { threads: 2, connections: 64, seconds: 1 } };
+// Nine rounds: of so many, the second lowest and the second highest are bounds of the median. Fewer connections than the
+// articles', for fewer CPUs: enough that a server never waits for work.
+const FULL: Scale = Scale { rounds: 9, load: Load { threads: 1, connections: 64, seconds: 2 } };
+const QUICK: Scale = Scale { rounds: 1, load: Load { threads: 1, connections: 64, seconds: 1 } };
 
 fn main() -> ExitCode {
     if !programs::is_built_by_profile() {
@@ -61,14 +63,18 @@ fn run(scale: &Scale, parts: &[&'static str]) -> Result<(), Error> {
     }
     let network = setup::isolate();
     eprintln!("{network}");
+    let machine = Report::new(&network);
+    let apart = workers::pin(workers::allowed().len().saturating_sub(1)) && servers::cpu().is_some();
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let results = scratch.with_file_name("bench");
     let scratch = tempfile::tempdir_in(scratch)?;
     for part in parts {
-        let mut report = Report::new(&network);
+        let mut report = machine.clone();
         report.condition(format!(
-            "{} rounds of all stages in turn, server and {} on all CPUs; medians",
-            scale.rounds, scale.load
+            "{} rounds of all stages in turn, each stage a new process in each; {} on {}; medians",
+            scale.rounds,
+            scale.load,
+            if apart { "another CPU than the server" } else { "the server's CPU" }
         ));
         let ladder = match *part {
             LINKS => shorten(scale, scratch.path(), &mut report)?,
@@ -87,37 +93,48 @@ fn serve_users(scale: &Scale, part: &str, report: &mut Report) -> Result<Ladder,
         _ => ("GET by id from PostgreSQL", get()),
     };
     let kernel = Kernel::new(report);
-    let (_postgres, servers) = Servers::of_api(&kernel)?;
+    let postgres = servers::postgres()?;
     report.condition("connections to PostgreSQL: Unix socket, sqlx's default of 10 a stage".into());
-    measure(title, scale, &servers, &kernel, &requests, report)
+    measure(title, scale, &kernel, &requests, report, || Servers::of_api(&postgres, &kernel))
 }
 
 /// The shortener's ladder.
 fn shorten(scale: &Scale, scratch: &Path, report: &mut Report) -> Result<Ladder, Error> {
-    let servers = Servers::of_links(scratch)?;
     report.condition(format!("one code out of {}, asked for over and over", links::database::LINKS));
-    measure("GET of a short link", scale, &servers, &Kernel::untouched(), &redirect(), report)
+    let kernel = Kernel::untouched();
+    measure("GET of a short link", scale, &kernel, &redirect(), report, || Servers::of_links(scratch))
 }
 
+/// Starts all stages anew for each round: how a process happens to lie in memory moves its figures by more than rounds of one
+/// process differ, so it is drawn again each time.
 fn measure(
     title: &'static str,
     scale: &Scale,
-    servers: &Servers,
     kernel: &Kernel,
     requests: &Requests,
     report: &mut Report,
+    start: impl Fn() -> Result<Servers, Error>,
 ) -> Result<Ladder, Error> {
-    let case = |server| Case {
-        server,
-        name: title,
-        requests: requests.clone(),
-        load: scale.load,
-        placement: PLACEMENT,
-    };
-    let cases: Vec<Case<'_>> = servers.all().map(case).collect();
-    let series = alternate_in(scale.rounds, &cases, |case| kernel.around(case.server.name()))?;
-    report.add(&series, &[]);
-    Ok(Ladder::judge(title, servers.stages(), servers.twin(), &series))
+    let mut all: Vec<Series> = Vec::new();
+    let mut servers = start()?;
+    for round in 1..=scale.rounds {
+        eprintln!("{title}: {round} of {}", scale.rounds);
+        if round > 1 {
+            drop(servers);
+            servers = start()?;
+        }
+        let case = |server| Case {
+            server,
+            name: title,
+            requests: requests.clone(),
+            load: scale.load,
+            placement: BESIDE,
+        };
+        let cases: Vec<Case<'_>> = servers.all().map(case).collect();
+        merge(&mut all, alternate_in(1, &cases, |case| kernel.around(case.server.name()))?);
+    }
+    report.add(&all, &[]);
+    Ok(Ladder::judge(title, servers.stages(), servers.twin(), &all))
 }
 
 fn post() -> Requests {

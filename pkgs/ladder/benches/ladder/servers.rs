@@ -1,20 +1,35 @@
 //! All stages of a ladder, running.
 
 use std::path::Path;
-use std::process::Command;
 
 use bench::Error;
 use bench::postgres::{Durability, Postgres};
-use bench::server::{Server, free_address};
+use bench::server::{Placement, Server, free_address};
 use ladder::api::{self, database};
 use ladder::links;
 use ladder::stage::Stage;
+use service::workers;
 
 use crate::kernel::Kernel;
 use crate::programs;
 
 /// What the second process of a stage is called.
 pub const CONTROL: &str = "the same again";
+
+/// The CPU that is the servers' alone, if there is one to spare.
+pub fn cpu() -> Option<usize> {
+    workers::allowed().first().copied().filter(|_| workers::allowed().len() > 1)
+}
+
+/// A PostgreSQL with the API's table.
+pub fn postgres() -> Result<Postgres, Error> {
+    let postgres = Postgres::start(Durability::None, &["shared_buffers=256MB"])?;
+    // Statements of one string run in one transaction, in which nothing can be vacuumed.
+    for statement in database::schema().split_inclusive(";\n") {
+        postgres.execute("postgres", statement)?;
+    }
+    Ok(postgres)
+}
 
 /// Each stage, and one of them twice: what differs between those two is noise.
 pub struct Servers {
@@ -26,17 +41,11 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Those of the API, on a PostgreSQL of their own.
-    pub fn of_api(kernel: &Kernel) -> Result<(Postgres, Self), Error> {
-        let postgres = Postgres::start(Durability::None, &["shared_buffers=256MB"])?;
-        // Statements of one string run in one transaction, in which nothing can be vacuumed.
-        for statement in database::schema().split_inclusive(";\n") {
-            postgres.execute("postgres", statement)?;
-        }
+    /// Those of the API, on a [`postgres`].
+    pub fn of_api(postgres: &Postgres, kernel: &Kernel) -> Result<Self, Error> {
         let url = postgres.url("postgres");
         // Past the stages that block: their noise would hide what the later ones do.
-        let servers = Self::start("api", &api::STAGES, 3, kernel, |_| url.clone())?;
-        Ok((postgres, servers))
+        Self::start("api", &api::STAGES, 3, kernel, |_| url.clone())
     }
 
     /// Those of the shortener, each with a file of its own: WAL is a property of the file.
@@ -57,8 +66,8 @@ impl Servers {
             let _set = kernel.around(name)?;
             let listen = free_address()?;
             let last = ladder == "api" && number == stages.len();
-            let mut command =
-                if last { Command::new(programs::last()) } else { Command::new(programs::DEFAULT) };
+            let program = if last { programs::last() } else { programs::DEFAULT.into() };
+            let mut command = Placement { workers: 1, cpu: cpu() }.command(program);
             command.args([ladder, &number.to_string(), "--listen", &listen.to_string()]);
             Server::start(name, listen, command.arg("--database").arg(database(process)))
         };

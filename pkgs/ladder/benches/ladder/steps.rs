@@ -1,14 +1,14 @@
 //! What became of each step, judged by what was measured.
 
 use bench::report::find;
-use bench::rounds::Series;
+use bench::rounds::{Series, median, median_interval};
 use ladder::stage::Stage;
-use ladder::verdict::Verdict;
+use ladder::verdict::{Gain, Verdict};
 use serde::Serialize;
 
 use crate::servers::CONTROL;
 
-/// The step CPU time is counted in, beside that of a round: no difference below this is one.
+/// However well two processes of one stage agree, no difference below this is one: it is what the next build may change.
 const RESOLUTION: f64 = 0.01;
 
 /// A ladder under one workload.
@@ -16,7 +16,7 @@ const RESOLUTION: f64 = 0.01;
 pub struct Ladder {
     /// The workload.
     pub title: &'static str,
-    /// How far apart two processes of one stage were in the worst round, as a part of the whole: less is noise.
+    /// How far apart two processes of one stage may be, as a part of the whole: less is noise.
     pub noise: f64,
     /// Its steps, in order.
     pub steps: Vec<Step>,
@@ -42,7 +42,7 @@ pub struct Step {
     /// CPU time of the server per request.
     pub cpu_us: f64,
     /// How many times less that is than at the stage before.
-    pub gain: Option<f64>,
+    pub gain: Option<Gain>,
     /// How many times more requests a second that is than at the stage before.
     pub qps_gain: Option<f64>,
     /// What it comes to.
@@ -59,10 +59,7 @@ impl Ladder {
     /// Judges `stages` by their `all` measured series, among which the stage `twin` has a control.
     pub fn judge(title: &'static str, stages: &[Stage], twin: &str, all: &[Series]) -> Self {
         let get = |name| find(all, name, title).expect("every stage was measured");
-        let noise = gains(get(twin), get(CONTROL))
-            .into_iter()
-            .map(|gain| gain.max(1.0 / gain) - 1.0)
-            .fold(RESOLUTION, f64::max);
+        let noise = gain(get(twin), get(CONTROL)).apart().max(RESOLUTION);
         let mut before: Option<(&Stage, &Series)> = None;
         let mut steps = Vec::with_capacity(stages.len());
         for (stage, number) in stages.iter().zip(1..) {
@@ -90,7 +87,7 @@ impl Step {
         noise: f64,
     ) -> Self {
         let earlier = before.map(|(_, series)| series);
-        let gain = earlier.map(|earlier| earlier.cpu_ratio(series));
+        let gain = earlier.map(|earlier| gain(earlier, series));
         Self {
             number,
             name: stage.name,
@@ -99,9 +96,7 @@ impl Step {
             cpu_us: series.cpu_us(),
             gain,
             qps_gain: earlier.map(|earlier| qps(series) / qps(earlier)),
-            verdict: earlier
-                .zip(gain)
-                .map(|(earlier, gain)| Verdict::of(gain, &gains(earlier, series), noise)),
+            verdict: gain.map(|gain| Verdict::of(gain, noise)),
             claimed_qps: stage.claimed_qps,
             claimed_gain: before
                 .map(|(earlier, _)| f64::from(stage.claimed_qps) / f64::from(earlier.claimed_qps)),
@@ -115,8 +110,11 @@ fn qps(series: &Series) -> f64 {
 }
 
 /// How many times less CPU time `after` takes than `before`, round by round.
-fn gains(before: &Series, after: &Series) -> Vec<f64> {
-    before.samples.iter().zip(&after.samples).map(|(before, after)| before.cpu_us / after.cpu_us).collect()
+fn gain(before: &Series, after: &Series) -> Gain {
+    let rounds =
+        before.samples.iter().zip(&after.samples).map(|(before, after)| before.cpu_us / after.cpu_us);
+    let (low, high) = median_interval(rounds.clone());
+    Gain { median: median(rounds), low, high }
 }
 
 /// Where the CPU time went from and to, and the explanation of the change.

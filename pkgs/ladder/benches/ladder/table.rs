@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use bench::Error;
-use bench::chart::{self, Bar};
+use bench::chart::{self, Bar, Tone};
 use bench::report::Report;
 use comfy_table::{CellAlignment, Table, presets};
+use ladder::verdict::Verdict;
 use serde::Serialize;
 
 use crate::steps::{Ladder, Step};
@@ -24,10 +25,10 @@ struct Written<'a> {
 pub fn print(ladder: &Ladder, report: &Report) {
     println!("\n{}\n", ladder.title);
     report.conditions.iter().for_each(|line| println!("{line}"));
-    println!("noise: two processes of one stage were up to {:.1} % apart", ladder.noise * 100.0);
+    println!("noise: two processes of one stage may be {:.1} % apart", ladder.noise * 100.0);
     println!("{}", table(ladder));
     println!(
-        "from first to last: CPU time x{:.1} less, QPS x{:.1} more; the article's QPS x{:.0} more\n",
+        "from first to last: CPU time per request / {:.1}, QPS x{:.1}; by the article QPS x{:.0}\n",
         ladder.gain, ladder.qps_gain, ladder.claimed_gain
     );
     for Step { number, name, moved, .. } in &ladder.steps {
@@ -49,13 +50,18 @@ pub fn write(ladder: &Ladder, report: &Report, directory: &Path, part: &str) -> 
 }
 
 fn bar(step: &Step) -> Bar {
-    let note = match (step.verdict, step.gain, step.claimed_gain) {
+    let (note, tone) = match (step.verdict, step.gain, step.claimed_gain) {
         (Some(verdict), Some(gain), Some(claimed)) => {
-            format!("{}, x{gain:.2} (article x{claimed:.2})", verdict.words())
+            let tone = match verdict {
+                Verdict::Helps => Tone::Good,
+                Verdict::WithinNoise => Tone::Neutral,
+                Verdict::CostsMore => Tone::Bad,
+            };
+            (format!("{}, x{:.2} (article x{claimed:.2})", verdict.words(), gain.median), tone)
         }
-        _ => String::new(),
+        _ => (String::new(), Tone::Neutral),
     };
-    Bar { label: format!("{} {}", step.number, step.name), cpu_us: step.cpu_us, note }
+    Bar { label: format!("{} {}", step.number, step.name), cpu_us: step.cpu_us, note, tone }
 }
 
 fn table(ladder: &Ladder) -> Table {
@@ -66,6 +72,7 @@ fn table(ladder: &Ladder) -> Table {
         "p99",
         "CPU µs/request",
         "CPU gain",
+        "between",
         "QPS gain",
         "verdict",
         "article's QPS",
@@ -78,14 +85,15 @@ fn table(ladder: &Ladder) -> Table {
             format!("{:.0}", step.qps),
             format!("{:.2} ms", step.p99_us / 1000.0),
             format!("{:.2}", step.cpu_us),
-            times(step.gain),
+            times(step.gain.map(|gain| gain.median)),
+            step.gain.map_or_else(String::new, |gain| format!("{:.2}-{:.2}", gain.low, gain.high)),
             times(step.qps_gain),
             step.verdict.map_or("", |verdict| verdict.words()).into(),
             step.claimed_qps.to_string(),
             times(step.claimed_gain),
         ]);
     }
-    for column in [1, 2, 3, 4, 5, 7, 8] {
+    for column in [1, 2, 3, 4, 5, 6, 8, 9] {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }
