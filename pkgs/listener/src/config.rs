@@ -124,13 +124,16 @@ pub struct Tls {
     pub certificates: Vec<CertificateFiles>,
     /// How often the files are looked at for changes. 10 s by default; zero is never.
     pub poll: Duration,
+    /// How long a key for session tickets is used; tickets made with the one before it are still taken. Whole seconds, 6 h by
+    /// default and at most: whoever gets hold of a key can read what tickets under it protect (RFC 5077, section 5.5).
+    pub ticket_key: Duration,
 }
 
 impl Tls {
-    /// One certificate, its files looked at every 10 s.
+    /// One certificate, its files looked at every 10 s, and a new key for session tickets every 6 h.
     pub fn new(chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         let files = CertificateFiles { chain: chain.into(), key: key.into() };
-        Self { certificates: vec![files], poll: Duration::from_secs(10) }
+        Self { certificates: vec![files], poll: Duration::from_secs(10), ticket_key: crate::tls::TICKET_KEY }
     }
 }
 

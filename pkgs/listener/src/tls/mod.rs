@@ -1,8 +1,10 @@
 //! TLS: one set of certificates and of session tickets for TCP and QUIC.
 
 mod store;
+mod tickets;
 
 pub use store::Store;
+pub(crate) use tickets::TICKET_KEY;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,8 +67,7 @@ impl Tls {
     pub fn new(config: &config::Tls) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let store = Arc::new(Store::load(&config.certificates, Arc::clone(&provider))?);
-        // Its key is replaced every 6 hours, and the one before it still opens tickets.
-        let ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(Error::Tickets)?;
+        let ticketer = tickets::new(config.ticket_key)?;
         let server = |versions: &[&'static rustls::SupportedProtocolVersion], alpn: &[&[u8]]| {
             let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
                 .with_protocol_versions(versions)
