@@ -122,6 +122,10 @@ impl Bound {
                 named.extend(socket.offer(&name(socket.endpoint)).map_err(Error::Socket)?);
             }
         }
+        // Behind this process' own, so that the last comes first.
+        for socket in self.workers.first().into_iter().flat_map(|sockets| &sockets.quic) {
+            named.extend(socket.shared.predecessors(&name(socket.endpoint)).map_err(Error::Socket)?);
+        }
         Ok(named)
     }
 

@@ -55,8 +55,8 @@ impl Socket {
         workers: usize,
         inherited: Inherited,
     ) -> Result<Vec<Self>, Error> {
-        let Inherited { mut sockets, predecessor } = inherited;
-        let shared = Shared::new(config, tls, workers, predecessor).map_err(tls::Error::Versions)?;
+        let Inherited { mut sockets, predecessors } = inherited;
+        let shared = Shared::new(config, tls, workers, predecessors).map_err(tls::Error::Versions)?;
         while sockets.len() < workers {
             sockets.push(setup::bind(address).map_err(Error::Socket)?);
         }

@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, SockRef, Type};
 use super::steer::Exchange;
 use super::succession::Predecessor;
 use crate::config::{Config, Limits};
+use crate::handover::Named;
 use crate::tls::Tls;
 
 /// Socket buffers: what quic-go found that a fast link needs. The kernel grants what `net.core.rmem_max` and
@@ -46,7 +47,7 @@ impl Shared {
         config: &Config,
         tls: &Tls,
         workers: usize,
-        predecessor: Option<Predecessor>,
+        predecessors: Vec<Predecessor>,
     ) -> Result<Arc<Self>, rustls::Error> {
         let crypto = QuicServerConfig::try_from(Arc::clone(&tls.quic))
             .map_err(|_| rustls::Error::General("QUIC needs AES-128-GCM".to_owned()))?;
@@ -56,12 +57,24 @@ impl Shared {
             .max_incoming(INCOMING)
             .incoming_buffer_size(INCOMING_BYTES)
             .incoming_buffer_size_total(INCOMING_BYTES_ALL);
-        Ok(Arc::new(Self { exchange: Arc::new(Exchange::new(workers, predecessor)), server }))
+        Ok(Arc::new(Self { exchange: Arc::new(Exchange::new(workers, predecessors)), server }))
     }
 
     /// To be called once another process reads the sockets.
     pub(crate) fn hand_over(&self) {
         self.exchange.hand_over();
+    }
+
+    /// The ways to the processes before this one, for the next, where `endpoint` is the name of the address.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub(crate) fn predecessors(&self, endpoint: &str) -> io::Result<Vec<Named>> {
+        let mut named = Vec::new();
+        for predecessor in self.exchange.predecessors() {
+            named.extend(predecessor.offer(endpoint)?);
+        }
+        Ok(named)
     }
 
     /// The endpoint of one worker.

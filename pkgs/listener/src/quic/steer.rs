@@ -25,23 +25,28 @@ const QUEUED: usize = 1_024;
 pub(crate) struct Exchange {
     ids: Ids,
     boxes: Box<[Mailbox]>,
-    /// The process that had the sockets before.
-    predecessor: Option<Predecessor>,
+    /// The processes that had the sockets before and may still have connections, the last first.
+    predecessors: Vec<Predecessor>,
     /// Whether another process has them now.
     handed_over: AtomicBool,
 }
 
 impl Exchange {
     /// For so many workers: 256 at most, as an id has one byte for its worker.
-    pub(super) fn new(workers: usize, predecessor: Option<Predecessor>) -> Self {
+    pub(super) fn new(workers: usize, predecessors: Vec<Predecessor>) -> Self {
         assert!(workers <= 256, "an id has one byte for its worker");
         let boxes = (0..workers).map(|_| Mailbox::default()).collect();
-        Self { ids: Ids::default(), boxes, predecessor, handed_over: AtomicBool::new(false) }
+        Self { ids: Ids::default(), boxes, predecessors, handed_over: AtomicBool::new(false) }
     }
 
     /// The ids of all workers' connections.
     pub(super) fn ids(&self) -> &Ids {
         &self.ids
+    }
+
+    /// The processes before this one.
+    pub(super) fn predecessors(&self) -> &[Predecessor] {
+        &self.predecessors
     }
 
     /// From here on the sockets are another process', and what is ours comes back by the relays.
@@ -65,7 +70,7 @@ impl Exchange {
         metrics: Metrics,
     ) -> Arc<dyn AsyncUdpSocket> {
         // Nobody to hand anything to, nor anybody to get anything from.
-        if self.boxes.len() == 1 && sockets.len() == 1 && relay.is_none() && self.predecessor.is_none() {
+        if self.boxes.len() == 1 && sockets.len() == 1 && relay.is_none() && self.predecessors.is_empty() {
             return Arc::clone(&sockets[0]);
         }
         Arc::new(Steered { exchange: self.clone(), sockets: sockets.into(), relay, worker, metrics })
@@ -75,7 +80,7 @@ impl Exchange {
     ///
     /// A client's first packets bear an id of its own making. They and their repetitions come from one port,
     /// so whoever gets them first gets them all.
-    fn owner(&self, datagram: &[u8]) -> Option<Owner> {
+    fn owner(&self, datagram: &[u8]) -> Option<Owner<'_>> {
         // RFC 9000, section 17: the form bit, then the version and the id's length in the long form.
         const LONG: u8 = 0x80;
         let id = match datagram {
@@ -87,17 +92,21 @@ impl Exchange {
         }?;
         match self.ids.worker(id).filter(|&worker| usize::from(worker) < self.boxes.len()) {
             Some(worker) => Some(Owner::Worker(worker)),
-            None => self.predecessor.as_ref()?.worker(id).map(Owner::Predecessor),
+            None => {
+                let mut of_all =
+                    self.predecessors.iter().map(|predecessor| (predecessor, predecessor.worker(id)));
+                of_all.find_map(|(predecessor, worker)| Some(Owner::Predecessor(predecessor, worker?)))
+            }
         }
     }
 }
 
 /// Who has a connection.
-enum Owner {
+enum Owner<'a> {
     /// A worker of this process.
     Worker(u8),
-    /// A worker of the process before.
-    Predecessor(u8),
+    /// A worker of a process before.
+    Predecessor(&'a Predecessor, u8),
 }
 
 /// What other workers left for one.
@@ -193,7 +202,9 @@ impl Steered {
                 Some(Owner::Worker(owner)) if owner != self.worker => {
                     self.forward(owner, meta, &buf[at..end])
                 }
-                Some(Owner::Predecessor(worker)) => self.relay(worker, meta, &buf[at..end]),
+                Some(Owner::Predecessor(predecessor, worker)) => {
+                    self.count(predecessor.relay(worker, meta, &buf[at..end]));
+                }
                 _ => {
                     if kept != at {
                         buf.copy_within(at..end, kept);
@@ -209,11 +220,6 @@ impl Steered {
     fn forward(&self, owner: u8, meta: &RecvMeta, datagram: &[u8]) {
         let meta = RecvMeta { len: datagram.len(), stride: datagram.len(), ..*meta };
         self.count(self.exchange.boxes[usize::from(owner)].put(meta, datagram));
-    }
-
-    fn relay(&self, worker: u8, meta: &RecvMeta, datagram: &[u8]) {
-        let predecessor = self.exchange.predecessor.as_ref();
-        self.count(predecessor.is_some_and(|predecessor| predecessor.relay(worker, meta, datagram)));
     }
 
     fn count(&self, handed_on: bool) {
@@ -360,7 +366,7 @@ mod tests {
 
     impl Pair {
         fn new() -> Self {
-            let (exchange, metrics) = (Arc::new(Exchange::new(2, None)), Metrics::new(2));
+            let (exchange, metrics) = (Arc::new(Exchange::new(2, Vec::new())), Metrics::new(2));
             let given = [Arc::new(Given::default()), Arc::new(Given::default())];
             let steer = |worker: u8| {
                 exchange.steer(worker, vec![given[usize::from(worker)].clone()], None, metrics.clone())

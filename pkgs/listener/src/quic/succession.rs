@@ -2,7 +2,8 @@
 //!
 //! All datagrams of a port reach whoever reads its sockets. When a new process takes them over, those of
 //! connections that the old one still has are among them; the ids tell which, and a relay brings them back. The
-//! old one goes on sending by itself.
+//! old one goes on sending by itself. Its relay is passed on with the sockets for as long as it lives, so that processes
+//! may follow each other faster than they drain.
 
 use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use quinn::udp::{EcnCodepoint, RecvMeta};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType,
     recvmsg, sendmsg, socketpair,
@@ -24,13 +26,17 @@ use crate::handover::Named;
 /// What stands before a datagram in a relay: where it came from, where it went and its ECN bits, as text.
 const HEAD: usize = 128;
 
-/// What is taken over from the process before: its sockets on one address, and the way back to its workers.
+/// Processes before this one whose datagrams are handed back. Of more that drain at once, the oldest are cut off.
+const PREDECESSORS: usize = 8;
+
+/// What is taken over from the process before: its sockets on one address, and the way back to its workers and to those of
+/// the processes before it.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     /// In the order of its workers.
     pub(super) sockets: Vec<UdpSocket>,
-    /// Absent where it had no HTTP/3 on this address.
-    pub(super) predecessor: Option<Predecessor>,
+    /// The last first; none where it had no HTTP/3 on this address.
+    pub(super) predecessors: Vec<Predecessor>,
 }
 
 impl Inherited {
@@ -41,13 +47,21 @@ impl Inherited {
     pub(crate) fn take(handed: &mut Vec<Named>, name: &str) -> io::Result<Self> {
         let sockets = handed.extract_if(.., |fd| fd.name == socket_name(name));
         let sockets = sockets.map(|socket| UdpSocket::from(socket.fd)).collect();
-        let mut predecessor: Option<Predecessor> = None;
+        let mut predecessors: Vec<Predecessor> = Vec::new();
         for relay in handed.extract_if(.., |fd| relay_key(&fd.name, name).is_some()) {
             let ids = relay_key(&relay.name, name).ok_or(io::ErrorKind::InvalidData)?;
-            let of = |ids| Predecessor { ids, relays: Vec::new(), gone: AtomicBool::new(false) };
-            predecessor.get_or_insert_with(|| of(ids)).relays.push(relay.fd);
+            match predecessors.iter_mut().find(|known| known.ids == ids) {
+                Some(known) => known.relays.push(relay.fd),
+                None => predecessors.push(Predecessor {
+                    ids,
+                    relays: vec![relay.fd],
+                    gone: AtomicBool::new(false),
+                }),
+            }
         }
-        Ok(Self { sockets, predecessor })
+        predecessors.retain(|predecessor| !predecessor.has_ended());
+        predecessors.truncate(PREDECESSORS);
+        Ok(Self { sockets, predecessors })
     }
 }
 
@@ -79,7 +93,7 @@ pub(super) fn offer(ids: &Ids, endpoint: &str, sockets: &[UdpSocket]) -> io::Res
     Ok((named, ours))
 }
 
-/// The process before, while it has connections.
+/// A process before, while it has connections.
 #[derive(Debug)]
 pub(super) struct Predecessor {
     ids: Ids,
@@ -89,6 +103,24 @@ pub(super) struct Predecessor {
 }
 
 impl Predecessor {
+    /// Whether nobody reads its relays any more.
+    fn has_ended(&self) -> bool {
+        let mut looked: Vec<_> =
+            self.relays.iter().map(|relay| PollFd::new(relay, PollFlags::empty())).collect();
+        // Its other end being closed is told unasked.
+        let looking = poll(&mut looked, Some(&Timespec::default()));
+        looking.is_ok() && looked.iter().all(|relay| relay.revents().contains(PollFlags::HUP))
+    }
+
+    /// The way to it, for the process to come.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub(super) fn offer(&self, endpoint: &str) -> io::Result<Vec<Named>> {
+        let relays = self.relays.iter().map(|relay| relay.try_clone());
+        relays.map(|fd| Ok(Named { name: relay_name(&self.ids, endpoint), fd: fd? })).collect()
+    }
+
     /// Its worker that made an id.
     pub(super) fn worker(&self, id: &[u8]) -> Option<u8> {
         if self.gone.load(Relaxed) {
@@ -205,10 +237,10 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let (mut handed, ours) = offer(&ids, "[::]:443", std::slice::from_ref(&socket)).expect("descriptors");
         handed.push(Named { name: "[::]:443".into(), fd: socket.into() });
-        let Inherited { sockets, predecessor } =
+        let Inherited { sockets, mut predecessors } =
             Inherited::take(&mut handed, "[::]:443").expect("it is valid");
         assert_eq!((sockets.len(), handed.len()), (1, 1), "the listening socket is left");
-        let predecessor = predecessor.expect("there is a relay");
+        let predecessor = predecessors.pop().expect("there is a relay");
         let id = quinn::ConnectionIdGenerator::generate_cid(&mut ids.generator(0));
         assert_eq!(predecessor.worker(&id), Some(0));
         let from = meta("192.0.2.1:443", None, None);
@@ -222,5 +254,32 @@ mod tests {
         drop(relay);
         assert!(!predecessor.relay(0, &from, b"payload"));
         assert_eq!(predecessor.worker(&id), None, "nobody is there any more");
+    }
+
+    #[tokio::test]
+    async fn the_way_to_a_process_before_the_last_is_passed_on_while_it_lives() {
+        const ENDPOINT: &str = "[::]:443";
+        let [oldest, older, old] = [(); 3].map(|()| Ids::default());
+        let (mut handed, of_oldest) = offer(&oldest, ENDPOINT, &[]).expect("descriptors");
+        let (of_older, older_end) = offer(&older, ENDPOINT, &[]).expect("descriptors");
+        handed.splice(0..0, of_older);
+        let second = Inherited::take(&mut handed, ENDPOINT).expect("it is valid").predecessors;
+
+        // What the second process hands to the third: its own relay, then those it has.
+        let (mut handed, _old_end) = offer(&old, ENDPOINT, &[]).expect("descriptors");
+        handed
+            .extend(second.iter().flat_map(|predecessor| predecessor.offer(ENDPOINT).expect("descriptors")));
+        drop((second, older_end));
+        let third = Inherited::take(&mut handed, ENDPOINT).expect("it is valid").predecessors;
+        assert!(
+            third.iter().map(|predecessor| &predecessor.ids).eq([&old, &oldest]),
+            "who has ended is left out"
+        );
+        assert!(third[1].relay(0, &meta("192.0.2.1:443", None, None), b"payload"));
+        let relay = Relay::new(of_oldest).expect("a runtime");
+        let (mut buf, mut read) = ([0; 100], RecvMeta::default());
+        let mut slice = IoSliceMut::new(&mut buf);
+        std::future::poll_fn(|cx| relay.poll_recv(cx, &mut slice, &mut read)).await.expect("a datagram");
+        assert_eq!(&buf[..read.len], b"payload");
     }
 }
