@@ -2,7 +2,7 @@
 # Formatting, lints and all tests, on whatever machine this is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-.ci/install.sh cargo cc curl go postgres python3
+.ci/install.sh cargo cc curl go openssl postgres python3
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 .ci/nix.sh check
 tests/fallback.sh

@@ -25,7 +25,7 @@ use clap::Parser;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use listener::{Body, Config, Endpoint, Listener, Peer, Runtime, Speaks, Tls, body};
+use listener::{Body, CertificateFiles, Config, Endpoint, Listener, Peer, Runtime, Speaks, Tls, body};
 use service::metrics::{self, Registry};
 use service::shutdown::Shutdown;
 use service::socket::Address;
@@ -44,13 +44,17 @@ struct Arguments {
     #[arg(long, requires_all = ["certificate", "key"])]
     listen_tls: Vec<Address>,
 
-    /// Certificate chain in PEM
+    /// Certificate chain in PEM; the first of several is for clients that name no host of theirs
     #[arg(long)]
-    certificate: Option<PathBuf>,
+    certificate: Vec<PathBuf>,
 
-    /// Private key in PEM
+    /// Private key in PEM, for each chain
     #[arg(long)]
-    key: Option<PathBuf>,
+    key: Vec<PathBuf>,
+
+    /// Seconds after which the key for session tickets is replaced
+    #[arg(long)]
+    ticket_key: Option<u64>,
 
     /// Workers, one for each CPU unless given
     #[arg(long)]
@@ -93,12 +97,19 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let mut files = arguments.certificate.into_iter().zip(arguments.key);
+    let tls = files.next().map(|(chain, key)| {
+        let mut tls = Tls::new(chain, key);
+        tls.certificates.extend(files.map(|(chain, key)| CertificateFiles { chain, key }));
+        tls.ticket_key = arguments.ticket_key.map_or(tls.ticket_key, Duration::from_secs);
+        tls
+    });
     let clear = arguments.listen.into_iter();
     let clear = clear.map(|address| Endpoint { speaks: Speaks::Http1AndH2c, ..Endpoint::plain(address) });
     let mut config = Config {
         endpoints: clear.chain(arguments.listen_tls.into_iter().map(Endpoint::tls)).collect(),
         runtime: Runtime::PerCore(arguments.workers),
-        tls: arguments.certificate.zip(arguments.key).map(|(chain, key)| Tls::new(chain, key)),
+        tls,
         http3: true,
         handover: arguments.handover,
         ..Config::default()

@@ -1,8 +1,10 @@
 //! What changes under load without a client noticing.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 
-use crate::client::{Speak, Target};
+use crate::client::{Failure, Speak, Target};
 use crate::load::Load;
 use crate::server::Server;
 
@@ -50,6 +52,49 @@ async fn a_certificate_is_replaced_without_losing_a_request() {
         }
         load.answers(100).await;
         load.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("handover").display().to_string();
+    // None is done before all have come.
+    let arguments = ["--handover", &path, "--drain", "60000"];
+    let mut server = Server::start_on_ports(&arguments);
+    let target = Target::new(&server, &server.certificate.all());
+    let mut answers = tokio::task::JoinSet::new();
+    let mut draining = Vec::new();
+    for _ in 0..4 {
+        for speak in [Speak::Http2Tls, Speak::Http3] {
+            answers.spawn(long_answer(target.clone(), speak));
+        }
+        // They are under way.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let next = server.successor(&arguments);
+        draining.push(std::mem::replace(&mut server, next));
+    }
+    while let Some(answer) = answers.join_next().await {
+        answer.expect("no panic");
+    }
+    for old in draining {
+        let ended = tokio::task::spawn_blocking(move || old.wait()).await.expect("no panic");
+        assert!(ended.success(), "{ended}");
+    }
+}
+
+/// Asks for an answer of many datagrams each way, over seconds in which the process may change several times.
+async fn long_answer(target: Target, speak: Speak) {
+    loop {
+        let mut connection = target.connect(speak).await.expect("it listens");
+        match connection.ask("/drip/120/50").await {
+            Ok((status, body)) => {
+                return assert_eq!((status.as_u16(), body.len()), (200, 120 * "drop\n".len()), "{speak:?}");
+            }
+            // The process was told to go before it saw the request; there is another by now.
+            Err(Failure::Unprocessed) => {}
+            Err(failure) => panic!("{speak:?}: {failure:?}"),
+        }
     }
 }
 

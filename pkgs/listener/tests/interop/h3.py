@@ -23,6 +23,7 @@ from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic import events
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
+from cryptography import x509
 
 HOST = "127.0.0.1"
 PORT = 0
@@ -146,12 +147,12 @@ def bind():
 class Connected:
     """`async with` a connection, well-behaved unless raw."""
 
-    def __init__(self, raw=False, ticket=None, on_ticket=None):
-        self.raw, self.ticket, self.on_ticket = raw, ticket, on_ticket
+    def __init__(self, raw=False, ticket=None, on_ticket=None, name="localhost"):
+        self.raw, self.ticket, self.on_ticket, self.name = raw, ticket, on_ticket, name
 
     async def __aenter__(self):
         configuration = QuicConfiguration(
-            is_client=True, alpn_protocols=["h3"], server_name="localhost", verify_mode=ssl.CERT_NONE
+            is_client=True, alpn_protocols=["h3"], server_name=self.name, verify_mode=ssl.CERT_NONE
         )
         configuration.session_ticket = self.ticket
         quic = QuicConnection(configuration=configuration, session_ticket_handler=self.on_ticket)
@@ -252,6 +253,20 @@ async def resumes_sessions_without_early_data():
         assert client.resumed
 
 
+async def shows_certificates_by_name():
+    for name, expected in [
+        ("localhost", "localhost"),
+        ("a.example", "a.example"),
+        ("x.b.example", "*.b.example"),
+        ("y.x.b.example", "localhost"),
+        ("other.example", "localhost"),
+    ]:
+        async with Connected(name=name) as client:
+            shown = client._quic.tls._peer_certificate.extensions
+            names = shown.get_extension_for_class(x509.SubjectAlternativeName).value
+            assert expected in names.get_values_for_type(x509.DNSName), f"{name}: {names}"
+
+
 # --- limits ---------------------------------------------------------------------------------------------
 
 
@@ -263,6 +278,56 @@ async def refuses_what_is_too_large():
         equal((await client.fetch(fields=many)).status, 431, "the status of 101 fields")
         equal((await client.fetch("POST", "/read", bytes(9 << 20))).status, 413, "the status")
         equal((await client.fetch()).status, 200, "the status after that")
+
+
+async def refuses_connections_beyond_the_limit():
+    """Two may be open at once; who comes third is told so, and served once there is room."""
+    async with Connected() as first:
+        async with Connected() as second:
+            equal(((await first.fetch()).status, (await second.fetch()).status), (200, 200))
+            third = Connected()
+            try:
+                await third.__aenter__()
+            except ConnectionError:
+                pass
+            else:
+                raise AssertionError("a third connection was made")
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    async with Connected() as other:
+                        equal((await other.fetch()).status, 200, "the status")
+                        break
+                except ConnectionError:
+                    await asyncio.sleep(0.05)
+        equal((await first.fetch()).status, 200, "the status of who was there before")
+
+
+async def has_clients_prove_their_addresses_under_load():
+    """Many begin a handshake and say no more; others get in nevertheless, after a Retry."""
+    loop = asyncio.get_running_loop()
+
+    def initial():
+        configuration = QuicConfiguration(is_client=True, alpn_protocols=["h3"], server_name="localhost")
+        quic = QuicConnection(configuration=configuration)
+        quic.connect((HOST, PORT), now=loop.time())
+        return [data for data, _ in quic.datagrams_to_send(now=loop.time())]
+
+    async with Connected() as before:
+        equal(before._quic._retry_count, 0, "the retries without load")
+    silent = bind()
+    async with asyncio.timeout(PATIENCE):
+        retries = 0
+        while not retries:
+            # More than the handshakes in progress that are taken on trust.
+            for _ in range(80):
+                for datagram in initial():
+                    silent.sendto(datagram, (HOST, PORT))
+            async with Connected() as client:
+                equal((await client.fetch()).status, 200, "the status")
+                retries = client._quic._retry_count
+    equal(retries, 1, "the retries under load")
+    silent.close()
 
 
 # --- migration ------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ use crate::server::Server;
 use crate::tools;
 
 /// Runs cases against a server.
-fn run(server: &Server, cases: &[&str]) {
+pub fn run(server: &Server, cases: &[&str]) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/h3.py");
     let output = Command::new(tools::python())
         .arg(script)
@@ -37,6 +37,17 @@ fn requests_are_answered() {
             "refuses_what_is_too_large",
         ],
     );
+}
+
+#[test]
+fn connections_have_a_limit() {
+    let server = Server::start(&["--connections-per-address", "2"]);
+    run(&server, &["refuses_connections_beyond_the_limit"]);
+}
+
+#[test]
+fn under_load_clients_prove_their_addresses() {
+    run(&Server::start(&["--workers", "1"]), &["has_clients_prove_their_addresses_under_load"]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod flood;
 mod h2spec;
 mod h3;
 mod load;
+mod names;
 mod noise;
 mod raw;
 mod server;

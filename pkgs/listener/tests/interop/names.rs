@@ -1,0 +1,123 @@
+//! Certificates by name and sessions by ticket, as curl, openssl and aioquic see them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::h3;
+use crate::server::Server;
+
+/// Exit status of curl where the certificate shown is for another name (curl(1)).
+const OTHER_NAME: i32 = 60;
+
+/// What each client asks for, and for which name it is shown a certificate.
+const SHOWN: [(&str, &str); 5] = [
+    ("localhost", "localhost"),
+    ("a.example", "a.example"),
+    ("x.b.example", "*.b.example"),
+    // A wildcard stands for one label.
+    ("y.x.b.example", "localhost"),
+    ("other.example", "localhost"),
+];
+
+/// A certificate for `name` that signs itself, in two files of `directory`: the chain, then the key.
+fn certificate(directory: &Path, name: &str) -> [PathBuf; 2] {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+    let file = |kind: &str| directory.join(format!("{}.{kind}.pem", name.replace('*', "any")));
+    let files = [file("chain"), file("key")];
+    std::fs::write(&files[0], made.cert.pem()).expect("a writable directory");
+    std::fs::write(&files[1], made.signing_key.serialize_pem()).expect("a writable directory");
+    files
+}
+
+/// A server with a certificate for each name of [`SHOWN`], and a file with all of these.
+fn start(directory: &Path) -> (Server, PathBuf) {
+    let mut arguments = Vec::new();
+    for name in ["a.example", "*.b.example"] {
+        let [chain, key] = certificate(directory, name).map(|file| file.display().to_string());
+        arguments.extend(["--certificate".to_owned(), chain, "--key".to_owned(), key]);
+    }
+    let server = Server::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let chains = [server.certificate.chain(), PathBuf::from(&arguments[1]), PathBuf::from(&arguments[5])];
+    let all: String = chains.map(|chain| std::fs::read_to_string(chain).expect("a chain")).concat();
+    let trusted = directory.join("trusted.pem");
+    std::fs::write(&trusted, all).expect("a writable directory");
+    (server, trusted)
+}
+
+/// What `openssl s_client` prints of a connection on which it asks for `/`.
+fn openssl(server: &Server, arguments: &[&str]) -> String {
+    let mut client = Command::new("openssl")
+        .args(["s_client", "-ign_eof", "-connect", &server.secure.to_string()])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("openssl runs");
+    let mut pipe = client.stdin.take().expect("it is piped");
+    pipe.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("openssl reads");
+    let output = client.wait_with_output().expect("it is a child");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("Hello, World!"), "{text}");
+    text
+}
+
+#[test]
+fn each_name_is_shown_its_certificate() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (server, trusted) = start(directory.path());
+    let port = server.secure.port();
+    for (name, shown) in SHOWN {
+        let curl = Command::new("curl")
+            .args([
+                "--silent",
+                "--max-time",
+                "60",
+                "--resolve",
+                &format!("{name}:{port}:127.0.0.1"),
+                "--cacert",
+            ])
+            .arg(&trusted)
+            .arg(format!("https://{name}:{port}/"))
+            .output()
+            .expect("curl runs");
+        let fits = name == shown || shown.starts_with('*');
+        let expected = if fits { (0, "Hello, World!") } else { (OTHER_NAME, "") };
+        let text = String::from_utf8_lossy(&curl.stdout);
+        assert_eq!((curl.status.code().unwrap_or(-1), &*text), expected, "{name}");
+
+        let chain = match shown {
+            "localhost" => server.certificate.chain(),
+            shown => directory.path().join(format!("{}.chain.pem", shown.replace('*', "any"))),
+        };
+        let expected = std::fs::read_to_string(chain).expect("a chain").replace('\r', "");
+        let text = openssl(&server, &["-servername", name]);
+        assert!(text.contains(expected.trim()), "{name}: {text}");
+    }
+    let default = std::fs::read_to_string(server.certificate.chain()).expect("a chain").replace('\r', "");
+    assert!(openssl(&server, &["-noservername"]).contains(default.trim()), "who names nobody");
+    h3::run(&server, &["shows_certificates_by_name"]);
+}
+
+#[test]
+fn sessions_are_resumed_over_a_change_of_the_key_but_not_over_two() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    // A ticket is good for twice the time of a key, by what its client is told.
+    let server = Server::start(&["--workers", "2", "--ticket-key", "5"]);
+    let versions = ["-tls1_2", "-tls1_3"];
+    let file = |version: &str| directory.path().join(version).display().to_string();
+    for version in versions {
+        let first = openssl(&server, &[version, "-sess_out", &file(version)]);
+        assert!(first.contains("\nNew, TLSv1."), "{first}");
+    }
+    // The key is replaced by the first handshake after its time, however late that is.
+    for resumed in [true, false] {
+        std::thread::sleep(Duration::from_millis(6100));
+        for version in versions {
+            let text = openssl(&server, &[version, "-sess_in", &file(version)]);
+            assert_eq!(text.contains("\nReused, TLSv1."), resumed, "{version}: {text}");
+        }
+    }
+}
