@@ -170,7 +170,7 @@ fn fill(database: &str, report: &mut Report) -> Result<(), Error> {
 fn paths(scratch: &Path, name: &str, count: u64) -> Result<Requests, Error> {
     let mut lines = String::new();
     for number in 0..count {
-        let _ = writeln!(lines, "/users/{}", seed::id(number));
+        let _ = writeln!(lines, "/v1/users/{}", seed::id(number));
     }
     let file = scratch.join(name);
     fs::write(&file, lines).map_err(Error::file(&file))?;
@@ -185,7 +185,7 @@ fn paths(scratch: &Path, name: &str, count: u64) -> Result<Requests, Error> {
          function request() at = (at + 7919) % #ready; return ready[at + 1] end\n",
         file.display()
     );
-    Ok(Requests::scripted(format!("/users/{}", seed::id(0)), script, 200))
+    Ok(Requests::scripted(format!("/v1/users/{}", seed::id(0)), script, 200))
 }
 
 /// All that is measured, running.
@@ -195,6 +195,7 @@ struct Servers {
     sqlite: Server,
     axum: Server,
     actix: Server,
+    actix_cached: Server,
 }
 
 impl Servers {
@@ -207,24 +208,29 @@ impl Servers {
             sqlite: start(OURS, sqlite, 0)?,
             axum: start(AXUM, &url, 0)?,
             actix: start(ACTIX, &url, 0)?,
+            actix_cached: start(ACTIX, &url, 64 << 20)?,
         };
-        let visited: Vec<String> = (0..FEW).map(|number| format!("/users/{}", seed::id(number))).collect();
-        servers.cached.visit(&visited, few.status)?;
+        let visited: Vec<String> = (0..FEW).map(|number| format!("/v1/users/{}", seed::id(number))).collect();
+        for server in [&servers.cached, &servers.actix_cached] {
+            server.visit(&visited, few.status)?;
+        }
         Ok(servers)
     }
 
     fn cases(&self, load: Load, all: &Requests, few: &Requests) -> Vec<Case<'_>> {
         let document = serde_json::to_string(&seed::document(7)).expect("it serialises");
         let content = Content { media_type: "application/json", text: document };
-        let echo = Requests::posting("/echo", content, 200);
+        let echo = Requests::posting("/v1/users:validate", content, 200);
         [
             (&self.uncached, UNCACHED, all),
             (&self.axum, UNCACHED, all),
             (&self.actix, UNCACHED, all),
             (&self.cached, CACHED, few),
+            (&self.actix_cached, CACHED, few),
             (&self.sqlite, SQLITE, all),
             (&self.uncached, ECHO, &echo),
             (&self.axum, ECHO, &echo),
+            (&self.actix, ECHO, &echo),
         ]
         .map(|(server, name, requests)| Case {
             server,

@@ -1,7 +1,6 @@
-//! What reads users and echoes them: the listener with this service's store, and what it is measured against. All
-//! answer `GET /users/ID` with a user as it is stored, and `POST /echo` with the document that was sent.
+//! What is measured: `linerate-api serve` itself, and what it is measured against. All answer `GET /v1/users/ID` with a
+//! user as it is stored, and `POST /v1/users:validate` with the document that was sent, once it is found to be well.
 
-use std::convert::Infallible;
 use std::env;
 use std::error::Error as Cause;
 use std::net::SocketAddr;
@@ -10,7 +9,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use actix_web::{App, HttpResponse, HttpServer, web};
-use api::user::UserId;
+use api::json::object::Unknown;
+use api::user::{Document, UserId};
 use api::users::{DatabaseUrl, Options, Users};
 use axum::Router;
 use axum::body::Bytes;
@@ -20,16 +20,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bench::Error;
 use bench::server::{Placement, Server, free_address};
-use listener::{Config, Endpoint, Listener, Runtime};
-use service::shutdown::Shutdown;
 use sqlx::Row;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 
-/// The listener with this service's store.
+/// The program, as it is installed.
 pub const OURS: &str = "linerate-api";
 /// axum::serve, a pool of sqlx that awaits a query on each connection, serde_json.
 pub const AXUM: &str = "axum + sqlx";
-/// actix-web with this service's store.
+/// actix-web with this service's store, cache and parser.
 pub const ACTIX: &str = "actix-web";
 
 /// The word that makes this executable serve: `serve NAME ADDRESS WORKERS DATABASE CACHE_BYTES`.
@@ -57,7 +55,6 @@ pub fn serve_if_asked() -> Option<ExitCode> {
         })
     };
     let served = match name.as_str() {
-        OURS => options().map_err(Into::into).and_then(|options| ours(address, workers, &options)),
         AXUM => baseline(address, workers, database),
         ACTIX => options().map_err(Into::into).and_then(|options| actix(address, workers, &options)),
         _ => return None,
@@ -74,16 +71,17 @@ pub fn serve_if_asked() -> Option<ExitCode> {
 /// Starts one of them.
 pub fn start(name: &'static str, placement: Placement, database: &str, cache: u64) -> Result<Server, Error> {
     let address = free_address()?;
-    let this: PathBuf = env::current_exe()?;
-    let mut command = placement.command(this);
-    command.args([
-        SERVE,
-        name,
-        &address.to_string(),
-        &placement.workers.to_string(),
-        database,
-        &cache.to_string(),
-    ]);
+    let (address_text, workers, cache) =
+        (address.to_string(), placement.workers.to_string(), cache.to_string());
+    let mut command;
+    if name == OURS {
+        command = placement.command(env!("CARGO_BIN_EXE_linerate-api"));
+        command.args(["serve", "--listen", &address_text, "--workers", &workers]);
+        command.args(["--database-url", database, "--cache-bytes", &cache]);
+    } else {
+        command = placement.command(env::current_exe()?);
+        command.args([SERVE, name, &address_text, &workers, database, &cache]);
+    }
     Server::start(name, address, &mut command)
 }
 
@@ -99,49 +97,14 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()
 }
 
-fn ours(address: SocketAddr, workers: NonZero<usize>, options: &Options) -> Outcome {
-    let opening = runtime()?;
-    let users = opening.block_on(Users::open(options))?;
-    let router = Router::new().route("/users/{id}", get(read)).route("/echo", post(echo)).with_state(users);
-    let config = Config {
-        endpoints: vec![Endpoint::plain(format!("{address}").parse()?)],
-        runtime: Runtime::PerCore(Some(workers)),
-        ..Config::default()
-    };
-    Listener::new(config)?.serve(router, Shutdown::on_signals()?)?;
-    Ok(())
-}
-
-async fn read(State(users): State<Users>, Path(id): Path<String>) -> Response {
-    let Ok(id) = id.parse::<UserId>() else { return StatusCode::NOT_FOUND.into_response() };
-    let record = match users.cached(id) {
-        Some(record) => Ok(Some(record)),
-        None => users.read(id).await,
-    };
-    match record {
-        Ok(Some(record)) => json(record.body),
-        Ok(None) => StatusCode::NOT_FOUND.into_response(),
-        Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
-    }
-}
-
-/// Parses, validates and serialises.
-async fn echo(body: Bytes) -> Response {
-    let limits = api::user::Limits::default();
-    match api::user::parse::document(&body, &limits).map(|document| sonic_rs::to_vec(&document)) {
-        Ok(Ok(text)) => json(text.into()),
-        _ => StatusCode::UNPROCESSABLE_ENTITY.into_response(),
-    }
-}
-
 fn baseline(address: SocketAddr, workers: NonZero<usize>, database: &str) -> Outcome {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers.get()).enable_all().build()?;
     runtime.block_on(async {
         let pool = PgPoolOptions::new().max_connections(POOL).connect(database).await?;
         let router = Router::new()
-            .route("/users/{id}", get(read_by_pool))
-            .route("/echo", post(echo_serde))
+            .route("/v1/users/{id}", get(read_by_pool))
+            .route("/v1/users:validate", post(validate))
             .with_state(pool);
         let listener = tokio::net::TcpListener::bind(address).await?;
         axum::serve(listener, router).await?;
@@ -160,10 +123,12 @@ async fn read_by_pool(State(pool): State<PgPool>, Path(id): Path<String>) -> Res
     }
 }
 
-async fn echo_serde(
-    body: axum::Json<serde_json::Value>,
-) -> Result<axum::Json<serde_json::Value>, Infallible> {
-    Ok(body)
+/// Parses, validates and serialises.
+async fn validate(axum::Json(document): axum::Json<Document>) -> Response {
+    if document.faults(Unknown::Refuse).count() > 0 {
+        return StatusCode::UNPROCESSABLE_ENTITY.into_response();
+    }
+    axum::Json(document).into_response()
 }
 
 fn actix(address: SocketAddr, workers: NonZero<usize>, options: &Options) -> Outcome {
@@ -173,7 +138,8 @@ fn actix(address: SocketAddr, workers: NonZero<usize>, options: &Options) -> Out
         let app = move || {
             App::new()
                 .app_data(web::Data::new(users.clone()))
-                .route("/users/{id}", web::get().to(read_in_actix))
+                .route("/v1/users/{id}", web::get().to(read_in_actix))
+                .route("/v1/users:validate", web::post().to(validate_in_actix))
         };
         HttpServer::new(app).workers(workers.get()).bind(address)?.run().await
     })?;
@@ -186,5 +152,14 @@ async fn read_in_actix(users: web::Data<Users>, id: web::Path<String>) -> HttpRe
         Ok(Some(record)) => HttpResponse::Ok().content_type("application/json").body(record.body),
         Ok(None) => HttpResponse::NotFound().finish(),
         Err(_) => HttpResponse::ServiceUnavailable().finish(),
+    }
+}
+
+/// As the service does it.
+async fn validate_in_actix(body: web::Bytes) -> HttpResponse {
+    let document = api::user::parse::document(&body, &api::user::Limits::default());
+    match document.map(|document| sonic_rs::to_vec(&document)) {
+        Ok(Ok(text)) => HttpResponse::Ok().content_type("application/json").body(text),
+        _ => HttpResponse::UnprocessableEntity().finish(),
     }
 }
