@@ -7,75 +7,65 @@ use service::problem::Fault;
 /// So many faults are told; who has more knows enough.
 const MOST: usize = 50;
 
-/// The faults found so far, and the place that is looked at. Costs nothing while all is well.
+/// The faults found so far. Costs nothing while all is well: a fault learns where it is as the looking returns from
+/// there.
 #[derive(Debug, Default)]
-pub struct Faults {
-    place: Vec<Segment>,
-    found: Vec<Fault>,
-}
-
-#[derive(Clone, Debug)]
-enum Segment {
-    Name(&'static str),
-    Own(String),
-    Index(usize),
-}
+pub struct Faults(Vec<Fault>);
 
 impl Faults {
-    /// None, at the root.
+    /// None.
     pub fn new() -> Self {
-        Self { place: Vec::with_capacity(8), found: Vec::new() }
+        Self::default()
     }
 
-    /// Looks at a member that is known by name.
+    /// Looks at a member.
     #[inline]
-    pub fn member<T>(&mut self, name: &'static str, look: impl FnOnce(&mut Self) -> T) -> T {
-        self.within(Segment::Name(name), look)
-    }
-
-    /// Looks at a member of the client's choice.
-    pub fn named<T>(&mut self, name: &str, look: impl FnOnce(&mut Self) -> T) -> T {
-        self.within(Segment::Own(name.to_owned()), look)
+    pub fn member<T>(&mut self, name: &str, look: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.count();
+        let result = look(self);
+        if self.count() > before {
+            self.place(before, name);
+        }
+        result
     }
 
     /// Looks at an element.
     #[inline]
     pub fn element<T>(&mut self, index: usize, look: impl FnOnce(&mut Self) -> T) -> T {
-        self.within(Segment::Index(index), look)
+        let before = self.count();
+        let result = look(self);
+        if self.count() > before {
+            self.place(before, &index.to_string());
+        }
+        result
     }
 
-    #[inline]
-    fn within<T>(&mut self, segment: Segment, look: impl FnOnce(&mut Self) -> T) -> T {
-        self.place.push(segment);
-        let result = look(self);
-        self.place.pop();
-        result
+    /// All but the first so many are within this segment.
+    #[cold]
+    fn place(&mut self, before: usize, segment: &str) {
+        for fault in &mut self.0[before..] {
+            let mut pointer = String::new();
+            push_segment(&mut pointer, segment);
+            fault.pointer.insert_str(0, &pointer);
+        }
     }
 
     /// Something is wrong here.
     #[cold]
     pub fn add(&mut self, detail: impl Display) {
-        if self.found.len() < MOST {
-            let mut pointer = String::new();
-            for segment in &self.place {
-                match segment {
-                    Segment::Name(name) => push_segment(&mut pointer, name),
-                    Segment::Own(name) => push_segment(&mut pointer, name),
-                    Segment::Index(index) => push_segment(&mut pointer, &index.to_string()),
-                }
-            }
-            self.found.push(Fault { pointer, detail: detail.to_string() });
+        if self.count() < MOST {
+            self.0.push(Fault { pointer: String::new(), detail: detail.to_string() });
         }
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.found.len()
+        self.0.len()
     }
 
     /// All of them.
     pub fn into_found(self) -> Vec<Fault> {
-        self.found
+        self.0
     }
 }
 

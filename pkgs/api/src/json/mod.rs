@@ -1,10 +1,12 @@
 //! JSON texts from strangers.
 //!
-//! - [`scan`]: whether a text is JSON and within bounds, before anything is built from it.
+//! - [`checked`]: reads a text within bounds, in one pass.
+//! - [`scan`]: why a text is refused: what in it is no JSON or out of bounds, and where.
 //! - [`faults`]: what is wrong with a document, each with a pointer (RFC 6901).
 //! - [`object`]: objects of known members: read, judged member by member.
 //! - [`merge`]: RFC 7396.
 
+pub mod checked;
 pub mod faults;
 pub mod merge;
 pub mod object;

@@ -59,7 +59,7 @@ pub trait Object: Member {
 pub fn check_more(more: &Map<String, Value>, unknown: Unknown, faults: &mut Faults) {
     if unknown == Unknown::Refuse {
         for name in more.keys() {
-            faults.named(name, |faults| faults.add("is unknown"));
+            faults.member(name, |faults| faults.add("is unknown"));
         }
     }
 }

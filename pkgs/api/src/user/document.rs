@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{Day, rules};
 use crate::json::Faults;
-use crate::json::object::{Member, Object, Unknown, object};
+use crate::json::object::{Member, Name, Object, Unknown, object};
 
 /// A user as a client writes one
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -62,7 +63,7 @@ pub type Preferences = BTreeMap<String, Value>;
 impl Member for Preferences {}
 
 /// Whether a user may do anything: `active`, `invited` (not yet) or `suspended` (not any more)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Yes.
@@ -72,6 +73,18 @@ pub enum Status {
     Invited,
     /// Not any more.
     Suspended,
+}
+
+impl<'de> Deserialize<'de> for Status {
+    // A derived one would take {"active": null} as well.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match &*Name::deserialize(deserializer)?.0 {
+            "active" => Ok(Self::Active),
+            "invited" => Ok(Self::Invited),
+            "suspended" => Ok(Self::Suspended),
+            _ => Err(D::Error::custom("must be active, invited or suspended")),
+        }
+    }
 }
 
 impl Member for Status {}

@@ -7,7 +7,7 @@ use service::problem::Fault;
 use super::Document;
 use crate::json::object::{Member, Unknown, check_more, object};
 use crate::json::scan::{self, Reason};
-use crate::json::{Bounds, Faults};
+use crate::json::{Bounds, Faults, checked};
 
 /// What a body may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,8 @@ impl Limits {
     /// Members of an object.
     pub const MEMBERS: usize = 128;
 
-    const ONE: Bounds = Bounds { depth: Self::DEPTH, values: Self::VALUES, members: Self::MEMBERS };
+    /// What a body about one user may have.
+    pub const ONE: Bounds = Bounds { depth: Self::DEPTH, values: Self::VALUES, members: Self::MEMBERS };
 
     /// Two levels and a value more: the batch and its list.
     fn many(&self) -> Bounds {
@@ -68,7 +69,7 @@ impl Refused {
 /// # Errors
 /// With all that is wrong with it.
 pub fn document(body: &[u8], limits: &Limits) -> Result<Document, Refused> {
-    let document: Document = read(body, &Limits::ONE, limits.unknown)?;
+    let document: Document = read_object(body, &Limits::ONE, limits.unknown)?;
     none(document.faults(limits.unknown))?;
     Ok(document)
 }
@@ -78,7 +79,7 @@ pub fn document(body: &[u8], limits: &Limits) -> Result<Document, Refused> {
 /// # Errors
 /// With all that is wrong with them.
 pub fn documents(body: &[u8], limits: &Limits) -> Result<Vec<Document>, Refused> {
-    let batch: Documents = read(body, &limits.many(), limits.unknown)?;
+    let batch: Documents = read_object(body, &limits.many(), limits.unknown)?;
     let mut faults = Faults::new();
     faults.member("users", |faults| {
         bounded(batch.users.len(), limits.batch, faults);
@@ -96,7 +97,7 @@ pub fn documents(body: &[u8], limits: &Limits) -> Result<Vec<Document>, Refused>
 /// # Errors
 /// With all that is wrong with them.
 pub fn ids(body: &[u8], limits: &Limits) -> Result<Vec<super::UserId>, Refused> {
-    let batch: Ids = read(body, &limits.many(), limits.unknown)?;
+    let batch: Ids = read_object(body, &limits.many(), limits.unknown)?;
     let mut faults = Faults::new();
     faults.member("ids", |faults| bounded(batch.ids.len(), limits.batch, faults));
     let mut ids = Vec::with_capacity(batch.ids.len());
@@ -116,8 +117,7 @@ pub fn ids(body: &[u8], limits: &Limits) -> Result<Vec<super::UserId>, Refused> 
 /// # Errors
 /// When it is none.
 pub fn patch(body: &[u8]) -> Result<Value, Refused> {
-    let text = scanned(body, &Limits::ONE)?;
-    sonic_rs::from_str(text).map_err(|error| Refused::Syntax(error.to_string()))
+    read(body, &Limits::ONE, |_, error| Refused::Syntax(error.to_string()))
 }
 
 fn bounded(count: usize, most: usize, faults: &mut Faults) {
@@ -133,20 +133,28 @@ fn none(faults: Faults) -> Result<(), Refused> {
     if found.is_empty() { Ok(()) } else { Err(Refused::Faults(found)) }
 }
 
-fn scanned<'a>(body: &'a [u8], bounds: &Bounds) -> Result<&'a str, Refused> {
-    let text = std::str::from_utf8(body).map_err(|_| Refused::Syntax("it is not UTF-8".to_owned()))?;
-    match scan::check(text, bounds) {
-        Ok(()) => Ok(text),
-        Err(refused) if matches!(refused.reason, Reason::Syntax(_)) => {
-            Err(Refused::Syntax(refused.to_string()))
-        }
-        Err(refused) => Err(Refused::at(refused.pointer, refused.reason)),
-    }
+fn read_object<T: Member>(body: &[u8], bounds: &Bounds, unknown: Unknown) -> Result<T, Refused> {
+    read(body, bounds, |text, error| misfit::<T>(text, unknown, error))
 }
 
-fn read<T: Member + DeserializeOwned>(body: &[u8], bounds: &Bounds, unknown: Unknown) -> Result<T, Refused> {
-    let text = scanned(body, bounds)?;
-    sonic_rs::from_str(text).map_err(|error| misfit::<T>(text, unknown, &error))
+fn read<T: DeserializeOwned>(
+    body: &[u8],
+    bounds: &Bounds,
+    misfit: impl FnOnce(&str, &sonic_rs::Error) -> Refused,
+) -> Result<T, Refused> {
+    let text = std::str::from_utf8(body).map_err(|_| Refused::Syntax("it is not UTF-8".to_owned()))?;
+    checked::from_str(text, bounds)
+        .map_err(|error| refusal(text, bounds).unwrap_or_else(|| misfit(text, &error)))
+}
+
+/// What is wrong with a text, whatever it was to be read as.
+#[cold]
+fn refusal(text: &str, bounds: &Bounds) -> Option<Refused> {
+    let refused = scan::check(text, bounds).err()?;
+    Some(match refused.reason {
+        Reason::Syntax(_) => Refused::Syntax(refused.to_string()),
+        reason => Refused::at(refused.pointer, reason),
+    })
 }
 
 /// What keeps a text from being a `T`, member by member.

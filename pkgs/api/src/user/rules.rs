@@ -50,7 +50,8 @@ pub(super) fn line(text: &str, most: usize, faults: &mut Faults) {
         faults.add("must not be empty");
     }
     longest(text, most, faults);
-    if text.bytes().any(|byte| byte.is_ascii_control()) {
+    // All of them are looked at, so that many are at once.
+    if text.bytes().fold(false, |found, byte| found | byte.is_ascii_control()) {
         faults.add("must not have control characters");
     }
 }
@@ -58,7 +59,7 @@ pub(super) fn line(text: &str, most: usize, faults: &mut Faults) {
 /// Up to `most` characters; not U+0000, which a database cannot keep in a text.
 pub(super) fn text(text: &str, most: usize, faults: &mut Faults) {
     longest(text, most, faults);
-    if text.bytes().any(|byte| byte == 0) {
+    if text.contains('\0') {
         faults.add("must not have the character U+0000");
     }
 }
@@ -181,12 +182,10 @@ fn group<'a>(
         let known = matches!(name.len(), 1..=64)
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
         if !known {
-            faults.named(name, |faults| faults.add("must be called by 1 to 64 of a-z, A-Z, 0-9, _, . and -"));
+            faults
+                .member(name, |faults| faults.add("must be called by 1 to 64 of a-z, A-Z, 0-9, _, . and -"));
         }
-        // A pointer is only made for what is not obviously well.
-        if !matches!(value, Value::Bool(_) | Value::Null | Value::Number(_)) {
-            faults.named(name, |faults| rule(value, faults));
-        }
+        faults.member(name, |faults| rule(value, faults));
     }
 }
 

@@ -1,0 +1,309 @@
+//! Reading a text within bounds, in one pass: what [`scan`](super::scan) looks for is looked for while something is
+//! built.
+//!
+//! A layer between a parser and what is read: it counts values and levels, compares names, and weighs numbers as they
+//! go by. It says that something is wrong and not what: that is for the scan to find out, when it is needed.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use super::scan::{Bounds, MAX_NUMBER};
+
+/// The same as an integer.
+const MAX_INTEGER: u64 = MAX_NUMBER as u64;
+
+/// Reads a `T`.
+///
+/// # Errors
+/// When the text is not JSON, not within `bounds` as [`scan::check`](super::scan::check) has them, or no `T`.
+pub fn from_str<'de, T: Deserialize<'de>>(text: &'de str, bounds: &Bounds) -> Result<T, sonic_rs::Error> {
+    let mut parser = sonic_rs::Deserializer::from_str(text);
+    let mut seen = Seen { bounds, values: 0, depth: 0, names: Vec::with_capacity(32) };
+    let value = T::deserialize(Checked { inner: &mut parser, seen: &mut seen })?;
+    parser.end()?;
+    Ok(value)
+}
+
+/// What has gone by.
+struct Seen<'de, 'b> {
+    bounds: &'b Bounds,
+    values: usize,
+    depth: usize,
+    /// The names seen of each object around the present place.
+    names: Vec<Cow<'de, str>>,
+}
+
+impl<'de> Seen<'de, '_> {
+    #[inline]
+    fn value<E: Error>(&mut self) -> Result<(), E> {
+        self.values += 1;
+        if self.values > self.bounds.values { Err(refused()) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn open<E: Error>(&mut self) -> Result<(), E> {
+        self.depth += 1;
+        if self.depth > self.bounds.depth { Err(refused()) } else { Ok(()) }
+    }
+
+    /// A name in the object whose names begin at `first`.
+    #[inline]
+    fn name<E: Error>(&mut self, first: usize, name: Cow<'de, str>) -> Result<(), E> {
+        let known = &self.names[first..];
+        if known.len() == self.bounds.members || known.contains(&name) {
+            return Err(refused());
+        }
+        self.names.push(name);
+        Ok(())
+    }
+}
+
+#[cold]
+fn refused<E: Error>() -> E {
+    E::custom("out of bounds")
+}
+
+/// A value that is counted, or in the place of a seed or a visitor, one whose values are.
+struct Checked<'s, 'de, 'b, T> {
+    inner: T,
+    seen: &'s mut Seen<'de, 'b>,
+}
+
+/// Like [`Checked`], for the name of a member.
+struct Named<'s, 'de, 'b, T> {
+    inner: T,
+    seen: &'s mut Seen<'de, 'b>,
+    /// Where the names of the object begin.
+    first: usize,
+}
+
+/// The members of an object.
+struct Members<'s, 'de, 'b, A> {
+    inner: A,
+    seen: &'s mut Seen<'de, 'b>,
+    first: usize,
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Checked<'_, 'de, '_, D> {
+    type Error = D::Error;
+
+    #[inline]
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.seen.value::<D::Error>()?;
+        self.inner.deserialize_any(Checked { inner: visitor, seen: self.seen })
+    }
+
+    #[inline]
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.seen.value::<D::Error>()?;
+        self.inner.deserialize_str(Checked { inner: visitor, seen: self.seen })
+    }
+
+    #[inline]
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.seen.value::<D::Error>()?;
+        self.inner.deserialize_seq(Checked { inner: visitor, seen: self.seen })
+    }
+
+    #[inline]
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.seen.value::<D::Error>()?;
+        self.inner.deserialize_map(Checked { inner: visitor, seen: self.seen })
+    }
+
+    #[inline]
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.seen.value::<D::Error>()?;
+        self.inner.deserialize_f64(Checked { inner: visitor, seen: self.seen })
+    }
+
+    #[inline]
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.deserialize_str(visitor)
+    }
+
+    // These two are no values, but have one within.
+    #[inline]
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.inner.deserialize_option(Checked { inner: visitor, seen: self.seen })
+    }
+
+    #[inline]
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.inner.deserialize_newtype_struct(name, Checked { inner: visitor, seen: self.seen })
+    }
+
+    // Documents ask for nothing else.
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 char bytes byte_buf unit unit_struct tuple tuple_struct
+        struct enum identifier ignored_any
+    }
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Checked<'_, 'de, '_, V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.expecting(f)
+    }
+
+    #[inline]
+    fn visit_bool<E: Error>(self, value: bool) -> Result<V::Value, E> {
+        self.inner.visit_bool(value)
+    }
+
+    #[inline]
+    fn visit_i64<E: Error>(self, value: i64) -> Result<V::Value, E> {
+        if value.unsigned_abs() > MAX_INTEGER { Err(refused()) } else { self.inner.visit_i64(value) }
+    }
+
+    #[inline]
+    fn visit_u64<E: Error>(self, value: u64) -> Result<V::Value, E> {
+        if value > MAX_INTEGER { Err(refused()) } else { self.inner.visit_u64(value) }
+    }
+
+    #[inline]
+    fn visit_f64<E: Error>(self, value: f64) -> Result<V::Value, E> {
+        // Not a number is not below anything.
+        if value.abs() <= MAX_NUMBER { self.inner.visit_f64(value) } else { Err(refused()) }
+    }
+
+    #[inline]
+    fn visit_str<E: Error>(self, value: &str) -> Result<V::Value, E> {
+        self.inner.visit_str(value)
+    }
+
+    #[inline]
+    fn visit_borrowed_str<E: Error>(self, value: &'de str) -> Result<V::Value, E> {
+        self.inner.visit_borrowed_str(value)
+    }
+
+    #[inline]
+    fn visit_none<E: Error>(self) -> Result<V::Value, E> {
+        // An option is counted by what is in it; this one has nothing in it.
+        self.seen.value::<E>()?;
+        self.inner.visit_none()
+    }
+
+    #[inline]
+    fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
+        self.inner.visit_unit()
+    }
+
+    #[inline]
+    fn visit_some<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
+        self.inner.visit_some(Checked { inner, seen: self.seen })
+    }
+
+    #[inline]
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
+        self.inner.visit_newtype_struct(Checked { inner, seen: self.seen })
+    }
+
+    #[inline]
+    fn visit_seq<A: SeqAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
+        self.seen.open::<A::Error>()?;
+        let value = self.inner.visit_seq(Checked { inner, seen: &mut *self.seen })?;
+        self.seen.depth -= 1;
+        Ok(value)
+    }
+
+    #[inline]
+    fn visit_map<A: MapAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
+        self.seen.open::<A::Error>()?;
+        let first = self.seen.names.len();
+        let value = self.inner.visit_map(Members { inner, seen: &mut *self.seen, first })?;
+        self.seen.names.truncate(first);
+        self.seen.depth -= 1;
+        Ok(value)
+    }
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Checked<'_, 'de, '_, A> {
+    type Error = A::Error;
+
+    #[inline]
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+        self.inner.next_element_seed(Checked { inner: seed, seen: &mut *self.seen })
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.inner.size_hint()
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Checked<'_, 'de, '_, S> {
+    type Value = S::Value;
+
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(self, inner: D) -> Result<S::Value, D::Error> {
+        self.inner.deserialize(Checked { inner, seen: self.seen })
+    }
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<'_, 'de, '_, A> {
+    type Error = A::Error;
+
+    #[inline]
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+        self.inner.next_key_seed(Named { inner: seed, seen: &mut *self.seen, first: self.first })
+    }
+
+    #[inline]
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
+        self.inner.next_value_seed(Checked { inner: seed, seen: &mut *self.seen })
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.inner.size_hint()
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Named<'_, 'de, '_, S> {
+    type Value = S::Value;
+
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(self, inner: D) -> Result<S::Value, D::Error> {
+        self.inner.deserialize(Named { inner, seen: self.seen, first: self.first })
+    }
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Named<'_, 'de, '_, D> {
+    type Error = D::Error;
+
+    #[inline]
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.inner.deserialize_str(Named { inner: visitor, seen: self.seen, first: self.first })
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Named<'_, 'de, '_, V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.expecting(f)
+    }
+
+    #[inline]
+    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<V::Value, E> {
+        self.seen.name::<E>(self.first, Cow::Borrowed(name))?;
+        self.inner.visit_borrowed_str(name)
+    }
+
+    #[inline]
+    fn visit_str<E: Error>(self, name: &str) -> Result<V::Value, E> {
+        self.seen.name::<E>(self.first, Cow::Owned(name.to_owned()))?;
+        self.inner.visit_str(name)
+    }
+}
