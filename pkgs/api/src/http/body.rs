@@ -21,13 +21,27 @@ pub struct Many(pub Bytes);
 /// A merge patch.
 pub struct Patch(pub Bytes);
 
+impl One {
+    /// That of a request with these fields.
+    ///
+    /// # Errors
+    /// 415 for what is no JSON by its media type, 413 for what is too long, and why it broke off.
+    pub async fn of<B>(fields: &HeaderMap, body: B, api: &Api) -> Result<Self, Failure>
+    where
+        B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>>,
+    {
+        media_type(fields, &[JSON])?;
+        let most = api.settings().limits.user_bytes;
+        Ok(Self(gather(body, most).await?))
+    }
+}
+
 impl FromRequest<Api> for One {
     type Rejection = Failure;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Failure> {
-        media_type(request.headers(), &[JSON])?;
-        let most = api.settings().limits.user_bytes;
-        Ok(Self(gather(request, most).await?))
+        let (parts, body) = request.into_parts();
+        Self::of(&parts.headers, body, api).await
     }
 }
 
@@ -37,7 +51,7 @@ impl FromRequest<Api> for Many {
     async fn from_request(request: Request, api: &Api) -> Result<Self, Failure> {
         media_type(request.headers(), &[JSON])?;
         let most = api.settings().limits.batch_bytes;
-        Ok(Self(gather(request, most).await?))
+        Ok(Self(gather(request.into_body(), most).await?))
     }
 }
 
@@ -51,7 +65,7 @@ impl FromRequest<Api> for Patch {
                 .with(header::HeaderName::from_static("accept-patch"), HeaderValue::from_static(MERGE_PATCH))
         })?;
         let most = api.settings().limits.user_bytes;
-        Ok(Self(gather(request, most).await?))
+        Ok(Self(gather(request.into_body(), most).await?))
     }
 }
 
@@ -71,16 +85,22 @@ fn media_type(fields: &HeaderMap, accepted: &[&str]) -> Result<(), Failure> {
     Err(Problem::new(415, format!("the body's media type must be {}", accepted.join(" or "))).into())
 }
 
-async fn gather(request: Request, most: usize) -> Result<Bytes, Failure> {
+async fn gather<B>(body: B, most: usize) -> Result<Bytes, Failure>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>>,
+{
     let too_large = || Failure::from(Problem::too_large(format!("the body has more than {most} bytes")));
-    let mut body = request.into_body();
+    let mut body = std::pin::pin!(body);
     if http_body::Body::size_hint(&body).lower() > most as u64 {
         return Err(too_large());
     }
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|error| broken(&*Into::<axum::BoxError>::into(error)))?.into_data()
+        else {
+            continue;
+        };
         if first.len() + rest.len() + data.len() > most {
             return Err(too_large());
         }
@@ -98,9 +118,9 @@ async fn gather(request: Request, most: usize) -> Result<Bytes, Failure> {
 }
 
 /// Why a body ended early, as the listener tells it.
-fn broken(error: &axum::Error) -> Failure {
+fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
     use listener::body::Error;
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<Error>() {
             return match error {

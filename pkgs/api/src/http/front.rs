@@ -1,7 +1,8 @@
 //! What every request meets first.
 //!
 //! Plain reads of one user are answered here, before axum's router: of one that is cached that is a look into the cache
-//! and a body of stored bytes, with nothing boxed and nothing awaited. Everything else goes to the router.
+//! and a body of stored bytes, with nothing boxed and nothing awaited. So are documents that are to be checked.
+//! Everything else goes to the router.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,15 +19,19 @@ use service::problem::Problem;
 use tower_service::Service;
 
 use super::Api;
+use super::body::One;
 use super::conditions::{Conditions, tag};
 use super::failure::Failure;
 use super::guard::Admitted;
 use super::metrics::Operation;
+use super::users::validated;
 use crate::store::Scope;
 use crate::user::{Record, UserId};
 
 /// The body of an answer: bytes that are there, or whatever the router made.
 pub type Body = Either<Full<Bytes>, axum::body::Body>;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Answers requests.
 #[derive(Clone)]
@@ -55,7 +60,7 @@ impl Front {
     fn at_once(&self, id: UserId, fields: &HeaderMap) -> Option<Response<Body>> {
         let record = self.api.users().cached(id)?;
         let admitted = self.api.0.guard.at_once(fields)?;
-        Some(self.one(fields, admitted.map(|admitted| (admitted, Some(record)))))
+        Some(self.tell(fields, admitted.and_then(|admitted| one(fields, admitted, Some(record)))))
     }
 
     /// The answer once the database has been asked.
@@ -63,25 +68,44 @@ impl Front {
         let read = async {
             let admitted = self.api.0.guard.admit(&fields).await?;
             admitted.caller.require(Scope::Read)?;
-            Ok::<_, Failure>((admitted, self.api.users().read(id).await?))
+            let record = self.api.users().read(id).await?;
+            one(&fields, admitted, record)
         };
         let read = read.await;
-        self.one(&fields, read)
+        self.tell(&fields, read)
     }
 
-    /// A user as it is stored, or why not.
-    fn one(&self, fields: &HeaderMap, read: Result<(Admitted, Option<Record>), Failure>) -> Response<Body> {
-        let answer = read.and_then(|(admitted, record)| {
+    /// The answer to a document that is to be checked.
+    async fn validate<B>(self, fields: HeaderMap, body: B) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>>,
+    {
+        let checked = async {
+            let admitted = self.api.0.guard.admit(&fields).await?;
             admitted.caller.require(Scope::Read)?;
-            acceptable(fields)?;
-            let mut response = found(fields, &record.ok_or_else(Failure::no_user)?)?;
-            if let Some(left) = &admitted.left {
-                left.tell(response.headers_mut());
-            }
-            Ok(response)
-        });
+            acceptable(&fields)?;
+            let One(body) = One::of(&fields, body, &self.api).await?;
+            let mut response = Response::new(validated(&self.api, &body)?);
+            response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+            Ok::<_, Failure>((admitted, response))
+        };
+        let checked = checked.await;
+        self.tell(&fields, checked)
+    }
+
+    /// An answer with what the client is told beside it.
+    fn tell(
+        &self,
+        fields: &HeaderMap,
+        answer: Result<(Admitted, Response<Bytes>), Failure>,
+    ) -> Response<Body> {
         let mut response = match answer {
-            Ok(response) => response.map(|body| Either::Left(Full::new(body))),
+            Ok((admitted, mut response)) => {
+                if let Some(left) = &admitted.left {
+                    left.tell(response.headers_mut());
+                }
+                response.map(|body| Either::Left(Full::new(body)))
+            }
             Err(failure) => failure.into_response().map(Either::Right),
         };
         self.api.settings().cors.tell(fields, response.headers_mut());
@@ -100,8 +124,11 @@ impl Front {
         let origin = request.headers().get(header::ORIGIN).cloned().filter(|_| settings.cors.is_on());
         let mut response = match self.api.0.guard.admit(request.headers()).await {
             Ok(admitted) => {
-                let response = self.route(request, &admitted).await;
-                tell(response, &admitted)
+                let mut response = self.route(request, &admitted).await;
+                if let Some(left) = &admitted.left {
+                    left.tell(response.headers_mut());
+                }
+                response
             }
             Err(failure) => failure.into_response(),
         };
@@ -134,6 +161,18 @@ impl Front {
     }
 }
 
+/// A user as it is stored, to somebody who may read it.
+fn one(
+    fields: &HeaderMap,
+    admitted: Admitted,
+    record: Option<Record>,
+) -> Result<(Admitted, Response<Bytes>), Failure> {
+    admitted.caller.require(Scope::Read)?;
+    acceptable(fields)?;
+    let response = found(fields, &record.ok_or_else(Failure::no_user)?)?;
+    Ok((admitted, response))
+}
+
 /// The answer to a read of a user.
 ///
 /// # Errors
@@ -149,16 +188,9 @@ pub(super) fn found(fields: &HeaderMap, record: &Record) -> Result<Response<Byte
     if unchanged {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
-        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        fields.insert(header::CONTENT_TYPE, JSON);
     }
     Ok(response)
-}
-
-fn tell(mut response: axum::response::Response, admitted: &Admitted) -> axum::response::Response {
-    if let Some(left) = &admitted.left {
-        left.tell(response.headers_mut());
-    }
-    response
 }
 
 /// Whether the client takes JSON, or the page that describes it (RFC 9110, section 12.5.1).
@@ -200,24 +232,43 @@ where
     fn call(&mut self, request: Request<B>) -> Answering {
         let begin = Instant::now();
         let operation = Operation::of(request.method(), request.uri().path());
-        if operation == Operation::Get
-            && let Some(id) = plain(&request)
-        {
-            if let Some(response) = self.at_once(id, request.headers()) {
-                self.api.0.metrics.tally().count(operation, response.status(), begin);
-                return Answering::Now(Some(response));
+        match plain(operation, &request) {
+            Some(Plain::Read(id)) => {
+                if let Some(response) = self.at_once(id, request.headers()) {
+                    self.api.0.metrics.count(operation, response.status(), begin);
+                    return Answering::Now(Some(response));
+                }
+                let fields = request.into_parts().0.headers;
+                Answering::later(self.api.clone(), operation, begin, self.clone().read(id, fields))
             }
-            let fields = request.into_parts().0.headers;
-            return Answering::later(self.api.clone(), operation, begin, self.clone().read(id, fields));
+            Some(Plain::Validate) => {
+                let (parts, body) = request.into_parts();
+                let response = self.clone().validate(parts.headers, body);
+                Answering::later(self.api.clone(), operation, begin, response)
+            }
+            None => Answering::later(self.api.clone(), operation, begin, self.clone().answer(request)),
         }
-        Answering::later(self.api.clone(), operation, begin, self.clone().answer(request))
     }
 }
 
-/// The user that a request is about, where it is about nothing but one.
-fn plain<B>(request: &Request<B>) -> Option<UserId> {
-    let id = request.uri().path().strip_prefix("/v1/users/")?;
-    if request.uri().query().is_some() { None } else { id.parse().ok() }
+/// What is answered without the router.
+enum Plain {
+    /// A read of one user.
+    Read(UserId),
+    /// A document to be checked.
+    Validate,
+}
+
+/// What a request is about, where it is about nothing but that.
+fn plain<B>(operation: Operation, request: &Request<B>) -> Option<Plain> {
+    if request.uri().query().is_some() {
+        return None;
+    }
+    match operation {
+        Operation::Get => request.uri().path().strip_prefix("/v1/users/")?.parse().ok().map(Plain::Read),
+        Operation::Validate => Some(Plain::Validate),
+        _ => None,
+    }
 }
 
 impl Answering {
@@ -229,8 +280,8 @@ impl Answering {
     ) -> Self {
         Self::Later(Box::pin(async move {
             let response = response.await;
-            // A task may have moved to another thread meanwhile, whose tally this then is.
-            api.0.metrics.tally().count(operation, response.status(), begin);
+            // A task may have moved to another thread meanwhile, which then counts it.
+            api.0.metrics.count(operation, response.status(), begin);
             response
         }))
     }

@@ -1,5 +1,6 @@
 //! What is counted of requests: by operation, how they were answered and how long it took.
 
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -74,25 +75,30 @@ struct Counted {
 #[derive(Clone, Default)]
 pub struct Metrics(Arc<Mutex<Vec<Arc<Counted>>>>);
 
-/// What a thread counts for one connection's service: made once for each clone that counts.
-pub struct Tally(Arc<Counted>);
-
 impl Metrics {
-    /// For the thread that asks, and none other.
-    pub fn tally(&self) -> Tally {
+    /// Counts a request that came at `begin` and is answered now.
+    #[inline]
+    pub fn count(&self, operation: Operation, status: StatusCode, begin: Instant) {
         thread_local! {
-            static MINE: std::cell::RefCell<Vec<(usize, Arc<Counted>)>> = const { std::cell::RefCell::new(Vec::new()) };
+            static MINE: RefCell<Vec<(usize, Arc<Counted>)>> = const { RefCell::new(Vec::new()) };
         }
         let whose = Arc::as_ptr(&self.0) as usize;
         MINE.with_borrow_mut(|mine| {
-            if let Some((_, counted)) = mine.iter().find(|(owner, _)| *owner == whose) {
-                return Tally(Arc::clone(counted));
-            }
-            let counted = Arc::<Counted>::default();
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counted));
-            mine.push((whose, Arc::clone(&counted)));
-            Tally(counted)
-        })
+            let known = mine.iter().position(|(owner, _)| *owner == whose);
+            let at = known.unwrap_or_else(|| {
+                mine.push((whose, self.thread()));
+                mine.len() - 1
+            });
+            mine[at].1.count(operation, status, begin);
+        });
+    }
+
+    /// What one more thread counts.
+    #[cold]
+    fn thread(&self) -> Arc<Counted> {
+        let counted = Arc::<Counted>::default();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counted));
+        counted
     }
 
     /// Shows them in `registry` from here on.
@@ -121,13 +127,12 @@ impl Metrics {
     }
 }
 
-impl Tally {
-    /// Counts a request that came at `begin` and is answered now.
+impl Counted {
     #[inline]
-    pub fn count(&self, operation: Operation, status: StatusCode, begin: Instant) {
+    fn count(&self, operation: Operation, status: StatusCode, begin: Instant) {
         let class = usize::from(status.as_u16() / 100).clamp(2, 5) - 2;
-        self.0.statuses[operation as usize][class].add(1);
-        self.0.times[operation as usize].record_duration(begin.elapsed());
+        self.statuses[operation as usize][class].add(1);
+        self.times[operation as usize].record_duration(begin.elapsed());
     }
 }
 
@@ -163,10 +168,10 @@ mod tests {
         let metrics = Metrics::default();
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                scope.spawn(|| metrics.tally().count(Operation::Get, StatusCode::OK, Instant::now()));
+                scope.spawn(|| metrics.count(Operation::Get, StatusCode::OK, Instant::now()));
             }
         });
-        metrics.tally().count(Operation::Get, StatusCode::NOT_FOUND, Instant::now());
+        metrics.count(Operation::Get, StatusCode::NOT_FOUND, Instant::now());
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let text = service::metrics::encode(&registry);
