@@ -1,5 +1,7 @@
 //! Lists: which users, in which order, a page at a time.
 
+use std::sync::LazyLock;
+
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use bytes::Bytes;
@@ -27,11 +29,11 @@ const PAGE_MOST: u32 = 200;
 /// Words of a search.
 const WORDS: usize = 8;
 
-/// Which users, in which order
+/// Which users
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct List {
+pub(super) struct Which {
     /// Words: each has to begin some word of name, email, tags or bio, without regard to case
     #[param(min_length = 1, max_length = 200, pattern = r"^[^\x00]+$")]
     q: Option<String>,
@@ -52,6 +54,13 @@ pub(super) struct List {
     #[serde(default, deserialize_with = "instant")]
     #[param(value_type = Option<String>, format = DateTime)]
     created_before: Option<Timestamp>,
+}
+
+/// In which order, and what of them
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct How {
     /// The order: by a member, descending with `-` before it; `created_at` unless given
     #[param(inline)]
     sort: Option<Order>,
@@ -66,33 +75,6 @@ pub(super) struct List {
         pattern = "^(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)(,(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)){0,31}$"
     )]
     fields: Option<String>,
-}
-
-/// Which users
-#[derive(Debug, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct Counted {
-    /// Words: each has to begin some word of name, email, tags or bio, without regard to case
-    #[param(min_length = 1, max_length = 200, pattern = r"^[^\x00]+$")]
-    q: Option<String>,
-    /// With this status
-    #[param(inline)]
-    status: Option<Status>,
-    /// With this tag
-    #[param(min_length = 1, max_length = 32, pattern = "^[a-z0-9][a-z0-9_-]{0,31}$")]
-    tag: Option<String>,
-    /// With this email, without regard to case
-    #[param(min_length = 1, max_length = 254, pattern = r"^[^\x00]+$")]
-    email: Option<String>,
-    /// Created at this instant or later (RFC 3339)
-    #[serde(default, deserialize_with = "instant")]
-    #[param(value_type = Option<String>, format = DateTime)]
-    created_after: Option<Timestamp>,
-    /// Created before this instant (RFC 3339)
-    #[serde(default, deserialize_with = "instant")]
-    #[param(value_type = Option<String>, format = DateTime)]
-    created_before: Option<Timestamp>,
 }
 
 /// An order
@@ -134,7 +116,7 @@ impl From<Order> for Sort {
 
 /// List and search users
 #[utoipa::path(get, path = "/v1/users", tag = "users", operation_id = "listUsers",
-    params(List), security(("key" = ["read"])),
+    params(Which, How), security(("key" = ["read"])),
     responses((status = 200, description = "A page", body = Page,
                headers(("Link" = Option<String>, description = "The next page (RFC 8288)")))))]
 pub(super) async fn list(
@@ -142,10 +124,10 @@ pub(super) async fn list(
     State(api): State<Api>,
     RawQuery(text): RawQuery,
 ) -> Result<Response, Failure> {
-    let List { q, status, tag, email, created_after, created_before, sort, limit, cursor, fields } =
-        query(text.as_deref())?;
+    let (which, how) = split(text.as_deref().unwrap_or_default());
+    let How { sort, limit, cursor, fields } = query(Some(&how))?;
+    let filter = filter(query(Some(&which))?)?;
     let selection = Selection::parse(fields.as_deref(), api.settings().limits.unknown)?;
-    let filter = filter(Counted { q, status, tag, email, created_after, created_before })?;
     let sort = sort.map(Sort::from).unwrap_or_default();
     let limit = limit.unwrap_or(PAGE);
     if !(1..=PAGE_MOST).contains(&limit) {
@@ -174,7 +156,7 @@ pub(super) async fn list(
 
 /// Count users
 #[utoipa::path(get, path = "/v1/users:count", tag = "users", operation_id = "countUsers",
-    params(Counted), security(("key" = ["read"])),
+    params(Which), security(("key" = ["read"])),
     responses((status = 200, description = "How many there are", body = Count)))]
 pub(super) async fn count(
     _: Reader,
@@ -204,13 +186,27 @@ pub(super) fn query<T: DeserializeOwned>(text: Option<&str>) -> Result<T, Failur
     })
 }
 
+/// The parameters that say which users, and the others. Serde can read both in one go, and then refuses no others.
+fn split(query: &str) -> (String, String) {
+    static WHICH: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let parameters = <Which as utoipa::IntoParams>::into_params(|| None);
+        parameters.into_iter().map(|parameter| parameter.name).collect()
+    });
+    let is_which = |pair: &&str| {
+        let name = url::form_urlencoded::parse(pair.as_bytes()).next();
+        name.is_some_and(|(name, _)| WHICH.iter().any(|known| *known == name))
+    };
+    let (which, others): (Vec<&str>, Vec<&str>) = query.split('&').partition(is_which);
+    (which.join("&"), others.join("&"))
+}
+
 fn well_encoded(text: &str) -> bool {
     let digits = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     text.split('%').skip(1).all(digits)
 }
 
-fn filter(counted: Counted) -> Result<Filter, Failure> {
-    let Counted { q, status, tag, email, created_after, created_before } = counted;
+fn filter(which: Which) -> Result<Filter, Failure> {
+    let Which { q, status, tag, email, created_after, created_before } = which;
     let texts = [("q", &q, 200), ("tag", &tag, 32), ("email", &email, 254)];
     for (name, text, most) in texts {
         let Some(text) = text else { continue };
@@ -264,19 +260,19 @@ fn instant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestam
 mod tests {
     use super::*;
 
-    fn detail<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> String {
-        query::<T>(Some(text)).expect_err("it is refused").problem().detail.clone()
+    fn read(text: &str) -> Result<(Which, How), Failure> {
+        let (which, how) = split(text);
+        Ok((query(Some(&which))?, query(Some(&how))?))
     }
 
     #[test]
     fn parameters_are_read() {
-        let list: List = query(Some(
-            "q=a%20b+c&status=active&sort=-name&limit=7&created_after=2030-01-31T12:00:00%2B01:00",
-        ))
-        .expect("it is well");
-        assert_eq!(list.q.as_deref(), Some("a b c"));
-        assert_eq!(list.sort.map(Sort::from), Some(Sort { by: SortBy::Name, descending: true }));
-        assert_eq!(list.created_after, "2030-01-31T11:00:00Z".parse().ok());
+        let (which, how) =
+            read("q=a%20b+c&status=active&sort=-name&limit=7&created%5fafter=2030-01-31T12:00:00%2B01:00")
+                .expect("they are well");
+        assert_eq!(which.q.as_deref(), Some("a b c"));
+        assert_eq!(how.sort.map(Sort::from), Some(Sort { by: SortBy::Name, descending: true }));
+        assert_eq!(which.created_after, "2030-01-31T11:00:00Z".parse().ok());
     }
 
     #[test]
@@ -290,13 +286,15 @@ mod tests {
             ("created_before=20300131T120000Z", "created_before"),
             ("colour=red", "colour"),
             ("limit=1&limit=2", "limit"),
+            ("tag=a&sort=name&tag=b", "tag"),
             ("q=%ff", "UTF-8"),
             ("q=%f", "percent-encoded"),
         ] {
-            let detail = detail::<List>(text);
+            let detail = read(text).expect_err("it is refused").problem().detail.clone();
             assert!(detail.contains(name), "{text}: {detail}");
         }
-        assert!(detail::<Counted>("sort=name").contains("sort"));
+        let refused = query::<Which>(Some("sort=name")).expect_err("to count takes no order");
+        assert!(refused.problem().detail.contains("sort"));
     }
 
     #[test]
