@@ -5,8 +5,17 @@ use super::{Claim, Created, Error, answer};
 /// How long a request is remembered, in microseconds: a day, longer than any client repeats one.
 pub const KEPT_MICROSECONDS: i64 = 24 * 60 * 60 * 1_000_000;
 
-/// Requests that are remembered; beyond that, the oldest are forgotten early.
-pub const MOST: i64 = 100_000;
+/// Bytes of a block. An answer takes as many blocks as it needs, at least one.
+const BLOCK_BYTES: usize = 16 * 1024;
+
+/// Blocks that are remembered: 1 GiB of answers, and so many requests where they are small. Beyond that, the oldest
+/// are forgotten early.
+pub const MOST: i64 = 65_536;
+
+/// The blocks that an answer takes. Claims are numbered by the last of their blocks.
+pub fn blocks(answer: &[u8]) -> i64 {
+    answer.len().div_ceil(BLOCK_BYTES).max(1) as i64
+}
 
 /// Whose, as it is stored.
 pub fn owner(claim: &Claim) -> i64 {
@@ -20,4 +29,16 @@ pub fn judge(claim: &Claim, digest: &[u8], kept: Vec<u8>) -> Result<Created, Err
     }
     let records = answer::decode(kept).ok_or_else(|| Error::failed("a stored answer is damaged"))?;
     Ok(Created::Before(records))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_takes_the_blocks_it_needs() {
+        for (bytes, taken) in [(0, 1), (1, 1), (BLOCK_BYTES, 1), (BLOCK_BYTES + 1, 2), (8 << 20, 512)] {
+            assert_eq!(blocks(&vec![0; bytes]), taken, "{bytes}");
+        }
+    }
 }

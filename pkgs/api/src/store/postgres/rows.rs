@@ -140,14 +140,17 @@ async fn stake(
     let now = entry::now();
     let (owner, expired) = (claims::owner(claim), now - claims::KEPT_MICROSECONDS);
     let insert = sqlx::query_scalar(
-        "INSERT INTO claims (owner, key, digest, answer, created_at) VALUES ($1, $2, $3, $4, $5) \
+        "INSERT INTO claims (seq, owner, key, digest, answer, created_at) \
+         VALUES ((SELECT max(nextval('claims_seq_seq')) FROM generate_series(1, $7)), $1, $2, $3, $4, $5) \
          ON CONFLICT (owner, key) DO UPDATE \
-         SET digest = excluded.digest, answer = excluded.answer, created_at = excluded.created_at \
+         SET seq = excluded.seq, digest = excluded.digest, answer = excluded.answer, created_at = excluded.created_at \
          WHERE claims.created_at < $6 RETURNING seq",
     );
-    let insert = insert.bind(owner).bind(&claim.key).bind(&claim.digest[..]).bind(answer::encode(records));
-    let seq: Option<i64> =
-        insert.bind(now).bind(expired).fetch_optional(&mut **transaction).await.map_err(of_pool)?;
+    let answer = answer::encode(records);
+    let blocks = claims::blocks(&answer);
+    let insert = insert.bind(owner).bind(&claim.key).bind(&claim.digest[..]).bind(answer);
+    let insert = insert.bind(now).bind(expired).bind(blocks);
+    let seq: Option<i64> = insert.fetch_optional(&mut **transaction).await.map_err(of_pool)?;
     let Some(seq) = seq else {
         let known = sqlx::query_as("SELECT digest, answer FROM claims WHERE owner = $1 AND key = $2");
         let known = known.bind(owner).bind(&claim.key).fetch_one(&mut **transaction).await;

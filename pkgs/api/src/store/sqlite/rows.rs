@@ -54,11 +54,13 @@ fn stake(connection: &Connection, claim: &Claim, records: &[Record]) -> Result<O
     if let Some((digest, kept)) = known {
         return claims::judge(claim, &digest, kept).map(Some);
     }
+    let answer = answer::encode(records);
     connection
         .prepare_cached(
-            "INSERT INTO claims (owner, key, digest, answer, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT INTO claims (seq, owner, key, digest, answer, created_at) \
+             VALUES ((SELECT coalesce(max(seq), 0) FROM claims) + ?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![owner, claim.key, claim.digest, answer::encode(records), now])?;
+        .execute(params![claims::blocks(&answer), owner, claim.key, claim.digest, answer, now])?;
     let oldest = connection.last_insert_rowid() - claims::MOST;
     connection.prepare_cached("DELETE FROM claims WHERE seq <= ?1")?.execute([oldest])?;
     Ok(None)
