@@ -4,9 +4,12 @@ use serde_json::{Value, json};
 
 use crate::place::{Place, problem, user, value};
 
-#[test]
-fn many_are_created_read_and_deleted_at_once() {
-    let place = Place::new();
+on_each_database! {
+    many_are_created_read_and_deleted_at_once,
+    all_are_created_or_none,
+}
+
+fn many_are_created_read_and_deleted_at_once(place: &Place) {
     let server = place.serve(&[]);
     let sent: Vec<Value> = (0..30).map(|number| user(&format!("u{number}@example.org"))).collect();
     let answer = server.send("POST", "/v1/users:batchCreate", "", &json!({ "users": sent }));
@@ -30,9 +33,7 @@ fn many_are_created_read_and_deleted_at_once() {
     assert_eq!(value(&server.get("/v1/users:count")), json!({"count": 29}));
 }
 
-#[test]
-fn all_are_created_or_none() {
-    let place = Place::new();
+fn all_are_created_or_none(place: &Place) {
     let server = place.serve(&["--max-batch", "3"]);
     server.create("taken@example.org");
     let create =

@@ -4,6 +4,14 @@ use serde_json::{Value, json};
 
 use crate::place::{Place, Server, problem, user, value};
 
+on_each_database! {
+    pages_follow_each_other_in_every_order,
+    users_are_found_by_what_they_are,
+    a_cursor_is_good_for_its_list_alone,
+    only_the_fields_asked_for_are_sent,
+    a_query_that_makes_no_sense_is_refused,
+}
+
 /// A server with users a to h: the first half suspended, every other one with a tag of its own.
 fn start(place: &Place) -> Server {
     let server = place.serve(&[]);
@@ -31,10 +39,8 @@ fn letters(page: &Value) -> String {
         .collect()
 }
 
-#[test]
-fn pages_follow_each_other_in_every_order() {
-    let place = Place::new();
-    let server = start(&place);
+fn pages_follow_each_other_in_every_order(place: &Place) {
+    let server = start(place);
     for (sort, expected) in [
         ("name", "abcdefgh"),
         ("-name", "hgfedcba"),
@@ -65,10 +71,8 @@ fn pages_follow_each_other_in_every_order() {
     }
 }
 
-#[test]
-fn users_are_found_by_what_they_are() {
-    let place = Place::new();
-    let server = start(&place);
+fn users_are_found_by_what_they_are(place: &Place) {
+    let server = start(place);
     for (query, expected) in [
         ("", "dbhfaceg"),
         ("status=suspended", "dbac"),
@@ -93,10 +97,8 @@ fn users_are_found_by_what_they_are() {
     }
 }
 
-#[test]
-fn a_cursor_is_good_for_its_list_alone() {
-    let place = Place::new();
-    let server = start(&place);
+fn a_cursor_is_good_for_its_list_alone(place: &Place) {
+    let server = start(place);
     let page = value(&server.get("/v1/users?sort=name&limit=2&tag=odd"));
     let next = page["next"].as_str().expect("a next page");
     assert_eq!(letters(&value(&server.get(&format!("/v1/users?tag=odd&sort=name&cursor={next}")))), "eg");
@@ -108,10 +110,8 @@ fn a_cursor_is_good_for_its_list_alone() {
     }
 }
 
-#[test]
-fn only_the_fields_asked_for_are_sent() {
-    let place = Place::new();
-    let server = start(&place);
+fn only_the_fields_asked_for_are_sent(place: &Place) {
+    let server = start(place);
     let page = value(&server.get("/v1/users?fields=email,version&limit=1"));
     assert_eq!(page["users"], json!([{"version": 1, "email": "d@example.org"}]));
     let id = server.create("z@example.org")["id"].as_str().expect("an id").to_owned();
@@ -123,9 +123,7 @@ fn only_the_fields_asked_for_are_sent() {
     problem(&server.get(&format!("/v1/users/{id}?x=1")), 400);
 }
 
-#[test]
-fn a_query_that_makes_no_sense_is_refused() {
-    let place = Place::new();
+fn a_query_that_makes_no_sense_is_refused(place: &Place) {
     let server = place.serve(&[]);
     for query in [
         "limit=0",

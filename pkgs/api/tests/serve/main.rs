@@ -1,7 +1,11 @@
 //! The real `linerate-api serve`, over real sockets.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod place;
+
 mod access;
+mod addresses;
 mod batches;
 // Shared with the tests of files, which need more of it.
 #[allow(dead_code)]
@@ -10,7 +14,7 @@ mod client;
 mod described;
 mod lists;
 mod operation;
-mod place;
+mod outage;
 // Shared with the listener's tests, which need more of it.
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/tools.rs"]

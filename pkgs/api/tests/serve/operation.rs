@@ -1,13 +1,55 @@
 //! Start, stop, settings, health and metrics.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::client::Client;
-use crate::place::{Place, ask, problem, user, value};
+use crate::place::{BINARY, Place, ask, problem, until, user, value};
+
+on_each_database! { a_database_is_migrated_and_seeded_before_anything_is_served }
+
+fn a_database_is_migrated_and_seeded_before_anything_is_served(place: &Place) {
+    let run = |arguments: &[&str]| {
+        let output = place.command(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    // Several at once wait for each other.
+    let mut migrate = Command::new(BINARY);
+    migrate.arg("migrate").env("LINERATE_API_DATABASE_URL", place.database()).stdout(Stdio::null());
+    let others: Vec<_> = (0..3).map(|_| migrate.spawn().expect("the binary runs")).collect();
+    assert!(run(&["migrate"]).ends_with(" is up to date\n"));
+    for mut other in others {
+        assert!(other.wait().expect("it ends").success());
+    }
+    assert_eq!(run(&["seed", "--count", "600"]), "600 users written, 0 were there\n");
+    assert_eq!(run(&["seed", "--count", "700"]), "100 users written, 600 were there\n");
+    let server = place.serve(&[]);
+    assert_eq!(value(&server.get("/v1/users:count")), json!({"count": 700}));
+    assert_eq!(server.get(&format!("/v1/users/{}", api::seed::id(699))).status, 200);
+}
+
+#[test]
+fn a_database_that_cannot_be_reached_is_said_on_one_line() {
+    for database in ["sqlite:/nowhere/users.db", "postgres://postgres@127.0.0.1:1/users"] {
+        let place = Place::on(database.to_owned());
+        for arguments in
+            [&["migrate"][..], &["seed"], &["key", "list"], &["serve", "--listen", "127.0.0.1:0"]]
+        {
+            let output = place.command(arguments);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                !output.status.success() && said.trim_end().lines().count() == 1,
+                "{arguments:?}: {said}"
+            );
+        }
+    }
+}
 
 #[test]
 fn health_and_metrics_are_answered_on_the_admin_listener() {
@@ -36,17 +78,20 @@ fn what_is_under_way_is_finished_and_what_was_written_is_there_afterwards() {
     let body = user("a@example.org").to_string();
     let (first, rest) = body.split_at(10);
     let length = body.len();
+    // Whoever is told to go on has been heard.
     busy.send(format!(
-        "POST /v1/users HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{first}"
+        "POST /v1/users HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+         Expect: 100-continue\r\n\r\n"
     ));
-    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(busy.receive(false).expect("an answer").status, 100);
+    busy.send(first);
     server.signal(Signal::TERM);
-    std::thread::sleep(Duration::from_millis(100));
+    until("nobody is let in any more", || TcpStream::connect(server.public).is_err());
     busy.send(rest);
     let answer = busy.receive(true).expect("an answer");
     assert_eq!(answer.status, 201);
     assert!(answer.closes());
-    assert!(server.wait(Duration::from_secs(10)).success());
+    assert!(server.wait(Duration::from_secs(60)).success());
     assert_eq!(value(&place.serve(&[]).get("/v1/users:count")), json!({"count": 1}));
 }
 
@@ -64,12 +109,8 @@ fn settings_are_read_again_when_it_is_told_to() {
     for (text, status) in [("unknown-fields = \"perhaps\"\n", 422), ("unknown-fields = \"keep\"\n", 200)] {
         fs::write(&config, text).expect("a file");
         server.signal(Signal::HUP);
-        let deadline = Instant::now() + Duration::from_secs(10);
         let said = if status == 200 { "settings were read again" } else { "settings stay as they are" };
-        while !server.said().contains(said) {
-            assert!(Instant::now() < deadline, "{}", server.said());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until(said, || server.said().contains(said));
         assert_eq!(server.send("POST", "/v1/users:validate", "", &sent).status, status);
     }
 }

@@ -1,37 +1,97 @@
-//! A directory, and the real server on a database in it.
+//! A directory and a database, and the real server on them.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
+use bench::postgres::{Durability, Postgres};
 use bench::process::Process;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::client::{Answer, Client};
 
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_linerate-api");
 
-/// A directory.
-pub struct Place(tempfile::TempDir);
+/// Makes of each function a test for each kind of database.
+macro_rules! on_each_database {
+    ($($test:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[test] fn $test() { super::$test(&crate::place::Place::new()); })*
+        }
+        mod postgresql {
+            $(#[test] fn $test() { super::$test(&crate::place::Place::on_postgresql()); })*
+        }
+    };
+}
+
+/// A directory and a database.
+pub struct Place {
+    directory: TempDir,
+    database: String,
+    /// What the database is in, where the tests share it.
+    postgres: Option<Arc<Postgres>>,
+}
+
+/// The PostgreSQL that all tests share which run at the same time; the last one stops it.
+fn shared() -> Arc<Postgres> {
+    static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let settings = ["max_connections=200"];
+        let server = Arc::new(Postgres::start(Durability::None, &settings).expect("PostgreSQL starts"));
+        *shared = Arc::downgrade(&server);
+        server
+    })
+}
 
 impl Place {
-    /// An empty one.
+    /// An empty directory, with a database of SQLite in it.
     pub fn new() -> Self {
-        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory"))
+        let directory = directory();
+        let database = format!("sqlite:{}", directory.path().join("users.db").display());
+        Self { directory, database, postgres: None }
     }
 
-    /// A path in it.
+    /// An empty directory, and an empty database of PostgreSQL.
+    pub fn on_postgresql() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let server = shared();
+        let name = format!("place{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        server.create_database(&name).expect("PostgreSQL answers");
+        Self { directory: directory(), database: server.url(&name), postgres: Some(server) }
+    }
+
+    /// An empty directory, and a database elsewhere.
+    pub fn on(database: String) -> Self {
+        Self { directory: directory(), database, postgres: None }
+    }
+
+    /// A path in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// The database's URL.
-    pub fn database(&self) -> String {
-        format!("sqlite:{}", self.path("users.db").display())
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// Changes the database behind the service's back.
+    pub fn execute(&self, sql: &str) {
+        if let Some(server) = &self.postgres {
+            let (_, name) = self.database.rsplit_once('/').expect("a URL");
+            server.execute(name, sql).expect("PostgreSQL answers");
+        } else {
+            let database = rusqlite::Connection::open(self.path("users.db")).expect("it opens");
+            database.execute_batch(sql).expect("it is written");
+        }
     }
 
     /// Runs a command on the database.
@@ -56,8 +116,12 @@ impl Place {
 
     /// Starts a server with these flags on top.
     pub fn serve(&self, flags: &[&str]) -> Server {
+        self.serve_by(Command::new(BINARY), flags)
+    }
+
+    /// The same by a command that ends with the binary's name.
+    pub fn serve_by(&self, mut command: Command, flags: &[&str]) -> Server {
         let errors = self.path("stderr");
-        let mut command = Command::new(BINARY);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "2"])
             .args(flags)
@@ -65,17 +129,29 @@ impl Place {
             .stderr(File::create(&errors).expect("a writable directory"));
         let process = Process::start(&mut command).expect("the binary runs");
         let address = |name: &str, scheme: &str| -> Option<SocketAddr> {
-            let lines = process.said().lines().filter_map(|line| line.strip_prefix(name));
-            lines
-                .filter_map(|line| line.trim().strip_prefix(scheme)?.trim_end_matches('/').parse().ok())
-                .next()
+            let mut lines = process.said().lines().filter_map(|line| line.strip_prefix(name));
+            lines.find_map(|line| line.trim().strip_prefix(scheme)?.trim_end_matches('/').parse().ok())
         };
         let Some(public) = address("api ", "http://") else {
             let said = process.said();
             panic!("the server said {said:?} and {:?}", fs::read_to_string(&errors).unwrap_or_default());
         };
         let admin = address("admin ", "http://").expect("an admin listener");
-        Server { process, public, admin, errors }
+        let secure = address("api ", "https://");
+        Server { process, public, secure, admin, errors }
+    }
+}
+
+fn directory() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory")
+}
+
+/// Waits until something is so, which takes however long a busy machine takes.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is() {
+        assert!(Instant::now() < deadline, "not yet: {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -83,6 +159,8 @@ impl Place {
 pub struct Server {
     process: Process,
     pub public: SocketAddr,
+    /// By TLS, where it was told to.
+    pub secure: Option<SocketAddr>,
     pub admin: SocketAddr,
     errors: PathBuf,
 }

@@ -4,9 +4,15 @@ use serde_json::{Value, json};
 
 use crate::place::{Place, ask, problem, user, value};
 
-#[test]
-fn a_user_is_created_read_replaced_patched_and_deleted() {
-    let place = Place::new();
+on_each_database! {
+    a_user_is_created_read_replaced_patched_and_deleted,
+    what_is_wrong_with_a_body_is_pointed_at,
+    unknown_members_are_kept_where_that_is_wanted,
+    a_document_is_checked_without_being_stored,
+    methods_media_types_and_paths_that_are_not_there_are_told,
+}
+
+fn a_user_is_created_read_replaced_patched_and_deleted(place: &Place) {
     let server = place.serve(&[]);
     let sent = user("ada@example.org");
     let answer = server.send("POST", "/v1/users", "", &sent);
@@ -65,9 +71,7 @@ fn a_user_is_created_read_replaced_patched_and_deleted() {
     assert_eq!(server.metric("api_requests_total{operation=\"create\",status=\"2xx\"}"), 1.0);
 }
 
-#[test]
-fn what_is_wrong_with_a_body_is_pointed_at() {
-    let place = Place::new();
+fn what_is_wrong_with_a_body_is_pointed_at(place: &Place) {
     let server = place.serve(&[]);
     let json = "Content-Type: application/json\r\n";
     let ask = |body: &str| server.ask("POST", "/v1/users", json, body);
@@ -94,9 +98,7 @@ fn what_is_wrong_with_a_body_is_pointed_at() {
     problem(&client.receive(true).expect("an answer"), 413);
 }
 
-#[test]
-fn unknown_members_are_kept_where_that_is_wanted() {
-    let place = Place::new();
+fn unknown_members_are_kept_where_that_is_wanted(place: &Place) {
     let server = place.serve(&["--unknown-fields", "keep"]);
     let mut sent = user("a@example.org");
     sent["extra"] = json!({"deep": [1, {"x": null}]});
@@ -107,9 +109,7 @@ fn unknown_members_are_kept_where_that_is_wanted() {
     assert_eq!(problem(&server.send("POST", "/v1/users", "", &sent), 422), ["/id"]);
 }
 
-#[test]
-fn a_document_is_checked_without_being_stored() {
-    let place = Place::new();
+fn a_document_is_checked_without_being_stored(place: &Place) {
     let server = place.serve(&[]);
     let sent = user("a@example.org");
     let answer = server.send("POST", "/v1/users:validate", "", &sent);
@@ -124,9 +124,7 @@ fn a_document_is_checked_without_being_stored() {
     );
 }
 
-#[test]
-fn methods_media_types_and_paths_that_are_not_there_are_told() {
-    let place = Place::new();
+fn methods_media_types_and_paths_that_are_not_there_are_told(place: &Place) {
     let server = place.serve(&[]);
     let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
     let one = format!("/v1/users/{id}");

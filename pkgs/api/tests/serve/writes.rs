@@ -6,6 +6,17 @@ use serde_json::{Value, json};
 
 use crate::place::{Place, Server, problem, user, value};
 
+on_each_database! {
+    reads_are_answered_by_304_where_nothing_changed,
+    a_write_of_another_version_changes_nothing,
+    a_version_can_be_demanded_of_every_write,
+    patches_of_many_clients_at_once_are_all_applied,
+    an_email_is_taken_once_whatever_its_case,
+    a_request_with_a_key_is_made_once,
+    of_many_requests_with_a_key_at_once_one_creates,
+    answers_are_forgotten_once_too_much_was_answered_since,
+}
+
 /// A server and the path of a user.
 fn start(place: &Place, flags: &[&str]) -> (Server, String) {
     let server = place.serve(flags);
@@ -13,10 +24,8 @@ fn start(place: &Place, flags: &[&str]) -> (Server, String) {
     (server, format!("/v1/users/{id}"))
 }
 
-#[test]
-fn reads_are_answered_by_304_where_nothing_changed() {
-    let place = Place::new();
-    let (server, path) = start(&place, &[]);
+fn reads_are_answered_by_304_where_nothing_changed(place: &Place) {
+    let (server, path) = start(place, &[]);
     for _ in 0..2 {
         for (field, status) in [
             ("If-None-Match: \"1\"", 304),
@@ -37,10 +46,8 @@ fn reads_are_answered_by_304_where_nothing_changed() {
     }
 }
 
-#[test]
-fn a_write_of_another_version_changes_nothing() {
-    let place = Place::new();
-    let (server, path) = start(&place, &[]);
+fn a_write_of_another_version_changes_nothing(place: &Place) {
+    let (server, path) = start(place, &[]);
     let changed = user("b@example.org");
     let patch = json!({"name": "B"});
     for field in [
@@ -63,20 +70,16 @@ fn a_write_of_another_version_changes_nothing() {
     problem(&server.ask("DELETE", &path, "If-Match: *\r\n", ""), 404);
 }
 
-#[test]
-fn a_version_can_be_demanded_of_every_write() {
-    let place = Place::new();
-    let (server, path) = start(&place, &["--require-if-match"]);
+fn a_version_can_be_demanded_of_every_write(place: &Place) {
+    let (server, path) = start(place, &["--require-if-match"]);
     problem(&server.send("PUT", &path, "", &user("a@example.org")), 428);
     problem(&server.send("PATCH", &path, "", &json!({})), 428);
     problem(&server.ask("DELETE", &path, "", ""), 428);
     assert_eq!(server.send("PATCH", &path, "If-Match: *\r\n", &json!({"name": "B"})).status, 200);
 }
 
-#[test]
-fn patches_of_many_clients_at_once_are_all_applied() {
-    let place = Place::new();
-    let (server, path) = start(&place, &[]);
+fn patches_of_many_clients_at_once_are_all_applied(place: &Place) {
+    let (server, path) = start(place, &[]);
     thread::scope(|scope| {
         for client in 0..4 {
             let (server, path) = (&server, &path);
@@ -94,10 +97,8 @@ fn patches_of_many_clients_at_once_are_all_applied() {
     assert_eq!(user["preferences"].as_object().expect("an object").len(), 2 + 20);
 }
 
-#[test]
-fn an_email_is_taken_once_whatever_its_case() {
-    let place = Place::new();
-    let (server, path) = start(&place, &[]);
+fn an_email_is_taken_once_whatever_its_case(place: &Place) {
+    let (server, path) = start(place, &[]);
     assert_eq!(problem(&server.send("POST", "/v1/users", "", &user("A@Example.org")), 409), ["/email"]);
     server.create("b@example.org");
     assert_eq!(problem(&server.send("PUT", &path, "", &user("B@example.org")), 409), ["/email"]);
@@ -108,9 +109,7 @@ fn an_email_is_taken_once_whatever_its_case() {
     assert_eq!(server.send("PUT", &path, "", &user("A@EXAMPLE.org")).status, 200);
 }
 
-#[test]
-fn a_request_with_a_key_is_made_once() {
-    let place = Place::new();
+fn a_request_with_a_key_is_made_once(place: &Place) {
     let server = place.serve(&[]);
     let sent = user("a@example.org");
     let key = "Idempotency-Key: \"8e03978e-40d5\"\r\n";
@@ -133,9 +132,7 @@ fn a_request_with_a_key_is_made_once() {
     assert_eq!(value(&server.get("/v1/users:count")), json!({"count": 1}));
 }
 
-#[test]
-fn of_many_requests_with_a_key_at_once_one_creates() {
-    let place = Place::new();
+fn of_many_requests_with_a_key_at_once_one_creates(place: &Place) {
     let server = place.serve(&[]);
     let bodies: Vec<Value> = thread::scope(|scope| {
         let ask =
@@ -145,4 +142,23 @@ fn of_many_requests_with_a_key_at_once_one_creates() {
     });
     assert!(bodies[0]["id"].is_string(), "{}", bodies[0]);
     assert!(bodies.iter().all(|body| *body == bodies[0]));
+}
+
+fn answers_are_forgotten_once_too_much_was_answered_since(place: &Place) {
+    let server = place.serve(&[]);
+    let create = |key: &str, email: &str| {
+        server.send("POST", "/v1/users", &format!("Idempotency-Key: {key}\r\n"), &user(email))
+    };
+    assert_eq!(create("first", "a@example.org").status, 201);
+    assert_eq!(create("second", "b@example.org").status, 201);
+    // As if it were the last of 65,536 blocks of 16 KiB.
+    place.execute("UPDATE claims SET seq = 65537 WHERE key = 'second'");
+    if place.database().starts_with("postgres:") {
+        place.execute("SELECT setval('claims_seq_seq', 65537)");
+    }
+    assert_eq!(create("third", "c@example.org").status, 201);
+    assert_eq!(problem(&create("first", "a@example.org"), 409), ["/email"]);
+    for (key, email) in [("second", "b@example.org"), ("third", "c@example.org")] {
+        assert_eq!(create(key, email).field("idempotency-replayed").as_deref(), Some("true"), "{key}");
+    }
 }

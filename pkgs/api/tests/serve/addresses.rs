@@ -1,0 +1,94 @@
+//! Each kind of address and each version of HTTP that the service is asked by.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::place::{BINARY, Place, user};
+use crate::tools;
+
+/// A client of HTTP/3, which the tests of files use too.
+const H3: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../files/tests/serve/h3.py");
+
+/// What curl makes of a request: the version of HTTP, the status and the body.
+fn curl(flags: &[&str], url: &str) -> (String, u16, Vec<u8>) {
+    let output = Command::new("curl")
+        .args(["--silent", "--insecure", "--max-time", "60"])
+        .args(["--write-out", "%{stderr}%{http_version} %{http_code}"])
+        .args(flags)
+        .arg(url)
+        .output()
+        .expect("curl runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (version, status) = said.split_once(' ').unwrap_or_default();
+    (version.to_owned(), status.parse().unwrap_or(0), output.stdout)
+}
+
+#[test]
+fn every_kind_of_address_and_every_version_of_http_is_answered_alike() {
+    let place = Place::new();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let (cert, key) = (place.path("cert.pem"), place.path("key.pem"));
+    fs::write(&cert, made.cert.pem()).expect("a file");
+    fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
+    // As sd_listen_fds(3) has it: descriptor 3 on, and the number of the process.
+    let passed = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let script = format!(
+        "exec 3<&{}; export LISTEN_FDS=1 LISTEN_FDNAMES=web LISTEN_PID=$$; exec \"$0\" \"$@\"",
+        passed.as_raw_fd()
+    );
+    rustix::io::fcntl_setfd(&passed, rustix::io::FdFlags::empty()).expect("a descriptor");
+    let mut command = Command::new("bash");
+    command.args(["-c", &script, BINARY]);
+    let socket = place.path("api.sock").display().to_string();
+    let unix = format!("unix:{socket}");
+    let (cert, key) = (cert.display().to_string(), key.display().to_string());
+    let flags = ["--listen", &unix, "--listen", "systemd:web", "--tls-listen", "127.0.0.1:0"];
+    let server =
+        place.serve_by(command, &[&flags[..], &["--cert", &cert, "--key", &key, "--auth", "none"]].concat());
+    let activated = passed.local_addr().expect("an address");
+    drop(passed);
+
+    let plain = format!("http://{}", server.public);
+    let activated = format!("http://{activated}");
+    let port = server.secure.expect("a TLS listener").port();
+    let secure = format!("https://127.0.0.1:{port}");
+    let mut paths = Vec::new();
+    for (number, (base, flags, version)) in [
+        (plain.as_str(), &["--http1.1"][..], "1.1"),
+        ("http://localhost", &["--unix-socket", &socket][..], "1.1"),
+        (activated.as_str(), &["--http1.1"][..], "1.1"),
+        (secure.as_str(), &["--http1.1"][..], "1.1"),
+        (secure.as_str(), &["--http2"][..], "2"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let sent = user(&format!("u{number}@example.org")).to_string();
+        let post = ["--header", "content-type: application/json", "--data-binary", &sent];
+        let (found, status, body) = curl(&[flags, &post].concat(), &format!("{base}/v1/users"));
+        assert_eq!((found.as_str(), status), (version, 201), "{base} {flags:?}");
+        let created: Value = serde_json::from_slice(&body).expect("a user");
+        let path = format!("/v1/users/{}", created["id"].as_str().expect("an id"));
+        // From the database and from the cache.
+        for _ in 0..2 {
+            let (found, status, read) = curl(flags, &format!("{base}{path}"));
+            assert!(found == version && status == 200 && read == body, "{base} {flags:?}: {status}");
+        }
+        let (found, status, _) = curl(flags, &format!("{base}/v1/users/x"));
+        assert_eq!((found.as_str(), status), (version, 404), "{base} {flags:?}");
+        paths.push(path);
+    }
+    let output = Command::new(tools::python())
+        .args([H3, &port.to_string(), "get", "/v1/users?limit=1", "/v1/users/x"])
+        .args(&paths)
+        .output()
+        .expect("Python runs");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let statuses = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(statuses.lines().collect::<Vec<_>>(), [&["200", "404"][..], &["200"; 5]].concat());
+}

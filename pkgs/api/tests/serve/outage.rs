@@ -1,0 +1,195 @@
+//! PostgreSQL is stopped under the service while clients read and write, hangs, and comes back.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bench::postgres::{Durability, Postgres};
+use serde_json::json;
+
+use crate::client::{Answer, Client};
+use crate::place::{Place, Server, ask, problem, until, user, value};
+
+/// What the service is told to wait at most, for a connection and for an answer, and how old a cached read may be.
+const FLAGS: [&str; 6] = ["--acquire-timeout", "500", "--database-timeout", "1000", "--staleness", "4000"];
+
+/// The last of these.
+const STALENESS: Duration = Duration::from_secs(4);
+
+/// What a busy machine may add to that.
+const SLACK: Duration = Duration::from_secs(15);
+
+/// A server on a PostgreSQL of its own.
+fn start(durability: Durability, flags: &[&str]) -> (Postgres, Place, Server) {
+    let postgres = Postgres::start(durability, &[]).expect("PostgreSQL starts");
+    let place = Place::on(postgres.url("postgres"));
+    let server = place.serve(&[&FLAGS[..], flags].concat());
+    (postgres, place, server)
+}
+
+/// Insists that a request is refused for now, and in time.
+fn unavailable(begin: Instant, answer: &Answer) {
+    let within = Duration::from_millis(1_500) + SLACK;
+    assert!(begin.elapsed() < within, "{:?}", begin.elapsed());
+    problem(answer, 503);
+    let seconds = answer.field("retry-after").expect("a time to come again");
+    assert!(seconds.parse::<u32>().is_ok_and(|seconds| seconds > 0), "{seconds}");
+}
+
+/// For how long a client goes on: until it is told to stop, or the test has failed and nobody tells it.
+struct Going {
+    on: AtomicBool,
+    end: Instant,
+}
+
+impl Going {
+    fn new() -> Self {
+        Self { on: AtomicBool::new(true), end: Instant::now() + Duration::from_secs(300) }
+    }
+
+    fn on(&self) -> bool {
+        self.on.load(Ordering::Relaxed) && Instant::now() < self.end
+    }
+
+    fn stop(&self) {
+        self.on.store(false, Ordering::Relaxed);
+    }
+}
+
+/// What one of the clients that write has seen.
+#[derive(Default)]
+struct Writer {
+    accepted: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Writer {
+    /// Creates users while it is told to, and answers the ids of those that were acknowledged.
+    fn write(&self, number: u32, server: &Server, writing: &Going) -> Vec<String> {
+        let mut client = server.connect();
+        let mut acknowledged = Vec::new();
+        for user_number in 0.. {
+            if !writing.on() {
+                break;
+            }
+            let body = user(&format!("w{number}.{user_number}@example.org")).to_string();
+            let begin = Instant::now();
+            let answer = ask(&mut client, "POST", "/v1/users", "Content-Type: application/json\r\n", &body);
+            if answer.status == 201 {
+                acknowledged.push(value(&answer)["id"].as_str().expect("an id").to_owned());
+                self.accepted.fetch_add(1, Ordering::Relaxed);
+            } else {
+                unavailable(begin, &answer);
+                self.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        acknowledged
+    }
+}
+
+fn ready(server: &Server) -> bool {
+    ask(&mut Client::connect(server.admin), "GET", "/readyz", "", "").status == 200
+}
+
+#[test]
+fn under_load_cached_reads_go_on_all_else_is_503_and_nothing_acknowledged_is_lost() {
+    let (mut postgres, _place, server) = start(Durability::Full, &[]);
+    let path = |email: &str| {
+        let created = server.create(email);
+        format!("/v1/users/{}", created["id"].as_str().expect("an id"))
+    };
+    let (cached, other) = (path("cached@example.org"), path("other@example.org"));
+    until("the user is cached", || {
+        assert_eq!(server.get(&cached).status, 200);
+        server.metric("api_cache_hits_total") > 0.0
+    });
+    assert!(ready(&server));
+
+    let (reading, writing) = (Going::new(), Going::new());
+    let writers: [Writer; 3] = std::array::from_fn(|_| Writer::default());
+    let acknowledged: Vec<String> = thread::scope(|scope| {
+        let writing_threads: Vec<_> = (0..)
+            .zip(&writers)
+            .map(|(number, writer)| {
+                let (server, writing) = (&server, &writing);
+                scope.spawn(move || writer.write(number, server, writing))
+            })
+            .collect();
+        let reader = scope.spawn(|| {
+            let mut client = server.connect();
+            while reading.on() {
+                let answer = ask(&mut client, "GET", &cached, "", "");
+                assert_eq!(answer.status, 200, "{answer:?}");
+            }
+        });
+        let each = |count: fn(&Writer) -> &AtomicUsize, least: usize| {
+            // A thread that has panicked counts no more; the scope tells of it.
+            writing_threads.iter().any(|thread| thread.is_finished())
+                || writers.iter().all(|writer| count(writer).load(Ordering::Relaxed) >= least)
+        };
+        until("users are written", || each(|writer| &writer.accepted, 10));
+        postgres.stop();
+        let begin = Instant::now();
+        unavailable(begin, &server.get(&other));
+        until("every writer is refused", || each(|writer| &writer.refused, 1));
+        assert!(!ready(&server));
+        thread::sleep((STALENESS * 3 / 2).saturating_sub(begin.elapsed()));
+        reading.stop();
+        reader.join().expect("cached reads go on");
+        writers.iter().for_each(|writer| writer.accepted.store(0, Ordering::Relaxed));
+        postgres.resume().expect("PostgreSQL starts again");
+        until("users are written again", || each(|writer| &writer.accepted, 10));
+        writing.stop();
+        writing_threads.into_iter().flat_map(|thread| thread.join().expect("a writer")).collect()
+    });
+    assert!(acknowledged.len() >= 2 * 10 * writers.len());
+    until("what was not cached is read again", || server.get(&other).status == 200);
+    until("it is ready again", || ready(&server));
+    for ids in acknowledged.chunks(500) {
+        let found = value(&server.send("POST", "/v1/users:batchGet", "", &json!({ "ids": ids })));
+        assert_eq!(found["missing"], json!([]));
+        assert_eq!(found["users"].as_array().map(Vec::len), Some(ids.len()));
+    }
+}
+
+#[test]
+fn a_postgresql_that_hangs_is_waited_for_no_longer_than_told() {
+    let (postgres, _place, server) = start(Durability::None, &["--connections", "1"]);
+    let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
+    let backends = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' \
+                    AND pid <> pg_backend_pid()";
+    let stopped = postgres.execute("postgres", backends).expect("it answers");
+    let signal = |signal: &str| {
+        let status = Command::new("kill").arg(signal).args(stopped.lines()).status();
+        assert!(status.expect("kill runs").success());
+    };
+    signal("-STOP");
+    // One waits for the database's answer, the others for its connection.
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let server = &server;
+            scope.spawn(move || {
+                let begin = Instant::now();
+                let body = user(&format!("u{number}@example.org"));
+                unavailable(begin, &server.send("POST", "/v1/users", "", &body));
+            });
+        }
+        let (server, id) = (&server, &id);
+        scope.spawn(move || {
+            until("the cache is not known to be right any more", || {
+                let begin = Instant::now();
+                let answer = server.get(&format!("/v1/users/{id}"));
+                if answer.status != 200 {
+                    unavailable(begin, &answer);
+                }
+                answer.status == 503
+            });
+        });
+    });
+    signal("-CONT");
+    until("users are written again", || {
+        server.send("POST", "/v1/users", "", &user("z@example.org")).status == 201
+    });
+    until("users are read again", || server.get(&format!("/v1/users/{id}")).status == 200);
+}
