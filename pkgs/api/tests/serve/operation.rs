@@ -36,7 +36,7 @@ fn a_database_is_migrated_and_seeded_before_anything_is_served(place: &Place) {
 
 #[test]
 fn a_database_that_cannot_be_reached_is_said_on_one_line() {
-    for database in ["sqlite:/nowhere/users.db", "postgres://postgres@127.0.0.1:1/users"] {
+    for database in ["sqlite:/dev/null/users.db", "postgres://postgres@127.0.0.1:1/users"] {
         let place = Place::on(database.to_owned());
         for arguments in
             [&["migrate"][..], &["seed"], &["key", "list"], &["serve", "--listen", "127.0.0.1:0"]]
