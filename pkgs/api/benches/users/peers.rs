@@ -5,7 +5,6 @@ use std::env;
 use std::error::Error as Cause;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use actix_web::{App, HttpResponse, HttpServer, web};
@@ -156,7 +155,7 @@ async fn read_in_actix(users: web::Data<Users>, id: web::Path<String>) -> HttpRe
 }
 
 /// As the service does it.
-async fn validate_in_actix(body: web::Bytes) -> HttpResponse {
+async fn validate_in_actix(body: Bytes) -> HttpResponse {
     let document = api::user::parse::document(&body, &api::user::Limits::default());
     match document.map(|document| sonic_rs::to_vec(&document)) {
         Ok(Ok(text)) => HttpResponse::Ok().content_type("application/json").body(text),
