@@ -51,5 +51,5 @@ render:             ## write what each host comes to into tests/rendered
 vm-test:            ## boot the rendered hosts on Debian under QEMU, and run the VM tests' scripts there
 	.ci/portable.sh
 
-vm:                 ## boot the appliance: links at port 8080 of this machine, files at 8090
+vm:                 ## boot the appliance: links at port 8080 of this machine, files at 8090 and 8443, api at 8100
 	.ci/portable.sh --boot vm

@@ -32,6 +32,13 @@ let
       imports = [ (host ../hosts/vm) ];
       virtualisation.forwardPorts = lib.mkForce [ ];
     };
+    aws = {
+      imports = [ (host ../hosts/aws-c6i) ];
+      # It keeps 1 % of 32 GiB free.
+      virtualisation.memorySize = 2048;
+      # The driver's own.
+      systemd.services."serial-getty@ttyS0".enable = lib.mkForce false;
+    };
     metal = host ../hosts/tengbe;
 
     visitor.environment.systemPackages = [ pkgs.curl ];

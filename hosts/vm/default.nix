@@ -1,5 +1,21 @@
 # Everything on one machine, in QEMU: what `nix run .#vm` boots.
-{ lib, modulesPath, ... }:
+{
+  config,
+  lib,
+  modulesPath,
+  pkgs,
+  ...
+}:
+let
+  certificates = "/var/lib/certificates";
+  # Ports of this machine, and the guest's.
+  forwarded = {
+    "8080" = 80;
+    "8090" = 8090;
+    "8100" = 8100;
+    "8443" = 8443;
+  };
+in
 {
   imports = [
     ../common.nix
@@ -8,29 +24,60 @@
 
   networking.hostName = "linerate-vm";
 
-  services.linerate.links = {
-    # Connections wait while a new generation takes over.
-    socketActivation = true;
-    settings.public-url = "http://localhost:8080";
+  services.linerate = {
+    links = {
+      # Connections wait while a new generation takes over.
+      socketActivation = true;
+      settings.public-url = "http://localhost:8080";
+    };
+    files = {
+      tls = {
+        certificate = "${certificates}/chain.pem";
+        key = "${certificates}/key.pem";
+      };
+      settings.tls-listen = [ ":8443" ];
+    };
+    # On its own SQLite; a host that is not for trying out asks for keys.
+    api = {
+      enable = true;
+      openFirewall = true;
+      settings.auth = "none";
+    };
+  };
+
+  # A certificate of the machine's own making, which is there before the service that asks for it.
+  systemd.services.linerate-files = rec {
+    requires = [ "linerate-certificate.service" ];
+    after = requires;
+  };
+  systemd.services.linerate-certificate = {
+    description = "Certificate to try TLS with";
+    path = [ pkgs.openssl ];
+    serviceConfig = import ../../modules/sandbox.nix { } // {
+      Type = "oneshot";
+      RemainAfterExit = true;
+      StateDirectory = baseNameOf certificates;
+      StateDirectoryMode = "0700";
+      PrivateNetwork = true;
+    };
+    script = ''
+      cd ${certificates}
+      [ -s chain.pem ] || openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 \
+        -subj /CN=localhost -addext subjectAltName=DNS:localhost,DNS:${config.networking.hostName} \
+        -keyout key.pem -out chain.pem
+    '';
   };
 
   virtualisation = {
     graphics = false;
     cores = 2;
     memorySize = 1024;
-    # On this machine: links at 8080, files at 8090.
-    forwardPorts = [
-      {
-        from = "host";
-        host.port = 8080;
-        guest.port = 80;
-      }
-      {
-        from = "host";
-        host.port = 8090;
-        guest.port = 8090;
-      }
-    ];
+    # On this machine: links at 8080, files at 8090 and by TLS at 8443, api at 8100.
+    forwardPorts = lib.mapAttrsToList (here: there: {
+      from = "host";
+      host.port = lib.toInt here;
+      guest.port = there;
+    }) forwarded;
   };
 
   linerate = {

@@ -13,7 +13,7 @@ import debian
 import interactive
 import network
 import scenario
-from catalogue import NOT_PORTABLE, TESTS
+from catalogue import GOING_ON, NOT_PORTABLE, TESTS
 from host import Host
 
 
@@ -40,12 +40,20 @@ def suite(names: list[str], directory: Path) -> int:
     switch = network.switch(directory)
     print(f"vm-test: prepared in {time.monotonic() - began:.0f} s", flush=True)
     failed = {}
-    for name in names:
-        print(f"vm-test: {name}", flush=True)
-        start = time.monotonic()
-        if reason := scenario.run(name, TESTS[name], (switch, *made)):
-            failed[name] = reason
-        print(f"vm-test: {name}: {'DOES NOT HOLD' if reason else 'holds'}, {time.monotonic() - start:.0f} s", flush=True)
+    remaining = list(names)
+    while remaining:
+        roles = TESTS[remaining[0]]
+        with scenario.machines(roles, (switch, *made)) as machines:
+            going_on = True
+            while going_on:
+                name = remaining.pop(0)
+                print(f"vm-test: {name}", flush=True)
+                start = time.monotonic()
+                if reason := scenario.run(name, machines):
+                    failed[name] = reason
+                seconds = time.monotonic() - start
+                print(f"vm-test: {name}: {'DOES NOT HOLD' if reason else 'holds'}, {seconds:.0f} s", flush=True)
+                going_on = not reason and bool(remaining) and remaining[0] in GOING_ON and TESTS[remaining[0]] == roles
     for name, reason in NOT_PORTABLE.items():
         print(f"vm-test: {name}: not run here: {reason}")
     print(f"vm-test: {len(names) - len(failed)} of {len(names)} tests hold, in {time.monotonic() - began:.0f} s")

@@ -18,18 +18,28 @@ VISITOR = Role()
 # Two kinds of cards with four queues, on four CPUs.
 WITH_QUEUES = Role("vm", Hardware(cards=(Card(queues=4), Card("igb")), cpus=4))
 
+# A host of metal from its firmware on: UEFI, systemd-boot, and an entry for each generation.
+FROM_FIRMWARE = Role("tengbe", Hardware(uefi=True))
+
+# It keeps 1 % of 32 GiB free.
+ON_EC2 = Role("aws-c6i", Hardware(memory_mib=2048))
+
 TESTS: dict[str, dict[str, Role]] = {
     "services": {"box": BOX, "visitor": VISITOR},
-    "tuning": {"box": WITH_QUEUES},
-    "nic": {"box": WITH_QUEUES},
-    "watch": {"box": WITH_QUEUES},
     "firewall": {"box": BOX, "visitor": VISITOR},
     "restart": {"box": BOX, "visitor": VISITOR},
     "power-cut": {"box": BOX, "visitor": VISITOR},
+    "tuning": {"box": WITH_QUEUES},
+    "nic": {"box": WITH_QUEUES},
+    "watch": {"box": WITH_QUEUES},
+    "update": {"box": FROM_FIRMWARE},
+    "aws": {"box": ON_EC2},
 }
+
+# Tests that may begin where one that held has ended, on its machines: to boot them takes longer than most scripts.
+GOING_ON = {"firewall", "restart", "power-cut"}
 
 # Scripts of tests/vm that have no portable twin, and why.
 NOT_PORTABLE: dict[str, str] = {
-    "image": "an image is built by Nix alone",
-    "update": "four boots by emulated firmware take as long as all other tests; tests/fallback.sh boots the loader alone",
+    "image": "an image is built by Nix alone; the test update boots the same host from firmware, loader and disk",
 }

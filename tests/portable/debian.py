@@ -32,6 +32,7 @@ GUEST = [
     "nftables",
     "openssh-client",
     "openssh-server",
+    "openssl",
     "procps",
     "systemd",
     "systemd-boot",
@@ -125,6 +126,7 @@ MASKED = [
     "fstrim.timer",
     "getty-static.service",
     "getty@tty1.service",
+    "ldconfig.service",
     # A test starts it where it is about it.
     "irqbalance.service",
     "serial-getty@ttyS0.service",

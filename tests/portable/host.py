@@ -14,7 +14,6 @@ _TRIAL = RENDERED.parents[1] / "modules/appliance/trial.sh"
 # Units that are not installed, and why.
 LEFT_OUT = {
     "cpufreq.service": "a virtual machine has no governor",
-    "linerate-user-data.service": "it is no instance on EC2, and has no user data",
 }
 
 # The cards that QEMU has. A host without another is as unhealthy as doctor says, so it is not asked about that one.

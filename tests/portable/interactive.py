@@ -9,7 +9,7 @@ from host import Host
 from qemu import AFTER_QEMU, KERNEL_PARAMETERS, MACHINE
 
 # This machine's port, and the host's.
-FORWARDED = {8080: 80, 8090: 8090}
+FORWARDED = {8080: 80, 8090: 8090, 8100: 8100, 8443: 8443}
 
 _GETTY = "/usr/lib/systemd/system/serial-getty@.service"
 _LOGIN = """\
@@ -30,7 +30,9 @@ def boot(host: Host, programs: Programs, guest: Guest, ours: dict[str, Path]) ->
     with tempfile.TemporaryDirectory(prefix="linerate-boot-") as directory:
         payload = Path(directory) / "payload.tar"
         files.write(payload)
-        ports = ", ".join(f"http://localhost:{here} (its port {there})" for here, there in FORWARDED.items())
+        ports = ", ".join(
+            f"http{'s' if there == 8443 else ''}://localhost:{here} (its port {there})" for here, there in FORWARDED.items()
+        )
         print(f"{ports}; it ends with 'poweroff', or with Ctrl-A X. It takes half a minute to boot.", flush=True)
         return subprocess.run(
             [

@@ -10,23 +10,24 @@ ssh_port = box.succeed("ss -Hltnp | grep sshd | head -n 1 | sed 's/.*:\\([0-9]*\
 ssh = f"ssh -p {ssh_port} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=20 root@box"
 
 with subtest("the services are let in"):
-    for port in [80, 8090]:
+    for port in [80, 8090, 8100, 8443]:
         visitor.wait_for_open_port(port, "box")
 
 with subtest("nothing else is, and is not even refused"):
     box.succeed("nc -lk 12345 >/dev/null 2>&1 &")
     box.wait_for_open_port(12345)
-    for port in [8081, 8091, 9100, 12345]:
+    for port in [8081, 8091, 8101, 9100, 12345]:
         # curl ends with 28 where nobody answers, and with 7 where somebody refuses.
         status, _ = visitor.execute(f"curl -s --max-time 3 telnet://box:{port} </dev/null")
         assert status == 28, f"port {port}: curl ended with {status}"
 
 with subtest("connections of the services are not tracked, others are"):
-    visitor.succeed("curl -s http://box/ http://box:8090/")
+    visitor.succeed("curl -sk http://box/ https://box:8443/ http://box:8090/ http://box:8100/")
     visitor.execute(f"timeout 5 nc box {ssh_port} </dev/null")
     tracked = box.succeed("conntrack -L -p tcp")
     assert f"dport={ssh_port} " in tracked, tracked
-    assert "dport=80 " not in tracked and "dport=8090 " not in tracked, tracked
+    for port in [80, 8090, 8100, 8443]:
+        assert f"dport={port} " not in tracked, tracked
 
 with subtest("ssh takes no password"):
     status, said = visitor.execute(f"{ssh} -o PreferredAuthentications=password,keyboard-interactive true 2>&1")

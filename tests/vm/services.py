@@ -14,8 +14,9 @@ def user_of(unit: str) -> str:
 start_all()
 box.wait_for_unit("linerate-links.service")
 box.wait_for_unit("linerate-files.service")
-visitor.wait_for_open_port(80, "box")
-visitor.wait_for_open_port(8090, "box")
+box.wait_for_unit("linerate-api.service")
+for port in [80, 8090, 8100, 8443]:
+    visitor.wait_for_open_port(port, "box")
 
 with subtest("a link that was acknowledged is answered"):
     box.succeed(
@@ -47,12 +48,54 @@ with subtest("files are served, with ranges"):
     assert visitor.succeed(f"curl -sf -r 2-4 {url}") == "234"
     assert status("http://box:8090/assets/nothing") == "404"
 
+with subtest("files come by TLS, with a certificate that root alone has and the service is handed"):
+    certificate = box.succeed("cat /var/lib/certificates/chain.pem")
+    visitor.succeed(f"cat > chain.pem <<< '{certificate}'")
+    url = "--connect-to localhost:8443:box:8443 https://localhost:8443/assets/digits"
+    # 60: whoever signed it is not known.
+    assert visitor.execute(f"curl -s --max-time 20 {url}")[0] == 60
+    said = visitor.succeed(f"curl -sf --max-time 20 --cacert chain.pem -w '%{{http_version}}' {url}")
+    assert said == "0123456789\n2", said
+    assert box.succeed("stat -c '%U %a' /var/lib/certificates/key.pem").strip() == "root 600"
+    box.fail("runuser -u linerate-files -- cat /var/lib/certificates/key.pem")
+
+with subtest("a user that was acknowledged is there after the service died"):
+    url = "http://box:8100/v1/users"
+    user = json.loads(visitor.succeed(f"""curl -sf --json '{{"email": "ada@example.com", "name": "Ada"}}' {url}"""))
+    assert json.loads(visitor.succeed(f"curl -sf {url}/{user['id']}")) == user
+    box.succeed("systemctl kill --signal=KILL linerate-api.service")
+    box.wait_until_succeeds("test $(systemctl show -P NRestarts linerate-api.service) = 1")
+    box.wait_until_succeeds("curl -sf http://127.0.0.1:8101/readyz")
+    assert json.loads(visitor.succeed(f"curl -sf {url}/{user['id']}")) == user
+    assert status(f"--json '{{\"name\": 1}}' {url}") == "422"
+
+with subtest("a secret is handed to its service alone, and counts before the settings"):
+    # As services.linerate.api.secrets has it.
+    box.succeed("install -m 600 /dev/null /root/database-url")
+    box.succeed("echo -n sqlite:/var/lib/linerate-api/secret.db > /root/database-url")
+    box.succeed("mkdir -p /run/systemd/system/linerate-api.service.d")
+    box.succeed(
+        "printf '[Service]\nLoadCredential=LINERATE_API_DATABASE_URL:/root/database-url\n'"
+        " > /run/systemd/system/linerate-api.service.d/secret.conf"
+    )
+    box.succeed("systemctl daemon-reload", "systemctl restart linerate-api.service")
+    assert status(f"http://box:8100/v1/users/{user['id']}") == "404"
+    box.succeed("test -s /var/lib/linerate-api/secret.db")
+    box.fail("grep -qz secret.db /proc/$(systemctl show -P MainPID linerate-api)/environ")
+    box.succeed("rm -r /run/systemd/system/linerate-api.service.d")
+    box.succeed("systemctl daemon-reload", "systemctl restart linerate-api.service")
+    assert status(f"http://box:8100/v1/users/{user['id']}") == "200"
+
 with subtest("nobody runs as root"):
-    assert user_of("linerate-links") == "linerate-links"
-    assert user_of("linerate-files") != "root"
+    for unit in ["linerate-api", "linerate-files", "linerate-links"]:
+        assert user_of(unit) == unit, user_of(unit)
 
 with subtest("the sandbox holds: a service writes to nothing that is not its own"):
-    for unit, other in [("linerate-links", "linerate-files"), ("linerate-files", "linerate-links")]:
+    for unit, other in [
+        ("linerate-api", "linerate-links"),
+        ("linerate-files", "linerate-api"),
+        ("linerate-links", "linerate-files"),
+    ]:
         inside = f"nsenter -t $(systemctl show -P MainPID {unit}) -m --"
         box.fail(f"{inside} touch /usr/probe")
         box.fail(f"{inside} touch /etc/probe")
@@ -61,7 +104,7 @@ with subtest("the sandbox holds: a service writes to nothing that is not its own
         box.succeed(f"grep -q 'NoNewPrivs:.*1' /proc/$(systemctl show -P MainPID {unit})/status")
 
 with subtest("systemd is told that a service is there, and pinged"):
-    for unit in ["linerate-links", "linerate-files"]:
+    for unit in ["linerate-api", "linerate-files", "linerate-links"]:
         about = box.get_unit_info(f"{unit}.service")
         assert about["Type"] == "notify", about["Type"]
         assert about["StatusText"] or about["WatchdogTimestampMonotonic"] != "0"

@@ -1,0 +1,4 @@
+{ aws, ... }:
+{
+  nodes.box = aws;
+}

@@ -1,0 +1,48 @@
+# The host for EC2 as far as it goes without EC2: it boots, is as declared, and takes settings from user data.
+
+import json
+
+start_all()
+box.wait_for_unit("multi-user.target")
+box.wait_for_unit("linerate-health.service")
+profile = json.loads(box.succeed("cat /etc/linerate/profile.json"))
+
+with subtest("services answer, and no unit has failed"):
+    assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1/nowhere") == "404"
+    assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"
+    assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+
+with subtest("the kernel is set as declared"):
+    parameters = box.succeed("cat /proc/cmdline").split()
+    assert {"panic=10", "boot.panic_on_fail"} <= set(parameters), parameters
+    for name, value in profile["kernel"]["sysctl"].items():
+        assert box.succeed(f"sysctl -n {name}").split() == str(value).split(), name
+
+with subtest("services are bounded as declared"):
+    for unit, declared in profile["services"].items():
+        about = box.get_unit_info(unit)
+        assert about["LimitNOFILE"] == str(declared["limits"]["open_files"]), about["LimitNOFILE"]
+        assert about["TasksMax"] == str(declared["limits"]["tasks"]), about["TasksMax"]
+
+with subtest("user data become settings, and nothing else"):
+    # Where NixOS puts what it fetched.
+    box.succeed("mkdir -p /etc/ec2-metadata")
+    lines = ["#!/bin/sh", "LINERATE_LINKS_PUBLIC_URL=https://go.example", "PATH=/nowhere", "touch /root/ran"]
+    box.succeed(f"printf '%s\\n' {' '.join(repr(line) for line in lines)} > /etc/ec2-metadata/user-data")
+    box.succeed("systemctl restart linerate-user-data.service linerate-links.service")
+    token = json.loads(
+        box.succeed(
+            "runuser -u linerate-links -- linerate-links token create test --scope write --json"
+            " --database /var/lib/linerate-links/links.db"
+        )
+    )["token"]
+    made = json.loads(
+        box.succeed(
+            f"curl -sf -H 'Authorization: Bearer {token}' --json '{{\"target\": \"https://example.com/\"}}'"
+            " http://127.0.0.1:8081/api/v1/links"
+        )
+    )
+    assert "https://go.example/" in str(made), made
+    box.fail("test -e /root/ran")
+    said = box.succeed("journalctl -b --no-pager -o cat -u linerate-user-data.service")
+    assert "2 lines of the user data are no settings" in said, said
