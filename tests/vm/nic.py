@@ -134,6 +134,25 @@ for card in cards:
         box.succeed(f"linerate nic undo {card}")
         assert box.execute("ls /run/linerate/*")[1].strip() == ""
 
+    if driver_of(card) == "igb":
+        with subtest(f"{card}: with more than half of the queues it could have, both directions share an interrupt"):
+            before = masks(card)
+            box.succeed(f"linerate nic apply {card} --queues 6")
+            box.succeed(f"linerate nic verify {card}")
+            served = served_by(card)
+            assert sorted(served) == [f"{card}-TxRx-{queue}" for queue in range(6)], served
+            # Six queues on four CPUs: none has two more than another.
+            queues = [list(served.values()).count(str(cpu)) for cpu in range(CPUS)]
+            assert sum(queues) == 6 and max(queues) - min(queues) <= 1, served
+            for cpu in range(CPUS):
+                box.execute(f"taskset -c {cpu} ping -b -q -c 20 -i 0.02 -W 1 {subnet}.255")
+            # Those that came have moved: a CPU sends by one queue alone.
+            moved = served_by(card, "effective_affinity_list")
+            assert sum(moved[name] == served[name] for name in served) >= CPUS, (moved, served)
+            box.succeed(f"linerate nic undo {card}")
+            assert len(interrupts(card)) == 8, interrupts(card)
+            assert sorted(masks(card).values()) == sorted(before.values())
+
 with subtest("undo puts back what was there, byte for byte, although apply was killed"):
     for card in cards:
         before = masks(card)
@@ -150,10 +169,46 @@ with subtest("apply does not fight irqbalance"):
     assert status == 1 and "irqbalance" in said, f"{status}: {said}"
     box.succeed("systemctl stop balance")
 
-with subtest("rings and coalescing of igb are taken as they are asked for"):
-    for card in cards:
-        if driver_of(card) == "igb":
-            box.succeed(f"ethtool -G {card} rx 1024 tx 512", f"ethtool -C {card} rx-usecs 50")
-            rings = box.succeed(f"ethtool -g {card}").split("Current hardware settings:")[1]
-            assert re.search(r"RX:\s+1024", rings) and re.search(r"TX:\s+512", rings), rings
+
+
+def rings(card: str) -> list[str]:
+    """Those to receive and to send."""
+    now = box.succeed(f"ethtool -g {card}").split("Current hardware settings:")[1]
+    return re.findall(r"^(?:RX|TX):\s+(\d+)", now, re.MULTILINE)
+
+
+def differs(profile: dict[str, object]) -> list[str]:
+    """What doctor finds to be otherwise than a profile has it."""
+    text = json.dumps({"nic": {"card": profile}})
+    said = box.execute(f"linerate --json doctor --interval 0 --profile <(echo '{text}')")[1]
+    rules = ("channels", "rings", "coalescing")
+    return [one["subject"] for one in json.loads(said)["findings"] if one["rule"] in rules]
+
+
+for card in cards:
+    if driver_of(card) == "igb":
+        with subtest(f"{card}: rings are as they were set, with other channels too"):
+            box.succeed(f"ethtool -G {card} rx 1024 tx 512")
             apply(card)
+            assert rings(card) == ["1024", "512"]
+            box.succeed(f"linerate nic apply {card} --queues 2")
+            assert rings(card) == ["1024", "512"]
+            box.succeed(f"linerate nic undo {card}")
+            assert rings(card) == ["1024", "512"]
+
+        with subtest(f"{card}: doctor sees channels, rings and coalescing as ethtool set them"):
+            box.succeed(f"ethtool -C {card} rx-usecs 50")
+            profile: dict[str, object] = {
+                "driver": "igb",
+                "interface": card,
+                "channels": {"combined": 4},
+                "rings": {"rx": 1024, "tx": 512},
+                "coalescing": {"rx_usecs": 50},
+            }
+            assert differs(profile) == [], differs(profile)
+            box.succeed(
+                f"ethtool -L {card} combined 3", f"ethtool -G {card} rx 512", f"ethtool -C {card} rx-usecs 20"
+            )
+            expected = [f"{card} combined", f"{card} rx", f"{card} rx-usecs"]
+            assert sorted(differs(profile)) == sorted(expected), differs(profile)
+            box.succeed(f"ethtool -L {card} combined 4")

@@ -123,7 +123,7 @@ with subtest("doctor finds what was changed by hand, says what mends it, and tha
         box.succeed(command)
         found = examined()
         assert name in found, f"{name}: {sorted(found)}"
-        mend = str(found[name]["remedy"]).split("; see")[0]
+        mend = str(found[name]["remedy"]).split("  # ")[0]
         box.succeed(mend)
         retry(lambda _, name=name: name not in examined())
 
