@@ -26,6 +26,8 @@ in
 
   linerate = {
     cpu = "icelake-server";
+    # Its baseline; up to twice that for a while (Amazon EC2, compute optimized instances, network specifications).
+    profile.nic.ena.sustained_mbit = 6250;
     appliance.userData = true;
     tuning = {
       memoryMiB = 32 * 1024;
