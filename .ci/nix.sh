@@ -169,9 +169,9 @@ test = json.load(sys.stdin)
 print(open(sys.argv[1]).read())
 print("\n".join(f"{machine}: Machine" for machine in test["machines"]))
 print(test["script"])' "$nixpkgs/nixos/lib/test-script-prepend.py" >"$directory/$name.py"
-        # What it says of the driver itself is not ours.
-        if MYPYPATH=$nixpkgs/nixos/lib/test-driver "$venv/bin/mypy" --ignore-missing-imports --no-incremental \
-            "$directory/$name.py" | grep -F "$name.py:" >&2; then
+        # What it says of the driver itself is not ours, so it is its words that count, not its exit code.
+        if (MYPYPATH=$nixpkgs/nixos/lib/test-driver "$venv/bin/mypy" --ignore-missing-imports --no-incremental \
+            "$directory/$name.py" || true) | grep -F "$name.py:" >&2; then
             rm -rf "$directory"
             echo "error: the script of $test does not fit the driver" >&2
             return 1

@@ -144,8 +144,8 @@ for card in cards:
             # Six queues on four CPUs: none has two more than another.
             queues = [list(served.values()).count(str(cpu)) for cpu in range(CPUS)]
             assert sum(queues) == 6 and max(queues) - min(queues) <= 1, served
-            for cpu in range(CPUS):
-                box.execute(f"taskset -c {cpu} ping -b -q -c 20 -i 0.02 -W 1 {subnet}.255")
+            for sender in range(CPUS):
+                box.execute(f"taskset -c {sender} ping -b -q -c 20 -i 0.02 -W 1 {subnet}.255")
             # Those that came have moved: a CPU sends by one queue alone.
             moved = served_by(card, "effective_affinity_list")
             assert sum(moved[name] == served[name] for name in served) >= CPUS, (moved, served)

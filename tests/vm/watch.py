@@ -19,7 +19,7 @@ cards = [
 assert cards, "the box has no card with several queues"
 
 
-def driver(card: str) -> str:
+def driver_of(card: str) -> str:
     return box.succeed(f"basename $(readlink /sys/class/net/{card}/device/driver)").strip()
 
 
@@ -33,7 +33,7 @@ def xps(card: str) -> list[str]:
 
 for card in cards:
     unit = f"watch-{card}"
-    with subtest(f"{card} ({driver(card)}): a watch places queues, and says what it did"):
+    with subtest(f"{card} ({driver_of(card)}): a watch places queues, and says what it did"):
         box.succeed(f"systemd-run --unit {unit} --property Type=exec linerate nic watch {card}")
         box.wait_until_succeeds(f"journalctl -u {unit} --no-pager | grep -q 'settings changed'")
         box.succeed(f"linerate nic verify {card}")
@@ -110,7 +110,7 @@ with subtest("doctor finds what was changed by hand, says what mends it, and tha
     profile = json.loads(box.succeed("cat /etc/linerate/profile.json"))
     drivers = {nic["driver"] for nic in profile["nic"].values()}
     there = box.succeed("cd /sys/class/net; ls -d */device | cut -d/ -f1").split()
-    card = next(card for card in there if driver(card) in drivers)
+    card = next(card for card in there if driver_of(card) in drivers)
     changes = {
         "sysctl net.core.somaxconn": "sysctl -w net.core.somaxconn=128",
         f"offloads {card} rx-gro": f"ethtool -K {card} gro off",
