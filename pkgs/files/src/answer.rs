@@ -58,6 +58,8 @@ pub struct Maker<'w> {
     pub memory_max: u64,
     /// What heads end with.
     pub tail: &'w Tail,
+    /// Further lines of heads.
+    pub more: &'w [u8],
     /// Whether the connection ends with this answer, whatever the request says.
     pub last: bool,
 }
@@ -369,6 +371,7 @@ impl Maker<'_> {
 
     /// Ends a head.
     fn end(&self, status: u16, request: &Request<'_>, payload: Payload, out: &mut Vec<u8>) -> Answer {
+        out.extend_from_slice(self.more);
         out.extend_from_slice(self.tail(request));
         Answer { status, payload, closes: self.closes(request) }
     }

@@ -34,6 +34,8 @@ pub struct Desk {
     pub site: Arc<Site>,
     /// What the thread counts.
     pub metrics: Arc<WorkerMetrics>,
+    /// What it counts of connections by TLS.
+    pub sealed: Arc<WorkerMetrics>,
     /// What heads end with this second.
     pub tail: Tail,
     /// Ticks since the thread started.
@@ -62,8 +64,14 @@ pub struct Client {
 }
 
 impl Desk {
-    /// One for this thread, which keeps `memory` bytes of small files.
-    pub fn new(front: &Arc<Front>, metrics: Arc<WorkerMetrics>, memory: usize) -> Self {
+    /// One for this thread, which keeps `memory` bytes of small files. It counts by `metrics` and, what comes by TLS,
+    /// by `sealed`.
+    pub fn new(
+        front: &Arc<Front>,
+        metrics: Arc<WorkerMetrics>,
+        sealed: Arc<WorkerMetrics>,
+        memory: usize,
+    ) -> Self {
         let settings = &front.settings;
         let fresh_for = ticks(settings.revalidate).max(1);
         let now = present();
@@ -81,6 +89,7 @@ impl Desk {
             changes,
             prefetched: Default::default(),
             metrics,
+            sealed,
             front: Arc::clone(front),
         }
     }
@@ -99,13 +108,19 @@ impl Desk {
             now: self.now,
             memory_max: self.memory_max,
             tail: &self.tail,
+            more: b"",
             last: self.draining,
         }
     }
 
+    /// What is counted of connections by TLS, or of others.
+    pub fn counts(&self, tls: bool) -> &WorkerMetrics {
+        if tls { &self.sealed } else { &self.metrics }
+    }
+
     /// Counts and logs an answer with a body of so many bytes.
     pub fn answered(&mut self, client: Client, request: &Request<'_>, status: u16, bytes: u64) {
-        self.metrics.answered(status);
+        self.counts(client.tls).answered(status);
         if let Some(lines) = &mut self.log {
             lines.add(self.now, client, request, (status, bytes));
         }

@@ -10,8 +10,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use listener::Offloaded;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, pread, read, write};
@@ -71,8 +72,17 @@ type Job = Box<dyn FnOnce(&mut [u8]) + Send>;
 /// Where a worker finds what is done for it.
 #[derive(Debug)]
 pub struct Mailbox {
-    letters: Mutex<Vec<(Token, Done)>>,
+    letters: Mutex<Letters>,
     bell: OwnedFd,
+}
+
+/// What is in a mailbox.
+#[derive(Debug, Default)]
+pub struct Letters {
+    /// What is done, and for whom.
+    pub done: Vec<(Token, Done)>,
+    /// Connections that come from the TLS listener.
+    pub arrived: Vec<Offloaded>,
 }
 
 impl Mailbox {
@@ -97,15 +107,25 @@ impl Mailbox {
     }
 
     /// Takes what is there.
-    pub fn take(&self) -> Vec<(Token, Done)> {
+    pub fn take(&self) -> Letters {
         let _ = read(&self.bell, &mut [0; 8]);
-        std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.letters())
     }
 
     /// Puts a letter in, and rings.
     pub fn put(&self, token: Token, done: Done) {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push((token, done));
+        self.letters().done.push((token, done));
         self.ring();
+    }
+
+    /// Puts a connection in, and rings.
+    pub fn arrive(&self, connection: Offloaded) {
+        self.letters().arrived.push(connection);
+        self.ring();
+    }
+
+    fn letters(&self) -> MutexGuard<'_, Letters> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

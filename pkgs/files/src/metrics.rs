@@ -43,6 +43,8 @@ pub struct WorkerMetrics {
     answers: [LocalCounter; STATUSES.len()],
     /// Bytes sent, heads and bodies.
     pub sent: LocalCounter,
+    /// Connections taken over from the TLS listener, for the kernel encrypts them.
+    pub offloaded: LocalCounter,
     /// Connections accepted.
     pub accepted: LocalCounter,
     /// Connections closed at once, for there were too many.
@@ -87,7 +89,7 @@ impl Metrics {
         let mut answers = Family::new("files_requests", "Answers by status");
         let mut sent = Family::new(
             "files_sent_bytes",
-            "Bytes sent: on the plain listener with heads, on that of TLS of bodies alone and before encryption",
+            "Bytes sent before encryption: with heads on the plain listener and where the kernel encrypts, else of bodies",
         );
         let mut cut = Family::new("files_answers_cut", "Answers cut short: the client or the file was gone");
         for side in Side::ALL {
@@ -108,13 +110,19 @@ impl Metrics {
             .with(&[("event", "shed")], self.summing(None, |worker| worker.shed.get()))
             .with(&[("event", "timed_out")], self.summing(None, |worker| worker.timed_out.get()))
             .register(registry);
+        Family::new("files_offloaded_connections", "Connections of TLS that the kernel encrypts")
+            .with(&[], self.summing(None, |worker| worker.offloaded.get()))
+            .register(registry);
         Family::new("files_accept_errors", "Times accepting had to pause on the plain listener")
             .with(&[], self.summing(None, |worker| worker.accept_errors.get()))
             .register(registry);
         let open = self.summing(None, |worker| worker.open.load(Ordering::Relaxed));
-        Family::new("files_connections_open", "Connections open on the plain listener")
-            .with(&[], move || open() as f64)
-            .register(registry);
+        Family::new(
+            "files_connections_open",
+            "Connections open on the plain listener, and of TLS where the kernel encrypts",
+        )
+        .with(&[], move || open() as f64)
+        .register(registry);
         Family::new("files_cold_reads", "Turns of transfers that had to wait for the disk")
             .with(&[], self.summing(None, |worker| worker.cold.get()))
             .register(registry);

@@ -1,4 +1,5 @@
 //! The same files over TLS: HTTP/1.1, HTTP/2 and HTTP/3 come through `listener`, whose workers call this service.
+//! Connections of HTTP/1.1 that the kernel can encrypt go on to [`front`](crate::front) instead.
 //!
 //! Each thread has a [`Desk`] as a plain worker has, and answers are made from it in the same way; only the bodies
 //! differ, for encryption has to see their bytes.
@@ -77,7 +78,8 @@ impl Secure {
 /// Makes the desk of this thread, and has it kept in order.
 fn open(front: &Arc<Front>) -> Desk {
     // Bytes that are encrypted are copied all the same: none are kept.
-    let desk = Desk::new(front, front.metrics.worker(Side::Tls), 0);
+    let metrics = front.metrics.worker(Side::Tls);
+    let desk = Desk::new(front, Arc::clone(&metrics), metrics, 0);
     let changes = desk.watcher().and_then(|watcher| watcher.wait().ok());
     tokio::spawn(keep(changes));
     desk

@@ -4,12 +4,15 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::num::NonZero;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use service::socket::Address;
+
+use crate::peer::Peer;
 
 /// How a listener behaves. [`Default`] listens nowhere; everything else has a default to run with.
 #[derive(Clone, Debug)]
@@ -24,6 +27,8 @@ pub struct Config {
     pub limits: Limits,
     /// Who else has a say in whom to let in. Nobody by default.
     pub admission: Option<Arc<dyn Admission>>,
+    /// Who takes connections of HTTP/1.1 over TLS whose encryption can be the kernel's. Nobody by default.
+    pub offload: Option<Arc<dyn Offload>>,
     /// TCP.
     pub tcp: Tcp,
     /// HTTP/2.
@@ -46,6 +51,7 @@ impl Default for Config {
             tls: None,
             limits: Limits::default(),
             admission: None,
+            offload: None,
             tcp: Tcp::default(),
             http2: Http2::default(),
             http3: false,
@@ -64,6 +70,25 @@ pub trait Admission: Debug + Send + Sync {
 
 /// What a connection was let in as.
 pub type Guest = Arc<dyn Any + Send + Sync>;
+
+/// Takes connections off the listener where the kernel speaks TLS ([`ktls`](crate::ktls)), for a service that sends
+/// what the kernel has and it need not see itself, such as files.
+pub trait Offload: Debug + Send + Sync {
+    /// Serves this connection from now on.
+    fn take(&self, connection: Offloaded);
+}
+
+/// A connection of HTTP/1.1 over TLS that carries plain bytes on this side: the kernel has its keys. No request was
+/// read from it.
+#[derive(Debug)]
+pub struct Offloaded {
+    /// Non-blocking.
+    pub socket: OwnedFd,
+    /// Who is at the other end.
+    pub peer: Peer,
+    /// The line by which answers tell of HTTP/3, with its line end; empty where there is none.
+    pub alt_svc: Box<[u8]>,
+}
 
 /// A place to listen on.
 #[derive(Clone, Debug)]

@@ -8,14 +8,18 @@ use std::task::{Context, Poll};
 use bytes::BytesMut;
 use rustls::ServerConnection;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::accept::Stream;
-use crate::config::Speaks;
+use crate::config::{Offload, Offloaded, Speaks};
+use crate::ktls;
 use crate::life::Life;
 use crate::limits::Permit;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
 use crate::proxy::{self, Header};
+use crate::records::Records;
 use crate::service_trait::HttpService;
 use crate::sockets::Place;
 use crate::worker::Worker;
@@ -46,11 +50,7 @@ impl Accepted<'_> {
     }
 
     /// Learns from a proxy whose connection it is.
-    async fn introduce(
-        mut self,
-        mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        service: impl HttpService,
-    ) {
+    async fn introduce(mut self, mut stream: impl Socket, service: impl HttpService) {
         if self.proxied {
             match self.life.bound(&self.worker.lives, proxy::read(&mut stream)).await {
                 Some(Ok(Header::Local)) => {}
@@ -67,22 +67,23 @@ impl Accepted<'_> {
     }
 
     /// Shakes hands where TLS is spoken, and finds out what is spoken above.
-    async fn secure(
-        self,
-        mut stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        service: impl HttpService,
-    ) {
+    async fn secure(self, mut stream: impl Socket, service: impl HttpService) {
         match (self.place.speaks, &self.worker.tls) {
             (Speaks::Tls, Some(tls)) => {
                 // What is large is apart, so that a connection in the clear has no room for it.
+                let stream = Records::new(stream, tls.offloaded.any());
                 let handshake = Box::pin(TlsAcceptor::from(tls.tcp.clone()).accept(stream));
                 let Some(Ok(stream)) = self.life.bound(&self.worker.lives, handshake).await else {
                     return self.worker.counts().handshake_failures.increment();
                 };
-                let stream = Box::new(stream);
+                let mut stream = Box::new(stream);
                 let connection = stream.get_ref().1;
                 let http2 = connection.alpn_protocol() == Some(b"h2");
                 let info = describe(connection);
+                if !http2 && let Some(offload) = self.offload(&stream) {
+                    return self.give_away(*stream, info, offload);
+                }
+                stream.get_mut().0.open();
                 if http2 {
                     Box::pin(self.http2(stream, Some(info), service)).await
                 } else {
@@ -102,6 +103,42 @@ impl Accepted<'_> {
                 }
             }
             _ => self.http1(stream, &[], None, service).await,
+        }
+    }
+
+    /// Who takes the connection, where the kernel can encrypt it from here on.
+    fn offload<S: Socket>(&self, stream: &TlsStream<Records<S>>) -> Option<&dyn Offload> {
+        let offload = self.worker.config.offload.as_deref()?;
+        let (records, connection) = stream.get_ref();
+        let suites = self.worker.tls.as_ref()?.offloaded;
+        let whole = records.is_between() && !connection.wants_write() && !self.life.is_draining();
+        let ours = whole && suites.has(connection);
+        // Nothing is lost where this fails: the socket is as it was.
+        (ours && ktls::attach(records.get_ref().tcp()?).is_ok()).then_some(offload)
+    }
+
+    /// Has the kernel encrypt the connection, and somebody else serve it.
+    fn give_away(&self, stream: TlsStream<Records<impl Socket>>, info: TlsInfo, offload: &dyn Offload) {
+        let (records, connection) = stream.into_inner();
+        let given = connection.dangerous_extract_secrets().map_err(io::Error::other).and_then(|secrets| {
+            let stream = records.into_inner().into_tcp().ok_or(io::ErrorKind::Unsupported)?;
+            ktls::give_keys(&stream, &secrets)?;
+            stream.into_std()
+        });
+        match given {
+            Ok(stream) => offload.take(Offloaded {
+                socket: stream.into(),
+                peer: self.peer(Protocol::Http1, Some(info)),
+                alt_svc: self
+                    .place
+                    .alt_svc
+                    .as_ref()
+                    .map_or_else(Box::default, |alt_svc| alt_svc.line.clone()),
+            }),
+            Err(error) => {
+                tracing::warn!(%error, "the kernel does not take the keys of a connection");
+                self.worker.counts().handshake_failures.increment();
+            }
         }
     }
 
@@ -142,6 +179,31 @@ impl Accepted<'_> {
         })
     }
 }
+
+/// What is spoken on, from below.
+trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static {
+    /// The socket, where it is one of TCP.
+    fn tcp(&self) -> Option<&TcpStream> {
+        None
+    }
+
+    /// The same alone.
+    fn into_tcp(self) -> Option<TcpStream> {
+        None
+    }
+}
+
+impl Socket for TcpStream {
+    fn tcp(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
+
+    fn into_tcp(self) -> Option<TcpStream> {
+        Some(self)
+    }
+}
+
+impl Socket for UnixStream {}
 
 /// Reads until it is clear whether the client speaks HTTP/2; returns what was read, and whether it does.
 async fn sniff(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(BytesMut, bool)> {

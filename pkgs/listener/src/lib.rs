@@ -30,11 +30,14 @@
 //! - [`HttpService`]: what is served: any `tower` service of requests, such as a router.
 //! - [`Body`]: a request's body, whatever it came by, within the limits.
 //! - [`Peer`]: who asks; in every request's extensions.
-//! - [`tls`]: certificates that are replaced while in use.
+//! - [`tls`]: certificates that are replaced while in use; [`ktls`]: connections that the kernel encrypts.
 //! - [`metrics`]: what is counted, once a connection.
 #![deny(unsafe_code)]
 
 pub mod body;
+// Socket options and control messages of TLS have no safe binding.
+#[allow(unsafe_code)]
+pub mod ktls;
 pub mod metrics;
 pub mod tls;
 
@@ -52,6 +55,7 @@ mod listen;
 mod peer;
 pub mod proxy;
 mod quic;
+mod records;
 mod refusal;
 mod service_trait;
 mod sockets;
@@ -66,7 +70,8 @@ pub mod fuzzing {
 
 pub use body::Body;
 pub use config::{
-    Admission, CertificateFiles, Config, Endpoint, Guest, Http2, Limits, Runtime, Speaks, Tcp, Tls,
+    Admission, CertificateFiles, Config, Endpoint, Guest, Http2, Limits, Offload, Offloaded, Runtime, Speaks,
+    Tcp, Tls,
 };
 pub use listen::{Error, Listener};
 pub use peer::{Peer, PeerInfo, Protocol, TlsInfo};

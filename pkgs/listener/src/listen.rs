@@ -59,7 +59,7 @@ impl Listener {
     /// When an address cannot be listened on or a certificate cannot be used.
     pub fn new(config: Config) -> Result<Self, Error> {
         let tls = match &config.tls {
-            Some(files) => Some(Tls::new(files)?),
+            Some(files) => Some(Tls::new(files, config.offload.is_some())?),
             None if config.endpoints.iter().any(|endpoint| endpoint.speaks == Speaks::Tls) => {
                 return Err(tls::Error::None.into());
             }
@@ -83,6 +83,11 @@ impl Listener {
     /// What its workers count.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Whether the kernel encrypts connections for [`Config::offload`].
+    pub fn offloads(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.offloaded.any())
     }
 
     /// The certificates, to be loaded anew by [`tls::Store::reload`].

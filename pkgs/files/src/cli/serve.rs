@@ -51,6 +51,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
 
+    /// Encrypts in this process, even where the kernel could (kTLS: HTTP/1.1 over TLS 1.3, with the module `tls`).
+    #[arg(long)]
+    pub no_ktls: bool,
+
     /// Speaks no HTTP/3.
     #[arg(long)]
     pub no_http3: bool,
@@ -223,15 +227,15 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let listeners = listen(&args, count)?;
     let addresses: Vec<_> = listeners[0].iter().filter_map(|socket| socket.local_addr().ok()).collect();
     let limits = Limits::new(args.address_rate, args.address_burst, args.address_connections).map(Arc::new);
+    let log = args.access_log.as_ref().map(|path| open_log(path, args.access_log_sample)).transpose()?;
+    let settings = settings(&args, count);
+    let front = Front::new(settings, site, Disk::start()?, log, limits.clone(), shutdown.clone(), count)?;
     let secure = (!args.tls_listen.is_empty())
-        .then(|| listener::Listener::new(tls(&args, limits.clone())))
+        .then(|| listener::Listener::new(tls(&args, limits, &front)))
         .transpose()?;
     let admin =
         args.admin.as_ref().map(|address| listener::Listener::new(plain(address.clone()))).transpose()?;
 
-    let log = args.access_log.as_ref().map(|path| open_log(path, args.access_log_sample)).transpose()?;
-    let settings = settings(&args, count);
-    let front = Front::new(settings, site, Disk::start()?, log, limits, shutdown.clone(), count)?;
     let _ = reloaded.set(Arc::clone(&front));
     let mut threads = front.start(listeners, workers::pinnable(count))?;
 
@@ -243,6 +247,9 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     front.shelf.register(&mut registry);
     if let Some(secure) = secure {
         lines.extend(secure.addresses().iter().map(|address| format!("secure    https://{address}/\n")));
+        if secure.offloads() {
+            tracing::info!("the kernel encrypts HTTP/1.1 over TLS 1.3");
+        }
         secure.metrics().register(&mut registry);
         threads.push(serve_by("files-tls", secure, Secure::new(Arc::clone(&front)), &shutdown)?);
     }
@@ -291,7 +298,7 @@ fn serve_by(
 }
 
 /// The TLS listener.
-fn tls(args: &Args, limits: Option<Arc<Limits>>) -> listener::Config {
+fn tls(args: &Args, limits: Option<Arc<Limits>>, front: &Arc<Front>) -> listener::Config {
     let files = args.cert.as_ref().zip(args.key.as_ref());
     listener::Config {
         endpoints: args.tls_listen.iter().cloned().map(listener::Endpoint::tls).collect(),
@@ -307,6 +314,7 @@ fn tls(args: &Args, limits: Option<Arc<Limits>>) -> listener::Config {
         },
         // An address has its connections of both listeners together.
         admission: limits.map(|limits| limits as Arc<dyn listener::Admission>),
+        offload: (!args.no_ktls).then(|| Arc::clone(front) as Arc<dyn listener::Offload>),
         http3: !args.no_http3,
         drain: Duration::from_secs(args.drain_timeout),
         ..listener::Config::default()

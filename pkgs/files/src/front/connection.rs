@@ -9,12 +9,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 
-use listener::Protocol;
+use listener::{Protocol, ktls};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use super::limits::Guest;
+use super::seal::Seal;
 use super::sending::{Cut, Progress, Sending};
 use super::worker::Worker;
 use crate::answer::{Answer, Cold, Payload};
@@ -39,7 +40,9 @@ const LINGER_TICKS: u32 = 4;
 pub struct Connection {
     pub stream: OwnedFd,
     address: Option<IpAddr>,
-    guest: Option<Guest>,
+    guest: Option<Arc<Guest>>,
+    /// There where the kernel encrypts.
+    seal: Option<Seal>,
     /// Received, but not yet answered; most often nothing, else part of a head.
     kept: Vec<u8>,
     /// Whether whole requests may be among them.
@@ -110,11 +113,18 @@ pub enum Next {
 
 impl Connection {
     /// One that has just been accepted.
-    pub fn new(stream: OwnedFd, address: Option<IpAddr>, guest: Option<Guest>, deadline: u32) -> Self {
+    pub fn new(
+        stream: OwnedFd,
+        address: Option<IpAddr>,
+        guest: Option<Arc<Guest>>,
+        seal: Option<Seal>,
+        deadline: u32,
+    ) -> Self {
         Self {
             stream,
             address,
             guest,
+            seal,
             kept: Vec::new(),
             whole: false,
             sending: Sending::default(),
@@ -207,11 +217,17 @@ impl Connection {
         loop {
             let space = &mut scratch[before..];
             let most = space.len();
-            match recv(&self.stream, space, RecvFlags::empty()) {
-                Ok((_, 0)) => return Err(Next::Close),
-                Ok((_, count)) => {
-                    // Less than there was room for: the rest will be told of, unless it is the end.
-                    self.readable = count == most || self.hung_up;
+            match receive(&self.stream, self.seal.as_ref(), space) {
+                // Its client has said all it will, and may yet have something to take.
+                Ok(0) if self.seal.is_some() && !self.hung_up => {
+                    self.last = true;
+                    return Ok(0);
+                }
+                Ok(0) => return Err(Next::Close),
+                Ok(count) => {
+                    // Less than there was room for: the rest will be told of, unless it is the end, or a record of
+                    // another kind, which is received by itself.
+                    self.readable = count == most || self.hung_up || self.seal.is_some();
                     return Ok(before + count);
                 }
                 Err(Errno::INTR) => {}
@@ -252,7 +268,7 @@ impl Connection {
                 Err(error) => error.into(),
             };
             worker.desk.site.pages.write(out, refusal, "", worker.desk.tail.last(), false, false);
-            worker.desk.metrics.answered(refusal.status());
+            worker.desk.counts(self.seal.is_some()).answered(refusal.status());
             self.last = true;
             bytes = &[];
         }
@@ -278,10 +294,14 @@ impl Connection {
         request: &Request<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Cold> {
-        let may_ask = self.found.is_some() || self.guest.as_ref().is_none_or(Guest::may_ask);
+        let may_ask = self.found.is_some() || self.guest.as_ref().is_none_or(|guest| guest.may_ask());
         let site = worker.desk.site.clone();
         let start = out.len();
         let mut maker = worker.desk.maker(&site);
+        if let Some(seal) = &self.seal {
+            maker.more = seal.alt_svc();
+            maker.last |= seal.is_worn();
+        }
         let Answer { mut status, payload, closes } = if !may_ask {
             maker.refuse(Refusal::TooMany, request, "", out)
         } else if let Some((path, found)) = self.found.take() {
@@ -299,7 +319,8 @@ impl Connection {
                 let transfer = Transfer::new(file, range, watched);
                 match transfer.bytes() {
                     Some(bytes) if bytes.len() <= INLINE_BYTES => out.extend_from_slice(bytes),
-                    None if whole && worker.means.keeps_bytes() => {
+                    // What is encrypted passes through the processor all the same: no copy saves any of that.
+                    None if whole && worker.means.keeps_bytes() && self.seal.is_none() => {
                         let Desk { front, tick, now, .. } = &worker.desk;
                         let copy = front.shelf.copy_of(transfer.file(), &front.disk, *tick, *now);
                         self.sending.file(transfer.from_copy(copy));
@@ -320,7 +341,7 @@ impl Connection {
                 }
             }
         }
-        let client = Client { address: self.address, protocol: Protocol::Http1, tls: false };
+        let client = Client { address: self.address, protocol: Protocol::Http1, tls: self.seal.is_some() };
         worker.desk.answered(client, request, status, bytes);
         Ok(())
     }
@@ -334,8 +355,16 @@ impl Connection {
         } else {
             self.sending.begin(head, &self.stream, &mut worker.means, tick, &mut count)
         };
-        worker.desk.metrics.sent.add(count);
+        worker.desk.counts(self.seal.is_some()).sent.add(count);
+        let used_up = self.seal.as_mut().is_some_and(|seal| {
+            seal.sent(count);
+            seal.is_used_up()
+        });
         match progress {
+            Ok(_) if used_up => {
+                self.cut();
+                Some(Next::Close)
+            }
             Ok(Progress::Done) => {
                 if self.kept.is_empty() {
                     self.rest(worker);
@@ -374,7 +403,7 @@ impl Connection {
                 if !matches!(cut, Cut::Socket(_)) {
                     tracing::debug!(error = %cut, "an answer was cut");
                 }
-                worker.desk.metrics.cut.add(1);
+                worker.desk.counts(self.seal.is_some()).cut.add(1);
                 self.cut();
                 Some(Next::Close)
             }
@@ -394,18 +423,33 @@ impl Connection {
 
     /// The last answer is sent: the client is told so, and heard out.
     fn finish(&mut self, worker: &Worker) {
-        let _ = shutdown(&self.stream, Shutdown::Write);
+        self.say_goodbye();
         self.state = State::Lingering;
         self.idle = false;
-        self.deadline = worker.desk.tick.saturating_add(LINGER_TICKS);
+        self.deadline = if self.seal.is_none() {
+            let _ = shutdown(&self.stream, Shutdown::Write);
+            worker.desk.tick.saturating_add(LINGER_TICKS)
+        } else {
+            // What the kernel has encrypted and found no room for in the socket is lost where that is shut down, or
+            // closed: a client that was told the end closes when it has all.
+            worker.desk.after(worker.desk.front.settings.write_timeout)
+        };
+    }
+
+    /// Tells a client of TLS that nothing more will come; where an answer is under way, that is not so.
+    pub fn say_goodbye(&mut self) {
+        if let Some(seal) = self.seal.as_mut().filter(|_| self.sending.is_done()) {
+            seal.say_goodbye(&self.stream);
+        }
     }
 
     fn linger(&mut self, worker: &mut Worker) -> Next {
+        self.say_goodbye();
         loop {
-            match recv(&self.stream, &mut worker.scratch[..], RecvFlags::empty()) {
-                Ok((_, 1..)) | Err(Errno::INTR) => {}
+            match receive(&self.stream, self.seal.as_ref(), &mut worker.scratch) {
+                Ok(1..) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Next::Wait,
-                Ok((_, 0)) | Err(_) => return Next::Close,
+                Ok(0) | Err(_) => return Next::Close,
             }
         }
     }
@@ -420,14 +464,25 @@ impl Connection {
             return false;
         }
         if self.kept.is_empty() {
+            self.say_goodbye();
             return false;
         }
         // Half a head: its sender learns why the connection ends.
         let mut out = Vec::new();
         worker.desk.site.pages.write(&mut out, Refusal::Slow, "", worker.desk.tail.last(), false, false);
         let _ = rustix::net::send(&self.stream, &out, rustix::net::SendFlags::NOSIGNAL);
-        worker.desk.metrics.answered(Refusal::Slow.status());
+        worker.desk.counts(self.seal.is_some()).answered(Refusal::Slow.status());
         self.finish(worker);
         true
+    }
+}
+
+/// Receives, by the kernel's TLS where there is a seal.
+fn receive(stream: &OwnedFd, seal: Option<&Seal>, space: &mut [u8]) -> Result<usize, Errno> {
+    match seal {
+        None => recv(stream, space, RecvFlags::empty()).map(|(_, count)| count),
+        Some(_) => {
+            ktls::receive(stream, space).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PROTO))
+        }
     }
 }

@@ -1,18 +1,20 @@
-//! The plain listener: HTTP/1.1, one thread a core.
+//! The plain listener: HTTP/1.1, one thread a core. Where the kernel encrypts, HTTP/1.1 over TLS comes here too.
 //!
 //! Each worker has an epoll instance, sockets, a cache and counters of its own, and shares next to nothing.
 //! - [`worker`]: its loop.
 //! - [`connection`]: what one connection goes through.
 //! - [`sending`]: what a connection has yet to send.
 //! - [`limits`]: what one address may take.
+//! - [`seal`]: connections of TLS that the kernel encrypts.
 
 mod connection;
 pub mod limits;
+mod seal;
 mod sending;
 mod worker;
 
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -74,6 +76,8 @@ pub struct Front {
     site: Mutex<Arc<Site>>,
     changes: AtomicU64,
     mailboxes: Vec<Arc<Mailbox>>,
+    /// Connections that came from the TLS listener.
+    offloaded: AtomicUsize,
 }
 
 impl Front {
@@ -102,6 +106,7 @@ impl Front {
             site: Mutex::new(Arc::new(site)),
             changes: AtomicU64::new(0),
             mailboxes,
+            offloaded: AtomicUsize::new(0),
         }))
     }
 

@@ -5,12 +5,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use listener::Offloaded;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -20,6 +21,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Front;
 use super::connection::{Connection, Next};
+use super::limits::Guest;
+use super::seal::Seal;
 use crate::desk::{Desk, TICK, ticks};
 use crate::disk::{Mailbox, Token};
 use crate::engine::Means;
@@ -85,7 +88,8 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
     let settings = &front.settings;
     let means = Means::new(settings.engine, ticks(settings.revalidate));
     let memory = if means.keeps_bytes() { settings.memory } else { 0 };
-    let desk = Desk::new(front, front.metrics.worker(Side::Plain), memory);
+    let (plain, tls) = (front.metrics.worker(Side::Plain), front.metrics.worker(Side::Tls));
+    let desk = Desk::new(front, plain, tls, memory);
     epoll::add(&epoll, mailbox.bell(), EventData::new_u64(BELL), EventFlags::IN)?;
     if let Some(watcher) = desk.watcher() {
         epoll::add(&epoll, watcher, EventData::new_u64(WATCHER), EventFlags::IN)?;
@@ -188,7 +192,7 @@ impl Loop {
             match acceptfrom_with(&self.listeners[listener], flags) {
                 Ok((stream, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-                    self.admit(stream, peer)?;
+                    self.admit(stream, peer);
                 }
                 Err(Errno::AGAIN) => break,
                 // accept(2): errors of the new connection are passed on; the next may be fine.
@@ -207,14 +211,42 @@ impl Loop {
         Ok(())
     }
 
-    fn admit(&mut self, stream: OwnedFd, peer: Option<SocketAddr>) -> io::Result<()> {
+    fn admit(&mut self, stream: OwnedFd, peer: Option<SocketAddr>) {
         let front = &self.worker.desk.front;
         let limits = front.limits.as_ref();
         let guest = limits.zip(peer).map(|(limits, peer)| limits.enter(peer.ip()));
-        if self.open >= front.settings.connections || matches!(guest, Some(None)) {
-            self.worker.desk.metrics.shed.add(1);
-            return Ok(());
+        if matches!(guest, Some(None)) {
+            return self.worker.desk.metrics.shed.add(1);
         }
+        let guest = guest.flatten().map(Arc::new);
+        if self.begin(stream, peer.map(|peer| peer.ip()), guest, None) {
+            self.worker.desk.metrics.accepted.add(1);
+        }
+    }
+
+    /// Takes over a connection that the kernel encrypts.
+    fn adopt(&mut self, connection: Offloaded) {
+        let Offloaded { socket, peer, alt_svc } = connection;
+        let guest = peer.guest.clone().and_then(|guest| guest.downcast::<Guest>().ok());
+        if self.begin(socket, peer.remote.map(|peer| peer.ip()), guest, Some(Seal::new(alt_svc))) {
+            self.worker.desk.metrics.offloaded.add(1);
+        }
+    }
+
+    /// Begins to serve a connection. Returns whether there is room for it.
+    fn begin(
+        &mut self,
+        stream: OwnedFd,
+        address: Option<IpAddr>,
+        guest: Option<Arc<Guest>>,
+        seal: Option<Seal>,
+    ) -> bool {
+        let settings = &self.worker.desk.front.settings;
+        if self.open >= settings.connections {
+            self.worker.desk.metrics.shed.add(1);
+            return false;
+        }
+        let deadline = self.worker.desk.after(settings.head_timeout);
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
@@ -223,15 +255,14 @@ impl Loop {
         let token = u64::from(slot.generation) << 32 | u64::from(place);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         if let Err(error) = epoll::add(&self.epoll, &stream, EventData::new_u64(token), flags) {
+            tracing::warn!(%error, "cannot wait for a connection");
+            self.worker.desk.metrics.accept_errors.add(1);
             self.free.push(place);
-            return Err(error.into());
+            return false;
         }
-        self.worker.desk.metrics.accepted.add(1);
-        let deadline = self.worker.desk.after(self.worker.desk.front.settings.head_timeout);
-        slot.connection =
-            Some(Box::new(Connection::new(stream, peer.map(|peer| peer.ip()), guest.flatten(), deadline)));
+        slot.connection = Some(Box::new(Connection::new(stream, address, guest, seal, deadline)));
         self.open += 1;
-        Ok(())
+        true
     }
 
     fn accept_again(&mut self) -> io::Result<()> {
@@ -256,9 +287,11 @@ impl Loop {
 
     /// What the disk has done, and what the other threads want.
     fn letters(&mut self) -> io::Result<()> {
-        for (token, done) in self.worker.mailbox.take() {
+        let letters = self.worker.mailbox.take();
+        for (token, done) in letters.done {
             self.turn(token, |connection| connection.done(done));
         }
+        letters.arrived.into_iter().for_each(|connection| self.adopt(connection));
         let desk = &mut self.worker.desk;
         desk.refresh();
         if desk.front.shutdown.is_triggered() && !desk.draining {
@@ -310,6 +343,9 @@ impl Loop {
                 continue;
             }
             self.worker.desk.metrics.timed_out.add(u64::from(late));
+            if drained {
+                connection.say_goodbye();
+            }
             if drained || !connection.expire(&mut self.worker) {
                 let token = u64::from(slot.generation) << 32 | place as u64;
                 self.close(token);

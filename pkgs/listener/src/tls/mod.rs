@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 
 use crate::config;
+use crate::ktls::Suites;
 
 /// What TLS needs, made once for all workers.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Tls {
     pub tcp: Arc<ServerConfig>,
     /// Over QUIC: TLS 1.3, HTTP/3.
     pub quic: Arc<ServerConfig>,
+    /// What the kernel encrypts of it, where that is asked for.
+    pub offloaded: Suites,
 }
 
 /// Why certificates cannot be used; each says which file.
@@ -60,11 +63,11 @@ pub enum Error {
 }
 
 impl Tls {
-    /// Loads the certificates.
+    /// Loads the certificates; with `offload`, finds out what the kernel encrypts.
     ///
     /// # Errors
     /// When one of them cannot be used.
-    pub fn new(config: &config::Tls) -> Result<Self, Error> {
+    pub fn new(config: &config::Tls, offload: bool) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let store = Arc::new(Store::load(&config.certificates, Arc::clone(&provider))?);
         let ticketer = tickets::new(config.ticket_key)?;
@@ -78,8 +81,10 @@ impl Tls {
             config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
             Ok(config)
         };
-        let tcp = server(&[&rustls::version::TLS13, &rustls::version::TLS12], &[b"h2", b"http/1.1"])?;
+        let offloaded = if offload { Suites::probe() } else { Suites::default() };
+        let mut tcp = server(&[&rustls::version::TLS13, &rustls::version::TLS12], &[b"h2", b"http/1.1"])?;
         let quic = server(&[&rustls::version::TLS13], &[b"h3"])?;
-        Ok(Self { store, tcp: Arc::new(tcp), quic: Arc::new(quic) })
+        tcp.enable_secret_extraction = offloaded.any();
+        Ok(Self { store, tcp: Arc::new(tcp), quic: Arc::new(quic), offloaded })
     }
 }

@@ -1,0 +1,83 @@
+//! Connections of TLS that the kernel encrypts. They come from the TLS listener after their handshake, and are served
+//! as plain ones are: with sendfile, and with no buffers of their own.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use listener::{Offload, Offloaded, ktls};
+
+use super::Front;
+
+/// The most bytes of a record (RFC 8446, section 5.1).
+const RECORD_BYTES: u64 = 1 << 14;
+
+/// The most records under one key of AES-GCM, of 2^24.5 that are safe (RFC 8446, section 5.5). The kernel does not
+/// count them, and has no new key.
+const MOST_RECORDS: u64 = 1 << 24;
+
+/// What is known of such a connection.
+#[derive(Debug)]
+pub struct Seal {
+    alt_svc: Box<[u8]>,
+    records: u64,
+    /// Whether the client was told that nothing more will come.
+    parted: bool,
+}
+
+impl Seal {
+    /// One whose answers have this line beside others.
+    pub fn new(alt_svc: Box<[u8]>) -> Self {
+        Self { alt_svc, records: 0, parted: false }
+    }
+
+    /// The line by which answers tell of HTTP/3, or nothing.
+    pub fn alt_svc(&self) -> &[u8] {
+        &self.alt_svc
+    }
+
+    /// So many bytes were sent in a turn.
+    pub fn sent(&mut self, bytes: u64) {
+        self.records += bytes.div_ceil(RECORD_BYTES) + 1;
+    }
+
+    /// Whether the next answer is to be the last: half of its key is used up, or 128 GiB.
+    pub fn is_worn(&self) -> bool {
+        self.records >= MOST_RECORDS / 2
+    }
+
+    /// Whether nothing more may be sent.
+    pub fn is_used_up(&self) -> bool {
+        self.records >= MOST_RECORDS
+    }
+
+    /// Tells the client that nothing more will come, once, and where there is room for it.
+    pub fn say_goodbye(&mut self, socket: impl AsFd) {
+        self.parted = self.parted || ktls::say_goodbye(socket).is_ok();
+    }
+}
+
+impl Offload for Front {
+    /// Gives it to one worker after the other.
+    fn take(&self, connection: Offloaded) {
+        let next = self.offloaded.fetch_add(1, Ordering::Relaxed);
+        self.mailboxes[next % self.mailboxes.len()].arrive(connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_not_used_for_ever() {
+        let mut seal = Seal::new(Box::default());
+        for _ in 0..1 << 17 {
+            seal.sent(1 << 20);
+        }
+        assert!(seal.is_worn() && !seal.is_used_up(), "128 GiB in turns of a mebibyte");
+        for _ in 0..1 << 23 {
+            seal.sent(1);
+        }
+        assert!(seal.is_used_up(), "small answers have a record each");
+    }
+}

@@ -1,0 +1,161 @@
+//! A stream read record by record while a handshake is under way, so that nothing behind it is read along: what
+//! comes next may be the kernel's to decrypt.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The type, version and length in front of a record (RFC 8446, section 5.1).
+const HEADER: usize = 5;
+
+/// Such a stream.
+pub struct Records<S> {
+    stream: S,
+    /// None where it is read without regard to records.
+    place: Option<Place>,
+}
+
+/// Where in a record the reader is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// The header, as far as it was read.
+    header: [u8; HEADER],
+    read: usize,
+    /// What is left of the record behind its header.
+    left: usize,
+}
+
+impl<S> Records<S> {
+    /// Reads record by record where that is asked for, else whatever there is.
+    pub fn new(stream: S, one_by_one: bool) -> Self {
+        Self { stream, place: one_by_one.then(Place::default) }
+    }
+
+    /// Whether all that was read are whole records.
+    pub fn is_between(&self) -> bool {
+        self.place.is_some_and(|place| place.read == 0 && place.left == 0)
+    }
+
+    /// From here on reads whatever there is.
+    pub fn open(&mut self) {
+        self.place = None;
+    }
+
+    /// The stream itself.
+    pub fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
+    /// The stream alone.
+    pub fn into_inner(self) -> S {
+        self.stream
+    }
+}
+
+impl Place {
+    /// How much may be read without going past the record.
+    fn most(&self) -> usize {
+        if self.left > 0 { self.left } else { HEADER - self.read }
+    }
+
+    /// So much was read.
+    fn read(&mut self, bytes: &[u8]) {
+        if self.left > 0 {
+            self.left -= bytes.len();
+            return;
+        }
+        self.header[self.read..][..bytes.len()].copy_from_slice(bytes);
+        self.read += bytes.len();
+        if self.read == HEADER {
+            self.left = usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
+            self.read = 0;
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Records<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let Some(place) = &mut this.place else {
+            return Pin::new(&mut this.stream).poll_read(context, buffer);
+        };
+        let before = buffer.filled().len();
+        let room = buffer.initialize_unfilled_to(place.most().min(buffer.remaining()));
+        let mut part = ReadBuf::new(room);
+        ready!(Pin::new(&mut this.stream).poll_read(context, &mut part))?;
+        let count = part.filled().len();
+        buffer.advance(count);
+        place.read(&buffer.filled()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Records<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_read_goes_past_a_record() {
+        let bytes = b"\x16\x03\x01\x00\x03abc\x14\x03\x03\x00\x00\x17\x03\x03\x00\x01drest";
+        let mut stream = Records::new(&bytes[..], true);
+        let mut pieces = Vec::new();
+        let mut buffer = [0; 64];
+        for _ in 0..5 {
+            let count = stream.read(&mut buffer).await.expect("bytes");
+            pieces.push(buffer[..count].to_vec());
+        }
+        assert_eq!(pieces, [&bytes[..5], b"abc", &bytes[8..13], &bytes[13..18], b"d"]);
+        assert!(stream.is_between());
+        stream.open();
+        let count = stream.read(&mut buffer).await.expect("bytes");
+        assert_eq!(&buffer[..count], b"rest");
+    }
+
+    #[tokio::test]
+    async fn a_record_in_pieces_is_not_between() {
+        let bytes = b"\x16\x03\x01\x00\x03abc";
+        let mut stream = Records::new(&bytes[..], true);
+        for between in [false, false, false, false, false, false, false, true] {
+            stream.read_u8().await.expect("a byte");
+            assert_eq!(stream.is_between(), between);
+        }
+    }
+}
