@@ -90,6 +90,8 @@ import ./daemon.nix { inherit config lib pkgs; } {
         group = "linerate-files";
       };
     };
+    # By it the kernel encrypts HTTP/1.1 over TLS, and bodies are sent as in the clear. The service could not load it.
+    boot.kernelModules = mkIf (cfg.settings.tls-listen != [ ]) [ "tls" ];
     environment.etc."linerate/files-rules.toml" = mkIf (cfg.rules != { }) { source = rules; };
   };
 }

@@ -86,6 +86,50 @@ with subtest("a secret is handed to its service alone, and counts before the set
     box.succeed("systemctl daemon-reload", "systemctl restart linerate-api.service")
     assert status(f"http://box:8100/v1/users/{user['id']}") == "200"
 
+with subtest("the kernel encrypts files that are asked for by HTTP/1.1 over TLS"):
+    # Loaded at boot, since there is an address for TLS.
+    box.succeed("test -d /sys/module/tls")
+    box.succeed("head -c 3000000 /dev/urandom > /var/lib/linerate-files/assets/random")
+    secure = "curl -sS --insecure --max-time 60"
+    random = "https://127.0.0.1:8443/assets/random"
+    whole = box.succeed("sha256sum < /var/lib/linerate-files/assets/random")
+
+    def encrypted_by_the_kernel() -> int:
+        counts = dict(line.split() for line in box.succeed("cat /proc/net/tls_stat").splitlines())
+        assert counts["TlsDecryptError"] == "0", counts
+        # Those that a card encrypts would be others.
+        return min(int(counts["TlsTxSw"]), int(counts["TlsRxSw"]))
+
+    # It has tried each suite of ciphers at its start.
+    tried = encrypted_by_the_kernel()
+    assert box.succeed(f"{secure} --http1.1 {random} | sha256sum") == whole
+    assert encrypted_by_the_kernel() == tried + 1
+    # Ranges, one and several, and further requests on the same connection, one of which has no body.
+    file = "/var/lib/linerate-files/assets/random"
+    for flags, part in [
+        ("-r 1000-1999999", f"head -c 2000000 {file} | tail -c +1001"),
+        ("-r -70000", f"tail -c 70000 {file}"),
+    ]:
+        wanted = box.succeed(f"{part} | sha256sum")
+        assert box.succeed(f"{secure} --http1.1 {flags} {random} | sha256sum") == wanted, flags
+    several = box.succeed(f"{secure} --http1.1 -r 0-9,100-1099 {random} | grep -a -c content-range")
+    assert several.strip() == "2", several
+    made = box.succeed(
+        f"{secure} --http1.1 -w '%{{num_connects}} %{{http_code}}\\n' -o /dev/null -o /dev/null -o /dev/null"
+        f" {random} {random}.missing {random}"
+    )
+    assert made.split() == ["1", "200", "0", "404", "0", "200"], made
+    # An end that is told: curl fails where TLS ends without a word and the length is not known.
+    box.succeed(f"{secure} --http1.1 -f -H 'Connection: close' -o /dev/null {random}")
+    before = encrypted_by_the_kernel()
+    assert before == tried + 6, (tried, before)
+    # Other versions are encrypted by the process, as ever.
+    for flags in ["--http2", "--http1.1 --tls-max 1.2"]:
+        assert box.succeed(f"{secure} {flags} {random} | sha256sum") == whole
+    assert encrypted_by_the_kernel() == before
+    metrics = box.succeed("curl -sf http://127.0.0.1:8091/metrics")
+    assert f"\nfiles_offloaded_connections_total {before - tried}\n" in metrics, metrics
+
 with subtest("nobody runs as root"):
     for unit in ["linerate-api", "linerate-files", "linerate-links"]:
         assert user_of(unit) == unit, user_of(unit)

@@ -78,14 +78,15 @@ pub trait Offload: Debug + Send + Sync {
     fn take(&self, connection: Offloaded);
 }
 
-/// A connection of HTTP/1.1 over TLS that carries plain bytes on this side: the kernel has its keys. No request was
-/// read from it.
+/// A connection of HTTP/1.1 over TLS that carries plain bytes on this side: the kernel has its keys.
 #[derive(Debug)]
 pub struct Offloaded {
     /// Non-blocking.
     pub socket: OwnedFd,
     /// Who is at the other end.
     pub peer: Peer,
+    /// What was received already: at most what a record holds, 16 KiB.
+    pub received: Vec<u8>,
     /// The line by which answers tell of HTTP/3, with its line end; empty where there is none.
     pub alt_svc: Box<[u8]>,
 }

@@ -1,6 +1,6 @@
 //! From an accepted connection to the protocol that is spoken on it.
 
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -119,15 +119,21 @@ impl Accepted<'_> {
 
     /// Has the kernel encrypt the connection, and somebody else serve it.
     fn give_away(&self, stream: TlsStream<Records<impl Socket>>, info: TlsInfo, offload: &dyn Offload) {
-        let (records, connection) = stream.into_inner();
-        let given = connection.dangerous_extract_secrets().map_err(io::Error::other).and_then(|secrets| {
+        let (records, mut connection) = stream.into_inner();
+        let give = || {
+            // A request that came with the end of the handshake is decrypted by now.
+            let state = connection.process_new_packets().map_err(io::Error::other)?;
+            let mut received = vec![0; state.plaintext_bytes_to_read()];
+            connection.reader().read_exact(&mut received)?;
+            let secrets = connection.dangerous_extract_secrets().map_err(io::Error::other)?;
             let stream = records.into_inner().into_tcp().ok_or(io::ErrorKind::Unsupported)?;
             ktls::give_keys(&stream, &secrets)?;
-            stream.into_std()
-        });
-        match given {
-            Ok(stream) => offload.take(Offloaded {
+            Ok::<_, io::Error>((stream.into_std()?, received))
+        };
+        match give() {
+            Ok((stream, received)) => offload.take(Offloaded {
                 socket: stream.into(),
+                received,
                 peer: self.peer(Protocol::Http1, Some(info)),
                 alt_svc: self
                     .place

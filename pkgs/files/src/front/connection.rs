@@ -112,12 +112,13 @@ pub enum Next {
 }
 
 impl Connection {
-    /// One that has just been accepted.
+    /// One that has just been accepted, or of which this was received already.
     pub fn new(
         stream: OwnedFd,
         address: Option<IpAddr>,
         guest: Option<Arc<Guest>>,
         seal: Option<Seal>,
+        received: Vec<u8>,
         deadline: u32,
     ) -> Self {
         Self {
@@ -125,8 +126,8 @@ impl Connection {
             address,
             guest,
             seal,
-            kept: Vec::new(),
-            whole: false,
+            whole: !received.is_empty(),
+            kept: received,
             sending: Sending::default(),
             state: State::Open,
             found: None,

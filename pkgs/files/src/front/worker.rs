@@ -35,6 +35,10 @@ const EVENTS: usize = 256;
 /// Connections accepted at once, so that a flood of them does not keep a worker from those it has.
 const ACCEPTS: usize = 64;
 
+/// What is received at once: more than a head may have, and all that a record of TLS has, which comes with a connection
+/// that is taken over.
+const SCRATCH_BYTES: usize = 16 * 1024;
+
 /// At shutdown, an idle connection is kept this long, so that a request already on its way is answered.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
@@ -99,7 +103,7 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
             desk,
             mailbox,
             means,
-            scratch: vec![0; MAX_HEAD_BYTES].into_boxed_slice(),
+            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             out: Vec::with_capacity(MAX_HEAD_BYTES),
         },
         epoll,
@@ -219,16 +223,16 @@ impl Loop {
             return self.worker.desk.metrics.shed.add(1);
         }
         let guest = guest.flatten().map(Arc::new);
-        if self.begin(stream, peer.map(|peer| peer.ip()), guest, None) {
+        if self.begin(stream, peer.map(|peer| peer.ip()), guest, None, Vec::new()) {
             self.worker.desk.metrics.accepted.add(1);
         }
     }
 
     /// Takes over a connection that the kernel encrypts.
     fn adopt(&mut self, connection: Offloaded) {
-        let Offloaded { socket, peer, alt_svc } = connection;
+        let Offloaded { socket, peer, received, alt_svc } = connection;
         let guest = peer.guest.clone().and_then(|guest| guest.downcast::<Guest>().ok());
-        if self.begin(socket, peer.remote.map(|peer| peer.ip()), guest, Some(Seal::new(alt_svc))) {
+        if self.begin(socket, peer.remote.map(|peer| peer.ip()), guest, Some(Seal::new(alt_svc)), received) {
             self.worker.desk.metrics.offloaded.add(1);
         }
     }
@@ -240,6 +244,7 @@ impl Loop {
         address: Option<IpAddr>,
         guest: Option<Arc<Guest>>,
         seal: Option<Seal>,
+        received: Vec<u8>,
     ) -> bool {
         let settings = &self.worker.desk.front.settings;
         if self.open >= settings.connections {
@@ -260,7 +265,7 @@ impl Loop {
             self.free.push(place);
             return false;
         }
-        slot.connection = Some(Box::new(Connection::new(stream, address, guest, seal, deadline)));
+        slot.connection = Some(Box::new(Connection::new(stream, address, guest, seal, received, deadline)));
         self.open += 1;
         true
     }
