@@ -17,6 +17,10 @@ let
       };
       boot = {
         kernel = anything;
+        kernelModules = mkOption {
+          type = types.listOf types.str;
+          default = [ ];
+        };
         kernelParams = mkOption {
           type = types.listOf types.str;
           default = [ ];
