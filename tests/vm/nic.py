@@ -87,8 +87,8 @@ for card in cards:
     with subtest(f"{card}: what a CPU sends is completed where its queue was placed"):
         subnet = f"10.77.{cards.index(card)}"
         box.succeed(f"ip address add {subnet}.1/24 broadcast + dev {card}")
-        for cpu in range(CPUS):
-            box.execute(f"taskset -c {cpu} ping -b -q -c 20 -i 0.02 -W 1 {subnet}.255")
+        for sender in range(CPUS):
+            box.execute(f"taskset -c {sender} ping -b -q -c 20 -i 0.02 -W 1 {subnet}.255")
         # An interrupt moves when it comes: those of sending came now.
         moved = served_by(card, "effective_affinity_list")
         for name, cpu in served_by(card).items():
