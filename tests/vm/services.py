@@ -52,8 +52,13 @@ with subtest("files come by TLS, with a certificate that root alone has and the 
     certificate = box.succeed("cat /var/lib/certificates/chain.pem")
     visitor.succeed(f"cat > chain.pem <<< '{certificate}'")
     url = "--connect-to localhost:8443:box:8443 https://localhost:8443/assets/digits"
+    another = box.succeed(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=another -keyout /dev/null"
+    )
+    visitor.succeed(f"cat > another.pem <<< '{another}'")
     # 60: whoever signed it is not known.
-    assert visitor.execute(f"curl -s --max-time 20 {url}")[0] == 60
+    stranger = visitor.execute(f"curl -s --max-time 20 --cacert another.pem {url}")
+    assert stranger[0] == 60, stranger
     said = visitor.succeed(f"curl -sf --max-time 20 --cacert chain.pem -w '%{{http_version}}' {url}")
     assert said == "0123456789\n2", said
     assert box.succeed("stat -c '%U %a' /var/lib/certificates/key.pem").strip() == "root 600"
