@@ -8,6 +8,9 @@ from pathlib import Path
 
 MODULES = ["virtio_blk", "virtio_pci", "ext4", "crc32c_generic"]
 
+# What the console says when the guest's own system takes over.
+BEGINS = "the system begins"
+
 _INIT = """\
 #!/bin/busybox sh
 B=/bin/busybox
@@ -30,6 +33,7 @@ $B mount -t ext4 -o rw "$(disk root)" /root || exec $B poweroff -f
 payload=$(disk payload)
 if [ -n "$payload" ] && [ ! -e /root/.payload ]; then
     $B tar -x -f "$payload" -C /root || exec $B poweroff -f
+    $B sync
     $B touch /root/.payload
     $B sync
 fi
@@ -50,6 +54,7 @@ done
 $B umount /proc
 $B umount /sys
 $B mount --move /dev /root/dev
+echo "{begins}"
 exec $B switch_root /root /usr/lib/systemd/systemd
 """
 
@@ -99,6 +104,6 @@ def build(tree: Path, modules: Path) -> bytes:
     for path in _in_order(modules):
         archive.add(f"modules/{path.name}", stat.S_IFREG | 0o644, path.read_bytes())
         insmod.append(f"$B insmod /modules/{path.name}")
-    archive.add("init", stat.S_IFREG | 0o755, _INIT.format(insmod="\n".join(insmod)).encode())
+    archive.add("init", stat.S_IFREG | 0o755, _INIT.format(insmod="\n".join(insmod), begins=BEGINS).encode())
     archive.add("TRAILER!!!", 0)
     return bytes(archive.data)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import esp
+import initrd
 from debian import Guest, Programs
 from errors import Failure
 from network import Card, Switch
@@ -19,6 +20,8 @@ from qemu import AFTER_QEMU, KERNEL_PARAMETERS, Process, after_firmware
 from shell import Shell
 
 BOOT_SECONDS = 180
+# How long it may take until a guest's own system begins. What comes before is firmware, Debian's kernel and our initrd.
+INITRD_SECONDS = 100
 COMMAND_SECONDS = 120
 WAIT_SECONDS = 120
 
@@ -56,8 +59,14 @@ class Machine:
         self.parameters = parameters
         self.process: Process | None = None
         self.shell: Shell | None = None
+        # How long the console's log was when it was started.
+        self.started_at = 0
         self.disk = directory / "disk"
         directory.mkdir()
+        self._make_disk()
+
+    def _make_disk(self) -> None:
+        guest, programs = self.guest, self.programs
         subprocess.run(
             [*programs.command("qemu-img"), "create", "-q", "-f", "qcow2", "-F", "raw", "-b", guest.disk, self.disk],
             check=True,
@@ -69,8 +78,40 @@ class Machine:
     def start(self) -> None:
         if self.process:
             return
+        self.started_at = self.console.stat().st_size if self.console.exists() else 0
         self.process = Process(self.programs, self.directory, self._arguments())
         self.shell = Shell(self.directory / "shell", self.process.alive)
+
+    def _wait_for_initrd(self) -> None:
+        """Until the guest's own system begins.
+
+        Emulated disks are seen to hang once in a great many boots, before anything that is tested here has run: such a
+        machine is started anew, and it is said.
+        """
+        for last in (False, False, True):
+            end = time.monotonic() + INITRD_SECONDS
+            while initrd.BEGINS not in self._said_since_start():
+                if time.monotonic() > end:
+                    break
+                if self.process and not self.process.alive():
+                    raise Failure(f"{self.name} went away before its system began")
+                time.sleep(0.2)
+            else:
+                return
+            if last:
+                raise Failure(f"{self.name}: its system does not begin")
+            print(f"    {self.name} hangs before its system begins, and is started anew", flush=True)
+            self.crash()
+            if self.started_at == 0:
+                self._make_disk()
+            self.start()
+
+    def _said_since_start(self) -> str:
+        if not self.console.exists():
+            return ""
+        with self.console.open(errors="replace") as console:
+            console.seek(self.started_at)
+            return console.read()
 
     def _arguments(self) -> list[str]:
         arguments = [
@@ -112,6 +153,8 @@ class Machine:
     def _shell(self) -> Shell:
         self.start()
         assert self.shell
+        if not self.shell.ready:
+            self._wait_for_initrd()
         self.shell.wait(BOOT_SECONDS)
         return self.shell
 
