@@ -26,8 +26,10 @@ with subtest("connections of the services are not tracked, others are"):
     visitor.execute(f"timeout 5 nc box {ssh_port} </dev/null")
     tracked = box.succeed("conntrack -L -p tcp")
     assert f"dport={ssh_port} " in tracked, tracked
+    # What the box asks of itself is, until it is answered.
+    others = [line for line in tracked.splitlines() if "src=127.0.0.1" not in line]
     for port in [80, 8090, 8100, 8443]:
-        assert f"dport={port} " not in tracked, tracked
+        assert not [line for line in others if f"dport={port} " in line], others
 
 with subtest("ssh takes no password"):
     status, said = visitor.execute(f"{ssh} -o PreferredAuthentications=password,keyboard-interactive true 2>&1")
