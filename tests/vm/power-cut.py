@@ -51,10 +51,11 @@ for turn in range(2):
         codes = visitor.succeed("cat acknowledged-*").split()
         box.start()
         box.wait_for_unit("linerate-links.service")
+        # It is ready before its network is.
+        visitor.wait_for_open_port(80, "box")
         box.succeed(f"runuser -u linerate-links -- linerate-links check --database {database}")
         urls = " ".join(f"-o /dev/null http://box/{code}" for code in codes)
         statuses = visitor.succeed(f"curl -s -w '%{{http_code}}\\n' {urls}").split()
-        assert statuses == ["307"] * len(codes), [
-            code for code, status in zip(codes, statuses) if status != "307"
-        ]
+        others = [(code, status) for code, status in zip(codes, statuses, strict=True) if status != "307"]
+        assert not others, others
         print(f"    {len(codes)} links were acknowledged, and all are there")
