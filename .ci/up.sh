@@ -6,5 +6,5 @@ cd "$(dirname "$0")/.."
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 cd pkgs
 programs=(linerate linerate-links linerate-files linerate-api)
-cargo build --release --locked $(printf -- '--bin %s ' "${programs[@]}")
-exec target/release/linerate up --data target/up "$@"
+cargo build --profile try --locked $(printf -- '--bin %s ' "${programs[@]}")
+exec target/try/linerate up --data target/up "$@"
