@@ -57,6 +57,26 @@ mod tests {
     use super::*;
     use crate::system::Recorded;
 
+    /// An interface with a driver's counters, before and after.
+    pub fn counting(before: &str, after: &str) -> String {
+        format!(
+            "/sys/class/net/ens5 -> ../../devices/pci/0000:00:05.0/net/ens5
+/sys/devices/pci/0000:00:05.0/net/ens5/device -> ../../../0000:00:05.0
+/sys/devices/pci/0000:00:05.0/driver -> /sys/bus/pci/drivers/ena
+/sys/bus/pci/drivers/ena/uevent =
+/sys/devices/pci/0000:00:05.0/net/ens5/queues/rx-[0-3]/rps_cpus = 0
+/sys/devices/pci/0000:00:05.0/net/ens5/statistics/rx_packets = 1000
+/sys/devices/pci/0000:00:05.0/net/ens5/statistics/tx_packets = 1000
+/sys/devices/pci/0000:00:05.0/net/ens5/statistics/tx_bytes = 0
+statistics ens5 {before}
+later
+/sys/devices/pci/0000:00:05.0/net/ens5/statistics/rx_packets = 10000
+/sys/devices/pci/0000:00:05.0/net/ens5/statistics/tx_bytes = 1000000000
+statistics ens5 {after}
+"
+        )
+    }
+
     /// What one rule finds on a machine and a profile written down.
     pub fn findings(rule: &Rule, machine: &str, profile: &str) -> Vec<Finding> {
         let machine: Recorded = machine.parse().expect("a machine");

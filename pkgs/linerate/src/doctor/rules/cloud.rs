@@ -123,30 +123,11 @@ fn spent(look: &Look<'_>, interface: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::tests::{look, symptoms};
-
-    /// An interface with a driver's counters, before and after.
-    fn machine(before: &str, after: &str) -> String {
-        format!(
-            "/sys/class/net/ens5 -> ../../devices/pci/0000:00:05.0/net/ens5
-/sys/devices/pci/0000:00:05.0/net/ens5/device -> ../../../0000:00:05.0
-/sys/devices/pci/0000:00:05.0/driver -> /sys/bus/pci/drivers/ena
-/sys/bus/pci/drivers/ena/uevent =
-/sys/devices/pci/0000:00:05.0/net/ens5/statistics/rx_packets = 1000
-/sys/devices/pci/0000:00:05.0/net/ens5/statistics/tx_packets = 1000
-/sys/devices/pci/0000:00:05.0/net/ens5/statistics/tx_bytes = 0
-statistics ens5 {before}
-later
-/sys/devices/pci/0000:00:05.0/net/ens5/statistics/rx_packets = 10000
-/sys/devices/pci/0000:00:05.0/net/ens5/statistics/tx_bytes = 1000000000
-statistics ens5 {after}
-"
-        )
-    }
+    use crate::doctor::tests::{counting, look, symptoms};
 
     #[test]
     fn what_the_cloud_held_back_is_found() {
-        let machine = machine("pps_allowance_exceeded=5", "pps_allowance_exceeded=1005");
+        let machine = counting("pps_allowance_exceeded=5", "pps_allowance_exceeded=1005");
         let found = symptoms(&ALLOWANCE, &machine, 1.0);
         assert_eq!(found[0].found, "1000 packets beyond: packets a second (pps_allowance_exceeded)");
         assert_eq!((found[0].severity, found[0].effect), (Severity::Warning, Some(0.1)));
@@ -156,7 +137,7 @@ statistics ens5 {after}
     fn credits_are_spent_beyond_what_lasts() {
         // 8 Gbit in a second, or in two.
         let profile = r#"{"nic": {"front": {"driver": "ena", "sustained_mbit": 6250}}}"#;
-        let found = |seconds| look(&CREDITS, &machine("a=0", "a=0"), profile, seconds);
+        let found = |seconds| look(&CREDITS, &counting("a=0", "a=0"), profile, seconds);
         assert_eq!(
             (found(1.0)[0].subject.as_str(), found(1.0)[0].found.as_str()),
             ("ens5 tx", "8000 Mbit/s")
@@ -180,7 +161,7 @@ statistics ens5 {after}
             ("a=0".to_owned(), "a=0".to_owned(), None),
         ];
         for (before, after, expected) in cases {
-            let found = symptoms(&TRACKED, &machine(&before, &after), 1.0);
+            let found = symptoms(&TRACKED, &counting(&before, &after), 1.0);
             assert_eq!(found.first().map(|one| one.found.as_str()), expected, "{before} {after}");
         }
     }

@@ -125,23 +125,7 @@ fn hot(look: &Look<'_>) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::tests::symptoms;
-
-    /// An interface with a driver's counters, before and after.
-    fn machine(before: &str, after: &str) -> String {
-        format!(
-            "/sys/class/net/eth0 -> ../../devices/pci/0000:00:05.0/net/eth0
-/sys/devices/pci/0000:00:05.0/net/eth0/device -> ../../../0000:00:05.0
-/sys/devices/pci/0000:00:05.0/net/eth0/queues/rx-[0-3]/rps_cpus = 0
-/sys/devices/pci/0000:00:05.0/net/eth0/statistics/rx_packets = 1000
-/sys/devices/pci/0000:00:05.0/net/eth0/statistics/tx_packets = 1000
-statistics eth0 {before}
-later
-/sys/devices/pci/0000:00:05.0/net/eth0/statistics/rx_packets = 10000
-statistics eth0 {after}
-"
-        )
-    }
+    use crate::doctor::tests::{counting, symptoms};
 
     #[test]
     fn drivers_counters_are_known_by_their_names() {
@@ -168,7 +152,7 @@ statistics eth0 {after}
             ("rx_bytes=0", "rx_bytes=9", None),
         ];
         for (before, after, expected) in cases {
-            let found = symptoms(&RING, &machine(before, after), 1.0);
+            let found = symptoms(&RING, &counting(before, after), 1.0);
             assert_eq!(found.first().map(|one| one.found.as_str()), expected, "{after}");
         }
     }
@@ -188,10 +172,10 @@ statistics eth0 {after}
             ),
         ];
         for (after, hot) in cases {
-            let found = symptoms(&HOT, &machine(zero, after), 1.0);
+            let found = symptoms(&HOT, &counting(zero, after), 1.0);
             assert_eq!(
                 found.first().map(|one| one.subject.as_str()),
-                hot.then_some("eth0 queue 0"),
+                hot.then_some("ens5 queue 0"),
                 "{after}"
             );
         }
