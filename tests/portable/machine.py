@@ -22,6 +22,8 @@ from shell import Shell
 BOOT_SECONDS = 180
 # How long it may take until a guest's own system begins. What comes before is firmware, Debian's kernel and our initrd.
 INITRD_SECONDS = 100
+# How often a guest is started until it does.
+ATTEMPTS = 3
 COMMAND_SECONDS = 120
 WAIT_SECONDS = 120
 
@@ -88,23 +90,27 @@ class Machine:
         Emulated disks are seen to hang once in a great many boots, before anything that is tested here has run: such a
         machine is started anew, and it is said.
         """
-        for last in (False, False, True):
-            end = time.monotonic() + INITRD_SECONDS
-            while initrd.BEGINS not in self._said_since_start():
-                if time.monotonic() > end:
-                    break
-                if self.process and not self.process.alive():
-                    raise Failure(f"{self.name} went away before its system began")
-                time.sleep(0.2)
-            else:
+        for _ in range(ATTEMPTS - 1):
+            if self._begins():
                 return
-            if last:
-                raise Failure(f"{self.name}: its system does not begin")
             print(f"    {self.name} hangs before its system begins, and is started anew", flush=True)
             self.crash()
             if self.started_at == 0:
                 self._make_disk()
             self.start()
+        if not self._begins():
+            raise Failure(f"{self.name}: its system does not begin")
+
+    def _begins(self) -> bool:
+        """Whether the guest's own system begins in time."""
+        end = time.monotonic() + INITRD_SECONDS
+        while initrd.BEGINS not in self._said_since_start():
+            if self.process and not self.process.alive():
+                raise Failure(f"{self.name} went away before its system began")
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.2)
+        return True
 
     def _said_since_start(self) -> str:
         if not self.console.exists():
