@@ -159,9 +159,10 @@ pub fn load_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Makes a certificate for `localhost`.
+/// Makes a certificate for `localhost` and its address: by the latter a server chooses where a client names nobody.
 fn certify(directory: &Path) -> Result<(), Error> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(io::Error::other)?;
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
+        .map_err(io::Error::other)?;
     for (name, text) in [("chain.pem", made.cert.pem()), ("key.pem", made.signing_key.serialize_pem())] {
         let file = directory.join(name);
         fs::write(&file, text).map_err(Error::file(&file))?;
