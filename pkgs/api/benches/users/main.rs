@@ -29,12 +29,19 @@ use peers::{ACTIX, AXUM, OURS, POOL};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Two workers, which share all CPUs with PostgreSQL and the load.
-const PLACEMENT: Placement = Placement { workers: 2, cpu: None };
+const SPREAD: Placement = Placement { workers: 2, cpu: None };
+
+/// One worker, which takes turns with the load on one CPU. Nothing is pushed aside by a neighbour there, so that rounds
+/// differ least. Not for PostgreSQL, which would be a third.
+const ONE_CORE: Placement = Placement { workers: 1, cpu: Some(0) };
 
 const UNCACHED: &str = "PostgreSQL";
 const CACHED: &str = "cached";
 const SQLITE: &str = "SQLite";
 const ECHO: &str = "echo";
+const CACHED_ALONE: &str = "cached, one core";
+const SQLITE_ALONE: &str = "SQLite, one core";
+const ECHO_ALONE: &str = "echo, one core";
 const HALF: &str = "half load";
 
 /// Users in each database: some 110 MB.
@@ -42,6 +49,10 @@ const USERS: u64 = 50_000;
 
 /// Users that are asked for where they shall be cached.
 const FEW: u64 = 5_000;
+
+/// Waits until pgbench's processes of PostgreSQL are gone: who ends takes its time out of the sum.
+const SETTLE: &str = "DO $$ BEGIN WHILE EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'pgbench') LOOP \
+                      PERFORM pg_stat_clear_snapshot(), pg_sleep(0.01); END LOOP; PERFORM pg_sleep(0.2); END $$";
 
 fn main() -> ExitCode {
     if let Some(code) = peers::serve_if_asked() {
@@ -66,6 +77,7 @@ fn run(quick: bool) -> Result<(), Error> {
     report.condition(format!("{rounds} rounds of all cases in turn; medians"));
     report
         .condition(format!("2 workers and {load} on all CPUs; {USERS} users of about 2 KB, each as likely"));
+    report.condition(format!("one core: 1 worker and {} on CPU 0", alone(load)));
     report.condition(format!(
         "PostgreSQL on a Unix socket, nothing synced, 512 MB of buffers; pool of sqlx: {POOL} connections"
     ));
@@ -93,11 +105,11 @@ fn run(quick: bool) -> Result<(), Error> {
     let (mut tps, mut postgres_us) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         tps.push(pgbench(&POOL.to_string())?);
+        server.execute("postgres", SETTLE)?;
         let before = server.usage()?;
         let round = alternate(1, &cases[..1])?;
         let after = server.usage()?;
         let seconds = load.seconds as f64 + 1.0;
-        // A backend that ended takes its time out of the sum.
         let used = after.cpu().saturating_sub(before.cpu());
         postgres_us.push(used.as_secs_f64() * 1e6 / (round[0].samples[0].qps * seconds));
         merge(&mut series, round);
@@ -112,7 +124,7 @@ fn run(quick: bool) -> Result<(), Error> {
         name: HALF,
         requests: Requests::scripted(all.path.clone(), paused, 200),
         load,
-        placement: PLACEMENT,
+        placement: SPREAD,
     };
     series.extend(alternate(rounds, &[half])?);
 
@@ -129,6 +141,11 @@ fn run(quick: bool) -> Result<(), Error> {
     Ok(())
 }
 
+/// The same load by one thread.
+fn alone(load: Load) -> Load {
+    Load { threads: 1, ..load }
+}
+
 fn judge(report: &mut Report, series: &[Series], tps: f64) {
     let get = |server, case| find(series, server, case).expect("all cases were measured");
     let ours = |case| get(OURS, case);
@@ -137,9 +154,13 @@ fn judge(report: &mut Report, series: &[Series], tps: f64) {
     report.figure("reads / pgbench's TPS", qps / tps, "x");
     report.target("pgbench's TPS / reads", tps / qps, "x", 1.0 / 0.6);
     report.target("read by id, PostgreSQL", ours(UNCACHED).cpu_us(), "µs", 15.0);
-    report.target("read by id, cached", ours(CACHED).cpu_us(), "µs", 6.0);
-    report.target("echo of 2 KB", ours(ECHO).cpu_us(), "µs", 8.0);
-    report.target("read by id, SQLite", ours(SQLITE).cpu_us(), "µs", 12.0);
+    for (cases, most) in
+        [([CACHED, CACHED_ALONE], 6.0), ([ECHO, ECHO_ALONE], 8.0), ([SQLITE, SQLITE_ALONE], 12.0)]
+    {
+        for case in cases {
+            report.target(case, ours(case).cpu_us(), "µs", most);
+        }
+    }
     let tail = ours(HALF).median(|sample| sample.p99_us / sample.p50_us);
     report.target("p99 / median at half load", tail, "x", 3.0);
     report.figure("requests/s at half load", ours(HALF).median(|sample| sample.qps), "1/s");
@@ -196,12 +217,17 @@ struct Servers {
     axum: Server,
     actix: Server,
     actix_cached: Server,
+    alone: Server,
+    cached_alone: Server,
+    axum_alone: Server,
+    actix_alone: Server,
 }
 
 impl Servers {
     fn start(server: &Postgres, sqlite: &str, few: &Requests) -> Result<Self, Error> {
         let url = server.url("postgres");
-        let start = |name, database: &str, cache| peers::start(name, PLACEMENT, database, cache);
+        let start = |name, database: &str, cache| peers::start(name, SPREAD, database, cache);
+        let alone = |name, database: &str, cache| peers::start(name, ONE_CORE, database, cache);
         let servers = Self {
             uncached: start(OURS, &url, 0)?,
             cached: start(OURS, &url, 64 << 20)?,
@@ -209,9 +235,13 @@ impl Servers {
             axum: start(AXUM, &url, 0)?,
             actix: start(ACTIX, &url, 0)?,
             actix_cached: start(ACTIX, &url, 64 << 20)?,
+            alone: alone(OURS, sqlite, 0)?,
+            cached_alone: alone(OURS, &url, 64 << 20)?,
+            axum_alone: alone(AXUM, &url, 0)?,
+            actix_alone: alone(ACTIX, &url, 64 << 20)?,
         };
         let visited: Vec<String> = (0..FEW).map(|number| format!("/v1/users/{}", seed::id(number))).collect();
-        for server in [&servers.cached, &servers.actix_cached] {
+        for server in [&servers.cached, &servers.actix_cached, &servers.cached_alone, &servers.actix_alone] {
             server.visit(&visited, few.status)?;
         }
         Ok(servers)
@@ -221,7 +251,7 @@ impl Servers {
         let document = serde_json::to_string(&seed::document(7)).expect("it serialises");
         let content = Content { media_type: "application/json", text: document };
         let echo = Requests::posting("/v1/users:validate", content, 200);
-        [
+        let spread = [
             (&self.uncached, UNCACHED, all),
             (&self.axum, UNCACHED, all),
             (&self.actix, UNCACHED, all),
@@ -231,14 +261,25 @@ impl Servers {
             (&self.uncached, ECHO, &echo),
             (&self.axum, ECHO, &echo),
             (&self.actix, ECHO, &echo),
-        ]
-        .map(|(server, name, requests)| Case {
-            server,
-            name,
-            requests: requests.clone(),
-            load,
-            placement: PLACEMENT,
-        })
-        .into()
+        ];
+        let one_core = [
+            (&self.cached_alone, CACHED_ALONE, few),
+            (&self.actix_alone, CACHED_ALONE, few),
+            (&self.alone, SQLITE_ALONE, all),
+            (&self.alone, ECHO_ALONE, &echo),
+            (&self.axum_alone, ECHO_ALONE, &echo),
+            (&self.actix_alone, ECHO_ALONE, &echo),
+        ];
+        let case = |load, placement| {
+            move |(server, name, requests): (_, _, &Requests)| Case {
+                server,
+                name,
+                requests: requests.clone(),
+                load,
+                placement,
+            }
+        };
+        let spread = spread.into_iter().map(case(load, SPREAD));
+        spread.chain(one_core.into_iter().map(case(alone(load), ONE_CORE))).collect()
     }
 }
