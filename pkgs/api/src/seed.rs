@@ -2,7 +2,8 @@
 
 use serde_json::{Map, json};
 
-use crate::store::{Entry, Error};
+use crate::json::Text;
+use crate::store::{Draft, Entry, Error};
 use crate::user::{Address, Document, Preferences, Profile, Status, UserId};
 use crate::users::Users;
 
@@ -111,18 +112,18 @@ pub fn id(number: u64) -> UserId {
 }
 
 /// A number's user as a client writes one.
-pub fn document(number: u64) -> Document {
+pub fn document(number: u64) -> Document<'static> {
     // Not the numbers that made the id.
     let mut draw = Draw(!number);
     let (given, family) = (draw.of(&GIVEN), draw.of(&FAMILY));
     let (.., time_zone, _, _) = draw.of(&CITIES);
     let bio: Vec<&str> = (0..BIO_WORDS).map(|_| *draw.of(&WORDS)).collect();
-    let mut tags: Vec<String> = (0..3).map(|_| draw.of(&TAGS).to_string()).collect();
+    let mut tags: Vec<&str> = (0..3).map(|_| *draw.of(&TAGS)).collect();
     tags.sort_unstable();
     tags.dedup();
     Document {
-        email: format!("{}.{}.{number}@example.com", given.to_lowercase(), family.to_lowercase()),
-        name: format!("{given} {family}"),
+        email: format!("{}.{}.{number}@example.com", given.to_lowercase(), family.to_lowercase()).into(),
+        name: format!("{given} {family}").into(),
         status: *draw.of(&[
             Status::Active,
             Status::Active,
@@ -131,32 +132,32 @@ pub fn document(number: u64) -> Document {
             Status::Suspended,
         ]),
         profile: Some(Profile {
-            given_name: Some(given.to_string()),
-            family_name: Some(family.to_string()),
+            given_name: Some((*given).into()),
+            family_name: Some((*family).into()),
             birth_date: format!("19{}-0{}-1{}", 50 + draw.below(50), 1 + draw.below(9), draw.below(10))
                 .parse()
                 .ok(),
-            phone: Some(format!("+1555{:07}", draw.below(10_000_000))),
+            phone: Some(format!("+1555{:07}", draw.below(10_000_000)).into()),
             locale: Some("en".into()),
-            time_zone: Some(time_zone.to_string()),
-            bio: Some(bio.join(" ")),
+            time_zone: Some((*time_zone).into()),
+            bio: Some(bio.join(" ").into()),
             more: Map::new(),
         }),
         addresses: vec![address("home", &mut draw), address("work", &mut draw)],
-        tags,
+        tags: tags.into_iter().map(Text::from).collect(),
         preferences: preferences(&mut draw),
         more: Map::new(),
     }
 }
 
-fn address(label: &str, draw: &mut Draw) -> Address {
+fn address(label: &'static str, draw: &mut Draw) -> Address<'static> {
     let (city, country, _, latitude, longitude) = *draw.of(&CITIES);
     Address {
         label: label.into(),
-        street: format!("{} {} Street", 1 + draw.below(200), draw.of(&FAMILY)),
+        street: format!("{} {} Street", 1 + draw.below(200), draw.of(&FAMILY)).into(),
         city: city.into(),
         region: None,
-        postal_code: Some(format!("{:05}", draw.below(100_000))),
+        postal_code: Some(format!("{:05}", draw.below(100_000)).into()),
         country: country.into(),
         latitude: Some(latitude),
         longitude: Some(longitude),
@@ -185,7 +186,8 @@ fn preferences(draw: &mut Draw) -> Preferences {
 /// None.
 pub fn entry(number: u64) -> Result<Entry, Error> {
     let created_at = (BEGIN + number) as i64 * 1_000;
-    Entry::at(id(number), 1, created_at, created_at, &document(number)).map_err(Error::failed)
+    let draft = Draft::of(&document(number)).map_err(Error::failed)?;
+    Ok(draft.at(id(number), 1, created_at, created_at))
 }
 
 /// Writes users 0 to `count`, but for those that are there; answers how many. `progress` is told how many have

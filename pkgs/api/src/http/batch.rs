@@ -13,7 +13,7 @@ use super::body::Many;
 use super::failure::Failure;
 use super::guard::{Reader, Writer};
 use super::openapi::{Deletion, Ids, Lookup, NewUsers, Users};
-use super::users::{claim, created, json, mark};
+use super::users::{claim, created, draft, json, mark};
 use crate::store::Deleted;
 use crate::user::{Record, UserId, parse};
 
@@ -34,7 +34,8 @@ pub(super) async fn create(
 ) -> Result<Response, Failure> {
     let claim = claim(&head, &writer.0, "/v1/users:batchCreate", &body)?;
     let documents = parse::documents(&body, &api.settings().limits)?;
-    let created_users = api.users().create(documents, claim).await?;
+    let drafts = documents.iter().map(draft).collect::<Result<_, _>>()?;
+    let created_users = api.users().create(drafts, claim).await?;
     let (records, replayed) = created(created_users, |index| format!("/users/{index}/email"))?;
     let mut response = json(StatusCode::CREATED, users(records.iter().map(|record| &record.body), "}"));
     mark(&mut response, replayed);

@@ -60,7 +60,7 @@ pub(super) struct UserPatch {}
 pub(super) struct NewUsers {
     /// At most 1,000 unless the service is told otherwise
     #[schema(min_items = 1, max_items = 1000)]
-    users: Vec<Document>,
+    users: Vec<Document<'static>>,
 }
 
 /// Users

@@ -23,7 +23,7 @@ use super::guard::{Caller, Reader, Writer};
 use super::list::query;
 use super::openapi::{User, UserSelection};
 use crate::json::merge::merge;
-use crate::store::{Claim, Created, Deleted, Replaced};
+use crate::store::{Claim, Created, Deleted, Draft, Replaced};
 use crate::user::{Document, Record, UserId, parse};
 
 /// How often a patch is applied anew because the user changed meanwhile.
@@ -77,7 +77,7 @@ pub(super) async fn create(
     let claim = claim(&head, &writer.0, "/v1/users", &body)?;
     let document = parse::document(&body, &api.settings().limits)?;
     let (records, replayed) =
-        created(api.users().create(vec![document], claim).await?, |_| "/email".to_owned())?;
+        created(api.users().create(vec![draft(&document)?], claim).await?, |_| "/email".to_owned())?;
     let record = records.into_iter().next().ok_or_else(|| Problem::internal("nothing was created"))?;
     let mut response = written(StatusCode::CREATED, &record);
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/users/{}", record.id)) {
@@ -123,7 +123,7 @@ pub(super) async fn replace(
 ) -> Result<Response, Failure> {
     let document = parse::document(&body, &api.settings().limits)?;
     let expected = expected(&api, id, &conditions(&api, &head)?).await?;
-    match api.users().replace(id, expected, document).await? {
+    match api.users().replace(id, expected, draft(&document)?).await? {
         Replaced::Done(record) => Ok(written(StatusCode::OK, &record)),
         Replaced::Missing => Err(Failure::no_user()),
         Replaced::Changed(_) => Err(Failure::precondition()),
@@ -162,8 +162,8 @@ pub(super) async fn patch(
             }
             return Err(Failure::precondition());
         }
-        let document = patched(&record, change.clone(), &api)?;
-        match api.users().replace(id, Some(record.version), document).await? {
+        let user = patched(&record, change.clone(), &api)?;
+        match api.users().replace(id, Some(record.version), user).await? {
             Replaced::Done(record) => return Ok(written(StatusCode::OK, &record)),
             Replaced::Missing => return Err(Failure::no_user()),
             Replaced::EmailTaken => return Err(Failure::email_taken("/email".to_owned())),
@@ -219,6 +219,11 @@ pub(super) fn json(status: StatusCode, body: impl Into<axum::body::Body>) -> Res
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// What is kept of a document.
+pub(super) fn draft(document: &Document<'_>) -> Result<Draft, Failure> {
+    Draft::of(document).map_err(unwritable)
 }
 
 /// 500: a document cannot be written.
@@ -311,7 +316,7 @@ async fn expected(api: &Api, id: UserId, conditions: &Conditions) -> Result<Opti
 }
 
 /// A user with a patch applied, checked as if it had been sent whole.
-fn patched(record: &Record, change: Value, api: &Api) -> Result<Document, Failure> {
+fn patched(record: &Record, change: Value, api: &Api) -> Result<Draft, Failure> {
     let mut value: Value = sonic_rs::from_slice(&record.body).map_err(unwritable)?;
     if let Value::Object(members) = &mut value {
         Document::READ_ONLY.iter().for_each(|name| drop(members.remove(*name)));
@@ -322,5 +327,5 @@ fn patched(record: &Record, change: Value, api: &Api) -> Result<Document, Failur
     if text.len() > settings.limits.user_bytes {
         return Err(Problem::too_large("the user would be longer than a body may be").into());
     }
-    Ok(parse::document(&text, &settings.limits)?)
+    draft(&parse::document(&text, &settings.limits)?)
 }

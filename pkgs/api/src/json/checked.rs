@@ -48,16 +48,33 @@ impl<'de> Seen<'de, '_> {
         if self.depth > self.bounds.depth { Err(refused()) } else { Ok(()) }
     }
 
-    /// A name in the object whose names begin at `first`.
+    /// A name in an object.
     #[inline]
-    fn name<E: Error>(&mut self, first: usize, name: Cow<'de, str>) -> Result<(), E> {
-        let known = &self.names[first..];
-        if known.len() == self.bounds.members || known.contains(&name) {
+    fn name<E: Error>(&mut self, object: &mut Names, name: Cow<'de, str>) -> Result<(), E> {
+        let (known, mark) = (&self.names[object.first..], mark(&name));
+        if known.len() == self.bounds.members || (object.marks & mark != 0 && known.contains(&name)) {
             return Err(refused());
         }
+        object.marks |= mark;
         self.names.push(name);
         Ok(())
     }
+}
+
+/// The names of an object.
+struct Names {
+    /// Where they begin.
+    first: usize,
+    /// The marks of all of them: a name whose mark is not among them is new, and is compared with none.
+    marks: u64,
+}
+
+/// One bit, the same for equal names.
+#[inline]
+fn mark(name: &str) -> u64 {
+    let byte = |byte: Option<&u8>| byte.map_or(0, |byte| u32::from(*byte));
+    let bytes = name.as_bytes();
+    1_u64.rotate_left(byte(bytes.first()) + 5 * byte(bytes.last()) + 11 * bytes.len() as u32)
 }
 
 #[cold]
@@ -75,15 +92,14 @@ struct Checked<'s, 'de, 'b, T> {
 struct Named<'s, 'de, 'b, T> {
     inner: T,
     seen: &'s mut Seen<'de, 'b>,
-    /// Where the names of the object begin.
-    first: usize,
+    object: &'s mut Names,
 }
 
 /// The members of an object.
 struct Members<'s, 'de, 'b, A> {
     inner: A,
     seen: &'s mut Seen<'de, 'b>,
-    first: usize,
+    object: Names,
 }
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Checked<'_, 'de, '_, D> {
@@ -218,7 +234,11 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Checked<'_, 'de, '_, V> {
     fn visit_map<A: MapAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
         self.seen.open::<A::Error>()?;
         let first = self.seen.names.len();
-        let value = self.inner.visit_map(Members { inner, seen: &mut *self.seen, first })?;
+        let value = self.inner.visit_map(Members {
+            inner,
+            seen: &mut *self.seen,
+            object: Names { first, marks: 0 },
+        })?;
         self.seen.names.truncate(first);
         self.seen.depth -= 1;
         Ok(value)
@@ -252,7 +272,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<'_, 'de, '_, A> {
 
     #[inline]
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        self.inner.next_key_seed(Named { inner: seed, seen: &mut *self.seen, first: self.first })
+        self.inner.next_key_seed(Named { inner: seed, seen: &mut *self.seen, object: &mut self.object })
     }
 
     #[inline]
@@ -270,7 +290,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Named<'_, 'de, '_, S
 
     #[inline]
     fn deserialize<D: Deserializer<'de>>(self, inner: D) -> Result<S::Value, D::Error> {
-        self.inner.deserialize(Named { inner, seen: self.seen, first: self.first })
+        self.inner.deserialize(Named { inner, seen: self.seen, object: self.object })
     }
 }
 
@@ -279,7 +299,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Named<'_, 'de, '_, D> {
 
     #[inline]
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_str(Named { inner: visitor, seen: self.seen, first: self.first })
+        self.inner.deserialize_str(Named { inner: visitor, seen: self.seen, object: self.object })
     }
 
     serde::forward_to_deserialize_any! {
@@ -297,13 +317,13 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Named<'_, 'de, '_, V> {
 
     #[inline]
     fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<V::Value, E> {
-        self.seen.name::<E>(self.first, Cow::Borrowed(name))?;
+        self.seen.name::<E>(self.object, Cow::Borrowed(name))?;
         self.inner.visit_borrowed_str(name)
     }
 
     #[inline]
     fn visit_str<E: Error>(self, name: &str) -> Result<V::Value, E> {
-        self.seen.name::<E>(self.first, Cow::Owned(name.to_owned()))?;
+        self.seen.name::<E>(self.object, Cow::Owned(name.to_owned()))?;
         self.inner.visit_str(name)
     }
 }

@@ -4,10 +4,11 @@
 //! that serde's `flatten` takes. The same list says what each member has to be like, for a document that was read, and
 //! for a value that cannot be: then every member is tried by itself, so that all that is wrong gets its pointer.
 
-use serde::de::DeserializeOwned;
+use serde::de::Deserialize;
 use serde_json::{Map, Value};
 
 use super::faults::Faults;
+use super::text::Text;
 
 /// What an object may have besides its known members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -20,28 +21,28 @@ pub enum Unknown {
 }
 
 /// What a member may be.
-pub trait Member: DeserializeOwned {
+pub trait Member<'de>: Deserialize<'de> {
     /// Says what is wrong with `value`, as deep as that is known.
-    fn examine(value: &Value, _unknown: Unknown, faults: &mut Faults) {
+    fn examine(value: &'de Value, _unknown: Unknown, faults: &mut Faults) {
         if let Err(error) = Self::deserialize(value) {
             faults.add(error);
         }
     }
 }
 
-impl Member for String {}
-impl Member for f64 {}
+impl<'de> Member<'de> for Text<'de> {}
+impl Member<'_> for f64 {}
 
-impl<T: Member> Member for Option<T> {
-    fn examine(value: &Value, unknown: Unknown, faults: &mut Faults) {
+impl<'de, T: Member<'de>> Member<'de> for Option<T> {
+    fn examine(value: &'de Value, unknown: Unknown, faults: &mut Faults) {
         if !value.is_null() {
             T::examine(value, unknown, faults);
         }
     }
 }
 
-impl<T: Member> Member for Vec<T> {
-    fn examine(value: &Value, unknown: Unknown, faults: &mut Faults) {
+impl<'de, T: Member<'de>> Member<'de> for Vec<T> {
+    fn examine(value: &'de Value, unknown: Unknown, faults: &mut Faults) {
         let Some(elements) = value.as_array() else { return faults.add("must be an array") };
         for (index, element) in elements.iter().enumerate() {
             faults.element(index, |faults| T::examine(element, unknown, faults));
@@ -50,7 +51,7 @@ impl<T: Member> Member for Vec<T> {
 }
 
 /// An object of known members.
-pub trait Object: Member {
+pub trait Object {
     /// Says what is wrong with its members.
     fn check(&self, unknown: Unknown, faults: &mut Faults);
 }
@@ -64,26 +65,26 @@ pub fn check_more(more: &Map<String, Value>, unknown: Unknown, faults: &mut Faul
     }
 }
 
-/// Makes a struct with a member `more` an [`Object`]: for each of the others its name, its type, whether it is
+/// Makes a struct with a member `more`, whose texts are borrowed, an [`Object`]: for each of the others its name, its type, whether it is
 /// `required` or has a `default`, and a rule: `fn(&Type, Unknown, &mut Faults)`.
 macro_rules! object {
-    ($object:ident { $($name:ident: $type:ty, $presence:ident, $rule:expr;)* }) => {
-        impl<'de> serde::Deserialize<'de> for $object {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    ($object:ident<$de:lifetime> { $($name:ident: $type:ty, $presence:ident, $rule:expr;)* }) => {
+        impl<$de> serde::Deserialize<$de> for $object<$de> {
+            fn deserialize<D: serde::Deserializer<$de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct Members;
 
-                impl<'de> serde::de::Visitor<'de> for Members {
-                    type Value = $object;
+                impl<$de> serde::de::Visitor<$de> for Members {
+                    type Value = $object<$de>;
 
                     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                         f.write_str("an object")
                     }
 
-                    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<$object, A::Error> {
+                    fn visit_map<A: serde::de::MapAccess<$de>>(self, mut map: A) -> Result<$object<$de>, A::Error> {
                         $(let mut $name: Option<$type> = None;)*
                         let mut more = serde_json::Map::new();
-                        while let Some(name) = map.next_key::<$crate::json::object::Name<'de>>()? {
-                            match &*name.0 {
+                        while let Some(name) = map.next_key::<$crate::json::Text<$de>>()? {
+                            match &*name {
                                 $(stringify!($name) => $name = Some(map.next_value()?),)*
                                 _ => {
                                     more.insert(name.0.into_owned(), map.next_value()?);
@@ -100,13 +101,13 @@ macro_rules! object {
             }
         }
 
-        impl $crate::json::object::Member for $object {
-            fn examine(value: &serde_json::Value, unknown: $crate::json::object::Unknown, faults: &mut $crate::json::Faults) {
+        impl<$de> $crate::json::object::Member<$de> for $object<$de> {
+            fn examine(value: &$de serde_json::Value, unknown: $crate::json::object::Unknown, faults: &mut $crate::json::Faults) {
                 let Some(members) = value.as_object() else { return faults.add("must be an object") };
                 $(match members.get(stringify!($name)) {
                     Some(value) => faults.member(stringify!($name), |faults| {
                         let before = faults.count();
-                        <$type as $crate::json::object::Member>::examine(value, unknown, faults);
+                        <$type as $crate::json::object::Member<$de>>::examine(value, unknown, faults);
                         if before == faults.count() && let Ok(member) = <$type as serde::Deserialize>::deserialize(value) {
                             let rule: fn(&$type, $crate::json::object::Unknown, &mut $crate::json::Faults) = $rule;
                             rule(&member, unknown, faults);
@@ -120,7 +121,7 @@ macro_rules! object {
             }
         }
 
-        impl $crate::json::object::Object for $object {
+        impl<$de> $crate::json::object::Object for $object<$de> {
             fn check(&self, unknown: $crate::json::object::Unknown, faults: &mut $crate::json::Faults) {
                 $(faults.member(stringify!($name), |faults| {
                     let rule: fn(&$type, $crate::json::object::Unknown, &mut $crate::json::Faults) = $rule;
@@ -144,29 +145,3 @@ macro_rules! object {
     };
 }
 pub(crate) use object;
-
-/// A member's name, borrowed where it can be.
-pub struct Name<'de>(pub std::borrow::Cow<'de, str>);
-
-impl<'de> serde::Deserialize<'de> for Name<'de> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-
-        impl<'de> serde::de::Visitor<'de> for Text {
-            type Value = Name<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a name")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Name<'de>, E> {
-                Ok(Name(text.into()))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Name<'de>, E> {
-                Ok(Name(text.to_owned().into()))
-            }
-        }
-        deserializer.deserialize_str(Text)
-    }
-}

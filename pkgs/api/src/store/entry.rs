@@ -6,60 +6,67 @@ use crate::user::{Document, Record, Status, UserId};
 
 use super::words;
 
-/// A user as a row.
+/// A user as a row, but for what is known only when it is written.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    /// What is sent.
-    pub record: Record,
+pub struct Draft {
+    /// The document as JSON.
+    pub document: Vec<u8>,
     /// The email in lower case: no two users have the same.
     pub email: String,
     /// The name in lower case, to sort by.
     pub name: String,
     /// Whether the user may do anything.
     pub status: Status,
-    /// When the user was created, in microseconds since the Unix epoch.
-    pub created_at: i64,
-    /// When the user was last written, likewise.
-    pub updated_at: i64,
     /// Each once, in no order.
     pub tags: Vec<String>,
     /// What a search finds the user by.
     pub words: Vec<String>,
 }
 
-impl Entry {
-    /// A user that begins now.
-    pub fn new(user: &Document) -> Result<Self, sonic_rs::Error> {
-        let now = now();
-        Self::at(UserId::generate(), 1, now, now, user)
-    }
-
-    /// A user at a version.
+impl Draft {
+    /// What is kept of a document.
     ///
     /// # Errors
     /// None that a document read from JSON can meet.
-    pub fn at(
-        id: UserId,
-        version: i64,
-        created_at: i64,
-        updated_at: i64,
-        user: &Document,
-    ) -> Result<Self, sonic_rs::Error> {
+    pub fn of(user: &Document<'_>) -> Result<Self, sonic_rs::Error> {
         let mut tags: Vec<String> = user.tags.iter().map(|tag| self::tag(tag)).collect();
         tags.retain(|tag| !tag.is_empty());
         tags.sort_unstable();
         tags.dedup();
         Ok(Self {
-            record: Record::new(id, version, time(created_at), time(updated_at), user)?,
+            document: sonic_rs::to_vec(user)?,
             email: fold(&user.email),
             name: fold(&user.name),
             status: user.status,
-            created_at,
-            updated_at,
             tags,
             words: words::of(user).into_iter().collect(),
         })
     }
+
+    /// A user that begins now.
+    pub fn begin(self) -> Entry {
+        let now = now();
+        self.at(UserId::generate(), 1, now, now)
+    }
+
+    /// A user at a version; times are in microseconds since the Unix epoch.
+    pub fn at(self, id: UserId, version: i64, created_at: i64, updated_at: i64) -> Entry {
+        let record = Record::new(id, version, time(created_at), time(updated_at), &self.document);
+        Entry { record, created_at, updated_at, draft: self }
+    }
+}
+
+/// A user as a row.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What is sent.
+    pub record: Record,
+    /// When the user was created, in microseconds since the Unix epoch.
+    pub created_at: i64,
+    /// When the user was last written, likewise.
+    pub updated_at: i64,
+    /// The rest.
+    pub draft: Draft,
 }
 
 /// Now, as it is stored.

@@ -3,7 +3,7 @@
 //! - [`Store`]: what a database does for this service.
 //! - [`Watch`]: who is told of writes.
 //! - [`Sqlite`] and [`Postgres`]: each does it; `tests` holds both to the same.
-//! - `entry`: a user as a row; `words`: what a search finds it by; `list`: the SQL of lists.
+//! - [`Draft`], [`Entry`]: a user as a row; `words`: what a search finds it by; `list`: the SQL of lists.
 
 mod answer;
 mod claims;
@@ -21,9 +21,9 @@ mod tests;
 
 use std::future::Future;
 
-use crate::user::{Document, Record, UserId};
+use crate::user::{Record, UserId};
 
-pub use entry::Entry;
+pub use entry::{Draft, Entry};
 pub use error::Error;
 pub use model::*;
 pub use postgres::Postgres;
@@ -42,7 +42,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Creates users, all or none.
     fn create(
         &self,
-        users: Vec<Document>,
+        users: Vec<Draft>,
         claim: Option<Claim>,
     ) -> impl Future<Output = Result<Created, Error>> + Send;
 
@@ -51,7 +51,7 @@ pub trait Store: Clone + Send + Sync + 'static {
         &self,
         id: UserId,
         expected: Option<i64>,
-        user: Document,
+        user: Draft,
     ) -> impl Future<Output = Result<Replaced, Error>> + Send;
 
     /// Deletes users; where a version is `expected`, provided that the user (there is one) is at it.

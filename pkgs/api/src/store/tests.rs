@@ -10,7 +10,7 @@ use bench::postgres::{Durability, Postgres as Server};
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::user::{Preferences, Profile, Status};
+use crate::user::{Document, Preferences, Profile, Status};
 
 /// A database of a test's own, gone with it.
 struct Place<S, K> {
@@ -88,7 +88,15 @@ on_every_database! {
     an_update_moves_tags_and_words
 }
 
-fn user(email: &str, name: &str) -> Document {
+fn user(email: &str, name: &str) -> Draft {
+    drafted(&document(email, name))
+}
+
+fn drafted(document: &Document<'_>) -> Draft {
+    Draft::of(document).expect("it serialises")
+}
+
+fn document<'a>(email: &'a str, name: &'a str) -> Document<'a> {
     Document {
         email: email.into(),
         name: name.into(),
@@ -101,7 +109,7 @@ fn user(email: &str, name: &str) -> Document {
     }
 }
 
-async fn created(store: &impl Store, users: Vec<Document>) -> Vec<Record> {
+async fn created(store: &impl Store, users: Vec<Draft>) -> Vec<Record> {
     match store.create(users, None).await.expect("the database answers") {
         Created::Done(records) => records,
         other => panic!("{other:?}"),
@@ -273,27 +281,28 @@ async fn a_list_is_read_page_by_page_in_every_order(store: &impl Store) {
     }
 }
 
-fn people() -> [Document; 3] {
-    let profile = |bio: &str| Some(Profile { bio: Some(bio.into()), ..Profile::default() });
-    let tags = |tags: &[&str]| tags.iter().map(ToString::to_string).collect();
+fn people() -> [Draft; 3] {
+    let profile = |bio: &'static str| Some(Profile { bio: Some(bio.into()), ..Profile::default() });
+    let tags = |tags: &[&'static str]| tags.iter().map(|&tag| tag.into()).collect();
     [
         Document {
             tags: tags(&["math", "Math", "math"]),
             profile: profile("Wrote the first program; for a machine that was not built."),
-            ..user("ada@analytical.example", "Ada Lovelace")
+            ..document("ada@analytical.example", "Ada Lovelace")
         },
         Document {
             tags: tags(&["navy"]),
             status: Status::Invited,
             profile: profile("Compilers, and Ægir's café."),
-            ..user("grace@navy.example", "Grace Hopper")
+            ..document("grace@navy.example", "Grace Hopper")
         },
         Document {
             tags: tags(&["math", "os"]),
             status: Status::Suspended,
-            ..user("linus@kernel.example", "Linus")
+            ..document("linus@kernel.example", "Linus")
         },
     ]
+    .map(|person| drafted(&person))
 }
 
 async fn filters_and_searches_find_what_they_say(store: &impl Store) {
@@ -360,7 +369,7 @@ async fn an_update_moves_tags_and_words(store: &impl Store) {
 }
 
 async fn what_is_loaded_is_what_was_not_there(store: &impl Store) {
-    let entry = |email: &str| Entry::new(&user(email, "A")).expect("it serialises");
+    let entry = |email: &str| user(email, "A").begin();
     let entries = vec![entry("a@b.c"), entry("b@b.c")];
     let load = async |entries: Vec<Entry>| store.load(entries).await.expect("the database answers");
     assert_eq!(load(entries.clone()).await, 2);

@@ -11,10 +11,10 @@ const LONGEST: usize = 40;
 const MOST: usize = 1_000;
 
 /// All words of a user, each once.
-pub fn of(user: &Document) -> BTreeSet<String> {
+pub fn of(user: &Document<'_>) -> BTreeSet<String> {
     let bio = user.profile.as_ref().and_then(|profile| profile.bio.as_deref());
-    let texts = [user.name.as_str(), &user.email];
-    let texts = texts.into_iter().chain(user.tags.iter().map(String::as_str)).chain(bio);
+    let texts = [&*user.name, &*user.email];
+    let texts = texts.into_iter().chain(user.tags.iter().map(|tag| &**tag)).chain(bio);
     texts.flat_map(split).take(MOST).collect()
 }
 

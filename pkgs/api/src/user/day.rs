@@ -6,6 +6,7 @@ use std::str::FromStr;
 use jiff::civil::Date;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::json::Text;
 use crate::json::object::Member;
 
 /// A day, written as RFC 3339 has it (`full-date`) and in no other way: `2030-01-31`. Years are 1 to 9999.
@@ -45,12 +46,12 @@ impl Serialize for Day {
 
 impl<'de> Deserialize<'de> for Day {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = crate::json::object::Name::deserialize(deserializer)?;
-        text.0.parse().map_err(serde::de::Error::custom)
+        let text = Text::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
-impl Member for Day {}
+impl Member<'_> for Day {}
 
 #[cfg(test)]
 mod tests {

@@ -8,35 +8,36 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{Day, rules};
-use crate::json::Faults;
-use crate::json::object::{Member, Name, Object, Unknown, object};
+use crate::json::object::{Member, Object, Unknown, object};
+use crate::json::{Faults, Text};
 
 /// A user as a client writes one
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct Document {
+pub struct Document<'a> {
     /// Unique among all users, without regard to case
     #[schema(
+        value_type = String,
         max_length = 254,
         pattern = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$"
     )]
-    pub email: String,
+    pub email: Text<'a>,
     /// What the user is called
-    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f]+$")]
-    pub name: String,
+    #[schema(value_type = String, min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f]+$")]
+    pub name: Text<'a>,
     /// Whether the user may do anything
     #[schema(required = false)]
     pub status: Status,
     /// Who the user is
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<Profile>,
+    pub profile: Option<Profile<'a>>,
     /// Where the user is
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, max_items = 16)]
-    pub addresses: Vec<Address>,
+    pub addresses: Vec<Address<'a>>,
     /// By which users are grouped
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, schema_with = rules::tags_schema)]
-    pub tags: Vec<String>,
+    pub tags: Vec<Text<'a>>,
     /// What the user wants: settings and groups of settings
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(required = false, schema_with = rules::preferences_schema)]
@@ -47,20 +48,20 @@ pub struct Document {
     pub more: Map<String, Value>,
 }
 
-object!(Document {
-    email: String, required, |text, _, faults| rules::email(text, faults);
-    name: String, required, |text, _, faults| rules::line(text, 200, faults);
+object!(Document<'a> {
+    email: Text<'a>, required, |text, _, faults| rules::email(text, faults);
+    name: Text<'a>, required, |text, _, faults| rules::line(text, 200, faults);
     status: Status, default, |_, _, _| ();
-    profile: Option<Profile>, default, rules::nested;
-    addresses: Vec<Address>, default, |list, unknown, faults| rules::list(list, 16, unknown, faults);
-    tags: Vec<String>, default, |tags, _, faults| rules::tags(tags, faults);
+    profile: Option<Profile<'a>>, default, rules::nested;
+    addresses: Vec<Address<'a>>, default, |list, unknown, faults| rules::list(list, 16, unknown, faults);
+    tags: Vec<Text<'a>>, default, |tags, _, faults| rules::tags(tags, faults);
     preferences: Preferences, default, |preferences, _, faults| rules::preferences(preferences, faults);
 });
 
 /// What a user wants: names of the client's choice.
 pub type Preferences = BTreeMap<String, Value>;
 
-impl Member for Preferences {}
+impl Member<'_> for Preferences {}
 
 /// Whether a user may do anything: `active`, `invited` (not yet) or `suspended` (not any more)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
@@ -78,7 +79,7 @@ pub enum Status {
 impl<'de> Deserialize<'de> for Status {
     // A derived one would take {"active": null} as well.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match &*Name::deserialize(deserializer)?.0 {
+        match &*Text::deserialize(deserializer)? {
             "active" => Ok(Self::Active),
             "invited" => Ok(Self::Invited),
             "suspended" => Ok(Self::Suspended),
@@ -87,78 +88,78 @@ impl<'de> Deserialize<'de> for Status {
     }
 }
 
-impl Member for Status {}
+impl Member<'_> for Status {}
 
 /// Who a user is
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-pub struct Profile {
+pub struct Profile<'a> {
     /// First name
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
-    pub given_name: Option<String>,
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
+    pub given_name: Option<Text<'a>>,
     /// Last name
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
-    pub family_name: Option<String>,
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
+    pub family_name: Option<Text<'a>>,
     /// Date of birth
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = Date)]
     pub birth_date: Option<Day>,
     /// Telephone number (E.164)
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 16, pattern = r"^\+[1-9][0-9]{1,14}$")]
-    pub phone: Option<String>,
+    #[schema(value_type = Option<String>, max_length = 16, pattern = r"^\+[1-9][0-9]{1,14}$")]
+    pub phone: Option<Text<'a>>,
     /// Language tag (the form of BCP 47)
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 35, pattern = r"^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$")]
-    pub locale: Option<String>,
+    #[schema(value_type = Option<String>, max_length = 35, pattern = r"^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$")]
+    pub locale: Option<Text<'a>>,
     /// Time zone (the form of names in the IANA database)
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 44, pattern = r"^[A-Za-z0-9_+-]{1,14}(/[A-Za-z0-9_+-]{1,14}){0,2}$")]
-    pub time_zone: Option<String>,
+    #[schema(value_type = Option<String>, max_length = 44, pattern = r"^[A-Za-z0-9_+-]{1,14}(/[A-Za-z0-9_+-]{1,14}){0,2}$")]
+    pub time_zone: Option<Text<'a>>,
     /// About the user
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 2000, pattern = r"^[^\x00]*$")]
-    pub bio: Option<String>,
+    #[schema(value_type = Option<String>, max_length = 2000, pattern = r"^[^\x00]*$")]
+    pub bio: Option<Text<'a>>,
     /// Members that nobody here knows, where they are kept
     #[serde(flatten)]
     #[schema(ignore)]
     pub more: Map<String, Value>,
 }
 
-object!(Profile {
-    given_name: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 100, faults));
-    family_name: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 100, faults));
+object!(Profile<'a> {
+    given_name: Option<Text<'a>>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 100, faults));
+    family_name: Option<Text<'a>>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 100, faults));
     birth_date: Option<Day>, default, |_, _, _| ();
-    phone: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::phone(text, faults));
-    locale: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::locale(text, faults));
-    time_zone: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::time_zone(text, faults));
-    bio: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::text(text, 2000, faults));
+    phone: Option<Text<'a>>, default, |text, _, faults| rules::given(text, |text| rules::phone(text, faults));
+    locale: Option<Text<'a>>, default, |text, _, faults| rules::given(text, |text| rules::locale(text, faults));
+    time_zone: Option<Text<'a>>, default, |text, _, faults| rules::given(text, |text| rules::time_zone(text, faults));
+    bio: Option<Text<'a>>, default, |text, _, faults| rules::given(text, |text| rules::text(text, 2000, faults));
 });
 
 /// Where a user is
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct Address {
+pub struct Address<'a> {
     /// What the user calls it
-    #[schema(min_length = 1, max_length = 50, pattern = r"^[^\x00-\x1f\x7f]+$")]
-    pub label: String,
+    #[schema(value_type = String, min_length = 1, max_length = 50, pattern = r"^[^\x00-\x1f\x7f]+$")]
+    pub label: Text<'a>,
     /// Street and number
-    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f]+$")]
-    pub street: String,
+    #[schema(value_type = String, min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f]+$")]
+    pub street: Text<'a>,
     /// City
-    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
-    pub city: String,
+    #[schema(value_type = String, min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
+    pub city: Text<'a>,
     /// State, province
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
-    pub region: Option<String>,
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f]+$")]
+    pub region: Option<Text<'a>>,
     /// Postal code
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 20, pattern = r"^[^\x00-\x1f\x7f]+$")]
-    pub postal_code: Option<String>,
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 20, pattern = r"^[^\x00-\x1f\x7f]+$")]
+    pub postal_code: Option<Text<'a>>,
     /// Country (the form of ISO 3166-1 alpha-2)
-    #[schema(min_length = 2, max_length = 2, pattern = r"^[A-Z]{2}$")]
-    pub country: String,
+    #[schema(value_type = String, min_length = 2, max_length = 2, pattern = r"^[A-Z]{2}$")]
+    pub country: Text<'a>,
     /// Degrees north
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -90, maximum = 90)]
@@ -173,20 +174,20 @@ pub struct Address {
     pub more: Map<String, Value>,
 }
 
-object!(Address {
-    label: String, required, |text, _, faults| rules::line(text, 50, faults);
-    street: String, required, |text, _, faults| rules::line(text, 200, faults);
-    city: String, required, |text, _, faults| rules::line(text, 100, faults);
-    region: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 100, faults));
-    postal_code: Option<String>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 20, faults));
-    country: String, required, |text, _, faults| rules::country(text, faults);
+object!(Address<'a> {
+    label: Text<'a>, required, |text, _, faults| rules::line(text, 50, faults);
+    street: Text<'a>, required, |text, _, faults| rules::line(text, 200, faults);
+    city: Text<'a>, required, |text, _, faults| rules::line(text, 100, faults);
+    region: Option<Text<'a>>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 100, faults));
+    postal_code: Option<Text<'a>>, default, |text, _, faults| rules::given(text, |text| rules::line(text, 20, faults));
+    country: Text<'a>, required, |text, _, faults| rules::country(text, faults);
     latitude: Option<f64>, default, |degrees, _, faults| rules::within(degrees, 90.0, faults);
     longitude: Option<f64>, default, |degrees, _, faults| rules::within(degrees, 180.0, faults);
 });
 
-impl Document {
+impl Document<'_> {
     /// What a document may not have, since the service writes it.
-    pub const READ_ONLY: [&str; 4] = ["id", "version", "created_at", "updated_at"];
+    pub const READ_ONLY: [&'static str; 4] = ["id", "version", "created_at", "updated_at"];
 
     /// Says all that is wrong with a document that was read.
     pub fn faults(&self, unknown: Unknown) -> Faults {

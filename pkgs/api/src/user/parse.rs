@@ -1,13 +1,13 @@
 //! From the bytes of a body to documents.
 
-use serde::de::DeserializeOwned;
+use serde::de::Deserialize;
 use serde_json::{Map, Value};
 use service::problem::Fault;
 
 use super::Document;
 use crate::json::object::{Member, Unknown, check_more, object};
 use crate::json::scan::{self, Reason};
-use crate::json::{Bounds, Faults, checked};
+use crate::json::{Bounds, Faults, Text, checked};
 
 /// What a body may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +68,11 @@ impl Refused {
 ///
 /// # Errors
 /// With all that is wrong with it.
-pub fn document(body: &[u8], limits: &Limits) -> Result<Document, Refused> {
-    let document: Document = read_object(body, &Limits::ONE, limits.unknown)?;
+pub fn document<'a>(body: &'a [u8], limits: &Limits) -> Result<Document<'a>, Refused> {
+    let document: Document<'a> =
+        read_object(body, &Limits::ONE, limits.unknown, |value, unknown, faults| {
+            Document::examine(value, unknown, faults)
+        })?;
     none(document.faults(limits.unknown))?;
     Ok(document)
 }
@@ -78,8 +81,11 @@ pub fn document(body: &[u8], limits: &Limits) -> Result<Document, Refused> {
 ///
 /// # Errors
 /// With all that is wrong with them.
-pub fn documents(body: &[u8], limits: &Limits) -> Result<Vec<Document>, Refused> {
-    let batch: Documents = read_object(body, &limits.many(), limits.unknown)?;
+pub fn documents<'a>(body: &'a [u8], limits: &Limits) -> Result<Vec<Document<'a>>, Refused> {
+    let batch: Documents<'a> =
+        read_object(body, &limits.many(), limits.unknown, |value, unknown, faults| {
+            Documents::examine(value, unknown, faults)
+        })?;
     let mut faults = Faults::new();
     faults.member("users", |faults| {
         bounded(batch.users.len(), limits.batch, faults);
@@ -97,7 +103,9 @@ pub fn documents(body: &[u8], limits: &Limits) -> Result<Vec<Document>, Refused>
 /// # Errors
 /// With all that is wrong with them.
 pub fn ids(body: &[u8], limits: &Limits) -> Result<Vec<super::UserId>, Refused> {
-    let batch: Ids = read_object(body, &limits.many(), limits.unknown)?;
+    let batch: Ids<'_> = read_object(body, &limits.many(), limits.unknown, |value, unknown, faults| {
+        Ids::examine(value, unknown, faults)
+    })?;
     let mut faults = Faults::new();
     faults.member("ids", |faults| bounded(batch.ids.len(), limits.batch, faults));
     let mut ids = Vec::with_capacity(batch.ids.len());
@@ -133,12 +141,20 @@ fn none(faults: Faults) -> Result<(), Refused> {
     if found.is_empty() { Ok(()) } else { Err(Refused::Faults(found)) }
 }
 
-fn read_object<T: Member>(body: &[u8], bounds: &Bounds, unknown: Unknown) -> Result<T, Refused> {
-    read(body, bounds, |text, error| misfit::<T>(text, unknown, error))
+/// Says what is wrong with a value.
+type Examine = fn(&Value, Unknown, &mut Faults);
+
+fn read_object<'a, T: Deserialize<'a>>(
+    body: &'a [u8],
+    bounds: &Bounds,
+    unknown: Unknown,
+    examine: Examine,
+) -> Result<T, Refused> {
+    read(body, bounds, |text, error| misfit(text, unknown, examine, error))
 }
 
-fn read<T: DeserializeOwned>(
-    body: &[u8],
+fn read<'a, T: Deserialize<'a>>(
+    body: &'a [u8],
     bounds: &Bounds,
     misfit: impl FnOnce(&str, &sonic_rs::Error) -> Refused,
 ) -> Result<T, Refused> {
@@ -157,12 +173,12 @@ fn refusal(text: &str, bounds: &Bounds) -> Option<Refused> {
     })
 }
 
-/// What keeps a text from being a `T`, member by member.
+/// What keeps a text from being what it was to be read as, member by member.
 #[cold]
-fn misfit<T: Member>(text: &str, unknown: Unknown, error: &sonic_rs::Error) -> Refused {
+fn misfit(text: &str, unknown: Unknown, examine: Examine, error: &sonic_rs::Error) -> Refused {
     let mut faults = Faults::new();
     match serde_json::from_str(text) {
-        Ok(value) => T::examine(&value, unknown, &mut faults),
+        Ok(value) => examine(&value, unknown, &mut faults),
         Err(error) => return Refused::Syntax(error.to_string()),
     }
     match faults.into_found() {
@@ -172,20 +188,20 @@ fn misfit<T: Member>(text: &str, unknown: Unknown, error: &sonic_rs::Error) -> R
 }
 
 #[derive(Clone, Debug)]
-struct Documents {
-    users: Vec<Document>,
+struct Documents<'a> {
+    users: Vec<Document<'a>>,
     more: Map<String, Value>,
 }
 
-object!(Documents { users: Vec<Document>, required, |_, _, _| (); });
+object!(Documents<'a> { users: Vec<Document<'a>>, required, |_, _, _| (); });
 
 #[derive(Clone, Debug)]
-struct Ids {
-    ids: Vec<String>,
+struct Ids<'a> {
+    ids: Vec<Text<'a>>,
     more: Map<String, Value>,
 }
 
-object!(Ids { ids: Vec<String>, required, |_, _, _| (); });
+object!(Ids<'a> { ids: Vec<Text<'a>>, required, |_, _, _| (); });
 
 #[cfg(test)]
 mod tests {
@@ -217,9 +233,9 @@ mod tests {
 
     #[test]
     fn a_whole_document_is_read_and_written_as_it_was() {
-        let sent = full();
-        let read = document(sent.to_string().as_bytes(), &Limits::default()).expect("it is well");
-        let mut expected = sent;
+        let mut expected = full();
+        let sent = expected.to_string();
+        let read = document(sent.as_bytes(), &Limits::default()).expect("it is well");
         expected["profile"].as_object_mut().unwrap().remove("family_name");
         assert_eq!(serde_json::to_value(&read).unwrap(), expected);
         let written = sonic_rs::to_string(&read).unwrap();

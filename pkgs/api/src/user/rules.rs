@@ -8,9 +8,9 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{RefOr, Schema};
 
-use crate::json::Faults;
 use crate::json::object::{Object, Unknown};
 use crate::json::scan::MAX_NUMBER;
+use crate::json::{Faults, Text};
 
 /// Tags of a user.
 const TAGS: usize = 32;
@@ -142,7 +142,7 @@ pub(super) fn within(value: &Option<f64>, most: f64, faults: &mut Faults) {
 }
 
 /// [`TAG`], each once.
-pub(super) fn tags(tags: &[String], faults: &mut Faults) {
+pub(super) fn tags(tags: &[Text<'_>], faults: &mut Faults) {
     if tags.len() > TAGS {
         return faults.add(format_args!("has more than {TAGS} elements"));
     }

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use service::metrics::{Family, Registry};
 
 use crate::store::{
-    Change, Claim, Created, Deleted, Entry, Error, Filter, Key, NewKey, Page, Postgres, Query, Replaced,
-    Sqlite, Store, Watch, postgres,
+    Change, Claim, Created, Deleted, Draft, Entry, Error, Filter, Key, NewKey, Page, Postgres, Query,
+    Replaced, Sqlite, Store, Watch, postgres,
 };
-use crate::user::{Document, Record, UserId};
+use crate::user::{Record, UserId};
 
 use cache::{Cache, Freshness};
 use counts::Counts;
@@ -165,17 +165,12 @@ impl Users {
     }
 
     /// Creates users, all or none; with a claim, once.
-    pub async fn create(&self, users: Vec<Document>, claim: Option<Claim>) -> Result<Created, Error> {
+    pub async fn create(&self, users: Vec<Draft>, claim: Option<Claim>) -> Result<Created, Error> {
         store!(self, store => store.create(users, claim).await)
     }
 
     /// Replaces a user, provided it is at the `expected` version, where one is given.
-    pub async fn replace(
-        &self,
-        id: UserId,
-        expected: Option<i64>,
-        user: Document,
-    ) -> Result<Replaced, Error> {
+    pub async fn replace(&self, id: UserId, expected: Option<i64>, user: Draft) -> Result<Replaced, Error> {
         store!(self, store => store.replace(id, expected, user).await)
     }
 

@@ -8,7 +8,7 @@ mod outage;
 use std::time::{Duration, Instant};
 
 use api::seed;
-use api::store::{Created, Replaced};
+use api::store::{Created, Draft, Replaced};
 use api::user::{Record, UserId};
 use api::users::{Options, Users};
 use bench::postgres::{Durability, Postgres};
@@ -37,15 +37,20 @@ async fn open(server: &Postgres, options: Options) -> Users {
     Users::open(&options).await.unwrap_or_else(|error| panic!("{}: {error}", server.url("postgres")))
 }
 
+/// A user to be written.
+fn user(number: u64) -> Draft {
+    Draft::of(&seed::document(number)).expect("it serialises")
+}
+
 async fn create(users: &Users, number: u64) -> Record {
-    let created = users.create(vec![seed::document(number)], None).await.expect("the database answers");
+    let created = users.create(vec![user(number)], None).await.expect("the database answers");
     let Created::Done(mut records) = created else { panic!("{created:?}") };
     records.remove(0)
 }
 
 /// Writes the user once more and answers its version.
 async fn rewrite(users: &Users, id: UserId, number: u64) -> i64 {
-    let replaced = users.replace(id, None, seed::document(number)).await.expect("the database answers");
+    let replaced = users.replace(id, None, user(number)).await.expect("the database answers");
     let Replaced::Done(record) = replaced else { panic!("{replaced:?}") };
     record.version
 }

@@ -34,7 +34,7 @@ async fn cached_reads_go_on_while_postgresql_is_down_and_all_else_after() {
     assert!(matches!(read, Err(Error::Unreachable(_))), "{read:?}");
     in_time(begin);
     let begin = Instant::now();
-    let written = users.create(vec![seed::document(3)], None).await;
+    let written = users.create(vec![user(3)], None).await;
     assert!(matches!(written, Err(Error::Unreachable(_) | Error::Busy)), "{written:?}");
     in_time(begin);
     let begin = Instant::now();
@@ -43,8 +43,7 @@ async fn cached_reads_go_on_while_postgresql_is_down_and_all_else_after() {
 
     server.resume().expect("it starts");
     eventually("it is read again", async || users.get(other).await.is_ok()).await;
-    eventually("it is written again", async || users.create(vec![seed::document(3)], None).await.is_ok())
-        .await;
+    eventually("it is written again", async || users.create(vec![user(3)], None).await.is_ok()).await;
     warm(&users, other).await;
     let elsewhere = node(&server).await;
     let written = rewrite(&elsewhere, other, 2).await;
@@ -69,8 +68,7 @@ async fn what_was_acknowledged_survives_a_kill_of_postgresql_under_load() {
                     if over.load(Ordering::Relaxed) {
                         break;
                     }
-                    let document = seed::document(writer * 1_000_000 + number);
-                    match users.create(vec![document], None).await {
+                    match users.create(vec![user(writer * 1_000_000 + number)], None).await {
                         Ok(Created::Done(records)) => {
                             acknowledged.extend(records);
                             written.fetch_add(1, Ordering::Relaxed);

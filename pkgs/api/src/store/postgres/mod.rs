@@ -14,10 +14,11 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use tokio::runtime::Runtime;
 
-use crate::user::{Document, Record, UserId};
+use crate::user::{Record, UserId};
 
 use super::{
-    Change, Claim, Created, Deleted, Entry, Error, Filter, Key, NewKey, Page, Query, Replaced, Store, Watch,
+    Change, Claim, Created, Deleted, Draft, Entry, Error, Filter, Key, NewKey, Page, Query, Replaced, Store,
+    Watch,
 };
 
 use failure::of_pool;
@@ -113,15 +114,13 @@ impl Store for Postgres {
         self.run(|pool| async move { rows::get_many(&pool, &ids).await }).await
     }
 
-    async fn create(&self, users: Vec<Document>, claim: Option<Claim>) -> Result<Created, Error> {
-        let entries: Result<Vec<Entry>, _> = users.iter().map(Entry::new).collect();
-        let entries = entries.map_err(Error::failed)?;
+    async fn create(&self, users: Vec<Draft>, claim: Option<Claim>) -> Result<Created, Error> {
+        let entries: Vec<Entry> = users.into_iter().map(Draft::begin).collect();
         self.run(|pool| async move { rows::create(&pool, &entries, claim.as_ref()).await }).await
     }
 
-    async fn replace(&self, id: UserId, expected: Option<i64>, user: Document) -> Result<Replaced, Error> {
-        let replaced =
-            self.run(|pool| async move { rows::replace(&pool, id, expected, &user).await }).await?;
+    async fn replace(&self, id: UserId, expected: Option<i64>, user: Draft) -> Result<Replaced, Error> {
+        let replaced = self.run(|pool| async move { rows::replace(&pool, id, expected, user).await }).await?;
         if matches!(replaced, Replaced::Done(_)) {
             self.watch.changed(Change::Users(&[id]));
         }

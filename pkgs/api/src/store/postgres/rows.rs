@@ -4,13 +4,13 @@ use sqlx::postgres::{PgArguments, PgPool, PgRow};
 use sqlx::{Arguments, AssertSqlSafe, Postgres, Row, Transaction};
 use uuid::Uuid;
 
-use crate::store::entry::{self, Entry};
+use crate::store::entry::{self, Draft, Entry};
 use crate::store::list::{self, Dialect, Statement, Value};
 use crate::store::{
     Claim, Created, Deleted, Error, Filter, Key, NewKey, Page, Query, Replaced, Scope, SortKey, answer,
     claims,
 };
-use crate::user::{Document, Record, UserId};
+use crate::user::{Record, UserId};
 
 use super::failure::{is_duplicate, of_pool};
 use super::listen::CHANNEL;
@@ -42,7 +42,7 @@ const LOAD: &str = " ON CONFLICT DO NOTHING";
 
 fn insertion(mut entries: Vec<&Entry>) -> Result<PgArguments, Error> {
     // In the order of what is locked, so that two insertions never wait for each other.
-    entries.sort_by(|one, other| one.email.cmp(&other.email));
+    entries.sort_by(|one, other| one.draft.email.cmp(&other.draft.email));
     fn column<T>(entries: &[&Entry], value: impl Fn(&Entry) -> T) -> Vec<T> {
         entries.iter().map(|entry| value(entry)).collect()
     }
@@ -51,13 +51,13 @@ fn insertion(mut entries: Vec<&Entry>) -> Result<PgArguments, Error> {
     let added = arguments
         .add(column(&entries, |entry| entry.record.id.0))
         .and_then(|()| arguments.add(column(&entries, |entry| entry.record.version)))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry::number(entry.status))))
+        .and_then(|()| arguments.add(column(&entries, |entry| entry::number(entry.draft.status))))
         .and_then(|()| arguments.add(column(&entries, |entry| entry.created_at)))
         .and_then(|()| arguments.add(column(&entries, |entry| entry.updated_at)))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.email.clone())))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.name.clone())))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.tags.join(&separator))))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.words.join(&separator))))
+        .and_then(|()| arguments.add(column(&entries, |entry| entry.draft.email.clone())))
+        .and_then(|()| arguments.add(column(&entries, |entry| entry.draft.name.clone())))
+        .and_then(|()| arguments.add(column(&entries, |entry| entry.draft.tags.join(&separator))))
+        .and_then(|()| arguments.add(column(&entries, |entry| entry.draft.words.join(&separator))))
         .and_then(|()| arguments.add(column(&entries, |entry| entry.record.body.to_vec())));
     added.map(|()| arguments).map_err(Error::Failed)
 }
@@ -103,7 +103,7 @@ pub async fn create(pool: &PgPool, entries: &[Entry], claim: Option<&Claim>) -> 
 
 /// The first of the entries whose email is somebody's, or an earlier one's.
 async fn taken(pool: &PgPool, entries: &[Entry]) -> Result<Option<usize>, Error> {
-    let emails: Vec<&str> = entries.iter().map(|entry| entry.email.as_str()).collect();
+    let emails: Vec<&str> = entries.iter().map(|entry| entry.draft.email.as_str()).collect();
     let query = sqlx::query_scalar("SELECT email FROM users WHERE email = ANY($1)").bind(&emails);
     let taken: Vec<String> = query.fetch_all(pool).await.map_err(of_pool)?;
     let mut taken: std::collections::HashSet<&str> = taken.iter().map(String::as_str).collect();
@@ -171,7 +171,7 @@ pub async fn replace(
     pool: &PgPool,
     id: UserId,
     expected: Option<i64>,
-    user: &Document,
+    mut user: Draft,
 ) -> Result<Replaced, Error> {
     for _ in 0..TRIES {
         let found = sqlx::query_as("SELECT version, created_at FROM users WHERE id = $1").bind(id.0);
@@ -180,11 +180,11 @@ pub async fn replace(
         if expected.is_some_and(|expected| expected != version) {
             return Ok(Replaced::Changed(version));
         }
-        let entry = Entry::at(id, version + 1, created_at, entry::now(), user).map_err(Error::failed)?;
+        let entry = user.at(id, version + 1, created_at, entry::now());
         match update(pool, version, &entry).await {
             Ok(true) => return Ok(Replaced::Done(entry.record)),
             // Another write came between.
-            Ok(false) => {}
+            Ok(false) => user = entry.draft,
             Err(error) if is_duplicate(&error) => return Ok(Replaced::EmailTaken),
             Err(error) => return Err(of_pool(error)),
         }
@@ -200,8 +200,12 @@ async fn update(pool: &PgPool, version: i64, entry: &Entry) -> Result<bool, sqlx
          SELECT pg_notify($11, 'user ' || id) FROM written",
     );
     let update = update.bind(entry.record.id.0).bind(version).bind(entry.record.version);
-    let update = update.bind(entry::number(entry.status)).bind(entry.updated_at);
-    let update = update.bind(&entry.email).bind(&entry.name).bind(&entry.tags).bind(&entry.words);
+    let update = update.bind(entry::number(entry.draft.status)).bind(entry.updated_at);
+    let update = update
+        .bind(&entry.draft.email)
+        .bind(&entry.draft.name)
+        .bind(&entry.draft.tags)
+        .bind(&entry.draft.words);
     let update = update.bind(&entry.record.body[..]).bind(CHANNEL);
     Ok(update.fetch_optional(pool).await?.is_some())
 }

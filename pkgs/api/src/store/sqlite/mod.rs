@@ -14,11 +14,12 @@ use sqlx::sqlite::{SqliteArguments, SqlitePool, SqliteRow};
 use sqlx::{AssertSqlSafe, Row};
 use uuid::Uuid;
 
-use crate::user::{Document, Record, UserId};
+use crate::user::{Record, UserId};
 
 use super::list::{self, Dialect, Statement, Value};
 use super::{
-    Claim, Created, Deleted, Entry, Error, Filter, Key, NewKey, Page, Query, Replaced, SortKey, Store, Watch,
+    Claim, Created, Deleted, Draft, Entry, Error, Filter, Key, NewKey, Page, Query, Replaced, SortKey, Store,
+    Watch,
 };
 
 use reader::Readers;
@@ -94,14 +95,13 @@ impl Store for Sqlite {
         self.readers.with(|connection| ids.iter().filter_map(|id| get(connection, id)).collect())
     }
 
-    async fn create(&self, users: Vec<Document>, claim: Option<Claim>) -> Result<Created, Error> {
-        let entries: Result<Vec<Entry>, _> = users.iter().map(Entry::new).collect();
-        let entries = entries.map_err(Error::failed)?;
+    async fn create(&self, users: Vec<Draft>, claim: Option<Claim>) -> Result<Created, Error> {
+        let entries: Vec<Entry> = users.into_iter().map(Draft::begin).collect();
         self.writer.submit(move |work| rows::create(work, entries, claim.as_ref())).await
     }
 
-    async fn replace(&self, id: UserId, expected: Option<i64>, user: Document) -> Result<Replaced, Error> {
-        self.writer.submit(move |work| rows::replace(work, id, expected, &user)).await
+    async fn replace(&self, id: UserId, expected: Option<i64>, user: Draft) -> Result<Replaced, Error> {
+        self.writer.submit(move |work| rows::replace(work, id, expected, user)).await
     }
 
     async fn delete(&self, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {

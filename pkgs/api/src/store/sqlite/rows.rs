@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
-use crate::store::entry::{self, Entry};
+use crate::store::entry::{self, Draft, Entry};
 use crate::store::{Claim, Created, Deleted, Error, Key, NewKey, Replaced, Scope, answer, claims};
-use crate::user::{Document, Record, UserId};
+use crate::user::{Record, UserId};
 
 use super::writer::Work;
 
@@ -76,11 +76,11 @@ fn insert(connection: &Connection, entry: &Entry) -> Result<bool, Error> {
         .execute(params![
             entry.record.id.0.as_bytes().as_slice(),
             entry.record.version,
-            entry::number(entry.status),
+            entry::number(entry.draft.status),
             entry.created_at,
             entry.updated_at,
-            entry.email,
-            entry.name,
+            entry.draft.email,
+            entry.draft.name,
             &entry.record.body[..],
         ])?;
     if inserted == 1 {
@@ -92,12 +92,12 @@ fn insert(connection: &Connection, entry: &Entry) -> Result<bool, Error> {
 /// Writes tags and words of a user.
 fn attach(connection: &Connection, seq: i64, entry: &Entry) -> Result<(), Error> {
     let mut tag = connection.prepare_cached("INSERT INTO user_tags VALUES (?1, ?2)")?;
-    for text in &entry.tags {
+    for text in &entry.draft.tags {
         tag.execute(params![text, seq])?;
     }
     connection
         .prepare_cached("INSERT INTO user_words (rowid, words) VALUES (?1, ?2)")?
-        .execute(params![seq, entry.words.join(" ")])?;
+        .execute(params![seq, entry.draft.words.join(" ")])?;
     Ok(())
 }
 
@@ -122,13 +122,13 @@ pub fn replace(
     work: &mut Work<'_>,
     id: UserId,
     expected: Option<i64>,
-    user: &Document,
+    user: Draft,
 ) -> Result<Replaced, Error> {
     let Some((seq, version, created_at)) = find(work.connection, id)? else { return Ok(Replaced::Missing) };
     if expected.is_some_and(|expected| expected != version) {
         return Ok(Replaced::Changed(version));
     }
-    let entry = Entry::at(id, version + 1, created_at, entry::now(), user).map_err(Error::failed)?;
+    let entry = user.at(id, version + 1, created_at, entry::now());
     let updated = work
         .connection
         .prepare_cached(
@@ -138,10 +138,10 @@ pub fn replace(
         .execute(params![
             seq,
             entry.record.version,
-            entry::number(entry.status),
+            entry::number(entry.draft.status),
             entry.updated_at,
-            entry.email,
-            entry.name,
+            entry.draft.email,
+            entry.draft.name,
             &entry.record.body[..],
         ]);
     match updated {
