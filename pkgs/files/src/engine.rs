@@ -19,6 +19,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 use crate::resident::is_resident;
 use crate::shelf::FileCopy;
 use crate::site::file::File;
+use crate::whole::Wholes;
 
 /// How bytes get from files into sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -112,13 +113,21 @@ pub struct Means {
     buffer: Vec<u8>,
     pipes: Vec<Pipe>,
     lent: Rc<()>,
+    wholes: Wholes,
 }
 
 impl Means {
     /// Those of an engine.
     pub fn new(engine: Engine, resident_for: u32) -> Self {
         let buffer = if engine == Engine::Copy { vec![0; BUFFER_BYTES] } else { Vec::new() };
-        Self { engine, resident_for, buffer, pipes: Vec::new(), lent: Rc::default() }
+        Self {
+            engine,
+            resident_for,
+            buffer,
+            pipes: Vec::new(),
+            lent: Rc::default(),
+            wholes: Wholes::default(),
+        }
     }
 
     fn may_lend(&self) -> bool {
@@ -130,6 +139,11 @@ impl Means {
             Some(pipe) => Ok(pipe),
             None => Pipe::new(self.engine == Engine::Splice, Rc::clone(&self.lent)),
         }
+    }
+
+    /// Lets go of what nobody asks for any more.
+    pub fn tidy(&mut self, tick: u32) {
+        self.wholes.tidy(tick);
     }
 
     /// Whether bytes of files are kept: of small ones in memory, of others in pipes.
@@ -149,6 +163,25 @@ impl Transfer {
     /// Has it sent out of a copy of the file.
     pub fn from_copy(self, copy: Option<Arc<FileCopy>>) -> Self {
         Self { copy, ..self }
+    }
+
+    /// Takes all of the file into a pipe, behind its head, where both are kept together. Returns whether.
+    pub fn take_whole(&mut self, head: &[u8], means: &mut Means, tick: u32) -> bool {
+        let whole = self.pipe.is_none() && (self.at, self.end) == (0, self.file.identity.size);
+        let Some(copy) = self.copy.as_ref().filter(|_| whole) else { return false };
+        let Some(kept) = means.wholes.answer(copy, head, tick).filter(|_| means.may_lend()) else {
+            return false;
+        };
+        let Ok(mut pipe) = means.pipe() else { return false };
+        let wanted = head.len() + self.end as usize;
+        // A pipe that has only a part is of no use.
+        if tee(&*kept, &pipe.write, wanted, SpliceFlags::NONBLOCK) != Ok(wanted) {
+            return false;
+        }
+        pipe.holds = wanted;
+        self.pipe = Some(pipe);
+        self.at = self.end;
+        true
     }
 
     /// What is left of it, where that is in memory.

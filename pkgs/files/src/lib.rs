@@ -4,7 +4,8 @@
 //! - [`front`]: the plain listener; one epoll loop a core.
 //! - [`desk`]: what a thread answers from, on either listener.
 //! - [`answer`]: from a request to a head and what follows it.
-//! - [`engine`]: the ways in which bytes of a file get into a socket; [`shelf`]: copies to send them out of.
+//! - [`engine`]: the ways in which bytes of a file get into a socket; [`shelf`]: copies to send them out of; [`whole`]:
+//!   the same with their heads.
 //! - [`cache`]: files kept open; [`watch`]: what inotify says of them.
 //! - [`site`]: what is served: the root, the rules, the pages of errors.
 //! - [`disk`]: the threads that wait for the disk; [`resident`]: whether they have to.
@@ -36,3 +37,4 @@ pub mod secure;
 pub mod shelf;
 pub mod site;
 pub mod watch;
+pub mod whole;

@@ -192,6 +192,12 @@ impl FileCopy {
         }
     }
 
+    /// All of it, where one pipe has that: the end to tee from, and how many bytes.
+    pub fn whole(&self) -> Option<(&OwnedFd, usize)> {
+        let [part] = &self.parts[..] else { return None };
+        Some((&part.pipe, usize::try_from(part.range.end).ok()?))
+    }
+
     /// The part that begins at `at`.
     pub fn part(&self, at: u64) -> Option<&Part> {
         let index = self.parts.binary_search_by_key(&at, |part| part.range.start).ok()?;
@@ -234,10 +240,16 @@ fn fill(fd: &OwnedFd, size: u64) -> Result<Vec<Part>, Errno> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::{Read, Write};
 
     use super::*;
+
+    /// A copy of a file of these bytes.
+    pub fn copy_of(bytes: &[u8]) -> Arc<FileCopy> {
+        let (fd, identity) = file(bytes);
+        Arc::new(FileCopy::of(&fd, identity).expect("a copy"))
+    }
 
     fn file(bytes: &[u8]) -> (OwnedFd, Identity) {
         let mut file = tempfile::tempfile().expect("a file");

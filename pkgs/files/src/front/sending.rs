@@ -100,7 +100,8 @@ impl Sending {
         tick: u32,
         count: &mut u64,
     ) -> Result<Progress, Cut> {
-        if !head.is_empty() {
+        let whole = self.body.as_mut().is_some_and(|transfer| transfer.take_whole(head, means, tick));
+        if !head.is_empty() && !whole {
             let sent = self.send_head(head, &socket, count)?;
             if sent < head.len() {
                 self.head.clear();

@@ -325,6 +325,7 @@ impl Loop {
         self.ticked = now;
         self.worker.desk.tick();
         self.worker.desk.front.shelf.tidy();
+        self.worker.means.tidy(self.worker.desk.tick);
         self.expire();
         self.worker.desk.metrics.open.store(self.open as u64, Ordering::Relaxed);
         if !self.worker.desk.draining && self.accept_again().is_err() {

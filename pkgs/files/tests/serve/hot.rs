@@ -2,12 +2,16 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::time::SystemTime;
 
 use crate::client::Client;
 use crate::place::{Place, Server, pattern, settle, until};
 
 /// Larger than a pipe, and no multiple of anything.
 const BYTES: usize = 1_300_001;
+
+/// Not kept in memory, and not more than a pipe takes beside a head.
+const SMALL: usize = 16_385;
 
 /// A server with a file, asked for as often as `holds` takes to hold.
 fn hot(place: &Place, flags: &[&str], mut holds: impl FnMut(&Server) -> bool) -> Server {
@@ -76,6 +80,37 @@ fn slow_readers_of_a_hot_file_get_it_as_it_was() {
     assert!(fast.body == pattern(BYTES));
     for client in &mut slow {
         assert!(client.receive(true).expect("an answer").body == pattern(BYTES));
+    }
+}
+
+#[test]
+fn a_hot_file_that_fits_in_one_pipe_has_the_head_of_the_second_it_is_asked_in() {
+    let place = Place::new();
+    settle(&place.file("f", pattern(SMALL)));
+    let server = place.serve(&["--admin", "127.0.0.1:0", "--workers", "1"]);
+    let mut client = server.connect();
+    until("it is kept", || {
+        client.get("/f", "");
+        server.metric("files_pipe_bytes") as usize == SMALL
+    });
+    let mut dates = vec![SystemTime::UNIX_EPOCH];
+    until("some seconds have passed", || {
+        for method in ["GET", "GET", "GET", "GET", "GET", "HEAD", "GET"] {
+            client.send(format!("{method} /f HTTP/1.1\r\nHost: h\r\n\r\n"));
+            let answer = client.receive(method == "GET").expect("an answer");
+            assert!(answer.status == 200 && (method == "HEAD" || answer.body == pattern(SMALL)));
+            let date = httpdate::parse_http_date(&answer.field("date").expect("a date")).expect("a date");
+            assert!(dates.iter().all(|before| date >= *before), "a second that was over already");
+            if !dates.contains(&date) {
+                dates.push(date);
+            }
+        }
+        dates.len() > 3
+    });
+    // Two answers at once are other bytes than one.
+    client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n".repeat(50));
+    for _ in 0..50 {
+        assert!(client.receive(true).expect("an answer").body == pattern(SMALL));
     }
 }
 
