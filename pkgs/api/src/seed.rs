@@ -1,10 +1,10 @@
 //! Users that nobody is: the same number is always the same user, of about 2 KB.
 
-use serde_json::{Map, json};
+use serde_json::Map;
 
 use crate::json::Text;
 use crate::store::{Draft, Entry, Error};
-use crate::user::{Address, Document, Preferences, Profile, Status, UserId};
+use crate::user::{Address, Document, Preferences, Profile, Setting, Status, UserId};
 use crate::users::Users;
 
 /// When user 0 was created, in milliseconds since the Unix epoch: 2025-01-01. Each next one, a millisecond later.
@@ -165,19 +165,28 @@ fn address(label: &'static str, draw: &mut Draw) -> Address<'static> {
     }
 }
 
-fn preferences(draw: &mut Draw) -> Preferences {
-    [
-        ("theme", json!(*draw.of(&["dark", "light", "system"]))),
-        ("page_size", json!(10 * (1 + draw.below(10)))),
+fn preferences(draw: &mut Draw) -> Preferences<'static> {
+    let text = |text: &'static str| Setting::Text(text.into());
+    let group = |settings: Vec<(&'static str, Setting<'static>)>| {
+        Preferences(settings.into_iter().map(|(name, setting)| (name.into(), setting)).collect())
+    };
+    let theme = *draw.of(&["dark", "light", "system"]);
+    group(vec![
+        ("theme", text(theme)),
+        ("page_size", Setting::Number((10 * (1 + draw.below(10))).into())),
         (
             "notifications",
-            json!({"email": draw.below(2) == 0, "push": draw.below(2) == 0, "digest": "weekly"}),
+            Setting::Group(group(vec![
+                ("email", Setting::Bool(draw.below(2) == 0)),
+                ("push", Setting::Bool(draw.below(2) == 0)),
+                ("digest", text("weekly")),
+            ])),
         ),
-        ("shortcuts", json!({"search": "/", "new": "n", "archive": "e"})),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into_iter()
-    .collect()
+        (
+            "shortcuts",
+            Setting::Group(group(vec![("search", text("/")), ("new", text("n")), ("archive", text("e"))])),
+        ),
+    ])
 }
 
 /// A number's user as a row.

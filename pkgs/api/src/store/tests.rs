@@ -104,7 +104,7 @@ fn document<'a>(email: &'a str, name: &'a str) -> Document<'a> {
         profile: None,
         addresses: Vec::new(),
         tags: Vec::new(),
-        preferences: Preferences::new(),
+        preferences: Preferences::default(),
         more: Map::new(),
     }
 }

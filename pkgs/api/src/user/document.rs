@@ -1,13 +1,11 @@
 //! What a client sends.
 
-use std::collections::BTreeMap;
-
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{Day, rules};
+use super::{Day, Preferences, rules};
 use crate::json::object::{Member, Object, Unknown, object};
 use crate::json::{Faults, Text};
 
@@ -39,9 +37,9 @@ pub struct Document<'a> {
     #[schema(required = false, schema_with = rules::tags_schema)]
     pub tags: Vec<Text<'a>>,
     /// What the user wants: settings and groups of settings
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "Preferences::is_empty")]
     #[schema(required = false, schema_with = rules::preferences_schema)]
-    pub preferences: Preferences,
+    pub preferences: Preferences<'a>,
     /// Members that nobody here knows, where they are kept
     #[serde(flatten)]
     #[schema(ignore)]
@@ -55,13 +53,8 @@ object!(Document<'a> {
     profile: Option<Profile<'a>>, default, rules::nested;
     addresses: Vec<Address<'a>>, default, |list, unknown, faults| rules::list(list, 16, unknown, faults);
     tags: Vec<Text<'a>>, default, |tags, _, faults| rules::tags(tags, faults);
-    preferences: Preferences, default, |preferences, _, faults| rules::preferences(preferences, faults);
+    preferences: Preferences<'a>, default, |preferences, _, faults| rules::preferences(preferences, faults);
 });
-
-/// What a user wants: names of the client's choice.
-pub type Preferences = BTreeMap<String, Value>;
-
-impl Member<'_> for Preferences {}
 
 /// Whether a user may do anything: `active`, `invited` (not yet) or `suspended` (not any more)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]

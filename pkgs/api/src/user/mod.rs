@@ -9,11 +9,13 @@ mod day;
 mod document;
 mod id;
 pub mod parse;
+mod preferences;
 mod record;
 mod rules;
 
 pub use day::{Day, InvalidDay};
-pub use document::{Address, Document, Preferences, Profile, Status};
+pub use document::{Address, Document, Profile, Status};
 pub use id::{InvalidId, UserId};
 pub use parse::Limits;
+pub use preferences::{Preferences, Setting};
 pub use record::Record;

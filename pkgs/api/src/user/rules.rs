@@ -1,8 +1,5 @@
 //! What members have to be like. The schema of each says the same.
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
 use utoipa::openapi::schema::{
     AdditionalProperties, AnyOfBuilder, ArrayBuilder, ObjectBuilder, SchemaType, Type,
 };
@@ -11,6 +8,8 @@ use utoipa::openapi::{RefOr, Schema};
 use crate::json::object::{Object, Unknown};
 use crate::json::scan::MAX_NUMBER;
 use crate::json::{Faults, Text};
+
+use super::{Preferences, Setting};
 
 /// Tags of a user.
 const TAGS: usize = 32;
@@ -162,23 +161,18 @@ pub(super) fn tags(tags: &[Text<'_>], faults: &mut Faults) {
 }
 
 /// Settings: scalars, lists of scalars, and groups of these.
-pub(super) fn preferences(preferences: &BTreeMap<String, Value>, faults: &mut Faults) {
-    group(preferences.iter(), preferences.len(), faults, |value, faults| match value {
-        Value::Object(settings) => group(settings.iter(), settings.len(), faults, setting),
+pub(super) fn preferences(preferences: &Preferences<'_>, faults: &mut Faults) {
+    group(preferences, faults, |value, faults| match value {
+        Setting::Group(settings) => group(settings, faults, setting),
         other => setting(other, faults),
     });
 }
 
-fn group<'a>(
-    settings: impl Iterator<Item = (&'a String, &'a Value)>,
-    count: usize,
-    faults: &mut Faults,
-    rule: fn(&Value, &mut Faults),
-) {
-    if count > PREFERENCES {
+fn group(settings: &Preferences<'_>, faults: &mut Faults, rule: fn(&Setting<'_>, &mut Faults)) {
+    if settings.0.len() > PREFERENCES {
         return faults.add(format_args!("has more than {PREFERENCES} members"));
     }
-    for (name, value) in settings {
+    for (name, value) in &settings.0 {
         let known = matches!(name.len(), 1..=64)
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
         if !known {
@@ -189,12 +183,12 @@ fn group<'a>(
     }
 }
 
-fn setting(value: &Value, faults: &mut Faults) {
+fn setting(value: &Setting<'_>, faults: &mut Faults) {
     match value {
-        Value::Array(elements) if elements.len() > PREFERENCES => {
+        Setting::List(elements) if elements.len() > PREFERENCES => {
             faults.add(format_args!("has more than {PREFERENCES} elements"));
         }
-        Value::Array(elements) => {
+        Setting::List(elements) => {
             for (index, element) in elements.iter().enumerate() {
                 faults.element(index, |faults| scalar(element, faults));
             }
@@ -203,11 +197,13 @@ fn setting(value: &Value, faults: &mut Faults) {
     }
 }
 
-fn scalar(value: &Value, faults: &mut Faults) {
+fn scalar(value: &Setting<'_>, faults: &mut Faults) {
     match value {
-        Value::String(string) => text(string, SETTING_CHARS, faults),
-        Value::Array(_) | Value::Object(_) => faults.add("must be a text, a number, true, false or null"),
-        _ => {}
+        Setting::Text(string) => text(string, SETTING_CHARS, faults),
+        Setting::List(_) | Setting::Group(_) => {
+            faults.add("must be a text, a number, true, false or null");
+        }
+        Setting::Null | Setting::Bool(_) | Setting::Number(_) => {}
     }
 }
 
