@@ -9,6 +9,7 @@
 
 mod drain;
 mod network;
+mod newest;
 mod peers;
 mod secure;
 mod tables;
@@ -64,6 +65,9 @@ fn run(scale: Scale, parts: &[&str]) -> Result<(), Error> {
     setup::require("nginx", "nginx-light")?;
     setup::require("caddy", "caddy")?;
     let web_server = peers::install();
+    if parts.contains(&"tls") {
+        newest::unpack();
+    }
     let isolated = setup::isolate();
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let results = scratch.with_file_name("bench");

@@ -20,6 +20,7 @@ use bench::{Error, setup};
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::network::Network;
+use crate::newest;
 use crate::peers::{BINARY, PLACEMENT};
 use crate::{NGINX, OURS, Scale, directory};
 
@@ -63,9 +64,9 @@ pub fn measure(scale: Scale, root: &Path, report: &mut Report) -> Result<(), Err
     certify(certified.path())?;
     let peers =
         [ours(root, certified.path())?, nginx(root, certified.path())?, caddy(root, certified.path())?];
-    for program in ["nginx", "caddy"] {
-        let version = version(program);
-        report.condition(format!("{program}: {}", version.split(';').next().unwrap_or_default()));
+    let caddy = PLACEMENT.command(setup::require("caddy", "caddy")?);
+    for (name, version) in [(NGINX, version(nginx_command()?, "-V")), (CADDY, version(caddy, "version"))] {
+        report.condition(format!("{name} by TLS: {}", version.lines().next().unwrap_or_default()));
     }
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header([
@@ -179,14 +180,19 @@ fn ours(root: &Path, certified: &Path) -> Result<Peer, Error> {
     Ok(Peer { server: Server::start(OURS, clear, &mut command)?, secure, http3: true })
 }
 
-/// nginx, by HTTP/3 too where it is built with it: from 1.25 on, in Debian from 13 on.
+/// The newest nginx there is.
+fn nginx_command() -> Result<Command, Error> {
+    let installed = || Ok(PLACEMENT.command(setup::require("nginx", "nginx-light")?));
+    newest::command().map_or_else(installed, Ok)
+}
+
+/// nginx, by HTTP/3 too where it is built with it.
 fn nginx(root: &Path, certified: &Path) -> Result<Peer, Error> {
-    let program = setup::require("nginx", "nginx-light")?;
-    let http3 = version("nginx").contains("--with-http_v3_module");
+    let http3 = version(nginx_command()?, "-V").contains("--with-http_v3_module");
     let (clear, secure) = (free_address()?, free_address()?);
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let listen = if http3 {
-        format!("listen {secure} ssl reuseport; listen {secure} quic reuseport; http2 on;")
+        format!("listen {secure} ssl reuseport; listen {secure} quic reuseport; http2 on; quic_gso on;")
     } else {
         format!("listen {secure} ssl http2 reuseport;")
     };
@@ -202,8 +208,8 @@ fn nginx(root: &Path, certified: &Path) -> Result<Peer, Error> {
     );
     let file = certified.join("nginx.conf");
     fs::write(&file, configuration).map_err(Error::file(&file))?;
-    let mut command = PLACEMENT.command(program);
-    command.arg("-p").arg(certified).arg("-c").arg(&file);
+    let mut command = nginx_command()?;
+    command.arg("-p").arg(certified).arg("-c").arg(&file).args(["-e", "stderr"]);
     Ok(Peer { server: Server::start(NGINX, clear, &mut command)?, secure, http3 })
 }
 
@@ -227,11 +233,9 @@ fn caddy(root: &Path, certified: &Path) -> Result<Peer, Error> {
 }
 
 /// What a program says of its version and of how it was built.
-fn version(program: &'static str) -> String {
-    let flag = if program == "nginx" { "-V" } else { "version" };
-    let Ok(path) = setup::require(program, program) else { return "none".into() };
-    let Ok(output) = Command::new(path).arg(flag).output() else { return "unknown".into() };
+fn version(mut command: Command, flag: &str) -> String {
+    let Ok(output) = command.arg(flag).output() else { return "unknown".into() };
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    text.trim().replace('\n', "; ")
+    text.trim().to_owned()
 }
