@@ -2,12 +2,10 @@
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use rustls::ServerConnection;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -19,7 +17,7 @@ use crate::life::Life;
 use crate::limits::Permit;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
 use crate::proxy::{self, Header};
-use crate::records::Records;
+use crate::reading::Reading;
 use crate::service_trait::HttpService;
 use crate::sockets::Place;
 use crate::worker::Worker;
@@ -71,7 +69,7 @@ impl Accepted<'_> {
         match (self.place.speaks, &self.worker.tls) {
             (Speaks::Tls, Some(tls)) => {
                 // What is large is apart, so that a connection in the clear has no room for it.
-                let stream = Records::new(stream, tls.offloaded.any());
+                let stream = Reading::records(stream, tls.offloaded.any());
                 let handshake = Box::pin(TlsAcceptor::from(tls.tcp.clone()).accept(stream));
                 let Some(Ok(stream)) = self.life.bound(&self.worker.lives, handshake).await else {
                     return self.worker.counts().handshake_failures.increment();
@@ -97,7 +95,7 @@ impl Accepted<'_> {
                     return;
                 };
                 if http2 {
-                    Box::pin(self.http2(Rewound { received, stream }, None, service)).await;
+                    Box::pin(self.http2(Reading::after(received, stream), None, service)).await;
                 } else {
                     self.http1(stream, &received, None, service).await;
                 }
@@ -107,7 +105,7 @@ impl Accepted<'_> {
     }
 
     /// Who takes the connection, where the kernel can encrypt it from here on.
-    fn offload<S: Socket>(&self, stream: &TlsStream<Records<S>>) -> Option<&dyn Offload> {
+    fn offload<S: Socket>(&self, stream: &TlsStream<Reading<S>>) -> Option<&dyn Offload> {
         let offload = self.worker.config.offload.as_deref()?;
         let (records, connection) = stream.get_ref();
         let suites = self.worker.tls.as_ref()?.offloaded;
@@ -118,7 +116,7 @@ impl Accepted<'_> {
     }
 
     /// Has the kernel encrypt the connection, and somebody else serve it.
-    fn give_away(&self, stream: TlsStream<Records<impl Socket>>, info: TlsInfo, offload: &dyn Offload) {
+    fn give_away(&self, stream: TlsStream<Reading<impl Socket>>, info: TlsInfo, offload: &dyn Offload) {
         let (records, mut connection) = stream.into_inner();
         let give = || {
             // A request that came with the end of the handshake is decrypted by now.
@@ -231,56 +229,5 @@ fn describe(connection: &ServerConnection) -> TlsInfo {
         version: connection.protocol_version(),
         cipher: connection.negotiated_cipher_suite().map(|suite| suite.suite()),
         server_name: connection.server_name().map(Into::into),
-    }
-}
-
-/// A stream of which a part was read already.
-struct Rewound<I> {
-    received: BytesMut,
-    stream: I,
-}
-
-impl<I: AsyncRead + Unpin> AsyncRead for Rewound<I> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.received.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
-        }
-        let count = self.received.len().min(buffer.remaining());
-        buffer.put_slice(&self.received.split_to(count));
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<I: AsyncWrite + Unpin> AsyncWrite for Rewound<I> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -55,7 +55,7 @@ mod listen;
 mod peer;
 pub mod proxy;
 mod quic;
-mod records;
+mod reading;
 mod refusal;
 mod service_trait;
 mod sockets;

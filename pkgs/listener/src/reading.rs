@@ -1,20 +1,32 @@
-//! A stream read record by record while a handshake is under way, so that nothing behind it is read along: what
-//! comes next may be the kernel's to decrypt.
+//! A stream whose first bytes are read in a manner of their own.
+//!
+//! What was received while it was found out what is spoken is given first. A handshake is read record by record, so that
+//! nothing behind it is read along: what comes next may be the kernel's to decrypt.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The type, version and length in front of a record (RFC 8446, section 5.1).
 const HEADER: usize = 5;
 
 /// Such a stream.
-pub struct Records<S> {
+pub struct Reading<S> {
     stream: S,
-    /// None where it is read without regard to records.
-    place: Option<Place>,
+    first: First,
+}
+
+/// What is read before the stream is read as it comes.
+enum First {
+    /// Nothing more.
+    None,
+    /// What was received already.
+    Received(BytesMut),
+    /// Records, one by one.
+    Records(Place),
 }
 
 /// Where in a record the reader is.
@@ -27,20 +39,27 @@ struct Place {
     left: usize,
 }
 
-impl<S> Records<S> {
-    /// Reads record by record where that is asked for, else whatever there is.
-    pub fn new(stream: S, one_by_one: bool) -> Self {
-        Self { stream, place: one_by_one.then(Place::default) }
+impl<S> Reading<S> {
+    /// After what was received already.
+    pub fn after(received: BytesMut, stream: S) -> Self {
+        let first = if received.is_empty() { First::None } else { First::Received(received) };
+        Self { stream, first }
+    }
+
+    /// Record by record where that is asked for, until it is [opened](Self::open).
+    pub fn records(stream: S, one_by_one: bool) -> Self {
+        let first = if one_by_one { First::Records(Place::default()) } else { First::None };
+        Self { stream, first }
     }
 
     /// Whether all that was read are whole records.
     pub fn is_between(&self) -> bool {
-        self.place.is_some_and(|place| place.read == 0 && place.left == 0)
+        matches!(self.first, First::Records(place) if place.read == 0 && place.left == 0)
     }
 
     /// From here on reads whatever there is.
     pub fn open(&mut self) {
-        self.place = None;
+        self.first = First::None;
     }
 
     /// The stream itself.
@@ -75,28 +94,38 @@ impl Place {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Records<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Reading<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let Some(place) = &mut this.place else {
-            return Pin::new(&mut this.stream).poll_read(context, buffer);
-        };
-        let before = buffer.filled().len();
-        let room = buffer.initialize_unfilled_to(place.most().min(buffer.remaining()));
-        let mut part = ReadBuf::new(room);
-        ready!(Pin::new(&mut this.stream).poll_read(context, &mut part))?;
-        let count = part.filled().len();
-        buffer.advance(count);
-        place.read(&buffer.filled()[before..]);
-        Poll::Ready(Ok(()))
+        let Self { stream, first } = &mut *self;
+        match first {
+            First::None => Pin::new(stream).poll_read(context, buffer),
+            First::Received(received) => {
+                let count = received.len().min(buffer.remaining());
+                buffer.put_slice(&received.split_to(count));
+                if received.is_empty() {
+                    *first = First::None;
+                }
+                Poll::Ready(Ok(()))
+            }
+            First::Records(place) => {
+                let before = buffer.filled().len();
+                let room = buffer.initialize_unfilled_to(place.most().min(buffer.remaining()));
+                let mut part = ReadBuf::new(room);
+                ready!(Pin::new(stream).poll_read(context, &mut part))?;
+                let count = part.filled().len();
+                buffer.advance(count);
+                place.read(&buffer.filled()[before..]);
+                Poll::Ready(Ok(()))
+            }
+        }
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Records<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Reading<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -135,7 +164,7 @@ mod tests {
     #[tokio::test]
     async fn no_read_goes_past_a_record() {
         let bytes = b"\x16\x03\x01\x00\x03abc\x14\x03\x03\x00\x00\x17\x03\x03\x00\x01drest";
-        let mut stream = Records::new(&bytes[..], true);
+        let mut stream = Reading::records(&bytes[..], true);
         let mut pieces = Vec::new();
         let mut buffer = [0; 64];
         for _ in 0..5 {
@@ -150,9 +179,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_was_received_comes_first() {
+        let mut stream = Reading::after(b"abc"[..].into(), &b"def"[..]);
+        let mut bytes = [0; 2];
+        stream.read_exact(&mut bytes).await.expect("bytes");
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).await.expect("bytes");
+        assert_eq!((&bytes[..], &rest[..]), (&b"ab"[..], &b"cdef"[..]));
+    }
+
+    #[tokio::test]
     async fn a_record_in_pieces_is_not_between() {
         let bytes = b"\x16\x03\x01\x00\x03abc";
-        let mut stream = Records::new(&bytes[..], true);
+        let mut stream = Reading::records(&bytes[..], true);
         for between in [false, false, false, false, false, false, false, true] {
             stream.read_u8().await.expect("a byte");
             assert_eq!(stream.is_between(), between);
