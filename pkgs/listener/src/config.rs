@@ -43,6 +43,18 @@ pub struct Config {
     pub drain: Duration,
 }
 
+impl Config {
+    /// For operators at an address, by one worker.
+    pub fn private(address: Address) -> Self {
+        Self {
+            endpoints: vec![Endpoint::plain(address)],
+            runtime: Runtime::PerCore(Some(NonZero::<usize>::MIN)),
+            drain: Duration::from_secs(1),
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {

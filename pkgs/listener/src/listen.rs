@@ -95,6 +95,26 @@ impl Listener {
         self.tls.as_ref().map(|tls| &tls.store)
     }
 
+    /// [Serves](Self::serve) from a thread of its own, called `name`. That it cannot is logged, and ends the process'
+    /// other listeners too.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn start(
+        self,
+        name: &str,
+        service: impl HttpService,
+        shutdown: &Shutdown,
+    ) -> io::Result<thread::JoinHandle<()>> {
+        let shutdown = shutdown.clone();
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            if let Err(error) = self.serve(service, shutdown.clone()) {
+                tracing::error!(error = service::exit::chain(&error), "a listener ended");
+                shutdown.trigger();
+            }
+        })
+    }
+
     /// Serves until `shutdown` and then until what is in flight has ended, at most [`Config::drain`].
     ///
     /// # Errors

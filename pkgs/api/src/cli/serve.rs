@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use listener::tls::Store as Certificates;
-use listener::{Config, Endpoint, HttpService, Listener, Runtime, Tls};
+use listener::{Config, Endpoint, Listener, Runtime, Tls};
 use service::logs::{self, LogArgs};
 use service::metrics::Registry;
 use service::ready::{self, Readiness};
@@ -198,7 +198,7 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     };
     let readiness = Readiness::new();
     let public = Listener::new(public(&args))?;
-    let admin = args.admin.clone().map(|address| Listener::new(private(address))).transpose()?;
+    let admin = args.admin.clone().map(|address| Listener::new(Config::private(address))).transpose()?;
     let (runtime, users) = database::open(&options(&args))?;
     let keys = match args.auth {
         Auth::Auto => !public.addresses().iter().all(is_local),
@@ -221,13 +221,13 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let plain = args.listen.len();
     let addresses = public.addresses().iter().enumerate();
     let mut lines: String = addresses
-        .map(|(index, address)| line("api", if index < plain { "http" } else { "https" }, address))
+        .map(|(index, address)| address.line("api", if index < plain { "http" } else { "https" }))
         .collect();
-    let mut threads = vec![serve_by("api", public, front, &shutdown)?];
+    let mut threads = vec![public.start("api", front, &shutdown)?];
     if let Some(admin) = admin {
-        lines.extend(admin.addresses().iter().map(|address| line("admin", "http", address)));
+        lines.extend(admin.addresses().iter().map(|address| address.line("admin", "http")));
         let router = admin::router(users, readiness.clone(), registry);
-        threads.push(serve_by("api-admin", admin, router, &shutdown)?);
+        threads.push(admin.start("api-admin", router, &shutdown)?);
     }
     if !keys {
         tracing::info!("no API keys are asked for");
@@ -260,30 +260,6 @@ fn reload(reloaded: &Reloaded) {
     }
     if let Some(Err(error)) = reloaded.certificates.as_ref().map(|certificates| certificates.reload()) {
         tracing::error!(error = service::exit::chain(&error), "the certificate stays as it is");
-    }
-}
-
-/// A listener on a thread of its own, which has threads of its own.
-fn serve_by(
-    name: &str,
-    listener: Listener,
-    service: impl HttpService,
-    shutdown: &Shutdown,
-) -> std::io::Result<std::thread::JoinHandle<()>> {
-    let shutdown = shutdown.clone();
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        if let Err(error) = listener.serve(service, shutdown.clone()) {
-            tracing::error!(error = service::exit::chain(&error), "a listener ended");
-            shutdown.trigger();
-        }
-    })
-}
-
-/// What is told of an address.
-fn line(name: &str, scheme: &str, address: &Address) -> String {
-    match address {
-        Address::Tcp(address) => format!("{name:<9} {scheme}://{address}/\n"),
-        address => format!("{name:<9} {address}\n"),
     }
 }
 
@@ -342,16 +318,6 @@ fn public(args: &Args) -> Config {
         },
         http3: !args.no_http3 && !args.tls_listen.is_empty(),
         drain: Duration::from_secs(args.drain_timeout),
-        ..Config::default()
-    }
-}
-
-/// The admin listener; one worker is plenty.
-fn private(address: Address) -> Config {
-    Config {
-        endpoints: vec![Endpoint::plain(address)],
-        runtime: Runtime::PerCore(Some(NonZero::<usize>::MIN)),
-        drain: Duration::from_secs(1),
         ..Config::default()
     }
 }

@@ -5,7 +5,6 @@ use std::net::TcpListener;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
@@ -233,33 +232,33 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let secure = (!args.tls_listen.is_empty())
         .then(|| listener::Listener::new(tls(&args, limits, &front)))
         .transpose()?;
-    let admin =
-        args.admin.as_ref().map(|address| listener::Listener::new(plain(address.clone()))).transpose()?;
+    let admin = args
+        .admin
+        .clone()
+        .map(|address| listener::Listener::new(listener::Config::private(address)))
+        .transpose()?;
 
     let _ = reloaded.set(Arc::clone(&front));
     let mut threads = front.start(listeners, workers::pinnable(count))?;
 
     let mut lines: String =
-        addresses.iter().map(|address| format!("files     http://{address}/\n")).collect();
+        addresses.iter().map(|&address| Address::Tcp(address).line("files", "http")).collect();
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
     front.metrics.register(&mut registry);
     front.shelf.register(&mut registry);
     if let Some(secure) = secure {
-        lines.extend(secure.addresses().iter().map(|address| format!("secure    https://{address}/\n")));
+        lines.extend(secure.addresses().iter().map(|address| address.line("secure", "https")));
         if secure.offloads() {
             tracing::info!("the kernel encrypts HTTP/1.1 over TLS 1.3");
         }
         secure.metrics().register(&mut registry);
-        threads.push(serve_by("files-tls", secure, Secure::new(Arc::clone(&front)), &shutdown)?);
+        threads.push(secure.start("files-tls", Secure::new(Arc::clone(&front)), &shutdown)?);
     }
     if let Some(admin) = admin {
-        lines.extend(admin.addresses().iter().map(|address| match address {
-            Address::Tcp(address) => format!("admin     http://{address}/\n"),
-            address => format!("admin     {address}\n"),
-        }));
+        lines.extend(admin.addresses().iter().map(|address| address.line("admin", "http")));
         let router = admin::router(readiness.clone(), registry);
-        threads.push(serve_by("files-admin", admin, router, &shutdown)?);
+        threads.push(admin.start("files-admin", router, &shutdown)?);
     }
     // Where nobody listens, the server runs all the same.
     let _ = std::io::stdout().write_all(lines.as_bytes());
@@ -279,22 +278,6 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
         log.finish();
     }
     Ok(())
-}
-
-/// A listener on a thread of its own, which has threads of its own.
-fn serve_by(
-    name: &str,
-    listener: listener::Listener,
-    service: impl listener::HttpService,
-    shutdown: &Shutdown,
-) -> std::io::Result<JoinHandle<()>> {
-    let shutdown = shutdown.clone();
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        if let Err(error) = listener.serve(service, shutdown.clone()) {
-            tracing::error!(error = service::exit::chain(&error), "a listener ended");
-            shutdown.trigger();
-        }
-    })
 }
 
 /// The TLS listener.
@@ -317,16 +300,6 @@ fn tls(args: &Args, limits: Option<Arc<Limits>>, front: &Arc<Front>) -> listener
         offload: (!args.no_ktls).then(|| Arc::clone(front) as Arc<dyn listener::Offload>),
         http3: !args.no_http3,
         drain: Duration::from_secs(args.drain_timeout),
-        ..listener::Config::default()
-    }
-}
-
-/// The admin listener; one worker is plenty.
-fn plain(address: Address) -> listener::Config {
-    listener::Config {
-        endpoints: vec![listener::Endpoint::plain(address)],
-        runtime: listener::Runtime::PerCore(Some(NonZero::<usize>::MIN)),
-        drain: Duration::from_secs(1),
         ..listener::Config::default()
     }
 }

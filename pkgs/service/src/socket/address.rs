@@ -64,6 +64,16 @@ impl FromStr for Address {
     }
 }
 
+impl Address {
+    /// The line that tells whoever started a service where it is: what answers there, and by which scheme.
+    pub fn line(&self, name: &str, scheme: &str) -> String {
+        match self {
+            Self::Tcp(address) => format!("{name:<9} {scheme}://{address}/\n"),
+            other => format!("{name:<9} {other}\n"),
+        }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
