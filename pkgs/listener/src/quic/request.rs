@@ -182,7 +182,10 @@ impl Answer<'_> {
                 Ok(mut data) => {
                     while !data.is_empty() {
                         let piece = data.split_to(data.len().min(PIECE));
-                        if !matches!(within(self.stall(), self.stream.send_data(piece)).await, Some(Ok(()))) {
+                        if !matches!(
+                            within(self.stall(), self.stream.send_data(transport::payload(piece))).await,
+                            Some(Ok(()))
+                        ) {
                             return false;
                         }
                     }

@@ -4,6 +4,7 @@
 //! long its length says it is, and takes a stream that ends within a DATA frame for a whole one; neither gets
 //! that far here.
 
+use std::cell::Cell;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
@@ -15,8 +16,23 @@ use tokio_util::sync::ReusableBoxFuture;
 
 use super::frames::{Frames, Violation};
 
-/// Bytes handed to quinn at a time.
+/// Bytes that are copied at a time where that cannot be helped.
 const PIECE: usize = 32 * 1024;
+
+/// A frame up to this size is one piece: a packet has it all (RFC 9000, section 14: 1200 bytes at least).
+const SMALL: usize = 1200;
+
+thread_local! {
+    /// The payload that is being handed to h3. It comes back behind the head of its frame as something that can only be
+    /// copied, but what is copied is still where it was.
+    static PAYLOAD: Cell<Bytes> = const { Cell::new(Bytes::new()) };
+}
+
+/// A payload as it is given to h3, in the poll in which that is.
+pub(super) fn payload(bytes: Bytes) -> Bytes {
+    PAYLOAD.set(bytes.clone());
+    bytes
+}
 
 type Future<T> = ReusableBoxFuture<'static, Result<T, quinn::ConnectionError>>;
 
@@ -229,23 +245,24 @@ pub(super) struct SendStream {
     stream: quinn::SendStream,
     /// A frame that is being sent.
     frame: Option<WriteBuf<Bytes>>,
-    /// The part of it that quinn has not yet taken.
-    piece: Bytes,
+    /// What it has behind its head, where that is known.
+    payload: Bytes,
+    /// The parts of it that quinn has not yet taken.
+    pieces: [Bytes; 2],
 }
 
 impl SendStream {
     fn new(stream: quinn::SendStream) -> Self {
-        Self { stream, frame: None, piece: Bytes::new() }
+        Self { stream, frame: None, payload: Bytes::new(), pieces: Default::default() }
     }
 }
 
 impl quic::SendStream<Bytes> for SendStream {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         loop {
-            while !self.piece.is_empty() {
-                let pieces = std::slice::from_mut(&mut self.piece);
+            while !self.pieces.iter().all(Bytes::is_empty) {
                 // The future keeps nothing that is lost with it.
-                match ready!(pin!(self.stream.write_chunks(pieces)).poll(cx)) {
+                match ready!(pin!(self.stream.write_chunks(&mut self.pieces)).poll(cx)) {
                     Ok(_) => {}
                     Err(quinn::WriteError::Stopped(code)) => {
                         let error = StreamErrorIncoming::StreamTerminated { error_code: code.into() };
@@ -256,20 +273,19 @@ impl quic::SendStream<Bytes> for SendStream {
                 }
             }
             match &mut self.frame {
-                // Head and payload of a small frame become one piece.
-                Some(frame) if frame.has_remaining() => {
-                    self.piece = frame.copy_to_bytes(frame.remaining().min(PIECE));
-                }
+                Some(frame) if frame.has_remaining() => self.pieces = cut(frame, &self.payload),
                 _ => break,
             }
         }
         self.frame = None;
+        self.payload = Bytes::new();
         Poll::Ready(Ok(()))
     }
 
     fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
         debug_assert!(self.frame.is_none(), "h3 waits until a frame is sent");
         self.frame = Some(data.into());
+        self.payload = PAYLOAD.take();
         Ok(())
     }
 
@@ -285,6 +301,26 @@ impl quic::SendStream<Bytes> for SendStream {
     fn send_id(&self) -> StreamId {
         stream_id(self.stream.id())
     }
+}
+
+/// What comes next of a frame: its head, and behind it as much as can be had without copying it.
+fn cut(frame: &mut WriteBuf<Bytes>, payload: &Bytes) -> [Bytes; 2] {
+    if frame.remaining() <= SMALL {
+        return [frame.copy_to_bytes(frame.remaining()), Bytes::new()];
+    }
+    let head = match known(frame, payload) {
+        Some(_) => Bytes::new(),
+        None => frame.copy_to_bytes(frame.chunk().len().min(PIECE)),
+    };
+    let known = known(frame, payload).unwrap_or_default();
+    frame.advance(known.len());
+    [head, known]
+}
+
+/// The next bytes of a frame as a part of the payload, where they are one.
+fn known(frame: &WriteBuf<Bytes>, payload: &Bytes) -> Option<Bytes> {
+    let next = frame.chunk();
+    payload.as_ptr_range().contains(&next.as_ptr()).then(|| payload.slice_ref(next))
 }
 
 /// Both libraries keep to 62 bits (RFC 9000, section 16).
