@@ -115,17 +115,15 @@ fn run(quick: bool) -> Result<(), Error> {
         merge(&mut series, round);
         merge(&mut series, alternate(1, &cases[1..])?);
     }
-    // Half of what it answered at most, each connection pausing between requests.
-    let qps = find(&series, OURS, UNCACHED).expect("it was measured").median(|sample| sample.qps);
-    let pause_ms = (load.connections as f64 * 1_000.0 / (qps / 2.0)).round().max(1.0);
-    let paused = format!("{}\nfunction delay() return {pause_ms} end\n", all.script);
-    let half = Case {
+    let most = find(&series, OURS, UNCACHED).expect("it was measured").median(|sample| sample.qps);
+    let half = half_load(load, most, |load| Case {
         server: &servers.uncached,
         name: HALF,
-        requests: Requests::scripted(all.path.clone(), paused, 200),
+        requests: all.clone(),
         load,
         placement: SPREAD,
-    };
+    })?;
+    report.condition(format!("half load: {}, each connection asking when it was answered", half.load));
     series.extend(alternate(rounds, &[half])?);
 
     report.add(&series, &[AXUM]);
@@ -139,6 +137,22 @@ fn run(quick: bool) -> Result<(), Error> {
     chart::write(&svg, "CPU time per read by id from PostgreSQL", UNCACHED, &report.rows)?;
     println!("written: {} {}", json.display(), svg.display());
     Ok(())
+}
+
+/// The case with the number of connections by which the service answers closest to half of `most` requests a second.
+///
+/// wrk pauses in whole milliseconds: connections that do would ask in bursts, and the bursts would be measured.
+fn half_load<'a>(load: Load, most: f64, case: impl Fn(Load) -> Case<'a>) -> Result<Case<'a>, Error> {
+    let mut best = (f64::INFINITY, load);
+    for connections in [2, 3, 4, 6, 8, 12, 16] {
+        let load = Load { connections, ..load };
+        let series = alternate(1, &[case(Load { seconds: 1, ..load })])?;
+        let distance = (series[0].samples[0].qps - most / 2.0).abs();
+        if distance < best.0 {
+            best = (distance, load);
+        }
+    }
+    Ok(case(best.1))
 }
 
 /// The same load by one thread.
