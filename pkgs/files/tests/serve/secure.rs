@@ -260,8 +260,12 @@ fn what_is_not_in_memory_is_read_without_keeping_others_waiting() {
     assert!(status == 200 && body == pattern(SIZE));
     assert!(server.metric("files_cold_reads_total") > 0.0, "the disk was waited for elsewhere");
     // Not all of it: what is read ahead is the kernel's to drop again.
-    until("the next file of the manifest in memory", || is_resident(&next, &(0..1 << 20)));
-    assert_eq!(server.metric("files_prefetches_total"), 1.0);
+    until("the next file of the manifest in memory", || {
+        // It may also leave what it is advised to read; whoever asks later has it advised again.
+        curl(&server, "/cold", &["--http2", "--range", "0-0"]);
+        is_resident(&next, &(0..1 << 20))
+    });
+    assert!(server.metric("files_prefetches_total") >= 1.0);
 }
 
 #[test]
