@@ -5,21 +5,22 @@
 //! client with a fast line does not keep a worker from the others.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use clap::ValueEnum;
 use rustix::fs::sendfile;
-use rustix::io::{Errno, pread, retry_on_intr};
+use rustix::io::{Errno, pread};
 use rustix::net::sockopt::set_tcp_cork;
 use rustix::net::{SendFlags, send};
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice, tee};
+use rustix::pipe::{SpliceFlags, splice, tee};
 
+use crate::pipes::{Pipe, Pipes};
 use crate::resident::is_resident;
 use crate::shelf::FileCopy;
 use crate::site::file::File;
-use crate::whole::Wholes;
+use crate::whole::{Supply, Wholes};
 
 /// How bytes get from files into sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,20 +39,12 @@ pub enum Engine {
 /// The most bytes of a turn: the kernel takes a mebibyte in some 70 µs, a fraction of the latency aimed at.
 const TURN_BYTES: u64 = 1 << 20;
 
-/// The buffer of `copy`, and the pipes of `splice`: what an unprivileged pipe may have at most
-/// (/proc/sys/fs/pipe-max-size).
+/// The buffer of `copy`.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Files up to this size are looked at whole for whether they are in the page cache; of larger ones only what
 /// is sent next.
 const LOOK_BYTES: u64 = 64 << 20;
-
-/// Pipes kept for later transfers of a worker.
-const PIPES: usize = 64;
-
-/// Pipes that transfers out of copies may have at once, of a worker: slow readers keep theirs, and further ones do
-/// without.
-const LENT: usize = 256;
 
 /// A part of a file on its way.
 #[derive(Debug)]
@@ -68,16 +61,6 @@ pub struct Transfer {
     pipe: Option<Pipe>,
     /// Whether the socket keeps back what fills no segment.
     corked: bool,
-}
-
-/// A pipe and how many bytes are in it.
-#[derive(Debug)]
-struct Pipe {
-    read: OwnedFd,
-    write: OwnedFd,
-    holds: usize,
-    /// Counts those there are.
-    _lent: Rc<()>,
 }
 
 /// How a turn ended.
@@ -111,8 +94,8 @@ pub struct Means {
     /// How long a file that is found in the page cache is taken to stay there, in ticks.
     resident_for: u32,
     buffer: Vec<u8>,
-    pipes: Vec<Pipe>,
-    lent: Rc<()>,
+    /// What is sent through.
+    pub pipes: Pipes,
     wholes: Wholes,
 }
 
@@ -120,25 +103,8 @@ impl Means {
     /// Those of an engine.
     pub fn new(engine: Engine, resident_for: u32) -> Self {
         let buffer = if engine == Engine::Copy { vec![0; BUFFER_BYTES] } else { Vec::new() };
-        Self {
-            engine,
-            resident_for,
-            buffer,
-            pipes: Vec::new(),
-            lent: Rc::default(),
-            wholes: Wholes::default(),
-        }
-    }
-
-    fn may_lend(&self) -> bool {
-        !self.pipes.is_empty() || Rc::strong_count(&self.lent) <= LENT
-    }
-
-    fn pipe(&mut self) -> Result<Pipe, Errno> {
-        match self.pipes.pop() {
-            Some(pipe) => Ok(pipe),
-            None => Pipe::new(self.engine == Engine::Splice, Rc::clone(&self.lent)),
-        }
+        let pipes = Pipes::new(engine == Engine::Splice);
+        Self { engine, resident_for, buffer, pipes, wholes: Wholes::default() }
     }
 
     /// Lets go of what nobody asks for any more.
@@ -165,23 +131,17 @@ impl Transfer {
         Self { copy, ..self }
     }
 
-    /// Takes all of the file into a pipe, behind its head, where both are kept together. Returns whether.
-    pub fn take_whole(&mut self, head: &[u8], means: &mut Means, tick: u32) -> bool {
+    /// Where all of the file is to be had behind its head.
+    pub fn supply(&self, head: &[u8], means: &mut Means, tick: u32) -> Option<Rc<Supply>> {
         let whole = self.pipe.is_none() && (self.at, self.end) == (0, self.file.identity.size);
-        let Some(copy) = self.copy.as_ref().filter(|_| whole) else { return false };
-        let Some(kept) = means.wholes.answer(copy, head, tick).filter(|_| means.may_lend()) else {
-            return false;
-        };
-        let Ok(mut pipe) = means.pipe() else { return false };
-        let wanted = head.len() + self.end as usize;
-        // A pipe that has only a part is of no use.
-        if tee(&*kept, &pipe.write, wanted, SpliceFlags::NONBLOCK) != Ok(wanted) {
-            return false;
-        }
-        pipe.holds = wanted;
-        self.pipe = Some(pipe);
+        let copy = self.copy.as_ref().filter(|_| whole)?;
+        means.wholes.supply(copy, head, tick)
+    }
+
+    /// All but what this pipe holds is sent.
+    pub fn all_but(&mut self, pipe: Pipe) {
         self.at = self.end;
-        true
+        self.pipe = Some(pipe);
     }
 
     /// What is left of it, where that is in memory.
@@ -212,8 +172,8 @@ impl Transfer {
 
     /// Gives the pipe back.
     pub fn end(self, means: &mut Means) {
-        if let Some(pipe) = self.pipe.filter(|pipe| pipe.holds == 0 && means.pipes.len() < PIPES) {
-            means.pipes.push(pipe);
+        if let Some(pipe) = self.pipe {
+            means.pipes.give(pipe);
         }
     }
 
@@ -332,8 +292,7 @@ impl Transfer {
             let part = copy.part(self.at)?;
             let pipe = match &mut self.pipe {
                 Some(pipe) => pipe,
-                None if means.may_lend() => self.pipe.insert(means.pipe().ok()?),
-                None => return None,
+                None => self.pipe.insert(means.pipes.lend()?),
             };
             let wanted = usize::try_from(self.end.min(part.range.end) - self.at).ok()?;
             pipe.holds = tee(&part.pipe, &pipe.write, wanted, SpliceFlags::NONBLOCK).ok()?;
@@ -354,7 +313,7 @@ impl Transfer {
     fn load(&mut self, means: &mut Means, wanted: usize) -> Result<usize, Errno> {
         let pipe = match &mut self.pipe {
             Some(pipe) => pipe,
-            None => self.pipe.insert(means.pipe()?),
+            None => self.pipe.insert(means.pipes.take()?),
         };
         let mut at = self.at;
         let moved = splice(&*self.file.fd, Some(&mut at), &pipe.write, None, wanted, SpliceFlags::MOVE)?;
@@ -366,13 +325,7 @@ impl Transfer {
     /// Sends what a pipe holds. Returns whether that was all of it.
     fn drain(&mut self, socket: impl AsFd, more: bool) -> Result<bool, Errno> {
         let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.holds > 0) else { return Ok(true) };
-        let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-        flags.set(SpliceFlags::MORE, more || self.at < self.end);
-        match retry_on_intr(|| splice(&pipe.read, None, &socket, None, pipe.holds, flags)) {
-            Ok(sent) => pipe.holds -= sent,
-            Err(Errno::AGAIN) => {}
-            Err(errno) => return Err(errno),
-        }
+        pipe.send(socket, more || self.at < self.end)?;
         Ok(pipe.holds == 0)
     }
 
@@ -394,17 +347,5 @@ impl Transfer {
         let sent = send(socket, &means.buffer[..read], flags)?;
         self.at += sent as u64;
         Ok(sent)
-    }
-}
-
-impl Pipe {
-    /// One with the usual sixteen places, which is what a part of a copy takes, or with as many as there may be.
-    fn new(large: bool, lent: Rc<()>) -> Result<Self, Errno> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        if large {
-            // Beyond the user's limit the pipe stays at 64 KiB.
-            let _ = fcntl_setpipe_size(&write, BUFFER_BYTES);
-        }
-        Ok(Self { read, write, holds: 0, _lent: lent })
     }
 }

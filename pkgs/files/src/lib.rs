@@ -5,7 +5,7 @@
 //! - [`desk`]: what a thread answers from, on either listener.
 //! - [`answer`]: from a request to a head and what follows it.
 //! - [`engine`]: the ways in which bytes of a file get into a socket; [`shelf`]: copies to send them out of; [`whole`]:
-//!   the same with their heads.
+//!   the same with their heads; [`pipes`]: what they are sent through.
 //! - [`cache`]: files kept open; [`watch`]: what inotify says of them.
 //! - [`site`]: what is served: the root, the rules, the pages of errors.
 //! - [`disk`]: the threads that wait for the disk; [`resident`]: whether they have to.
@@ -30,6 +30,7 @@ pub mod http;
 pub mod listing;
 pub mod metrics;
 pub mod parts;
+pub mod pipes;
 // cachestat(2) has no safe binding.
 #[allow(unsafe_code)]
 pub mod resident;

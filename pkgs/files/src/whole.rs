@@ -1,18 +1,23 @@
-//! Answers that are asked for again and again, kept whole: the head in the same pipe as the body.
+//! Answers that are asked for again and again, kept whole: the head in the same pipe as the body, several times over.
 //!
 //! A head on its own is a call to the kernel, a tenth of what a small file costs. It changes once a second, with its
-//! `Date`; until then a file that is asked for often has the same one each time.
+//! `Date`; until then a file that is asked for often has the same one each time. And as each answer is like the next,
+//! one tee(2) takes as many as a pipe has room for: then a request costs a recv(2) and a splice(2), and little else.
 
-use std::io::{self, Write};
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, tee};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice, tee};
 
-use crate::shelf::FileCopy;
+use crate::pipes::{Pipe, Pipes};
+use crate::shelf::{FileCopy, PIECE_BYTES};
 
-/// Answers of a worker: each has a pipe.
+/// Answers of a worker: each has two pipes.
 const ANSWERS: usize = 64;
 
 /// The most bytes of a head: what one place of a pipe takes (`PIPE_BUF` of Linux, a page).
@@ -35,17 +40,46 @@ struct Whole {
     asked: u32,
     /// When it was asked for last.
     tick: u32,
-    pipe: Option<Rc<OwnedFd>>,
+    supply: Option<Rc<Supply>>,
+}
+
+/// One answer, as often as it is asked for.
+#[derive(Debug)]
+pub struct Supply {
+    head: Vec<u8>,
+    /// The bytes of it, the head and the whole file.
+    length: usize,
+    /// The end to tee from, and how often the answer is in there.
+    source: (OwnedFd, usize),
+    stock: RefCell<Option<Stock>>,
+}
+
+/// The pipe that is sent out of, and how often the answer is in there.
+#[derive(Debug)]
+struct Stock {
+    pipe: Pipe,
+    answers: usize,
+}
+
+/// What became of an answer.
+#[derive(Debug)]
+pub enum Sent {
+    /// All of it is sent.
+    All,
+    /// This has yet to be.
+    But(Pipe),
+    /// There is no pipe to send it out of.
+    Nothing,
 }
 
 impl Wholes {
-    /// The pipe with this head and the whole file behind it, to be read by tee(2) alone. None where it has not been
-    /// asked for often enough, and for a file that has more than one pipe.
-    pub fn answer(&mut self, copy: &Arc<FileCopy>, head: &[u8], tick: u32) -> Option<Rc<OwnedFd>> {
+    /// This head and the whole file behind it. None where it has not been asked for often enough, and for a file that
+    /// has more than one pipe.
+    pub fn supply(&mut self, copy: &Arc<FileCopy>, head: &[u8], tick: u32) -> Option<Rc<Supply>> {
         let Some(whole) = self.0.iter_mut().find(|whole| Arc::ptr_eq(&whole.copy, copy)) else {
             if self.0.len() < ANSWERS && head.len() <= HEAD_BYTES && copy.whole().is_some() {
                 let (copy, head) = (Arc::clone(copy), head.to_vec());
-                self.0.push(Whole { copy, head, asked: 1, tick, pipe: None });
+                self.0.push(Whole { copy, head, asked: 1, tick, supply: None });
             }
             return None;
         };
@@ -54,17 +88,17 @@ impl Wholes {
             if head.len() <= HEAD_BYTES {
                 whole.head.clear();
                 whole.head.extend_from_slice(head);
-                (whole.asked, whole.pipe) = (1, None);
+                (whole.asked, whole.supply) = (1, None);
             }
             return None;
         }
-        if whole.pipe.is_none() {
+        if whole.supply.is_none() {
             whole.asked = whole.asked.saturating_add(1);
             if whole.asked == WORTH {
-                whole.pipe = fill(head, whole.copy.whole()?).map(Rc::new).ok();
+                whole.supply = Supply::new(head, whole.copy.whole()?).map(Rc::new).ok();
             }
         }
-        whole.pipe.clone()
+        whole.supply.clone()
     }
 
     /// Lets go of what nobody asked for.
@@ -73,48 +107,220 @@ impl Wholes {
     }
 }
 
-/// A pipe with a head, and behind it all that `body` has.
-fn fill(head: &[u8], (body, length): (impl AsFd, usize)) -> io::Result<OwnedFd> {
-    let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    let mut write = std::fs::File::from(write);
-    write.write_all(head)?;
-    let taken = tee(body, &write, length, SpliceFlags::NONBLOCK)?;
-    // The head has taken a place: the last of the body may have found none.
-    if taken == length { Ok(read) } else { Err(io::ErrorKind::StorageFull.into()) }
+impl Supply {
+    /// Of a head, and behind it all that `body` has.
+    fn new(head: &[u8], (body, length): (impl AsFd, usize)) -> io::Result<Self> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let mut write = std::fs::File::from(write);
+        let whole = head.len() + length;
+        let piece = if whole <= PIECE_BYTES { Some(join(head, &body, length)?) } else { None };
+        let mut add = || match &piece {
+            Some(piece) => takes_all(piece, &write, whole),
+            None => write.write_all(head).is_ok() && takes_all(&body, &write, length),
+        };
+        let mut answers = 0;
+        // The last may find no room, or room for a part of it, which nobody takes.
+        while add() {
+            answers += 1;
+        }
+        if answers == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(Self { head: head.to_vec(), length: whole, source: (read, answers), stock: RefCell::default() })
+    }
+
+    /// The head alone.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// The bytes of the answer.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Sends the answer once.
+    ///
+    /// # Errors
+    /// Those of splice(2).
+    pub fn send(&self, socket: impl AsFd, pipes: &mut Pipes) -> Result<Sent, Errno> {
+        let mut stock = self.stock.borrow_mut();
+        if stock.is_none() {
+            *stock = pipes.lend().map(|pipe| Stock { pipe, answers: 0 });
+        }
+        let Some(Stock { pipe, answers }) = stock.as_mut() else { return Ok(Sent::Nothing) };
+        if *answers == 0 {
+            let (source, all) = &self.source;
+            let wanted = all * self.length;
+            if !takes_all(source, &pipe.write, wanted) {
+                // What it has now is of no use.
+                *stock = None;
+                return Ok(Sent::Nothing);
+            }
+            *answers = *all;
+        }
+        pipe.holds = self.length;
+        pipe.send(socket, false)?;
+        *answers -= 1;
+        if pipe.holds == 0 {
+            return Ok(Sent::All);
+        }
+        pipe.is_all = *answers == 0;
+        // Other answers are behind the rest of this one: they stay where they are, and the next has a new pipe.
+        Ok(stock.take().map_or(Sent::Nothing, |stock| Sent::But(stock.pipe)))
+    }
+}
+
+/// Whether `to` takes so many bytes that `from` has.
+fn takes_all(from: impl AsFd, to: impl AsFd, bytes: usize) -> bool {
+    tee(from, to, bytes, SpliceFlags::NONBLOCK) == Ok(bytes)
+}
+
+/// A head and the body behind it as one piece, which takes one place in a pipe and in what a socket has to send: a copy
+/// once a second, so that each answer has one page to count references to instead of two or three.
+fn join(head: &[u8], body: impl AsFd, length: usize) -> io::Result<OwnedFd> {
+    let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+    let (read, write) = pipe_with(flags)?;
+    if !takes_all(body, write, length) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let whole = head.len() + length;
+    // The socket's memory comes in powers of two, and is one piece where they are full.
+    let mut bytes = vec![0; whole.next_power_of_two()];
+    bytes[..head.len()].copy_from_slice(head);
+    std::fs::File::from(read).read_exact(&mut bytes[head.len()..whole])?;
+    let nonblock = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (give, take) = socketpair(AddressFamily::UNIX, SocketType::STREAM, nonblock, None)?;
+    send(give, &bytes, SendFlags::NOSIGNAL)?;
+    let (read, write) = pipe_with(flags)?;
+    match splice(take, None, write, None, whole, SpliceFlags::NONBLOCK)? {
+        taken if taken == whole => Ok(read),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use rustix::net::sockopt::set_socket_send_buffer_size;
 
     use super::*;
     use crate::shelf::tests::copy_of;
 
-    fn bytes(pipe: &OwnedFd) -> Vec<u8> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
-        tee(pipe, &write, 1 << 20, SpliceFlags::NONBLOCK).expect("bytes");
-        drop(write);
-        let mut bytes = Vec::new();
-        std::fs::File::from(read).read_to_end(&mut bytes).expect("bytes");
-        bytes
+    /// A file's bytes, no two answers' worth of which are alike.
+    fn file(size: usize) -> Vec<u8> {
+        (0..size).map(|at| (at / 251) as u8 ^ at as u8).collect()
+    }
+
+    /// A socket to send to without waiting, and the one to read from.
+    fn sockets() -> (OwnedFd, UnixStream) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("sockets");
+        let theirs = UnixStream::from(theirs);
+        theirs.set_nonblocking(false).expect("a socket");
+        (ours, theirs)
+    }
+
+    /// The same, which take a little at a time.
+    fn narrow_sockets() -> (OwnedFd, UnixStream) {
+        let (ours, theirs) = sockets();
+        set_socket_send_buffer_size(&ours, 8 * 1024).expect("a socket");
+        (ours, theirs)
+    }
+
+    /// Sends an answer to its end, and returns what arrives, with whether that took a pipe of its own.
+    fn receive(
+        supply: &Supply,
+        pipes: &mut Pipes,
+        (ours, mut theirs): (OwnedFd, UnixStream),
+    ) -> (Vec<u8>, bool) {
+        let sent = supply.send(&ours, pipes).expect("sent");
+        let mut received = vec![0; supply.length()];
+        match sent {
+            Sent::All => {
+                theirs.read_exact(&mut received).expect("an answer");
+                (received, false)
+            }
+            Sent::But(mut pipe) => {
+                let mut at = 0;
+                while at < received.len() {
+                    at += theirs.read(&mut received[at..]).expect("bytes");
+                    pipe.send(&ours, false).expect("sent");
+                }
+                assert_eq!(pipe.holds, 0);
+                pipes.give(pipe);
+                (received, true)
+            }
+            Sent::Nothing => panic!("there are pipes"),
+        }
     }
 
     #[test]
     fn what_is_asked_for_again_is_kept_with_its_head() {
-        let body: Vec<u8> = (0..100_000_u32).map(|at| at as u8).collect();
+        let body = file(16 * 1024);
         let copy = copy_of(&body);
-        let mut wholes = Wholes::default();
+        let (mut wholes, mut pipes) = (Wholes::default(), Pipes::new(false));
         for head in ["one\r\n\r\n", "another\r\n\r\n"] {
             for asked in 1..WORTH {
-                assert!(wholes.answer(&copy, head.as_bytes(), 1).is_none(), "{asked}");
+                assert!(wholes.supply(&copy, head.as_bytes(), 1).is_none(), "{asked}");
             }
-            for _ in 0..2 {
-                let pipe = wholes.answer(&copy, head.as_bytes(), 1).expect("a pipe");
-                assert!(bytes(&pipe) == [head.as_bytes(), &body].concat());
+            let supply = wholes.supply(&copy, head.as_bytes(), 1).expect("a supply");
+            assert!(supply.source.1 > 1, "several at once");
+            for _ in 0..3 * supply.source.1 {
+                assert_eq!(
+                    receive(&supply, &mut pipes, sockets()),
+                    ([head.as_bytes(), &body].concat(), false)
+                );
             }
         }
         wholes.tidy(1 + UNUSED);
         assert!(wholes.0.is_empty());
+    }
+
+    #[test]
+    fn what_a_socket_does_not_take_follows_later_and_the_next_answers_are_whole() {
+        // One answer to a pipe, and a few.
+        for size in [400_000, 100_000] {
+            let body = file(size);
+            let whole = [&b"head"[..], &body].concat();
+            let supply = Supply::new(b"head", copy_of(&body).whole().expect("one pipe")).expect("a supply");
+            let mut pipes = Pipes::new(false);
+            let (full, _theirs) = sockets();
+            while send(&full, &[0; 4096], SendFlags::empty()).is_ok() {}
+            for _ in 0..3 {
+                let (received, in_pieces) = receive(&supply, &mut pipes, narrow_sockets());
+                assert!(received == whole && in_pieces, "{size}");
+                // A socket that takes nothing at all.
+                let Ok(Sent::But(pipe)) = supply.send(&full, &mut pipes) else { panic!("nothing is taken") };
+                assert_eq!(pipe.holds, whole.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_client_that_is_gone_costs_the_others_nothing() {
+        let body = file(16 * 1024);
+        let supply = Supply::new(b"head", copy_of(&body).whole().expect("one pipe")).expect("a supply");
+        let mut pipes = Pipes::new(false);
+        for _ in 0..20 {
+            let (ours, theirs) = sockets();
+            drop(theirs);
+            assert_eq!(supply.send(&ours, &mut pipes).err(), Some(Errno::PIPE));
+            assert_eq!(receive(&supply, &mut pipes, sockets()), ([&b"head"[..], &body].concat(), false));
+        }
+    }
+
+    #[test]
+    fn without_a_pipe_nothing_is_sent() {
+        let supply = Supply::new(b"head", copy_of(b"body").whole().expect("one pipe")).expect("a supply");
+        let mut pipes = Pipes::new(false);
+        let lent: Vec<Pipe> = std::iter::from_fn(|| pipes.lend()).collect();
+        let (ours, _theirs) = sockets();
+        assert!(matches!(supply.send(&ours, &mut pipes), Ok(Sent::Nothing)));
+        drop(lent);
+        assert_eq!(receive(&supply, &mut pipes, sockets()).0, b"headbody");
     }
 
     #[test]
@@ -126,7 +332,7 @@ mod tests {
         for (size, head) in cases {
             let copy = copy_of(&vec![1; size]);
             for _ in 0..2 * WORTH {
-                assert!(wholes.answer(&copy, head.as_bytes(), 1).is_none(), "{size}");
+                assert!(wholes.supply(&copy, head.as_bytes(), 1).is_none(), "{size}");
             }
         }
     }
@@ -136,7 +342,7 @@ mod tests {
         let mut wholes = Wholes::default();
         let copies: Vec<_> = (0..=ANSWERS).map(|_| copy_of(b"body")).collect();
         for copy in &copies {
-            wholes.answer(copy, b"head", 1);
+            wholes.supply(copy, b"head", 1);
         }
         assert_eq!(wholes.0.len(), ANSWERS);
     }

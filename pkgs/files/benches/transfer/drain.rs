@@ -25,6 +25,9 @@ const LOAD: &str = "drain";
 const HEAD_BYTES: usize = 2048;
 /// As much as is thrown away at once.
 const DISCARD_BYTES: usize = 1 << 20;
+/// Of so many answers one has its head read, and its length compared. The others are as long as that, head and all, and
+/// are thrown away at once: a load that takes each head for itself is the limit before a server is.
+const LOOKED_AT: usize = 64;
 
 /// What the client saw.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -98,7 +101,9 @@ pub fn run(
 
 struct Connection {
     stream: TcpStream,
-    /// Bytes of the answer that are yet to come; none where no request is under way.
+    /// The file asked for.
+    file: usize,
+    /// Bytes of the answer that are yet to come, 0 before its head is read; none where no request is under way.
     left: Option<usize>,
     /// When the request was due.
     since: Instant,
@@ -119,24 +124,28 @@ fn load(
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         epoll::add(&epoll, &stream, EventData::new_u64(number as u64), EventFlags::IN)?;
-        all.push(Connection { stream, left: None, since: Instant::now() });
+        all.push(Connection { stream, file: 0, left: None, since: Instant::now() });
     }
     let requests: Vec<String> = (0..files)
         .map(|number| format!("GET /{directory}/f{number}.bin HTTP/1.1\r\nHost: bench\r\n\r\n"))
         .collect();
     let start = Instant::now();
     let mut asked = 0_usize;
-    let mut ask = |connection: &mut Connection, due: Instant| {
+    // What an answer takes, head and body, for each file; 0 where that is not known.
+    let mut lengths = vec![0; files];
+    let mut ask = |connection: &mut Connection, due: Instant, lengths: &[usize]| {
         asked += 1;
-        connection.left = Some(0);
+        let file = asked % files;
+        connection.file = file;
+        connection.left = Some(if (asked / files).is_multiple_of(LOOKED_AT) { 0 } else { lengths[file] });
         connection.since = due;
-        connection.stream.write_all(requests[asked % files].as_bytes())
+        connection.stream.write_all(requests[file].as_bytes())
     };
     let mut idle: Vec<usize> = Vec::new();
     let mut due = start;
     let gap = rate.map(|rate| Duration::from_secs_f64(1.0 / rate));
     match gap {
-        None => all.iter_mut().try_for_each(|connection| ask(connection, start))?,
+        None => all.iter_mut().try_for_each(|connection| ask(connection, start, &lengths))?,
         Some(_) => idle.extend(0..connections),
     }
     let mut outcome = Outcome::default();
@@ -148,7 +157,7 @@ fn load(
         if let Some(gap) = gap {
             while due <= Instant::now() {
                 let Some(number) = idle.pop() else { break };
-                ask(&mut all[number], due)?;
+                ask(&mut all[number], due, &lengths)?;
                 due += gap;
             }
         }
@@ -176,6 +185,13 @@ fn load(
                     Err(error) => return Err(error.into()),
                 };
                 let left = if begun { left } else { answer_length(&buffer[..count])? };
+                if !begun {
+                    let known = &mut lengths[connection.file];
+                    if *known != 0 && *known != left {
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, "answers of several lengths"));
+                    }
+                    *known = left;
+                }
                 outcome.bytes += count as u64;
                 connection.left = Some(left - count);
                 if left == count {
@@ -183,7 +199,7 @@ fn load(
                     let micros = connection.since.elapsed().as_micros();
                     took.push(u32::try_from(micros).unwrap_or(u32::MAX));
                     match gap {
-                        None => ask(connection, Instant::now())?,
+                        None => ask(connection, Instant::now(), &lengths)?,
                         Some(_) => {
                             connection.left = None;
                             idle.push(number);

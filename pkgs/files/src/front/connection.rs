@@ -107,6 +107,8 @@ pub enum Next {
     Wait,
     /// The others' turns.
     Turn,
+    /// The others' requests.
+    Send,
     /// Nothing more.
     Close,
 }
@@ -397,6 +399,7 @@ impl Connection {
                         self.state = State::Warming(range);
                         Some(Next::Wait)
                     }
+                    Progress::Ready => Some(Next::Send),
                     Progress::Over | Progress::Done => Some(Next::Turn),
                 }
             }

@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use rustix::io::{Errno, retry_on_intr};
@@ -11,6 +12,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use crate::disk::Block;
 use crate::engine::{Failure, Means, Transfer, Turn};
 use crate::parts::Parts;
+use crate::whole::{Sent, Supply};
 
 /// Bytes, then bytes of a file, then more of either.
 #[derive(Debug, Default)]
@@ -18,6 +20,8 @@ pub struct Sending {
     head: Vec<u8>,
     sent: usize,
     body: Option<Transfer>,
+    /// Where head and body are to be had together. Until they are sent, both are yet to come.
+    supply: Option<Rc<Supply>>,
     more: More,
 }
 
@@ -42,6 +46,9 @@ pub enum Progress {
     Blocked,
     /// Others are due.
     Over,
+    /// Others are read first: answers that are ready to be sent go out one after the other, which keeps the kernel's
+    /// instructions for it in the processor's cache.
+    Ready,
     /// This has to be read from the disk first.
     Cold(Range<u64>),
     /// The next block of a listing is not there yet.
@@ -100,8 +107,11 @@ impl Sending {
         tick: u32,
         count: &mut u64,
     ) -> Result<Progress, Cut> {
-        let whole = self.body.as_mut().is_some_and(|transfer| transfer.take_whole(head, means, tick));
-        if !head.is_empty() && !whole {
+        self.supply = self.body.as_ref().and_then(|transfer| transfer.supply(head, means, tick));
+        if self.supply.is_some() {
+            return Ok(Progress::Ready);
+        }
+        if !head.is_empty() {
             let sent = self.send_head(head, &socket, count)?;
             if sent < head.len() {
                 self.head.clear();
@@ -124,6 +134,20 @@ impl Sending {
         tick: u32,
         count: &mut u64,
     ) -> Result<Progress, Cut> {
+        if let Some(supply) = self.supply.take() {
+            let length = supply.length() as u64;
+            match (supply.send(&socket, &mut means.pipes)?, &mut self.body) {
+                (Sent::All, body) => {
+                    *body = None;
+                    *count += length;
+                }
+                (Sent::But(pipe), Some(body)) => {
+                    *count += length - pipe.holds as u64;
+                    body.all_but(pipe);
+                }
+                _ => self.head.extend_from_slice(supply.head()),
+            }
+        }
         loop {
             if self.sent < self.head.len() {
                 let head = std::mem::take(&mut self.head);

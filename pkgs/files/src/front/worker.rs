@@ -74,6 +74,8 @@ struct Loop {
     slots: Vec<Slot>,
     free: Vec<u32>,
     open: usize,
+    /// Connections with an answer that is ready to be sent.
+    ready: VecDeque<Token>,
     /// Connections whose turn is to go on.
     due: VecDeque<Token>,
     /// The time of the last tick, in nanoseconds of the coarse clock.
@@ -112,6 +114,7 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
         slots: Vec::new(),
         free: Vec::new(),
         open: 0,
+        ready: VecDeque::new(),
         due: VecDeque::new(),
         ticked: coarse(),
         drained_from: None,
@@ -125,8 +128,8 @@ impl Loop {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         while !self.is_drained() {
             events.clear();
-            let wait =
-                if self.due.is_empty() { self.until_tick() } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
+            let is_idle = self.ready.is_empty() && self.due.is_empty();
+            let wait = if is_idle { self.until_tick() } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
             match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -150,7 +153,12 @@ impl Loop {
                     }
                 }
             }
-            // Those that are due now; who becomes due meanwhile waits for the next round.
+            // Those that are ready or due now; who becomes so meanwhile waits for the next round.
+            for _ in 0..self.ready.len() {
+                if let Some(token) = self.ready.pop_front() {
+                    self.turn(token, |_| ());
+                }
+            }
             for _ in 0..self.due.len() {
                 if let Some(token) = self.due.pop_front() {
                     self.turn(token, |_| ());
@@ -170,8 +178,10 @@ impl Loop {
         match connection.turn(&mut self.worker, token) {
             Next::Close => self.close(token),
             next => {
-                if next == Next::Turn {
-                    self.due.push_back(token);
+                match next {
+                    Next::Send => self.ready.push_back(token),
+                    Next::Turn => self.due.push_back(token),
+                    Next::Wait | Next::Close => {}
                 }
                 if let Some(slot) = slot_of(&mut self.slots, token) {
                     slot.connection = Some(connection);
