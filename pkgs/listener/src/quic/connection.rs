@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::request::{self, Context};
+use super::setup::send_window;
 use super::transport::{self, varint};
 use crate::config::Guest;
 use crate::drain::Drain;
@@ -43,6 +44,8 @@ pub(super) async fn serve(
     service: impl HttpService,
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http3);
+    // As the handshake has it: later the client's own load is in it.
+    quic.set_send_window(send_window(quic.rtt()));
     let limits = &worker.config.limits;
     // Twice what a decoded head may have: h3 can then still answer a request whose head is somewhat too long.
     let transport = transport::Connection::new(quic.clone(), 2 * limits.head_bytes as u64);
@@ -54,7 +57,8 @@ pub(super) async fn serve(
         return worker.counts().handshake_failures.increment();
     };
     let context = Arc::new(Context { worker: Arc::clone(worker), peer: peer(&quic, local, guest) });
-    Connection { h3, quic, context, service, requests: JoinSet::new(), begun: false }.run().await;
+    let remote = quic.remote_address();
+    Connection { h3, quic, remote, context, service, requests: JoinSet::new(), begun: false }.run().await;
 }
 
 fn peer(quic: &quinn::Connection, local: SocketAddr, guest: Option<Guest>) -> Peer {
@@ -79,6 +83,8 @@ type Resolver = server::RequestResolver<transport::Connection, Bytes>;
 struct Connection<S> {
     h3: H3,
     quic: quinn::Connection,
+    /// Where the client was when it was last looked at: it may move (RFC 9000, section 9).
+    remote: SocketAddr,
     context: Arc<Context>,
     service: S,
     /// Those in flight; they end with the connection.
@@ -151,6 +157,7 @@ impl<S: HttpService> Connection<S> {
                 _ = draining.as_mut() => return End::Drain,
                 () = looking.as_mut() => {
                     self.reap();
+                    self.follow();
                     let busy = std::mem::take(&mut asked) || !self.requests.is_empty();
                     quiet = if busy { 0 } else { quiet + 1 };
                     if quiet == LOOKS {
@@ -159,6 +166,15 @@ impl<S: HttpService> Connection<S> {
                     looking.as_mut().reset(Instant::now() + look);
                 }
             }
+        }
+    }
+
+    /// Takes note of where the client is now.
+    fn follow(&mut self) {
+        let remote = self.quic.remote_address();
+        if self.remote != remote {
+            self.remote = remote;
+            self.quic.set_send_window(send_window(self.quic.rtt()));
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connection;
+use super::gather::Gathering;
 use super::setup::{self, Shared};
 use super::succession::{self, Inherited, Relay};
 use super::transport::varint;
@@ -81,11 +82,12 @@ impl Socket {
 
 /// Serves until draining, then waits for the connections to end.
 pub(crate) async fn serve(worker: Arc<Worker>, socket: Socket, service: impl HttpService) {
-    let endpoint = match open(&worker, socket) {
-        Ok(endpoint) => endpoint,
+    let (endpoint, gathering) = match open(&worker, socket) {
+        Ok(opened) => opened,
         Err(error) => return tracing::error!(%error, "cannot use a QUIC socket"),
     };
     let Ok(local) = endpoint.local_addr() else { return };
+    let sending = tokio::spawn(gathering.send_rest());
     let mut drain = worker.drain.clone();
     let mut connections = JoinSet::new();
     // Clones count the handshakes in progress.
@@ -122,16 +124,21 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: Socket, service: impl Htt
     endpoint.close(varint(Code::H3_NO_ERROR.value()), b"");
     // Long enough to say so, and no longer.
     let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
+    sending.abort();
 }
 
-fn open(worker: &Worker, Socket { sockets, relay, shared, .. }: Socket) -> io::Result<Endpoint> {
+fn open(
+    worker: &Worker,
+    Socket { sockets, relay, shared, .. }: Socket,
+) -> io::Result<(Endpoint, Arc<Gathering>)> {
     let index = u8::try_from(worker.index).map_err(io::Error::other)?;
     let sockets = sockets.into_iter().map(|socket| TokioRuntime.wrap_udp_socket(socket));
     let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
     let relay = relay.map(Relay::new).transpose()?;
-    let socket = shared.exchange.steer(index, sockets, relay, worker.metrics.clone());
-    let server = Some(shared.server.clone());
-    Endpoint::new_with_abstract_socket(shared.endpoint(index), server, socket, Arc::new(TokioRuntime))
+    let socket = Gathering::new(shared.exchange.steer(index, sockets, relay, worker.metrics.clone()));
+    let (config, server) = (shared.endpoint(index), Some(shared.server.clone()));
+    let runtime = Arc::new(TokioRuntime);
+    Ok((Endpoint::new_with_abstract_socket(config, server, socket.clone(), runtime)?, socket))
 }
 
 /// Whether a connection attempt may go on.

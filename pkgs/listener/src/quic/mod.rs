@@ -3,6 +3,7 @@
 //! - [`serve`]: the endpoint of one worker on one address: admits connections, drains.
 //! - `setup`: what the workers of one address share: keys, limits, windows.
 //! - `steer`, `cid`: a connection stays with its worker, wherever the kernel delivers its datagrams.
+//! - `gather`: what is sent, in as few calls as can be.
 //! - `succession`: and with its process, when another takes over the sockets.
 //! - `connection`: the requests of one connection, until either side has had enough.
 //! - `request`: a request to the service, its response to the client.
@@ -17,6 +18,7 @@ mod cid;
 mod connection;
 mod endpoint;
 mod frames;
+mod gather;
 mod request;
 mod setup;
 mod steer;
