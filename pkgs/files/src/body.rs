@@ -1,4 +1,5 @@
-//! Bodies that pass through user space, for encryption: read a block at a time into buffers that are used again.
+//! Bodies that pass through user space, for encryption: read a block at a time into buffers that are used again, or taken
+//! from a copy of a file that is asked for often.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,12 +17,14 @@ use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::copies::Loaded;
 use crate::desk::Desk;
 use crate::disk::{BLOCKS, Block};
 use crate::front::Front;
 use crate::listing;
 use crate::metrics::WorkerMetrics;
 use crate::parts::Parts;
+use crate::shelf::FileCopy;
 use crate::site::file::File;
 use crate::site::root::Identity;
 
@@ -55,6 +58,7 @@ enum Kind {
 struct Reader {
     fd: Arc<OwnedFd>,
     identity: Identity,
+    copy: Option<Arc<FileCopy<Loaded>>>,
     pieces: VecDeque<Piece>,
     left: u64,
     /// A read that has to wait for the disk.
@@ -127,6 +131,7 @@ impl Reader {
         Self {
             fd: Arc::clone(&file.fd),
             identity: file.identity,
+            copy: desk.front.loaded.copy_of(file, &desk.front.disk, desk.tick, desk.now),
             pieces,
             left,
             waiting: None,
@@ -151,7 +156,12 @@ impl Reader {
                         self.pieces.push_front(Piece::Range(end..range.end));
                     }
                     let block = range.start..end;
-                    match read(&self.fd, self.identity, block.clone(), ReadWriteFlags::NOWAIT) {
+                    let copied = self.copy.as_ref().and_then(|copy| copy.content().slice(&block));
+                    let read = copied.map_or_else(
+                        || read(&self.fd, self.identity, block.clone(), ReadWriteFlags::NOWAIT),
+                        Ok,
+                    );
+                    match read {
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                             self.waiting = Some(self.wait_for(block));
                             return self.poll_next(context);

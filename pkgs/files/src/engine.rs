@@ -1,7 +1,7 @@
 //! The ways in which bytes of a file get into a socket.
 //!
 //! `sendfile` and `splice` hand the kernel's own pages on; `copy` goes through a buffer of the worker; `auto` takes
-//! files that are asked for often from the [`shelf`](crate::shelf). A turn of a transfer is bounded, so that one
+//! files that are asked for often from [copies](crate::copies). A turn of a transfer is bounded, so that one
 //! client with a fast line does not keep a worker from the others.
 
 use std::ops::Range;
@@ -16,6 +16,7 @@ use rustix::net::sockopt::set_tcp_cork;
 use rustix::net::{SendFlags, send};
 use rustix::pipe::{SpliceFlags, splice, tee};
 
+use crate::copies::Piped;
 use crate::pipes::{Pipe, Pipes};
 use crate::resident::is_resident;
 use crate::shelf::FileCopy;
@@ -57,7 +58,7 @@ pub struct Transfer {
     /// Whether the file is known to be as it was opened, without a look at it.
     intact: bool,
     /// The file's copy, as long as there are pipes to send out of.
-    copy: Option<Arc<FileCopy>>,
+    copy: Option<Arc<FileCopy<Piped>>>,
     pipe: Option<Pipe>,
     /// Whether the socket keeps back what fills no segment.
     corked: bool,
@@ -127,7 +128,7 @@ impl Transfer {
     }
 
     /// Has it sent out of a copy of the file.
-    pub fn from_copy(self, copy: Option<Arc<FileCopy>>) -> Self {
+    pub fn from_copy(self, copy: Option<Arc<FileCopy<Piped>>>) -> Self {
         Self { copy, ..self }
     }
 
@@ -289,7 +290,7 @@ impl Transfer {
     /// no pipe, the file itself is sent.
     fn take(&mut self, means: &mut Means) -> u64 {
         let taken = self.copy.as_ref().and_then(|copy| {
-            let part = copy.part(self.at)?;
+            let part = copy.content().part(self.at)?;
             let pipe = match &mut self.pipe {
                 Some(pipe) => pipe,
                 None => self.pipe.insert(means.pipes.lend()?),

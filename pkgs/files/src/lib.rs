@@ -4,8 +4,8 @@
 //! - [`front`]: the plain listener; one epoll loop a core.
 //! - [`desk`]: what a thread answers from, on either listener.
 //! - [`answer`]: from a request to a head and what follows it.
-//! - [`engine`]: the ways in which bytes of a file get into a socket; [`shelf`]: copies to send them out of; [`whole`]:
-//!   the same with their heads; [`pipes`]: what they are sent through.
+//! - [`engine`]: the ways in which bytes of a file get into a socket; [`shelf`], [`copies`]: copies to send them out of;
+//!   [`whole`]: the same with their heads; [`pipes`]: what they are sent through.
 //! - [`cache`]: files kept open; [`watch`]: what inotify says of them.
 //! - [`site`]: what is served: the root, the rules, the pages of errors.
 //! - [`disk`]: the threads that wait for the disk; [`resident`]: whether they have to.
@@ -22,6 +22,7 @@ pub mod answer;
 pub mod body;
 pub mod cache;
 pub mod cli;
+pub mod copies;
 pub mod desk;
 pub mod disk;
 pub mod engine;

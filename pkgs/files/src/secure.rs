@@ -109,6 +109,7 @@ async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
             }
             _ = ticks.tick() => with(|desk| {
                 desk.tick();
+                desk.front.loaded.tidy();
                 desk.refresh();
             }),
         }

@@ -1,52 +1,42 @@
-//! Copies of files that are asked for again and again, kept in pipes, out of which tee(2) and splice(2) send them.
-//!
-//! sendfile(2) takes a file page by page, and hands a socket sixteen pages at a time. A copy that has passed through
-//! a Unix socket lies in pieces of 32 KiB, and a pipe of the common sixteen places holds half a mebibyte of it,
-//! which goes to a socket in one call: that takes half of the time. The copies are in the kernel's memory, not in
-//! the process's; their number and bytes are bounded, and who is not asked for is let go of.
+//! Where copies of files that are asked for again and again are kept, for all threads. Their number and bytes are
+//! bounded, and what is not asked for is let go of.
 //!
 //! A copy is of the file as it was: what is written in place later is not in it, and a transfer out of it ends with
 //! the bytes it began with. That a file changed makes its name be looked up anew, which is another file to the cache.
 
-use std::ops::Range;
+use std::cell::RefCell;
+use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::io::{Errno, pread};
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
-use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
+use rustix::io::Errno;
 use service::metrics::{Family, Registry};
 
 use crate::disk::Disk;
 use crate::site::file::{File, is_untouched};
 use crate::site::root::Identity;
 
-/// What a Unix socket keeps in one piece: pages of the order the kernel still allocates readily
-/// (`UNIX_SKB_FRAGS_SZ`, net/unix/af_unix.c).
-pub const PIECE_BYTES: usize = 32 * 1024;
-
-/// Pipes on the shelf: each has a file descriptor.
-const PIPES: usize = 512;
-
-/// The part of the shelf that one file may have.
-const SHARE: u64 = 4;
+/// Copies on a shelf, and file descriptors they take.
+const COPIES: usize = 512;
 
 /// A copy nobody asks for in such a time is let go of.
 const UNUSED: Duration = Duration::from_secs(10);
 
-/// The copies, for all workers.
+/// The copies.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct Shelf<C> {
     /// In bytes.
     capacity: u64,
-    inner: Mutex<Inner>,
+    /// Bytes that one file may have.
+    share: u64,
+    inner: Mutex<Inner<C>>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    copies: Vec<Arc<FileCopy>>,
+struct Inner<C> {
+    copies: Vec<Arc<FileCopy<C>>>,
     /// Whether a copy is being made: one is at a time.
     making: bool,
     /// When copies that nobody asked for were last let go of.
@@ -55,31 +45,37 @@ struct Inner {
 
 /// A copy of a file.
 #[derive(Debug)]
-pub struct FileCopy {
+pub struct FileCopy<C> {
     identity: Identity,
-    parts: Vec<Part>,
+    content: C,
     used: AtomicBool,
 }
 
-/// What one pipe has of it.
-#[derive(Debug)]
-pub struct Part {
-    /// Which bytes of the file.
-    pub range: Range<u64>,
-    /// The end to tee from.
-    pub pipe: OwnedFd,
+/// What a copy is.
+pub trait Content: Debug + Send + Sync + Sized + 'static {
+    /// A copy of the first `size` bytes of a file. It may wait for the disk.
+    ///
+    /// # Errors
+    /// Those of the calls it takes.
+    fn of(fd: &OwnedFd, size: u64) -> Result<Self, Errno>;
+
+    /// Where a file has the copy that was found last.
+    fn slot(file: &File) -> &RefCell<Weak<FileCopy<Self>>>;
+
+    /// How many file descriptors it takes.
+    fn descriptors(&self) -> usize;
 }
 
-impl Shelf {
-    /// An empty one, for so many bytes.
-    pub fn new(capacity: u64) -> Self {
+impl<C: Content> Shelf<C> {
+    /// An empty one, for so many bytes, and so many of one file.
+    pub fn new(capacity: u64, share: u64) -> Self {
         let inner = Inner { copies: Vec::new(), making: false, tidied: Instant::now() };
-        Self { capacity, inner: Mutex::new(inner) }
+        Self { capacity, share, inner: Mutex::new(inner) }
     }
 
     /// Whether a file of this size may have a copy.
     fn takes(&self, size: u64) -> bool {
-        size <= self.capacity / SHARE
+        size <= self.share
     }
 
     /// The copy to send a file out of; one that is asked for again and again gets one. `tick` and `now` are the
@@ -90,15 +86,15 @@ impl Shelf {
         disk: &Disk,
         tick: u32,
         now: SystemTime,
-    ) -> Option<Arc<FileCopy>> {
+    ) -> Option<Arc<FileCopy<C>>> {
         if !self.takes(file.identity.size) {
             return None;
         }
-        let mut copy = file.copy.borrow().upgrade();
+        let mut copy = C::slot(file).borrow().upgrade();
         if copy.is_none() && file.is_hot(tick) {
             copy = self.find(&file.identity);
             if let Some(copy) = &copy {
-                file.copy.replace(Arc::downgrade(copy));
+                C::slot(file).replace(Arc::downgrade(copy));
             } else if file.is_settled(now) && self.reserve(&file.identity) {
                 let (this, fd, identity) = (Arc::clone(self), Arc::clone(&file.fd), file.identity);
                 disk.run(move |_| this.make(&fd, identity));
@@ -108,7 +104,7 @@ impl Shelf {
     }
 
     /// The copy of a file, where there is one.
-    fn find(&self, identity: &Identity) -> Option<Arc<FileCopy>> {
+    fn find(&self, identity: &Identity) -> Option<Arc<FileCopy<C>>> {
         let inner = self.inner();
         inner.copies.iter().find(|copy| copy.identity == *identity).map(Arc::clone)
     }
@@ -134,13 +130,13 @@ impl Shelf {
         inner.making = false;
         match copy {
             Ok(copy) => inner.copies.push(Arc::new(copy)),
-            Err(errno) => tracing::debug!(%errno, "a file cannot be kept in pipes"),
+            Err(errno) => tracing::debug!(%errno, "a file cannot be copied"),
         }
     }
 
-    fn has_room(&self, inner: &Inner, size: u64) -> bool {
-        let pipes: usize = inner.copies.iter().map(|copy| copy.parts.len()).sum();
-        bytes(inner) + size <= self.capacity && pipes < PIPES
+    fn has_room(&self, inner: &Inner<C>, size: u64) -> bool {
+        let descriptors: usize = inner.copies.iter().map(|copy| copy.content.descriptors()).sum();
+        bytes(inner) + size <= self.capacity && inner.copies.len().max(descriptors) < COPIES
     }
 
     /// Now and then lets go of what nobody asked for.
@@ -157,31 +153,29 @@ impl Shelf {
         self.inner().copies.clear();
     }
 
-    /// Shows how full it is in `registry`.
-    pub fn register(self: &Arc<Self>, registry: &mut Registry) {
+    /// Shows how full it is in `registry`, by this name and description.
+    pub fn register(self: &Arc<Self>, registry: &mut Registry, name: &'static str, described: &'static str) {
         let this = Arc::clone(self);
-        Family::new("files_pipe_bytes", "Bytes of often asked files that are kept in pipes")
-            .with(&[], move || bytes(&this.inner()) as f64)
-            .register(registry);
+        Family::new(name, described).with(&[], move || bytes(&this.inner()) as f64).register(registry);
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, Inner<C>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn bytes(inner: &Inner) -> u64 {
+fn bytes<C>(inner: &Inner<C>) -> u64 {
     inner.copies.iter().map(|copy| copy.identity.size).sum()
 }
 
-impl FileCopy {
+impl<C: Content> FileCopy<C> {
     fn of(fd: &OwnedFd, identity: Identity) -> Result<Self, Errno> {
-        let parts = fill(fd, identity.size)?;
+        let content = C::of(fd, identity.size)?;
         // Looked at after reading: what was read while it changed is not kept.
         if !is_untouched(fd, &identity) {
             return Err(Errno::BUSY);
         }
-        Ok(Self { identity, parts, used: AtomicBool::new(true) })
+        Ok(Self { identity, content, used: AtomicBool::new(true) })
     }
 
     /// It is asked for.
@@ -192,72 +186,27 @@ impl FileCopy {
         }
     }
 
-    /// All of it, where one pipe has that: the end to tee from, and how many bytes.
-    pub fn whole(&self) -> Option<(&OwnedFd, usize)> {
-        let [part] = &self.parts[..] else { return None };
-        Some((&part.pipe, usize::try_from(part.range.end).ok()?))
+    /// The copy itself.
+    pub fn content(&self) -> &C {
+        &self.content
     }
-
-    /// The part that begins at `at`.
-    pub fn part(&self, at: u64) -> Option<&Part> {
-        let index = self.parts.binary_search_by_key(&at, |part| part.range.start).ok()?;
-        self.parts.get(index)
-    }
-}
-
-/// Puts the first `size` bytes of a file into as many pipes as they need.
-fn fill(fd: &OwnedFd, size: u64) -> Result<Vec<Part>, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (give, take) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // From a socket, a pipe takes a page for each place that is free: only an empty one takes a piece as it is. From
-    // another pipe it takes what that has.
-    let (from, to) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    let mut buffer = vec![0; PIECE_BYTES];
-    let mut parts = Vec::new();
-    let (mut given, mut taken) = (0, 0);
-    while taken < size {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let start = taken;
-        while taken < size {
-            if given == taken {
-                let wanted = usize::try_from(size - given).unwrap_or(usize::MAX).min(PIECE_BYTES);
-                let count = pread(fd, &mut buffer[..wanted], given)?;
-                if count == 0 {
-                    return Err(Errno::BUSY);
-                }
-                let sent = send(&give, &buffer[..count], SendFlags::NOSIGNAL)?;
-                given +=
-                    splice(&take, None, &to, None, sent, SpliceFlags::MOVE | SpliceFlags::NONBLOCK)? as u64;
-            }
-            let there = (given - taken) as usize;
-            match splice(&from, None, &write, None, there, SpliceFlags::MOVE | SpliceFlags::NONBLOCK) {
-                Ok(count) => taken += count as u64,
-                // There are bytes: it is the other pipe that is full.
-                Err(Errno::AGAIN) => break,
-                Err(errno) => return Err(errno),
-            }
-        }
-        if taken == start {
-            return Err(Errno::NOBUFS);
-        }
-        parts.push(Part { range: start..taken, pipe: read });
-    }
-    Ok(parts)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::io::{Read, Write};
+    use std::io::Write;
 
     use super::*;
+    use crate::copies::Piped;
 
     /// A copy of a file of these bytes.
-    pub fn copy_of(bytes: &[u8]) -> Arc<FileCopy> {
+    pub fn copy_of(bytes: &[u8]) -> Arc<FileCopy<Piped>> {
         let (fd, identity) = file(bytes);
         Arc::new(FileCopy::of(&fd, identity).expect("a copy"))
     }
 
-    fn file(bytes: &[u8]) -> (OwnedFd, Identity) {
+    /// A file of these bytes.
+    pub fn file(bytes: &[u8]) -> (OwnedFd, Identity) {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(bytes).expect("room");
         let fd = OwnedFd::from(file);
@@ -266,32 +215,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn parts_have_all_bytes_in_order() {
-        for size in [1, 4095, 32 * 1024, 512 * 1024, 512 * 1024 + 1, 2_400_000] {
-            let bytes: Vec<u8> = (0..size).map(|at: usize| (at * 31 + at / 257) as u8).collect();
-            let (fd, identity) = file(&bytes);
-            let copy = FileCopy::of(&fd, identity).expect("a copy");
-            let mut read = Vec::new();
-            for part in copy.parts {
-                assert_eq!(part.range.start, read.len() as u64, "{size}");
-                std::fs::File::from(part.pipe).read_to_end(&mut read).expect("bytes");
-                assert_eq!(part.range.end, read.len() as u64, "{size}");
-            }
-            assert!(read == bytes, "{size}");
-        }
-    }
-
-    #[test]
-    fn a_pipe_takes_as_many_pieces_as_it_has_places() {
-        let (fd, identity) = file(&vec![1; 64 * PIECE_BYTES]);
-        let copy = FileCopy::of(&fd, identity).expect("a copy");
-        // Four, and one more where the kernel has no large pages just then.
-        assert!(copy.parts.len() <= 5, "{:?}", copy.parts);
-    }
-
-    #[test]
     fn room_is_made_of_what_is_not_used() {
-        let shelf = Shelf::new(400);
+        let shelf = Shelf::<Piped>::new(400, 100);
         let files = [file(&[1; 100]), file(&[2; 100]), file(&[3; 100]), file(&[4; 100]), file(&[5; 100])];
         for (fd, identity) in &files[..4] {
             assert!(shelf.reserve(identity));
@@ -307,13 +232,13 @@ pub(crate) mod tests {
         assert!(shelf.reserve(fifth));
         let kept = files.iter().map(|(_, identity)| shelf.find(identity).is_some());
         assert_eq!(kept.collect::<Vec<_>>(), [false, true, false, false, false]);
-        assert!(!shelf.takes(101), "a file may have a quarter");
+        assert!(!shelf.takes(101), "a file may have its share");
     }
 
     #[test]
     fn a_file_that_changed_has_no_copy() {
         let (fd, identity) = file(&[1; 100]);
         rustix::fs::ftruncate(&fd, 50).expect("shorter");
-        assert_eq!(FileCopy::of(&fd, identity).err(), Some(Errno::BUSY));
+        assert_eq!(FileCopy::<Piped>::of(&fd, identity).err(), Some(Errno::BUSY));
     }
 }

@@ -14,8 +14,9 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice, tee};
 
+use crate::copies::{PIECE_BYTES, Piped};
 use crate::pipes::{Pipe, Pipes};
-use crate::shelf::{FileCopy, PIECE_BYTES};
+use crate::shelf::FileCopy;
 
 /// Answers of a worker: each has two pipes.
 const ANSWERS: usize = 64;
@@ -35,7 +36,7 @@ pub struct Wholes(Vec<Whole>);
 
 #[derive(Debug)]
 struct Whole {
-    copy: Arc<FileCopy>,
+    copy: Arc<FileCopy<Piped>>,
     head: Vec<u8>,
     asked: u32,
     /// When it was asked for last.
@@ -75,9 +76,9 @@ pub enum Sent {
 impl Wholes {
     /// This head and the whole file behind it. None where it has not been asked for often enough, and for a file that
     /// has more than one pipe.
-    pub fn supply(&mut self, copy: &Arc<FileCopy>, head: &[u8], tick: u32) -> Option<Rc<Supply>> {
+    pub fn supply(&mut self, copy: &Arc<FileCopy<Piped>>, head: &[u8], tick: u32) -> Option<Rc<Supply>> {
         let Some(whole) = self.0.iter_mut().find(|whole| Arc::ptr_eq(&whole.copy, copy)) else {
-            if self.0.len() < ANSWERS && head.len() <= HEAD_BYTES && copy.whole().is_some() {
+            if self.0.len() < ANSWERS && head.len() <= HEAD_BYTES && copy.content().whole().is_some() {
                 let (copy, head) = (Arc::clone(copy), head.to_vec());
                 self.0.push(Whole { copy, head, asked: 1, tick, supply: None });
             }
@@ -95,7 +96,7 @@ impl Wholes {
         if whole.supply.is_none() {
             whole.asked = whole.asked.saturating_add(1);
             if whole.asked == WORTH {
-                whole.supply = Supply::new(head, whole.copy.whole()?).map(Rc::new).ok();
+                whole.supply = Supply::new(head, whole.copy.content().whole()?).map(Rc::new).ok();
             }
         }
         whole.supply.clone()
@@ -285,7 +286,8 @@ mod tests {
         for size in [400_000, 100_000] {
             let body = file(size);
             let whole = [&b"head"[..], &body].concat();
-            let supply = Supply::new(b"head", copy_of(&body).whole().expect("one pipe")).expect("a supply");
+            let supply =
+                Supply::new(b"head", copy_of(&body).content().whole().expect("one pipe")).expect("a supply");
             let mut pipes = Pipes::new(false);
             let (full, _theirs) = sockets();
             while send(&full, &[0; 4096], SendFlags::empty()).is_ok() {}
@@ -302,7 +304,8 @@ mod tests {
     #[test]
     fn a_client_that_is_gone_costs_the_others_nothing() {
         let body = file(16 * 1024);
-        let supply = Supply::new(b"head", copy_of(&body).whole().expect("one pipe")).expect("a supply");
+        let supply =
+            Supply::new(b"head", copy_of(&body).content().whole().expect("one pipe")).expect("a supply");
         let mut pipes = Pipes::new(false);
         for _ in 0..20 {
             let (ours, theirs) = sockets();
@@ -314,7 +317,8 @@ mod tests {
 
     #[test]
     fn without_a_pipe_nothing_is_sent() {
-        let supply = Supply::new(b"head", copy_of(b"body").whole().expect("one pipe")).expect("a supply");
+        let supply =
+            Supply::new(b"head", copy_of(b"body").content().whole().expect("one pipe")).expect("a supply");
         let mut pipes = Pipes::new(false);
         let lent: Vec<Pipe> = std::iter::from_fn(|| pipes.lend()).collect();
         let (ours, _theirs) = sockets();

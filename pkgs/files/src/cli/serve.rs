@@ -115,6 +115,10 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, help_heading = "Resources")]
     pub pipe_memory: u64,
 
+    /// Memory for copies of files that are asked for often by TLS, in bytes; 0 keeps none.
+    #[arg(long, value_name = "BYTES", default_value_t = 8 << 20, help_heading = "Resources")]
+    pub tls_memory: u64,
+
     /// Connections of all workers of a listener; further ones are closed at once.
     #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
           value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
@@ -246,7 +250,16 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
     front.metrics.register(&mut registry);
-    front.shelf.register(&mut registry);
+    front.piped.register(
+        &mut registry,
+        "files_pipe_bytes",
+        "Bytes of often asked files that are kept in pipes",
+    );
+    front.loaded.register(
+        &mut registry,
+        "files_tls_copy_bytes",
+        "Bytes of files often asked by TLS that are kept in memory",
+    );
     if let Some(secure) = secure {
         lines.extend(secure.addresses().iter().map(|address| address.line("secure", "https")));
         if secure.offloads() {
@@ -353,6 +366,7 @@ fn settings(args: &Args, count: usize) -> Settings {
         memory: args.memory / count,
         memory_max: MEMORY_MAX_BYTES,
         pipe_memory: args.pipe_memory,
+        tls_memory: args.tls_memory,
         revalidate: Duration::from_millis(args.revalidate),
         connections: args.max_connections.div_ceil(count),
         head_timeout: Duration::from_secs(args.head_timeout),

@@ -325,7 +325,7 @@ impl Connection {
                     // What is encrypted passes through the processor all the same: no copy saves any of that.
                     None if whole && worker.means.keeps_bytes() && self.seal.is_none() => {
                         let Desk { front, tick, now, .. } = &worker.desk;
-                        let copy = front.shelf.copy_of(transfer.file(), &front.disk, *tick, *now);
+                        let copy = front.piped.copy_of(transfer.file(), &front.disk, *tick, *now);
                         self.sending.file(transfer.from_copy(copy));
                     }
                     _ => self.sending.file(transfer),

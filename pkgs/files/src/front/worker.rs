@@ -216,7 +216,7 @@ impl Loop {
                     self.worker.desk.metrics.accept_errors.add(1);
                     // Kept files are what can be let go of.
                     self.worker.desk.let_go();
-                    self.worker.desk.front.shelf.clear();
+                    self.worker.desk.front.piped.clear();
                     self.accept_no_more()?;
                     break;
                 }
@@ -334,7 +334,7 @@ impl Loop {
         }
         self.ticked = now;
         self.worker.desk.tick();
-        self.worker.desk.front.shelf.tidy();
+        self.worker.desk.front.piped.tidy();
         self.worker.means.tidy(self.worker.desk.tick);
         self.expire();
         self.worker.desk.metrics.open.store(self.open as u64, Ordering::Relaxed);

@@ -10,6 +10,7 @@ use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::root::{Identity, Opened};
 use super::rules::{Cors, Policy};
+use crate::copies::{Loaded, Piped};
 use crate::http::conditional::Validators;
 use crate::http::encoding::Coding;
 use crate::shelf::FileCopy;
@@ -42,8 +43,10 @@ pub struct File {
     bytes: OnceCell<Box<[u8]>>,
     /// Until this tick all of it is believed to be in the page cache.
     pub resident_until: Cell<u32>,
-    /// Its copy on the shelf, where it was found last.
-    pub copy: RefCell<Weak<FileCopy>>,
+    /// Its copy in pipes, where it was found last.
+    pub piped: RefCell<Weak<FileCopy<Piped>>>,
+    /// Its copy in memory, where it was found last.
+    pub loaded: RefCell<Weak<FileCopy<Loaded>>>,
     /// Since which tick it was asked for how often.
     heat: Cell<(u32, u32)>,
 }
@@ -95,7 +98,8 @@ impl File {
             not_modified: not_modified.into_bytes().into(),
             bytes: OnceCell::new(),
             resident_until: Cell::new(0),
-            copy: RefCell::default(),
+            piped: RefCell::default(),
+            loaded: RefCell::default(),
             heat: Cell::default(),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use files::resident::is_resident;
 
 use crate::crowd::gather;
-use crate::place::{BINARY, Place, Server, crowd_of, forget, pattern, until};
+use crate::place::{BINARY, Place, Server, crowd_of, forget, pattern, settle, until};
 use crate::tools;
 
 const SIZES: [usize; 5] = [0, 1, 65_536, 65_537, 3_000_001];
@@ -62,10 +62,14 @@ fn curl(server: &Server, path: &str, flags: &[&str]) -> (u16, Vec<u8>) {
 #[test]
 fn answers_are_those_of_the_plain_listener() {
     let place = Place::new();
-    let server = serve(&place);
+    check(&serve(&place));
+}
+
+/// Compares answers by HTTP/1.1 and HTTP/2 with the files.
+fn check(server: &Server) {
     for version in ["--http1.1", "--http2"] {
         for size in SIZES {
-            let (status, body) = curl(&server, &format!("/f{size}"), &[version]);
+            let (status, body) = curl(server, &format!("/f{size}"), &[version]);
             assert!(
                 status == 200 && body == pattern(size),
                 "{version} {size}: {status}, {} bytes",
@@ -79,19 +83,19 @@ fn answers_are_those_of_the_plain_listener() {
             (&["-r", "3000001-"], 416, &[]),
             (&["--head"], 200, &[]),
         ] {
-            let (found, received) = curl(&server, "/f3000001", &[flags, &[version]].concat());
+            let (found, received) = curl(server, "/f3000001", &[flags, &[version]].concat());
             assert_eq!(found, status, "{version} {flags:?}");
             assert!(body.is_empty() || received == body, "{version} {flags:?}");
         }
-        let (status, parts) = curl(&server, "/f3000001", &["-r", "0-9,100-109", version]);
+        let (status, parts) = curl(server, "/f3000001", &["-r", "0-9,100-109", version]);
         assert!(status == 206 && parts.windows(10).any(|window| window == &all[100..110]), "{version}");
         assert_eq!(
-            curl(&server, "/a.js", &["-H", "accept-encoding: gzip", version]),
+            curl(server, "/a.js", &["-H", "accept-encoding: gzip", version]),
             (200, b"coded".to_vec())
         );
-        assert_eq!(curl(&server, "/missing", &[version]).0, 404);
-        assert_eq!(curl(&server, "/%2e%2e/cert.pem", &["--path-as-is", version]).0, 400);
-        let (status, listing) = curl(&server, "/?format=json", &[version]);
+        assert_eq!(curl(server, "/missing", &[version]).0, 404);
+        assert_eq!(curl(server, "/%2e%2e/cert.pem", &["--path-as-is", version]).0, 400);
+        let (status, listing) = curl(server, "/?format=json", &[version]);
         let listing: serde_json::Value = serde_json::from_slice(&listing).expect("JSON");
         assert_eq!((status, listing.as_array().map(Vec::len)), (200, Some(SIZES.len() + 2)), "{version}");
     }
@@ -102,6 +106,38 @@ fn http_3_answers_whole_files_and_ranges() {
     let place = Place::new();
     let server = serve(&place);
     h3(&server, &["check", place.root("").to_str().unwrap()]);
+}
+
+#[test]
+fn a_hot_file_is_sent_from_memory_until_it_changes() {
+    const HOT: &str = "/f3000001";
+    let place = Place::new();
+    let server = serve(&place);
+    settle(&place.root("f3000001"));
+    // Other files are asked for too, and have no copy.
+    until("it is kept", || {
+        assert_eq!(statuses(&server, "--http1.1", HOT, 20), [200; 20]);
+        server.metric("files_tls_copy_bytes") == 3_000_001.0
+    });
+    check(&server);
+    h3(&server, &["check", place.root("").to_str().unwrap()]);
+    // In place: the same file, and as many bytes.
+    let changed = vec![7; 3_000_001];
+    File::options().write(true).open(place.root("f3000001")).unwrap().write_all(&changed).unwrap();
+    for version in ["--http1.1", "--http2"] {
+        until("the change", || curl(&server, HOT, &[version]).1 == changed);
+        assert_eq!(curl(&server, HOT, &[version, "-r", "2999999-"]), (206, vec![7, 7]));
+    }
+}
+
+#[test]
+fn without_memory_for_it_nothing_is_kept_for_tls() {
+    let place = Place::new();
+    settle(&place.file("f", "text"));
+    let server = secure(&place, &["--tls-memory", "0"]);
+    assert_eq!(statuses(&server, "--http2", "/f", 60), [200; 60]);
+    assert_eq!(curl(&server, "/f", &[]), (200, b"text".to_vec()));
+    assert_eq!(server.metric("files_tls_copy_bytes"), 0.0);
 }
 
 /// What aioquic prints of a run of `h3.py`, whose arguments these are.
