@@ -98,6 +98,30 @@ let
       module = { };
       says = null;
     };
+    "a port below 1024 is fine" = {
+      module.services.linerate.links.enable = true;
+      says = null;
+    };
+    "a port below those that anybody may bind" = {
+      module = {
+        services.linerate.links = {
+          enable = true;
+          settings.listen = [ ":81" ];
+        };
+        boot.kernel.sysctl."net.ipv4.ip_unprivileged_port_start" = 82;
+      };
+      says = "a service of linerate binds port 81, which is below";
+    };
+    "a port that systemd binds is fine" = {
+      module = {
+        services.linerate.links = {
+          enable = true;
+          socketActivation = true;
+        };
+        boot.kernel.sysctl."net.ipv4.ip_unprivileged_port_start" = 1024;
+      };
+      says = null;
+    };
     "bbr with fq is fine" = {
       module.linerate.tuning.wan = true;
       says = null;

@@ -51,9 +51,10 @@ let
     inherit (cfg.settings) admin;
   };
   secureListen = lib.optionals tls cfg.settings.tls-listen;
-  # What systemd listens on needs no privilege here.
-  bound = lib.optionals (!cfg.socketActivation) cfg.settings.listen ++ secureListen;
-  privilegedPort = lib.any (port: port < 1024) (address.ports bound);
+  # Where it listens itself, and not systemd for it.
+  bound =
+    lib.optionals (!cfg.socketActivation) (cfg.settings.listen ++ [ cfg.settings.admin ])
+    ++ secureListen;
 
   # What the program is told: names of sockets where systemd listens, addresses where it does itself.
   told =
@@ -93,6 +94,7 @@ in
       linerate.services.${name} = {
         settings = told;
         tcpPorts = address.ports (cfg.settings.listen ++ secureListen);
+        boundPorts = address.ports bound;
         udpPorts = lib.optionals (!(cfg.settings.no-http3 or false)) (address.ports secureListen);
         readyUrl = mkIf (address.isTcp cfg.settings.admin) "${address.url cfg.settings.admin}/readyz";
       };
@@ -139,7 +141,7 @@ in
 
       systemd.services.${daemon} = mkMerge [
         (import ./unit.nix { inherit config lib; } {
-          inherit description privilegedPort;
+          inherit description;
           openFiles = cfg.settings.max-connections + openFiles;
           drain = cfg.settings.drain-timeout;
         })

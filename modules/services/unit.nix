@@ -2,8 +2,6 @@
 { config, lib }:
 {
   description,
-  # A port below 1024 needs a capability.
-  privilegedPort,
   # The daemon's open files: connections and what it opens besides.
   openFiles,
   # Seconds that requests under way have at the end.
@@ -12,14 +10,18 @@
 {
   inherit description;
   wantedBy = [ "multi-user.target" ];
-  after = [ "network.target" ];
+  after = [
+    "network.target"
+    # Which ports it may bind.
+    "systemd-sysctl.service"
+  ];
 
   # A daemon that ends five times a minute will not get better by itself.
   startLimitIntervalSec = 60;
   startLimitBurst = 5;
 
   serviceConfig =
-    import ../sandbox.nix { capabilities = lib.optional privilegedPort "CAP_NET_BIND_SERVICE"; }
+    import ../sandbox.nix { }
     // {
       Type = "notify";
       NotifyAccess = "main";
@@ -37,9 +39,7 @@
       CPUWeight = 1000;
       OOMScoreAdjust = -500;
 
-      AmbientCapabilities = lib.optional privilegedPort "CAP_NET_BIND_SERVICE";
-      # A user namespace would take the capability away.
-      PrivateUsers = !privilegedPort;
+      PrivateUsers = true;
       RestrictAddressFamilies = [
         "AF_INET"
         "AF_INET6"
