@@ -197,12 +197,20 @@ pub(crate) mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::copies::Piped;
+    use crate::copies::{PIECE_BYTES, Piped};
 
-    /// A copy of a file of these bytes.
+    /// A copy of a file of these bytes, in as few pipes as can be: the kernel may be out of large pages for a moment.
     pub fn copy_of(bytes: &[u8]) -> Arc<FileCopy<Piped>> {
         let (fd, identity) = file(bytes);
-        Arc::new(FileCopy::of(&fd, identity).expect("a copy"))
+        let few = bytes.len().div_ceil(16 * PIECE_BYTES);
+        for _ in 0..100 {
+            let copy: FileCopy<Piped> = FileCopy::of(&fd, identity).expect("a copy");
+            if copy.content.descriptors() <= few {
+                return Arc::new(copy);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("no large pages for {} bytes", bytes.len());
     }
 
     /// A file of these bytes.
