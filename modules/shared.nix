@@ -77,6 +77,8 @@ in
   # gives. The price: from there on up anybody on this host may bind what is free. With `socketActivation` none is bound.
   config = mkIf (low != [ ]) {
     boot.kernel.sysctl.${start} = lib.mkDefault lowest;
+    # Changed by hand, it shows when a service restarts, and not before.
+    linerate.profile.kernel.sysctl.${start} = config.boot.kernel.sysctl.${start};
 
     assertions = [
       {
