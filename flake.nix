@@ -4,6 +4,11 @@
   inputs = {
     nixpkgs.url = "github:NixOS/nixpkgs/nixos-26.05";
     crane.url = "github:ipetkov/crane";
+    # Known vulnerabilities, for the check `audit`.
+    advisory-db = {
+      url = "github:rustsec/advisory-db";
+      flake = false;
+    };
   };
 
   outputs =
@@ -11,13 +16,14 @@
       self,
       nixpkgs,
       crane,
+      advisory-db,
     }:
     let
       inherit (nixpkgs) lib;
       system = "x86_64-linux";
       pkgs = nixpkgs.legacyPackages.${system};
 
-      packagesOf = import ./pkgs { inherit crane lib; };
+      packagesOf = import ./pkgs { inherit advisory-db crane lib; };
       linerate = packagesOf pkgs;
 
       # A module as others import it: with the packages it runs.

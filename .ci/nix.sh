@@ -6,7 +6,8 @@
 # `render` writes tests/rendered/.
 #
 # The inputs are those of flake.lock where the network has them, or else a nixpkgs and a crane below
-# ~/.cache/linerate/inputs. Where there are neither, it says what it skips.
+# ~/.cache/linerate/inputs. Where there are neither, it says what it skips. advisory-db may be missing there: nothing is
+# built, so nobody looks into it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,7 +56,8 @@ eval-cache = false
 sandbox = false
 substituters =
 warn-dirty = false"
-        for name in nixpkgs crane; do
+        mkdir -p "$cache/inputs/advisory-db"
+        for name in nixpkgs crane advisory-db; do
             # A path outside the store would be hashed at every evaluation.
             path=$(nix store add-path --name source "$cache/inputs/$name")
             [[ $name != nixpkgs ]] || nixpkgs=$path

@@ -64,7 +64,7 @@ in
     ''
   );
 
-  # No check: the advisories come from the network.
+  # With today's advisories, which come from the network; the check of that name has those of flake.lock.
   audit = app "Look for known vulnerabilities in what Cargo.lock names" (
     script "linerate-audit" "exec ${lib.getExe pkgs.cargo-audit} audit --file ${./Cargo.lock}"
   );

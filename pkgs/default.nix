@@ -1,5 +1,9 @@
 # The workspace's programs, one set for each kind of CPU.
-{ crane, lib }:
+{
+  advisory-db,
+  crane,
+  lib,
+}:
 pkgs:
 let
   craneLib = crane.mkLib pkgs;
@@ -120,8 +124,12 @@ sets
       clippy = craneLib.cargoClippy (
         checked // { cargoClippyExtraArgs = "--workspace --all-targets -- --deny warnings"; }
       );
-      # Licences, sources and bans. Known vulnerabilities are no check: a check says the same of the same inputs, and a
-      # list of vulnerabilities that is locked says less every day. `nix run .#audit` fetches today's.
+      # What was known when flake.lock was written; `nix run .#audit` asks for today's.
+      audit = craneLib.cargoAudit {
+        inherit (common) src pname version;
+        inherit advisory-db;
+      };
+      # Licences, sources and bans.
       deny = craneLib.cargoDeny { inherit (common) src pname version; };
       rustfmt = craneLib.cargoFmt { inherit (common) src pname version; };
       tests = craneLib.cargoTest (checked // { cargoTestExtraArgs = "--workspace --lib --bins"; });
