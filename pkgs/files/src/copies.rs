@@ -11,7 +11,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Weak;
 
 use bytes::Bytes;
@@ -105,12 +105,38 @@ impl Loaded {
     }
 }
 
+/// A Unix socket, which makes one piece of what passes through it.
+pub struct Press {
+    give: OwnedFd,
+    take: OwnedFd,
+}
+
+impl Press {
+    /// A new one.
+    ///
+    /// # Errors
+    /// Those of socketpair(2).
+    pub fn new() -> Result<Self, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (give, take) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        Ok(Self { give, take })
+    }
+
+    /// Puts the first `length` of at most [`PIECE_BYTES`] into a pipe, and returns how many it took: all, where it is
+    /// empty, for from a socket a pipe takes a page for each place that is free.
+    ///
+    /// # Errors
+    /// Those of send(2) and splice(2).
+    pub fn put(&self, bytes: &[u8], length: usize, to: impl AsFd) -> Result<usize, Errno> {
+        send(&self.give, bytes, SendFlags::NOSIGNAL)?;
+        splice(&self.take, None, to, None, length, SpliceFlags::MOVE | SpliceFlags::NONBLOCK)
+    }
+}
+
 /// Puts the first `size` bytes of a file into as many pipes as they need.
 fn fill(fd: &OwnedFd, size: u64) -> Result<Vec<Part>, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (give, take) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // From a socket, a pipe takes a page for each place that is free: only an empty one takes a piece as it is. From
-    // another pipe it takes what that has.
+    let press = Press::new()?;
+    // Only an empty pipe takes a piece as it is from a socket. From another pipe any takes what that has.
     let (from, to) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let mut buffer = vec![0; PIECE_BYTES];
     let mut parts = Vec::new();
@@ -125,9 +151,7 @@ fn fill(fd: &OwnedFd, size: u64) -> Result<Vec<Part>, Errno> {
                 if count == 0 {
                     return Err(Errno::BUSY);
                 }
-                let sent = send(&give, &buffer[..count], SendFlags::NOSIGNAL)?;
-                given +=
-                    splice(&take, None, &to, None, sent, SpliceFlags::MOVE | SpliceFlags::NONBLOCK)? as u64;
+                given += press.put(&buffer[..count], count, &to)? as u64;
             }
             let there = (given - taken) as usize;
             match splice(&from, None, &write, None, there, SpliceFlags::MOVE | SpliceFlags::NONBLOCK) {

@@ -11,10 +11,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
-use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice, tee};
+use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, tee};
 
-use crate::copies::{PIECE_BYTES, Piped};
+use crate::copies::{PIECE_BYTES, Piped, Press};
 use crate::pipes::{Pipe, Pipes};
 use crate::shelf::FileCopy;
 
@@ -190,11 +189,8 @@ fn join(head: &[u8], body: impl AsFd, length: usize) -> io::Result<OwnedFd> {
     let mut bytes = vec![0; whole.next_power_of_two()];
     bytes[..head.len()].copy_from_slice(head);
     std::fs::File::from(read).read_exact(&mut bytes[head.len()..whole])?;
-    let nonblock = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (give, take) = socketpair(AddressFamily::UNIX, SocketType::STREAM, nonblock, None)?;
-    send(give, &bytes, SendFlags::NOSIGNAL)?;
     let (read, write) = pipe_with(flags)?;
-    match splice(take, None, write, None, whole, SpliceFlags::NONBLOCK)? {
+    match Press::new()?.put(&bytes, whole, write)? {
         taken if taken == whole => Ok(read),
         _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
@@ -205,6 +201,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use rustix::net::sockopt::set_socket_send_buffer_size;
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 
     use super::*;
     use crate::shelf::tests::copy_of;
