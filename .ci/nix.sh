@@ -154,10 +154,11 @@ types() {
         skip "the driver's source is not at hand, so the VM tests' scripts are not type-checked"
         return
     fi
-    if [[ ! -x $venv/bin/mypy ]]; then
+    if ! cmp --quiet .ci/mypy.txt "$venv/mypy.txt"; then
         .ci/install.sh python3
         python3 -m venv --clear "$venv"
-        "$venv/bin/pip" install --quiet mypy==2.4.1
+        "$venv/bin/pip" install --quiet --requirement .ci/mypy.txt
+        cp .ci/mypy.txt "$venv"
     fi
     (cd tests/portable && "$venv/bin/mypy" --strict --no-incremental --no-error-summary ./*.py)
     directory=$(mktemp -d)

@@ -82,7 +82,7 @@ fn every_kind_of_address_and_every_version_of_http_is_answered_alike() {
         assert_eq!((found.as_str(), status), (version, 404), "{base} {flags:?}");
         paths.push(path);
     }
-    let output = Command::new(tools::python())
+    let output = Command::new(tools::aioquic())
         .args([H3, &port.to_string(), "get", "/v1/users?limit=1", "/v1/users/x"])
         .args(&paths)
         .output()

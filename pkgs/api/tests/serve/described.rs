@@ -9,9 +9,6 @@ use serde_json::Value;
 use crate::place::{Place, value};
 use crate::tools;
 
-/// The version of it, and so of most it brings.
-const SCHEMATHESIS: &str = "schemathesis==4.32.5";
-
 #[test]
 fn the_description_is_openapi_3_1_and_complete_in_itself() {
     let place = Place::new();
@@ -55,19 +52,18 @@ fn follow(description: &Value, value: &Value, seen: &mut usize) {
 
 #[test]
 fn schemathesis_finds_nothing() {
-    let python = tools::kept(SCHEMATHESIS, |directory| {
-        tools::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(directory));
-        tools::run(Command::new(directory.join("bin/pip")).args(["install", "--quiet", SCHEMATHESIS]));
-    });
+    let programs = tools::python("schemathesis", include_str!("schemathesis.txt"));
     let place = Place::new();
     let key = place.key("write", &["--rate", "0"]);
     let server = place.serve(&["--auth", "keys"]);
     let config = place.path("schemathesis.toml");
     fs::write(&config, include_str!("schemathesis.toml")).expect("a file");
-    let output = Command::new(python.join("bin/st"))
+    // One worker: where two threads parse Python, some Pythons (3.11.7 is one) say of one of them "AST constructor
+    // recursion depth mismatch" (CPython's issue 106905), and modules are parsed as late as at a first request.
+    let output = Command::new(programs.join("st"))
         .arg("--config-file")
         .arg(&config)
-        .args(["run", "--checks", "all", "--max-examples", "40", "--seed", "1", "--workers", "2"])
+        .args(["run", "--checks", "all", "--max-examples", "40", "--seed", "1", "--workers", "1"])
         .args(["--suppress-health-check", "all", "--continue-on-failure", "--no-color"])
         .args(["--header", &format!("Authorization: Bearer {key}")])
         .arg(format!("http://{}/openapi.json", server.public))

@@ -142,7 +142,7 @@ fn without_memory_for_it_nothing_is_kept_for_tls() {
 
 /// What aioquic prints of a run of `h3.py`, whose arguments these are.
 fn h3(server: &Server, arguments: &[&str]) -> String {
-    let output = Command::new(tools::python())
+    let output = Command::new(tools::aioquic())
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/h3.py"))
         .arg(server.secure.expect("a TLS listener").port().to_string())
         .args(arguments)

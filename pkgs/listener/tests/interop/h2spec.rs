@@ -67,7 +67,7 @@ fn http2_conforms() {
 /// h2spec, in the version that `h2spec/go.mod` pins.
 fn h2spec() -> PathBuf {
     let module = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/h2spec");
-    let directory = tools::kept("h2spec-2.2.1", |directory| {
+    let directory = tools::kept("h2spec", include_str!("h2spec/go.mod"), |directory| {
         let mut go = Command::new("go");
         go.args(["build", "-o"]).arg(directory.join("h2spec")).arg("github.com/summerwind/h2spec/cmd/h2spec");
         tools::run(go.current_dir(module));

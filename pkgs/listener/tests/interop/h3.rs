@@ -8,7 +8,7 @@ use crate::tools;
 /// Runs cases against a server.
 pub fn run(server: &Server, cases: &[&str]) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/h3.py");
-    let output = Command::new(tools::python())
+    let output = Command::new(tools::aioquic())
         .arg(script)
         .arg(server.secure.port().to_string())
         .args(cases)

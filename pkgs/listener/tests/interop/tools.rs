@@ -4,28 +4,32 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// aioquic, the version of it, and so of all it brings.
-const AIOQUIC: &str = "aioquic==1.7.2";
-
 /// A Python that has aioquic.
-pub fn python() -> PathBuf {
-    let directory = kept(AIOQUIC, |directory| {
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(directory));
-        run(Command::new(directory.join("bin/pip")).args(["install", "--quiet", AIOQUIC]));
-    });
-    directory.join("bin/python")
+pub fn aioquic() -> PathBuf {
+    python("aioquic", include_str!("aioquic.txt")).join("python")
 }
 
-/// A directory named `name`, made by `make` if no earlier run has.
-pub fn kept(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
+/// The directory of the programs of a Python that has what a file of requirements names.
+pub fn python(name: &str, requirements: &str) -> PathBuf {
+    let directory = kept(name, requirements, |directory| {
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(directory));
+        let file = directory.join("requirements.txt");
+        fs::write(&file, requirements).expect("a writable target directory");
+        run(Command::new(directory.join("bin/pip")).args(["install", "--quiet", "--requirement"]).arg(file));
+    });
+    directory.join("bin")
+}
+
+/// A directory named `name`, made by `make` if no earlier run has made it of the same `versions`.
+pub fn kept(name: &str, versions: &str, make: impl FnOnce(&Path)) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let done = directory.join("done");
     // Held until all of it is there, by whichever test or run comes first.
     let lock = File::create(directory.with_added_extension("lock")).expect("a writable target directory");
     lock.lock().expect("a lock");
-    if !done.exists() {
+    if !fs::read_to_string(&done).is_ok_and(|of| of == versions) {
         make(&directory);
-        fs::write(done, "").expect("a writable target directory");
+        fs::write(done, versions).expect("a writable target directory");
     }
     directory
 }
