@@ -11,10 +11,11 @@ from pathlib import Path
 import binaries
 import debian
 import interactive
-import network
-import scenario
-from catalogue import GOING_ON, NOT_PORTABLE, TESTS
+import lanes
+from catalogue import NOT_PORTABLE, TESTS
 from host import Host
+from report import say
+from scenario import Made
 
 
 def main() -> int:
@@ -37,32 +38,17 @@ def main() -> int:
 def suite(names: list[str], directory: Path) -> int:
     began = time.monotonic()
     made = prepare({role.host for name in names for role in TESTS[name].values() if role.host}, directory)
-    switch = network.switch(directory)
-    print(f"vm-test: prepared in {time.monotonic() - began:.0f} s", flush=True)
-    failed = {}
-    remaining = list(names)
-    while remaining:
-        roles = TESTS[remaining[0]]
-        with scenario.machines(roles, (switch, *made)) as machines:
-            going_on = True
-            while going_on:
-                name = remaining.pop(0)
-                print(f"vm-test: {name}", flush=True)
-                start = time.monotonic()
-                if reason := scenario.run(name, machines):
-                    failed[name] = reason
-                seconds = time.monotonic() - start
-                print(f"vm-test: {name}: {'DOES NOT HOLD' if reason else 'holds'}, {seconds:.0f} s", flush=True)
-                going_on = not reason and bool(remaining) and remaining[0] in GOING_ON and TESTS[remaining[0]] == roles
+    say(f"prepared in {time.monotonic() - began:.0f} s")
+    failed = lanes.run(names, made)
     for name, reason in NOT_PORTABLE.items():
-        print(f"vm-test: {name}: not run here: {reason}")
-    print(f"vm-test: {len(names) - len(failed)} of {len(names)} tests hold, in {time.monotonic() - began:.0f} s")
+        say(f"{name}: not run here: {reason}")
+    say(f"{len(names) - len(failed)} of {len(names)} tests hold, in {time.monotonic() - began:.0f} s")
     for name, reason in failed.items():
         print(f"error: {name} does not hold: {reason}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def prepare(hosts: set[str], directory: Path) -> tuple[debian.Programs, debian.Guest, dict[str, Path]]:
+def prepare(hosts: set[str], directory: Path) -> Made:
     """Debian, QEMU and our programs, side by side: the first two mostly wait for the network."""
     wanted = set().union(*(Host(name).programs() for name in hosts))
     with ThreadPoolExecutor() as pool:

@@ -17,6 +17,7 @@ from debian import Guest, Programs
 from errors import Failure
 from network import Card, Switch
 from qemu import AFTER_QEMU, KERNEL_PARAMETERS, Process, after_firmware
+from report import say
 from shell import Shell
 
 BOOT_SECONDS = 180
@@ -93,7 +94,7 @@ class Machine:
         for _ in range(ATTEMPTS - 1):
             if self._begins():
                 return
-            print(f"    {self.name} hangs before its system begins, and is started anew", flush=True)
+            say(f"{self.name} hangs before its system begins, and is started anew")
             self.crash()
             if self.started_at == 0:
                 self._make_disk()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from report import say
+
 # linux/sched.h
 _CLONE_NEWNET = 0x40000000
 
@@ -96,7 +98,7 @@ def switch(directory: Path) -> Switch:
         reason = error.strerror or str(error)
     except subprocess.CalledProcessError as error:
         reason = error.stderr.strip()
-    print(f"vm-test: not seen here: queues of virtio, since {reason}")
+    say(f"not seen here: queues of virtio, since {reason}")
     return Cables(directory)
 
 

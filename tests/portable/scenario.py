@@ -16,21 +16,23 @@ from debian import Guest, Programs
 from errors import Failure
 from host import Files, Host
 from machine import Machine
-from network import Switch
+from network import Switch, switch
+from report import say
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "vm"
 # The longest that a script may take.
 SCRIPT_SECONDS = 900
 
+# What all tests have in common: QEMU, Debian, and our programs.
+Made = tuple[Programs, Guest, dict[str, Path]]
+
 
 class Laboratory:
-    """What all tests have in common: QEMU, Debian, our programs, and a network."""
+    """What the machines of a test have in common."""
 
-    def __init__(self, switch: Switch, programs: Programs, guest: Guest, ours: dict[str, Path], directory: Path) -> None:
+    def __init__(self, made: Made, switch: Switch, directory: Path) -> None:
+        self.programs, self.guest, self.ours = made
         self.switch = switch
-        self.programs = programs
-        self.guest = guest
-        self.ours = ours
         self.directory = directory
 
     def machine(self, name: str, number: int, role: Role, others: list[str]) -> Machine:
@@ -74,16 +76,16 @@ def _identify(files: Files, name: str, number: int, role: Role, others: list[str
 
 
 @contextmanager
-def machines(roles: dict[str, Role], common: tuple[Switch, Programs, Guest, dict[str, Path]]) -> Iterator[list[Machine]]:
+def machines(roles: dict[str, Role], made: Made) -> Iterator[list[Machine]]:
     """The machines of these roles, until they are not needed any more."""
     with tempfile.TemporaryDirectory(prefix="linerate-test-") as directory:
-        laboratory = Laboratory(*common, Path(directory))
+        laboratory = Laboratory(made, switch(Path(directory)), Path(directory))
         names = sorted(roles)
-        made = [laboratory.machine(each, index + 1, roles[each], names) for index, each in enumerate(names)]
+        built = [laboratory.machine(each, index + 1, roles[each], names) for index, each in enumerate(names)]
         try:
-            yield made
+            yield built
         finally:
-            for machine in made:
+            for machine in built:
                 machine.crash()
 
 
@@ -114,7 +116,7 @@ def _execute(script: Path, machines: list[Machine]) -> None:
 def _subtest(what: str) -> Iterator[None]:
     began = time.monotonic()
     yield
-    print(f"    {time.monotonic() - began:6.1f} s  {what}", flush=True)
+    say(f"{time.monotonic() - began:6.1f} s  {what}")
 
 
 def _retry(done: Callable[[bool], bool], timeout: int = 120) -> None:
@@ -144,13 +146,12 @@ def _limit(seconds: int) -> Iterator[None]:
 def _explain(error: Exception, machines: list[Machine]) -> str:
     """Prints what the machines say, and where and why the script failed; the latter again in a line."""
     for machine in machines:
-        print(f"    {machine.name}'s console and journal end so:")
-        print("\n".join(machine.last_words()))
+        say("\n".join([f"{machine.name}'s console and journal end so:", *machine.last_words()]))
     if not isinstance(error, (Failure, AssertionError)):
-        traceback.print_exception(error)
+        say("".join(traceback.format_exception(error)))
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if str(SCRIPTS) in frame.filename]
     for frame in frames:
-        print(f"    {Path(frame.filename).name}:{frame.lineno}: {frame.line}")
-    print(f"    {type(error).__name__}: {error}", flush=True)
+        say(f"{Path(frame.filename).name}:{frame.lineno}: {frame.line}")
+    say(f"{type(error).__name__}: {error}")
     place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
     return f"{place}{' '.join(str(error).split()) or type(error).__name__}"
