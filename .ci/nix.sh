@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# nix.sh check|render: the Nix half, without building anything.
+# nix.sh check|render|companions: the Nix half, without building anything.
 #
 # `check` formats and lints every .nix file, evaluates every output of the flake, and fails on failed assertions, on
 # warnings, on hosts that render otherwise than tests/rendered/ has it, and on units that systemd does not like.
-# `render` writes tests/rendered/.
+# `render` writes tests/rendered/. `companions DIRECTORY` writes there what tests/companions.nix comes to, or ends with 3
+# where there is no nixpkgs: its scripts are those of NixOS, and not ours to keep.
 #
 # The inputs are those of flake.lock where the network has them, or else a nixpkgs and a crane below
 # ~/.cache/linerate/inputs. Where there are neither, it says what it skips. advisory-db may be missing there: nothing is
@@ -89,6 +90,16 @@ rendered() {
     local evaluated
     evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations --apply "$(cat tests/render.nix)")
     python3 tests/rendered.py "$1" tests/rendered <<<"$evaluated"
+}
+
+companions() {
+    local host evaluated system
+    host="{ companions = hosts.vm.extendModules { modules = [ ($(cat tests/companions.nix)) ]; }; }"
+    evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations \
+        --apply "hosts: ($(cat tests/render.nix)) ($host)")
+    python3 tests/rendered.py write "$1" <<<"$evaluated"
+    system=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["companions"]["system"])' <<<"$evaluated")
+    quietly nix show-derivation --recursive "$system" | python3 tests/rendered.py texts "$1/companions"
 }
 
 # systemd judges what was rendered, with programs that are on this machine in the place of those that are not.
@@ -206,8 +217,12 @@ case ${1:-} in
         fi
         rendered write
         ;;
+    companions)
+        inputs || exit 3
+        companions "$2"
+        ;;
     *)
-        echo "usage: nix.sh check|render" >&2
+        echo "usage: nix.sh check|render|companions DIRECTORY" >&2
         exit 2
         ;;
 esac

@@ -7,6 +7,6 @@ if [[ $(id -u) != 0 ]]; then
     echo "vm-test: skipped all VM tests: only root may make the guests' file system and network"
     exit 0
 fi
-.ci/install.sh cargo cc ip mcopy mke2fs mkfs.vfat mmdebstrap python3 setpriv sfdisk strip xz
+.ci/install.sh cargo cc go ip mcopy mke2fs mkfs.vfat mmdebstrap python3 setpriv sfdisk strip xz
 PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 exec python3 -B tests/portable "$@"

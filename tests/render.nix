@@ -62,7 +62,7 @@ let
       builtins.mapAttrs (_: unit: withoutEnvironment unit.text) (
         select (
           name: unit:
-          match "linerate-.*|(cpufreq|litestream|systemd-bless-boot)[.]service|boot-complete[.]target" name
+          match "(linerate|acme)-.*|(cpufreq|litestream|postgresql|systemd-bless-boot)[.]service|boot-complete[.]target" name
           != null
           && unit.enable
         ) config.systemd.units
@@ -88,6 +88,8 @@ let
     )
     // {
       "profile.json" = toJSON config.linerate.profile;
+      "litestream.yml" =
+        if config.services.litestream.enable then toJSON config.services.litestream.settings else "";
       "boot-loader" = config.boot.loader.systemd-boot.extraInstallCommands;
       "journald.conf" = config.services.journald.extraConfig;
       "kernel-parameters" = lines (
@@ -102,6 +104,7 @@ let
         map (package: package.text) (
           filter (package: match ".*linerate.*" (package.text or "") != null) config.systemd.tmpfiles.packages
         )
+        ++ filter (rule: match "d /run/acme/? .*" rule != null) config.systemd.tmpfiles.rules
       );
       "udev.rules" = config.services.udev.extraRules;
       "users" = lines (

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""rendered.py write|check DIRECTORY: what tests/render.nix evaluated to, from stdin, against what is kept.
+"""rendered.py write|check|texts DIRECTORY: what tests/render.nix evaluated to, from stdin, against what is kept.
 
 A host whose assertions fail or that warns is refused either way. `check` compares only what the same
-release of NixOS rendered, since others word their units otherwise.
+release of NixOS rendered, since others word their units otherwise. `texts` reads what `nix show-derivation --recursive`
+says of a host, and adds the texts that its files call by their names in the store, as `store.json`.
 """
 
 import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -38,8 +40,36 @@ def write(directory, files):
         path.write_text(text)
 
 
+# As tests/render.nix does.
+def without_hashes_and_versions(text):
+    text = re.sub("/nix/store/[0-9a-z]{32}-", "/nix/store/", text)
+    name = "[0-9A-Za-z+._?=]+(?:-[A-Za-z+._?=][0-9A-Za-z+._?=]*)*"
+    return re.sub(f"/nix/store/({name})-[0-9][0-9A-Za-z+._?=-]*", r"/nix/store/\1", text)
+
+
+def write_texts(directory, derivations):
+    known = {}
+    for derivation in derivations.values():
+        # Of structured attributes in younger releases.
+        env = derivation["env"] | derivation.get("structuredAttrs", {})
+        if "text" in env:
+            # Where in its output the text goes: pkgs.writeTextFile has it in what it runs.
+            place = re.search("target=[$]out'?([^'\n]*)", env.get("buildCommand", ""))
+            place = place[1] if place else env.get("destination", "")
+            name = without_hashes_and_versions(f"/nix/store/{env['name']}") + place
+            known[name] = without_hashes_and_versions(env["text"])
+    called, unread = {}, list(kept(directory).values())
+    while unread:
+        for name in set(re.findall(r"/nix/store/[^\s\"']+", unread.pop())) & known.keys() - called.keys():
+            called[name] = known[name]
+            unread.append(known[name])
+    (directory / "store.json").write_text(json.dumps(called))
+
+
 def main():
     mode, root = sys.argv[1], pathlib.Path(sys.argv[2])
+    if mode == "texts":
+        return write_texts(root, json.load(sys.stdin))
     bad = []
     for host, config in json.load(sys.stdin).items():
         bad += complaints(host, config)

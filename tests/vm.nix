@@ -40,6 +40,10 @@ let
       systemd.services."serial-getty@ttyS0".enable = lib.mkForce false;
     };
     metal = host ../hosts/tengbe;
+    companions.imports = [
+      machines.box
+      ./companions.nix
+    ];
 
     visitor.environment.systemPackages = [ pkgs.curl ];
   };

@@ -103,6 +103,13 @@ import ./daemon.nix { inherit config lib pkgs; } {
       # Nothing but its socket.
       settings.listen_addresses = lib.mkForce "";
     };
+    # One that was killed comes back; before 25.05 NixOS left it where it lay.
+    systemd.services.postgresql = mkIf local {
+      serviceConfig = {
+        Restart = lib.mkDefault "always";
+        RestartSec = lib.mkDefault 1;
+      };
+    };
 
     assertions = [
       {

@@ -76,7 +76,10 @@ import ./daemon.nix { inherit config lib pkgs; } {
     systemd.services.litestream = lib.mkIf (cfg.replicas != [ ]) {
       # The database is there once links was.
       after = [ "linerate-links.service" ];
+      # It ends where a replica is out of reach when it starts, and is not given up for that.
+      unitConfig.StartLimitIntervalSec = 0;
       serviceConfig = {
+        RestartSec = 5;
         # Files of the database belong to one user, who alone may read them.
         User = lib.mkForce "linerate-links";
         Group = lib.mkForce "linerate-links";

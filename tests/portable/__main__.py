@@ -12,6 +12,7 @@ import binaries
 import debian
 import interactive
 import lanes
+import rendering
 from catalogue import NOT_PORTABLE, TESTS
 from host import Host
 from report import say
@@ -31,7 +32,8 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="linerate-portable-") as directory:
         if arguments.boot:
-            return interactive.boot(Host(arguments.boot), *prepare({arguments.boot}, Path(directory)))
+            made = prepare({arguments.boot}, Path(directory))
+            return interactive.boot(made.hosts[arguments.boot], made)
         return suite(arguments.names or list(TESTS), Path(directory))
 
 
@@ -39,8 +41,14 @@ def suite(names: list[str], directory: Path) -> int:
     began = time.monotonic()
     made = prepare({role.host for name in names for role in TESTS[name].values() if role.host}, directory)
     say(f"prepared in {time.monotonic() - began:.0f} s")
+    missing = {
+        name: "its host is rendered when it is needed, and no nixpkgs is at hand"
+        for name in names
+        if any(role.host and role.host not in made.hosts for role in TESTS[name].values())
+    }
+    names = [name for name in names if name not in missing]
     failed = lanes.run(names, made)
-    for name, reason in NOT_PORTABLE.items():
+    for name, reason in (NOT_PORTABLE | missing).items():
         say(f"{name}: not run here: {reason}")
     say(f"{len(names) - len(failed)} of {len(names)} tests hold, in {time.monotonic() - began:.0f} s")
     for name, reason in failed.items():
@@ -48,14 +56,17 @@ def suite(names: list[str], directory: Path) -> int:
     return 1 if failed else 0
 
 
-def prepare(hosts: set[str], directory: Path) -> Made:
-    """Debian, QEMU and our programs, side by side: the first two mostly wait for the network."""
-    wanted = set().union(*(Host(name).programs() for name in hosts))
+def prepare(names: set[str], directory: Path) -> Made:
+    """Debian, QEMU and the programs, side by side: the first two mostly wait for the network."""
+    hosts = {name: Host(name) for name in names if name not in rendering.WHEN_NEEDED}
+    hosts |= rendering.now(names & rendering.WHEN_NEEDED, directory)
+    wanted = set().union(*(host.programs() for host in hosts.values()))
     with ThreadPoolExecutor() as pool:
         programs = pool.submit(debian.Programs)
         guest = pool.submit(debian.guest)
         ours = pool.submit(binaries.build, directory, wanted)
-        return programs.result(), guest.result(), ours.result()
+        others = pool.submit(binaries.others, wanted)
+        return Made(programs.result(), guest.result(), ours.result() | others.result(), hosts)
 
 
 sys.exit(main())

@@ -1,8 +1,11 @@
-"""Our programs, as cargo builds them for the tests of the workspace, which `make test` runs before."""
+"""Our programs, as cargo builds them for the tests of the workspace, which `make test` runs before, and one other."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
+
+import cache
 
 PACKAGES = Path(__file__).resolve().parents[2] / "pkgs"
 # Rust from nothing on two cores.
@@ -47,3 +50,31 @@ def build(directory: Path, wanted: set[str]) -> dict[str, Path]:
             stripped[name] = directory / name
             subprocess.run(["strip", "-o", stripped[name], message["executable"]], check=True)
     return stripped
+
+
+# Programs that Debian does not have, from Go's module proxy: package, module and version, which pins all that it is
+# built of.
+_GO = {
+    "litestream": ("github.com/benbjohnson/litestream/cmd/litestream", "github.com/benbjohnson/litestream v0.5.18"),
+    # Debian's minica is another one.
+    "minica": ("github.com/jsha/minica", "github.com/jsha/minica v1.1.0"),
+}
+
+
+def others(wanted: set[str]) -> dict[str, Path]:
+    """Those of the wanted programs that neither we nor Debian have, by name."""
+    return {name: _built(name, *_GO[name]) for name in sorted(wanted & _GO.keys())}
+
+
+def _built(name: str, package: str, module: str) -> Path:
+    def make(directory: Path) -> None:
+        (directory / "go.mod").write_text(f"module others\n\nrequire {module}\n")
+        subprocess.run(
+            ["go", "build", "-mod=mod", "-trimpath", "-ldflags=-s -w", "-o", name, package],
+            cwd=directory,
+            env=os.environ | {"CGO_ENABLED": "0"},
+            check=True,
+            timeout=_BUILD_SECONDS,
+        )
+
+    return cache.kept(name, cache.digest(package, module), make) / name

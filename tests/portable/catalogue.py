@@ -24,6 +24,9 @@ FROM_FIRMWARE = Role("tengbe", Hardware(uefi=True))
 # It keeps 1 % of 32 GiB free.
 ON_EC2 = Role("aws-c6i", Hardware(memory_mib=2048))
 
+# Rendered when it is needed: tests/companions.nix.
+WITH_COMPANIONS = Role("companions", Hardware(memory_mib=1024))
+
 TESTS: dict[str, dict[str, Role]] = {
     "services": {"box": BOX, "visitor": VISITOR},
     "firewall": {"box": BOX, "visitor": VISITOR},
@@ -34,6 +37,7 @@ TESTS: dict[str, dict[str, Role]] = {
     "watch": {"box": WITH_QUEUES},
     "update": {"box": FROM_FIRMWARE},
     "aws": {"box": ON_EC2},
+    "companions": {"box": WITH_COMPANIONS, "visitor": VISITOR},
 }
 
 # Tests that may begin where one that held has ended, on its machines: to boot them takes longer than most scripts.

@@ -4,6 +4,7 @@ QEMU comes from the same release, whatever this machine has: igb is younger than
 """
 
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,13 @@ GUEST = [
     "iputils-ping",
     "irqbalance",
     "kmod",
+    "lego",
+    "libicu76",
+    "libldap2",
     "libnss-systemd",
+    "libpq5",
+    "libreadline8t64",
+    "libxml2",
     "mount",
     "netbase",
     "netcat-openbsd",
@@ -33,13 +40,18 @@ GUEST = [
     "openssh-client",
     "openssh-server",
     "openssl",
+    "pebble",
     "procps",
     "systemd",
     "systemd-boot",
     "systemd-boot-efi",
     "systemd-sysv",
+    "tzdata",
     "udev",
 ]
+# Unpacked and not installed: that would bring Perl, LLVM and a cluster of Debian's own. Its libraries are above.
+POSTGRESQL = "/usr/lib/postgresql/17"
+UNPACKED = ["postgresql-17", "postgresql-client-17"]
 QEMU = ["ovmf", "qemu-system-x86", "qemu-utils"]
 
 # Directories of /usr/lib/modules/*/kernel that a guest can have a use for. The rest is 90 % of them.
@@ -166,11 +178,11 @@ def _mmdebstrap(target: Path, packages: list[str], *options: str) -> None:
     )
 
 
-# The kernel's package is unpacked and not installed: an initrd of Debian's own takes long to make and to boot.
-_KERNEL = (
+# The kernel's package is unpacked and not installed too: an initrd of Debian's own takes long to make and to boot.
+_UNPACK = (
     """chroot "$1" sh -ec 'cd /tmp; apt-cache depends linux-image-amd64"""
     """ | sed -n "s/.*Depends: \\(linux-image-[0-9][^ ]*\\).*/\\1/p" | head -n 1"""
-    """ | xargs apt-get -qq -o APT::Sandbox::User=root download';"""
+    f""" | xargs apt-get -qq -o APT::Sandbox::User=root download {' '.join(UNPACKED)}';"""
     """ for package in "$1"/tmp/*.deb; do dpkg-deb -x "$package" "$1" && rm "$package"; done"""
 )
 
@@ -189,6 +201,10 @@ def _thin_out(root: Path) -> str:
 
 
 def _settle(root: Path) -> None:
+    # Debian has them in a directory for each version, and wrappers in Perl.
+    shutil.rmtree(root / POSTGRESQL.lstrip("/") / "lib/bitcode")
+    for name in ("initdb", "postgres", "psql"):
+        (root / "usr/bin" / name).symlink_to(f"{POSTGRESQL}/bin/{name}")
     units = root / "etc/systemd/system"
     for name, text in FILES.items():
         path = root / name
@@ -228,7 +244,7 @@ class Guest:
 def guest() -> Guest:
     def make(directory: Path) -> None:
         tree = directory / "tree"
-        _mmdebstrap(tree, GUEST, "--variant=minbase", f"--customize-hook={_KERNEL}")
+        _mmdebstrap(tree, GUEST, "--variant=minbase", f"--customize-hook={_UNPACK}")
         version = _thin_out(tree)
         _settle(tree)
         (tree / f"boot/vmlinuz-{version}").rename(directory / "kernel")

@@ -52,13 +52,15 @@ class Files:
 
 
 class Host:
-    def __init__(self, name: str) -> None:
-        self.directory = RENDERED / name
+    def __init__(self, name: str, rendered: Path = RENDERED) -> None:
+        directory = rendered / name
         self.files = {
-            str(path.relative_to(self.directory)): path.read_text()
-            for path in sorted(self.directory.rglob("*"))
+            str(path.relative_to(directory)): path.read_text()
+            for path in sorted(directory.rglob("*"))
             if path.is_file() and path.name not in LEFT_OUT
         }
+        # Texts by their names in the store, where those of the host alone do not do.
+        self.store: dict[str, str] = json.loads(self.files.pop("store.json", "{}"))
 
     def _below(self, directory: str) -> dict[str, str]:
         prefix = f"{directory}/"
@@ -70,10 +72,10 @@ class Host:
 
     def programs(self) -> set[str]:
         """Names of the programs that it calls, and those for its operators."""
-        return {program for text in self.files.values() for _, program in _STORE.findall(text) if program} | {
-            "linerate",
-            "linerate-links",
-        }
+        called = {program for text in self.files.values() for _, program in _STORE.findall(text) if program}
+        # Scripts of NixOS call them by their names alone.
+        named = {word for text in self.store.values() for word in re.findall(r"[\w-]+", text)}
+        return called | named | {"linerate", "linerate-links"}
 
     def kernel_parameters(self) -> list[str]:
         return [
@@ -105,6 +107,8 @@ class Host:
                 files.link(f"{system}/boot-complete.target.requires/{name}", f"../{name}")
         files.add("/etc/systemd/journald.conf.d/host.conf", f"[Journal]\n{self.files.get('journald.conf', '')}")
         files.add("/etc/tmpfiles.d/host.conf", self.files.get("tmpfiles", ""))
+        if "litestream.yml" in self.files:
+            files.add("/etc/litestream.yml", self.files["litestream.yml"])
 
     def _kernel(self, files: Files) -> None:
         files.add("/etc/sysctl.d/60-nixos.conf", self.files["sysctl.conf"])
@@ -154,8 +158,13 @@ class Host:
         for name, program in ours.items():
             files.add(f"/nix/store/{name}/bin/{name}", program.read_bytes(), 0o755)
             files.link(f"/usr/local/bin/{name}", f"/nix/store/{name}/bin/{name}")
-        for text in list(self.files.values()):
+        for name, text in self.store.items():
+            files.add(name, text, 0o755)
+        there = {name.split("/")[3] for name in self.store}
+        for text in [*self.files.values(), *self.store.values()]:
             for package, program in _STORE.findall(text):
+                if package in there:
+                    continue
                 if program in ours:
                     files.add(f"/nix/store/{package}/bin/{program}", ours[program].read_bytes(), 0o755)
                 elif package.startswith("unit-script-"):

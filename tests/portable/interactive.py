@@ -4,9 +4,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from debian import Guest, Programs
 from host import Host
 from qemu import AFTER_QEMU, KERNEL_PARAMETERS, MACHINE
+from scenario import Made
 
 # This machine's port, and the host's.
 FORWARDED = {8080: 80, 8090: 8090, 8100: 8100, 8443: 8443}
@@ -19,7 +19,8 @@ ExecStart=-/sbin/agetty --autologin root --noclear --keep-baud 115200 - $TERM
 """
 
 
-def boot(host: Host, programs: Programs, guest: Guest, ours: dict[str, Path]) -> int:
+def boot(host: Host, made: Made) -> int:
+    programs, guest, ours, _ = made
     files = host.install(ours, guest.tree)
     files.link("/etc/systemd/system/serial-getty@ttyS0.service", _GETTY)
     files.link("/etc/systemd/system/getty.target.wants/serial-getty@ttyS0.service", _GETTY)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import esp
 from catalogue import Role
@@ -23,23 +23,29 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "vm"
 # The longest that a script may take.
 SCRIPT_SECONDS = 900
 
-# What all tests have in common: QEMU, Debian, and our programs.
-Made = tuple[Programs, Guest, dict[str, Path]]
+
+class Made(NamedTuple):
+    """What all tests have in common."""
+
+    programs: Programs
+    guest: Guest
+    ours: dict[str, Path]
+    hosts: dict[str, Host]
 
 
 class Laboratory:
     """What the machines of a test have in common."""
 
     def __init__(self, made: Made, switch: Switch, directory: Path) -> None:
-        self.programs, self.guest, self.ours = made
+        self.made = made
         self.switch = switch
         self.directory = directory
 
     def machine(self, name: str, number: int, role: Role, others: list[str]) -> Machine:
         files, parameters = Files(), []
         if role.host:
-            host = Host(role.host)
-            files = host.install(self.ours, self.guest.tree)
+            host = self.made.hosts[role.host]
+            files = host.install(self.made.ours, self.made.guest.tree)
             parameters = host.kernel_parameters()
         _identify(files, name, number, role, others)
         payload = self.directory / f"{name}.tar"
@@ -50,8 +56,8 @@ class Laboratory:
             self.directory / name,
             role.hardware,
             self.switch,
-            self.programs,
-            self.guest,
+            self.made.programs,
+            self.made.guest,
             payload,
             parameters,
         )

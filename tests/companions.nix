@@ -1,0 +1,34 @@
+# The host to try, with the programs of others that our modules bring: PostgreSQL beside the API, Litestream beside
+# links, and a certificate by ACME for files. The machine `visitor` is the one off the box.
+{ lib, ... }:
+{
+  services.linerate = {
+    api.database.createLocally = true;
+    links.replicas = [
+      {
+        url = "sftp://root@visitor/root/links";
+        key-path = "/var/lib/replica/key";
+        sync-interval = "200ms";
+      }
+    ];
+    files.tls = {
+      certificate = lib.mkForce null;
+      key = lib.mkForce null;
+      acme = "box";
+    };
+  };
+
+  security.acme = {
+    acceptTerms = true;
+    defaults = {
+      email = "owner@box.example";
+      server = "https://visitor:14000/dir";
+    };
+    # Links has port 80; the authority of the test asks here.
+    certs.box.listenHTTP = ":5002";
+  };
+  networking.firewall.allowedTCPPorts = [ 5002 ];
+
+  # Releases before 25.11 have a Litestream with a known vulnerability.
+  nixpkgs.config.allowInsecurePredicate = package: lib.getName package == "litestream";
+}
