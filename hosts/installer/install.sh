@@ -12,11 +12,16 @@ fail() {
     exit 1
 }
 
+# What lsblk knows of disks is udev's.
+udevadm settle
+
 # The medium that this runs from is not a target.
 root=$(findmnt --noheadings --output SOURCE /)
 medium=/dev/$(lsblk --noheadings --output PKNAME "$root")
+esp=$(lsblk --noheadings --paths --list --output NAME,PARTLABEL "$medium" | awk '$2 == "ESP" { print $1 }')
+[[ -n $esp ]] || fail "$medium has no partition named ESP"
 files=$(mktemp -d)
-mount -o ro "$(lsblk --noheadings --paths --list --output NAME,PARTLABEL "$medium" | awk '$2 == "ESP" { print $1 }')" "$files"
+mount -o ro "$esp" "$files"
 
 if [[ -s $files/disk ]]; then
     disk=$(realpath --canonicalize-existing "$(tr -d '[:space:]' <"$files/disk")") || fail "disk names none of this machine"
