@@ -20,6 +20,10 @@ in
   boot.loader.grub.enable = false;
   boot.loader.systemd-boot.enable = true;
 
+  # A volume that is slow to answer is waited for; after the default of 30 seconds ext4 would be read-only (Amazon EBS
+  # User Guide, NVMe I/O operation timeout).
+  boot.kernelParams = [ "nvme_core.io_timeout=4294967295" ];
+
   # What user-data says must not become a nixos-rebuild, and nobody but ssh has to come in.
   virtualisation.amazon-init.enable = false;
   services.amazon-ssm-agent.enable = lib.mkForce false;

@@ -21,8 +21,8 @@ WITH_QUEUES = Role("vm", Hardware(cards=(Card(queues=4), Card("igb")), cpus=4))
 # A host of metal from its firmware on: UEFI, systemd-boot, and an entry for each generation.
 FROM_FIRMWARE = Role("tengbe", Hardware(uefi=True))
 
-# It keeps 1 % of 32 GiB free.
-ON_EC2 = Role("aws-c6i", Hardware(memory_mib=2048))
+# Its root is on NVMe, and it keeps 1 % of 32 GiB free.
+ON_EC2 = Role("aws-c6i", Hardware(memory_mib=2048, disk="nvme"))
 
 # Rendered when it is needed: tests/companions.nix.
 WITH_COMPANIONS = Role("companions", Hardware(memory_mib=1024))

@@ -68,6 +68,8 @@ MODULES = [
     "drivers/net/ethernet/intel/igb",
     "drivers/net/net_failover.ko.xz",
     "drivers/net/virtio_net.ko.xz",
+    "drivers/nvme/common",
+    "drivers/nvme/host",
     "drivers/pps",
     "drivers/ptp",
     "drivers/tty",

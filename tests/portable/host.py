@@ -19,7 +19,7 @@ LEFT_OUT = {
 # The cards that QEMU has. A host without another is as unhealthy as doctor says, so it is not asked about that one.
 _DRIVERS = {"igb", "virtio_net"}
 # Parameters that are about the disk and the console of that host.
-_OF_THE_MACHINE = re.compile(r"(root|console|nvme_core\.io_timeout)=.*")
+_OF_THE_MACHINE = re.compile(r"(root|console)=.*")
 _STORE = re.compile(r"/nix/store/([^/\s\"']+)(?:/s?bin/([\w.-]+))?")
 # Where system users of NixOS begin to count downwards.
 _HIGHEST_SYSTEM_ID = 399

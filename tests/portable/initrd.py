@@ -6,7 +6,7 @@ A payload, which is a tar archive as a disk, is unpacked over the root once, bef
 import stat
 from pathlib import Path
 
-MODULES = ["virtio_blk", "virtio_pci", "ext4", "crc32c_generic"]
+MODULES = ["virtio_blk", "virtio_pci", "nvme", "ext4", "crc32c_generic"]
 
 # What the console says when the guest's own system takes over.
 BEGINS = "the system begins"
@@ -20,8 +20,11 @@ $B mount -t sysfs sys /sys
 {insmod}
 # Disks are known by their serial, not by the order in which they came up.
 disk() {{
-    for block in /sys/block/vd*; do
-        [ "$($B cat $block/serial)" = $1 ] && echo /dev/${{block##*/}}
+    for serial in /sys/block/vd*/serial /sys/block/nvme*/device/serial; do
+        [ -e $serial ] || continue
+        block=${{serial#/sys/block/}}
+        # NVMe has twenty characters of it.
+        [ "$($B tr -d ' ' <$serial)" = $1 ] && echo /dev/${{block%%/*}}
     done
 }}
 tries=0

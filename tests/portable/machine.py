@@ -36,6 +36,8 @@ class Hardware:
     # Booted by firmware and a boot loader from a disk, not by QEMU itself.
     uefi: bool = False
     memory_mib: int = 768
+    # QEMU's name of what the root is on: virtio-blk-pci or nvme.
+    disk: str = "virtio-blk-pci"
 
 
 class Machine:
@@ -125,7 +127,7 @@ class Machine:
             *["-name", self.name, "-smp", str(self.hardware.cpus), "-m", str(self.hardware.memory_mib)],
             # What the guest has not flushed may be lost with QEMU, as in a disk's own cache.
             *["-drive", f"file={self.disk},if=none,id=root,format=qcow2,cache=writeback"],
-            *["-device", "virtio-blk-pci,drive=root,serial=root"],
+            *["-device", f"{self.hardware.disk},drive=root,serial=root"],
             *["-drive", f"file={self.payload},if=none,id=payload,format=raw,readonly=on"],
             *["-device", "virtio-blk-pci,drive=payload,serial=payload"],
             *["-chardev", f"file,id=console,path={self.console},append=on", "-serial", "chardev:console"],

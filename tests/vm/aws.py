@@ -14,7 +14,8 @@ with subtest("services answer, and no unit has failed"):
 
 with subtest("the kernel is set as declared"):
     parameters = box.succeed("cat /proc/cmdline").split()
-    assert {"panic=10", "boot.panic_on_fail"} <= set(parameters), parameters
+    declared = {"panic=10", "boot.panic_on_fail", "nvme_core.io_timeout=4294967295"}
+    assert declared <= set(parameters), parameters
     for name, value in profile["kernel"]["sysctl"].items():
         assert box.succeed(f"sysctl -n {name}").split() == str(value).split(), name
 
