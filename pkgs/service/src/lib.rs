@@ -6,6 +6,7 @@
 //! - [`ready`]: whether the service can answer, told to systemd and to `/readyz`.
 //! - [`shutdown`]: SIGTERM drains, a second signal does not wait.
 //! - [`socket`]: addresses to listen on: TCP, Unix or handed over by systemd.
+//! - [`tls`]: addresses and certificates for TLS.
 //! - [`workers`]: how many workers, and on which CPU each.
 //! - [`problem`]: RFC 9457 error bodies.
 //! - [`exit`]: exit codes, and the one line an error is worth.
@@ -32,4 +33,5 @@ pub mod ready;
 pub mod settings;
 pub mod shutdown;
 pub mod socket;
+pub mod tls;
 pub mod workers;

@@ -16,6 +16,7 @@ use service::ready::{self, Readiness};
 use service::settings;
 use service::shutdown::Shutdown;
 use service::socket::Address;
+use service::tls::TlsArgs;
 
 use super::database::{self, DatabaseArgs};
 use super::{Cli, Command};
@@ -33,21 +34,9 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8100", value_delimiter = ',')]
     pub listen: Vec<Address>,
 
-    /// Where the API is served by TLS: HTTP/1.1, HTTP/2 and HTTP/3; may be repeated.
-    #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "cert", requires = "key")]
-    pub tls_listen: Vec<Address>,
-
-    /// The certificate and those that signed it, in PEM; loaded anew when it changes.
-    #[arg(long, value_name = "FILE")]
-    pub cert: Option<PathBuf>,
-
-    /// The certificate's private key, in PEM.
-    #[arg(long, value_name = "FILE")]
-    pub key: Option<PathBuf>,
-
-    /// Speaks no HTTP/3.
-    #[arg(long)]
-    pub no_http3: bool,
+    /// By TLS too.
+    #[command(flatten)]
+    pub tls: TlsArgs,
 
     /// Where health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
     #[arg(long, value_name = "ADDR")]
@@ -303,11 +292,10 @@ fn options(args: &Args) -> Options {
 /// The listener of the API.
 fn public(args: &Args) -> Config {
     let plain = args.listen.iter().cloned().map(Endpoint::plain);
-    let files = args.cert.as_ref().zip(args.key.as_ref());
     Config {
-        endpoints: plain.chain(args.tls_listen.iter().cloned().map(Endpoint::tls)).collect(),
+        endpoints: plain.chain(args.tls.tls_listen.iter().cloned().map(Endpoint::tls)).collect(),
         runtime: Runtime::PerCore(args.workers),
-        tls: files.map(|(cert, key)| Tls::new(cert, key)),
+        tls: args.tls.files().map(|(cert, key)| Tls::new(cert, key)),
         limits: listener::Limits {
             connections: args.max_connections,
             connections_per_address: args.address_connections.map_or(0, NonZero::get),
@@ -316,7 +304,7 @@ fn public(args: &Args) -> Config {
             body_bytes: args.max_batch_bytes.max(args.max_user_bytes) as u64,
             ..listener::Limits::default()
         },
-        http3: !args.no_http3 && !args.tls_listen.is_empty(),
+        http3: args.tls.http3(),
         drain: Duration::from_secs(args.drain_timeout),
         ..Config::default()
     }

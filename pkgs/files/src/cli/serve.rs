@@ -14,6 +14,7 @@ use service::metrics::Registry;
 use service::ready::{self, Readiness};
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
+use service::tls::TlsArgs;
 use service::workers;
 
 use crate::access_log::AccessLog;
@@ -38,25 +39,13 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090", value_delimiter = ',')]
     pub listen: Vec<Address>,
 
-    /// Where files are served by TLS: HTTP/1.1, HTTP/2 and HTTP/3; may be repeated.
-    #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "cert", requires = "key")]
-    pub tls_listen: Vec<Address>,
-
-    /// The certificate and those that signed it, in PEM; loaded anew when it changes.
-    #[arg(long, value_name = "FILE")]
-    pub cert: Option<PathBuf>,
-
-    /// The certificate's private key, in PEM.
-    #[arg(long, value_name = "FILE")]
-    pub key: Option<PathBuf>,
+    /// By TLS too.
+    #[command(flatten)]
+    pub tls: TlsArgs,
 
     /// Encrypts in this process, even where the kernel could (kTLS: HTTP/1.1 over TLS 1.3, with the module `tls`).
     #[arg(long)]
     pub no_ktls: bool,
-
-    /// Speaks no HTTP/3.
-    #[arg(long)]
-    pub no_http3: bool,
 
     /// Where health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
     #[arg(long, value_name = "ADDR")]
@@ -233,7 +222,7 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let log = args.access_log.as_ref().map(|path| open_log(path, args.access_log_sample)).transpose()?;
     let settings = settings(&args, count);
     let front = Front::new(settings, site, Disk::start()?, log, limits.clone(), shutdown.clone(), count)?;
-    let secure = (!args.tls_listen.is_empty())
+    let secure = (!args.tls.tls_listen.is_empty())
         .then(|| listener::Listener::new(tls(&args, limits, &front)))
         .transpose()?;
     let admin = args
@@ -295,11 +284,10 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
 
 /// The TLS listener.
 fn tls(args: &Args, limits: Option<Arc<Limits>>, front: &Arc<Front>) -> listener::Config {
-    let files = args.cert.as_ref().zip(args.key.as_ref());
     listener::Config {
-        endpoints: args.tls_listen.iter().cloned().map(listener::Endpoint::tls).collect(),
+        endpoints: args.tls.tls_listen.iter().cloned().map(listener::Endpoint::tls).collect(),
         runtime: listener::Runtime::PerCore(args.workers),
-        tls: files.map(|(cert, key)| listener::Tls::new(cert, key)),
+        tls: args.tls.files().map(|(cert, key)| listener::Tls::new(cert, key)),
         limits: listener::Limits {
             connections: args.max_connections,
             head_bytes: MAX_HEAD_BYTES,
@@ -311,7 +299,7 @@ fn tls(args: &Args, limits: Option<Arc<Limits>>, front: &Arc<Front>) -> listener
         // An address has its connections of both listeners together.
         admission: limits.map(|limits| limits as Arc<dyn listener::Admission>),
         offload: (!args.no_ktls).then(|| Arc::clone(front) as Arc<dyn listener::Offload>),
-        http3: !args.no_http3,
+        http3: args.tls.http3(),
         drain: Duration::from_secs(args.drain_timeout),
         ..listener::Config::default()
     }

@@ -1,11 +1,13 @@
 //! What one address may take: requests a second, and connections at once, of all listeners together.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use service::socket::network;
 
 /// Addresses that are remembered; past it, those that are not connected are forgotten.
 const ADDRESSES: usize = 65_536;
@@ -110,17 +112,6 @@ impl Peer {
             (whole_at - now <= rate.burst).then_some(whole_at)
         };
         self.whole_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
-    }
-}
-
-/// The part of an address that one user holds: an IPv6 site has a /64 to choose from (RFC 6177).
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => match address.to_ipv4_mapped() {
-            Some(address) => address.into(),
-            None => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
-        },
     }
 }
 

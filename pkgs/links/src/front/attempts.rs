@@ -1,10 +1,11 @@
 //! Tries at passwords, bounded per visitor and link, per link, and overall.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use service::socket::network;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Tries a minute from one address at one link.
@@ -44,17 +45,6 @@ impl Attempts {
             return None;
         }
         Arc::clone(&self.hashes).try_acquire_owned().ok()
-    }
-}
-
-/// The part of an address that one visitor holds: an IPv6 site has a /64 to choose from (RFC 6177).
-fn network(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => match address.to_ipv4_mapped() {
-            Some(address) => address.into(),
-            None => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
-        },
     }
 }
 

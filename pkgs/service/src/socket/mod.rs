@@ -3,9 +3,11 @@
 mod activated;
 mod address;
 mod bind;
+mod network;
 
 pub use address::{Address, AddressError};
 pub use bind::{Listener, TcpOptions, bind_tcp, bind_unix};
+pub use network::network;
 
 use std::io;
 use std::path::PathBuf;
