@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# nix.sh check|render|companions: the Nix half, without building anything.
+# nix.sh check|render|host: the Nix half, without building anything.
 #
 # `check` formats and lints every .nix file, evaluates every output of the flake, and fails on failed assertions, on
 # warnings, on hosts that render otherwise than tests/rendered/ has it, and on units that systemd does not like.
-# `render` writes tests/rendered/. `companions DIRECTORY` writes there what tests/companions.nix comes to, or ends with 3
-# where there is no nixpkgs: its scripts are those of NixOS, and not ours to keep.
+# `render` writes tests/rendered/. `host NAME DIRECTORY` writes there a host with units and scripts of NixOS itself, which
+# are not ours to keep, or ends with 3 where there is no nixpkgs: `companions` is tests/companions.nix, `ec2` is aws-c6i
+# with what asks for the instance's metadata.
 #
 # The inputs are those of flake.lock where the network has them, or else a nixpkgs and a crane below
 # ~/.cache/linerate/inputs. Where there are neither, it says what it skips. advisory-db may be missing there: nothing is
@@ -88,18 +89,28 @@ quietly() {
 
 rendered() {
     local evaluated
-    evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations --apply "$(cat tests/render.nix)")
+    evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations --apply "($(cat tests/render.nix)) \"\"")
     python3 tests/rendered.py "$1" tests/rendered <<<"$evaluated"
 }
 
-companions() {
-    local host evaluated system
-    host="{ companions = hosts.vm.extendModules { modules = [ ($(cat tests/companions.nix)) ]; }; }"
+# Renders the host NAME into DIRECTORY.
+host() {
+    local host others evaluated system
+    case $1 in
+        companions)
+            host="hosts.vm.extendModules { modules = [ ($(cat tests/companions.nix)) ]; }"
+            others='acme-.*|postgresql[.]service'
+            ;;
+        ec2)
+            host=hosts.aws-c6i
+            others='(fetch-ec2-metadata|apply-ec2-data)[.]service'
+            ;;
+    esac
     evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations \
-        --apply "hosts: ($(cat tests/render.nix)) ($host)")
-    python3 tests/rendered.py write "$1" <<<"$evaluated"
-    system=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["companions"]["system"])' <<<"$evaluated")
-    quietly nix show-derivation --recursive "$system" | python3 tests/rendered.py texts "$1/companions"
+        --apply "hosts: ($(cat tests/render.nix)) \"$others\" { $1 = $host; }")
+    python3 tests/rendered.py write "$2" <<<"$evaluated"
+    system=$(python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]]["system"])' "$1" <<<"$evaluated")
+    quietly nix show-derivation --recursive "$system" | python3 tests/rendered.py texts "$2/$1"
 }
 
 # systemd judges what was rendered, with programs that are on this machine in the place of those that are not.
@@ -217,12 +228,12 @@ case ${1:-} in
         fi
         rendered write
         ;;
-    companions)
+    host)
         inputs || exit 3
-        companions "$2"
+        host "$2" "$3"
         ;;
     *)
-        echo "usage: nix.sh check|render|companions DIRECTORY" >&2
+        echo "usage: nix.sh check|render|host NAME DIRECTORY" >&2
         exit 2
         ;;
 esac

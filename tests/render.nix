@@ -1,6 +1,8 @@
 # What each host comes to: the texts that its programs and its kernel will read, by path, without store hashes and
 # versions, so that a review sees what changed and nothing else. `make render` writes them to tests/rendered/.
-hosts:
+#
+# `others` matches the units of NixOS that are rendered too.
+others: hosts:
 let
   inherit (builtins)
     attrNames
@@ -62,7 +64,7 @@ let
       builtins.mapAttrs (_: unit: withoutEnvironment unit.text) (
         select (
           name: unit:
-          match "(linerate|acme)-.*|(cpufreq|litestream|postgresql|systemd-bless-boot)[.]service|boot-complete[.]target" name
+          match "linerate-.*|(cpufreq|litestream|systemd-bless-boot)[.]service|boot-complete[.]target|${others}" name
           != null
           && unit.enable
         ) config.systemd.units

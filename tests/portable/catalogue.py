@@ -24,20 +24,23 @@ FROM_FIRMWARE = Role("tengbe", Hardware(uefi=True))
 # Its root is on NVMe, and it keeps 1 % of 32 GiB free.
 ON_EC2 = Role("aws-c6i", Hardware(memory_mib=2048, disk="nvme"))
 
-# Rendered when it is needed: tests/companions.nix.
+# Rendered when they are needed: tests/companions.nix, and aws-c6i with what asks for the instance's metadata.
 WITH_COMPANIONS = Role("companions", Hardware(memory_mib=1024))
+WITH_METADATA = Role("ec2", ON_EC2.hardware)
 
+# The longest first, so that lanes end at about the same time.
 TESTS: dict[str, dict[str, Role]] = {
     "services": {"box": BOX, "visitor": VISITOR},
     "firewall": {"box": BOX, "visitor": VISITOR},
     "restart": {"box": BOX, "visitor": VISITOR},
     "power-cut": {"box": BOX, "visitor": VISITOR},
-    "tuning": {"box": WITH_QUEUES},
-    "nic": {"box": WITH_QUEUES},
-    "watch": {"box": WITH_QUEUES},
     "update": {"box": FROM_FIRMWARE},
-    "aws": {"box": ON_EC2},
     "companions": {"box": WITH_COMPANIONS, "visitor": VISITOR},
+    "watch": {"box": WITH_QUEUES},
+    "nic": {"box": WITH_QUEUES},
+    "aws": {"box": ON_EC2},
+    "metadata": {"box": WITH_METADATA, "visitor": VISITOR},
+    "tuning": {"box": WITH_QUEUES},
 }
 
 # Tests that may begin where one that held has ended, on its machines: to boot them takes longer than most scripts.

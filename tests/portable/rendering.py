@@ -5,9 +5,9 @@ from pathlib import Path
 
 from host import RENDERED, Host
 
-# Extensions of the host to try: tests/NAME.nix.
-WHEN_NEEDED = {"companions"}
-# What .ci/nix.sh ends with where there is no nixpkgs.
+# As .ci/nix.sh knows them.
+WHEN_NEEDED = {"companions", "ec2"}
+# What it ends with where there is no nixpkgs.
 _NO_NIXPKGS = 3
 
 
@@ -15,7 +15,7 @@ def now(names: set[str], directory: Path) -> dict[str, Host]:
     """These hosts, or none where they cannot be rendered."""
     hosts = {}
     for name in names:
-        command = [str(RENDERED.parents[1] / ".ci/nix.sh"), name, str(directory)]
+        command = [str(RENDERED.parents[1] / ".ci/nix.sh"), "host", name, str(directory)]
         if (status := subprocess.run(command, check=False).returncode) == _NO_NIXPKGS:
             continue
         if status:

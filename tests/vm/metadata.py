@@ -1,0 +1,74 @@
+# What EC2 knows of an instance, by IMDSv2: its key comes in by ssh, its user data are settings. The visitor stands in for
+# the service, and answers nobody without a token.
+
+import json
+
+SERVICE = r"""#!/usr/bin/env bash
+# One request of HTTP from stdin, and its answer to stdout.
+read -r method path _
+token= lifetime=
+while IFS= read -r line && line=${line%$'\r'} && [[ -n $line ]]; do
+    case ${line,,} in
+        x-aws-ec2-metadata-token:*) token=${line#*: } ;;
+        x-aws-ec2-metadata-token-ttl-seconds:*) lifetime=${line#*: } ;;
+    esac
+done
+echo "$method $path ${token:-none}" >> /root/asked
+answer() { printf 'HTTP/1.1 %s\r\ncontent-length: %s\r\nconnection: close\r\n\r\n%s' "$1" "${#2}" "$2"; }
+if [[ $method == PUT && $path == /latest/api/token && $lifetime -ge 1 ]]; then
+    answer '200 OK' of-this-instance
+elif [[ $token != of-this-instance ]]; then
+    answer '401 Unauthorized' ''
+elif [[ -f /root/known$path ]]; then
+    answer '200 OK' "$(< /root/known$path)"
+else
+    answer '404 Not Found' ''
+fi
+"""
+
+visitor.start()
+visitor.succeed("mkdir -p /root/known/1.0/meta-data/public-keys/0")
+visitor.succeed("ssh-keygen -q -t ed25519 -N '' -f /root/known/key")
+visitor.succeed("mv /root/known/key.pub /root/known/1.0/meta-data/public-keys/0/openssh-key")
+visitor.succeed("echo i-0123456789abcdef0 > /root/known/1.0/meta-data/instance-id")
+visitor.succeed("echo LINERATE_LINKS_PUBLIC_URL=https://go.example > /root/known/1.0/user-data")
+visitor.succeed(f"cat > /root/service <<'END'\n{SERVICE}END\nchmod 755 /root/service")
+visitor.succeed("ip address add 169.254.169.254/32 dev lo")
+visitor.succeed(
+    "systemd-run --unit=metadata -E PATH=$PATH $(command -v systemd-socket-activate)"
+    " --accept --inetd --listen 169.254.169.254:80 /root/service"
+)
+visitor.wait_for_open_port(80, "169.254.169.254")
+
+box.start()
+# EC2 has it on the link.
+box.wait_until_succeeds("ip route replace 169.254.169.254 via $(getent hosts visitor | cut -d ' ' -f 1)")
+box.wait_for_unit("linerate-links.service")
+
+with subtest("user data are settings"):
+    token = json.loads(
+        box.succeed(
+            "runuser -u linerate-links -- linerate-links token create test --scope write --json"
+            " --database /var/lib/linerate-links/links.db"
+        )
+    )["token"]
+    made = box.succeed(
+        f"curl -sf -H 'Authorization: Bearer {token}' --json '{{\"target\": \"https://example.com/\"}}'"
+        " http://127.0.0.1:8081/api/v1/links"
+    )
+    assert "https://go.example/" in made, made
+
+with subtest("the instance's key comes in, and no other"):
+    box.wait_until_succeeds("ss -Hltnp | grep -q sshd")
+    port = box.succeed("ss -Hltnp | grep sshd | head -n 1 | sed 's/.*:\\([0-9]*\\) .*:.*/\\1/'").strip()
+    ssh = f"ssh -p {port} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes root@box"
+    box.wait_for_unit("apply-ec2-data.service")
+    assert visitor.succeed(f"{ssh} -i /root/known/key hostname").strip() == "box"
+    visitor.succeed("ssh-keygen -q -t ed25519 -N '' -f /root/another")
+    visitor.fail(f"{ssh} -i /root/another true")
+
+with subtest("a token was asked for, and nothing without one"):
+    # What only looks whether somebody listens asks for nothing.
+    asked = visitor.succeed("grep -E '^[A-Z]' /root/asked").splitlines()
+    assert asked[0].startswith("PUT /latest/api/token "), asked
+    assert all(line.startswith("PUT ") or line.endswith(" of-this-instance") for line in asked), asked
