@@ -41,9 +41,10 @@ visitor.succeed(
 visitor.wait_for_open_port(80, "169.254.169.254")
 
 box.start()
-# EC2 has it on the link.
+# EC2 has it on the link before anything starts; here it is asked again once there is a way to it.
 box.wait_until_succeeds("ip route replace 169.254.169.254 via $(getent hosts visitor | cut -d ' ' -f 1)")
-box.wait_for_unit("linerate-links.service")
+for unit in ["fetch-ec2-metadata", "linerate-user-data", "apply-ec2-data", "linerate-links"]:
+    box.succeed(f"systemctl restart {unit}.service")
 
 with subtest("user data are settings"):
     token = json.loads(
@@ -71,4 +72,5 @@ with subtest("a token was asked for, and nothing without one"):
     # What only looks whether somebody listens asks for nothing.
     asked = visitor.succeed("grep -E '^[A-Z]' /root/asked").splitlines()
     assert asked[0].startswith("PUT /latest/api/token "), asked
+    assert any(line.startswith("GET /1.0/user-data ") for line in asked), asked
     assert all(line.startswith("PUT ") or line.endswith(" of-this-instance") for line in asked), asked
