@@ -1,4 +1,4 @@
-"""Our programs, as cargo builds them for the tests of the workspace, which `make test` runs before, and one other."""
+"""Our programs, as cargo builds them for the tests of the workspace, which `make test` runs before, and others."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Chains of tests, two at a time: a guest waits half of its time, for its disk or for a clock."""
+"""Chains of tests, two at a time: one at a time they used some 1.2 of two CPUs."""
 
 import ctypes
 import os
