@@ -22,6 +22,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod chunked;
+
 use std::mem::MaybeUninit;
 
 use httparse::{Header, Status};
