@@ -3,12 +3,15 @@
 //! - [`settings`]: one definition of each setting; defaults < TOML file < credentials < environment < flags.
 //! - [`logs`]: tracing to stderr, as text or JSON, or compiled out.
 //! - [`metrics`]: Prometheus exposition, with counters that cost a hot path one plain store.
+//! - [`allowed_hosts`]: which names a server without keys is asked by.
+//! - [`health`]: what `/healthz` and `/readyz` answer.
 //! - [`ready`]: whether the service can answer, told to systemd and to `/readyz`.
 //! - [`shutdown`]: SIGTERM drains, a second signal does not wait.
 //! - [`socket`]: addresses to listen on: TCP, Unix or handed over by systemd.
 //! - [`tls`]: addresses and certificates for TLS.
 //! - [`workers`]: how many workers, and on which CPU each.
 //! - [`problem`]: RFC 9457 error bodies.
+//! - [`panics`]: logged, counted, and the end of one connection only.
 //! - [`exit`]: exit codes, and the one line an error is worth.
 //! - `output`: what commands print, for people and for programs.
 //! - `manual`: what describes a command line, to shells and readers.
@@ -19,7 +22,9 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod allowed_hosts;
 pub mod exit;
+pub mod health;
 pub mod logs;
 #[cfg(feature = "manual")]
 pub mod manual;
@@ -28,6 +33,7 @@ pub mod metrics;
 pub mod openapi;
 #[cfg(feature = "output")]
 pub mod output;
+pub mod panics;
 pub mod problem;
 pub mod ready;
 pub mod settings;

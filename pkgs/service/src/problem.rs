@@ -61,6 +61,11 @@ impl Problem {
         self
     }
 
+    /// As JSON, the body of a response of [`CONTENT_TYPE`].
+    pub fn json(&self) -> String {
+        serde_json::to_string(self).expect("strings and numbers are JSON")
+    }
+
     /// 400: the request cannot be understood.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(400, detail)

@@ -1,8 +1,9 @@
 //! Whether the service can answer, told to systemd and to whoever asks.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
@@ -114,6 +115,84 @@ pub fn watchdog(mut alive: impl FnMut() -> bool + Send + 'static) -> std::io::Re
     Ok(())
 }
 
+/// How long a worker may go without a beat before [`Heartbeats::watch`] takes it for stuck. Workers beat a few times a
+/// second, and nothing they do in between should take more than some milliseconds.
+pub const STUCK: Duration = Duration::from_secs(5);
+
+/// What a worker whose work is done has instead of a number of beats.
+const DONE: u64 = u64::MAX;
+
+/// The signs of life of some workers, for [`watchdog`]; clones share them.
+///
+/// ```
+/// use service::ready::{Heartbeats, STUCK, watchdog};
+///
+/// let beats = Heartbeats::new(2);
+/// let mut workers = beats.watch(STUCK);
+/// watchdog(move || workers.alive())?;
+/// // Each worker, a few times a second:
+/// beats.beat(0);
+/// # Ok::<_, std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Heartbeats(Arc<[Beat]>);
+
+/// A worker's. Alone on its cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Beat(AtomicU64);
+
+impl Heartbeats {
+    /// Of so many workers, none of which has begun.
+    pub fn new(workers: usize) -> Self {
+        Self((0..workers).map(|_| Beat::default()).collect())
+    }
+
+    /// The `index`-th worker goes on. For that worker alone; costs a plain load and store.
+    #[inline]
+    pub fn beat(&self, index: usize) {
+        let beat = &self.0[index].0;
+        beat.store((beat.load(Relaxed) + 1) % DONE, Relaxed);
+    }
+
+    /// The `index`-th worker has ended as it should, and is not waited for any more.
+    pub fn done(&self, index: usize) {
+        self.0[index].0.store(DONE, Relaxed);
+    }
+
+    /// Looks at them from now on, until when all count as alive. A worker that has not beaten for `stuck` is not.
+    pub fn watch(&self, stuck: Duration) -> Watch {
+        let now = Instant::now();
+        let last = self.0.iter().map(|beat| (beat.0.load(Relaxed), now)).collect();
+        Watch { beats: self.clone(), stuck, last }
+    }
+}
+
+/// [`Heartbeats`] as last looked at.
+#[derive(Debug)]
+pub struct Watch {
+    beats: Heartbeats,
+    stuck: Duration,
+    last: Vec<(u64, Instant)>,
+}
+
+impl Watch {
+    /// Whether every worker has beaten lately, or is done.
+    pub fn alive(&mut self) -> bool {
+        self.alive_at(Instant::now())
+    }
+
+    fn alive_at(&mut self, now: Instant) -> bool {
+        for (last, beat) in self.last.iter_mut().zip(&*self.beats.0) {
+            let beat = beat.0.load(Relaxed);
+            if last.0 != beat {
+                *last = (beat, now);
+            }
+        }
+        self.last.iter().all(|&(beat, at)| beat == DONE || now.saturating_duration_since(at) < self.stuck)
+    }
+}
+
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "cannot reach the service manager");
@@ -133,6 +212,24 @@ mod tests {
         assert!(clone.is_ready());
         readiness.set_not_ready("disk full");
         assert_eq!(clone.state().to_string(), "not ready: disk full");
+    }
+
+    #[test]
+    fn one_stuck_worker_is_enough() {
+        let beats = Heartbeats::new(3);
+        let mut watch = beats.watch(STUCK);
+        let start = Instant::now();
+        beats.done(2);
+        for second in 1..=10 {
+            beats.beat(0);
+            if second <= 3 {
+                beats.beat(1);
+            }
+            let alive = watch.alive_at(start + Duration::from_secs(second));
+            assert_eq!(alive, second < 3 + STUCK.as_secs(), "after {second} s");
+        }
+        beats.beat(1);
+        assert!(watch.alive_at(start + Duration::from_secs(11)), "it goes on after all");
     }
 
     #[test]

@@ -1,13 +1,18 @@
 //! SIGTERM drains, a second signal does not wait.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// Whether the process is to stop; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Shutdown(CancellationToken);
+pub struct Shutdown {
+    token: CancellationToken,
+    failed: Arc<AtomicBool>,
+}
 
 impl Shutdown {
     /// One that only [`trigger`](Self::trigger) triggers.
@@ -66,17 +71,34 @@ impl Shutdown {
 
     /// Stop. Further calls change nothing.
     pub fn trigger(&self) {
-        self.0.cancel();
+        self.token.cancel();
+    }
+
+    /// Stop, since something that should have gone on has ended. What has ended is to be logged by who calls this.
+    pub fn fail(&self) {
+        self.failed.store(true, Relaxed);
+        self.trigger();
+    }
+
+    /// How it came to this, for the exit code: to be asked when all has ended.
+    ///
+    /// # Errors
+    /// When anybody called [`fail`](Self::fail).
+    pub fn outcome(&self) -> io::Result<()> {
+        match self.failed.load(Relaxed) {
+            true => Err(io::Error::other("a worker ended by itself, as the log says")),
+            false => Ok(()),
+        }
     }
 
     /// Whether to stop.
     pub fn is_triggered(&self) -> bool {
-        self.0.is_cancelled()
+        self.token.is_cancelled()
     }
 
     /// Returns once it is time to stop. Safe to drop at any time; runs on any runtime.
     pub async fn wait(&self) {
-        self.0.cancelled().await;
+        self.token.cancelled().await;
     }
 }
 
@@ -107,6 +129,8 @@ mod tests {
         shutdown.trigger();
         shutdown.trigger();
         waiter.join().expect("waiter");
-        assert!(shutdown.is_triggered());
+        assert!(shutdown.is_triggered() && shutdown.outcome().is_ok());
+        shutdown.clone().fail();
+        assert!(shutdown.outcome().is_err());
     }
 }

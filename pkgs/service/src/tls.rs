@@ -12,11 +12,11 @@ pub struct TlsArgs {
     pub tls_listen: Vec<Address>,
 
     /// The certificate and those that signed it, in PEM; loaded anew when it changes.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "tls_listen")]
     pub cert: Option<PathBuf>,
 
     /// The certificate's private key, in PEM.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "tls_listen")]
     pub key: Option<PathBuf>,
 
     /// Speaks no HTTP/3.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use service::ready::{Readiness, watchdog};
+use service::settings::try_parse_from;
 use service::shutdown::Shutdown;
 use service::socket::{Address, TcpOptions};
 
@@ -42,6 +43,42 @@ fn child() {
     }
 }
 
+/// A program that has a variable for the flag of two of its commands.
+#[derive(Debug, clap::Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Commands,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Commands {
+    Serve(Shared),
+    Add(Shared),
+}
+
+#[derive(Debug, clap::Args)]
+struct Shared {
+    #[arg(long, env = "LINERATE_TEST_URL", default_value = "the default")]
+    url: String,
+    #[arg(long, env = "LINERATE_TEST_COUNT")]
+    count: Option<u64>,
+}
+
+/// What the program reads, whichever command is run.
+#[test]
+#[ignore = "not a test: the process that the tests start"]
+fn reader() {
+    for name in ["serve", "add"] {
+        let cli: Cli = try_parse_from("test", "serve", ["program", name], |name| std::env::var_os(name))
+            .unwrap_or_else(|error| panic!("{error}"));
+        let (Commands::Serve(read) | Commands::Add(read)) = cli.command;
+        println!("{name} {read:?}");
+    }
+    let help =
+        try_parse_from::<Cli>("test", "serve", ["program", "add", "--help"], |name| std::env::var_os(name));
+    println!("{}", help.expect_err("help"));
+}
+
 /// The child, through a shell that lets `prepare` go first.
 fn start(prepare: &str, env: &[(&str, &str)], stdin: Stdio) -> (Child, impl Iterator<Item = String>) {
     let mut child = Command::new("/bin/sh")
@@ -58,6 +95,26 @@ fn start(prepare: &str, env: &[(&str, &str)], stdin: Stdio) -> (Child, impl Iter
 
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("a signal is sent");
+}
+
+#[test]
+fn an_empty_variable_is_unset_for_every_command() {
+    let read = |value: &str| {
+        let output = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "reader", "--ignored", "--nocapture"])
+            .envs([("LINERATE_TEST_URL", value), ("LINERATE_TEST_COUNT", value)])
+            .output()
+            .expect("a child");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let empty = read("");
+    for name in ["serve", "add"] {
+        let line = format!("{name} Shared {{ url: \"the default\", count: None }}");
+        assert!(empty.contains(&line), "{empty}");
+        let line = format!("{name} Shared {{ url: \"7\", count: Some(7) }}");
+        assert!(read("7").contains(&line), "{name}: {}", read("7"));
+    }
+    assert!(empty.contains("[env: LINERATE_TEST_URL=]"), "{empty}");
 }
 
 #[test]

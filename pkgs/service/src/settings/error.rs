@@ -89,9 +89,11 @@ impl Error {
             .and_then(|arg| arg.strip_prefix("--")?.split([' ', '=', '[']).next())
             .and_then(|name| given.get(name));
         let value = text(ContextKind::InvalidValue).map(OsStr::new);
+        // A secret's error has no value, and says itself whether it was given.
+        let secret = matches!(error.get(ContextKind::Custom), Some(ContextValue::Bool(true)));
         match name {
             // A flag's value hides what was given, so its error is about another value.
-            Some(given) if given.values.iter().any(|given| Some(given.as_os_str()) == value) => {
+            Some(given) if secret || given.values.iter().any(|given| Some(given.as_os_str()) == value) => {
                 Self::Value { origin: given.origin.clone(), error }
             }
             _ => Self::Usage(error),
@@ -119,8 +121,24 @@ fn shows_help(error: &clap::Error) -> bool {
 
 /// What clap says, on one line: without usage and without where to find help.
 fn brief(error: &clap::Error) -> String {
-    let text = error.to_string();
+    let mut text = error.to_string();
+    for (_, value) in error.context() {
+        let values = match value {
+            ContextValue::String(value) => std::slice::from_ref(value),
+            ContextValue::Strings(values) => values,
+            _ => continue,
+        };
+        // A secret in the wrong place: behind a command that takes none, or as a part of another flag.
+        for value in values.iter().filter(|value| may_be_secret(value)) {
+            text = text.replace(value.as_str(), "…");
+        }
+    }
     let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|tail| text.find(tail)).min();
     let text = &text[..end.unwrap_or(text.len())];
-    one_line(text.strip_prefix("error: ").unwrap_or(text))
+    one_line(&text.strip_prefix("error: ").unwrap_or(text).replace("\n\n  tip: ", "; tip: "))
+}
+
+/// Whether a text that is no setting looks like a URL with a password in it, or like a piece of one.
+fn may_be_secret(value: &str) -> bool {
+    value.contains('@') || value.contains("://") || value.to_ascii_lowercase().contains("password")
 }

@@ -11,13 +11,17 @@
 //! | environment | `LINERATE_LINKS_CACHE_BYTES=1`; empty is unset, several values have commas between |
 //! | flag | `--cache-bytes 1` |
 //!
+//! Other subcommands that have `--config` too take what they share with it from the same file.
+//!
 //! File and environment become the defaults of clap's own arguments, so that its value parsers judge
 //! them as they judge flags. A flag without value is set by `true` and left by `false`.
 
 mod error;
 mod file;
+mod secret;
 
 pub use error::Error;
+pub use secret::{Secret, secret};
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -33,15 +37,33 @@ use error::Origin;
 /// The setting that names the file of settings, where there is one.
 const CONFIG: &str = "config";
 
+/// The flag by which the settings are read, and nothing else is done.
+const CHECK: &str = "check";
+
 /// Where systemd puts the credentials of a unit (systemd.exec(5)): secrets of which neither the environment nor the
 /// file of settings tells.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
 /// The command line of `P` and the settings of its `subcommand`, from the arguments, the environment,
 /// the credentials and the file of this process. Help, version and errors end the process, errors with code 2 and
-/// one line on stderr.
+/// one line on stderr. With `--check` it ends here too, with 0 where the settings are such as the subcommand takes.
 pub fn parse<P: Parser>(service: &str, subcommand: &str) -> P {
-    try_parse(service, subcommand).unwrap_or_else(|error| error.exit())
+    match read(service, subcommand, std::env::args_os(), of_process()) {
+        Ok((_, true)) => std::process::exit(0),
+        Ok((parsed, false)) => parsed,
+        Err(error) => error.exit(),
+    }
+}
+
+/// The command line of `P`, of a program whose commands have no settings beside their flags and variables. Help, version
+/// and errors end the process as those of [`parse`] do.
+pub fn parse_commands<P: Parser>() -> P {
+    let mut command = without_empty(P::command(), &|name| std::env::var_os(name));
+    let parsed = command.try_get_matches_from_mut(std::env::args_os()).map_err(Error::Usage);
+    let read = |mut matches| {
+        P::from_arg_matches_mut(&mut matches).map_err(|error| Error::Usage(error.format(&mut command)))
+    };
+    parsed.and_then(read).unwrap_or_else(|error| error.exit())
 }
 
 /// Like [`parse`], for a process that goes on whatever comes of it, such as one that reads its settings again.
@@ -49,10 +71,20 @@ pub fn parse<P: Parser>(service: &str, subcommand: &str) -> P {
 /// # Errors
 /// As [`try_parse_from`].
 pub fn try_parse<P: Parser>(service: &str, subcommand: &str) -> Result<P, Error> {
-    let credentials = std::env::var_os(CREDENTIALS).map(PathBuf::from);
-    try_parse_from(service, subcommand, std::env::args_os(), |name| {
-        std::env::var_os(name).or_else(|| credential(credentials.as_deref()?, name))
-    })
+    try_parse_args(service, subcommand, std::env::args_os())
+}
+
+/// Like [`try_parse`], with other arguments (the program's name first) than this process has: for a command that works on
+/// what another is set to.
+///
+/// # Errors
+/// As [`try_parse_from`].
+pub fn try_parse_args<P: Parser>(
+    service: &str,
+    subcommand: &str,
+    args: impl IntoIterator<Item: Into<OsString>>,
+) -> Result<P, Error> {
+    try_parse_from(service, subcommand, args, of_process())
 }
 
 /// Like [`parse`], from the `args` (the program's name first) and environment given.
@@ -66,12 +98,28 @@ pub fn try_parse_from<P: Parser>(
     args: impl IntoIterator<Item: Into<OsString>>,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<P, Error> {
+    read(service, subcommand, args, env).map(|(parsed, _)| parsed)
+}
+
+/// The environment of this process, and its credentials.
+fn of_process() -> impl Fn(&str) -> Option<OsString> {
+    let credentials = std::env::var_os(CREDENTIALS).map(PathBuf::from);
+    move |name| std::env::var_os(name).or_else(|| credential(credentials.as_deref()?, name))
+}
+
+/// What [`try_parse_from`] says, and whether that is all that is asked.
+fn read<P: Parser>(
+    service: &str,
+    subcommand: &str,
+    args: impl IntoIterator<Item: Into<OsString>>,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<(P, bool), Error> {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let mut command = without_empty(command::<P>(service, subcommand), &env);
     let env = |arg: &Arg| {
         let own = || Some(arg.get_env()?.to_str()?.to_owned());
         variable(service, arg).or_else(own).and_then(|name| Some((env(&name)?, name)))
     };
-    let mut command = command::<P>(service, subcommand);
 
     // A first look at the arguments, as far as they make sense: is it this subcommand, and which is
     // its file? Help ends here, so that it shows the defaults of the program.
@@ -94,16 +142,65 @@ pub fn try_parse_from<P: Parser>(
             }
         }
         command = command.mut_subcommand(subcommand, |settings| overlay(settings, &given));
+    } else if let Some(settings) = command.find_subcommand(subcommand) {
+        // Another subcommand takes what it shares with this one from the same file, by the same names.
+        let (path, look) = chosen(&look);
+        if let Some(chosen) = below(&command, &path) {
+            if let Some(file) = config(chosen, look, env) {
+                given = file::read(Path::new(&file), settings)?;
+            }
+            command = mut_below(command, &path, &|chosen| overlay(chosen, &given));
+        }
     }
 
     let mut matches = command.try_get_matches_from_mut(&args).map_err(|error| Error::of(error, &given))?;
-    P::from_arg_matches_mut(&mut matches).map_err(|error| Error::of(error.format(&mut command), &given))
+    let check = matches.subcommand_matches(subcommand).is_some_and(|settings| settings.get_flag(CHECK));
+    let parsed = P::from_arg_matches_mut(&mut matches);
+    Ok((parsed.map_err(|error| Error::of(error.format(&mut command), &given))?, check))
 }
 
 /// The command line of `P`, with the help of each setting of its `subcommand` naming its variable:
 /// what [`parse`] parses, and what manual pages and completions are made from.
 pub fn command<P: Parser>(service: &str, subcommand: &str) -> Command {
-    P::command().mut_subcommand(subcommand, |settings| settings.mut_args(|arg| documented(service, arg)))
+    P::command().mut_subcommand(subcommand, |settings| {
+        let check = Arg::new(CHECK).long(CHECK).action(ArgAction::SetTrue);
+        let check = check.help("Read the settings, say what is wrong with them, and end");
+        settings.mut_args(|arg| documented(service, arg)).arg(check)
+    })
+}
+
+/// `command` and all below it, where those variables are unset that are empty: to clap they are values.
+fn without_empty(command: Command, env: &impl Fn(&str) -> Option<OsString>) -> Command {
+    let unset = |arg: Arg| {
+        let name = arg.get_env().and_then(OsStr::to_str).map(str::to_owned);
+        match name.filter(|name| env(name).is_some_and(|value| value.is_empty())) {
+            // As clap has it in the help of those that are unset.
+            Some(name) => with_note(arg.env(None::<&'static str>), &format!("[env: {name}=]")),
+            None => arg,
+        }
+    };
+    command.mut_args(unset).mut_subcommands(|below| without_empty(below, env))
+}
+
+/// The subcommand that was chosen, by its name and those of the ones above it, and its arguments.
+fn chosen(look: &ArgMatches) -> (Vec<String>, &ArgMatches) {
+    let (mut path, mut at) = (Vec::new(), look);
+    while let Some((name, below)) = at.subcommand() {
+        path.push(name.to_owned());
+        at = below;
+    }
+    (path, at)
+}
+
+fn below<'c>(command: &'c Command, path: &[String]) -> Option<&'c Command> {
+    path.iter().try_fold(command, |command, name| command.find_subcommand(name))
+}
+
+fn mut_below(command: Command, path: &[String], change: &dyn Fn(Command) -> Command) -> Command {
+    match path {
+        [] => change(command),
+        [name, rest @ ..] => command.mut_subcommand(name, |below| mut_below(below, rest, change)),
+    }
 }
 
 /// The credential called as a variable is, without the line feed that editors end a file with.
@@ -130,7 +227,8 @@ fn variable(service: &str, arg: &Arg) -> Option<String> {
 
 fn is_setting(arg: &Arg) -> bool {
     use ArgAction::{Append, Count, Set, SetFalse, SetTrue};
-    arg.get_long().is_some() && matches!(arg.get_action(), Set | Append | SetTrue | SetFalse | Count)
+    arg.get_long().is_some_and(|name| name != CHECK)
+        && matches!(arg.get_action(), Set | Append | SetTrue | SetFalse | Count)
 }
 
 fn takes_many(arg: &Arg) -> bool {
@@ -139,14 +237,21 @@ fn takes_many(arg: &Arg) -> bool {
 }
 
 fn documented(service: &str, arg: Arg) -> Arg {
-    let Some(variable) = variable(service, &arg) else { return arg };
-    let with_variable = |help: Option<&StyledStr>| {
+    match variable(service, &arg) {
+        Some(variable) => with_note(arg, &format!("[env: {variable}]")),
+        None => arg,
+    }
+}
+
+/// `arg` with a note behind its help.
+fn with_note(arg: Arg, note: &str) -> Arg {
+    let noted = |help: Option<&StyledStr>| {
         let mut help = help.cloned().unwrap_or_default();
-        write!(help, " [env: {variable}]").expect("a string takes all that is written");
+        write!(help, " {note}").expect("a string takes all that is written");
         help
     };
-    let (short, long) = (with_variable(arg.get_help()), arg.get_long_help());
-    match long.map(|long| with_variable(Some(long))) {
+    let (short, long) = (noted(arg.get_help()), arg.get_long_help().map(|long| noted(Some(long))));
+    match long {
         Some(long) => arg.help(short).long_help(long),
         None => arg.help(short),
     }

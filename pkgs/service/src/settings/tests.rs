@@ -19,6 +19,15 @@ enum Commands {
     Serve(Serve),
     Add {
         target: String,
+        #[arg(long)]
+        config: Option<PathBuf>,
+        #[arg(long)]
+        database: Option<PathBuf>,
+        #[arg(long, env = "LINKS_OWN", default_value = "nothing")]
+        own: String,
+    },
+    Get {
+        target: String,
     },
 }
 
@@ -50,8 +59,24 @@ struct Serve {
     #[arg(long, env = "LINKS_OWN")]
     own: Option<String>,
 
+    /// With a secret in it
+    #[arg(long, env = "LINKS_SECRET", hide_env_values = true, value_parser = secret::<Url>())]
+    secret_url: Option<Url>,
+
     #[command(flatten)]
     logs: LogArgs,
+}
+
+/// What only `good` is.
+#[derive(Clone, Debug)]
+struct Url;
+
+impl std::str::FromStr for Url {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "good" { Ok(Self) } else { Err("expected a URL") }
+    }
 }
 
 /// Variables and their values.
@@ -90,6 +115,21 @@ fn the_later_place_counts() {
     for (toml, env, args, bytes) in cases {
         assert_eq!(parse(toml, env, args).expect("parses").cache_bytes, bytes, "{toml} {env:?} {args:?}");
     }
+}
+
+#[test]
+fn settings_can_be_checked_and_nothing_else_done() {
+    let read = |args: &Line| {
+        let args = [&["linerate-links", "serve", "--database", "x"], args].concat();
+        read::<Cli>("links", "serve", args, |_| None).map(|(_, check)| check)
+    };
+    assert!(!read(&[]).expect("parses"));
+    assert!(read(&["--check"]).expect("parses"));
+    assert!(read(&["--check", "--cache-bytes", "many"]).is_err());
+    // Of the command line alone: a file or a variable that says so would end every start.
+    let error = parse("database = 'x'\ncheck = true", &[], &["--config", "FILE"]).expect_err("no setting");
+    assert!(error.contains("check: there is no such setting"), "{error}");
+    parse("", &[("LINERATE_LINKS_CHECK", "many")], &["--database", "x"]).expect("not looked at");
 }
 
 #[test]
@@ -141,6 +181,12 @@ fn flags_replace_lists_rather_than_add_to_them() {
 }
 
 #[test]
+fn a_tip_is_told_apart_from_what_is_wrong() {
+    let error = parse("", &[], &["--databse", "x"]).expect_err("a slip");
+    assert_eq!(error, "unexpected argument '--databse' found; tip: a similar argument exists: '--database'");
+}
+
+#[test]
 fn what_is_wrong_is_said_on_one_line_and_where() {
     const ARGS: &Line = &["--database", "x", "-c", "FILE"];
     let bad_env: &Env = &[("LINERATE_LINKS_CACHE_BYTES", "many")];
@@ -185,11 +231,11 @@ fn what_is_wrong_is_said_on_one_line_and_where() {
 }
 
 #[test]
-fn other_subcommands_have_no_file_and_no_variables() {
+fn a_subcommand_without_the_setting_has_no_file_and_no_variables() {
     let env =
         |name: &str| -> Option<OsString> { (name == "LINERATE_LINKS_CONFIG").then(|| "/nowhere".into()) };
-    let cli: Cli = try_parse_from("links", "serve", ["linerate-links", "add", "x"], env).expect("parses");
-    assert!(matches!(cli.command, Commands::Add { target } if target == "x"));
+    let cli: Cli = try_parse_from("links", "serve", ["linerate-links", "get", "x"], env).expect("parses");
+    assert!(matches!(cli.command, Commands::Get { target } if target == "x"));
 }
 
 #[test]
@@ -227,4 +273,56 @@ fn a_credential_is_read_as_a_variable_would_be() {
 fn a_variable_of_ones_own_may_be_a_credential_too() {
     let serve = parse("", &[("LINKS_OWN", "x")], &["--database", "x"]).expect("settings");
     assert_eq!(serve.own.as_deref(), Some("x"));
+}
+
+#[test]
+fn another_subcommand_takes_what_it_shares_from_the_same_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("links.toml");
+    let file = file.to_str().expect("UTF-8");
+    let add = |env: &[(&str, &str)], args: &[&str]| {
+        let args = ["linerate-links", "add", "https://example.com"].into_iter().chain(args.iter().copied());
+        let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).into());
+        match try_parse_from::<Cli>("links", "serve", args, env) {
+            Ok(Cli { command: Commands::Add { target, database, own, .. } }) => {
+                assert_eq!(target, "https://example.com");
+                Ok((database.map(|path| path.display().to_string()), own))
+            }
+            Ok(other) => panic!("not add: {other:?}"),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    let found = |database: &str, own: &str| Ok((Some(database.to_owned()), own.to_owned()));
+    // What only the server has is no fault of the file.
+    std::fs::write(file, "database = 'file'\ncache-bytes = 2\nown = 'file'").expect("a file");
+    assert_eq!(add(&[], &["--config", file]), found("file", "file"));
+    assert_eq!(add(&[], &["--config", file, "--own", "flag"]), found("file", "flag"));
+    assert_eq!(add(&[("LINERATE_LINKS_CONFIG", file)], &[]), found("file", "file"));
+    assert_eq!(add(&[("LINKS_OWN", "")], &["--config", file]), found("file", "file"), "empty is unset");
+    assert_eq!(add(&[("LINKS_OWN", "")], &[]), Ok((None, "nothing".to_owned())), "empty is unset");
+    std::fs::write(file, "databases = 'file'").expect("a file");
+    assert_eq!(add(&[], &["--config", file]), Err(format!("{file}: databases: there is no such setting")));
+}
+
+#[test]
+fn a_secret_is_in_no_message() {
+    let database = ["--database", "x"];
+    let value = "postgres://ada:hunter2@db/x";
+    let toml = format!("secret-url = \"{value}\"");
+    let cases: [(&str, &Env, Vec<&str>, &str); 4] = [
+        (
+            "",
+            &[],
+            vec!["--secret-url", value],
+            "invalid value for '--secret-url <SECRET_URL>': expected a URL",
+        ),
+        ("", &[("LINKS_SECRET", value)], vec![], "LINKS_SECRET: expected a URL"),
+        (&toml, &[], vec!["--config", "FILE"], "FILE: secret-url: expected a URL"),
+        ("", &[], vec![value], "unexpected argument '…' found"),
+    ];
+    for (toml, env, args, said) in cases {
+        let args = [&database[..], &args].concat();
+        assert_eq!(parse(toml, env, &args).map(drop), Err(said.to_owned()), "{args:?}");
+    }
+    assert!(parse("secret-url = \"good\"", &[], &["--database", "x", "--config", "FILE"]).is_ok());
 }

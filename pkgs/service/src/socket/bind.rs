@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::{Address, Error, activated};
@@ -57,6 +58,17 @@ impl Listener {
         }
     }
 
+    /// Another descriptor of the same socket.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Tcp(listener) => listener.try_clone().map(Self::Tcp),
+            Self::Unix(listener) => listener.try_clone().map(Self::Unix),
+        }
+    }
+
     pub(super) fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Self::Tcp(listener) => listener.set_nonblocking(true),
@@ -77,38 +89,136 @@ impl Address {
             Self::Activated(name) => activated::take(name),
         }
     }
+
+    /// Listens here with a socket for each of so many workers, at least one, all on the port that the first one got. On
+    /// TCP the kernel spreads connections over them (`SO_REUSEPORT`), and another process that listens there already is
+    /// an error, whatever it has allowed. What is no TCP address can be bound once: there, all are the same socket.
+    ///
+    /// # Errors
+    /// When that is impossible; the error says where and why.
+    pub fn listen_each(&self, workers: usize, options: &TcpOptions) -> Result<Vec<Listener>, Error> {
+        let first = match self {
+            Self::Tcp(address) => Listener::Tcp(tcp(*address, options, true)?),
+            other => other.listen(options)?,
+        };
+        let shared = TcpOptions { reuse_port: true, ..*options };
+        let mut all = vec![first];
+        while all.len() < workers {
+            all.push(match (self, all[0].address()) {
+                (Self::Tcp(_), Some(address)) => address.listen(&shared)?,
+                _ => all[0].try_clone().map_err(|error| Error::Bind { address: self.to_string(), error })?,
+            });
+        }
+        Ok(all)
+    }
 }
 
 /// Listens on `address`, non-blocking, with `SO_REUSEADDR`.
 ///
 /// `[::]` takes both families whatever `net.ipv6.bindv6only` says, and IPv4 alone where the kernel
-/// has no IPv6.
+/// has no IPv6. An address that this machine does not have is listened on all the same (`IP_FREEBIND`), and served once
+/// it is there, as when the network comes later than the service; that is logged as a warning.
 ///
 /// # Errors
 /// [`Error::Bind`].
 pub fn bind_tcp(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, Error> {
+    tcp(address, options, false)
+}
+
+/// Receives on `address` by a socket for each of so many workers, non-blocking; `prepare` is called for each before it is
+/// bound. As with [`Address::listen_each`], another process that receives there already is an error, and as with
+/// [`bind_tcp`], the address need not be there yet.
+///
+/// # Errors
+/// [`Error::Bind`].
+pub fn bind_udp_each(
+    address: SocketAddr,
+    workers: usize,
+    prepare: impl Fn(&Socket),
+) -> Result<Vec<UdpSocket>, Error> {
+    let first = udp(address, true, &prepare)?;
+    let address = first.local_addr().unwrap_or(address);
+    let mut all = vec![first];
+    while all.len() < workers {
+        all.push(udp(address, false, &prepare)?);
+    }
+    Ok(all)
+}
+
+/// Receives on `address` beside the sockets that this user has there already.
+///
+/// # Errors
+/// [`Error::Bind`].
+pub fn bind_udp(address: SocketAddr, prepare: impl Fn(&Socket)) -> Result<UdpSocket, Error> {
+    udp(address, false, &prepare)
+}
+
+fn udp(address: SocketAddr, first: bool, prepare: &impl Fn(&Socket)) -> Result<UdpSocket, Error> {
+    let prepare = |socket: &Socket| {
+        prepare(socket);
+        Ok(())
+    };
+    bind(address, Type::DGRAM, Protocol::UDP, true, first, prepare)
+        .map(Into::into)
+        .map_err(|error| Error::Bind { address: format!("{address} (UDP)"), error })
+}
+
+fn tcp(address: SocketAddr, options: &TcpOptions, first: bool) -> Result<TcpListener, Error> {
+    let bind = |address| {
+        let shared = options.reuse_port || first;
+        let socket = bind(address, Type::STREAM, Protocol::TCP, shared, first, |socket| {
+            socket.set_reuse_address(true)?;
+            socket.set_tcp_nodelay(options.nodelay)
+        })?;
+        socket.listen(options.backlog)?;
+        Ok(socket.into())
+    };
     let every = address.is_ipv6() && address.ip().is_unspecified();
-    tcp(address, options)
-        .or_else(|error| match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-            Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL) if every => {
-                tcp((Ipv4Addr::UNSPECIFIED, address.port()).into(), options)
+    bind(address)
+        .or_else(|error: io::Error| match errno(&error) {
+            Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if every => {
+                bind((Ipv4Addr::UNSPECIFIED, address.port()).into())
             }
             _ => Err(error),
         })
-        .map_err(|source| Error::Bind { address: address.to_string(), source })
+        .map_err(|error| Error::Bind { address: address.to_string(), error })
 }
 
-fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+/// A socket bound to `address`. Where it is `shared`, other sockets of this user may be bound there too, and where it is
+/// the `first` of them none may be bound there yet.
+fn bind(
+    address: SocketAddr,
+    kind: Type,
+    protocol: Protocol,
+    shared: bool,
+    first: bool,
+    prepare: impl Fn(&Socket) -> io::Result<()>,
+) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind.nonblocking(), Some(protocol))?;
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(options.reuse_port)?;
-    socket.set_tcp_nodelay(options.nodelay)?;
-    socket.bind(&address.into())?;
-    socket.listen(options.backlog)?;
-    Ok(socket.into())
+    socket.set_reuse_port(shared && !first)?;
+    prepare(&socket)?;
+    match socket.bind(&address.into()) {
+        Err(error) if errno(&error) == Some(Errno::ADDRNOTAVAIL) && !address.ip().is_unspecified() => {
+            match address {
+                SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+                SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
+            }
+            socket.bind(&address.into())?;
+            tracing::warn!(%address, "this machine does not have this address yet; it is served once it has");
+        }
+        bound => bound?,
+    }
+    // The kernel compares what is bound already with what is to be: a socket that has said so only now was bound to what
+    // nobody else had, and others can join it from here on.
+    socket.set_reuse_port(shared)?;
+    Ok(socket)
+}
+
+fn errno(error: &io::Error) -> Option<Errno> {
+    error.raw_os_error().map(Errno::from_raw_os_error)
 }
 
 /// Listens on `path`, non-blocking, open to owner and group. A socket that a process left behind is
@@ -122,7 +232,7 @@ pub fn bind_unix(path: &Path) -> Result<UnixListener, Error> {
         Ok(_) if UnixStream::connect(path).is_ok() => return Err(Error::Taken(path.into())),
         _ => {}
     }
-    unix(path).map_err(|source| Error::Bind { address: format!("unix:{}", path.display()), source })
+    unix(path).map_err(|error| Error::Bind { address: format!("unix:{}", path.display()), error })
 }
 
 fn unix(path: &Path) -> io::Result<UnixListener> {
@@ -173,11 +283,82 @@ mod tests {
                 Ok(_) => assert!(shared),
                 Err(error) => {
                     assert!(!shared);
-                    let text = format!("cannot listen on {address}: address already in use");
-                    assert_eq!(error.to_string(), text);
+                    let text = format!("cannot listen on {address}: address already in use; stop ");
+                    let said = crate::exit::chain(&error);
+                    assert!(said.starts_with(&text), "{said}");
+                    assert_eq!(said.to_lowercase().matches("already in use").count(), 1, "{said}");
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_sockets_of_workers_share_a_port_that_nobody_else_has() {
+        let options = TcpOptions::default();
+        for any in [ANY, "[::1]:0", "[::]:0"] {
+            let any: Address = any.parse().expect("an address");
+            let first = any.listen_each(3, &options).expect("listens");
+            let addresses: Vec<_> = first.iter().map(Listener::address).collect();
+            assert!(addresses.len() == 3 && addresses.iter().all(|address| *address == addresses[0]));
+            let address = addresses[0].clone().expect("an address");
+            for workers in [1, 3] {
+                let error = address.listen_each(workers, &options).expect_err("it is taken");
+                assert!(error.to_string().contains("already in use"), "{error}");
+            }
+            drop(first);
+            address.listen_each(2, &options).expect("it is free again");
+        }
+    }
+
+    #[test]
+    fn the_sockets_of_datagrams_share_a_port_that_nobody_else_has() {
+        let first = bind_udp_each(ANY.parse().expect("an address"), 3, |_| {}).expect("receives");
+        let address = first[0].local_addr().expect("an address");
+        assert!(first.iter().all(|socket| socket.local_addr().is_ok_and(|other| other == address)));
+        let error = bind_udp_each(address, 2, |_| {}).expect_err("it is taken");
+        assert!(error.to_string().contains("already in use"), "{error}");
+        // Each has its share of what arrives.
+        let mut received = [0; 3];
+        while received.contains(&0) {
+            UdpSocket::bind(ANY).expect("a socket").send_to(b"x", address).expect("sends");
+            for (socket, received) in first.iter().zip(&mut received) {
+                *received += usize::from(socket.recv(&mut [0]).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn connections_are_spread_over_the_sockets_of_workers() {
+        let any: Address = ANY.parse().expect("an address");
+        let listeners = any.listen_each(3, &TcpOptions::default()).expect("listens");
+        let Some(Address::Tcp(address)) = listeners[0].address() else { panic!("TCP") };
+        let mut accepted = [0; 3];
+        while accepted.contains(&0) {
+            let _client = TcpStream::connect(address).expect("connects");
+            for (listener, accepted) in listeners.iter().zip(&mut accepted) {
+                let Listener::Tcp(listener) = listener else { panic!("TCP") };
+                *accepted += usize::from(listener.accept().is_ok());
+            }
+        }
+    }
+
+    /// Of a network for documentation (RFC 5737, RFC 3849), so nobody has it.
+    #[test]
+    fn an_address_that_is_not_there_yet_is_listened_on() {
+        for address in ["192.0.2.1:0", "[2001:db8::1]:0"] {
+            let listener = tcp(address, TcpOptions::default()).expect("listens");
+            assert_ne!(listener.local_addr().expect("an address").port(), 0);
+            bind_udp_each(address.parse().expect("an address"), 2, |_| {}).expect("receives");
+        }
+    }
+
+    #[test]
+    fn a_port_that_needs_privileges_says_so() {
+        let error = io::Error::from_raw_os_error(Errno::ACCESS.raw_os_error());
+        let error = Error::Bind { address: "[::]:80".into(), error };
+        let text = error.to_string();
+        assert!(text.starts_with("cannot listen on [::]:80: permission denied; "), "{text}");
+        assert!(text.contains("CAP_NET_BIND_SERVICE"), "{text}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod bind;
 mod network;
 
 pub use address::{Address, AddressError};
-pub use bind::{Listener, TcpOptions, bind_tcp, bind_unix};
+pub use bind::{Listener, TcpOptions, bind_tcp, bind_udp, bind_udp_each, bind_unix};
 pub use network::network;
 
 use std::io;
@@ -16,12 +16,12 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel refused.
-    #[error("cannot listen on {address}: {}", reason(source))]
+    #[error("cannot listen on {address}: {}", reason(error))]
     Bind {
         /// What was asked for.
         address: String,
-        /// Why not.
-        source: io::Error,
+        /// Why not. The text says it in full, so this is no source.
+        error: io::Error,
     },
     /// Another process answers on the Unix socket.
     #[error("cannot listen on unix:{}: another process answers there", .0.display())]
@@ -37,11 +37,19 @@ pub enum Error {
     NotListening(String),
 }
 
-/// The kernel's reason in words, without its number.
+/// The kernel's reason in words, without its number, and what can be done.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string().to_lowercase();
-    match text.split_once(" (os error") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
-    }
+    let words = text.split_once(" (os error").map_or(&*text, |(words, _)| words);
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; stop what listens there ('ss -ltunp' names it), or choose another port"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need CAP_NET_BIND_SERVICE, a lower net.ipv4.ip_unprivileged_port_start, or a socket from \
+             systemd (systemd:NAME), and Unix sockets a directory that can be written"
+        }
+        _ => "",
+    };
+    format!("{words}{remedy}")
 }

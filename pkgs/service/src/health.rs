@@ -1,0 +1,113 @@
+//! What `/healthz` and `/readyz` answer: one form for every service.
+//!
+//! ```
+//! use service::{health, ready::Readiness};
+//!
+//! let answer = health::ready(&Readiness::new());
+//! assert_eq!(answer.status, 503);
+//! // With axum: (StatusCode::from_u16(answer.status)?, answer.headers(), answer.body).into_response()
+//! // With actix: HttpResponse::build(..), insert_header for each of answer.headers(), .body(answer.body)
+//! ```
+
+use std::borrow::Cow;
+
+use crate::problem::{self, Problem};
+use crate::ready::Readiness;
+
+/// The path of [`alive`].
+pub const ALIVE_PATH: &str = "/healthz";
+/// The path of [`ready`].
+pub const READY_PATH: &str = "/readyz";
+/// The media type of [`ALIVE`] and [`READY`].
+pub const CONTENT_TYPE: &str = "application/json";
+/// The body of 200 from `/healthz`.
+pub const ALIVE: &str = r#"{"status":"ok"}"#;
+/// The body of 200 from `/readyz`.
+pub const READY: &str = r#"{"status":"ready"}"#;
+
+/// The JSON form of [`ALIVE`] and [`READY`], for OpenAPI documents and clients.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Health {
+    /// `ok` from `/healthz`, `ready` from `/readyz`.
+    pub status: String,
+}
+
+/// What a health check is answered, whatever the web framework.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// 200 or 503.
+    pub status: u16,
+    /// [`CONTENT_TYPE`], or [`problem::CONTENT_TYPE`] with 503.
+    pub content_type: &'static str,
+    /// JSON.
+    pub body: Cow<'static, str>,
+}
+
+impl Answer {
+    const fn ok(body: &'static str) -> Self {
+        Self { status: 200, content_type: CONTENT_TYPE, body: Cow::Borrowed(body) }
+    }
+
+    /// The header fields that go with it, by their names in lower case. No cache may keep it.
+    pub fn headers(&self) -> [(&'static str, &'static str); 2] {
+        [("content-type", self.content_type), ("cache-control", "no-store")]
+    }
+}
+
+/// The answer of `/healthz`: 200 as long as the process answers at all.
+pub const fn alive() -> Answer {
+    Answer::ok(ALIVE)
+}
+
+/// The answer of `/readyz`: 200 when requests should be sent here, otherwise 503 and why not.
+pub fn ready(readiness: &Readiness) -> Answer {
+    if readiness.is_ready() { Answer::ok(READY) } else { not_ready(readiness.state().to_string()) }
+}
+
+/// The answer of `/readyz` when requests should not be sent here, and why.
+pub fn not_ready(why: impl Into<String>) -> Answer {
+    let problem = Problem::unavailable(why);
+    Answer { status: problem.status, content_type: problem::CONTENT_TYPE, body: problem.json().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_str, json};
+
+    use super::*;
+
+    fn seen(answer: &Answer) -> (u16, &'static str, Value) {
+        assert_eq!(answer.headers()[1], ("cache-control", "no-store"));
+        (answer.status, answer.headers()[0].1, from_str(&answer.body).expect("JSON"))
+    }
+
+    #[test]
+    fn who_answers_is_alive() {
+        assert_eq!(seen(&alive()), (200, "application/json", json!({"status": "ok"})));
+    }
+
+    #[test]
+    fn readiness_is_200_or_503_with_a_reason() {
+        let readiness = Readiness::new();
+        let problem = |detail: &str| {
+            let body = json!({"type": "about:blank", "title": "Service Unavailable", "status": 503,
+                "detail": detail});
+            (503, "application/problem+json", body)
+        };
+        assert_eq!(seen(&ready(&readiness)), problem("starting"));
+        readiness.set_ready();
+        assert_eq!(seen(&ready(&readiness)), (200, "application/json", json!({"status": "ready"})));
+        readiness.set_not_ready("the disk is \"full\"");
+        assert_eq!(seen(&ready(&readiness)), problem("not ready: the disk is \"full\""));
+        readiness.set_stopping();
+        assert_eq!(seen(&ready(&readiness)), problem("stopping"));
+    }
+
+    #[test]
+    fn clients_read_what_is_answered() {
+        for (body, status) in [(ALIVE, "ok"), (READY, "ready")] {
+            assert_eq!(from_str::<Health>(body).expect("JSON").status, status);
+        }
+    }
+}

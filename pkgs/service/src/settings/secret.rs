@@ -1,0 +1,75 @@
+//! Settings that hold a secret.
+
+use std::ffi::OsStr;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use clap::builder::TypedValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, Command};
+
+/// Reads a setting that holds a secret, such as the URL of a database: whatever is wrong with its value, the value is
+/// in no message. What `T` says is wrong must not have it either, and the argument's `hide_env_values` keeps it out of
+/// the help.
+///
+/// ```
+/// # use service::settings;
+/// #[derive(clap::Args)]
+/// struct Args {
+///     /// Where data is kept.
+///     #[arg(long, value_parser = settings::secret::<u16>(), hide_env_values = true)]
+///     database_url: Option<u16>,
+/// }
+/// ```
+pub fn secret<T>() -> Secret<T> {
+    Secret(PhantomData)
+}
+
+/// What [`secret`] makes.
+#[derive(Debug)]
+pub struct Secret<T>(PhantomData<fn() -> T>);
+
+impl<T> Clone for Secret<T> {
+    fn clone(&self) -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T> TypedValueParser for Secret<T>
+where
+    T: FromStr<Err: std::fmt::Display> + Clone + Send + Sync + 'static,
+{
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        self.parse_ref_(command, arg, value, ValueSource::CommandLine)
+    }
+
+    fn parse_ref_(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+        source: ValueSource,
+    ) -> Result<T, clap::Error> {
+        let parsed = match value.to_str() {
+            Some(text) => text.parse().map_err(|error: T::Err| error.to_string()),
+            None => Err("it is not UTF-8".to_owned()),
+        };
+        parsed.map_err(|reason| {
+            let name = arg.map(Arg::to_string).unwrap_or_default();
+            let variable = arg.and_then(Arg::get_env).map(OsStr::to_string_lossy);
+            let message = match (source, variable) {
+                (ValueSource::EnvVariable, Some(variable)) => format!("{variable}: {reason}"),
+                // From the file or a credential: who shows the error says from which.
+                (ValueSource::DefaultValue, _) => reason,
+                _ => format!("invalid value for '{name}': {reason}"),
+            };
+            let mut error = clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command);
+            error.insert(ContextKind::InvalidArg, ContextValue::String(name));
+            error.insert(ContextKind::Custom, ContextValue::Bool(source == ValueSource::DefaultValue));
+            error
+        })
+    }
+}
