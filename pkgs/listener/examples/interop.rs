@@ -10,6 +10,9 @@
 //! - `/drip/N/MS`: N lines, one every so many milliseconds, and a trailer
 //! - `/peer`: what is spoken, and by whom
 //! - `/metrics`: what the listener counts
+//! - `/panic`, `/panic/later`, `/panic/body`: a panic at once, after a wait, and amidst the response
+//! - `/hang`: nothing, while its worker does nothing else
+//! - `/die`: nothing, and the next connection ends the worker that accepts it
 
 use std::convert::Infallible;
 use std::num::NonZero;
@@ -17,6 +20,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -26,9 +30,11 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use listener::{Body, CertificateFiles, Config, Endpoint, Listener, Peer, Runtime, Speaks, Tls, body};
+use service::logs::{self, Format, LogArgs};
 use service::metrics::{self, Registry};
 use service::shutdown::Shutdown;
 use service::socket::Address;
+use service::{panics, ready};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 #[global_allocator]
@@ -72,6 +78,14 @@ struct Arguments {
     #[arg(long)]
     body_bytes: Option<u64>,
 
+    /// Bytes of the request bodies of all clients together
+    #[arg(long)]
+    body_bytes_total: Option<u64>,
+
+    /// Milliseconds for a request body in all
+    #[arg(long)]
+    body_time: Option<u64>,
+
     /// Milliseconds for a head, for a pause in a body or in a response that is taken, for a connection without
     /// a request, and for a handshake
     #[arg(long)]
@@ -84,6 +98,14 @@ struct Arguments {
     /// Milliseconds for requests in flight when told to stop
     #[arg(long)]
     drain: Option<u64>,
+
+    /// Milliseconds for connections without a request when told to stop
+    #[arg(long)]
+    drain_grace: Option<u64>,
+
+    /// Milliseconds without a sign of life after which a worker is stuck, of which the watchdog is told
+    #[arg(long)]
+    stuck: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -97,6 +119,8 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    logs::init(&LogArgs { log_level: "info".into(), log_format: Format::Text });
+    panics::install();
     let mut files = arguments.certificate.into_iter().zip(arguments.key);
     let tls = files.next().map(|(chain, key)| {
         let mut tls = Tls::new(chain, key);
@@ -119,6 +143,8 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     limits.connections_per_address =
         arguments.connections_per_address.unwrap_or(limits.connections_per_address);
     limits.body_bytes = arguments.body_bytes.unwrap_or(limits.body_bytes);
+    limits.body_bytes_total = arguments.body_bytes_total.unwrap_or(limits.body_bytes_total);
+    limits.body_time = arguments.body_time.map_or(limits.body_time, Duration::from_millis);
     if let Some(patience) = arguments.patience.map(Duration::from_millis) {
         limits.head_time = patience;
         limits.body_idle = patience;
@@ -127,6 +153,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         limits.handshake_time = patience;
     }
     config.drain = arguments.drain.map_or(config.drain, Duration::from_millis);
+    config.drain_grace = arguments.drain_grace.map_or(config.drain_grace, Duration::from_millis);
     let listener = Listener::new(config)?;
     for address in listener.addresses() {
         println!("{address}");
@@ -138,13 +165,32 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         }
     })?;
     let mut registry = Registry::default();
-    listener.metrics().register(&mut registry);
+    listener.metrics().register(&mut registry, "interop");
+    panics::register(&mut registry, "panics");
+    let stuck = arguments.stuck.map_or(ready::STUCK, Duration::from_millis);
+    let mut workers = listener.heartbeats().watch(stuck);
+    ready::watchdog(move || {
+        let alive = workers.alive();
+        if !alive {
+            eprintln!("stuck");
+        }
+        alive
+    })?;
     listener.serve(Server(Arc::new(registry)), shutdown)?;
     Ok(())
 }
 
-#[derive(Clone)]
 struct Server(Arc<Registry>);
+
+/// Whether services cannot be had any more.
+static DEAD: AtomicBool = AtomicBool::new(false);
+
+impl Clone for Server {
+    fn clone(&self) -> Self {
+        assert!(!DEAD.load(Relaxed), "nobody can be served");
+        Self(Arc::clone(&self.0))
+    }
+}
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Answer>, Infallible>> + Send>>;
 
@@ -176,6 +222,21 @@ async fn answer(request: Request<Body>, registry: &Registry) -> Response<Answer>
             let remote = peer.remote.map_or_else(|| "nobody".to_owned(), |remote| remote.to_string());
             Response::new(Answer::text(&format!("{} {remote}", peer.protocol.label())))
         }
+        "panic" => match path.as_str() {
+            "/panic/later" => {
+                sleep(Duration::from_millis(1)).await;
+                panic!("later")
+            }
+            "/panic/body" => Response::new(Answer::Panic(false)),
+            _ => panic!("at once"),
+        },
+        "hang" => loop {
+            std::thread::park();
+        },
+        "die" => {
+            DEAD.store(true, Relaxed);
+            Response::new(Answer::text(""))
+        }
         kind => match (kind, (number(), number(), number())) {
             ("read", (None, None, None)) => match read(request.into_body()).await {
                 Ok(count) => Response::new(Answer::text(&count.to_string())),
@@ -205,7 +266,7 @@ async fn read(mut body: Body) -> Result<usize, StatusCode> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| match error {
             body::Error::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            body::Error::Idle(_) => StatusCode::REQUEST_TIMEOUT,
+            body::Error::Idle(_) | body::Error::Slow(_) => StatusCode::REQUEST_TIMEOUT,
             _ => StatusCode::BAD_REQUEST,
         })?;
         count += frame.data_ref().map_or(0, Bytes::len);
@@ -225,6 +286,8 @@ enum Answer {
     Echo(Body),
     /// So many more.
     Bytes(u64),
+    /// A piece and, once that is sent, a panic.
+    Panic(bool),
     /// So many more lines, then the trailer.
     Drip {
         left: Option<u64>,
@@ -255,6 +318,10 @@ impl http_body::Body for Answer {
             Self::Text(text) if text.is_empty() => Poll::Ready(None),
             Self::Text(text) => data(std::mem::take(text)),
             Self::Echo(body) => Pin::new(body).poll_frame(context),
+            Self::Panic(sent) => {
+                assert!(!std::mem::replace(sent, true), "amidst");
+                data(Bytes::from_static(b"begun"))
+            }
             Self::Bytes(0) => Poll::Ready(None),
             Self::Bytes(left) => {
                 let count = (*left).min(ZEROS.len() as u64);
@@ -286,6 +353,7 @@ impl http_body::Body for Answer {
             Self::Text(text) => text.is_empty(),
             Self::Echo(body) => body.is_end_stream(),
             Self::Bytes(left) => *left == 0,
+            Self::Panic(_) => false,
             Self::Drip { left, .. } => left.is_none(),
         }
     }
@@ -295,7 +363,7 @@ impl http_body::Body for Answer {
             Self::Text(text) => SizeHint::with_exact(text.len() as u64),
             Self::Echo(body) => body.size_hint(),
             Self::Bytes(left) => SizeHint::with_exact(*left),
-            Self::Drip { .. } => SizeHint::default(),
+            Self::Panic(_) | Self::Drip { .. } => SizeHint::default(),
         }
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::config::Limits;
+use crate::limits::Reserved;
 use crate::{http1, http2};
 
 /// The body of a request, whatever it came by, no longer and no slower than the [`Limits`] allow.
@@ -17,10 +18,47 @@ pub struct Body {
     kind: Kind,
     /// Bytes that may still come.
     left: u64,
-    /// The longest pause.
-    idle: Duration,
+    /// The longest pause, in milliseconds.
+    idle: u32,
+    /// How long it may take from the first pause to its end, in milliseconds.
+    time: u32,
     /// Made when the first pause begins.
-    pause: Option<Pin<Box<Sleep>>>,
+    pause: Option<Box<Pause>>,
+}
+
+/// What ends a body that is waited for.
+#[derive(Debug)]
+struct Pause {
+    timer: Pin<Box<Sleep>>,
+    /// When the whole body is to be there.
+    end: Instant,
+}
+
+impl Pause {
+    fn begin(idle: u32, time: u32) -> Self {
+        let end = after(time);
+        Self { timer: Box::pin(sleep_until(after(idle).min(end))), end }
+    }
+
+    /// Something has come.
+    fn again(&mut self, idle: u32) {
+        let until = after(idle).min(self.end);
+        self.timer.as_mut().reset(until);
+    }
+}
+
+/// So many milliseconds from now on.
+fn after(time: u32) -> Instant {
+    Instant::now() + millis(time)
+}
+
+fn millis(time: u32) -> Duration {
+    Duration::from_millis(time.into())
+}
+
+/// In a quarter of the room of a [`Duration`], for every connection has room for bodies: at most seven weeks.
+fn short(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
 /// Where a body comes from.
@@ -45,6 +83,9 @@ pub enum Error {
     /// Nothing came for [`Limits::body_idle`]: 408 is the answer.
     #[error("the request body paused for longer than {0:?}")]
     Idle(Duration),
+    /// It took longer than [`Limits::body_time`] to arrive: 408 is the answer.
+    #[error("the request body took longer than {0:?}")]
+    Slow(Duration),
     /// The connection or the stream ended before it did.
     #[error("the request body is incomplete")]
     Incomplete,
@@ -59,26 +100,40 @@ pub enum Error {
 impl Body {
     /// No body.
     pub fn empty() -> Self {
-        Self { kind: Kind::Empty, left: 0, idle: Duration::MAX, pause: None }
+        Self::new(Kind::Empty, 0, u32::MAX, u32::MAX)
     }
 
     /// A body that has arrived whole.
     pub fn whole(bytes: Bytes) -> Self {
         let left = bytes.len() as u64;
-        Self { kind: Kind::Whole(bytes), left, idle: Duration::MAX, pause: None }
+        Self::new(Kind::Whole(bytes), left, u32::MAX, u32::MAX)
+    }
+
+    fn new(kind: Kind, left: u64, idle: u32, time: u32) -> Self {
+        Self { kind, left, idle, time, pause: None }
     }
 
     pub(crate) fn http1(reader: http1::inbound::Reader, limits: &Limits) -> Self {
-        Self { kind: Kind::Http1(reader), left: limits.body_bytes, idle: limits.body_idle, pause: None }
+        Self::limited(Kind::Http1(reader), limits)
     }
 
     pub(crate) fn http2(reader: http2::inbound::Reader, limits: &Limits) -> Self {
-        Self { kind: Kind::Http2(reader), left: limits.body_bytes, idle: limits.body_idle, pause: None }
+        Self::limited(Kind::Http2(reader), limits)
     }
 
     /// A body of another origin; the limits are enforced here, not there.
     pub(crate) fn boxed(source: Source, limits: &Limits) -> Self {
-        Self { kind: Kind::Boxed(source), left: limits.body_bytes, idle: limits.body_idle, pause: None }
+        Self::limited(Kind::Boxed(source), limits)
+    }
+
+    /// The same, of at most as many bytes as there is room for.
+    pub(crate) const fn within(mut self, room: &Reserved) -> Self {
+        self.left = room.bytes();
+        self
+    }
+
+    fn limited(kind: Kind, limits: &Limits) -> Self {
+        Self::new(kind, limits.body_bytes, short(limits.body_idle), short(limits.body_time))
     }
 
     fn poll_source(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
@@ -92,10 +147,13 @@ impl Body {
         }
     }
 
-    /// Whether the pause has become too long.
-    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let idle = self.idle;
-        self.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep(idle))).as_mut().poll(context)
+    /// Whether it was waited for too long.
+    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<Error> {
+        let (idle, time) = (self.idle, self.time);
+        let pause = self.pause.get_or_insert_with(|| Box::new(Pause::begin(idle, time)));
+        ready!(pause.timer.as_mut().poll(context));
+        let paused = pause.timer.deadline() < pause.end;
+        Poll::Ready(if paused { Error::Idle(millis(idle)) } else { Error::Slow(millis(time)) })
     }
 }
 
@@ -115,12 +173,12 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let body = self.get_mut();
         let Poll::Ready(frame) = body.poll_source(context) else {
-            ready!(body.poll_pause(context));
+            let error = ready!(body.poll_pause(context));
             body.kind = Kind::Empty;
-            return Poll::Ready(Some(Err(Error::Idle(body.idle))));
+            return Poll::Ready(Some(Err(error)));
         };
         if let Some(pause) = &mut body.pause {
-            pause.as_mut().reset(Instant::now() + body.idle);
+            pause.again(body.idle);
         }
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()

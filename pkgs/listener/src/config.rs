@@ -29,6 +29,8 @@ pub struct Config {
     pub admission: Option<Arc<dyn Admission>>,
     /// Who takes connections of HTTP/1.1 over TLS whose encryption can be the kernel's. Nobody by default.
     pub offload: Option<Arc<dyn Offload>>,
+    /// Who is told of requests that no service gets to see. Nobody by default.
+    pub refusals: Option<Arc<dyn Refusals>>,
     /// TCP.
     pub tcp: Tcp,
     /// HTTP/2.
@@ -41,14 +43,23 @@ pub struct Config {
     pub handover: Option<PathBuf>,
     /// How long requests in flight have from the call to stop until they are cut. 10 s by default.
     pub drain: Duration,
+    /// How long connections without a request are kept from the call to stop on, so that a request on its way is
+    /// answered; no longer than `drain`. 1 s by default.
+    pub drain_grace: Duration,
 }
 
 impl Config {
-    /// For operators at an address, by one worker.
+    /// For operators at an address, by one worker: 256 connections, and request bodies of 1 MiB, 8 MiB together.
     pub fn private(address: Address) -> Self {
         Self {
             endpoints: vec![Endpoint::plain(address)],
             runtime: Runtime::PerCore(Some(NonZero::<usize>::MIN)),
+            limits: Limits {
+                connections: 256,
+                body_bytes: 1 << 20,
+                body_bytes_total: 8 << 20,
+                ..Limits::default()
+            },
             drain: Duration::from_secs(1),
             ..Self::default()
         }
@@ -64,11 +75,13 @@ impl Default for Config {
             limits: Limits::default(),
             admission: None,
             offload: None,
+            refusals: None,
             tcp: Tcp::default(),
             http2: Http2::default(),
             http3: false,
             handover: None,
             drain: Duration::from_secs(10),
+            drain_grace: Duration::from_secs(1),
         }
     }
 }
@@ -88,6 +101,13 @@ pub type Guest = Arc<dyn Any + Send + Sync>;
 pub trait Offload: Debug + Send + Sync {
     /// Serves this connection from now on.
     fn take(&self, connection: Offloaded);
+}
+
+/// Is told of requests that the listener refuses, on the worker that does: for a log that has all of them.
+pub trait Refusals: Debug + Send + Sync {
+    /// A request of `peer` is answered with `status` and a body of `length` bytes. `request` is what there is of it: all
+    /// that came by HTTP/1.1, and by HTTP/2 and 3 the method and the path with a space between.
+    fn refused(&self, peer: &Peer, request: &[u8], status: u16, length: u64);
 }
 
 /// A connection of HTTP/1.1 over TLS that carries plain bytes on this side: the kernel has its keys.
@@ -202,11 +222,18 @@ pub struct Limits {
     pub fields: usize,
     /// A request body. 2 MiB by default.
     pub body_bytes: u64,
+    /// The bodies of all requests whose response has not begun, together: those that do not arrive along with their
+    /// heads. A body counts as what it announces. Where it announces nothing it counts as `body_bytes`, or with GET and
+    /// the like as 16 KiB, of which it may then have no more. Beyond, requests are refused with 503. 256 MiB by default;
+    /// at least `body_bytes`.
+    pub body_bytes_total: u64,
     /// The longest pause within a request body. 30 s by default.
     pub body_idle: Duration,
+    /// A request body from when it is first waited for to its end, however it drips. 5 min by default.
+    pub body_time: Duration,
     /// A connection without a request. 60 s by default.
     pub idle: Duration,
-    /// A response of which the client takes nothing. 30 s by default.
+    /// A response of which the client takes less than 16 KiB, or the rest where that is less. 30 s by default.
     pub write_stall: Duration,
 }
 
@@ -220,7 +247,9 @@ impl Default for Limits {
             head_time: Duration::from_secs(10),
             fields: 100,
             body_bytes: 2 << 20,
+            body_bytes_total: 256 << 20,
             body_idle: Duration::from_secs(30),
+            body_time: Duration::from_secs(300),
             idle: Duration::from_secs(60),
             write_stall: Duration::from_secs(30),
         }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use rustls::ServerConnection;
@@ -17,7 +18,8 @@ use crate::life::Life;
 use crate::limits::Permit;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
 use crate::proxy::{self, Header};
-use crate::reading::Reading;
+use crate::reading::{NotTls, Reading};
+use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
 use crate::sockets::Place;
 use crate::worker::Worker;
@@ -28,7 +30,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What is known of a connection before it is known what is spoken on it.
 pub struct Accepted<'a> {
-    pub worker: &'a Worker,
+    pub worker: &'a Arc<Worker>,
     pub life: &'a Life,
     pub place: &'a Place,
     pub permit: &'a mut Permit,
@@ -70,9 +72,24 @@ impl Accepted<'_> {
             (Speaks::Tls, Some(tls)) => {
                 // What is large is apart, so that a connection in the clear has no room for it.
                 let stream = Reading::records(stream, tls.offloaded.any());
-                let handshake = Box::pin(TlsAcceptor::from(tls.tcp.clone()).accept(stream));
-                let Some(Ok(stream)) = self.life.bound(&self.worker.lives, handshake).await else {
-                    return self.worker.counts().handshake_failures.increment();
+                let handshake = Box::pin(TlsAcceptor::from(tls.tcp.clone()).accept(stream).into_fallible());
+                let stream = match self.life.bound(&self.worker.lives, handshake).await {
+                    Some(Ok(stream)) => stream,
+                    failed => {
+                        self.worker.counts().handshake_failures.increment();
+                        if let Some(Err((error, stream))) = failed
+                            && NotTls::is(&error)
+                        {
+                            let away = http1::turn_away(
+                                self.worker,
+                                self.life,
+                                stream.into_inner(),
+                                Refusal::NotTls,
+                            );
+                            Box::pin(away).await;
+                        }
+                        return;
+                    }
                 };
                 let mut stream = Box::new(stream);
                 let connection = stream.get_ref().1;
@@ -89,10 +106,17 @@ impl Accepted<'_> {
                 }
             }
             (Speaks::Http1AndH2c, _) => {
-                let Some(Ok((received, http2))) =
-                    self.life.bound(&self.worker.lives, sniff(&mut stream)).await
-                else {
-                    return;
+                let mut received = BytesMut::with_capacity(PREFACE.len());
+                let sniffed = self.life.bound(&self.worker.lives, sniff(&mut stream, &mut received)).await;
+                let http2 = match sniffed {
+                    Some(Ok(http2)) => http2,
+                    // Half a preface is also half a head, of which it is told that it is slow.
+                    None if !received.is_empty() => {
+                        self.worker.counts().timed_out.increment();
+                        let away = http1::turn_away(self.worker, self.life, stream, Refusal::Slow);
+                        return Box::pin(away).await;
+                    }
+                    _ => return,
                 };
                 if http2 {
                     Box::pin(self.http2(Reading::after(received, stream), None, service)).await;
@@ -209,19 +233,18 @@ impl Socket for TcpStream {
 
 impl Socket for UnixStream {}
 
-/// Reads until it is clear whether the client speaks HTTP/2; returns what was read, and whether it does.
-async fn sniff(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(BytesMut, bool)> {
-    let mut received = BytesMut::with_capacity(PREFACE.len());
-    while PREFACE.starts_with(&received) {
+/// Reads until it is clear whether the client speaks HTTP/2, and says whether it does. `received` has room for the preface.
+async fn sniff(stream: &mut (impl AsyncRead + Unpin), received: &mut BytesMut) -> io::Result<bool> {
+    while PREFACE.starts_with(received) {
         if received.len() == PREFACE.len() {
-            return Ok((received, true));
+            return Ok(true);
         }
         // Never more than the preface, which is all there is room for.
-        if stream.read_buf(&mut received).await? == 0 {
+        if stream.read_buf(received).await? == 0 {
             break;
         }
     }
-    Ok((received, false))
+    Ok(false)
 }
 
 fn describe(connection: &ServerConnection) -> TlsInfo {

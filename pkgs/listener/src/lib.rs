@@ -65,13 +65,14 @@ mod worker;
 /// What is fuzzed, and of no use to anybody else.
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::http1::{chunked, head};
+    pub use crate::http1::head;
+    pub use request_head::chunked;
 }
 
 pub use body::Body;
 pub use config::{
-    Admission, CertificateFiles, Config, Endpoint, Guest, Http2, Limits, Offload, Offloaded, Runtime, Speaks,
-    Tcp, Tls,
+    Admission, CertificateFiles, Config, Endpoint, Guest, Http2, Limits, Offload, Offloaded, Refusals,
+    Runtime, Speaks, Tcp, Tls,
 };
 pub use listen::{Error, Listener};
 pub use peer::{Peer, PeerInfo, Protocol, TlsInfo};

@@ -12,9 +12,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How often deadlines are looked at, and how far the clock may be behind.
 pub const TICK: Duration = Duration::from_millis(250);
 
-/// When draining, a connection without a request is kept this long, so that one already on its way is answered.
-pub const DRAIN_GRACE: Duration = Duration::from_secs(1);
-
 /// No answer from here on leaves the connection open.
 const DRAINING: u8 = 1;
 /// The connection ends at once.
@@ -44,6 +41,8 @@ impl Clock {
 pub struct Lives {
     /// The present.
     pub clock: Clock,
+    /// When draining, how long a connection without a request is kept.
+    pub grace: Duration,
     open: Mutex<Vec<Arc<Life>>>,
     /// What new ones begin with.
     flags: AtomicU8,
@@ -61,10 +60,10 @@ pub struct Life {
 }
 
 impl Lives {
-    /// None.
-    pub fn new() -> Self {
+    /// None; they are given so much `grace`.
+    pub fn new(grace: Duration) -> Self {
         let clock = Clock { tick: AtomicU32::new(0), second: AtomicU64::new(Clock::now()) };
-        Self { clock, open: Mutex::default(), flags: AtomicU8::new(0) }
+        Self { clock, grace, open: Mutex::default(), flags: AtomicU8::new(0) }
     }
 
     /// A connection that has `time` to say something. It counts until what `Life::run` returns is done or
@@ -187,7 +186,7 @@ impl Life {
             Poll::Ready(done) => Poll::Ready(Some(done)),
             Poll::Pending => {
                 if self.is_draining() {
-                    self.deadline.fetch_min(lives.after(DRAIN_GRACE), Relaxed);
+                    self.deadline.fetch_min(lives.after(lives.grace), Relaxed);
                 }
                 if self.is_over(lives) { Poll::Ready(None) } else { Poll::Pending }
             }
@@ -222,7 +221,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_is_woken_when_its_time_is_up() {
-        let lives = Arc::new(Lives::new());
+        let lives = Arc::new(Lives::new(TICK));
         let life = lives.begin(TICK);
         let task = tokio::spawn({
             let (lives, life) = (Arc::clone(&lives), Arc::clone(&life));
@@ -244,7 +243,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cut_ends_what_would_wait_for_ever() {
-        let lives = Arc::new(Lives::new());
+        let lives = Arc::new(Lives::new(TICK));
         let life = lives.begin(TICK);
         life.unbounded();
         let task = tokio::spawn(async move { life.run(pin!(std::future::pending())).await });
@@ -258,7 +257,7 @@ mod tests {
 
     #[test]
     fn those_that_come_late_are_told_too() {
-        let lives = Lives::new();
+        let lives = Lives::new(TICK);
         lives.drain();
         assert!(lives.begin(TICK).is_draining());
     }

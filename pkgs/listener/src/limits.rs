@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::{Admission, Guest, Limits};
@@ -137,6 +137,53 @@ impl Drop for Permit {
     }
 }
 
+/// How many bytes of request bodies are under way, of all workers and protocols.
+#[derive(Debug)]
+pub struct Bodies {
+    limit: u64,
+    reserved: AtomicU64,
+}
+
+/// The right to receive a body; given back when dropped.
+#[derive(Debug)]
+pub struct Reserved {
+    bodies: Arc<Bodies>,
+    bytes: u64,
+}
+
+impl Bodies {
+    /// None under way yet.
+    pub fn new(limits: &Limits) -> Arc<Self> {
+        let limit = limits.body_bytes_total.max(limits.body_bytes);
+        Arc::new(Self { limit, reserved: AtomicU64::new(0) })
+    }
+
+    /// Room for a body of so many bytes, where there is some.
+    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reserved> {
+        let reserved = Reserved { bodies: Arc::clone(self), bytes };
+        // What was too much is given back by dropping it.
+        let before = self.reserved.fetch_add(bytes, Relaxed);
+        before.checked_add(bytes).is_some_and(|sum| sum <= self.limit).then_some(reserved)
+    }
+}
+
+impl Reserved {
+    /// How long the body may be.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.bodies.reserved.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// The least a client takes of a response, or sends of what else is waited for, in the time it has for that: what takes
+/// less of it is as good as stalled.
+pub const PIECE: usize = 16 * 1024;
+
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
@@ -174,6 +221,20 @@ mod tests {
         drop(first);
         assert!(connections.admit(ip("192.0.2.1")).is_ok());
         assert_eq!(connections.open(), 1, "only the /64 is held; a refused one is not counted");
+    }
+
+    #[test]
+    fn bodies_have_a_sum() {
+        let bodies = Bodies::new(&Limits { body_bytes: 4, body_bytes_total: 10, ..Limits::default() });
+        let first = bodies.reserve(4).expect("room");
+        let second = bodies.reserve(6).expect("room");
+        assert!(bodies.reserve(1).is_none());
+        drop(second);
+        assert!(bodies.reserve(u64::MAX).is_none() && bodies.reserve(7).is_none());
+        drop((bodies.reserve(6).expect("room again"), first));
+        assert_eq!(bodies.reserved.load(Relaxed), 0);
+        let bodies = Bodies::new(&Limits { body_bytes: 4, body_bytes_total: 0, ..Limits::default() });
+        assert!(bodies.reserve(4).is_some(), "one body always has room");
     }
 
     #[test]

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use service::ready::Heartbeats;
 use service::shutdown::Shutdown;
 use service::socket::{self, Address};
-use service::workers;
+use service::{panics, workers};
 
 use crate::config::{Config, Runtime, Speaks};
 use crate::drain;
 use crate::handover::{Offer, Old};
 use crate::life::Lives;
-use crate::limits::Connections;
+use crate::limits::{Bodies, Connections};
 use crate::metrics::Metrics;
 use crate::service_trait::HttpService;
 use crate::sockets::Bound;
@@ -29,6 +30,7 @@ pub struct Listener {
     old: Option<Old>,
     tls: Option<Tls>,
     metrics: Metrics,
+    heartbeats: Heartbeats,
 }
 
 /// Why a listener cannot be had.
@@ -50,6 +52,9 @@ pub enum Error {
     /// A thread or its runtime cannot be started.
     #[error("cannot start a worker: {0}")]
     Worker(#[source] io::Error),
+    /// A worker that should have gone on has ended. Why is logged.
+    #[error("a worker ended by itself")]
+    Ended,
 }
 
 impl Listener {
@@ -72,7 +77,8 @@ impl Listener {
         let old = config.handover.as_deref().map(Old::ask).transpose().map_err(Error::Handover)?.flatten();
         let (old, inherited) = old.unzip();
         let sockets = Bound::new(&config, tls.as_ref(), workers, inherited.unwrap_or_default())?;
-        Ok(Self { config: Arc::new(config), sockets, old, tls, metrics: Metrics::new(workers) })
+        let (metrics, heartbeats) = (Metrics::new(workers), Heartbeats::new(workers));
+        Ok(Self { config: Arc::new(config), sockets, old, tls, metrics, heartbeats })
     }
 
     /// Where it listens, in the order of the endpoints, with the ports the kernel chose.
@@ -85,6 +91,12 @@ impl Listener {
         &self.metrics
     }
 
+    /// Whether its workers go on: each beats four times a second from when it serves until it has drained. For
+    /// [`service::ready::watchdog`].
+    pub fn heartbeats(&self) -> &Heartbeats {
+        &self.heartbeats
+    }
+
     /// Whether the kernel encrypts connections for [`Config::offload`].
     pub fn offloads(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.offloaded.any())
@@ -95,8 +107,8 @@ impl Listener {
         self.tls.as_ref().map(|tls| &tls.store)
     }
 
-    /// [Serves](Self::serve) from a thread of its own, called `name`. That it cannot is logged, and ends the process'
-    /// other listeners too.
+    /// [Serves](Self::serve) from a thread of its own, called `name`. That it cannot, or no longer, is logged, and
+    /// [ends](Shutdown::fail) the process' other listeners too: [`Shutdown::outcome`] tells.
     ///
     /// # Errors
     /// When there can be no thread.
@@ -108,23 +120,29 @@ impl Listener {
     ) -> io::Result<thread::JoinHandle<()>> {
         let shutdown = shutdown.clone();
         thread::Builder::new().name(name.to_owned()).spawn(move || {
-            if let Err(error) = self.serve(service, shutdown.clone()) {
-                tracing::error!(error = service::exit::chain(&error), "a listener ended");
-                shutdown.trigger();
-            }
+            let served = panics::catch(|| self.serve(service, shutdown.clone()));
+            let error: Box<dyn std::error::Error> = match served {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.into(),
+                Err(panic) => panic.into(),
+            };
+            tracing::error!(error = service::exit::chain(&*error), "a listener ended");
+            shutdown.fail();
         })
     }
 
     /// Serves until `shutdown` and then until what is in flight has ended, at most [`Config::drain`].
     ///
     /// # Errors
-    /// When a worker cannot be started.
+    /// When a worker cannot be started, or ends by itself; then the others have drained.
     pub fn serve(mut self, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::Worker)?;
         let (control, drain) = drain::pair();
         let connections = Connections::new(&self.config.limits, self.config.admission.clone());
+        let bodies = Bodies::new(&self.config.limits);
         let (ended, mut running) = tokio::sync::mpsc::channel::<()>(1);
+        let mut outcome = Ok(());
         let pinned = workers::pinnable(self.sockets.workers.len());
         let shared = match self.config.handover {
             Some(_) => self.sockets.share(&self.config)?,
@@ -137,20 +155,25 @@ impl Listener {
                 index,
                 config: Arc::clone(&self.config),
                 connections: Arc::clone(&connections),
+                bodies: Arc::clone(&bodies),
                 metrics: self.metrics.clone(),
                 drain: drain.clone(),
-                lives: Lives::new(),
+                lives: Lives::new(self.config.drain_grace),
                 tls: self.tls.clone(),
+                heartbeats: self.heartbeats.clone(),
             });
-            let (service, ended) = (service.clone(), ended.clone());
+            let (service, ended) = (service.clone(), Alarm(Some(ended.clone())));
             let runtime = worker::runtime(&self.config.runtime).map_err(Error::Worker)?;
             let thread = thread::Builder::new().name(workers::name("listener", index)).spawn(move || {
                 if pinned && !workers::pin(index) {
                     tracing::warn!(worker = index, "cannot pin a worker to its CPU");
                 }
-                runtime.block_on(worker::run(worker, sockets, service));
+                let ended = ended;
+                let outcome = runtime.block_on(worker::run(worker, sockets, service));
+                if outcome.is_ok() {
+                    ended.disarm();
+                }
                 runtime.shutdown_background();
-                drop(ended);
             });
             threads.push(thread.map_err(Error::Worker)?);
         }
@@ -174,21 +197,45 @@ impl Listener {
             tokio::select! {
                 () = shutdown.wait() => {}
                 () = handed_over.wait() => {}
-                // Only a panic ends a worker by itself.
-                _ = running.recv() => return,
+                // Said only by a worker that ends before it was told to.
+                _ = running.recv() => {
+                    tracing::error!("a worker ended by itself");
+                    outcome = Err(Error::Ended);
+                }
                 () = poll_certificates(self.tls.as_ref(), &self.config) => {}
             }
             control.drain(self.config.drain);
-            if tokio::time::timeout(self.config.drain, running.recv()).await.is_err() {
+            let ended = async { while running.recv().await.is_some() {} };
+            if tokio::time::timeout(self.config.drain, ended).await.is_err() {
                 control.cut();
             }
         });
         for thread in threads {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
+            if thread.join().is_err() {
+                // Logged by the hook of `service::panics`.
+                outcome = Err(Error::Ended);
             }
         }
-        Ok(())
+        outcome
+    }
+}
+
+/// Tells when a worker ends by itself, be it by a panic.
+struct Alarm(Option<tokio::sync::mpsc::Sender<()>>);
+
+impl Alarm {
+    /// It has ended as it should.
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if let Some(ended) = self.0.take() {
+            // One is enough for all to end.
+            let _ = ended.try_send(());
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub struct WorkerMetrics {
     pub shed_overall: Count,
     /// Connections closed at once because there were too many from their address.
     pub shed_address: Count,
+    /// Requests refused because too many bodies were under way.
+    pub shed_bodies: Count,
     /// Failures to accept, such as for want of file descriptors.
     pub accept_errors: Count,
     /// Connections closed because the client was too slow, or idle for too long.
@@ -119,8 +121,9 @@ impl Metrics {
         self.sum(|worker| &worker.protocols[protocol as usize].open)
     }
 
-    /// Shows them in `registry` from here on.
-    pub fn register(&self, registry: &mut Registry) {
+    /// Shows them in `registry` from here on, as `PREFIX_listener_…`; `prefix` is `linerate_<service>`.
+    pub fn register(&self, registry: &mut Registry, prefix: &str) {
+        let registry = registry.sub_registry_with_prefix(prefix);
         let mut accepted =
             Family::new("listener_accepted", "Connections accepted, when it was clear what they speak");
         let mut open = Family::new("listener_open", "Connections open");
@@ -135,12 +138,16 @@ impl Metrics {
         open.register(registry);
 
         type Read = fn(&WorkerMetrics) -> &Count;
-        let shed: [(_, Read); 3] = [
+        let shed: [(_, Read); 4] = [
             ("overall", |worker| &worker.shed_overall),
             ("address", |worker| &worker.shed_address),
             ("proxy", |worker| &worker.proxy_refused),
+            ("bodies", |worker| &worker.shed_bodies),
         ];
-        let mut family = Family::new("listener_shed", "Connections closed before anything was served");
+        let mut family = Family::new(
+            "listener_shed",
+            "Connections closed, and requests refused, before anything was served",
+        );
         for (reason, read) in shed {
             let metrics = self.clone();
             family = family.with(&[("reason", reason)], move || metrics.sum(read));
@@ -191,14 +198,14 @@ mod tests {
         metrics.worker(1).refused(Refused::Address);
         metrics.worker(0).handshake_failures.increment();
         let mut registry = Registry::default();
-        metrics.register(&mut registry);
+        metrics.register(&mut registry, "linerate_api");
         let text = service::metrics::encode(&registry);
         for line in [
-            "listener_accepted_total{protocol=\"http1\"} 2",
-            "listener_open{protocol=\"http1\"} 1.0",
-            "listener_open{protocol=\"http3\"} 0.0",
-            "listener_shed_total{reason=\"address\"} 1",
-            "listener_handshake_failures_total 1",
+            "linerate_api_listener_accepted_total{protocol=\"http1\"} 2",
+            "linerate_api_listener_open{protocol=\"http1\"} 1.0",
+            "linerate_api_listener_open{protocol=\"http3\"} 0.0",
+            "linerate_api_listener_shed_total{reason=\"address\"} 1",
+            "linerate_api_listener_handshake_failures_total 1",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line} not in\n{text}");
         }

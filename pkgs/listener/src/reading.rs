@@ -17,6 +17,20 @@ const HEADER: usize = 5;
 pub struct Reading<S> {
     stream: S,
     first: First,
+    /// Whether the first byte has yet to show that this is TLS.
+    hello: bool,
+}
+
+/// What is read where TLS is spoken is an HTTP request in the clear.
+#[derive(Debug, thiserror::Error)]
+#[error("a request in the clear where TLS is spoken")]
+pub struct NotTls;
+
+impl NotTls {
+    /// Whether it is what an error is about.
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|error| error.is::<Self>())
+    }
 }
 
 /// What is read before the stream is read as it comes.
@@ -43,13 +57,13 @@ impl<S> Reading<S> {
     /// After what was received already.
     pub fn after(received: BytesMut, stream: S) -> Self {
         let first = if received.is_empty() { First::None } else { First::Received(received) };
-        Self { stream, first }
+        Self { stream, first, hello: false }
     }
 
-    /// Record by record where that is asked for, until it is [opened](Self::open).
+    /// Of TLS: an error where it begins as a request does ([`NotTls`]). Record by record where that is asked for, until it is [opened](Self::open).
     pub fn records(stream: S, one_by_one: bool) -> Self {
         let first = if one_by_one { First::Records(Place::default()) } else { First::None };
-        Self { stream, first }
+        Self { stream, first, hello: true }
     }
 
     /// Whether all that was read are whole records.
@@ -100,7 +114,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for Reading<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { stream, first } = &mut *self;
+        let start = buffer.filled().len();
+        ready!(self.poll_bytes(context, buffer))?;
+        if self.hello
+            && let Some(byte) = buffer.filled().get(start)
+        {
+            self.hello = false;
+            // A method. No record has a type like that (RFC 8446, section 5.1).
+            if byte.is_ascii_uppercase() {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, NotTls)));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> Reading<S> {
+    fn poll_bytes(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, first, .. } = self;
         match first {
             First::None => Pin::new(stream).poll_read(context, buffer),
             First::Received(received) => {

@@ -1,8 +1,14 @@
 //! What is answered to a request that no service gets to see.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use service::problem::{self, Problem};
+
+use crate::peer::Peer;
+use crate::worker::Worker;
+
+/// After how many seconds a client may ask again that was refused for want of room.
+const RETRY: HeaderValue = HeaderValue::from_static("1");
 
 /// Why a request is refused. HTTP/1.1 closes the connection after the answer, since where the next request begins
 /// cannot be trusted.
@@ -10,6 +16,8 @@ use service::problem::{self, Problem};
 pub enum Refusal {
     /// 400.
     Malformed(&'static str),
+    /// 400.
+    NotTls,
     /// 408.
     Slow,
     /// 413.
@@ -20,10 +28,14 @@ pub enum Refusal {
     Expectation,
     /// 431.
     HeadTooLarge,
+    /// 500.
+    Panicked,
     /// 501.
     Method,
     /// 501.
     Coding,
+    /// 503.
+    Busy,
     /// 505.
     Version,
 }
@@ -47,25 +59,47 @@ impl Refusal {
     fn text(self) -> (u16, &'static str) {
         match self {
             Self::Malformed(detail) => (400, detail),
+            Self::NotTls => (400, "this port speaks TLS: ask by https:// instead of http://"),
             Self::Slow => (408, "the request took too long to arrive"),
             Self::BodyTooLarge => (413, "the request body is longer than allowed"),
             Self::TargetTooLong => (414, "the request target is longer than allowed"),
             Self::Expectation => (417, "100-continue is all that can be expected"),
             Self::HeadTooLarge => (431, "the header fields are more than allowed"),
+            Self::Panicked => (500, "a fault of the server, which its log tells of"),
             Self::Method => (501, "tunnels are not made here"),
             Self::Coding => (501, "chunked is the only transfer coding"),
+            Self::Busy => (503, "too many request bodies are under way; try again"),
             Self::Version => (505, "HTTP/1.1 and 1.0 are spoken here"),
+        }
+    }
+
+    /// Tells whoever wants to know of such an answer to `peer`.
+    pub fn tell(self, worker: &Worker, peer: &Peer, request: &[u8]) {
+        if let Some(refusals) = &worker.config.refusals {
+            let response = self.response();
+            refusals.refused(peer, request, response.status().as_u16(), response.body().len() as u64);
         }
     }
 
     /// The answer (RFC 9457).
     pub fn response(self) -> Response<Bytes> {
         let (status, detail) = self.text();
-        let body = serde_json::to_vec(&Problem::new(status, detail)).unwrap_or_default();
-        let mut response = Response::new(body.into());
+        let mut response = Response::new(Problem::new(status, detail).json().into());
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
         let kind = HeaderValue::from_static(problem::CONTENT_TYPE);
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        if self == Self::Busy {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY);
+        }
         response
+    }
+
+    /// Whether what a request's `Expect` asks for can be had: nothing, or 100 (RFC 9110, section 10.1.1).
+    ///
+    /// # Errors
+    /// Where it asks for anything else.
+    pub fn expectation(fields: &HeaderMap) -> Result<(), Self> {
+        let met = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+        if fields.get_all(header::EXPECT).iter().all(met) { Ok(()) } else { Err(Self::Expectation) }
     }
 }

@@ -186,16 +186,15 @@ fn listeners(
     let options = TcpOptions { reuse_port: true, backlog: config.tcp.backlog, ..TcpOptions::default() };
     let mut listeners = inherited;
     if listeners.is_empty() {
-        listeners.push(endpoint.address.listen(&options)?);
+        listeners = endpoint.address.listen_each(workers, &options)?;
     }
     let address = listeners[0].address().unwrap_or_else(|| endpoint.address.clone());
     while listeners.len() < workers {
-        listeners.push(match (&endpoint.address, &listeners[0]) {
-            // A socket for each worker, on the port the first one got.
-            (Address::Tcp(_), _) => address.listen(&options)?,
+        listeners.push(match &endpoint.address {
+            // A socket for each worker, on the port of the inherited ones.
+            Address::Tcp(_) => address.listen(&options)?,
             // Only one can be bound; all workers accept from it.
-            (_, Listener::Tcp(first)) => Listener::Tcp(first.try_clone().map_err(Error::Socket)?),
-            (_, Listener::Unix(first)) => Listener::Unix(first.try_clone().map_err(Error::Socket)?),
+            _ => listeners[0].try_clone().map_err(Error::Socket)?,
         });
     }
     Ok((address, listeners))

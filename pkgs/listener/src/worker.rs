@@ -4,19 +4,27 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use http::Method;
+use service::panics::Panic;
+use service::ready::Heartbeats;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
 use crate::accept;
 use crate::config::{Config, Runtime};
-use crate::drain::Drain;
+use crate::drain::{Drain, Phase};
 use crate::life::{Lives, TICK};
-use crate::limits::Connections;
+use crate::limits::{Bodies, Connections, Reserved};
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::quic;
+use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
 use crate::sockets::Sockets;
 use crate::tls::Tls;
+
+/// What is received of a body that is not announced and has no meaning, as with GET (RFC 9110, section 9.3.1), in bytes.
+/// By HTTP/2 and 3, the end of a request that comes by itself looks like one.
+const MEANINGLESS_BYTES: u64 = 16 * 1024;
 
 /// After so many tasks in a row it is looked for new events. A task here is a request, most often of less than a
 /// microsecond, and a look is a system call; tokio's 61 are for tasks of any length.
@@ -37,6 +45,8 @@ pub struct Worker {
     pub config: Arc<Config>,
     /// The connections of all workers.
     pub connections: Arc<Connections>,
+    /// The request bodies of all workers.
+    pub bodies: Arc<Bodies>,
     /// What all workers count.
     pub metrics: Metrics,
     /// Whether to go on.
@@ -45,12 +55,36 @@ pub struct Worker {
     pub lives: Lives,
     /// Certificates.
     pub tls: Option<Tls>,
+    /// That all workers go on.
+    pub heartbeats: Heartbeats,
 }
 
 impl Worker {
     /// What this worker counts.
     pub fn counts(&self) -> &WorkerMetrics {
         self.metrics.worker(self.index)
+    }
+
+    /// Room for a request's body of so many bytes, or of an unknown number of them. It may not have more.
+    ///
+    /// # Errors
+    /// When it is too long, or too many are under way.
+    pub fn reserve(&self, method: &Method, bytes: Option<u64>) -> Result<Reserved, Refusal> {
+        let most = self.config.limits.body_bytes;
+        if bytes.is_some_and(|bytes| bytes > most) {
+            return Err(Refusal::BodyTooLarge);
+        }
+        let unannounced = if method.is_safe() { most.min(MEANINGLESS_BYTES) } else { most };
+        self.bodies.reserve(bytes.unwrap_or(unannounced)).ok_or_else(|| {
+            self.counts().shed_bodies.increment();
+            Refusal::Busy
+        })
+    }
+
+    /// Sees to deadlines, and shows that it goes on. To be called every [`TICK`].
+    fn tick(&self) {
+        self.lives.tick();
+        self.heartbeats.beat(self.index);
     }
 }
 
@@ -68,8 +102,15 @@ pub fn runtime(kind: &Runtime) -> io::Result<tokio::runtime::Runtime> {
     }
 }
 
+/// What a worker does on a socket ended by itself, which takes the worker along.
+#[derive(Debug)]
+pub struct Ended;
+
 /// Serves until draining has ended.
-pub async fn run(worker: Arc<Worker>, sockets: Sockets, service: impl HttpService) {
+///
+/// # Errors
+/// When a socket is served no more though nobody asked for that.
+pub async fn run(worker: Arc<Worker>, sockets: Sockets, service: impl HttpService) -> Result<(), Ended> {
     let mut serving = JoinSet::new();
     for socket in sockets.stream {
         serving.spawn(accept::run(Arc::clone(&worker), socket, service.clone()));
@@ -82,8 +123,17 @@ pub async fn run(worker: Arc<Worker>, sockets: Sockets, service: impl HttpServic
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            _ = ticks.tick() => worker.lives.tick(),
+            _ = ticks.tick() => worker.tick(),
             _ = drain.draining() => break,
+            Some(ended) = serving.join_next() => {
+                if drain.phase() != Phase::Serving {
+                    break;
+                }
+                if let Err(panic) = ended.map_err(JoinError::into_panic) {
+                    Panic::new(panic).log("worker", "accepting");
+                }
+                return Err(Ended);
+            }
         }
     }
     worker.lives.drain();
@@ -97,7 +147,7 @@ pub async fn run(worker: Arc<Worker>, sockets: Sockets, service: impl HttpServic
     let ticking = async {
         loop {
             ticks.tick().await;
-            worker.lives.tick();
+            worker.tick();
         }
     };
     tokio::select! {
@@ -108,4 +158,6 @@ pub async fn run(worker: Arc<Worker>, sockets: Sockets, service: impl HttpServic
     worker.lives.cut();
     // What is cut ends as soon as it is polled, and may have a word to say to its client.
     let _ = tokio::time::timeout(CUT, async { while serving.join_next().await.is_some() {} }).await;
+    worker.heartbeats.done(worker.index);
+    Ok(())
 }

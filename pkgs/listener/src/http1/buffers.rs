@@ -201,7 +201,7 @@ impl Output {
         &mut self,
         io: &mut (impl AsyncWrite + Unpin),
         context: &mut Context<'_>,
-        mut progress: impl FnMut(),
+        mut progress: impl FnMut(usize),
     ) -> Poll<io::Result<()>> {
         while !self.is_empty() {
             let bytes = &self.bytes[self.written..];
@@ -214,7 +214,7 @@ impl Output {
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            progress();
+            progress(count);
             let first = count.min(bytes.len());
             self.after.advance(count - first);
             if self.after.is_empty() {

@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use request_head::chunked::{Chunked, Found};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::body::{Body, Error};
 
-use super::chunked::{Chunked, Found};
 use super::head::Framing;
 use super::wire::Wire;
 
@@ -102,6 +102,15 @@ impl Inbound {
         // What has arrived already was not waited with.
         let expected = expected && wire.input.is_empty();
         (body, Self::Receiving(Receiver { decoder, expected, shared }))
+    }
+
+    /// How many bytes are yet to come, where some are and as far as it is known.
+    pub fn announced(&self) -> Option<Option<u64>> {
+        match self {
+            Self::Done => None,
+            Self::Receiving(Receiver { decoder: Decoder::Length(length), .. }) => Some(Some(*length)),
+            Self::Receiving(Receiver { decoder: Decoder::Chunked(_), .. }) => Some(None),
+        }
     }
 
     /// Whether the connection can be used again once the response is sent.

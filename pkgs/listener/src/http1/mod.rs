@@ -4,11 +4,10 @@
 //! needs memory for it borrows from its thread, so that an idle one holds next to none.
 //!
 //! - [`head`]: reading a request's head, strictly.
-//! - [`inbound`]: a request body that takes longer than its head; [`chunked`] is its coding.
+//! - [`inbound`]: a request body that takes longer than its head; [`request_head::chunked`] is its coding.
 //! - [`answer`]: writing a response's head, and how its body is framed.
 //! - [`wire`] and [`buffers`]: the bytes, both ways.
 
-pub mod chunked;
 pub mod head;
 pub mod inbound;
 
@@ -23,10 +22,11 @@ use std::time::Duration;
 
 use http::{Method, Request, Version};
 use http_body::Body as _;
+use service::panics::Catch;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::date;
-use crate::life::{DRAIN_GRACE, Life};
+use crate::life::Life;
 use crate::peer::{Peer, Protocol};
 use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
@@ -68,9 +68,26 @@ pub async fn serve(
     let mut wire = Wire::new(worker, life, io, received);
     let next = loop {
         let next = match next_head(&mut wire).await {
-            Ok(Some(head)) => exchange(&mut wire, head, &peer, more, &mut service).await,
+            Ok(Some(head)) => {
+                let (method, path) = (head.method.clone(), head.uri.path_and_query().cloned());
+                let mut answered = false;
+                let next =
+                    Catch::new(pin!(exchange(&mut wire, head, &peer, more, &mut service, &mut answered)))
+                        .await;
+                // Not in a function of its own, in whose future a head would have to have room once more.
+                next.unwrap_or_else(|panic| {
+                    let path = path.as_ref().map_or("", |path| path.as_str());
+                    panic.log("connection", &format_args!("{method} {path}"));
+                    if answered {
+                        return Next::Drop;
+                    }
+                    refuse(&mut wire, Refusal::Panicked);
+                    Next::Close { polite: true }
+                })
+            }
             Ok(None) => Next::Drop,
             Err(refusal) => {
+                refusal.tell(worker, &peer, wire.input.bytes());
                 refuse(&mut wire, refusal);
                 Next::Close { polite: true }
             }
@@ -82,6 +99,18 @@ pub async fn serve(
     if let Next::Close { polite } = next {
         close(&mut wire, polite, peer.tls.is_some()).await;
     }
+}
+
+/// Answers who does not get to ask, and closes the connection.
+pub async fn turn_away(
+    worker: &Worker,
+    life: &Life,
+    io: impl AsyncRead + AsyncWrite + Unpin,
+    refusal: Refusal,
+) {
+    let mut wire = Wire::new(worker, life, io, b"");
+    refuse(&mut wire, refusal);
+    close(&mut wire, true, false).await;
 }
 
 /// What a connection without a request waits for, each for a time of its own.
@@ -139,7 +168,7 @@ fn poll_wait(
     let (wait, time) = match (wire.input.is_empty(), life.is_draining()) {
         (false, _) => (Wait::Head, limits.head_time),
         (true, false) => (Wait::Idle, limits.idle),
-        (true, true) => (Wait::Grace, DRAIN_GRACE),
+        (true, true) => (Wait::Grace, lives.grace),
     };
     if waiting.replace(wait) != Some(wait) {
         life.within(lives, time);
@@ -162,15 +191,30 @@ fn refuse(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, refusal: Ref
     wire.output.push(body);
 }
 
-/// One request and its response.
+/// One request and its response; `answered` becomes true when the latter begins.
 async fn exchange<S: HttpService>(
     wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
     head: Head,
     peer: &Peer,
     more: &[u8],
     service: &mut S,
+    answered: &mut bool,
 ) -> Next {
-    let (body, mut inbound) = Inbound::new(head.framing, head.expects_continue, wire);
+    let (mut body, mut inbound) = Inbound::new(head.framing, head.expects_continue, wire);
+    // Held until the response begins: what a service makes of a body may be as large as that.
+    let reserved = match inbound.announced().map(|bytes| wire.worker.reserve(&head.method, bytes)).transpose()
+    {
+        Ok(reserved) => reserved,
+        Err(refusal) => {
+            let path = head.uri.path_and_query().map_or("", |path| path.as_str());
+            refusal.tell(wire.worker, peer, format!("{} {path}", head.method).as_bytes());
+            refuse(wire, refusal);
+            return Next::Close { polite: true };
+        }
+    };
+    if let Some(room) = &reserved {
+        body = body.within(room);
+    }
     let (version, is_head, asked_to_keep) = (head.version, head.method == Method::HEAD, head.keep_alive);
     let mut request = Request::new(body);
     *request.method_mut() = head.method;
@@ -190,9 +234,11 @@ async fn exchange<S: HttpService>(
         .await
     };
     let Ok(Some(response)) = response else { return Next::Drop };
+    drop(reserved);
 
     let (parts, body) = response.into_parts();
     let exact = body.size_hint().exact();
+    *answered = true;
     let keep_alive = asked_to_keep && inbound.is_reusable() && !wire.broken && !wire.life.is_draining();
     let (framing, keep_alive) = date::with_line(wire.worker.lives.clock.second(), |date| {
         let terms = Terms { version, head: is_head, exact, keep_alive, date, more };
@@ -212,8 +258,9 @@ async fn exchange<S: HttpService>(
         return Next::Drop;
     }
     if !keep_alive || wire.broken {
-        // A client that asked for the end sends nothing more.
-        return Next::Close { polite: asked_to_keep };
+        // A client that asked for the end sends nothing more than what it announced.
+        let polite = asked_to_keep || !matches!(inbound, Inbound::Done) || !wire.input.bytes().is_empty();
+        return Next::Close { polite };
     }
     if matches!(inbound, Inbound::Done) || discard(wire, &mut inbound).await {
         Next::Keep

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::config::Limits;
 use crate::life::Life;
+use crate::limits::PIECE;
 use crate::worker::Worker;
 
 use super::buffers::{Input, Output};
@@ -19,8 +20,8 @@ pub struct Wire<'a, I> {
     pub io: I,
     pub input: Input,
     pub output: Output,
-    /// Whether a client that takes nothing is being waited for.
-    stalled: bool,
+    /// What was taken by a client that is being waited for, since it was last given time.
+    stalled: Option<usize>,
     /// Whether no further request can be read.
     pub broken: bool,
 }
@@ -28,7 +29,7 @@ pub struct Wire<'a, I> {
 impl<'a, I: AsyncRead + AsyncWrite + Unpin> Wire<'a, I> {
     pub fn new(worker: &'a Worker, life: &'a Life, io: I, received: &[u8]) -> Self {
         let input = Input::with(received, worker.config.limits.head_bytes);
-        Self { worker, life, io, input, output: Output::default(), stalled: false, broken: false }
+        Self { worker, life, io, input, output: Output::default(), stalled: None, broken: false }
     }
 
     pub fn limits(&self) -> &'a Limits {
@@ -40,29 +41,33 @@ impl<'a, I: AsyncRead + AsyncWrite + Unpin> Wire<'a, I> {
         self.input.poll_read(&mut self.io, context, self.worker.config.limits.head_bytes)
     }
 
-    /// Sends everything; an error where the client takes nothing for too long.
+    /// Sends everything; an error where the client takes next to nothing for too long.
     pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.output.is_empty() && !self.stalled {
+        if self.output.is_empty() && self.stalled.is_none() {
             return Poll::Ready(Ok(()));
         }
         let (worker, life, stall) = (self.worker, self.life, self.worker.config.limits.write_stall);
-        let mut progress = false;
-        let mut sent = self.output.poll_write(&mut self.io, context, || progress = true);
+        let mut taken = 0;
+        let mut sent = self.output.poll_write(&mut self.io, context, |count| taken += count);
         if sent.is_ready() {
             // Through what buffers there are above the socket.
             sent = Pin::new(&mut self.io).poll_flush(context);
         }
         if sent.is_pending() {
-            if progress || !self.stalled {
-                self.stalled = true;
+            let before = self.stalled.replace(0);
+            let enough = before.map(|before| before.saturating_add(taken)).filter(|taken| *taken < PIECE);
+            let Some(taken) = enough else {
                 life.within(&worker.lives, stall);
-            } else if life.is_over(&worker.lives) {
+                return Poll::Pending;
+            };
+            self.stalled = Some(taken);
+            if life.is_over(&worker.lives) {
                 worker.counts().timed_out.increment();
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             return Poll::Pending;
         }
-        if std::mem::take(&mut self.stalled) {
+        if self.stalled.take().is_some() {
             life.unbounded();
         }
         ready!(sent)?;

@@ -56,7 +56,7 @@ enum Wait {
 
 /// Serves a connection to its end.
 pub async fn serve(
-    worker: &Worker,
+    worker: &Arc<Worker>,
     life: &Life,
     io: impl AsyncRead + AsyncWrite + Unpin,
     peer: Peer,
@@ -82,7 +82,8 @@ pub async fn serve(
     };
     let mut window = Window::new(config, &mut connection);
     let received = window.received();
-    let terms = Arc::new(Terms { limits: limits.clone(), peer, alt_svc, received });
+    let terms =
+        Arc::new(Terms { limits: limits.clone(), worker: Arc::clone(worker), peer, alt_svc, received });
     let mut accepted = Vec::new();
     let mut waiting = None;
     let mut leaving = false;

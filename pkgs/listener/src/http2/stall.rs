@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::limits::PIECE;
+
 /// What is known of a connection's writing; clones share.
 #[derive(Clone, Debug, Default)]
 pub struct Stall(Arc<State>);
@@ -16,23 +18,23 @@ pub struct Stall(Arc<State>);
 struct State {
     /// Whether the last write found no room.
     blocked: AtomicBool,
-    /// How many have found some.
-    writes: AtomicU64,
-    /// How many had when it was last looked.
+    /// Bytes for which there was some.
+    taken: AtomicU64,
+    /// For how many there had been when it was last looked.
     seen: AtomicU64,
 }
 
 impl Stall {
-    /// Whether nothing was taken since this was last asked, though there was something to take.
+    /// Whether next to nothing was taken since this was last asked, though there was something to take.
     pub fn is_over(&self) -> bool {
-        let writes = self.0.writes.load(Relaxed);
-        self.0.seen.swap(writes, Relaxed) == writes && self.0.blocked.load(Relaxed)
+        let taken = self.0.taken.load(Relaxed);
+        taken - self.0.seen.swap(taken, Relaxed) < PIECE as u64 && self.0.blocked.load(Relaxed)
     }
 
-    fn note<T>(&self, written: Poll<T>) -> Poll<T> {
+    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.0.blocked.store(written.is_pending(), Relaxed);
-        if written.is_ready() {
-            self.0.writes.fetch_add(1, Relaxed);
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.0.taken.fetch_add(bytes as u64, Relaxed);
         }
         written
     }
@@ -100,10 +102,12 @@ mod tests {
     fn a_client_stalls_when_it_takes_nothing_of_something() {
         let stall = Stall::default();
         assert!(!stall.is_over(), "there was nothing to take");
-        let _ = stall.note(Poll::<()>::Pending);
+        let took = |bytes| drop((stall.note(Poll::Ready(Ok(bytes))), stall.note(Poll::Pending)));
+        took(0);
         assert!(stall.is_over());
-        let (_, _) = (stall.note(Poll::Ready(())), stall.note(Poll::<()>::Pending));
+        took(PIECE);
         assert!(!stall.is_over(), "it took a piece");
-        assert!(stall.is_over());
+        took(PIECE - 1);
+        assert!(stall.is_over(), "a drop is no piece");
     }
 }

@@ -11,20 +11,24 @@ use h2::{Reason, RecvStream, SendStream};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
-use tokio::time::timeout;
+use service::panics::Catch;
+use tokio::time::{Instant, timeout_at};
 
 use crate::body::Body;
 use crate::config::Limits;
 use crate::date;
+use crate::limits::PIECE;
 use crate::peer::Peer;
 use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
+use crate::worker::Worker;
 
 use super::inbound::Reader;
 
 /// What the streams of a connection share.
 pub struct Terms {
     pub limits: Limits,
+    pub worker: Arc<Worker>,
     pub peer: Peer,
     pub alt_svc: Option<HeaderValue>,
     /// What was read, for the window.
@@ -48,34 +52,64 @@ pub async fn serve(
     mut respond: SendResponse<Bytes>,
     second: u64,
 ) {
-    if answer(&terms, service, request, &mut respond, second).await.is_none() {
+    let (method, path) = (request.method().clone(), request.uri().path_and_query().cloned());
+    let mut answered = false;
+    let done = {
+        let answer = pin!(answer(&terms, service, request, &mut respond, second, &mut answered));
+        Catch::new(answer).await
+    };
+    let done = match done {
+        Ok(done) => done,
+        Err(panic) => {
+            panic.log("stream", &format_args!("{method} {}", path.as_ref().map_or("", |path| path.as_str())));
+            // Half an answer must not pass for one.
+            if answered { None } else { refuse(&mut respond, Refusal::Panicked, second) }
+        }
+    };
+    if done.is_none() {
         respond.send_reset(Reason::INTERNAL_ERROR);
     }
 }
 
-/// Answers a request; `None` where the stream is to be reset, which does no harm to one that is gone.
+/// Answers a request; `None` where the stream is to be reset, which does no harm to one that is gone. `answered` becomes
+/// true when the answer begins.
 async fn answer(
     terms: &Terms,
     mut service: impl HttpService,
     request: Request<RecvStream>,
     respond: &mut SendResponse<Bytes>,
     second: u64,
+    answered: &mut bool,
 ) -> Option<()> {
     let (parts, stream) = request.into_parts();
+    let tell = |refusal: Refusal| {
+        let request = format!("{} {}", parts.method, parts.uri.path());
+        refusal.tell(&terms.worker, &terms.peer, request.as_bytes());
+        refusal
+    };
+    if parts.headers.len() > terms.limits.fields {
+        return refuse(respond, tell(Refusal::HeadTooLarge), second);
+    }
     if parts.method == Method::CONNECT {
-        return refuse(respond, Refusal::Method, second);
+        return refuse(respond, tell(Refusal::Method), second);
+    }
+    if let Err(refusal) = Refusal::expectation(&parts.headers) {
+        return refuse(respond, tell(refusal), second);
     }
     let is_head = parts.method == Method::HEAD;
+    // Held until the response begins: what a service makes of a body may be as large as that.
+    let mut reserved = None;
     let body = if stream.is_end_stream() {
         Body::empty()
     } else {
         // h2 refuses what is no number, and a body of another length.
         let length = parts.headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        if length.is_some_and(|length: u64| length > terms.limits.body_bytes) {
-            return refuse(respond, Refusal::BodyTooLarge, second);
-        }
-        Body::http2(Reader::new(stream, length, Arc::clone(&terms.received)), &terms.limits)
+        let room = match terms.worker.reserve(&parts.method, length) {
+            Ok(room) => reserved.insert(room),
+            Err(refusal) => return refuse(respond, tell(refusal), second),
+        };
+        Body::http2(Reader::new(stream, length, Arc::clone(&terms.received)), &terms.limits).within(room)
     };
     let mut request = Request::from_parts(parts, body);
     request.extensions_mut().insert(terms.peer.clone());
@@ -90,6 +124,7 @@ async fn answer(
         })
         .await?
     };
+    drop(reserved);
 
     let (mut parts, body) = response.into_parts();
     OF_CONNECTIONS.iter().for_each(|name| drop(parts.headers.remove(name)));
@@ -103,6 +138,7 @@ async fn answer(
         parts.headers.insert(header::CONTENT_LENGTH, exact.into());
     }
     let ends = bodiless || body.is_end_stream();
+    *answered = true;
     let mut sending = respond.send_response(Response::from_parts(parts, ()), ends).ok()?;
     if !ends {
         send(&mut sending, body, terms).await?;
@@ -117,6 +153,7 @@ async fn send<B: http_body::Body<Data = Bytes>>(
     terms: &Terms,
 ) -> Option<()> {
     let mut body = pin!(body);
+    let mut pace = Pace::default();
     loop {
         let frame = std::future::poll_fn(|context| match body.as_mut().poll_frame(context) {
             Poll::Ready(frame) => Poll::Ready(Some(frame)),
@@ -131,9 +168,10 @@ async fn send<B: http_body::Body<Data = Bytes>>(
                 while !data.is_empty() || last {
                     sending.reserve_capacity(data.len());
                     if sending.capacity() < data.len() {
-                        room(sending, terms).await?;
+                        room(sending, terms, &mut pace).await?;
                     }
                     let piece = data.split_to(sending.capacity().min(data.len()));
+                    pace.took(piece.len());
                     let ends = last && data.is_empty();
                     sending.send_data(piece, ends).ok()?;
                     if ends {
@@ -146,8 +184,26 @@ async fn send<B: http_body::Body<Data = Bytes>>(
     }
 }
 
-/// Waits until the client takes more; `None` when it is gone or takes nothing for too long.
-async fn room(sending: &mut SendStream<Bytes>, terms: &Terms) -> Option<()> {
+/// How fast a client takes a response that it was waited for with.
+#[derive(Default)]
+struct Pace {
+    /// When it is to have taken a piece.
+    until: Option<Instant>,
+    /// What it has taken of that.
+    taken: usize,
+}
+
+impl Pace {
+    fn took(&mut self, bytes: usize) {
+        self.taken = self.taken.saturating_add(bytes);
+        if self.taken >= PIECE {
+            *self = Self::default();
+        }
+    }
+}
+
+/// Waits until the client takes more; `None` when it is gone or takes next to nothing for too long.
+async fn room(sending: &mut SendStream<Bytes>, terms: &Terms, pace: &mut Pace) -> Option<()> {
     let room = std::future::poll_fn(|context| {
         if sending.capacity() > 0 {
             return Poll::Ready(Some(()));
@@ -157,7 +213,11 @@ async fn room(sending: &mut SendStream<Bytes>, terms: &Terms) -> Option<()> {
             Poll::Pending => sending.poll_reset(context).map(|_| None),
         }
     });
-    timeout(terms.limits.write_stall, room).await.ok()?
+    let until = *pace.until.get_or_insert_with(|| {
+        pace.taken = 0;
+        Instant::now() + terms.limits.write_stall
+    });
+    timeout_at(until, room).await.ok()?
 }
 
 /// Adds what every response has.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use h3::error::Code;
 use quinn::{Endpoint, Incoming, Runtime as _, TokioRuntime};
+use service::socket;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -58,8 +59,11 @@ impl Socket {
     ) -> Result<Vec<Self>, Error> {
         let Inherited { mut sockets, predecessors } = inherited;
         let shared = Shared::new(config, tls, workers, predecessors).map_err(tls::Error::Versions)?;
+        if sockets.is_empty() {
+            sockets = socket::bind_udp_each(address, workers, setup::enlarge_buffers)?;
+        }
         while sockets.len() < workers {
-            sockets.push(setup::bind(address).map_err(Error::Socket)?);
+            sockets.push(socket::bind_udp(address, setup::enlarge_buffers)?);
         }
         let new = |_| Self { sockets: Vec::new(), relay: None, endpoint, shared: Arc::clone(&shared) };
         let mut all: Vec<_> = (0..workers).map(new).collect();

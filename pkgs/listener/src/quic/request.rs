@@ -11,19 +11,18 @@ use h3::error::Code;
 use h3::quic::SendStream as _;
 use h3::server::{RequestResolver, RequestStream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use service::panics::{Catch, Panic};
 use tokio::time::timeout;
 
 use super::body::Source;
 use super::transport;
 use crate::body::Body;
 use crate::date;
+use crate::limits::PIECE;
 use crate::peer::Peer;
 use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
 use crate::worker::Worker;
-
-/// Bytes of a response that have to be taken by the client in one [`Limits::write_stall`](crate::Limits).
-const PIECE: usize = 16 * 1024;
 
 /// Fields that belong to a connection of HTTP/1 (RFC 9114, section 4.2).
 const CONNECTION_FIELDS: [header::HeaderName; 5] = [
@@ -61,31 +60,59 @@ pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut ser
         receive.stop_sending(Code::H3_MESSAGE_ERROR);
         return answer.reset(Code::H3_MESSAGE_ERROR);
     };
+    let tell = |refusal: Refusal| {
+        let line = format!("{} {}", request.method(), request.uri().path());
+        refusal.tell(&context.worker, &context.peer, line.as_bytes());
+        refusal
+    };
     if request.headers().len() > limits.fields {
-        return answer.refuse(Refusal::HeadTooLarge).await;
+        return answer.refuse(tell(Refusal::HeadTooLarge)).await;
     }
     if *request.method() == Method::CONNECT {
-        return answer.refuse(Refusal::Method).await;
+        return answer.refuse(tell(Refusal::Method)).await;
+    }
+    if let Err(refusal) = Refusal::expectation(request.headers()) {
+        return answer.refuse(tell(refusal)).await;
     }
     if announced.is_some_and(|announced| announced > limits.body_bytes) {
-        return answer.refuse(Refusal::BodyTooLarge).await;
+        return answer.refuse(tell(Refusal::BodyTooLarge)).await;
     }
+    // Held until the response begins: what a service makes of a body may be as large as that.
+    let mut reserved = None;
     let (body, malformed) = match Source::begin(receive, announced).await {
         Ok(None) => (Body::empty(), None),
         Ok(Some(source)) => {
+            let room = match context.worker.reserve(request.method(), announced) {
+                Ok(room) => reserved.insert(room),
+                Err(refusal) => return answer.refuse(tell(refusal)).await,
+            };
             let malformed = source.malformed();
-            (Body::boxed(Box::pin(source), limits), Some(malformed))
+            (Body::boxed(Box::pin(source), limits).within(room), Some(malformed))
         }
         Err(_) => return answer.reset(Code::H3_MESSAGE_ERROR),
     };
-    let head = *request.method() == Method::HEAD;
+    let method = request.method().clone();
+    let path = request.uri().path_and_query().cloned();
+    let panicked = |panic: Panic| {
+        panic.log("stream", &format_args!("{method} {}", path.as_ref().map_or("", |path| path.as_str())));
+    };
     let mut request = request.map(|()| body);
     request.extensions_mut().insert(context.peer.clone());
-    match respond(&mut service, request).await {
+    let response = Catch::new(pin!(respond(&mut service, request))).await;
+    drop(reserved);
+    match response {
         // What a service makes of half a request must not pass for an answer.
         _ if malformed.as_deref().is_some_and(is_set) => answer.reset(Code::H3_MESSAGE_ERROR),
-        Some(response) => answer.send(response, head).await,
-        None => answer.reset(Code::H3_INTERNAL_ERROR),
+        Ok(Some(response)) => {
+            // What is sent in part is reset when it is dropped.
+            let sent = Catch::new(pin!(answer.send(response, method == Method::HEAD))).await;
+            sent.unwrap_or_else(panicked);
+        }
+        Ok(None) => answer.reset(Code::H3_INTERNAL_ERROR),
+        Err(panic) => {
+            panicked(panic);
+            answer.refuse(Refusal::Panicked).await;
+        }
     }
 }
 

@@ -1,13 +1,12 @@
 //! What the workers of one address share.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
-use socket2::{Domain, Protocol, SockRef, Type};
+use socket2::Socket;
 
 use super::steer::Exchange;
 use super::succession::Predecessor;
@@ -123,24 +122,8 @@ fn idle(limits: &Limits) -> IdleTimeout {
     longest.saturating_mul(2).try_into().unwrap_or_else(|_| VarInt::MAX.into())
 }
 
-/// Binds a worker's socket to `address`, beside those of other workers.
-///
-/// # Errors
-/// When the address cannot be bound.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
-    let domain = Domain::for_address(address);
-    let socket = socket2::Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?;
-    }
-    socket.set_reuse_port(true)?;
-    enlarge_buffers(&SockRef::from(&socket));
-    socket.bind(&address.into())?;
-    Ok(socket.into())
-}
-
 /// As far as it is allowed; smaller buffers lose datagrams sooner, no more.
-fn enlarge_buffers(socket: &SockRef<'_>) {
+pub(super) fn enlarge_buffers(socket: &Socket) {
     for (set, name) in [
         (socket.set_recv_buffer_size(SOCKET_BUFFER), "receive"),
         (socket.set_send_buffer_size(SOCKET_BUFFER), "send"),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use listener::{Config, Endpoint, Runtime};
 use service::socket::Address;
 
-use crate::server::{Client, Server};
+use crate::server::{Client, PATIENCE, Server};
 
 #[test]
 fn no_request_fails_while_sockets_change_hands_under_load() {
@@ -17,6 +17,9 @@ fn no_request_fails_while_sockets_change_hands_under_load() {
         endpoints: vec![Endpoint::plain(address)],
         runtime: Runtime::PerCore(NonZero::new(workers)),
         handover: Some(directory.path().join("handover")),
+        // A client that has connected sends its request within this, however late it is scheduled.
+        drain: PATIENCE,
+        drain_grace: PATIENCE,
         ..Config::default()
     };
     // Named the same in each, as in settings; the port is the kernel's choice, kept through all of them.

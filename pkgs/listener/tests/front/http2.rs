@@ -9,6 +9,7 @@ use crate::server::{Client, Server};
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 // RFC 9113, section 6.
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -36,10 +37,29 @@ fn start(limits: Limits) -> Server {
 }
 
 /// A connection on which the preface was sent.
-fn connect(server: &Server) -> Client {
+pub fn connect(server: &Server) -> Client {
     let mut client = server.connect();
     client.send(PREFACE).send(frame(SETTINGS, 0, 0, &[]));
     client
+}
+
+/// `POST /read` of so many bytes, of which none follow yet.
+pub fn post(length: u32) -> Vec<u8> {
+    let length = length.to_string();
+    // Literals without indexing (RFC 7541, section 6.2.2), by the names of the static table.
+    let size = u8::try_from(length.len()).expect("short");
+    let block = [b"\x83\x86\x04\x05/read\x41\x01h\x0f\x0d", &[size][..], length.as_bytes()].concat();
+    frame(HEADERS, END_HEADERS, 1, &block)
+}
+
+/// `GET /` that has not ended yet.
+pub fn get_without_end() -> Vec<u8> {
+    frame(HEADERS, END_HEADERS, 1, GET)
+}
+
+/// The end of that.
+pub fn end() -> Vec<u8> {
+    frame(DATA, END_STREAM, 1, b"")
 }
 
 /// The error with which the server closes the connection; none where it closes without.
@@ -60,6 +80,36 @@ fn goaway(client: &mut Client) -> Option<u8> {
 /// Streams that clients may use, in order.
 fn streams(count: u32) -> impl Iterator<Item = u32> {
     (0..count).map(|n| 2 * n + 1)
+}
+
+#[test]
+fn what_is_expected_beyond_100_is_refused() {
+    let server = start(Limits::default());
+    let mut client = connect(&server);
+    let expecting = [GET, b"\x00\x06expect\x04more"].concat();
+    client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, &expecting));
+    client.until(br#""status":417"#);
+}
+
+#[test]
+fn a_client_that_takes_a_drop_at_a_time_is_reset() {
+    let server = start(Limits { write_stall: Duration::from_secs(1), ..Limits::default() });
+    let mut client = server.connect();
+    // SETTINGS_INITIAL_WINDOW_SIZE: nothing is taken unless it is asked for.
+    client.send(PREFACE).send(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    let large = b"\x82\x86\x04\x06/large\x41\x01h";
+    client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, &large[..]));
+    client.0.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+    let reset = frame(RST_STREAM, 0, 1, &[0, 0, 0, 2]);
+    let (mut read, mut buffer) = (Vec::new(), [0; 4096]);
+    while !read.windows(reset.len()).any(|part| part == reset) {
+        client.send(frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]));
+        use std::io::Read;
+        if let Ok(count) = client.0.read(&mut buffer) {
+            assert!(count > 0, "closed");
+            read.extend_from_slice(&buffer[..count]);
+        }
+    }
 }
 
 #[test]
@@ -118,6 +168,17 @@ fn endless_continuations_are_shed() {
     (0..100_000).for_each(|_| flood.extend(frame(CONTINUATION, 0, 1, &[])));
     let error = goaway(client.send(flood));
     assert!(matches!(error, Some(PROTOCOL_ERROR | ENHANCE_YOUR_CALM)), "{error:?}");
+}
+
+#[test]
+fn fields_beyond_the_limit_are_too_many() {
+    let server = start(Limits { fields: 2, ..Limits::default() });
+    for (fields, answer) in [(2, &b"Hello, World!"[..]), (3, br#""status":431"#)] {
+        let mut client = connect(&server);
+        let head = [GET, &b"\x00\x01x\x01y".repeat(fields)].concat();
+        client.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, &head));
+        client.until(answer);
+    }
 }
 
 #[test]

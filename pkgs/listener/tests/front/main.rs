@@ -1,8 +1,11 @@
 //! The listener over real sockets: what clients may do, and what becomes of those that do more.
 
+mod addresses;
 mod handover;
+mod held;
 mod http1;
 mod http2;
 mod limits;
 mod proxy;
 mod server;
+mod tls;

@@ -19,7 +19,7 @@ use service::shutdown::Shutdown;
 use service::socket::Address;
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running listener; drained when dropped.
 pub struct Server {
@@ -119,6 +119,16 @@ impl Client {
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).expect("a body");
         (head, String::from_utf8(body).expect("text"))
+    }
+
+    /// Reads until `text` has come.
+    pub fn until(&mut self, text: &[u8]) {
+        let (mut read, mut buffer) = (Vec::new(), [0; 4096]);
+        while !read.windows(text.len()).any(|part| part == text) {
+            let count = self.0.read(&mut buffer).expect("more");
+            assert!(count > 0, "closed: {}", read.escape_ascii());
+            read.extend_from_slice(&buffer[..count]);
+        }
     }
 
     /// All until the server closes the connection.

@@ -8,10 +8,14 @@ use crate::client::{Failure, Speak, Target};
 use crate::load::Load;
 use crate::server::Server;
 
+/// A server that is told to go waits for every client that is connected, however slow the machine: one that is kept
+/// from asking for longer than connections are kept would lose its request.
+const WAITING: [&str; 4] = ["--drain", "60000", "--drain-grace", "60000"];
+
 #[tokio::test]
 async fn draining_loses_no_request() {
     for speak in Speak::ALL {
-        let server = Server::start(&[]);
+        let server = Server::start(&WAITING);
         let target = Target::new(&server, &server.certificate.all());
         let load = Load::start(&target, speak, 16, "/wait/20", "waited");
         load.answers(200).await;
@@ -103,12 +107,13 @@ async fn a_new_process_takes_over_without_losing_a_request() {
     for speak in Speak::ALL {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("handover").display().to_string();
-        let mut server = Server::start_on_ports(&["--handover", &path]);
+        let arguments = [&WAITING[..], &["--handover", &path]].concat();
+        let mut server = Server::start_on_ports(&arguments);
         let target = Target::new(&server, &server.certificate.all());
         let load = Load::start(&target, speak, 16, "/wait/5", "waited");
         for _ in 0..3 {
             load.answers(200).await;
-            let next = server.successor(&["--handover", &path]);
+            let next = server.successor(&arguments);
             let old = std::mem::replace(&mut server, next);
             let ended = tokio::task::spawn_blocking(move || old.wait()).await.expect("no panic");
             assert!(ended.success(), "{speak:?}: {ended}");

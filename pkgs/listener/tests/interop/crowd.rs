@@ -21,7 +21,8 @@ fn ten_thousand_idle_connections_fit_into_64_mib() {
     let _ = setrlimit(Resource::Nofile, raised);
     if getrlimit(Resource::Nofile).current.is_some_and(|most| most < wanted) {
         let most = getrlimit(Resource::Nofile).current;
-        return println!("skipped: a process may open {most:?} files here, {wanted} are needed");
+        let why = format!("a process may open {most:?} files here, {wanted} are needed");
+        return bench::skipped("ten_thousand_idle_connections_fit_into_64_mib", &why);
     }
     let server = Server::start(&[]);
     let mut crowd = Vec::with_capacity(CROWD);
@@ -35,7 +36,7 @@ fn ten_thousand_idle_connections_fit_into_64_mib() {
         std::io::Read::read_exact(&mut raw.0, &mut answer).expect("an answer");
         assert_eq!(raw::status(&answer), Some(200));
     }
-    server.until(|metrics| metrics.sum("listener_open{protocol=\"http1\"}") > CROWD as f64);
+    server.until(|metrics| metrics.sum("interop_listener_open{protocol=\"http1\"}") > CROWD as f64);
     let used = server.memory();
     assert!(used < MEMORY, "{used} KiB");
 }
@@ -57,5 +58,5 @@ fn running_out_of_files_does_not_spin() {
     let mut raw = Raw::connect(server.clear);
     raw.send(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("the server listens");
     assert_eq!(raw::status(&raw.rest()), Some(200));
-    server.until(|metrics| metrics.sum("listener_accept_errors_total") >= 1.0);
+    server.until(|metrics| metrics.sum("interop_listener_accept_errors_total") >= 1.0);
 }

@@ -7,6 +7,7 @@ exits 1 if any did.
 """
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -33,7 +34,7 @@ PATIENCE = 60
 NO_ERROR, STREAM_CREATION, CLOSED_CRITICAL = 0x100, 0x103, 0x104
 FRAME_UNEXPECTED, FRAME_ERROR, EXCESSIVE_LOAD, ID_ERROR = 0x105, 0x106, 0x107, 0x108
 SETTINGS_ERROR, MISSING_SETTINGS, REQUEST_REJECTED = 0x109, 0x10A, 0x10B
-REQUEST_INCOMPLETE, MESSAGE_ERROR, QPACK_FAILED = 0x10D, 0x10E, 0x200
+REQUEST_CANCELLED, REQUEST_INCOMPLETE, MESSAGE_ERROR, QPACK_FAILED = 0x10C, 0x10D, 0x10E, 0x200
 
 DATA, HEADERS, CANCEL_PUSH, SETTINGS, GOAWAY, MAX_PUSH_ID = 0, 1, 3, 4, 7, 13
 
@@ -117,13 +118,14 @@ class Client(QuicConnectionProtocol):
         self.send(stream, encode_uint_var(0) + b"".join(frames))
         return stream
 
-    def begin(self, method="GET", path="/", body=None, fields=(), trailers=None):
+    def begin(self, method="GET", path="/", body=None, fields=(), trailers=None, whole=True):
+        """Sends a request, or where that is not to be whole all but its end."""
         stream = self.open()
         head = [(b":method", method.encode()), (b":scheme", b"https"), (b":authority", b"localhost")]
         head += [(b":path", path.encode()), *fields]
         self.h3.send_headers(stream, head, end_stream=body is None and trailers is None)
         if body is not None:
-            self.h3.send_data(stream, body, end_stream=trailers is None)
+            self.h3.send_data(stream, body, end_stream=whole and trailers is None)
         if trailers is not None:
             self.h3.send_headers(stream, trailers, end_stream=True)
         self.transmit()
@@ -280,6 +282,53 @@ async def refuses_what_is_too_large():
         equal((await client.fetch()).status, 200, "the status after that")
 
 
+async def refuses_bodies_beyond_what_there_is_room_for():
+    """Room for two of the largest bodies, and so for no third while those are under way, whoever sends it."""
+    most = 64 << 10
+    length = (b"content-length", str(most).encode())
+
+    async def until(status):
+        """The first answer of this status to a body of one byte."""
+        async with asyncio.timeout(PATIENCE), Connected() as client:
+            while (answer := await client.fetch("POST", "/read", b"x")).status != status:
+                equal(answer.status, 503 if status == 200 else 200, "the status")
+            return answer
+
+    async with Connected() as first, Connected() as second:
+        # What announces nothing may be as long as any, and what has not come yet counts.
+        told = first.begin("POST", "/read", b"begun", [length], whole=False)
+        untold = second.begin("POST", "/read", b"begun", whole=False)
+        refused = await until(503)
+        assert refused.fields[b"retry-after"].isdigit(), refused.fields
+        equal(refused.fields[b"content-type"], b"application/problem+json", "the type")
+        equal(json.loads(refused.body)["status"], 503, "the status in the problem")
+        equal((await first.fetch()).status, 200, "the status of a request without a body")
+        first.h3.send_data(told, bytes(most - len(b"begun")), end_stream=True)
+        first.transmit()
+        equal((await first.end(told)).body, str(most).encode(), "the length")
+        await until(200)
+        first.begin("POST", "/read", b"begun", [length], whole=False)
+        await until(503)
+        second._quic.reset_stream(untold, REQUEST_CANCELLED)
+        second.transmit()
+        await until(200)
+        second.begin("POST", "/read", b"begun", whole=False)
+        await until(503)
+    # Nor do those that have gone take any.
+    await until(200)
+
+
+async def refuses_other_expectations():
+    async with Connected() as client:
+        for method, body in [("GET", None), ("POST", b"body")]:
+            for expectation in [b"200-ok", b"100-continue, more", b""]:
+                answer = await client.fetch(method, "/read", body, [(b"expect", expectation)])
+                equal(answer.status, 417, f"the status of {method} that expects {expectation}")
+                equal(answer.fields[b"content-type"], b"application/problem+json", "the type")
+        taken = await client.fetch("POST", "/read", b"body", [(b"expect", b"100-continue")])
+        equal((taken.status, bytes(taken.body)), (200, b"4"))
+
+
 async def refuses_connections_beyond_the_limit():
     """Two may be open at once; who comes third is told so, and served once there is room."""
     async with Connected() as first:
@@ -349,8 +398,8 @@ async def follows_a_client_to_other_ports():
             equal(echo.body, f"turn {turn}".encode() * 1000, "the body")
         equal((await client.end(slow)).body, b"drop\n" * 40, "what began before")
         metrics = (await client.fetch(path="/metrics")).body.decode()
-    assert counted(metrics, "listener_quic_forwarded_total") > 0, metrics
-    equal(counted(metrics, "listener_quic_dropped_total"), 0, "what was dropped")
+    assert counted(metrics, "interop_listener_quic_forwarded_total") > 0, metrics
+    equal(counted(metrics, "interop_listener_quic_dropped_total"), 0, "what was dropped")
 
 
 # --- what is malformed ----------------------------------------------------------------------------------
@@ -521,6 +570,20 @@ async def cuts_slow_clients():
     async with Connected() as client:
         await client.fetch()
         equal(await client.gone(), NO_ERROR, "the code for a connection without requests")
+
+
+async def cuts_bodies_that_drip():
+    """There is never a pause, and no end either."""
+    async with Connected() as client, asyncio.timeout(PATIENCE):
+        stream = client.begin("POST", "/read", b"x", whole=False)
+        while not client.responses.get(stream, Response()).ended:
+            assert stream not in client.resets, f"the stream was reset with {client.resets[stream]:#x}"
+            if stream not in client.stops:
+                client.h3.send_data(stream, b"x", end_stream=False)
+                client.transmit()
+            await asyncio.sleep(0.02)
+        equal(client.responses[stream].status, 408, "the status")
+        equal((await client.fetch()).status, 200, "the status after that")
 
 
 async def cuts_clients_that_take_nothing():

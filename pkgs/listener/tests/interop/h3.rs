@@ -35,6 +35,7 @@ fn requests_are_answered() {
             "sends_large_responses",
             "resumes_sessions_without_early_data",
             "refuses_what_is_too_large",
+            "refuses_other_expectations",
         ],
     );
 }
@@ -43,6 +44,13 @@ fn requests_are_answered() {
 fn connections_have_a_limit() {
     let server = Server::start(&["--connections-per-address", "2"]);
     run(&server, &["refuses_connections_beyond_the_limit"]);
+}
+
+#[test]
+fn bodies_under_way_have_a_sum() {
+    let server = Server::start(&["--body-bytes", "65536", "--body-bytes-total", "131072"]);
+    run(&server, &["refuses_bodies_beyond_what_there_is_room_for"]);
+    server.until(|metrics| metrics.sum("interop_listener_shed_total{reason=\"bodies\"}") >= 3.0);
 }
 
 #[test]
@@ -72,6 +80,11 @@ fn malformed_requests_and_broken_protocol_get_the_right_errors() {
 fn slow_clients_are_cut() {
     let server = Server::start(&["--patience", "700"]);
     run(&server, &["cuts_slow_clients", "cuts_clients_that_take_nothing"]);
+}
+
+#[test]
+fn bodies_that_drip_are_cut() {
+    run(&Server::start(&["--body-time", "1500"]), &["cuts_bodies_that_drip"]);
 }
 
 #[test]

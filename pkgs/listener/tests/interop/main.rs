@@ -14,6 +14,7 @@ mod h3;
 mod load;
 mod names;
 mod noise;
+mod panic;
 mod raw;
 mod server;
 mod slow;

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use crate::h3;
 use crate::server::Server;
@@ -102,22 +101,21 @@ fn each_name_is_shown_its_certificate() {
 }
 
 #[test]
-fn sessions_are_resumed_over_a_change_of_the_key_but_not_over_two() {
+fn sessions_are_resumed() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    // A ticket is good for twice the time of a key, by what its client is told.
-    let server = Server::start(&["--workers", "2", "--ticket-key", "5"]);
+    // For how long is a matter of seconds here and there, and tried where tickets are made.
+    let server = Server::start(&["--workers", "2", "--ticket-key", "3600"]);
     let versions = ["-tls1_2", "-tls1_3"];
     let file = |version: &str| directory.path().join(version).display().to_string();
     for version in versions {
         let first = openssl(&server, &[version, "-sess_out", &file(version)]);
         assert!(first.contains("\nNew, TLSv1."), "{first}");
     }
-    // The key is replaced by the first handshake after its time, however late that is.
-    for resumed in [true, false] {
-        std::thread::sleep(Duration::from_millis(6100));
-        for version in versions {
+    // By whichever worker, and as often as one likes.
+    for version in versions {
+        for _ in 0..4 {
             let text = openssl(&server, &[version, "-sess_in", &file(version)]);
-            assert_eq!(text.contains("\nReused, TLSv1."), resumed, "{version}: {text}");
+            assert!(text.contains("\nReused, TLSv1."), "{version}: {text}");
         }
     }
 }

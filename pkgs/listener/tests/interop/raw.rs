@@ -2,7 +2,6 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
 
 use crate::load::PATIENCE;
 
@@ -76,20 +75,20 @@ impl Raw {
         }
     }
 
-    /// Sends what `next` makes until the server has enough, which it must have before `most` bytes; reads nothing
-    /// meanwhile.
-    pub fn flood(&mut self, most: usize, mut next: impl FnMut(usize) -> Vec<u8>) {
-        self.0.set_write_timeout(Some(Duration::from_secs(3))).expect("a socket");
+    /// Sends what `next` makes until the server closes the connection, which it must have done before `most` bytes; reads
+    /// nothing meanwhile. How many bytes were sent.
+    pub fn flood(&mut self, most: usize, mut next: impl FnMut(usize) -> Vec<u8>) -> usize {
         let mut sent = 0;
         for turn in 0.. {
             let bytes = next(turn);
             match self.send(&bytes) {
                 Ok(()) => sent += bytes.len(),
-                // Closed, or no longer read, which costs the server nothing.
-                Err(_) => return,
+                Err(error) if is_slow(&error) => panic!("neither read nor closed after {sent} bytes"),
+                Err(_) => return sent,
             }
             assert!(sent < most, "the server takes more than {most} bytes");
         }
+        unreachable!("turns have no end")
     }
 }
 

@@ -1,5 +1,6 @@
 //! The server under test.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,13 @@ impl Server {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]).arg(program());
         Self::run(shell, arguments, Files::new())
+    }
+
+    /// The same, with what it says on stderr in a file.
+    pub fn start_with_log(log: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(program());
+        command.stderr(File::create(log).expect("a writable directory")).envs(variables.iter().copied());
+        Self::run(command, arguments, Files::new())
     }
 
     /// The same, on ports that are known beforehand, as of a server that has a name.

@@ -1,0 +1,40 @@
+//! Where a listener may listen.
+
+use std::num::NonZero;
+
+use listener::{Config, Endpoint, Listener, Runtime};
+use service::socket::Address;
+
+use crate::server::Server;
+
+fn config(address: &str, workers: usize) -> Config {
+    let address: Address = address.parse().expect("an address");
+    Config {
+        endpoints: vec![Endpoint::plain(address)],
+        runtime: Runtime::PerCore(NonZero::new(workers)),
+        ..Config::default()
+    }
+}
+
+#[test]
+fn two_listeners_do_not_share_an_address() {
+    let server = Server::run(config("127.0.0.1:0", 2));
+    for workers in [1, 2] {
+        let error = Listener::new(config(&server.address.to_string(), workers)).expect_err("it is taken");
+        let text = service::exit::chain(&error).to_lowercase();
+        assert!(text.contains(&format!("{}: address already in use", server.address)), "{text}");
+        assert_eq!(text.matches("in use").count(), 1, "{text}");
+    }
+    assert_eq!(server.connect().send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").answer().0, 200);
+    let address = server.address;
+    drop(server);
+    let next = Server::run(config(&address.to_string(), 2));
+    assert_eq!(next.connect().send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").answer().0, 200);
+}
+
+#[test]
+fn an_address_may_come_later() {
+    // Of a network for documentation (RFC 5737).
+    let server = Server::run(config("192.0.2.1:0", 2));
+    assert_eq!(server.address.ip().to_string(), "192.0.2.1");
+}
