@@ -61,8 +61,8 @@ pub enum TrailingSlash {
     Strict,
     /// It is the same path.
     Ignore,
-    /// 308 to the path that matches. Paths that begin with `//` are left alone, since they would lead to
-    /// another host.
+    /// 308 to the path that matches. Paths that begin with `//`, or with `/\` which browsers take for it, are
+    /// left alone, since they would lead to another host.
     Redirect,
 }
 
@@ -174,7 +174,7 @@ where
     /// The way to the path that a request's would be with a `/` less or more.
     fn redirect(&self, request: &Request<B>) -> Option<Response<R>> {
         let (_, mut location) = self.find_other_slash(request, &mut Captures::new())?;
-        if location.starts_with("//") {
+        if location[1..].starts_with(['/', '\\']) {
             return None;
         }
         if let Some(query) = request.uri().query() {

@@ -258,6 +258,7 @@ fn a_slash_too_many_or_too_few_is_a_policy() {
             .get("/b/", || "b")
             .get("/u/{id}", |Path(id): Path<String>| id)
             .get("//evil.example", || "two slashes")
+            .get("/{name}.example", |Path(name): Path<String>| name)
             .build()
             .expect("a router")
     };
@@ -279,6 +280,9 @@ fn a_slash_too_many_or_too_few_is_a_policy() {
         ("/none/", (404, ""), (404, ""), (404, "")),
         // A browser would take //evil.example for another host.
         ("//evil.example/", (404, ""), (200, "two slashes"), (404, "")),
+        // And a backslash for a slash (WHATWG URL, "special" schemes).
+        ("/\\evil.example/", (404, ""), (200, "\\evil"), (404, "")),
+        ("/good.example/", (404, ""), (200, "good"), (308, "/good.example")),
     ] {
         for (router, (status, text)) in [(&strict, by_strict), (&ignore, by_ignore), (&redirect, by_redirect)]
         {

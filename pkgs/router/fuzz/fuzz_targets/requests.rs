@@ -57,10 +57,12 @@ fuzz_target!(|input: (&str, &str, &str)| {
         assert_eq!(
             response.headers().contains_key(ALLOW),
             status == StatusCode::METHOD_NOT_ALLOWED
-                || status == StatusCode::NO_CONTENT && !uri.ends_with('*')
+                || status == StatusCode::NO_CONTENT && uri != "*"
         );
         if let Some(location) = response.headers().get(LOCATION) {
-            assert!(location.as_bytes().starts_with(b"/") && !location.as_bytes().starts_with(b"//"));
+            // Browsers take a backslash for a slash, and two for the beginning of a host.
+            let location = location.as_bytes();
+            assert!(location.starts_with(b"/") && !matches!(location, [_, b'/' | b'\\', ..]));
         }
     }
 });

@@ -1,0 +1,9 @@
+//! The fuzz targets over their seeds; `make fuzz` runs them with a fuzzer.
+#![allow(missing_docs, unused_attributes)]
+
+extern crate seeds as libfuzzer_sys;
+
+seeds::targets! {
+    matching = "../fuzz/fuzz_targets/matching.rs",
+    requests = "../fuzz/fuzz_targets/requests.rs",
+}
