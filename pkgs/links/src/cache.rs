@@ -186,6 +186,11 @@ impl Entry {
         }
     }
 
+    /// Whether it answers so often and no more.
+    pub fn is_limited(&self) -> bool {
+        self.head().rules.as_ref().is_some_and(|rules| rules.limit.is_some())
+    }
+
     /// Takes one click off the limit; false when none was left.
     pub fn spend(&self) -> bool {
         match self.head().rules.as_ref().and_then(|rules| rules.limit.as_ref()) {

@@ -24,3 +24,9 @@ pub mod store;
 pub mod target;
 pub mod transfer;
 pub mod when;
+
+/// What is fuzzed, and of no use to anybody else.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::front::{body, password_of};
+}

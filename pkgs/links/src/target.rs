@@ -1,5 +1,7 @@
 //! Targets: where a link leads.
 
+use std::net::IpAddr;
+
 use url::{Host, Url};
 
 /// URL schemes allowed unless configured.
@@ -16,16 +18,19 @@ pub struct TargetPolicy {
     pub schemes: Vec<String>,
     /// The longest target, in bytes, both as sent and as stored.
     pub max_bytes: usize,
-    /// The shortener's own host names (without port): a target there would loop.
+    /// The shortener's own hosts, `HOST` at any port or `HOST:PORT`: a target there would loop.
     pub own_hosts: Vec<String>,
 }
 
 /// Why a target is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTarget {
+    /// Without a scheme.
+    #[error("a target begins with its scheme, such as https://")]
+    Relative,
     /// Not an absolute URL (WHATWG URL Standard).
     #[error("not an absolute URL: {0}")]
-    Syntax(#[from] url::ParseError),
+    Syntax(url::ParseError),
     /// A URL that reads differently once it is written down: one of the corners of non-web schemes.
     #[error("the URL is ambiguous: it reads back as another")]
     Ambiguous,
@@ -50,14 +55,17 @@ impl TargetPolicy {
         if target.len() > self.max_bytes {
             return Err(InvalidTarget::TooLong(self.max_bytes));
         }
-        let url = Url::parse(target)?;
+        let url = Url::parse(target).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => InvalidTarget::Relative,
+            error => InvalidTarget::Syntax(error),
+        })?;
         if !self.schemes.iter().any(|scheme| scheme == url.scheme()) {
             return Err(InvalidTarget::Scheme(url.scheme().to_owned()));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(InvalidTarget::Credentials);
         }
-        if url.host_str().is_some_and(|host| self.is_own(host)) {
+        if url.host_str().is_some_and(|host| self.is_own(host, url.port_or_known_default())) {
             return Err(InvalidTarget::Loop);
         }
         // A path without slashes (`mailto:`) keeps its spaces, which a header would not.
@@ -72,9 +80,12 @@ impl TargetPolicy {
         Ok(text)
     }
 
-    fn is_own(&self, host: &str) -> bool {
+    fn is_own(&self, host: &str, port: Option<u16>) -> bool {
         let host = canonical(host);
-        self.own_hosts.iter().any(|own| canonical(own) == host)
+        self.own_hosts.iter().any(|own| {
+            let (own, at) = split(own);
+            canonical(own) == host && (at.is_none() || at == port)
+        })
     }
 }
 
@@ -84,11 +95,41 @@ impl Default for TargetPolicy {
     }
 }
 
-/// One spelling for a host: lower case, IDNA as ASCII, addresses in full, no root dot, no brackets.
+/// A host and its port, where there is one. An IPv6 address with a port is in brackets.
+fn split(own: &str) -> (&str, Option<u16>) {
+    match own.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => match port.parse() {
+            Ok(port) => (host, Some(port)),
+            Err(_) => (own, None),
+        },
+        _ => (own, None),
+    }
+}
+
+/// One spelling for a host: lower case, IDNA as ASCII, addresses in full, IPv4 as itself however it is mapped, one
+/// name for this machine, no root dot, no brackets.
 fn canonical(host: &str) -> String {
     let host = host.trim_end_matches('.');
-    let name = Host::parse(host).map_or_else(|_| host.to_ascii_lowercase(), |host| host.to_string());
-    name.trim_matches(['[', ']']).trim_end_matches('.').to_owned()
+    let bare = host.trim_matches(['[', ']']);
+    let address = match Host::parse(host) {
+        Ok(Host::Ipv4(address)) => Some(IpAddr::V4(address)),
+        Ok(Host::Ipv6(address)) => Some(IpAddr::V6(address)),
+        Ok(Host::Domain(name)) => return local(name.trim_end_matches('.')),
+        Err(_) => bare.parse().ok(),
+    };
+    match address.map(|address| address.to_canonical()) {
+        Some(address) if address.is_loopback() || address.is_unspecified() => LOCALHOST.to_owned(),
+        Some(address) => address.to_string(),
+        None => bare.to_ascii_lowercase(),
+    }
+}
+
+/// This machine, to itself.
+const LOCALHOST: &str = "localhost";
+
+fn local(name: &str) -> String {
+    let below = name.strip_suffix(LOCALHOST).is_some_and(|above| above.is_empty() || above.ends_with('.'));
+    if below { LOCALHOST } else { name }.to_owned()
 }
 
 #[cfg(test)]
@@ -99,7 +140,17 @@ mod tests {
 
     fn policy() -> TargetPolicy {
         TargetPolicy {
-            own_hosts: ["s.example", "B\u{fc}cher.example", "127.0.0.1", "::1"].map(str::to_owned).into(),
+            own_hosts: [
+                "s.example",
+                "B\u{fc}cher.example",
+                "127.0.0.1",
+                "::1",
+                "port.example:8080",
+                "dflt.example:443",
+                "[2001:db8::1]:81",
+            ]
+            .map(str::to_owned)
+            .into(),
             ..TargetPolicy::default()
         }
     }
@@ -120,6 +171,11 @@ mod tests {
             ("https://example.com/%0D%0Ax", "https://example.com/%0D%0Ax"),
             ("https://example.com/\r\nSet-Cookie: a=b", "https://example.com/Set-Cookie:%20a=b"),
             ("https://s.example.com/", "https://s.example.com/"),
+            ("https://port.example/", "https://port.example/"),
+            ("http://port.example:8081/", "http://port.example:8081/"),
+            ("http://dflt.example/", "http://dflt.example/"),
+            ("http://[2001:db8::1]/", "http://[2001:db8::1]/"),
+            ("http://notlocalhost/", "http://notlocalhost/"),
             ("https://example.com/?to=https://s.example/", "https://example.com/?to=https://s.example/"),
             ("mailto:a b@example.com", "mailto:a%20b@example.com"),
         ] {
@@ -132,9 +188,9 @@ mod tests {
         let syntax = |error| InvalidTarget::Syntax(error);
         let scheme = |name: &str| InvalidTarget::Scheme(name.to_owned());
         for (target, expected) in [
-            ("", syntax(url::ParseError::RelativeUrlWithoutBase)),
-            ("example.com", syntax(url::ParseError::RelativeUrlWithoutBase)),
-            ("//example.com/", syntax(url::ParseError::RelativeUrlWithoutBase)),
+            ("", InvalidTarget::Relative),
+            ("example.com", InvalidTarget::Relative),
+            ("//example.com/", InvalidTarget::Relative),
             ("https://", syntax(url::ParseError::EmptyHost)),
             ("https://example.com:99999/", syntax(url::ParseError::InvalidPort)),
             ("javascript:alert(1)", scheme("javascript")),
@@ -148,6 +204,15 @@ mod tests {
             ("https://xn--bcher-kva.example/", InvalidTarget::Loop),
             ("http://0x7f.1:9000/", InvalidTarget::Loop),
             ("http://[0:0::1]/", InvalidTarget::Loop),
+            ("http://[::ffff:127.0.0.1]/", InvalidTarget::Loop),
+            ("http://[::ffff:7f00:1]:9000/", InvalidTarget::Loop),
+            ("http://127.0.0.2/", InvalidTarget::Loop),
+            ("http://0.0.0.0/", InvalidTarget::Loop),
+            ("http://localhost/", InvalidTarget::Loop),
+            ("http://a.LOCALHOST./", InvalidTarget::Loop),
+            ("https://port.example:8080/", InvalidTarget::Loop),
+            ("https://dflt.example/", InvalidTarget::Loop),
+            ("http://[2001:db8::1]:81/", InvalidTarget::Loop),
         ] {
             assert_eq!(policy().validate(target), Err(expected), "{target:?}");
         }

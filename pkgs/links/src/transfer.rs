@@ -374,6 +374,31 @@ mod tests {
     }
 
     #[test]
+    fn a_row_however_deep_or_wide_costs_itself_alone() {
+        let deep = |open: &str, close: &str| format!("{}{}", open.repeat(20_000), close.repeat(20_000));
+        let wide: String = (0..5_000).map(|n| format!(r#","f{n}":1"#)).collect();
+        for row in [
+            format!(r#"{{"target":"https://a/","tags":{}}}"#, deep("[", "]")),
+            format!(r#"{{"target":"https://a/","x":{}1{}}}"#, "{\"x\":".repeat(10_000), "}".repeat(10_000)),
+            deep(r#"{"target":"#, "}"),
+            format!(r#"{{"target":"https://a/"{wide}}}"#),
+            format!(r#"{{"target":"{}"}}"#, "x".repeat(10 * ROW_BYTES)),
+        ] {
+            let file = format!("{row}\n{{\"target\":\"https://b/\"}}\n");
+            let mut rows = Vec::new();
+            read(Format::Json, file.as_bytes(), &mut |_, row| {
+                rows.push(row.map(|record| record.link.target));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+            assert!(
+                matches!(&rows[..], [Err(_), Ok(target)] if target == "https://b/"),
+                "{row:.60}: {rows:?}"
+            );
+        }
+    }
+
+    #[test]
     fn reading_stops_when_told_to() {
         let mut seen = 0;
         read(Format::Json, &b"{\"target\":\"a\"}{\"target\":\"b\"}"[..], &mut |_, _| {

@@ -18,7 +18,9 @@ pub struct Timestamp(pub i64);
 
 /// Why a text is no instant.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is neither an RFC 3339 instant nor a span such as 30m, 12h, 7d or 2w")]
+#[error(
+    "{0:?} is no instant: a date such as 2030-01-31 (its start, UTC), RFC 3339, or a span from now such as 30m, 12h, 7d or 2w"
+)]
 pub struct NotAnInstant(String);
 
 /// Why a text is no day.
@@ -32,11 +34,14 @@ impl Timestamp {
         Self(jiff::Timestamp::now().as_second())
     }
 
-    /// Parses RFC 3339 (`2030-01-31T12:00:00Z`), or a span counted from now (`7d`; `s m h d w` as units).
+    /// Parses RFC 3339 (`2030-01-31T12:00:00Z`), a date (`2030-01-31`, its start by UTC), or a span counted from now (`7d`; `s m h d w` as units).
     /// A span is at most 100 years; fractions of a second are cut off.
     pub fn parse(text: &str) -> Result<Self, NotAnInstant> {
         if let Ok(instant) = text.parse::<jiff::Timestamp>() {
             return Ok(Self(instant.as_second()));
+        }
+        if let Ok(day) = parse_day(text) {
+            return Ok(Self(i64::from(day) * DAY));
         }
         let span = span(text).ok_or_else(|| NotAnInstant(text.to_owned()))?;
         Ok(Self(Self::now().0 + span))
@@ -124,6 +129,7 @@ mod tests {
             ("2030-01-31T12:00:00+02:00", 1_896_084_000),
             ("2030-01-31T12:00:00.999Z", 1_896_091_200),
             ("1969-12-31T23:59:59Z", -1),
+            ("2030-01-31", 1_896_048_000),
         ] {
             assert_eq!(Timestamp::parse(text).ok(), Some(Timestamp(second)), "{text}");
         }
@@ -163,7 +169,8 @@ mod tests {
             "36526d",
             "9223372036854775807w",
             "99999999999999999999d",
-            "2030-01-31",
+            "2030-1-31",
+            "2030-02-30",
             "2030-01-31T12:00:00",
             "2030-02-30T12:00:00Z",
         ] {

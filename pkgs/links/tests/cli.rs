@@ -107,12 +107,15 @@ fn list_filters_sorts_and_pages() {
             links.iter().map(|link| link["code"].as_str().expect("a code")).collect()
         };
         for (args, expected) in [
-            (&[][..], "abc"),
+            (&[][..], "cba"),
+            (&["--sort", "created"], "abc"),
+            (&["--sort", "-created"], "cba"),
+            (&["--sort=-code"], "cba"),
             (&["--desc"], "cba"),
             (&["--sort", "code"], "abc"),
             (&["--sort", "code", "--desc"], "cba"),
             (&["--sort", "clicks", "--limit", "2"], "ab"),
-            (&["--tag", "x"], "ac"),
+            (&["--tag", "x"], "ca"),
             (&["--status", "disabled"], "b"),
             (&["--search", "needle"], "b"),
             (&["--search", "nowhere"], ""),
@@ -144,8 +147,8 @@ fn rm_deletes_each_on_its_own_merits() {
         ran.failed(1, "1 of 2");
         assert_eq!(ran.json()["deleted"], json!(["b"]));
         assert_eq!(ran.json()["failed"][0]["code"], "a");
-        place.run(&["rm", "a"]).failed(1, "no link has the code");
-        place.run(&["get", "b"]).failed(1, "no link has the code");
+        place.run(&["rm", "a"]).failed(2, "no link has the code");
+        place.run(&["get", "b"]).failed(2, "no link has the code");
     });
 }
 
@@ -155,7 +158,7 @@ fn bad_input_is_2_and_failure_is_1() {
         place.ok(&["add", "https://example.com", "--code", "taken"]);
         for (args, code, why) in [
             (&["add", "ftp://example.com"][..], 2, "scheme"),
-            (&["add", "nonsense"], 2, "URL"),
+            (&["add", "example.com"], 2, "https://"),
             (&["add", "https://go.example/x"], 2, "leads back"),
             (&["add", "https://example.com", "--code", "a/b"], 2, "'/'"),
             (&["add", "https://example.com", "--code", "robots.txt"], 2, "reserved"),
@@ -169,13 +172,13 @@ fn bad_input_is_2_and_failure_is_1() {
             (&["stats", "--from", "yesterday"], 2, "yesterday"),
             (&["frobnicate"], 2, "frobnicate"),
             (&["add", "https://example.com", "--code", "taken"], 1, "taken"),
-            (&["get", "nowhere"], 1, "nowhere"),
-            (&["get", "no where?"], 1, "no"),
-            (&["edit", "nowhere", "--title", "t"], 1, "nowhere"),
-            (&["stats", "nowhere"], 1, "nowhere"),
-            (&["import", "nowhere.csv"], 1, "nowhere.csv"),
+            (&["get", "nowhere"], 2, "nowhere"),
+            (&["get", "no where?"], 2, "no"),
+            (&["edit", "nowhere", "--title", "t"], 2, "nowhere"),
+            (&["stats", "nowhere"], 2, "nowhere"),
+            (&["import", "nowhere.csv"], 2, "nowhere.csv"),
             (&["import", "nowhere"], 2, "--format"),
-            (&["export", "nowhere/links.csv"], 1, "nowhere/links.csv"),
+            (&["export", "nowhere/links.csv"], 2, "nowhere/links.csv"),
         ] {
             place.run(args).failed(code, why);
         }
@@ -265,10 +268,10 @@ fn reading_creates_no_database() {
         &["rm", "a"],
         &["backup", "b.db"],
         &["edit", "a", "--title", "t"],
-        &["token", "list"],
-        &["token", "revoke", "1"],
+        &["key", "list"],
+        &["key", "rm", "1"],
     ] {
-        place.run(args).failed(1, "no database");
+        place.run(args).failed(2, "no database");
     }
     assert_eq!(std::fs::read_dir(place.path("")).expect("readable").count(), 0);
 }
@@ -307,21 +310,129 @@ fn the_database_has_a_default_place_and_leaves_no_log_behind() {
 }
 
 #[test]
-fn tokens_are_created_listed_and_revoked() {
+fn keys_are_added_listed_and_revoked_by_either_words() {
+    for (noun, add, rm) in [("key", "add", "rm"), ("token", "create", "revoke")] {
+        let place = Place::with_database();
+        let secret = place.ok(&[noun, add, "ci", "--scope", "read"]);
+        let secret = secret.trim_end();
+        assert!(secret.len() > 32 && !secret.contains(char::is_whitespace), "{secret:?}");
+        let made = place.json(&[noun, add, "ops", "--scope", "write"]);
+        assert!(made["key"].is_string() && made["scope"] == "write", "{made}");
+        let listed = place.json(&[noun, "list"]);
+        let keys = listed["keys"].as_array().expect("keys");
+        assert_eq!(keys.iter().map(|key| &key["name"]).collect::<Vec<_>>(), ["ci", "ops"]);
+        assert!(!listed.to_string().contains(secret), "the list has secrets");
+        let id = made["id"].to_string();
+        assert_eq!(place.ok(&[noun, rm, &id]), format!("revoked {id}\n"));
+        assert!(!place.ok(&[noun, "list"]).contains("ops"));
+        place.run(&[noun, rm, &id]).failed(2, &id);
+    }
+    let help = Place::with_database().ok(&["--help"]);
+    assert!(!help.contains("\n  token "), "the old words are understood, not taught: {help}");
+}
+
+#[test]
+fn commands_read_the_servers_file_of_settings() {
     let place = Place::with_database();
-    let secret = place.ok(&["token", "create", "ci", "--scope", "read"]);
-    let secret = secret.trim_end();
-    assert!(secret.len() > 32 && !secret.contains(char::is_whitespace), "{secret:?}");
-    let made = place.json(&["token", "create", "ops", "--scope", "write"]);
-    assert!(made["token"].is_string() && made["scope"] == "write", "{made}");
-    let listed = place.json(&["token", "list"]);
-    let tokens = listed["tokens"].as_array().expect("tokens");
-    assert_eq!(tokens.iter().map(|token| &token["name"]).collect::<Vec<_>>(), ["ci", "ops"]);
-    assert!(!listed.to_string().contains(secret), "the list has secrets");
-    let id = made["id"].to_string();
-    assert_eq!(place.ok(&["token", "revoke", &id]), format!("revoked {id}\n"));
-    assert!(!place.ok(&["token", "list"]).contains("ops"));
-    place.run(&["token", "revoke", &id]).failed(1, &id);
+    let settings = place.write(
+        "links.toml",
+        "database = 'other.db'\npublic-url = 'https://s.example'\nworkers = 1\ncode-length = 9\n",
+    );
+    let run = |args: &[&str]| {
+        let mut command = command(&place.path(""));
+        let output = command.args(args).args(["--config", &settings]).output().expect("it runs");
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let url = run(&["add", "https://example.com"]);
+    let code = url.trim_end().strip_prefix("https://s.example/").unwrap_or_else(|| panic!("{url}"));
+    assert_eq!(code.len(), 9);
+    assert!(place.path("other.db").exists());
+    assert!(run(&["get", code]).contains("https://example.com"));
+    assert_eq!(
+        run(&["add", "https://example.com", "--code", "a", "--public-url", "http://b"]),
+        "http://b/a\n"
+    );
+    run(&["key", "add", "ci", "--scope", "read"]);
+    assert!(run(&["key", "list"]).contains("ci"));
+    place.write("links.toml", "listen = '127.0.0.1:9000'\n");
+    assert_eq!(run(&["add", "https://example.com", "--code", "c"]), "http://127.0.0.1:9000/c\n");
+}
+
+#[test]
+fn what_cannot_be_a_database_is_refused_and_left_alone() {
+    let place = Place::with_database();
+    place.write("notes.txt", &"not a database, though long enough for one\n".repeat(40));
+    std::fs::create_dir(place.path("directory")).expect("writable");
+    for (database, why) in [
+        ("postgres://user@host/links", "links are in a file on this machine, and postgres:// names none"),
+        ("notes.txt", "notes.txt: this is no database"),
+        ("directory", "directory: this is a directory"),
+    ] {
+        for args in [&["list"][..], &["add", "https://example.com"], &["serve", "--listen", "127.0.0.1:0"]] {
+            place.run(&[args, &["--database", database]].concat()).failed(2, why);
+        }
+    }
+    let names =
+        std::fs::read_dir(place.path("")).expect("readable").map(|entry| entry.expect("one").file_name());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    assert_eq!(names, ["directory", "notes.txt"]);
+}
+
+#[test]
+fn a_unix_socket_for_redirects_is_refused_before_anything_is_made() {
+    let place = Place::with_database();
+    place
+        .run(&["serve", "--listen", "unix:links.sock", "--admin", "unix:admin.sock"])
+        .failed(2, "on TCP only");
+    assert_eq!(std::fs::read_dir(place.path("")).expect("readable").count(), 0);
+}
+
+#[test]
+fn an_export_without_hashes_opens_nothing() {
+    on_both(|from| {
+        from.ok(&["add", "https://example.com", "--code", "open"]);
+        from.ok(&["add", "https://example.com", "--code", "locked", "--password", "secret"]);
+        let ran = from.run(&["export", "--format", "csv"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(ran.stderr.starts_with("note: 1 links ask for a password"), "{ran:?}");
+        on_both(|to| {
+            to.ok(&["import", &to.write("links.csv", &ran.stdout)]);
+            assert_eq!(to.json(&["get", "locked"])["status"], "disabled");
+            assert_eq!(to.json(&["get", "open"])["status"], "active");
+        });
+    });
+}
+
+#[test]
+fn tags_are_added_and_removed_one_by_one() {
+    on_both(|place| {
+        place.ok(&["add", "https://example.com", "--code", "a", "--tag", "x", "--tag", "y"]);
+        let edited = place.json(&["edit", "a", "--add-tag", "z", "--remove-tag", "x", "--add-tag", "y"]);
+        assert_eq!(edited["tags"], json!(["y", "z"]));
+        place.run(&["edit", "a", "--add-tag", "z", "--tag", "q"]).failed(2, "cannot be used with");
+    });
+}
+
+#[test]
+fn who_sets_a_date_that_is_past_is_told() {
+    on_both(|place| {
+        let ran = place.run(&["add", "https://example.com", "--code", "a", "--expires", "2020-01-31"]);
+        assert_eq!((ran.code, ran.stdout.is_empty()), (0, false), "{ran:?}");
+        assert!(ran.stderr.contains("has expired already"), "{ran:?}");
+        assert_eq!(place.json(&["get", "a"])["expires_at"], "2020-01-31T00:00:00Z");
+    });
+}
+
+#[test]
+fn the_address_that_is_printed_is_the_one_to_give() {
+    let place = Place::with_api();
+    for base in ["/", "/api/v1", "/api/v1/"] {
+        place.ok(&["list", "--api", &format!("{}{base}", place.api_url())]);
+    }
+    let nowhere = Place::with_database();
+    nowhere.run(&["list", "--token", "lr_x"]).failed(2, "--api");
 }
 
 #[test]
@@ -332,7 +443,7 @@ fn a_backup_is_a_sound_copy_and_replaces_nothing() {
     assert_eq!(written["bytes"], place.path("copy.db").metadata().expect("written").len());
     assert_eq!(place.ok(&["check", "--database", "copy.db"]), "sound: 1 links\n");
     assert!(place.ok(&["get", "a", "--database", "copy.db"]).contains("https://example.com"));
-    place.run(&["backup", "copy.db"]).failed(1, "copy.db");
+    place.run(&["backup", "copy.db"]).failed(2, "copy.db: there is a file already");
 }
 
 #[test]
@@ -355,7 +466,7 @@ fn check_finds_a_corrupted_database() {
     assert!(ran.json()["problems"].as_array().is_some_and(|problems| !problems.is_empty()), "{ran:?}");
 
     std::fs::write(&path, "not SQLite, though as long as a header".repeat(40)).expect("writable");
-    place.run(&["check"]).failed(1, "not a database");
+    place.run(&["check"]).failed(2, "no database");
 }
 
 #[test]
@@ -380,7 +491,7 @@ fn completions_and_manual_know_every_command() {
     let place = Place::with_database();
     #[rustfmt::skip]
     let commands = [
-        "serve", "add", "get", "list", "edit", "rm", "import", "export", "stats", "token", "backup", "check",
+        "serve", "add", "get", "list", "edit", "rm", "import", "export", "stats", "key", "backup", "check",
         "completions", "man",
     ];
     let help = place.ok(&["--help"]);
@@ -389,9 +500,8 @@ fn completions_and_manual_know_every_command() {
         assert!(help.contains(&format!("\n  {command} ")), "--help: {command}");
         assert!(page.contains(&format!("linerate\\-links\\-{command}(1)")), "man: {command}");
     }
-    for text in [&help, &page] {
-        assert!(text.contains("Exit codes: 0 done"), "{text}");
-    }
+    assert!(help.contains("Exit codes: 0 done"), "{help}");
+    assert!(page.contains(".SH \"EXIT STATUS\"\n0 done"), "{page}");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = place.ok(&["completions", shell]);
         for command in commands {
@@ -418,10 +528,10 @@ fn an_api_that_cannot_be_used_is_told_of() {
     let place = Place::with_api();
     let url = place.api_url();
     for (args, code, why) in [
-        (&["list", "--token", "lr_wrong"][..], 1, "token"),
-        (&["add", "https://example.com", "--token", "lr_wrong"], 1, "token"),
-        (&["list", "--api", "http://127.0.0.1:1"], 1, "http://127.0.0.1:1"),
-        (&["list", "--api", &format!("{url}/elsewhere")], 1, "nothing is here"),
+        (&["list", "--token", "lr_wrong"][..], 1, "key is unknown"),
+        (&["add", "https://example.com", "--token", "lr_wrong"], 1, "key is unknown"),
+        (&["list", "--api", "http://127.0.0.1:1"], 1, "no server answers at http://127.0.0.1:1/"),
+        (&["list", "--api", &format!("{url}/elsewhere")], 2, "nothing is here"),
         (&["list", "--api", "https://127.0.0.1"], 2, "https"),
         (&["list", "--api", "nonsense"], 2, "http URL"),
         (&["list", "--database", "links.db"], 2, "cannot be used with"),

@@ -1,10 +1,10 @@
-//! An import's memory, in a process of its own: the peak would not tell one test from another.
+//! The memory of an import and an export, in a process of its own: the peak would not tell one test from another.
 
 #[allow(dead_code)]
 #[path = "admin/server.rs"]
 mod server;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -36,6 +36,17 @@ fn peak_kib(work: impl FnOnce()) -> u64 {
     })
 }
 
+/// Reads an export without keeping it. Returns its length.
+fn export(address: std::net::SocketAddr, bearer: &str) -> u64 {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "GET /api/v1/links/export?format=csv HTTP/1.1\r\nHost: h\r\nAuthorization: {bearer}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
+}
+
 const ROWS: u32 = 100_000;
 
 /// A CSV file that is never in memory as a whole.
@@ -58,7 +69,7 @@ impl Read for Rows {
 }
 
 #[test]
-fn a_hundred_thousand_rows_stream_through() {
+fn a_hundred_thousand_rows_stream_through_and_out_again() {
     let server = server::Server::start();
     let bearer = format!("Bearer {}", server.write);
     let import = || {
@@ -72,4 +83,11 @@ fn a_hundred_thousand_rows_stream_through() {
     // 190 MB of rows. The writer's page cache takes up to 64 MB of it, and two batches of 4 MB are on their
     // way.
     assert!(grown < 96 * 1024, "{grown} KiB more at the peak");
+
+    let before = memory_kib();
+    let mut bytes = 0;
+    let grown = peak_kib(|| bytes = export(server.address, &bearer)) - before.min(memory_kib());
+    assert!(bytes > u64::from(ROWS) * 1900, "only {bytes} bytes");
+    // A few chunks of 64 KiB are on their way.
+    assert!(grown < 24 * 1024, "{grown} KiB more at the peak");
 }

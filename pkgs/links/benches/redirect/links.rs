@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bench::Error;
 use bench::server::{Placement, Server, free_address};
+use bench::{Error, setup};
 
 use crate::codes;
 
@@ -44,14 +44,33 @@ pub fn copy(database: &Path, name: &str) -> Result<PathBuf, Error> {
 /// What the table calls it.
 pub const NAME: &str = "linerate-links";
 
+/// What the table calls another build of it.
+pub const OTHER: &str = "other build";
+
 /// Starts the server on a database, with further arguments.
 pub fn serve(database: &Path, placement: Placement, more: &[&str]) -> Result<Server, Error> {
+    serve_by(NAME, Path::new(PROGRAM), database, placement, more)
+}
+
+/// The same by another build of it, where one is to be measured beside; see [`setup::other_build`].
+pub fn serve_other(database: &Path, placement: Placement) -> Result<Option<Server>, Error> {
+    let program = setup::other_build("linerate-links")?;
+    program.map(|program| serve_by(OTHER, &program, database, placement, &[])).transpose()
+}
+
+fn serve_by(
+    name: &'static str,
+    program: &Path,
+    database: &Path,
+    placement: Placement,
+    more: &[&str],
+) -> Result<Server, Error> {
     let (public, admin) = (free_address()?, free_address()?);
-    let mut command = placement.command(PROGRAM);
+    let mut command = placement.command(program);
     command
         .args(["serve", "--listen", &public.to_string(), "--admin", &admin.to_string()])
         .args(["--workers", &placement.workers.to_string(), "--database"])
         .arg(database)
         .args(more);
-    Server::start(NAME, public, &mut command)
+    Server::start(name, public, &mut command)
 }

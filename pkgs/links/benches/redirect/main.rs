@@ -3,7 +3,8 @@
 //! `cargo bench -p linerate-links --bench redirect [-- --quick]`. Needs wrk and nginx, and installs them from
 //! Debian packages where root runs it. Prints one table and the targets, and writes both to
 //! `target/bench/links.json`, the bars to `target/bench/links.svg`. A missed target is no failure; an
-//! unexpected answer is.
+//! unexpected answer is. `LINERATE_BENCH_OTHER` names a directory with another build of linerate-links, such as the commit
+//! before, which then takes part.
 #![forbid(unsafe_code)]
 
 mod codes;
@@ -146,6 +147,8 @@ struct Servers {
     nginx: Nginx,
     actix: Server,
     floor: Server,
+    /// Another build of ours.
+    other: Option<Server>,
 }
 
 impl Servers {
@@ -156,7 +159,13 @@ impl Servers {
         let ours = links::serve(&copy("cached")?, placement, &[])?;
         ours.visit(&paths(0..FEW), 307)?;
         ours.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;
+        let other = links::serve_other(&copy("other")?, placement)?;
+        if let Some(other) = &other {
+            other.visit(&paths(0..FEW), 307)?;
+            other.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;
+        }
         Ok(Self {
+            other,
             ours,
             uncached: links::serve(&copy("uncached")?, placement, &["--cache-bytes", "0"])?,
             nginx: Nginx::start(placement)?,
@@ -173,16 +182,21 @@ impl Servers {
             load: load(scale, setting),
             placement: setting.placement,
         };
-        let all = [&self.ours, self.nginx.server(), &self.actix, &self.floor];
-        let hot = codes::requests(0, 1, 307);
-        let batch = Requests::pipelined(&codes::path(0), 16, 307);
-        let mut cases: Vec<Case<'_>> = all.map(|server| case(server, setting.hot, &hot)).into();
-        cases.extend([
-            case(&self.ours, setting.warm, &codes::requests(0, FEW, 307)),
-            case(&self.ours, setting.unknown, &codes::requests(scale.many, 10 * FEW, 404)),
-            case(&self.uncached, setting.cold, &codes::requests(0, scale.many, 307)),
-        ]);
-        cases.extend(all.map(|server| case(server, setting.pipelined, &batch)));
+        let mut all = vec![&self.ours, self.nginx.server(), &self.actix, &self.floor];
+        all.extend(&self.other);
+        // nginx answers by another status, so that it sends no page.
+        let status = |server| if std::ptr::eq(server, self.nginx.server()) { Nginx::STATUS } else { 307 };
+        let hot = |server| case(server, setting.hot, &codes::requests(0, 1, status(server)));
+        let batch = |server| {
+            case(server, setting.pipelined, &Requests::pipelined(&codes::path(0), 16, status(server)))
+        };
+        let mut cases: Vec<Case<'_>> = all.iter().copied().map(hot).collect();
+        for ours in std::iter::once(&self.ours).chain(&self.other) {
+            cases.push(case(ours, setting.warm, &codes::requests(0, FEW, 307)));
+            cases.push(case(ours, setting.unknown, &codes::requests(scale.many, 10 * FEW, 404)));
+        }
+        cases.push(case(&self.uncached, setting.cold, &codes::requests(0, scale.many, 307)));
+        cases.extend(all.into_iter().map(batch));
         cases
     }
 }
@@ -194,7 +208,7 @@ fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), 
     let mut cases = spread.cases(scale, &SPREAD);
     cases.extend(one_core.cases(scale, &ONE_CORE));
     let series = alternate(scale.rounds, &cases)?;
-    report.add(&series, &[NGINX, FLOOR]);
+    report.add(&series, &[NGINX, FLOOR, links::OTHER]);
     for setting in [SPREAD, ONE_CORE] {
         let get = |server, case| find(&series, server, case).expect("all cases were measured");
         let ours = |case| get(links::NAME, case);

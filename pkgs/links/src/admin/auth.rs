@@ -1,18 +1,32 @@
 //! Bearer tokens (RFC 6750). Each request asks the store, so a revoked token ends with its revocation.
 
-use actix_web::body::BoxBody;
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, HttpRequest, ResponseError, web};
+use service::allowed_hosts::Via;
 use service::problem::Problem;
+use sha2::{Digest, Sha256};
 
 use super::State;
 use super::failure::Failure;
-use crate::store::Scope;
+use crate::store::{Reader, Scope};
 
 /// The longest token looked at, in bytes; ours are far shorter.
 const TOKEN_BYTES: usize = 256;
+
+/// Unknown tokens a second that the database is asked for.
+const LOOKS: u32 = 50;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Tokens remembered as known; there are no more.
+const KNOWN: usize = 1_000;
 
 /// Lets only requests with a token of this scope through to the handler, before their body is read.
 pub(super) async fn require(
@@ -29,6 +43,24 @@ pub(super) async fn require(
     }
 }
 
+/// Refuses what a web page may have sent by DNS rebinding: a request without a key for another name than ours.
+pub(super) async fn by_local_names<B: MessageBody + 'static>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let state = request.app_data::<web::Data<State>>();
+    if let Some(hosts) = state.and_then(|state| state.hosts.as_ref())
+        && !request.headers().contains_key(header::AUTHORIZATION)
+    {
+        let field = |name| request.headers().get(name).map(HeaderValue::as_bytes);
+        if let Err(refused) = hosts.check(Via::Network, field(header::HOST), field(header::ORIGIN)) {
+            let failure = Failure::from(Problem::from(refused));
+            return Ok(request.into_response(failure.error_response()));
+        }
+    }
+    Ok(next.call(request).await?.map_into_boxed_body())
+}
+
 /// The scope of the request's token, which [`require`] has found.
 pub(super) fn granted(request: &HttpRequest) -> Option<Scope> {
     request.extensions().get().copied()
@@ -36,21 +68,67 @@ pub(super) fn granted(request: &HttpRequest) -> Option<Scope> {
 
 /// 403 for a token that may only read.
 pub(super) fn insufficient() -> Failure {
-    Failure::from(Problem::forbidden("the token may only read")).with_header(
-        header::WWW_AUTHENTICATE,
-        HeaderValue::from_static("Bearer error=\"insufficient_scope\", scope=\"write\""),
-    )
+    Failure::from(Problem::forbidden("this needs a key of the scope write; the one sent has the scope read"))
+        .with_header(
+            header::WWW_AUTHENTICATE,
+            HeaderValue::from_static("Bearer error=\"insufficient_scope\", scope=\"write\""),
+        )
 }
 
 async fn check(needed: Scope, request: &HttpRequest) -> Result<Scope, Failure> {
-    let Some(token) = bearer(request) else {
-        return Err(unauthorized("a bearer token is needed", "Bearer"));
-    };
+    let token = bearer(request).map_err(|detail| unauthorized(detail, "Bearer"))?;
+    let unknown = || unauthorized("the key is unknown or revoked", "Bearer error=\"invalid_token\"");
+    if !Reader::could_be_token(&token) {
+        return Err(unknown());
+    }
     let state = state(request)?;
-    match state.readers.with(move |reader| reader.authorize(&token)).await? {
+    let hash: [u8; 32] = Sha256::digest(&token).into();
+    if !state.strangers.may_look(&hash, Instant::now()) {
+        return Err(Failure::from(Problem::new(429, "too many unknown keys are tried just now"))
+            .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")));
+    }
+    let granted = state.readers.with(move |reader| reader.authorize(&token)).await?;
+    state.strangers.looked(hash, granted.is_some(), Instant::now());
+    match granted {
         Some(granted) if granted >= needed => Ok(granted),
         Some(_) => Err(insufficient()),
-        None => Err(unauthorized("the token is unknown or revoked", "Bearer error=\"invalid_token\"")),
+        None => Err(unknown()),
+    }
+}
+
+/// Bounds how often unknown tokens make the database look: who makes tokens up shall not take the readers from those
+/// who have one. Tokens that were known lately are always looked up, so that a revoked one ends at once.
+#[derive(Default)]
+pub(super) struct Strangers(Mutex<Seen>);
+
+#[derive(Default)]
+struct Seen {
+    known: HashSet<[u8; 32]>,
+    /// Unknown ones since when.
+    missed: Option<(Instant, u32)>,
+}
+
+impl Strangers {
+    fn may_look(&self, token: &[u8; 32], now: Instant) -> bool {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.known.contains(token)
+            || !matches!(seen.missed, Some((since, count)) if count >= LOOKS && now.duration_since(since) < SECOND)
+    }
+
+    fn looked(&self, token: [u8; 32], found: bool, now: Instant) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if found {
+            if seen.known.len() >= KNOWN {
+                seen.known.clear();
+            }
+            seen.known.insert(token);
+            return;
+        }
+        seen.known.remove(&token);
+        seen.missed = match seen.missed {
+            Some((since, count)) if now.duration_since(since) < SECOND => Some((since, count + 1)),
+            _ => Some((now, 1)),
+        };
     }
 }
 
@@ -59,15 +137,46 @@ fn unauthorized(detail: &str, challenge: &'static str) -> Failure {
         .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
 }
 
-fn bearer(request: &HttpRequest) -> Option<String> {
-    let value = request.headers().get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
+/// The token, or what to say where there is none.
+fn bearer(request: &HttpRequest) -> Result<String, &'static str> {
+    let Some(value) = request.headers().get(header::AUTHORIZATION) else {
+        return Err("a key is needed: Authorization: Bearer KEY");
+    };
+    let (scheme, token) = value.to_str().ok().and_then(|value| value.split_once(' ')).unwrap_or_default();
     let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= TOKEN_BYTES)
-        .then(|| token.to_owned())
+    if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= TOKEN_BYTES {
+        Ok(token.to_owned())
+    } else {
+        Err("Authorization is there, but not as it is taken: Authorization: Bearer KEY")
+    }
 }
 
 fn state(request: &HttpRequest) -> Result<&State, Failure> {
     let state = request.app_data::<web::Data<State>>();
     state.map(|state| &***state).ok_or_else(|| Problem::internal("the listener has no state").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_tokens_cost_a_bounded_number_of_looks_and_known_ones_are_not_kept_out() {
+        let (strangers, start) = (Strangers::default(), Instant::now());
+        let token = |n: u32| -> [u8; 32] { Sha256::digest(n.to_le_bytes()).into() };
+        assert!(strangers.may_look(&token(0), start));
+        strangers.looked(token(0), true, start);
+        let tried = (1..10_000).filter(|&n| {
+            let may = strangers.may_look(&token(n), start);
+            if may {
+                strangers.looked(token(n), false, start);
+            }
+            may
+        });
+        assert_eq!(tried.count(), LOOKS as usize);
+        assert!(strangers.may_look(&token(0), start), "a known one");
+        assert!(strangers.may_look(&token(1), start + SECOND), "a second later");
+        strangers.looked(token(0), false, start);
+        assert!(!strangers.may_look(&token(0), start), "revoked: one more unknown");
+    }
 }

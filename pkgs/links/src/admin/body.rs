@@ -1,7 +1,5 @@
 //! Request bodies: bounded in size and time, and refused with a pointer to what is wrong.
 
-use std::time::Duration;
-
 use actix_web::http::header;
 use actix_web::{HttpRequest, web};
 use futures_util::StreamExt;
@@ -11,6 +9,7 @@ use service::problem::Problem;
 use tokio::time::timeout;
 
 use super::failure::Failure;
+use super::{Patience, State};
 
 /// The most bytes one link may take.
 pub(super) const ONE: usize = 64 * 1024;
@@ -18,8 +17,8 @@ pub(super) const ONE: usize = 64 * 1024;
 /// The most bytes a batch may take.
 pub(super) const BATCH: usize = 8 * 1024 * 1024;
 
-/// How long a body may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The most that is told of what is wrong with a body, in bytes.
+const DETAIL_BYTES: usize = 256;
 
 /// Reads a JSON body of at most `limit` bytes.
 pub(super) async fn json<T: DeserializeOwned>(
@@ -83,7 +82,9 @@ async fn bytes(request: &HttpRequest, mut payload: web::Payload, limit: usize) -
         }
         Ok(body)
     };
-    let gathered = timeout(PATIENCE, gather).await;
+    let state = request.app_data::<web::Data<State>>();
+    let patience = state.map_or_else(Patience::default, |state| state.patience).body;
+    let gathered = timeout(patience, gather).await;
     gathered.unwrap_or_else(|_| Err(Problem::new(408, "the body took too long").into()))
 }
 
@@ -91,7 +92,7 @@ async fn bytes(request: &HttpRequest, mut payload: web::Payload, limit: usize) -
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     let mut input = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut input).map_err(|error| {
-        let detail = error.inner().to_string();
+        let detail = short(error.inner().to_string());
         match error.inner().classify() {
             serde_json::error::Category::Data => {
                 Problem::unprocessable("the body does not fit").with_error(pointer(error.path()), detail)
@@ -99,15 +100,24 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
             _ => not_json(&detail),
         }
     })?;
-    input.end().map_err(|error| not_json(&error.to_string()))?;
+    input.end().map_err(|error| not_json(&short(error.to_string())))?;
     Ok(value)
+}
+
+/// As much as is worth telling: what was sent is in it, of whatever length.
+fn short(mut detail: String) -> String {
+    if detail.len() > DETAIL_BYTES {
+        detail.truncate(detail.floor_char_boundary(DETAIL_BYTES));
+        detail.push('…');
+    }
+    detail
 }
 
 fn not_json(detail: &str) -> Problem {
     Problem::bad_request(format!("the body is not JSON: {detail}"))
 }
 
-/// A path as a JSON pointer (RFC 6901).
+/// A path as a JSON pointer (RFC 6901); as far as it is short, since names are the client's.
 fn pointer(path: &serde_path_to_error::Path) -> String {
     let segment = |segment: &Segment| match segment {
         Segment::Seq { index } => format!("/{index}"),
@@ -115,13 +125,29 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
         Segment::Enum { variant } => format!("/{variant}"),
         Segment::Unknown => String::new(),
     };
-    path.iter().map(segment).collect()
+    let mut pointer = String::new();
+    for segment in path.iter().map(segment) {
+        if pointer.len() + segment.len() > DETAIL_BYTES {
+            break;
+        }
+        pointer.push_str(&segment);
+    }
+    pointer
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::link::NewLink;
+
+    #[test]
+    fn a_long_value_is_not_sent_back() {
+        for body in [format!("\"{}\"", "é".repeat(1 << 20)), format!("{{\"{}\":1}}", "x".repeat(1 << 20))] {
+            let problem = parse::<NewLink>(body.as_bytes()).err().map(Failure::into_problem);
+            let problem = serde_json::to_string(&problem).expect("JSON");
+            assert!(problem.contains('…') && problem.len() < 1024, "{} bytes", problem.len());
+        }
+    }
 
     #[test]
     fn what_does_not_fit_is_pointed_at() {

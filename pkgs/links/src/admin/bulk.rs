@@ -21,6 +21,9 @@ use super::{State, auth, body, query};
 use crate::store::{Error, OnConflict, Scope, Tally};
 use crate::transfer::{self, Cause, Format, ImportError, ReadError, Writer};
 
+/// The field that says how many links an export disables.
+pub(crate) const LOCKED: &str = "linerate-locked";
+
 /// An export's chunk, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -45,12 +48,14 @@ struct ExportParameters {
 
 /// Export all links
 ///
-/// As a stream. Without `hashes=true` the links with a password are exported without it, and come back
-/// open when imported.
+/// As a stream. Without `hashes=true` passwords are left out, and the links that have one are exported as disabled, so
+/// that none comes back open.
 #[utoipa::path(get, path = "/api/v1/links/export", tag = "bulk", operation_id = "exportLinks",
     params(ExportParameters), security(("bearer" = ["read"])),
     responses((status = 200, description = "The links, by age", content(
-        (String = "text/csv"), (Vec<crate::store::Record> = "application/json")))))]
+        (String = "text/csv"), (Vec<crate::store::Record> = "application/json")),
+        headers(("Linerate-Locked" = u64,
+            description = "How many links are exported as disabled for want of their password")))))]
 pub(super) async fn export(request: HttpRequest, state: web::Data<State>) -> Result<HttpResponse, Failure> {
     let ExportParameters { format, hashes } = query::parse(&request)?;
     if hashes && auth::granted(&request) != Some(Scope::Write) {
@@ -68,7 +73,13 @@ pub(super) async fn export(request: HttpRequest, state: web::Data<State>) -> Res
     }
     let permit = permit(&state)?;
     let store = state.store.clone();
-    let reader = web::block(move || store.reader()).await.map_err(|_| Error::Closed)??;
+    let opened = web::block(move || {
+        let reader = store.reader()?;
+        let locked = if hashes { 0 } else { reader.locked()? };
+        Ok::<_, Error>((reader, locked))
+    });
+    let (reader, locked) = opened.await.map_err(|_| Error::Closed)??;
+    response.insert_header((LOCKED, locked));
     let (sender, mut receiver) = mpsc::channel(CHUNKS);
     let runtime = Handle::current();
     spawn_blocking(move || {

@@ -78,7 +78,14 @@ impl From<Error> for Failure {
             Error::Busy | Error::TooSlow => return Self::busy(&detail),
             Error::ReadOnly | Error::Closed => Problem::unavailable(detail),
             Error::Full => Problem::insufficient_storage(detail),
-            Error::TooNew { .. } | Error::NotCommitted(_) | Error::Sqlite(_) => {
+            Error::Panicked => Problem::internal(detail),
+            Error::CannotOpen
+            | Error::Directory
+            | Error::NotADatabase
+            | Error::Foreign
+            | Error::TooNew { .. }
+            | Error::NotCommitted(_)
+            | Error::Sqlite(_) => {
                 tracing::error!(%error, "the database failed");
                 Problem::internal("the database failed; the log says how")
             }

@@ -1,36 +1,35 @@
-//! For load balancers and service managers.
+//! For load balancers and service managers: the answers every service here gives.
 
-use actix_web::http::header;
+use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};
+use service::health::{self, Answer, Health};
 use service::problem::Problem;
 
 use super::State;
-use super::failure::Failure;
 
 /// Whether the process is alive; always so when it answers.
 #[utoipa::path(get, path = "/healthz", tag = "health", operation_id = "healthz",
-    responses((status = 200, description = "It is alive", content_type = "text/plain")))]
+    responses((status = 200, description = "It is alive", body = Health)))]
 pub(super) async fn alive() -> HttpResponse {
-    text("alive\n")
+    respond(health::alive())
 }
 
 /// Whether requests should be sent here.
 #[utoipa::path(get, path = "/readyz", tag = "health", operation_id = "readyz",
     responses(
-        (status = 200, description = "It can answer", content_type = "text/plain"),
+        (status = 200, description = "It can answer", body = Health),
         (status = 503, description = "It cannot now, and why", body = Problem,
             content_type = "application/problem+json"),
     ))]
-pub(super) async fn ready(state: web::Data<State>) -> Result<HttpResponse, Failure> {
-    if !state.readiness.is_ready() {
-        return Err(Problem::unavailable(state.readiness.state().to_string()).into());
-    }
-    Ok(text("ready\n"))
+pub(super) async fn ready(state: web::Data<State>) -> HttpResponse {
+    respond(health::ready(&state.readiness))
 }
 
-fn text(body: &'static str) -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, "text/plain; charset=utf-8"))
-        .insert_header((header::CACHE_CONTROL, "no-store"))
-        .body(body)
+fn respond(answer: Answer) -> HttpResponse {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = HttpResponse::build(status);
+    for header in answer.headers() {
+        response.insert_header(header);
+    }
+    response.body(answer.body)
 }

@@ -39,14 +39,13 @@ pub struct Listing {
     pub next: Option<String>,
 }
 
-/// Ascending or descending.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Ascending or descending: how `sort` was turned round before it took a `-`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Order {
     /// The least first.
     Asc,
     /// The greatest first.
-    #[default]
     Desc,
 }
 
@@ -63,8 +62,8 @@ pub(super) struct ListParameters {
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
     /// Only links whose code, target or title contains this.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    search: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", alias = "search")]
+    q: Option<String>,
     /// Only links with this tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     tag: Option<String>,
@@ -72,14 +71,34 @@ pub(super) struct ListParameters {
     #[param(inline)]
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
-    /// What to sort by; `created` unless given.
-    #[param(inline)]
+    /// What to sort by: `created`, `updated`, `clicks` or `code`, with a `-` in front for the greatest first.
+    /// `-created` unless given.
+    #[param(value_type = Option<String>, pattern = "^-?(created|updated|clicks|code)$", default = "-created")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    sort: Option<Sort>,
-    /// Which end comes first; `desc` unless given.
-    #[param(inline)]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    sort: Option<String>,
+    #[param(ignore)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     order: Option<Order>,
+}
+
+/// The parameters of a list, for whoever gives another.
+const PARAMETERS: &str = "limit, cursor, q, tag, status, sort";
+
+/// What a list is sorted by, and whether the greatest comes first.
+fn sorting(sort: Option<&str>, order: Option<Order>) -> Result<(Sort, bool), Failure> {
+    let text = sort.unwrap_or("-created");
+    let (name, descending) = text.strip_prefix('-').map_or((text, false), |name| (name, true));
+    let sort = match name {
+        "created" => Sort::Created,
+        "updated" => Sort::Updated,
+        "clicks" => Sort::Clicks,
+        "code" => Sort::Code,
+        _ => {
+            let reason = "is created, updated, clicks or code, with a - in front for the greatest first";
+            return Err(query::refuse("sort", reason));
+        }
+    };
+    Ok((sort, order.map_or(descending, |order| order == Order::Desc)))
 }
 
 /// Create a link
@@ -125,17 +144,18 @@ pub(super) async fn create(
     responses((status = 200, description = "A page of links", body = Listing,
         headers(("Link" = String, description = "`rel=\"next\"`, on every page but the last")))))]
 pub(super) async fn list(request: HttpRequest, state: web::Data<State>) -> Result<HttpResponse, Failure> {
-    let mut parameters: ListParameters = query::parse(&request)?;
+    let mut parameters: ListParameters = query::parse_of(&request, PARAMETERS)?;
     let limit = parameters.limit.unwrap_or(50);
     if !(1..=1000).contains(&limit) {
         return Err(query::refuse("limit", "is from 1 to 1000"));
     }
+    let (sort, descending) = sorting(parameters.sort.as_deref(), parameters.order)?;
     let query = ListQuery {
-        search: parameters.search.clone(),
+        search: parameters.q.clone(),
         tag: parameters.tag.clone(),
         status: parameters.status,
-        sort: parameters.sort.unwrap_or_default(),
-        descending: parameters.order.unwrap_or_default() == Order::Desc,
+        sort,
+        descending,
         limit,
         cursor: parameters.cursor.clone(),
     };

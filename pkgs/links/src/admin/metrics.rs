@@ -9,8 +9,11 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use service::metrics::{CONTENT_TYPE, Registry, encode};
+use service::panics::Catch;
+use service::problem::Problem;
 
 use super::State;
+use super::failure::Failure;
 
 /// Requests by route and status. Few pass here, so a lock a request is fine.
 #[derive(Clone, Default)]
@@ -41,7 +44,22 @@ pub(super) async fn count(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let response = next.call(request).await?;
+    let line = format!("{} {}", request.method(), request.path().escape_debug());
+    let state = request.app_data::<web::Data<State>>().cloned();
+    // A panic costs its request, and the client is told.
+    let response = match Catch::new(Box::pin(next.call(request))).await {
+        Ok(response) => response?,
+        Err(panic) => {
+            panic.log("request", &line);
+            if let Some(state) = state {
+                let (method, route) = ("other".to_owned(), "unknown".to_owned());
+                state.requests.0.get_or_create(&Labels { method, route, status: 500 }).inc();
+            }
+            return Err(
+                Failure::from(Problem::internal("a fault of this program; the log says which")).into()
+            );
+        }
+    };
     let request = response.request();
     if let Some(state) = request.app_data::<web::Data<State>>() {
         let method = match request.method().as_str() {
@@ -60,4 +78,30 @@ pub(super) async fn count(
     responses((status = 200, description = "OpenMetrics text", content_type = "application/openmetrics-text")))]
 pub(super) async fn show(state: web::Data<State>) -> HttpResponse {
     HttpResponse::Ok().insert_header((header::CONTENT_TYPE, CONTENT_TYPE)).body(encode(&state.registry))
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::App;
+    use actix_web::middleware::from_fn;
+    use actix_web::test::{TestRequest, init_service, try_call_service};
+
+    use super::*;
+
+    #[test]
+    fn a_panic_costs_its_request_and_no_other() {
+        actix_web::rt::System::new().block_on(async {
+            let app = App::new()
+                .wrap(from_fn(count))
+                .route("/boom", web::to(async || -> HttpResponse { panic!("as a test asks") }))
+                .route("/", web::to(HttpResponse::Ok));
+            let app = init_service(app).await;
+            for _ in 0..3 {
+                let refused = try_call_service(&app, TestRequest::with_uri("/boom").to_request()).await;
+                assert_eq!(refused.err().map(|error| error.error_response().status().as_u16()), Some(500));
+                let answered = try_call_service(&app, TestRequest::with_uri("/").to_request()).await;
+                assert_eq!(answered.map(|answer| answer.status().as_u16()).ok(), Some(200));
+            }
+        });
+    }
 }

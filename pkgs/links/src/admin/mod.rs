@@ -4,13 +4,15 @@
 //! - `links`, `batch`, `bulk`, `stats`, `qr`: the API itself.
 //! - `health`, `metrics`: for the operator's machines.
 //! - [`openapi`]: the API's description, and its page for people.
+//! - `strict`, `connection`: what stands before actix-web: the one parser, and deadlines.
 //! - `auth`, `body`, `compress`, `failure`, `query`, `readers`: what the handlers stand on.
 
 mod auth;
 mod batch;
 mod body;
-mod bulk;
+pub(crate) mod bulk;
 mod compress;
+mod connection;
 mod failure;
 mod health;
 mod links;
@@ -21,35 +23,46 @@ mod query;
 mod readers;
 pub mod routes;
 mod stats;
+mod strict;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_http::HttpService;
+use actix_http::error::DispatchError;
+use actix_server::{FromStream, Server};
+use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
+use actix_web::dev::AppConfig;
 use actix_web::middleware::from_fn;
-use actix_web::{App, HttpServer, web};
+use actix_web::{App, web};
+use service::allowed_hosts::AllowedHosts;
 use service::metrics::Registry;
-use service::ready::Readiness;
+use service::ready::{Heartbeats, Readiness};
 use service::shutdown::Shutdown;
 use service::socket::Listener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Semaphore;
 
 use crate::store::{self, Store};
+use auth::Strangers;
+use connection::Connections;
 use metrics::Requests;
 use readers::Readers;
 
 pub use batch::Outcome;
 pub use links::{Listing, Shown};
 
-/// Connections accepted at once; more wait in the listener's backlog.
+/// Connections at once; one more takes the place of the one that has stood still for longest.
 const CONNECTIONS: usize = 256;
 
-/// How long an idle connection is kept: above the 60 s after which common proxies close theirs, so that
-/// none is closed on a request just sent.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// How often the listener gives a sign of life.
+const BEAT: Duration = Duration::from_millis(250);
 
-/// How long a request's head may take.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a client may take to close once all is said.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long requests in flight may take at shutdown, in seconds.
 const DRAIN_SECONDS: u64 = 10;
@@ -63,6 +76,26 @@ const TRANSFERS: usize = 2;
 /// Threads for what blocks, per worker: every reader and transfer, and as many writes again.
 const BLOCKING_THREADS: usize = 2 * (READERS + TRANSFERS);
 
+/// How long clients may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// To send a request's head.
+    pub head: Duration,
+    /// To send a body of JSON.
+    pub body: Duration,
+    /// Between requests.
+    pub idle: Duration,
+}
+
+impl Default for Patience {
+    /// Idle connections are kept above the 60 s after which common proxies close theirs, so that none is closed on a
+    /// request just sent.
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { head: seconds(10), body: seconds(30), idle: seconds(75) }
+    }
+}
+
 /// What the handlers share.
 pub struct State {
     store: Store,
@@ -73,6 +106,11 @@ pub struct State {
     readiness: Readiness,
     registry: Registry,
     requests: Requests,
+    beats: Heartbeats,
+    strangers: Strangers,
+    /// By which names requests without a key are taken; by any where absent.
+    hosts: Option<AllowedHosts>,
+    patience: Patience,
 }
 
 impl State {
@@ -94,8 +132,32 @@ impl State {
             base: base.trim_end_matches('/').to_owned(),
             readiness,
             requests: Requests::register(&mut registry),
+            beats: Heartbeats::new(1),
+            strangers: Strangers::default(),
+            hosts: None,
+            patience: Patience::default(),
             registry,
         })
+    }
+
+    /// Takes requests without a key by these names only: for a listener on loopback, where web pages are kept out by
+    /// nothing else (DNS rebinding).
+    #[must_use]
+    pub fn only_for(mut self, hosts: AllowedHosts) -> Self {
+        self.hosts = Some(hosts);
+        self
+    }
+
+    /// Gives clients so long.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The listener's signs of life.
+    pub fn heartbeats(&self) -> Heartbeats {
+        self.beats.clone()
     }
 
     fn short_url(&self, code: &str) -> String {
@@ -115,24 +177,32 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> io::Result<()> {
     let state = web::Data::from(state);
-    let mut server = HttpServer::new(move || {
-        App::new()
-            .app_data(state.clone())
-            .wrap(from_fn(compress::answers))
-            .wrap(from_fn(metrics::count))
-            .configure(routes::configure)
-    })
-    .workers(workers)
-    .worker_max_blocking_threads(BLOCKING_THREADS)
-    .max_connections(CONNECTIONS.div_ceil(workers))
-    .keep_alive(KEEP_ALIVE)
-    .client_request_timeout(HEAD_TIMEOUT)
-    .shutdown_timeout(DRAIN_SECONDS)
-    .disable_signals();
+    let beats = state.beats.clone();
+    let patience = state.patience;
+    let places = CONNECTIONS.div_ceil(workers);
+    let mut server = Server::build()
+        .workers(workers)
+        .worker_max_blocking_threads(BLOCKING_THREADS)
+        // Those that make room are still counted while they end.
+        .max_concurrent_connections(2 * places)
+        .shutdown_timeout(DRAIN_SECONDS)
+        .disable_signals();
     for listener in listeners {
+        let (state, stopping) = (state.clone(), shutdown.clone());
         server = match listener {
-            Listener::Tcp(listener) => server.listen(listener)?,
-            Listener::Unix(listener) => server.listen_uds(listener)?,
+            Listener::Tcp(listener) => server.listen("admin", listener, move || {
+                http(
+                    state.clone(),
+                    stopping.clone(),
+                    Connections::new(places, patience),
+                    |stream: &TcpStream| stream.peer_addr().ok(),
+                )
+            })?,
+            Listener::Unix(listener) => server.listen_uds("admin", listener, move || {
+                http(state.clone(), stopping.clone(), Connections::new(places, patience), |_: &UnixStream| {
+                    None
+                })
+            })?,
         };
     }
     let running = server.run();
@@ -141,5 +211,46 @@ pub async fn serve(
         shutdown.wait().await;
         handle.stop(true).await;
     });
-    running.await
+    let ended = running.await;
+    beats.done(0);
+    ended
+}
+
+/// What one worker does with the connections of a listener.
+fn http<S: FromStream + AsyncRead + AsyncWrite + Unpin + 'static>(
+    state: web::Data<State>,
+    shutdown: Shutdown,
+    connections: Connections,
+    peer: fn(&S) -> Option<SocketAddr>,
+) -> impl ServiceFactory<S, Config = (), Response = (), Error = DispatchError, InitError = ()> {
+    let (beats, patience) = (state.beats.clone(), state.patience);
+    actix_web::rt::spawn(async move {
+        loop {
+            beats.beat(0);
+            tokio::time::sleep(BEAT).await;
+        }
+    });
+    let app = App::new()
+        .app_data(state)
+        .wrap(from_fn(compress::answers))
+        .wrap(from_fn(auth::by_local_names))
+        .wrap(from_fn(metrics::count))
+        .wrap(from_fn(connection::answers))
+        .configure(routes::configure);
+    let http = HttpService::build()
+        .keep_alive(patience.idle)
+        // The stream sees to it, of every request.
+        .client_request_timeout(Duration::ZERO)
+        .on_connect_ext(connection::remember::<S>)
+        .client_disconnect_timeout(CLOSE_TIMEOUT)
+        .graceful_shutdown_signal(move || {
+            let shutdown = shutdown.clone();
+            async move { shutdown.wait().await }
+        })
+        .h1(map_config(app, |()| AppConfig::default()));
+    fn_service(move |stream: S| {
+        let peer = peer(&stream);
+        std::future::ready(Ok::<_, DispatchError>((connections.take(stream), peer)))
+    })
+    .and_then(http)
 }

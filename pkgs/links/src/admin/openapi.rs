@@ -16,7 +16,7 @@ use super::{batch, bulk, health, links, metrics, qr, stats};
 #[openapi(
     info(
         title = "linerate-links",
-        description = "Short links. Errors are RFC 9457 problems. Tokens are made with `linerate-links token`."
+        description = "Short links. Errors are RFC 9457 problems. Keys are made with `linerate-links key add` and sent as bearer tokens."
     ),
     paths(
         links::create,
@@ -99,10 +99,10 @@ pub fn describe() -> Document {
 static JSON: LazyLock<Bytes> = LazyLock::new(|| describe().to_json().map(Bytes::from).unwrap_or_default());
 
 static PAGE: LazyLock<Bytes> =
-    LazyLock::new(|| Bytes::from(service::openapi::page(&describe(), "/api/v1/openapi.json")));
+    LazyLock::new(|| Bytes::from(service::openapi::page(&describe(), "/openapi.json")));
 
 /// This document
-#[utoipa::path(get, path = "/api/v1/openapi.json", tag = "documentation", operation_id = "openapi",
+#[utoipa::path(get, path = "/openapi.json", tag = "documentation", operation_id = "openapi",
     responses((status = 200, description = "OpenAPI 3.1", content_type = "application/json")))]
 pub(super) async fn document() -> HttpResponse {
     HttpResponse::Ok().insert_header((header::CONTENT_TYPE, "application/json")).body(JSON.clone())

@@ -8,7 +8,7 @@ use actix_web::{HttpRequest, HttpResponse, ResponseError, Route, guard, web};
 use service::problem::Problem;
 
 use super::failure::Failure;
-use super::{auth, batch, bulk, health, links, metrics, openapi, qr, stats};
+use super::{auth, batch, bulk, health, links, metrics, openapi, qr, stats, strict};
 use crate::store::Scope;
 
 /// One method of one path.
@@ -42,7 +42,7 @@ pub static ENDPOINTS: [Endpoint; 17] = [
     endpoint(Method::GET,    "/readyz",                    OPEN,  || web::to(health::ready)),
     endpoint(Method::GET,    "/metrics",                   OPEN,  || web::to(metrics::show)),
     endpoint(Method::GET,    "/",                          OPEN,  || web::to(openapi::page)),
-    endpoint(Method::GET,    "/api/v1/openapi.json",       OPEN,  || web::to(openapi::document)),
+    endpoint(Method::GET,    "/openapi.json",              OPEN,  || web::to(openapi::document)),
     endpoint(Method::POST,   "/api/v1/links",              WRITE, || web::to(links::create)),
     endpoint(Method::GET,    "/api/v1/links",              READ,  || web::to(links::list)),
     endpoint(Method::POST,   "/api/v1/links/batch",        WRITE, || web::to(batch::create)),
@@ -57,8 +57,21 @@ pub static ENDPOINTS: [Endpoint; 17] = [
     endpoint(Method::GET,    "/api/v1/stats",              READ,  || web::to(stats::of_all)),
 ];
 
+/// Other places of what [`ENDPOINTS`] has: where the description was, and the base that is printed and asked for.
+#[rustfmt::skip]
+static ALIASES: [Endpoint; 3] = [
+    endpoint(Method::GET, "/api/v1/openapi.json", OPEN, || web::to(openapi::document)),
+    endpoint(Method::GET, "/api/v1",              OPEN, || web::to(openapi::page)),
+    endpoint(Method::GET, "/api/v1/",             OPEN, || web::to(openapi::page)),
+];
+
 /// Puts [`ENDPOINTS`] in place; a known path with another method is 405, anything else 404.
 pub(super) fn configure(app: &mut web::ServiceConfig) {
+    app.route(&format!("{}{{status}}", strict::PATH), web::to(refused));
+    for alias in &ALIASES {
+        let resource = web::resource(alias.path).route(alias.route());
+        app.service(resource.default_service(web::to(wrong_method)));
+    }
     let mut rest = &ENDPOINTS[..];
     while let Some(first) = rest.first() {
         let (same, others) = rest.split_at(rest.iter().take_while(|next| next.path == first.path).count());
@@ -87,7 +100,11 @@ impl Endpoint {
 
 /// What `Allow` says of a path.
 fn allowed(path: &str) -> String {
-    let methods = ENDPOINTS.iter().filter(|endpoint| endpoint.path == path).map(|endpoint| &endpoint.method);
+    let methods = ENDPOINTS
+        .iter()
+        .chain(&ALIASES)
+        .filter(|endpoint| endpoint.path == path)
+        .map(|endpoint| &endpoint.method);
     let names: Vec<_> =
         methods.map(|method| if method == Method::GET { "GET, HEAD" } else { method.as_str() }).collect();
     names.join(", ")
@@ -103,7 +120,14 @@ async fn wrong_method(request: HttpRequest) -> HttpResponse {
     .error_response()
 }
 
+/// What a refused head is replaced by.
+async fn refused(status: web::Path<u16>) -> HttpResponse {
+    match strict::detail(*status) {
+        Some(detail) => Failure::from(Problem::new(*status, detail)).error_response(),
+        None => unknown().await,
+    }
+}
+
 async fn unknown() -> HttpResponse {
-    Failure::from(Problem::not_found("nothing is here; /api/v1/openapi.json tells what is where"))
-        .error_response()
+    Failure::from(Problem::not_found("nothing is here; /openapi.json tells what is where")).error_response()
 }

@@ -4,6 +4,7 @@ use super::backend::BackendArgs;
 use super::database::Missing;
 use super::fields::Fields;
 use super::policy::PolicyArgs;
+use super::shown;
 use super::{Error, Output};
 use crate::link::NewLink;
 
@@ -49,5 +50,6 @@ pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
         max_clicks: fields.max_clicks,
     };
     let link = args.backend.open(&args.policy, Missing::Create)?.create(link)?;
+    shown::note_expired(&link);
     output.show(&link, |shown, output| output.line(&shown.short_url))
 }

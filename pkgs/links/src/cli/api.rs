@@ -12,7 +12,9 @@ use ureq::http::{Request, Response};
 use ureq::{Agent, Body, SendBody};
 use url::Url;
 
+use crate::admin::bulk::LOCKED;
 use crate::admin::{Listing, Shown};
+use crate::front::Refusal;
 use crate::link::{LinkPatch, NewLink};
 use crate::store::{ListQuery, OnConflict, Stats, Tally};
 use crate::transfer::Format;
@@ -37,8 +39,15 @@ pub enum Error {
         /// For people.
         detail: String,
     },
+    /// It is the public listener.
+    #[error(
+        "at {0} links are followed: --api is the address of the admin listener, 127.0.0.1:8081 unless configured"
+    )]
+    Public(Url),
     /// It cannot be reached.
-    #[error("{url}: {source}")]
+    #[error(
+        "no server answers at {url} ({source}): is 'linerate-links serve' running, and is this its --admin address?"
+    )]
     Unreachable {
         /// Its base.
         url: Url,
@@ -56,7 +65,7 @@ pub enum Error {
 impl Error {
     /// Whether other input would have helped.
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Self::Refused { status: 400 | 422, .. })
+        matches!(self, Self::Refused { status: 400 | 404 | 422, .. } | Self::Public(_))
     }
 }
 
@@ -78,10 +87,16 @@ pub(super) enum NotABase {
 
 /// Parses the base URL of an API.
 pub(super) fn base(text: &str) -> Result<Url, NotABase> {
-    let url = Url::parse(text).map_err(|_| NotABase::Form)?;
+    let mut url = Url::parse(text).map_err(|_| NotABase::Form)?;
     match url.scheme() {
         "https" => Err(NotABase::Tls),
-        "http" if url.has_host() && url.query().is_none() && url.fragment().is_none() => Ok(url),
+        "http" if url.has_host() && url.query().is_none() && url.fragment().is_none() => {
+            // As it stands in the description of the API.
+            let path = url.path().trim_end_matches('/');
+            let path = path.strip_suffix("/api/v1").unwrap_or(path).to_owned();
+            url.set_path(&path);
+            Ok(url)
+        }
         _ => Err(NotABase::Form),
     }
 }
@@ -118,7 +133,7 @@ impl Client {
         let mut url = self.url(&["links"]);
         {
             let mut pairs = url.query_pairs_mut();
-            for (name, value) in [("search", &query.search), ("tag", &query.tag), ("cursor", &query.cursor)] {
+            for (name, value) in [("q", &query.search), ("tag", &query.tag), ("cursor", &query.cursor)] {
                 if let Some(value) = value {
                     pairs.append_pair(name, value);
                 }
@@ -126,8 +141,8 @@ impl Client {
             if let Some(status) = query.status {
                 pairs.append_pair("status", &word(&status));
             }
-            pairs.append_pair("sort", &word(&query.sort));
-            pairs.append_pair("order", if query.descending { "desc" } else { "asc" });
+            let sign = if query.descending { "-" } else { "" };
+            pairs.append_pair("sort", &format!("{sign}{}", word(&query.sort)));
             pairs.append_pair("limit", &query.limit.to_string());
         }
         self.json("GET", url, NOTHING)
@@ -159,14 +174,16 @@ impl Client {
         parsed(self.send(request, SendBody::from_reader(input))?)
     }
 
-    /// `GET /links/export`, to be streamed.
-    pub fn export(&self, format: Format, hashes: bool) -> Result<impl Read, Error> {
+    /// `GET /links/export`, to be streamed, and how many links it disables for want of their password.
+    pub fn export(&self, format: Format, hashes: bool) -> Result<(impl Read, u64), Error> {
         let mut url = self.url(&["links", "export"]);
         url.query_pairs_mut()
             .append_pair("format", &word(&format))
             .append_pair("hashes", if hashes { "true" } else { "false" });
         let request = self.request("GET", &url);
-        Ok(self.send(request, SendBody::none())?.into_body().into_reader())
+        let response = self.send(request, SendBody::none())?;
+        let locked = response.headers().get(LOCKED).and_then(|value| value.to_str().ok()?.parse().ok());
+        Ok((response.into_body().into_reader(), locked.unwrap_or(0)))
     }
 
     /// `GET /links/{code}/stats` or `GET /stats`.
@@ -190,7 +207,7 @@ impl Client {
         url
     }
 
-    fn request(&self, method: &str, url: &Url) -> ureq::http::request::Builder {
+    fn request(&self, method: &str, url: &Url) -> http::request::Builder {
         Request::builder().method(method).uri(url.as_str()).header("Authorization", &self.authorization)
     }
 
@@ -211,11 +228,7 @@ impl Client {
         parsed(self.send(request, body)?)
     }
 
-    fn send(
-        &self,
-        request: ureq::http::request::Builder,
-        body: SendBody<'_>,
-    ) -> Result<Response<Body>, Error> {
+    fn send(&self, request: http::request::Builder, body: SendBody<'_>) -> Result<Response<Body>, Error> {
         let request = request.body(body).map_err(|error| self.unreachable(error.into()))?;
         let mut response = self.agent.run(request).map_err(|source| self.unreachable(source))?;
         let status = response.status();
@@ -223,6 +236,9 @@ impl Client {
             return Ok(response);
         }
         let problem = response.body_mut().read_json::<Problem>();
+        if problem.as_ref().is_ok_and(is_public) {
+            return Err(Error::Public(self.base.clone()));
+        }
         let detail = problem.map_or_else(|_| status.to_string(), |problem| in_words(&problem));
         Err(Error::Refused { status: status.as_u16(), detail })
     }
@@ -230,6 +246,12 @@ impl Client {
     fn unreachable(&self, source: ureq::Error) -> Error {
         Error::Unreachable { url: self.base.clone(), source }
     }
+}
+
+/// Whether only the public listener says so.
+fn is_public(problem: &Problem) -> bool {
+    let said = [Refusal::Missing, Refusal::Method].map(|refusal| refusal.text().2);
+    said.contains(&problem.detail.as_str())
 }
 
 /// The body of a request without one.

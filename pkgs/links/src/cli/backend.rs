@@ -53,7 +53,8 @@ impl BackendArgs {
     pub fn open(&self, policy: &PolicyArgs, missing: Missing) -> Result<Backend, Error> {
         match (&self.api, &self.token) {
             (Some(url), Some(token)) => Ok(Backend::Api(Client::new(url.clone(), token))),
-            _ => {
+            (None, Some(_)) => Err(Error::NoApi),
+            (_, None) => {
                 let store = self.database.open(policy, missing)?;
                 let reader = store.reader()?;
                 Ok(Backend::Database { reader, store, public: policy.public.clone() })
@@ -127,16 +128,17 @@ impl Backend {
     }
 
     /// Exports all links, with the hashes of their passwords where asked. `failed` says what a failure to
-    /// write means.
+    /// write means. Answers how many links it disabled for want of their password.
     pub fn export(
         &self,
         format: Format,
         hashes: bool,
         output: &mut dyn Write,
         failed: &dyn Fn(std::io::Error) -> Error,
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         match self {
             Self::Database { reader, .. } => {
+                let locked = if hashes { 0 } else { reader.locked()? };
                 let mut writer = Writer::new(format, output).map_err(failed)?;
                 let mut written = Ok(());
                 reader.export(hashes, &mut |record| {
@@ -144,14 +146,14 @@ impl Backend {
                     written.is_ok()
                 })?;
                 written.and_then(|()| writer.finish()).map_err(failed)?;
-                Ok(())
+                Ok(locked)
             }
             Self::Api(client) => {
-                let mut body = client.export(format, hashes)?;
+                let (mut body, locked) = client.export(format, hashes)?;
                 let mut chunk = [0; 64 * 1024];
                 loop {
                     match body.read(&mut chunk).map_err(api::Error::Answer)? {
-                        0 => return Ok(()),
+                        0 => return Ok(locked),
                         count => output.write_all(&chunk[..count]).map_err(failed)?,
                     }
                 }

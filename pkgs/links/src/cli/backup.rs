@@ -1,6 +1,8 @@
 //! `backup`: the database into a new file, while it is in use.
 
+use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -8,6 +10,9 @@ use serde::Serialize;
 use super::database::{DatabaseArgs, Missing};
 use super::policy::PolicyArgs;
 use super::{Error, Output, progress};
+
+/// Who may read a backup.
+const MODE: u32 = 0o600;
 
 /// Arguments of `backup`.
 #[derive(Debug, clap::Args)]
@@ -31,16 +36,24 @@ struct Written {
 pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     let Args { file, database } = args;
     let failed = |source| Error::File { path: file.clone(), source };
-    if file.exists() {
-        return Err(failed(io::ErrorKind::AlreadyExists.into()));
-    }
     let store = database.open(&PolicyArgs::default(), Missing::Refuse)?;
+    // For its owner alone, and never in the place of another file.
+    OpenOptions::new().write(true).create_new(true).mode(MODE).open(&file).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => Error::BackupExists(file.clone()),
+            _ => failed(error),
+        }
+    })?;
     let bar = progress::pages();
     let copied = store.reader()?.backup(&file, &mut |progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     });
     bar.finish_and_clear();
+    if copied.is_err() {
+        // Half a backup is none.
+        let _ = std::fs::remove_file(&file);
+    }
     copied?;
     let bytes = file.metadata().map_err(failed)?.len();
     output.show(&Written { file: file.clone(), bytes }, |written, output| {

@@ -1,9 +1,12 @@
 //! Which database a command works on.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::Error;
 use super::policy::PolicyArgs;
@@ -17,8 +20,25 @@ const QUEUE: usize = 64;
 pub struct DatabaseArgs {
     /// The database file. Default: $STATE_DIRECTORY/links.db under systemd, otherwise
     /// $XDG_DATA_HOME/linerate/links.db or ~/.local/share/linerate/links.db.
-    #[arg(long, value_name = "PATH", env = "LINERATE_LINKS_DATABASE")]
+    #[arg(long, value_name = "PATH", env = "LINERATE_LINKS_DATABASE",
+          value_parser = OsStringValueParser::new().try_map(file))]
     pub database: Option<PathBuf>,
+
+    /// A TOML file with the server's settings, named as its flags without their dashes in front.
+    #[arg(long, value_name = "FILE", env = "LINERATE_LINKS_CONFIG")]
+    pub config: Option<PathBuf>,
+}
+
+/// Why a text is no database's path.
+#[derive(Debug, thiserror::Error)]
+#[error("links are in a file on this machine, and {0}:// names none")]
+struct NotAFile(String);
+
+fn file(path: OsString) -> Result<PathBuf, NotAFile> {
+    match path.to_str().and_then(|path| path.split_once("://")) {
+        Some((scheme, _)) => Err(NotAFile(scheme.to_owned())),
+        None => Ok(path.into()),
+    }
 }
 
 /// What to do where there is no database.
@@ -51,7 +71,8 @@ impl DatabaseArgs {
             queue: QUEUE,
             on_change: Box::new(|_| {}),
         };
-        Ok(Open(Store::open(options)?))
+        let path = self.path();
+        Ok(Open(Store::open(options).map_err(|source| Error::Database { path, source })?))
     }
 }
 

@@ -18,7 +18,15 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
 
-    /// What else to set; tags replace the ones there are.
+    /// A tag to add to those there are; may be repeated.
+    #[arg(long = "add-tag", value_name = "TAG", conflicts_with_all = ["tags", "clear_tags"])]
+    pub add_tags: Vec<String>,
+
+    /// A tag to take away from those there are; may be repeated.
+    #[arg(long = "remove-tag", value_name = "TAG", conflicts_with_all = ["tags", "clear_tags"])]
+    pub remove_tags: Vec<String>,
+
+    /// What else to set; --tag replaces all tags there are.
     #[command(flatten)]
     pub fields: Fields,
 
@@ -67,7 +75,7 @@ pub struct Clear {
 pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
     let password = args.fields.password()?;
     let (fields, clear) = (args.fields, args.clear);
-    let patch = LinkPatch {
+    let mut patch = LinkPatch {
         target: args.target,
         title: set_or_clear(fields.title, clear.clear_title),
         tags: (clear.clear_tags || !fields.tags.is_empty()).then_some(fields.tags),
@@ -79,10 +87,19 @@ pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
         expires_at: set_or_clear(fields.expires, clear.clear_expires),
         max_clicks: set_or_clear(fields.max_clicks, clear.clear_max_clicks),
     };
-    if patch == LinkPatch::default() {
+    let retags = !args.add_tags.is_empty() || !args.remove_tags.is_empty();
+    if patch == LinkPatch::default() && !retags {
         return Err(Error::NothingToChange);
     }
-    let link = args.backend.open(&args.policy, Missing::Refuse)?.edit(&args.code, patch)?;
+    let backend = args.backend.open(&args.policy, Missing::Refuse)?;
+    if retags {
+        let mut tags = backend.get(&args.code)?.link.tags;
+        tags.extend(args.add_tags);
+        tags.retain(|tag| !args.remove_tags.contains(tag));
+        patch.tags = Some(tags);
+    }
+    let link = backend.edit(&args.code, patch)?;
+    shown::note_expired(&link);
     output.show(&link, shown::print)
 }
 

@@ -20,11 +20,25 @@ pub enum Error {
     /// The database.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// A database cannot be used.
+    #[error("{}: {source}", path.display())]
+    Database {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: store::Error,
+    },
+    /// A backup would replace another file.
+    #[error("{}: there is a file already, and a backup replaces none: name a new one", .0.display())]
+    BackupExists(PathBuf),
+    /// A token for no API.
+    #[error("a token (--token, LINERATE_LINKS_TOKEN) is for an API: say by --api where that is")]
+    NoApi,
     /// The API.
     #[error(transparent)]
     Api(#[from] api::Error),
     /// A command that only reads or changes was given a database that is not there.
-    #[error("there is no database at {}", .0.display())]
+    #[error("there is no database at {}; --database names another", .0.display())]
     NoDatabase(PathBuf),
     /// A file or directory that cannot be used.
     #[error("{}: {source}", path.display())]
@@ -62,6 +76,32 @@ pub enum Error {
     Damaged(usize),
 }
 
+/// What a file that is named can be faulted for.
+fn of_file(error: &io::Error) -> u8 {
+    use io::ErrorKind::{AlreadyExists, InvalidData, IsADirectory, NotADirectory, NotFound};
+    match error.kind() {
+        AlreadyExists | InvalidData | IsADirectory | NotADirectory | NotFound => USAGE,
+        _ => FAILURE,
+    }
+}
+
+/// What was asked of the store that it cannot do, or of a file that is none of its.
+fn of_store(error: &store::Error) -> u8 {
+    use store::Error::{Code, Directory, Field, Foreign, NoToken, NotADatabase, NotFound, Target, TooNew};
+    match error {
+        Code(_)
+        | Directory
+        | Field { .. }
+        | Foreign
+        | NoToken(_)
+        | NotADatabase
+        | NotFound(_)
+        | Target(_)
+        | TooNew { .. } => USAGE,
+        _ => FAILURE,
+    }
+}
+
 /// Rows dealt with before an import broke off.
 fn rows(error: &ImportError) -> u64 {
     let tally = &error.tally;
@@ -72,7 +112,13 @@ impl Error {
     /// The exit code: [`USAGE`] where other input would have helped, [`FAILURE`] otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Store(store::Error::Code(_) | store::Error::Target(_) | store::Error::Field { .. })
+            Self::Store(error) | Self::Database { source: error, .. } => of_store(error),
+            Self::Serve(serve::Error::Store { source, .. }) => of_store(source),
+            Self::Serve(serve::Error::File { source, .. }) | Self::File { source, .. } => of_file(source),
+            Self::Serve(serve::Error::NotTcp(_) | serve::Error::Listener(listener::Error::Tls(_)))
+            | Self::BackupExists(_)
+            | Self::NoApi
+            | Self::NoDatabase(_)
             | Self::NothingToChange
             | Self::UnknownFormat(_) => USAGE,
             Self::Import(ImportError { cause: Cause::Read(_), .. }) => USAGE,

@@ -28,7 +28,8 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", value_parser = format())]
     pub format: Option<Format>,
 
-    /// With the hashes of passwords, so that an import protects links again.
+    /// With the hashes of passwords, so that an import protects links again. Without, links that ask for a password
+    /// are exported as disabled.
     #[arg(long)]
     pub hashes: bool,
 
@@ -52,10 +53,19 @@ pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
         let failed = |source| Error::File { path: args.file.clone(), source };
         let file = create(&args.file).map_err(failed)?;
         let mut file = BufWriter::new(bar.wrap_write(file));
-        backend.export(format, args.hashes, &mut file, &failed).and_then(|()| file.flush().map_err(failed))
+        backend
+            .export(format, args.hashes, &mut file, &failed)
+            .and_then(|locked| file.flush().map_err(failed).map(|()| locked))
     };
     bar.finish_and_clear();
-    exported
+    let locked = exported?;
+    if locked > 0 {
+        eprintln!(
+            "note: {locked} links ask for a password, which is left out: they are exported as disabled. --hashes takes \
+             the passwords along"
+        );
+    }
+    Ok(())
 }
 
 fn create(path: &Path) -> std::io::Result<File> {

@@ -41,11 +41,11 @@ pub struct Fields {
     #[arg(long, conflicts_with = "password")]
     pub password_stdin: bool,
 
-    /// Answer only from this instant on: RFC 3339, or a span from now such as 12h.
+    /// Answer only from this instant on: a date (UTC), RFC 3339, or a span from now such as 12h.
     #[arg(long, value_name = "WHEN", value_parser = Timestamp::parse)]
     pub not_before: Option<Timestamp>,
 
-    /// Answer only up to this instant: RFC 3339, or a span from now such as 7d.
+    /// Answer only up to this instant: a date (its start, UTC), RFC 3339, or a span from now such as 7d.
     #[arg(long, value_name = "WHEN", value_parser = Timestamp::parse)]
     pub expires: Option<Timestamp>,
 

@@ -13,10 +13,13 @@ use super::{Error, Output};
 use crate::admin::{Listing, Shown};
 use crate::link::Status;
 use crate::store::{ListQuery, Sort};
-use clap::builder::RangedU64ValueParser;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 
 /// The most links a page may have.
 const PAGE: usize = 1000;
+
+/// What a list can be sorted by.
+const SORTS: [&str; 8] = ["created", "-created", "updated", "-updated", "clicks", "-clicks", "code", "-code"];
 
 /// Arguments of `list`.
 #[derive(Debug, clap::Args)]
@@ -33,10 +36,10 @@ pub struct Args {
     #[arg(long, value_name = "STATUS", value_parser = words::<Status>(["active", "disabled"]))]
     pub status: Option<Status>,
 
-    /// The order.
-    #[arg(long, value_name = "FIELD", default_value = "created",
-          value_parser = words::<Sort>(["created", "updated", "clicks", "code"]))]
-    pub sort: Sort,
+    /// The order: a field, with a - in front for the greatest first. Default: the newest link first.
+    #[arg(long, value_name = "FIELD", default_value = "-created", hide_default_value = true,
+          allow_hyphen_values = true, value_parser = PossibleValuesParser::new(SORTS))]
+    pub sort: String,
 
     /// The greatest first.
     #[arg(long)]
@@ -68,12 +71,20 @@ pub struct Args {
 pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     let policy = PolicyArgs { public: args.public, ..PolicyArgs::default() };
     let backend = args.backend.open(&policy, Missing::Refuse)?;
+    let (name, descending) =
+        args.sort.strip_prefix('-').map_or((args.sort.as_str(), false), |name| (name, true));
+    let sort = match name {
+        "updated" => Sort::Updated,
+        "clicks" => Sort::Clicks,
+        "code" => Sort::Code,
+        _ => Sort::Created,
+    };
     let query = ListQuery {
         search: args.search,
         tag: args.tag,
         status: args.status,
-        sort: args.sort,
-        descending: args.desc,
+        sort,
+        descending: descending || args.desc,
         limit: if args.all { PAGE } else { args.limit },
         cursor: args.cursor,
     };

@@ -15,6 +15,7 @@ pub mod export;
 pub mod fields;
 pub mod get;
 pub mod import;
+pub mod key;
 pub mod list;
 pub mod policy;
 pub mod progress;
@@ -22,7 +23,6 @@ pub mod rm;
 pub mod serve;
 pub mod shown;
 pub mod stats;
-pub mod token;
 
 use std::process::ExitCode;
 
@@ -40,11 +40,20 @@ pub const NAME: &str = "linerate-links";
 
 /// What `--help` and the manual page end with.
 const AFTERWORD: &str = "\
+Examples:
+  linerate-links serve --public-url https://go.example
+      answers visits at port 8080 and the API at port 8081, both of this machine alone unless --listen says more
+  linerate-links add https://example.com/ --code hello
+  linerate-links list --search example
+  linerate-links stats hello
+  linerate-links export links.csv
+
 Exit codes: 0 done, 1 not done, 2 asked for in a way that cannot be done. Errors are one line on standard \
 error.
 
 Commands work on the database, whether a server runs on it or not, or with --api and --token over the API of \
-a running server. What they do to the database a running server sees at once.";
+a running server. What they do to the database a running server sees at once. With --config they read the \
+server's file of settings.";
 
 /// A URL shortener that answers redirects at the limit of the machine.
 #[derive(Debug, Parser)]
@@ -80,8 +89,9 @@ pub enum Command {
     Export(export::Args),
     /// Print clicks by day, referrer and kind of agent.
     Stats(stats::Args),
-    /// Create, list and revoke the API's tokens.
-    Token(token::Args),
+    /// Add, list and revoke the API's keys.
+    #[command(alias = "token")]
+    Key(key::Args),
     /// Copy the database to a new file, while it is in use.
     Backup(backup::Args),
     /// Check the integrity of the database.
@@ -108,7 +118,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Error> {
     let mut output = Output::new(cli.json);
     let done = match cli.command {
-        Command::Serve(args) => return Ok(serve::run(args)?),
+        Command::Serve(args) => return Ok(serve::run(args, cli.json)?),
         Command::Add(args) => add::run(args, &mut output),
         Command::Get(args) => get::run(args, &mut output),
         Command::List(args) => list::run(args, &mut output),
@@ -117,7 +127,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Import(args) => import::run(&args, &mut output),
         Command::Export(args) => export::run(&args, &mut output),
         Command::Stats(args) => stats::run(&args, &mut output),
-        Command::Token(args) => token::run(args, &mut output),
+        Command::Key(args) => key::run(args, &mut output),
         Command::Backup(args) => backup::run(args, &mut output),
         Command::Check(args) => check::run(&args, &mut output),
         Command::Completions(args) => {

@@ -1,15 +1,17 @@
 //! Which codes and targets are taken: one set of flags for the server and for commands on its database.
 
 use std::collections::HashSet;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::builder::RangedU64ValueParser;
+use service::socket::Address;
 use url::{Host, Url};
 
 use crate::code::{self, CodePolicy};
 use crate::target::{self, TargetPolicy};
 
 /// Where the public listener is unless told otherwise.
-const PUBLIC_URL: &str = "http://127.0.0.1:8080";
+const LISTEN: &str = "127.0.0.1:8080";
 
 /// Where short URLs begin, and which codes and targets are taken.
 #[derive(Clone, Debug, clap::Args)]
@@ -43,7 +45,8 @@ pub struct PolicyArgs {
           value_parser = RangedU64ValueParser::<usize>::new().range(16..=65_536))]
     pub max_target_bytes: usize,
 
-    /// Another host name of this shortener, refused in targets because it would loop; may be repeated.
+    /// Another host of this shortener, refused in targets because it would loop: HOST at any port, or HOST:PORT; may
+    /// be repeated.
     #[arg(long = "own-host", value_name = "HOST", env = "LINERATE_LINKS_OWN_HOST", value_delimiter = ',')]
     pub own_hosts: Vec<String>,
 }
@@ -51,16 +54,19 @@ pub struct PolicyArgs {
 /// Where short URLs begin.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PublicArgs {
-    /// What short URLs begin with; its host is refused in targets.
-    #[arg(long, value_name = "URL", env = "LINERATE_LINKS_PUBLIC_URL", default_value = PUBLIC_URL,
-          value_parser = public_url)]
-    pub public_url: Url,
+    /// What short URLs begin with; refused in targets, since it would loop. Default: where the server listens.
+    #[arg(long, value_name = "URL", env = "LINERATE_LINKS_PUBLIC_URL", value_parser = public_url)]
+    pub public_url: Option<Url>,
+
+    /// Where the server answers redirects: IP:PORT, :PORT or systemd:NAME; may be repeated.
+    #[arg(long, value_name = "ADDR", env = "LINERATE_LINKS_LISTEN", default_value = LISTEN, value_delimiter = ',',
+          help_heading = None)]
+    pub listen: Vec<Address>,
 }
 
 impl Default for PublicArgs {
     fn default() -> Self {
-        let public_url = Url::parse(PUBLIC_URL).expect("the constant is a URL");
-        Self { public_url }
+        Self { public_url: None, listen: vec![LISTEN.parse().expect("the constant is an address")] }
     }
 }
 
@@ -80,13 +86,53 @@ impl Default for PolicyArgs {
 }
 
 impl PublicArgs {
+    /// What short URLs begin with, without a slash at the end.
+    pub fn base(&self) -> String {
+        match &self.public_url {
+            Some(url) => url.as_str().trim_end_matches('/').to_owned(),
+            None => format!("http://{}", self.address()),
+        }
+    }
+
     /// The short URL of a code.
     pub fn short_url(&self, code: &str) -> String {
-        format!("{}/{code}", self.public_url.as_str().trim_end_matches('/'))
+        format!("{}/{code}", self.base())
+    }
+
+    /// An address at which the server can be reached from this machine.
+    fn address(&self) -> SocketAddr {
+        let address = self.listen.iter().find_map(reached);
+        address.unwrap_or_else(|| LISTEN.parse().expect("the constant is an address"))
+    }
+
+    /// Where a target would lead back here. Who is reached at one of the web's own ports is reached at the other.
+    fn own_hosts(&self) -> Vec<String> {
+        let Some(url) = &self.public_url else { return vec![self.address().to_string()] };
+        let host = url.host_str().unwrap_or_default();
+        match url.port() {
+            Some(port) => vec![format!("{host}:{port}")],
+            None => vec![format!("{host}:443"), format!("{host}:80")],
+        }
     }
 }
 
+/// Where a listener is reached from this machine.
+fn reached(address: &Address) -> Option<SocketAddr> {
+    let Address::Tcp(mut address) = *address else { return None };
+    if address.ip().is_unspecified() {
+        address.set_ip(Ipv4Addr::LOCALHOST.into());
+    }
+    Some(address)
+}
+
 impl PolicyArgs {
+    /// Takes these for addresses of this shortener too, where it has no name by which it is known.
+    pub fn also_at(&mut self, addresses: &[Address]) {
+        if self.public.public_url.is_none() {
+            self.own_hosts.extend(addresses.iter().filter_map(reached).map(|address| address.to_string()));
+        }
+    }
+
     /// Which codes are made and taken.
     pub fn codes(&self) -> CodePolicy {
         CodePolicy {
@@ -98,15 +144,10 @@ impl PolicyArgs {
 
     /// Which targets are taken.
     pub fn targets(&self) -> TargetPolicy {
-        let public_host = self.public.public_url.host_str();
         TargetPolicy {
             schemes: self.schemes.clone(),
             max_bytes: self.max_target_bytes,
-            own_hosts: public_host
-                .into_iter()
-                .chain(self.own_hosts.iter().map(String::as_str))
-                .map(str::to_ascii_lowercase)
-                .collect(),
+            own_hosts: self.public.own_hosts().into_iter().chain(self.own_hosts.iter().cloned()).collect(),
         }
     }
 }
@@ -181,15 +222,23 @@ mod tests {
         let policy = parse(&[]).expect("defaults");
         assert_eq!(policy.codes().length, 7);
         assert_eq!(policy.targets().schemes, ["http", "https"]);
-        assert_eq!(policy.targets().own_hosts, ["127.0.0.1"]);
+        assert_eq!(policy.targets().own_hosts, ["127.0.0.1:8080"]);
         assert_eq!(policy.public.short_url("a"), "http://127.0.0.1:8080/a");
+        for (listen, base) in [
+            ("127.0.0.1:9000", "http://127.0.0.1:9000"),
+            (":9000", "http://127.0.0.1:9000"),
+            ("[::1]:9000", "http://[::1]:9000"),
+            ("systemd:http", "http://127.0.0.1:8080"),
+        ] {
+            assert_eq!(parse(&["--listen", listen]).expect("valid").public.base(), base, "{listen}");
+        }
     }
 
     #[test]
     fn own_hosts_are_the_public_one_and_those_named() {
         let policy = parse(&["--public-url", "https://S.example/x/", "--own-host", "Go.example,to.example"])
             .expect("valid");
-        assert_eq!(policy.targets().own_hosts, ["s.example", "go.example", "to.example"]);
+        assert_eq!(policy.targets().own_hosts, ["s.example:443", "s.example:80", "Go.example", "to.example"]);
         assert_eq!(policy.public.short_url("a"), "https://s.example/x/a");
     }
 

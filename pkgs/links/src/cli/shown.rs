@@ -6,10 +6,18 @@ use super::policy::PublicArgs;
 use super::{Error, Output};
 use crate::admin::Shown;
 use crate::link::{Link, Status};
+use crate::when::Timestamp;
 
 /// A link of the database, as the API would show it.
 pub fn with_short_url(link: Link, public: &PublicArgs) -> Shown {
     Shown { short_url: public.short_url(&link.code), link }
+}
+
+/// Says so of a link that answers no more from the start.
+pub fn note_expired(shown: &Shown) {
+    if shown.link.expires_at.is_some_and(|at| at <= Timestamp::now()) {
+        eprintln!("note: this link has expired already: it answers 410");
+    }
 }
 
 /// Prints all of a link.

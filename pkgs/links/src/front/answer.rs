@@ -1,19 +1,13 @@
 //! Writing the fast lane's answers: fixed pieces, made once at start, around what differs.
 
-use crate::link::RedirectStatus;
-
 use super::Settings;
-use super::page::{self, Refusal};
+use super::page::{self, PAGE_FIELDS, Refusal};
+use super::render::{self, Page, Redirect, Render};
 use super::request::Request;
 use super::visit::Outcome;
 
 /// The most bytes of a date in a header (RFC 9110, section 5.6.7).
 pub const DATE_BYTES: usize = 29;
-
-/// Says that the password page and refusals may not be kept, framed or sniffed.
-pub const PAGE_FIELDS: &str = "cache-control: no-store\r\nx-content-type-options: nosniff\r\n\
-    content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; \
-    base-uri 'none'\r\n";
 
 /// The `Cache-Control` of a redirect. `no-cache` makes even a 301 come back to be counted.
 pub fn cache_control(settings: &Settings) -> String {
@@ -25,8 +19,8 @@ pub fn cache_control(settings: &Settings) -> String {
 
 /// The answers' fixed pieces.
 pub struct Pieces {
-    /// From the status line to the last field before `location`, by status.
-    redirects: [Box<[u8]>; 4],
+    /// From the status line to the last field before `location`, by [`Redirect::index`].
+    redirects: [Box<[u8]>; Redirect::ALL.len()],
     redirect_body: bool,
     /// Head and body of each refusal, for programs and for people.
     refusals: [[Whole; 2]; Refusal::ALL.len()],
@@ -39,13 +33,7 @@ impl Pieces {
     /// The pieces for these settings.
     pub fn new(settings: &Settings) -> Self {
         let cache_control = cache_control(settings);
-        let redirects = [
-            (301, "Moved Permanently"),
-            (302, "Found"),
-            (307, "Temporary Redirect"),
-            (308, "Permanent Redirect"),
-        ]
-        .map(|(status, reason)| {
+        let redirects = Redirect::ALL.map(|(status, reason)| {
             let length = if settings.redirect_body { "" } else { "content-length: 0\r\n" };
             format!("HTTP/1.1 {status} {reason}\r\ncache-control: {cache_control}\r\n{length}")
                 .into_bytes()
@@ -64,53 +52,40 @@ impl Pieces {
 
     /// Appends the answer to `request`; `tail` is what all answers end with: the date, and
     /// `connection: close` where it closes. Returns the status.
+    #[inline]
     pub fn write(&self, out: &mut Vec<u8>, tail: &[u8], request: &Request<'_>, outcome: Outcome<'_>) -> u16 {
-        let refusal = match outcome {
-            Outcome::Follow(entry) => {
-                let location = page::location(entry, request.query);
-                return self.redirect(out, tail, entry.redirect(), &location, request.head);
-            }
-            Outcome::Root(target) | Outcome::Favicon(target) => {
-                return self.redirect(out, tail, RedirectStatus::Found, target, request.head);
-            }
-            Outcome::Ask(_) => {
-                let body = page::ask(false);
-                return whole(out, tail, (200, "OK"), PAGE_FIELDS, page::HTML, &body, request.head);
-            }
-            Outcome::Robots(text) => {
-                let fields = "cache-control: max-age=86400\r\n";
-                return whole(out, tail, (200, "OK"), fields, "text/plain", text, request.head);
-            }
-            Outcome::Missing => Refusal::Missing,
-            Outcome::Gone => Refusal::Gone,
-            Outcome::Unavailable => Refusal::Unavailable,
-        };
-        self.refuse(out, tail, refusal, request.html, request.head)
+        render::render(self.to(out, tail), request, false, outcome)
+    }
+
+    /// Where answers are appended to `out`, each with this `tail`.
+    #[inline]
+    pub fn to<'a>(&'a self, out: &'a mut Vec<u8>, tail: &'a [u8]) -> Appending<'a> {
+        Appending { pieces: self, out, tail }
     }
 
     /// Appends a refusal, as a page for people and as problem details for programs.
     pub fn refuse(&self, out: &mut Vec<u8>, tail: &[u8], refusal: Refusal, html: bool, head: bool) -> u16 {
-        let (described, body) = &self.refusals[refusal as usize][usize::from(html)];
-        out.extend_from_slice(described);
-        out.extend_from_slice(tail);
-        if !head {
-            out.extend_from_slice(body);
-        }
-        refusal.text().0
+        self.to(out, tail).refuse(refusal, html, head)
     }
+}
 
-    fn redirect(
-        &self,
-        out: &mut Vec<u8>,
-        tail: &[u8],
-        status: RedirectStatus,
-        location: &str,
-        head: bool,
-    ) -> u16 {
-        out.extend_from_slice(&self.redirects[status as usize]);
+/// Appends answers of HTTP/1.1 to what is to be sent; each comes to its status.
+pub struct Appending<'a> {
+    pieces: &'a Pieces,
+    out: &'a mut Vec<u8>,
+    tail: &'a [u8],
+}
+
+impl Render for Appending<'_> {
+    type Answer = u16;
+
+    #[inline]
+    fn redirect(self, redirect: Redirect, location: &str, head: bool) -> u16 {
+        let Self { pieces, out, tail } = self;
+        out.extend_from_slice(&pieces.redirects[redirect.index()]);
         out.extend_from_slice(b"location: ");
         out.extend_from_slice(location.as_bytes());
-        if self.redirect_body {
+        if pieces.redirect_body {
             let body = page::moved(location);
             let fields = format!("\r\ncontent-type: {}\r\ncontent-length: {}\r\n", page::HTML, body.len());
             out.extend_from_slice(fields.as_bytes());
@@ -122,25 +97,27 @@ impl Pieces {
             out.extend_from_slice(b"\r\n");
             out.extend_from_slice(tail);
         }
-        status.code()
+        redirect.code()
     }
-}
 
-fn whole(
-    out: &mut Vec<u8>,
-    tail: &[u8],
-    status: (u16, &str),
-    fields: &str,
-    kind: &str,
-    body: &str,
-    head: bool,
-) -> u16 {
-    describe(out, status, [fields, ""], kind, body.len());
-    out.extend_from_slice(tail);
-    if !head {
-        out.extend_from_slice(body.as_bytes());
+    fn page(self, page: &Page<'_>, head: bool) -> u16 {
+        describe(self.out, page.status, [page.fields, ""], page.kind, page.body.len());
+        self.out.extend_from_slice(self.tail);
+        if !head {
+            self.out.extend_from_slice(page.body.as_bytes());
+        }
+        page.status.0
     }
-    status.0
+
+    fn refuse(self, refusal: Refusal, html: bool, head: bool) -> u16 {
+        let (described, body) = &self.pieces.refusals[refusal as usize][usize::from(html)];
+        self.out.extend_from_slice(described);
+        self.out.extend_from_slice(self.tail);
+        if !head {
+            self.out.extend_from_slice(body);
+        }
+        refusal.text().0
+    }
 }
 
 /// Appends all of a head but its tail.

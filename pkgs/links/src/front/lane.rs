@@ -10,12 +10,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use service::panics::{self, Catch};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::handover::Handover;
 use super::page::Refusal;
 use super::request::{self, Head};
+use super::slow_path;
 use super::visit::Visitor;
 use super::worker::{Life, Worker};
 
@@ -25,6 +26,9 @@ const TIME_EVERY: u64 = 16;
 /// After a last answer, what the client still sends is read this long, so that no reset overtakes the
 /// answer (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
+
+/// The longest part of a request's line that is logged, in bytes.
+const LOGGED_BYTES: usize = 256;
 
 /// Answers are written once this much has gathered, however long the pipeline.
 const FLUSH_BYTES: usize = 32 * 1024;
@@ -44,8 +48,8 @@ enum Next {
     Drop,
     /// The last answer is written.
     Close,
-    /// Not for this lane.
-    HandOver,
+    /// Not for this lane: the slow path answers it, and the connection closes.
+    Slow,
     /// Wait for more.
     Read,
 }
@@ -60,14 +64,23 @@ struct Kept {
 }
 
 /// Serves a connection to its end.
-pub async fn run(worker: &Worker, handover: &Handover, mut stream: TcpStream, peer: SocketAddr, life: &Life) {
+pub async fn run(worker: &Worker, mut stream: TcpStream, peer: SocketAddr, life: &Life) {
     let mut kept = Kept::default();
     loop {
-        let turn = std::future::poll_fn(|context| turn(worker, context, &mut stream, &mut kept, life)).await;
-        let next = match turn {
+        let turn = std::future::poll_fn(|context| {
+            let turned = || turn(worker, context, &mut stream, &mut kept, life);
+            // A panic ends this connection and no other: what it may have left half done is its own, or cleared
+            // by the next turn.
+            panics::catch(turned).unwrap_or_else(|panic| {
+                panic.log("connection", &line(&worker.scratch.borrow()[worker.at.get()..]));
+                Poll::Ready(Err(io::ErrorKind::Other.into()))
+            })
+        });
+        let next = match turn.await {
             Ok(Turn::Done(next)) => next,
             Ok(Turn::Blocked(rest, next)) => {
-                life.busy(worker);
+                life.writing(worker);
+                let Some(_held) = worker.hold(rest.len()) else { return };
                 if stream.write_all(&rest).await.is_err() {
                     return;
                 }
@@ -78,10 +91,17 @@ pub async fn run(worker: &Worker, handover: &Handover, mut stream: TcpStream, pe
         match next {
             Next::Drop => return,
             Next::Read => {}
-            Next::Close => return linger(stream).await,
-            Next::HandOver => {
-                life.handed_over();
-                return handover.serve(kept.bytes, stream, peer).await;
+            Next::Close => return linger(worker, stream).await,
+            Next::Slow => {
+                life.slow();
+                // Boxed, so that no other connection has room for it.
+                let serving = Box::pin(slow_path::serve(worker, &kept.bytes, &mut stream, peer));
+                match Catch::new(serving).await {
+                    Ok(Ok(())) => linger(worker, stream).await,
+                    Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
+                    Err(panic) => panic.log("connection", &line(&kept.bytes)),
+                }
+                return;
             }
         }
     }
@@ -97,19 +117,31 @@ fn turn(
 ) -> Poll<io::Result<Turn>> {
     let mut scratch = worker.scratch.borrow_mut();
     let mut out = worker.out.borrow_mut();
+    out.clear();
+    if life.is_over() {
+        let status =
+            worker.pieces.refuse(&mut out, &worker.tail.borrow().close, Refusal::Timeout, false, false);
+        worker.context.metrics.answered(status);
+        let next = if write(stream, &mut out)?.is_some() { Next::Drop } else { Next::Close };
+        return Poll::Ready(Ok(Turn::Done(next)));
+    }
     loop {
         let before = kept.bytes.len();
         scratch[..before].copy_from_slice(&kept.bytes);
         let mut length = before;
         if !kept.whole {
             let mut buffer = ReadBuf::new(&mut scratch[before..]);
-            ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
+            let read = Pin::new(&mut *stream).poll_read(context, &mut buffer);
+            if read.is_pending() && before > 0 {
+                life.wake_by(context.waker());
+            }
+            ready!(read)?;
             length += buffer.filled().len();
             if length == before {
                 return Poll::Ready(Ok(Turn::Done(Next::Drop)));
             }
         }
-        let started = worker.metrics.is_timed(TIME_EVERY).then(Instant::now);
+        let started = worker.context.metrics.is_timed(TIME_EVERY).then(Instant::now);
 
         let mut bytes = &scratch[..length];
         let mut next = Next::Read;
@@ -119,6 +151,7 @@ fn turn(
                 kept.whole = true;
                 break;
             }
+            worker.at.set(length - bytes.len());
             let (used, then) = answer(worker, bytes, &mut out);
             bytes = &bytes[used..];
             next = then;
@@ -133,12 +166,12 @@ fn turn(
             life.idle(worker);
         } else if before == 0 || bytes.len() < length {
             // Not extended by later pieces: a head has one deadline, however slowly it drips.
-            life.busy(worker);
+            life.reading(worker);
         }
 
         let written = write(stream, &mut out)?;
         if let Some(started) = started {
-            worker.metrics.latency.record_duration(started.elapsed());
+            worker.context.metrics.latency.record_duration(started.elapsed());
         }
         match (written, next) {
             (Some(rest), next) => return Poll::Ready(Ok(Turn::Blocked(rest, next))),
@@ -163,18 +196,24 @@ fn answer(worker: &Worker, bytes: &[u8], out: &mut Vec<u8>) -> (usize, Next) {
                 trusted: false,
             };
             let status = worker
+                .context
                 .visit(request.code, &visitor, |outcome| worker.pieces.write(out, tail, &request, outcome));
-            worker.metrics.answered(status);
+            worker.context.metrics.answered(status);
             return (used, if close { Next::Close } else { Next::Read });
         }
         Head::Partial => return (0, Next::Read),
-        Head::Other => return (0, Next::HandOver),
-        Head::TooLarge => Refusal::HeadTooLarge,
-        Head::Bad => Refusal::Malformed,
+        Head::Other => return (0, Next::Slow),
+        Head::Refused(error) => error.into(),
     };
     let status = worker.pieces.refuse(out, &tail.close, refusal, false, false);
-    worker.metrics.answered(status);
+    worker.context.metrics.answered(status);
     (bytes.len(), Next::Close)
+}
+
+/// The line of the request that `bytes` start with, as it may be logged.
+fn line(bytes: &[u8]) -> impl std::fmt::Display + '_ {
+    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    line[..line.len().min(LOGGED_BYTES)].escape_ascii()
 }
 
 /// Writes what the socket takes and empties `out`; returns what it did not take.
@@ -196,11 +235,19 @@ fn write(stream: &TcpStream, out: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Closes after the last answer, without a reset that would take it back.
-async fn linger(mut stream: TcpStream) {
+async fn linger(worker: &Worker, mut stream: TcpStream) {
     if stream.shutdown().await.is_err() {
         return;
     }
-    let mut discard = [0; 1024];
-    let drained = async { while matches!(stream.read(&mut discard).await, Ok(1..)) {} };
+    let drained = std::future::poll_fn(|context| {
+        let mut scratch = worker.scratch.borrow_mut();
+        loop {
+            let mut buffer = ReadBuf::new(&mut scratch[..]);
+            let read = ready!(Pin::new(&mut stream).poll_read(context, &mut buffer));
+            if read.is_err() || buffer.filled().is_empty() {
+                return Poll::Ready(());
+            }
+        }
+    });
     let _ = tokio::time::timeout(LINGER, drained).await;
 }

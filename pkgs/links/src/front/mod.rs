@@ -3,16 +3,25 @@
 //! One thread a worker, each with a socket, a read connection and counters of its own. A connection
 //! starts on the fast [`lane`], which answers plain visits with one read and one write and keeps no
 //! buffer between them. What the lane does not know (a password form, HTTP/1.0, a body, an absolute
-//! URI) continues on the same socket in actix-web, see [`handover`].
+//! URI) goes the [`slow_path`], which answers once and closes.
+//!
+//! Visitors by TLS come through the `listener` crate, whose workers call the [`http_service`]. Both ask the same
+//! [`visit`](context::WorkerContext::visit), and [`render`] what comes of it in the same words.
 
 mod answer;
 mod attempts;
-mod handover;
+mod context;
+mod http_service;
 mod lane;
 mod metrics;
 mod page;
-mod pulse;
+mod render;
 pub mod request;
+mod response;
+mod slow_path;
+#[cfg(test)]
+mod tests;
+mod unlock;
 mod visit;
 mod worker;
 
@@ -28,11 +37,23 @@ use crate::clicks::Ledger;
 use crate::store::{ClickBatch, Error, Store};
 
 pub use attempts::Attempts;
+pub use http_service::{HttpService, Secured};
 pub use metrics::Metrics;
-pub use pulse::Pulse;
+pub use page::Refusal;
+#[doc(hidden)]
+pub use slow_path::body;
+#[doc(hidden)]
+pub use unlock::password_of;
 
 /// The longest request head, in bytes. Browsers and proxies stay below 8 KiB by default.
 pub const MAX_HEAD_BYTES: usize = 8 * 1024;
+
+/// The most fields a head may have; browsers send some 20.
+pub const MAX_FIELDS: usize = 64;
+
+/// The longest body that visitors by TLS may announce, in bytes. Forms are shorter, and what is longer than they are is
+/// still refused in the same words as in the clear; beyond, it is not listened to.
+pub const MAX_BODY_BYTES: u64 = 16 * 1024;
 
 /// How the public listener behaves.
 #[derive(Clone, Debug)]
@@ -78,6 +99,7 @@ pub struct Front {
 impl Front {
     /// Starts one thread per set of sockets: `listeners[i]` are those of worker `i`. With `pinned`,
     /// worker `i` stays on the `i`-th CPU of this process. A thread ends when its connections have drained.
+    /// One that ends before it was told to takes all others down with it, and its handle's `join` fails.
     pub fn start(
         self: &Arc<Self>,
         listeners: Vec<Vec<TcpListener>>,
@@ -93,7 +115,9 @@ impl Front {
                     if pinned && !service::workers::pin(index) {
                         tracing::warn!(worker = index, "cannot pin a worker to its CPU");
                     }
+                    let _all = TakesDown(&front.shutdown);
                     worker::run(&front, index, sockets, reader);
+                    front.metrics.beats.done(index);
                 })
                 .expect("the system can start a thread");
             threads.push(thread);
@@ -124,6 +148,19 @@ impl Front {
         let lost = self.ledger.enter(batch);
         if lost > 0 {
             tracing::error!(clicks = lost, "the store has been away too long: clicks are lost");
+        }
+    }
+}
+
+/// Shuts everything down where a worker panics: a service that lost one would answer some of its clients only, for
+/// nobody knows how long.
+struct TakesDown<'f>(&'f Shutdown);
+
+impl Drop for TakesDown<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("a worker ended: so does the service");
+            self.0.fail();
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What people see: small pages without any outside resource, and problem details for programs.
 
+use request_head::Error;
+
 use crate::cache::Entry;
 
 /// Content type of the pages.
@@ -7,6 +9,11 @@ pub const HTML: &str = "text/html; charset=utf-8";
 
 /// Content type of problem details (RFC 9457).
 pub const PROBLEM: &str = "application/problem+json";
+
+/// Says that the password page and refusals may not be kept, framed or sniffed.
+pub const PAGE_FIELDS: &str = "cache-control: no-store\r\nx-content-type-options: nosniff\r\n\
+    content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; \
+    base-uri 'none'\r\n";
 
 /// What a client is told when there is no redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,30 +26,45 @@ pub enum Refusal {
     Missing,
     /// 405: only `GET` and `HEAD` are answered.
     Method,
+    /// 408: the request did not come to its end in time.
+    Timeout,
     /// 410: expired or used up.
     Gone,
     /// 413: more than a password was sent.
     Body,
+    /// 414: the request line is too long.
+    TargetTooLong,
+    /// 417: something else than 100-continue is expected.
+    Expectation,
     /// 429: too many tries at a password.
     Attempts,
     /// 431: the head is too large.
     HeadTooLarge,
+    /// 501: a transfer coding other than chunked.
+    Coding,
     /// 503: the store cannot be read.
     Unavailable,
+    /// 505: another version than 1.1 and 1.0.
+    Version,
 }
 
 impl Refusal {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 14] = [
         Self::Malformed,
         Self::WrongPassword,
         Self::Missing,
         Self::Method,
+        Self::Timeout,
         Self::Gone,
         Self::Body,
+        Self::TargetTooLong,
+        Self::Expectation,
         Self::Attempts,
         Self::HeadTooLarge,
+        Self::Coding,
         Self::Unavailable,
+        Self::Version,
     ];
 
     /// Status code, reason phrase, and one sentence for the reader.
@@ -52,13 +74,20 @@ impl Refusal {
             Self::WrongPassword => (403, "Forbidden", "That password is not the one."),
             Self::Missing => (404, "Not Found", "There is no link here."),
             Self::Method => (405, "Method Not Allowed", "Links are followed with GET or HEAD."),
+            Self::Timeout => (408, "Request Timeout", "The request took too long to arrive."),
             Self::Gone => (410, "Gone", "This link has expired."),
             Self::Body => (413, "Content Too Large", "The form is larger than a password needs."),
+            Self::TargetTooLong => (414, "URI Too Long", "The address is longer than any link."),
+            Self::Expectation => {
+                (417, "Expectation Failed", "Nothing but 100-continue can be expected here.")
+            }
             Self::Attempts => (429, "Too Many Requests", "Too many tries. Wait a minute."),
             Self::HeadTooLarge => {
                 (431, "Request Header Fields Too Large", "The request's header is too large.")
             }
+            Self::Coding => (501, "Not Implemented", "The only transfer coding here is chunked."),
             Self::Unavailable => (503, "Service Unavailable", "The link cannot be looked up just now."),
+            Self::Version => (505, "HTTP Version Not Supported", "HTTP/1.1 and 1.0 are spoken here."),
         }
     }
 
@@ -83,6 +112,24 @@ impl Refusal {
         let (status, title, detail) = self.text();
         frame(title, &format!("<h1>{status}</h1><p>{detail}</p>"))
     }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Malformed(_) => Self::Malformed,
+            Error::TargetTooLong => Self::TargetTooLong,
+            Error::Expectation => Self::Expectation,
+            Error::TooLarge => Self::HeadTooLarge,
+            Error::Coding => Self::Coding,
+            Error::Version => Self::Version,
+        }
+    }
+}
+
+/// The page at `/`, where that leads nowhere.
+pub fn welcome() -> String {
+    frame("linerate-links", "<h1>linerate-links</h1><p>Short links are followed here, each at its code.</p>")
 }
 
 /// The page that asks for a password; `wrong` after a failed try.

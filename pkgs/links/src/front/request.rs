@@ -1,11 +1,9 @@
-//! Reading a request's head: just enough to know a plain visit from anything else.
+//! Reading a request's head: a plain visit at once, anything else once more and in full.
 
-use request_head::{Error, Framing, Lines, Message, room};
+pub use request_head::Error;
+use request_head::{Framing, Lines, Message, room};
 
-use super::MAX_HEAD_BYTES;
-
-/// The most fields a head may have; browsers send some 20.
-const MAX_FIELDS: usize = 64;
+use super::{MAX_FIELDS, MAX_HEAD_BYTES};
 
 /// A plain visit: `GET` or `HEAD` by HTTP/1.1 without a body.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,23 +31,44 @@ pub enum Head<'b> {
     Partial,
     /// A plain visit, and how many bytes its head takes.
     Visit(Request<'b>, usize),
-    /// A request that is not plain.
+    /// A request that is not plain: see [`General::read`].
     Other,
-    /// Not HTTP/1.1 as RFC 9112 has it.
-    Bad,
-    /// More fields than allowed.
-    TooLarge,
+    /// No request that could be answered.
+    Refused(Error),
+}
+
+/// A request of any form, for the slow path.
+#[derive(Debug, PartialEq, Eq)]
+pub struct General<'b> {
+    /// What is asked for. Of the visit's fields all hold but `code`, which may be percent-encoded here.
+    pub visit: Request<'b>,
+    /// The code, with percent-encoding undone (RFC 3986, section 2.4).
+    pub code: String,
+    /// Whether it is followed, unlocked, or neither.
+    pub method: Method,
+    /// How long its body is.
+    pub framing: Framing,
+    /// Whether the client waits for 100 before it sends the body.
+    pub expects_continue: bool,
+    /// How many bytes its head takes.
+    pub length: usize,
+}
+
+/// What a method is to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// `GET` and `HEAD`.
+    Follow,
+    /// `POST`: brings a password.
+    Unlock,
+    /// Any other.
+    Other,
 }
 
 /// Reads the head of the request that `bytes` start with.
 #[inline]
 pub fn parse(bytes: &[u8]) -> Head<'_> {
-    read(bytes).unwrap_or_else(|error| match error {
-        Error::TooLarge | Error::TargetTooLong => Head::TooLarge,
-        // Whoever takes these over says what is wrong with them.
-        Error::Coding | Error::Expectation => Head::Other,
-        Error::Malformed(_) | Error::Version => Head::Bad,
-    })
+    read(bytes).unwrap_or_else(Head::Refused)
 }
 
 #[inline]
@@ -70,25 +89,86 @@ fn read(bytes: &[u8]) -> Result<Head<'_>, Error> {
         None => (path, None),
     };
     let mut request = Request { head, code, query, referrer: None, agent: None, html: false, close: false };
-    let mut message = Message::new(false);
+    let message = fields(&lines, &mut request)?;
+    // A body, even if for no purpose that is known of a visit.
+    let plain = message.framing == Framing::Length(0);
+    Ok(if plain { Head::Visit(request, lines.length) } else { Head::Other })
+}
+
+/// Reads the fields into `request`, and gives what they say of the message.
+#[inline]
+fn fields<'b>(lines: &Lines<'_, 'b>, request: &mut Request<'b>) -> Result<Message, Error> {
+    let mut message = Message::new(lines.old);
     for field in lines.fields {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         if message.takes(field.name, field.value)? {
             continue;
         }
         match field.name.len() {
-            6 if is("accept") => request.html = field.value.windows(9).any(|part| part == b"text/html"),
+            6 if is("accept") => request.html = names_html(field.value),
             7 if is("referer") => request.referrer = Some(field.value),
-            7 if is("upgrade") => return Ok(Head::Other),
             10 if is("user-agent") => request.agent = Some(field.value),
             _ => {}
         }
     }
     let message = message.settle()?;
     request.close = !message.keep_alive;
-    // A body, even if for no purpose that is known of a visit.
-    let plain = message.framing == Framing::Length(0);
-    Ok(if plain { Head::Visit(request, lines.length) } else { Head::Other })
+    Ok(message)
+}
+
+/// Whether an `Accept` is a person's browser's.
+#[inline]
+pub fn names_html(accept: &[u8]) -> bool {
+    accept.windows(9).any(|part| part == b"text/html")
+}
+
+impl<'b> General<'b> {
+    /// Reads the head that `bytes` start with; none where it is not whole.
+    ///
+    /// # Errors
+    /// [`Error`], as [`parse`] has it.
+    pub fn read(bytes: &'b [u8]) -> Result<Option<Self>, Error> {
+        let mut room = room::<MAX_FIELDS>();
+        let Some(lines) = Lines::read(bytes, &mut room, MAX_HEAD_BYTES)? else { return Ok(None) };
+        let method = match lines.method {
+            "GET" | "HEAD" => Method::Follow,
+            "POST" => Method::Unlock,
+            _ => Method::Other,
+        };
+        let path = match path(lines.target) {
+            Some(path) => path,
+            // `OPTIONS *` and `CONNECT host:port` are refused for their methods.
+            None if method == Method::Other => "",
+            None => return Err(Error::Malformed("the request target is no path and no URL")),
+        };
+        let (code, query) = path.split_once('?').map_or((path, None), |(code, query)| (code, Some(query)));
+        let head = lines.method == "HEAD";
+        let mut visit = Request { head, code, query, referrer: None, agent: None, html: false, close: true };
+        let message = fields(&lines, &mut visit)?;
+        visit.close = true;
+        Ok(Some(Self {
+            visit,
+            code: percent_encoding::percent_decode_str(code).decode_utf8_lossy().into_owned(),
+            method,
+            framing: message.framing,
+            expects_continue: message.expects_continue,
+            length: lines.length,
+        }))
+    }
+}
+
+/// What follows the first slash of a target's path, in origin or absolute form (RFC 9112, section 3.2).
+fn path(target: &str) -> Option<&str> {
+    if let Some(path) = target.strip_prefix('/') {
+        return Some(path);
+    }
+    let (scheme, rest) = target.split_once("://")?;
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return None;
+    }
+    let authority = rest.find(['/', '?']).unwrap_or(rest.len());
+    let path = &rest[authority..];
+    (authority > 0).then(|| path.strip_prefix('/').unwrap_or(path))
 }
 
 #[cfg(test)]
@@ -123,21 +203,66 @@ mod tests {
             ("GET /%61 HTTP/1.1\r\nHost: h\r\n\r\n", Head::Other),
             ("GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n", Head::Other),
             ("GET /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Head::Other),
-            ("GET /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", Head::Other),
-            ("GET /a HTTP/1.1\r\nHost: h\r\nExpect: more\r\n\r\n", Head::Other),
-            ("GET /a HTTP/1.1\r\nHost: h\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", Head::Other),
+            ("GET /a HTTP/1.1\r\nHost: h\r\nUpgrade: x\r\n\r\n", Head::Visit(visit("a", None), 40)),
             ("GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", Head::Visit(visit("a", None), 47)),
-            ("GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", Head::Bad),
-            ("GET /a HTTP/1.1\r\nHost: h\r\nX: y\n\r\n", Head::Bad),
-            ("GET /a HTTP/1.1\r\nHost: h@i\r\n\r\n", Head::Bad),
-            ("GET /a HTTP/1.1\r\n\r\n", Head::Bad),
-            ("GET /a HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n", Head::Bad),
-            ("GET /a HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n", Head::Bad),
-            ("GET  /a HTTP/1.1\r\nHost: h\r\n\r\n", Head::Bad),
-            ("\x16\x03\x01\x02", Head::Bad),
         ] {
             assert_eq!(parse(bytes.as_bytes()), expected, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        for bytes in [
+            "GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+            "GET /a HTTP/1.1\r\nHost: h\r\nX: y\n\r\n",
+            "GET /a HTTP/1.1\r\nHost: h@i\r\n\r\n",
+            "GET /a HTTP/1.1\r\n\r\n",
+            "GET /a HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n",
+            "GET /a HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n",
+            "GET  /a HTTP/1.1\r\nHost: h\r\n\r\n",
+            "\x16\x03\x01\x02",
+        ] {
+            assert!(matches!(parse(bytes.as_bytes()), Head::Refused(Error::Malformed(_))), "{bytes:?}");
+        }
+        for (fields, error) in [
+            ("Transfer-Encoding: gzip\r\n", Error::Coding),
+            ("Transfer-Encoding: chunked, identity\r\n", Error::Coding),
+            ("Expect: more\r\n", Error::Expectation),
+        ] {
+            let bytes = format!("GET /a HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+            assert_eq!(parse(bytes.as_bytes()), Head::Refused(error), "{fields}");
+        }
+        assert_eq!(parse(b"GET /a HTTP/2.0\r\nHost: h\r\n\r\n"), Head::Refused(Error::Version));
+    }
+
+    #[test]
+    fn a_request_of_any_form_names_a_code() {
+        for (line, method, code, query) in [
+            ("GET /%61b", Method::Follow, "ab", None),
+            ("GET /%zz", Method::Follow, "%zz", None),
+            ("GET http://h/a?b", Method::Follow, "a", Some("b")),
+            ("GET HTTPS://h:8080/a", Method::Follow, "a", None),
+            ("GET http://h?b", Method::Follow, "", Some("b")),
+            ("GET http://h", Method::Follow, "", None),
+            ("POST /a", Method::Unlock, "a", None),
+            ("PUT /a", Method::Other, "a", None),
+            ("OPTIONS *", Method::Other, "", None),
+            ("CONNECT h:1", Method::Other, "", None),
+        ] {
+            let bytes = format!("{line} HTTP/1.1\r\nHost: h\r\n\r\n");
+            let general = General::read(bytes.as_bytes()).unwrap().expect("a whole head");
+            assert_eq!(
+                (general.method, &*general.code, general.visit.query),
+                (method, code, query),
+                "{line}"
+            );
+            assert_eq!((general.visit.close, general.length), (true, bytes.len()));
+        }
+        for line in ["GET a", "GET *", "GET ftp://h/a", "GET http:///a", "POST h:80"] {
+            let bytes = format!("{line} HTTP/1.1\r\nHost: h\r\n\r\n");
+            assert!(matches!(General::read(bytes.as_bytes()), Err(Error::Malformed(_))), "{line}");
+        }
+        assert_eq!(General::read(b"GET /a HTTP/1.1\r\n"), Ok(None));
     }
 
     #[test]
@@ -147,6 +272,6 @@ mod tests {
             head.push_str(&format!("x{n}: y\r\n"));
         }
         head.push_str("\r\n");
-        assert_eq!(parse(head.as_bytes()), Head::TooLarge);
+        assert_eq!(parse(head.as_bytes()), Head::Refused(Error::TooLarge));
     }
 }

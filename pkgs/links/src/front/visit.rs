@@ -1,8 +1,8 @@
-//! Deciding a visit: what both the fast lane and actix-web ask.
+//! Deciding a visit: what all listeners ask.
 
 use crate::cache::{Entry, Source, Verdict};
 
-use super::worker::Worker;
+use super::context::WorkerContext;
 
 /// What is known of a visitor.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,12 +23,17 @@ pub enum Outcome<'e> {
     Follow(&'e Entry),
     /// The page that asks for the password of this entry.
     Ask(&'e Entry),
+    /// Only the head is asked for of a link that answers so often and no more: what is there is neither spent nor
+    /// shown.
+    Limited,
     /// No such link.
     Missing,
     /// Expired or used up.
     Gone,
     /// The store could not be read.
     Unavailable,
+    /// The root, which leads nowhere.
+    Welcome,
     /// The root redirects here.
     Root(&'e str),
     /// The favicon redirects here.
@@ -37,16 +42,19 @@ pub enum Outcome<'e> {
     Robots(&'e str),
 }
 
-impl Worker {
+impl WorkerContext {
     /// Decides a visit, counts it, and hands what comes of it to `render`.
     pub fn visit<R>(&self, code: &str, visitor: &Visitor<'_>, render: impl FnOnce(Outcome<'_>) -> R) -> R {
         let settings = &self.front.settings;
         if !crate::code::is_well_formed(code) {
             return render(match &settings.root_target {
                 Some(target) if code.is_empty() => Outcome::Root(target),
+                None if code.is_empty() => Outcome::Welcome,
                 _ => Outcome::Missing,
             });
         }
+        #[cfg(test)]
+        assert_ne!(code, "panic-in-a-test", "as a test asks");
         match code {
             "robots.txt" => return render(Outcome::Robots(&settings.robots)),
             "favicon.ico" => {
@@ -68,10 +76,11 @@ impl Worker {
                 return render(Outcome::Unavailable);
             }
         };
-        match entry.judge(self.clock.get().now) {
+        match entry.judge(self.now.get()) {
             Verdict::Missing => render(Outcome::Missing),
             Verdict::Gone => render(Outcome::Gone),
             Verdict::Ask if !visitor.trusted => render(Outcome::Ask(entry)),
+            Verdict::Follow | Verdict::Ask if visitor.head && entry.is_limited() => render(Outcome::Limited),
             Verdict::Follow | Verdict::Ask => {
                 if !visitor.head {
                     if !entry.spend() {

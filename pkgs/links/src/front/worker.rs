@@ -5,23 +5,22 @@ use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, LocalSet};
 
-use crate::cache::Near;
-use crate::clicks::Counter;
 use crate::store::Reader;
 use crate::when::Timestamp;
 
 use super::answer::{DATE_BYTES, Pieces};
-use super::metrics::WorkerMetrics;
-use super::{Front, MAX_HEAD_BYTES, handover, lane};
+use super::context::WorkerContext;
+use super::{Front, MAX_HEAD_BYTES, lane};
 
 /// How often a worker looks at the clock, enters its clicks in the ledger and closes what has waited too
 /// long.
-const TICK: Duration = Duration::from_millis(250);
+pub const TICK: Duration = Duration::from_millis(250);
 
 /// How often the first worker hands the ledger to the store. Together with the tick before it, a click is on
 /// its way to the store within a second.
@@ -33,31 +32,28 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// At shutdown, an idle connection is kept this long, so that a request already on its way is answered.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
-/// What the worker last read from the clock.
-#[derive(Clone, Copy)]
-pub struct Clock {
-    /// The present, at most a tick old.
-    pub now: Timestamp,
-    /// Ticks since the worker started.
-    pub tick: u32,
-}
+/// Bytes of answers that clients are slow to take, of all workers together. Beyond, whose answers find no room is
+/// closed: most take theirs at once, and what they need is not for those who never read.
+const HELD_BYTES: usize = 64 << 20;
 
 /// Everything one worker has for itself.
 pub struct Worker {
     index: usize,
-    pub front: Arc<Front>,
-    pub metrics: Arc<WorkerMetrics>,
-    pub reader: Reader,
+    /// What visits are decided by.
+    pub context: WorkerContext,
+    /// Ticks since the worker started.
+    tick: Cell<u32>,
     pub pieces: Pieces,
-    pub near: RefCell<Near>,
-    pub counter: RefCell<Counter>,
-    pub clock: Cell<Clock>,
     /// What answers end with: the date, then `connection: close` where they close.
     pub tail: RefCell<Tail>,
     /// Received bytes, between a read and the answer to it; never across an await.
     pub scratch: RefCell<Box<[u8]>>,
     /// Answers, between a read and the write that follows; never across an await.
     pub out: RefCell<Vec<u8>>,
+    /// Where in `scratch` the request is that is being answered.
+    pub at: Cell<usize>,
+    /// Bytes that wait for clients to take them.
+    held: Cell<usize>,
     /// Whether every answer shall be its connection's last.
     pub draining: Cell<bool>,
     lives: RefCell<Vec<Rc<Life>>>,
@@ -85,38 +81,89 @@ impl Tail {
 #[derive(Default)]
 pub struct Life {
     deadline: Cell<u32>,
-    idle: Cell<bool>,
+    stage: Cell<Stage>,
     done: Cell<bool>,
     task: OnceCell<AbortHandle>,
+    /// Wakes the connection's task, where it waits for the rest of a head.
+    waker: Cell<Option<Waker>>,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// A request.
+    #[default]
+    Idle,
+    /// The rest of a head.
+    Head,
+    /// That the client takes its answers.
+    Write,
+    /// Whatever the slow path waits for, which has deadlines of its own.
+    Slow,
+    /// The head did not come in time: that this is said.
+    Over,
 }
 
 impl Life {
     /// Connected, and nothing said yet: it has as long as one that stops in the middle.
     pub fn fresh(&self, worker: &Worker) {
-        self.idle.set(true);
-        self.set(worker, worker.front.settings.head_timeout);
+        self.set(Stage::Idle, worker, worker.context.front.settings.head_timeout);
     }
 
     /// Waiting for a request.
     pub fn idle(&self, worker: &Worker) {
-        self.idle.set(true);
-        self.set(worker, worker.front.settings.idle_timeout);
+        self.set(Stage::Idle, worker, worker.context.front.settings.idle_timeout);
     }
 
-    /// In the middle of a head or an answer.
-    pub fn busy(&self, worker: &Worker) {
-        self.idle.set(false);
-        self.set(worker, worker.front.settings.head_timeout);
+    /// In the middle of a head.
+    pub fn reading(&self, worker: &Worker) {
+        self.set(Stage::Head, worker, worker.context.front.settings.head_timeout);
     }
 
-    /// Handed over: actix-web has timeouts of its own.
-    pub fn handed_over(&self) {
-        self.idle.set(false);
+    /// In the middle of an answer.
+    pub fn writing(&self, worker: &Worker) {
+        self.set(Stage::Write, worker, worker.context.front.settings.head_timeout);
+    }
+
+    /// On the slow path.
+    pub fn slow(&self) {
+        self.stage.set(Stage::Slow);
         self.deadline.set(u32::MAX);
     }
 
-    fn set(&self, worker: &Worker, time: Duration) {
-        self.deadline.set(worker.clock.get().tick.saturating_add(ticks(time)));
+    /// Wakes this task when the head is late.
+    pub fn wake_by(&self, waker: &Waker) {
+        self.waker.set(Some(waker.clone()));
+    }
+
+    /// Whether the head is late.
+    pub fn is_over(&self) -> bool {
+        self.stage.get() == Stage::Over
+    }
+
+    fn set(&self, stage: Stage, worker: &Worker, time: Duration) {
+        self.begin(stage, worker.tick.get(), ticks(time));
+    }
+
+    fn begin(&self, stage: Stage, now: u32, patience: u32) {
+        self.stage.set(stage);
+        self.deadline.set(now.saturating_add(patience));
+    }
+
+    /// Ends what is late at `tick`; false where nothing is. Who began a request is told.
+    fn expire(&self, tick: u32, grace: u32) -> bool {
+        if self.done.get() || self.deadline.get() > tick {
+            return false;
+        }
+        match (self.stage.get(), self.waker.take()) {
+            (Stage::Head, Some(waker)) => {
+                self.stage.set(Stage::Over);
+                self.deadline.set(tick.saturating_add(grace));
+                waker.wake();
+            }
+            _ => self.end(),
+        }
+        true
     }
 
     fn end(&self) {
@@ -127,25 +174,44 @@ impl Life {
     }
 }
 
+/// Marks a connection as done, however its task ends.
+struct Slot(Rc<Life>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.done.set(true);
+    }
+}
+
+/// Room for bytes that wait for a client.
+pub struct Held<'w> {
+    worker: &'w Worker,
+    bytes: usize,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.worker.held.set(self.worker.held.get() - self.bytes);
+    }
+}
+
 fn ticks(time: Duration) -> u32 {
     u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
 }
 
 /// Runs a worker until shutdown and its connections have drained.
 pub fn run(front: &Arc<Front>, index: usize, sockets: Vec<TcpListener>, reader: Reader) {
-    let now = Timestamp::now();
+    let context = WorkerContext::new(Arc::clone(front), front.metrics.worker(index), reader);
     let worker = Rc::new(Worker {
         index,
-        front: Arc::clone(front),
-        metrics: front.metrics.worker(index),
-        reader,
         pieces: Pieces::new(&front.settings),
-        near: RefCell::new(Near::new(Arc::clone(&front.cache))),
-        counter: RefCell::new(Counter::new(now.day())),
-        clock: Cell::new(Clock { now, tick: 0 }),
-        tail: RefCell::new(Tail::at(now)),
+        tail: RefCell::new(Tail::at(context.now.get())),
+        context,
+        tick: Cell::new(0),
         scratch: RefCell::new(vec![0; MAX_HEAD_BYTES].into_boxed_slice()),
         out: RefCell::new(Vec::with_capacity(MAX_HEAD_BYTES)),
+        at: Cell::new(0),
+        held: Cell::new(0),
         draining: Cell::new(false),
         lives: RefCell::default(),
     });
@@ -161,30 +227,40 @@ pub fn run(front: &Arc<Front>, index: usize, sockets: Vec<TcpListener>, reader: 
 
 impl Worker {
     async fn serve(self: Rc<Self>, sockets: Vec<TcpListener>) {
-        let handover = Rc::new(handover::Handover::new(&self).await);
         let mut accepting = tokio::task::JoinSet::new();
         for socket in sockets {
-            accepting.spawn_local(Rc::clone(&self).accept(socket, Rc::clone(&handover)));
+            accepting.spawn_local(Rc::clone(&self).accept(socket));
         }
-        let ticking = tokio::task::spawn_local(Rc::clone(&self).tick());
+        let mut ticking = tokio::task::spawn_local(Rc::clone(&self).tick());
         let drained = Rc::new(Notify::new());
-        let flushing = (self.index == 0)
-            .then(|| tokio::task::spawn_local(flush(Arc::clone(&self.front), Rc::clone(&drained))));
-        self.front.shutdown.wait().await;
+        let flushes = self.index == 0;
+        let (front, end) = (Arc::clone(&self.context.front), Rc::clone(&drained));
+        let mut flushing = tokio::task::spawn_local(async move {
+            match flushes {
+                true => flush(front, end).await,
+                false => end.notified().await,
+            }
+        });
+        tokio::select! {
+            biased;
+            () = self.context.front.shutdown.wait() => {}
+            // None of these ends by itself.
+            Some(ended) = accepting.join_next() => panic!("accepting connections ended: {ended:?}"),
+            ended = &mut ticking => panic!("the clock ended: {ended:?}"),
+            ended = &mut flushing => panic!("flushing clicks ended: {ended:?}"),
+        }
         self.draining.set(true);
         // Ends when every connection already in a backlog has been accepted.
         while accepting.join_next().await.is_some() {}
         self.drain().await;
         ticking.abort();
-        self.enter_clicks();
+        self.context.enter_clicks();
         drained.notify_one();
-        if let Some(flushing) = flushing {
-            let _ = flushing.await;
-        }
+        let _ = flushing.await;
     }
 
     /// Accepts until shutdown, then what had already arrived.
-    async fn accept(self: Rc<Self>, socket: TcpListener, handover: Rc<handover::Handover>) {
+    async fn accept(self: Rc<Self>, socket: TcpListener) {
         let socket = match tokio::net::TcpListener::from_std(socket) {
             Ok(socket) => socket,
             Err(error) => return tracing::error!(%error, "cannot use a listening socket"),
@@ -193,42 +269,34 @@ impl Worker {
             let accepted = tokio::select! {
                 biased;
                 accepted = socket.accept() => accepted,
-                () = self.front.shutdown.wait() => return,
+                () = self.context.front.shutdown.wait() => return,
             };
             match accepted {
-                Ok((stream, peer)) => self.admit(stream, peer, &handover),
+                Ok((stream, peer)) => self.admit(stream, peer),
                 Err(error) if is_about_one_connection(&error) => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept connections just now");
-                    self.metrics.accept_errors.add(1);
+                    self.context.metrics.accept_errors.add(1);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     }
 
-    fn admit(
-        self: &Rc<Self>,
-        stream: tokio::net::TcpStream,
-        peer: std::net::SocketAddr,
-        handover: &Rc<handover::Handover>,
-    ) {
+    fn admit(self: &Rc<Self>, stream: tokio::net::TcpStream, peer: std::net::SocketAddr) {
         let mut lives = self.lives.borrow_mut();
-        if lives.len() >= self.front.settings.connections {
+        if lives.len() >= self.context.front.settings.connections {
             lives.retain(|life| !life.done.get());
         }
-        if lives.len() >= self.front.settings.connections {
-            self.metrics.shed.add(1);
+        if lives.len() >= self.context.front.settings.connections {
+            self.context.metrics.shed.add(1);
             return;
         }
-        self.metrics.accepted.add(1);
+        self.context.metrics.accepted.add(1);
         let life = Rc::new(Life::default());
         life.fresh(self);
-        let (worker, handover, own) = (Rc::clone(self), Rc::clone(handover), Rc::clone(&life));
-        let task = tokio::task::spawn_local(async move {
-            lane::run(&worker, &handover, stream, peer, &own).await;
-            own.done.set(true);
-        });
+        let (worker, slot) = (Rc::clone(self), Slot(Rc::clone(&life)));
+        let task = tokio::task::spawn_local(async move { lane::run(&worker, stream, peer, &slot.0).await });
         let _ = life.task.set(task.abort_handle());
         lives.push(life);
     }
@@ -238,44 +306,45 @@ impl Worker {
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             interval.tick().await;
-            self.metrics.ticks.add(1);
-            let now = Timestamp::now();
-            let last = self.clock.get();
-            let tick = last.tick.saturating_add(1);
-            self.clock.set(Clock { now, tick });
-            if now != last.now {
+            let last = self.context.now.get();
+            self.context.tick();
+            self.context.front.metrics.beats.beat(self.index);
+            let tick = self.tick.get().saturating_add(1);
+            self.tick.set(tick);
+            let now = self.context.now.get();
+            if now != last {
                 *self.tail.borrow_mut() = Tail::at(now);
             }
+            let grace = ticks(self.context.front.settings.head_timeout);
             self.lives.borrow_mut().retain(|life| {
-                if !life.done.get() && life.deadline.get() <= tick {
-                    self.metrics.timed_out.add(1);
-                    life.end();
+                if life.expire(tick, grace) {
+                    self.context.metrics.timed_out.add(1);
                 }
                 !life.done.get()
             });
-            self.metrics.open.store(self.lives.borrow().len() as u64, Ordering::Relaxed);
-            if let Err(error) = self.reader.release() {
-                tracing::warn!(%error, "cannot let go of a snapshot");
-            }
-            self.enter_clicks();
+            self.context.metrics.open.store(self.lives.borrow().len() as u64, Ordering::Relaxed);
         }
     }
 
-    /// Enters what this worker has counted in the ledger of all.
-    fn enter_clicks(&self) {
-        if let Some(batch) = self.counter.borrow_mut().take(self.clock.get().now.day()) {
-            self.front.enter(batch);
+    /// Takes room for bytes that wait for a client; none where there is none left.
+    pub fn hold(&self, bytes: usize) -> Option<Held<'_>> {
+        let held = self.held.get() + bytes;
+        if held > HELD_BYTES / self.context.front.metrics.workers() {
+            self.context.metrics.shed.add(1);
+            return None;
         }
+        self.held.set(held);
+        Some(Held { worker: self, bytes })
     }
 
     /// Lets requests in flight end, then closes what is left.
     async fn drain(&self) {
         let grace = tokio::time::Instant::now() + DRAIN_GRACE;
-        let deadline = tokio::time::Instant::now() + self.front.settings.drain_timeout;
+        let deadline = tokio::time::Instant::now() + self.context.front.settings.drain_timeout;
         loop {
             let now = tokio::time::Instant::now();
             self.lives.borrow_mut().retain(|life| {
-                if now >= deadline || (now >= grace && life.idle.get()) {
+                if now >= deadline || (now >= grace && life.stage.get() == Stage::Idle) {
                     life.end();
                 }
                 !life.done.get()
@@ -303,4 +372,45 @@ async fn flush(front: Arc<Front>, drained: Rc<Notify>) {
 fn is_about_one_connection(error: &std::io::Error) -> bool {
     use std::io::ErrorKind as Kind;
     matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ticks at which `life` is not over, from the first on.
+    fn lasts(life: &Life) -> u32 {
+        (1..).find(|&tick| life.expire(tick, 8)).expect("everything ends") - 1
+    }
+
+    #[test]
+    fn a_connection_lasts_as_long_as_its_stage_may_and_no_longer() {
+        let (head, idle) = (ticks(Duration::from_secs(10)), ticks(Duration::from_secs(75)));
+        assert_eq!((head, idle), (40, 300), "four ticks a second");
+        for (stage, patience) in [(Stage::Idle, idle), (Stage::Head, head), (Stage::Write, head)] {
+            let life = Life::default();
+            life.begin(stage, 0, patience);
+            assert_eq!(lasts(&life), patience - 1, "{stage:?}");
+            assert!(life.done.get(), "{stage:?}");
+        }
+        let slow = Life::default();
+        slow.slow();
+        assert!(!slow.expire(u32::MAX - 1, 8), "the slow path has deadlines of its own");
+    }
+
+    #[test]
+    fn who_is_late_with_a_head_is_told_before_it_is_cut() {
+        let life = Life::default();
+        life.begin(Stage::Head, 0, 40);
+        life.wake_by(futures_util::task::noop_waker_ref());
+        assert_eq!(lasts(&life), 39);
+        assert!(life.is_over() && !life.done.get());
+        assert!(!life.expire(47, 8) && life.expire(48, 8), "it has that long to be told");
+        assert!(life.done.get());
+    }
+
+    #[test]
+    fn a_flush_is_on_its_way_within_a_second() {
+        assert!(TICK + FLUSH <= Duration::from_secs(1));
+    }
 }

@@ -1,12 +1,13 @@
 //! Clicks: added by the workers' flushes, summed for statistics.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use crate::agent::Agent;
-use crate::when::format_day;
+use crate::when::{Timestamp, format_day};
 
 use super::writer::Work;
 use super::{ClickBatch, Count, Error, Stats};
@@ -14,14 +15,13 @@ use super::{ClickBatch, Count, Error, Stats};
 /// The link that stands for all of them.
 const ALL: i64 = 0;
 
-/// Rows a link may have for a day; visits from further referrers count under [`OTHER`].
-const ROWS_PER_DAY: i64 = 1_000;
+/// Rows a link may have for a day. Where there are more referrers, those with the fewest visits, and of these
+/// the ones that were seen last the longest ago, give way and count under [`OTHER`]: so whoever makes names up
+/// drives out other such names, not those that visits really come from.
+const ROWS_PER_DAY: usize = 250;
 
 /// Rows all links together may have for a day.
-const ROWS_PER_DAY_OF_ALL: i64 = 10_000;
-
-/// Referrers known by name; anybody can make names up, so there is an end.
-const MAX_REFERRERS: i64 = 100_000;
+const ROWS_PER_DAY_OF_ALL: usize = 5_000;
 
 /// The name of all further referrers.
 const OTHER: &str = "(other)";
@@ -29,45 +29,37 @@ const OTHER: &str = "(other)";
 /// Referrers that a breakdown names.
 const TOP_REFERRERS: i64 = 100;
 
-/// What a row of counts is told apart by.
-type Key = (i64, i32, i64, Agent);
+/// What a row of counts is told apart by: link, day, referrer and agent.
+type Key<'b> = (i64, i32, &'b str, Agent);
 
 pub(super) fn count(work: &mut Work<'_>, batch: &ClickBatch) -> Result<(), Error> {
     let connection = work.connection;
-    let mut referrers = Vec::with_capacity(batch.referrers.len());
-    for host in &batch.referrers {
-        referrers.push(referrer_id(connection, host)?);
-    }
-    // In the order of the key, so that neighbours share their pages. Two hosts may share a number.
-    let mut counts: Vec<(Key, u64)> = batch
+    let now = Timestamp::now();
+    // In the order of the key, so that neighbours share their pages.
+    let mut counts: Vec<(Key<'_>, u64)> = batch
         .clicks
         .iter()
         .map(|click| {
-            let referrer = referrers.get(click.referrer as usize).copied().unwrap_or_default();
+            let referrer = batch.referrers.get(click.referrer as usize).map_or("", String::as_str);
             ((click.link, click.day, referrer, click.agent), u64::from(click.count))
         })
         .collect();
     counts.sort_unstable();
-    let mut room = Room::default();
-    let mut all: HashMap<Key, u64> = HashMap::new();
+    let mut all: HashMap<Key<'_>, u64> = HashMap::new();
     for counts in counts.chunk_by(|((one, ..), _), ((other, ..), _)| one == other) {
         let ((link, ..), _) = counts[0];
         let clicks: u64 = counts.iter().map(|(_, clicks)| clicks).sum();
         if !add_to_total(connection, link, clicks)? {
             continue;
         }
-        for &(key, clicks) in counts {
-            add(connection, &mut room, key, clicks)?;
-            let (_, day, referrer, agent) = key;
+        for &((_, day, referrer, agent), clicks) in counts {
             *all.entry((ALL, day, referrer, agent)).or_default() += clicks;
         }
+        add_by_day(connection, counts, now)?;
     }
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_unstable();
-    for (key, clicks) in all {
-        add(connection, &mut room, key, clicks)?;
-    }
-    Ok(())
+    add_by_day(connection, &all, now)
 }
 
 /// Adds to the clicks of a link; false where there is no such link.
@@ -93,82 +85,91 @@ pub(super) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
     Ok(())
 }
 
-fn add(connection: &Connection, room: &mut Room, key: Key, clicks: u64) -> Result<(), Error> {
-    if bump(connection, key, clicks)? {
-        return Ok(());
-    }
-    let (link, day, _, agent) = key;
-    if room.take(connection, link, day)? {
-        return insert(connection, key, clicks);
-    }
-    let other = (link, day, referrer_id(connection, OTHER)?, agent);
-    if bump(connection, other, clicks)? { Ok(()) } else { insert(connection, other, clicks) }
-}
-
-/// How many more rows the link and day at hand may have: counted once, for keys come in order.
-#[derive(Default)]
-struct Room {
-    of: Option<(i64, i32)>,
-    left: i64,
-}
-
-impl Room {
-    /// Takes room for a row; false where none is left.
-    fn take(&mut self, connection: &Connection, link: i64, day: i32) -> Result<bool, Error> {
-        if self.of != Some((link, day)) {
-            let rows: i64 = connection
-                .prepare_cached("SELECT count(*) FROM clicks WHERE link = ?1 AND day = ?2")?
-                .query_row(params![link, day], |row| row.get(0))?;
-            let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
-            *self = Self { of: Some((link, day)), left: most - rows };
+/// Adds the counts of one link, which are in order.
+fn add_by_day(connection: &Connection, counts: &[(Key<'_>, u64)], now: Timestamp) -> Result<(), Error> {
+    for counts in counts.chunk_by(|((_, one, ..), _), ((_, other, ..), _)| one == other) {
+        let mut new = Vec::new();
+        for &(key, clicks) in counts {
+            if !bump(connection, key, clicks, now)? {
+                new.push((key, clicks));
+            }
         }
-        self.left -= 1;
-        Ok(self.left >= 0)
+        let Some(&((link, day, ..), _)) = new.first() else { continue };
+        let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
+        // Half of the rows at most are new ones, those with the most visits, so that one flood of names does not
+        // wash everything away.
+        new.sort_unstable_by_key(|((_, _, referrer, _), clicks)| (!referrer.is_empty(), Reverse(*clicks)));
+        let (named, rest) = new.split_at(new.len().min(most / 2));
+        make_room(connection, (link, day), named.len(), most)?;
+        for &(key, clicks) in named {
+            insert(connection, key, clicks, now)?;
+        }
+        for &((_, _, _, agent), clicks) in rest {
+            insert(connection, (link, day, OTHER, agent), clicks, now)?;
+        }
     }
-}
-
-/// Adds to a row; false where there is none.
-fn bump(connection: &Connection, (link, day, referrer, agent): Key, clicks: u64) -> Result<bool, Error> {
-    let changed = connection
-        .prepare_cached(
-            "UPDATE clicks SET count = count + ?5 WHERE link = ?1 AND day = ?2 AND referrer = ?3 AND agent = ?4",
-        )?
-        .execute(params![link, day, referrer, agent as u8, clicks])?;
-    Ok(changed == 1)
-}
-
-fn insert(connection: &Connection, (link, day, referrer, agent): Key, clicks: u64) -> Result<(), Error> {
-    connection.prepare_cached("INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
-        link,
-        day,
-        referrer,
-        agent as u8,
-        clicks
-    ])?;
     Ok(())
 }
 
-/// The number of a host; 0 for none.
-fn referrer_id(connection: &Connection, host: &str) -> Result<i64, Error> {
-    if host.is_empty() {
-        return Ok(0);
+/// Makes room for so many more rows.
+fn make_room(
+    connection: &Connection,
+    (link, day): (i64, i32),
+    more: usize,
+    most: usize,
+) -> Result<(), Error> {
+    let rows: usize = connection
+        .prepare_cached("SELECT count(*) FROM clicks WHERE link = ?1 AND day = ?2")?
+        .query_row(params![link, day], |row| row.get(0))?;
+    if rows + more <= most {
+        return Ok(());
     }
-    let known = connection
-        .prepare_cached("SELECT id FROM referrers WHERE host = ?1")?
-        .query_row([host], |row| row.get(0))
-        .optional()?;
-    if let Some(id) = known {
-        return Ok(id);
+    // A few more at once, so that not every flush has to sort them.
+    let excess = rows + more - most + most / 20;
+    let evicted: Vec<(u8, u64)> = connection
+        .prepare_cached(
+            "DELETE FROM clicks WHERE link = ?1 AND day = ?2 AND (referrer, agent) IN (SELECT referrer, agent \
+             FROM clicks WHERE link = ?1 AND day = ?2 AND referrer NOT IN ('', ?3) ORDER BY count, seen LIMIT ?4) \
+             RETURNING agent, count",
+        )?
+        .query_map(params![link, day, OTHER, excess], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    for (agent, clicks) in evicted {
+        insert(connection, (link, day, OTHER, Agent::from_u8(agent)), clicks, Timestamp::now())?;
     }
-    // Ids are given in order and never deleted, so the last one tells how many there are.
-    let last: i64 = connection
-        .prepare_cached("SELECT ifnull(max(id), 0) FROM referrers")?
-        .query_row([], |row| row.get(0))?;
-    if last >= MAX_REFERRERS && host != OTHER {
-        return referrer_id(connection, OTHER);
-    }
-    connection.prepare_cached("INSERT INTO referrers (host) VALUES (?1)")?.execute([host])?;
-    Ok(connection.last_insert_rowid())
+    Ok(())
+}
+
+/// Adds to a row; false where there is none.
+fn bump(
+    connection: &Connection,
+    (link, day, referrer, agent): Key<'_>,
+    clicks: u64,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let changed = connection
+        .prepare_cached(
+            "UPDATE clicks SET count = count + ?5, seen = ?6 \
+             WHERE link = ?1 AND day = ?2 AND referrer = ?3 AND agent = ?4",
+        )?
+        .execute(params![link, day, referrer, agent as u8, clicks, now.0])?;
+    Ok(changed == 1)
+}
+
+/// Adds to a row, which is made where there is none.
+fn insert(
+    connection: &Connection,
+    (link, day, referrer, agent): Key<'_>,
+    clicks: u64,
+    now: Timestamp,
+) -> Result<(), Error> {
+    connection
+        .prepare_cached(
+            "INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+             ON CONFLICT DO UPDATE SET count = count + excluded.count, seen = excluded.seen",
+        )?
+        .execute(params![link, day, referrer, agent as u8, clicks, now.0])?;
+    Ok(())
 }
 
 /// Sums the clicks of one link, or of all.
@@ -188,9 +189,8 @@ pub(super) fn stats(
     let referrers = breakdown(
         connection,
         &format!(
-            "SELECT ifnull(host, ''), sum(count) AS clicks FROM clicks LEFT JOIN referrers ON id = referrer \
-             WHERE link = ?1 AND day BETWEEN ?2 AND ?3 GROUP BY referrer ORDER BY clicks DESC, host \
-             LIMIT {TOP_REFERRERS}"
+            "SELECT referrer, sum(count) AS clicks FROM clicks WHERE link = ?1 AND day BETWEEN ?2 AND ?3 \
+             GROUP BY referrer ORDER BY clicks DESC, referrer LIMIT {TOP_REFERRERS}"
         ),
         (link, first, last),
         |row| row.get(0),

@@ -1,5 +1,8 @@
 //! Opening connections, with the settings of each kind.
 
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,12 +25,18 @@ const READER_CACHE_KIB: i64 = -512;
 /// The size the log's file shrinks to once it has been written back, in bytes.
 const LOG_BYTES: i64 = 64 << 20;
 
+/// Who may read a new database: it has targets that are nobody else's business. SQLite gives its log the same.
+const MODE: u32 = 0o600;
+
 /// Statements kept prepared on a connection.
 const STATEMENTS: usize = 64;
 
 /// Opens for writing and migrates; a database that cannot be written is opened for reading, and the
 /// second answer is false.
 pub(super) fn writer(path: &Path) -> Result<(Connection, bool), Error> {
+    if path.is_dir() {
+        return Err(Error::Directory);
+    }
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         // Where this fails, opening the file tells why.
         let _ = std::fs::create_dir_all(directory);
@@ -44,10 +53,21 @@ pub(super) fn writer(path: &Path) -> Result<(Connection, bool), Error> {
 fn try_writer(path: &Path) -> Result<Connection, Error> {
     // Not as a URI, which is SQLite's reading of a name that starts with `file:`.
     let flags = OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI;
+    if create(path).is_err() {
+        // A database that is somebody else's is not even opened for writing, which could tidy its log up. Where
+        // this look fails, the one for writing tells why.
+        let look = Connection::open_with_flags(path, flags_to_read());
+        if let Ok(Err(refused @ (Error::Foreign | Error::TooNew { .. }))) =
+            look.map(|connection| schema::is_current(&connection))
+        {
+            return Err(refused);
+        }
+    }
     let mut connection = Connection::open_with_flags(path, flags)?;
     if connection.is_readonly("main")? {
         return Err(Error::ReadOnly);
     }
+    schema::is_current(&connection)?;
     common(&connection, WRITER_CACHE_KIB)?;
     let _: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -57,13 +77,18 @@ fn try_writer(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
+fn flags_to_read() -> OpenFlags {
+    OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX
+}
+
+/// Makes an empty file, which SQLite takes for a new database, where there is none.
+pub(super) fn create(path: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).mode(MODE).open(path).map(drop)
+}
+
 /// Whether a database may still be read: no permission, a read-only file system, or no space for the log.
 fn is_unwritable(error: &Error) -> bool {
-    match error {
-        Error::ReadOnly | Error::Full => true,
-        Error::Sqlite(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen),
-        _ => false,
-    }
+    matches!(error, Error::ReadOnly | Error::Full | Error::CannotOpen)
 }
 
 /// Opens for reading.

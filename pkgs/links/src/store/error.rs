@@ -12,7 +12,7 @@ pub enum Error {
     #[error("no link has the code {0:?}")]
     NotFound(String),
     /// No token has this number.
-    #[error("there is no token {0}")]
+    #[error("there is no key {0}")]
     NoToken(i64),
     /// Another link has this code.
     #[error("the code {0:?} is taken")]
@@ -38,7 +38,7 @@ pub enum Error {
     #[error("the idempotency key was used for another request")]
     KeyReused,
     /// The writer's queue is full, or the database stays locked by another process.
-    #[error("the store is busy; try again")]
+    #[error("the database is busy, or locked by another process; try again")]
     Busy,
     /// A read took longer than it may.
     #[error("the query took too long")]
@@ -49,8 +49,20 @@ pub enum Error {
     /// The database cannot be written.
     #[error("the database is read-only")]
     ReadOnly,
+    /// The file is something else.
+    #[error("this is no database")]
+    NotADatabase,
+    /// A directory.
+    #[error("this is a directory, not a database")]
+    Directory,
+    /// The file cannot be opened.
+    #[error("the file cannot be opened: it may not be read, or made")]
+    CannotOpen,
+    /// The database is another program's.
+    #[error("this is the database of another program; nothing in it was changed")]
+    Foreign,
     /// The database was written by a newer release.
-    #[error("the database has schema version {found}; this release knows up to {known}")]
+    #[error("a newer release wrote this database (schema version {found}; this one knows up to {known})")]
     TooNew {
         /// The file's `user_version`.
         found: i64,
@@ -60,6 +72,9 @@ pub enum Error {
     /// The writer is gone: the store was closed.
     #[error("the store is closed")]
     Closed,
+    /// A fault of this program.
+    #[error("the write failed for a fault of this program; the log says which")]
+    Panicked,
     /// The transaction that this command was part of failed.
     #[error("not committed: {0}")]
     NotCommitted(String),
@@ -87,7 +102,15 @@ impl Error {
     /// Whether the whole transaction is lost with the command that met it: SQLite may have rolled it back
     /// on its own (sqlite.org/lang_transaction.html, section 2.4).
     pub(super) fn ends_transaction(&self) -> bool {
-        matches!(self, Self::Full | Self::ReadOnly | Self::Busy | Self::Sqlite(_))
+        matches!(
+            self,
+            Self::Full
+                | Self::ReadOnly
+                | Self::Busy
+                | Self::CannotOpen
+                | Self::NotADatabase
+                | Self::Sqlite(_)
+        )
     }
 }
 
@@ -101,6 +124,8 @@ impl From<rusqlite::Error> for Error {
                 Self::Full
             }
             (ffi::SQLITE_READONLY, _) => Self::ReadOnly,
+            (ffi::SQLITE_NOTADB, _) => Self::NotADatabase,
+            (ffi::SQLITE_CANTOPEN, _) => Self::CannotOpen,
             (ffi::SQLITE_BUSY | ffi::SQLITE_LOCKED, _) => Self::Busy,
             (ffi::SQLITE_INTERRUPT, _) => Self::TooSlow,
             _ => Self::Sqlite(error),

@@ -21,10 +21,13 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::code::CodePolicy;
 use crate::link::{Link, LinkPatch, NewLink};
 use crate::target::TargetPolicy;
+
+use service::ready::Watch;
 
 use draft::{Draft, Edit};
 
@@ -179,6 +182,16 @@ impl Store {
     /// How many pieces of work wait for the writer.
     pub fn depth(&self) -> usize {
         self.writer.depth()
+    }
+
+    /// Looks at the writer from now on; one that is at one transaction for `stuck` is not alive.
+    pub fn watch(&self, stuck: Duration) -> Watch {
+        self.writer.watch(stuck)
+    }
+
+    /// Whether the writer is there no more, having been closed or by a panic.
+    pub fn has_ended(&self) -> bool {
+        self.writer.has_ended()
     }
 
     /// Commits what waits, checkpoints, and stops the writer. Later writes answer [`Error::Closed`].

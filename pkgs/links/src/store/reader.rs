@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use crate::link::{Link, NewLink};
+use crate::link::{Link, NewLink, Status};
 use crate::when::Timestamp;
 
 use super::links::{redirect_of, status_of};
@@ -121,8 +121,14 @@ impl Reader {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
 
+    /// How many links an export without hashes disables: those that answer, and ask for a password.
+    pub fn locked(&self) -> Result<u64, Error> {
+        let sql = "SELECT count(*) FROM links WHERE password_hash IS NOT NULL AND status = 0";
+        Ok(self.latest()?.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    }
+
     /// Walks all links by id in constant memory, until `visit` answers false. What is written meanwhile is
-    /// not seen.
+    /// not seen. Without `hashes`, links with a password are given as disabled.
     pub fn export(&self, hashes: bool, visit: &mut dyn FnMut(Record) -> bool) -> Result<(), Error> {
         let mut statement = self
             .latest()?
@@ -131,13 +137,15 @@ impl Reader {
         while let Some(row) = rows.next()? {
             let link = links::link_of(row)?;
             let password_hash = if hashes { row.get("password_hash")? } else { None };
+            // What was behind a password is not to come back open.
+            let status = if link.protected && !hashes { Status::Disabled } else { link.status };
             let record = Record {
                 link: NewLink {
                     code: Some(link.code),
                     target: link.target,
                     title: link.title,
                     tags: link.tags,
-                    status: link.status,
+                    status,
                     redirect: link.redirect,
                     forward_query: link.forward_query,
                     password: None,
@@ -172,6 +180,11 @@ impl Reader {
     pub fn stats(&self, code: Option<&str>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
         let link = code.map(|code| self.get(code)).transpose()?;
         self.in_time(|connection| clicks::stats(connection, link.map(|link| link.id), &days))
+    }
+
+    /// Whether a text has the form of a token; what has not needs no look.
+    pub fn could_be_token(secret: &str) -> bool {
+        tokens::has_form(secret)
     }
 
     /// The scope of a token, by its secret; compared in constant time.
@@ -219,14 +232,10 @@ impl Reader {
         let mut found = Vec::new();
         match self.check_into(&mut found) {
             // Damage that keeps the checks themselves from going on.
-            Err(Error::Sqlite(error))
-                if matches!(
-                    error.sqlite_error_code(),
-                    Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
-                ) =>
-            {
+            Err(Error::Sqlite(error)) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
                 found.push(error.to_string());
             }
+            Err(error @ Error::NotADatabase) => found.push(error.to_string()),
             checked => checked?,
         }
         Ok(found)

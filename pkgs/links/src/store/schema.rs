@@ -74,7 +74,32 @@ pub(super) const MIGRATIONS: &[&str] = &["
     ) STRICT;
     INSERT INTO totals SELECT id, clicks FROM links WHERE clicks > 0;
     ALTER TABLE links DROP COLUMN clicks;
+", "
+    -- Referrers by name: a table of all names there ever were could be filled by whoever makes names up.
+    CREATE TABLE clicks_by_name (
+        link     INTEGER NOT NULL,                 -- 0 sums all links, those deleted since too
+        day      INTEGER NOT NULL,                 -- days since the Unix epoch
+        referrer TEXT NOT NULL,                    -- a host; empty for none, '(other)' for all further ones
+        agent    INTEGER NOT NULL,
+        count    INTEGER NOT NULL,
+        seen     INTEGER NOT NULL,                 -- when it was last added to
+        PRIMARY KEY (link, day, referrer, agent)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO clicks_by_name SELECT link, day, ifnull(host, ''), agent, sum(count), 0
+        FROM clicks LEFT JOIN referrers ON id = referrer GROUP BY 1, 2, 3, 4;
+    DROP TABLE clicks;
+    DROP TABLE referrers;
+    ALTER TABLE clicks_by_name RENAME TO clicks;
 "];
+
+/// `application_id` of our files (sqlite.org/pragma.html#pragma_application_id): `lnks`.
+const APPLICATION: i64 = 0x6c6e_6b73;
+
+/// The first version whose files have [`APPLICATION`]. Those before are known by their tables.
+const FIRST_NAMED: i64 = 3;
+
+/// Tables that files of all versions have.
+const TABLES: [&str; 5] = ["links", "link_tags", "clicks", "idempotency", "tokens"];
 
 /// Brings a database to the newest schema; refuses one that is newer still.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
@@ -88,16 +113,38 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
         transaction.execute_batch(step)?;
         transaction.pragma_update(None, "user_version", version as i64 + 1)?;
     }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
     Ok(transaction.commit()?)
 }
 
-/// Whether the schema is this release's own.
+/// Whether the schema is this release's own; refuses what is not ours, and what is newer.
 pub(super) fn is_current(connection: &Connection) -> Result<bool, Error> {
     let known = MIGRATIONS.len() as i64;
-    match version(connection)? {
+    let found = version(connection)?;
+    if !is_ours(connection, found)? {
+        return Err(Error::Foreign);
+    }
+    match found {
         found if found > known => Err(Error::TooNew { found, known }),
         found => Ok(found == known),
     }
+}
+
+/// Whether it is ours, or empty, so that it may become ours.
+fn is_ours(connection: &Connection, version: i64) -> Result<bool, Error> {
+    let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if application == APPLICATION {
+        return Ok(true);
+    }
+    if application != 0 || version >= FIRST_NAMED {
+        return Ok(false);
+    }
+    let mut statement = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+    let tables = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+    Ok(match version {
+        0 => tables.is_empty(),
+        _ => TABLES.iter().all(|table| tables.iter().any(|name| name == table)),
+    })
 }
 
 fn version(connection: &Connection) -> Result<i64, Error> {

@@ -316,11 +316,67 @@ fn a_database_of_the_first_version_keeps_its_clicks() {
                    updated_at) VALUES (?1, 'https://example.com/', '', 0, 307, 0, ?2, 1, 1)";
         connection.execute(sql, (code, clicks)).unwrap();
     }
+    connection
+        .execute_batch(
+            "INSERT INTO referrers VALUES (5, 'news.example');
+        INSERT INTO clicks VALUES (2, 0, 5, 4, 3), (2, 0, 0, 4, 4)",
+        )
+        .unwrap();
     drop(connection);
     let store = Store::open(options(&path)).unwrap();
     let reader = store.reader().unwrap();
     assert_eq!(reader.get("never").unwrap().clicks, 0);
     assert_eq!(reader.get("often").unwrap().clicks, 7);
+    let stats = reader.stats(Some("often"), 0..=0).unwrap();
+    let count = |name: &str, clicks| Count { name: name.to_owned(), clicks };
+    assert_eq!(stats.referrers, [count("", 4), count("news.example", 3)]);
+    assert_eq!(stats.agents, [count("chrome", 7)]);
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_untouched() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, made) in [
+        ("tables", "CREATE TABLE notes (text)"),
+        ("version", "PRAGMA user_version = 2; CREATE TABLE links (a)"),
+        ("later-version", "PRAGMA user_version = 3"),
+        ("application", "PRAGMA application_id = 7"),
+        // In a log that is not written back yet, by a program that is gone.
+        ("log", "PRAGMA journal_mode = WAL; CREATE TABLE notes (text)"),
+    ] {
+        let path = directory.path().join(name);
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch(made).unwrap();
+        if name == "log" {
+            // As after a crash: closing would write it back.
+            for end in ["", "-wal"] {
+                let copy = directory.path().join(format!("copy{end}"));
+                std::fs::copy(directory.path().join(format!("log{end}")), copy).unwrap();
+            }
+        }
+        drop(connection);
+        let path = if name == "log" { directory.path().join("copy") } else { path };
+        let bytes = || {
+            let log = directory.path().join("copy-wal");
+            [&path, &log].map(|file| std::fs::read(file).ok())
+        };
+        let before = bytes();
+        let refused = Store::open(options(&path)).map(drop);
+        assert!(matches!(refused, Err(Error::Foreign)), "{name}: {refused:?}");
+        assert_eq!(bytes(), before, "{name}");
+    }
+}
+
+#[test]
+fn a_new_database_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let bed = Bed::new();
+    bed.add("one");
+    for entry in std::fs::read_dir(bed.directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{:?}", entry.file_name());
+    }
 }
 
 #[test]
@@ -329,7 +385,8 @@ fn a_file_that_is_no_database_is_refused_untouched() {
     let path = directory.path().join("notes.txt");
     let text = "not a database, but long enough to be taken for one\n".repeat(100);
     std::fs::write(&path, &text).unwrap();
-    assert!(matches!(Store::open(options(&path)).map(drop), Err(Error::Sqlite(_))));
+    assert!(matches!(Store::open(options(&path)).map(drop), Err(Error::NotADatabase)));
+    assert!(matches!(Store::open(options(directory.path())).map(drop), Err(Error::Directory)));
     let bed = Bed::new();
     assert!(bed.reader().backup(&path, &mut |_| {}).is_err());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
@@ -439,19 +496,82 @@ fn clicks_are_summed_by_day_referrer_and_agent() {
     assert_eq!(reader.stats(None, 0..=9).unwrap().clicks, 47, "the sum outlives the link");
 }
 
+/// Clicks on `link` on day 0, one from each of these hosts.
+fn clicks_from(link: i64, hosts: impl Iterator<Item = String>) -> ClickBatch {
+    let referrers: Vec<_> = std::iter::once(String::new()).chain(hosts).collect();
+    let clicks = (1..referrers.len() as u32).map(|n| click(link, 0, n, Agent::Other, 1)).collect();
+    ClickBatch { referrers, clicks }
+}
+
+fn from(stats: &Stats, name: &str) -> u64 {
+    stats.referrers.iter().find(|count| count.name == name).map_or(0, |count| count.clicks)
+}
+
 #[test]
-fn referrers_of_a_day_beyond_the_bound_share_one_row() {
+fn made_up_referrers_cannot_spoil_the_count_of_real_ones() {
     let bed = Bed::new();
     let one = bed.add("one").id;
-    for round in 0..3 {
-        let hosts = (0..500).map(|n| format!("h{}.example", round * 500 + n));
-        let referrers: Vec<_> = std::iter::once(String::new()).chain(hosts).collect();
-        let clicks = (1..=500).map(|n| click(one, 0, n, Agent::Other, 1)).collect();
-        bed.count(ClickBatch { referrers, clicks });
+    bed.count(clicks_from(one, std::iter::repeat_n("before.example".to_owned(), 40)));
+    for round in 0..100 {
+        // As many as a worker hands over at once, with a real one among them now and then.
+        let made_up = (0..1000).map(|n| format!("x{}.example", round * 1000 + n));
+        bed.count(clicks_from(one, made_up));
+        bed.count(clicks_from(one, std::iter::repeat_n("during.example".to_owned(), 2)));
     }
-    let stats = bed.reader().stats(Some("one"), 0..=0).unwrap();
-    assert_eq!((stats.clicks, stats.referrers[0].clicks), (1_500, 500));
-    assert_eq!(stats.referrers[0].name, "(other)");
+    let real = (0..20).map(|n| format!("after{n}.example"));
+    bed.count(clicks_from(one, real.clone()));
+    bed.count(clicks_from(one, real));
+    for code in [Some("one"), None] {
+        let stats = bed.reader().stats(code, 0..=0).unwrap();
+        assert_eq!(stats.clicks, 100_000 + 40 + 200 + 40);
+        assert_eq!(from(&stats, "before.example"), 40);
+        assert_eq!(from(&stats, "during.example"), 200);
+        for n in 0..20 {
+            assert_eq!(from(&stats, &format!("after{n}.example")), 2, "{n}");
+        }
+        assert!(from(&stats, "(other)") > 90_000, "{:?}", stats.referrers[0]);
+    }
+    // What they leave is bounded, and so is what another link keeps.
+    let two = bed.add("two").id;
+    bed.count(clicks_from(two, std::iter::once("real.example".to_owned())));
+    assert_eq!(from(&bed.reader().stats(Some("two"), 0..=0).unwrap(), "real.example"), 1);
+    let rows: i64 = Connection::open(bed.path())
+        .unwrap()
+        .query_row("SELECT count(*) FROM clicks", [], |row| row.get(0))
+        .unwrap();
+    assert!(rows < 6_000, "{rows} rows");
+}
+
+#[test]
+fn a_writer_that_is_stuck_is_not_alive_until_it_goes_on() {
+    let bed = Bed::new();
+    bed.add("one");
+    let mut watch = bed.store.watch(Duration::from_millis(300));
+    let (release, held) = channel();
+    let pending = bed.store.edit_if("one".to_owned(), LinkPatch::default(), move |_| held.recv().is_ok());
+    while watch.alive() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    release.send(()).unwrap();
+    pending.wait().unwrap();
+    while !watch.alive() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_panic_costs_the_write_it_is_in_and_no_other() {
+    let bed = Bed::new();
+    bed.add("one");
+    let patch = || LinkPatch { title: Some(Some("new".to_owned())), ..LinkPatch::default() };
+    let panics = bed.store.edit_if("one".to_owned(), patch(), |_| panic!("as a test asks"));
+    assert!(matches!(panics.wait(), Err(Error::Panicked)));
+    assert_eq!(bed.reader().get("one").unwrap().title, None, "undone");
+    bed.store.edit("one".to_owned(), patch()).wait().unwrap();
+    bed.add("two");
+    assert!(!bed.store.has_ended());
+    bed.store.close();
+    assert!(bed.store.has_ended());
 }
 
 #[test]

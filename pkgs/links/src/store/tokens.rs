@@ -70,6 +70,14 @@ pub(super) fn list(connection: &Connection) -> Result<Vec<TokenInfo>, Error> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Whether a text has the form of a secret.
+pub(super) fn has_form(secret: &str) -> bool {
+    secret.strip_prefix(PREFIX).is_some_and(|digits| {
+        digits.len() == 2 * SECRET_BYTES
+            && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
 pub(super) fn authorize(connection: &Connection, secret: &str) -> Result<Option<Scope>, Error> {
     let selector = secret.strip_prefix(PREFIX).and_then(|digits| digits.get(..SELECTOR_DIGITS));
     let Some(selector) = selector else { return Ok(None) };

@@ -10,6 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use service::panics;
+use service::ready::{Heartbeats, Watch};
 use tokio::sync::oneshot;
 
 use super::{Change, Error, OnChange};
@@ -112,6 +114,7 @@ pub(super) struct Handle {
     depth: Arc<AtomicUsize>,
     commits: Arc<AtomicU64>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    beats: Heartbeats,
     writable: bool,
 }
 
@@ -122,6 +125,8 @@ impl Handle {
         let waiting = Arc::clone(&depth);
         let commits = Arc::new(AtomicU64::new(0));
         let made = Arc::clone(&commits);
+        let beats = Heartbeats::new(1);
+        let beating = beats.clone();
         let thread = std::thread::Builder::new()
             .name("store".into())
             .spawn(move || {
@@ -134,11 +139,19 @@ impl Handle {
                     synchronous: true,
                     checkpoint: CHECKPOINT_PAGES,
                     writable,
+                    beats: beating,
                 }
                 .run(&receiver);
             })
             .expect("the system can start a thread");
-        Self { queue: Mutex::new(Some(sender)), depth, commits, thread: Mutex::new(Some(thread)), writable }
+        Self {
+            queue: Mutex::new(Some(sender)),
+            depth,
+            commits,
+            thread: Mutex::new(Some(thread)),
+            beats,
+            writable,
+        }
     }
 
     /// Hands over work whose answer promises durability.
@@ -167,7 +180,14 @@ impl Handle {
         }
         let (sender, receiver) = oneshot::channel();
         let run: Run = Box::new(move |at_hand| {
-            let (standing, outcome) = match at_hand.map(work) {
+            // A panic costs the job, whose part of the transaction is undone.
+            let done = at_hand.map(|at_hand| {
+                panics::catch(|| work(at_hand)).unwrap_or_else(|panic| {
+                    panic.log("job", "a write");
+                    Err(Error::Panicked)
+                })
+            });
+            let (standing, outcome) = match done {
                 Some(Ok(value)) => (Standing::Keep, Ok(value)),
                 Some(Err(error)) if error.ends_transaction() => (Standing::Lost(error), Err(Error::Closed)),
                 Some(Err(error)) => (Standing::Undo, Err(error)),
@@ -205,6 +225,17 @@ impl Handle {
         self.depth.load(Ordering::Relaxed)
     }
 
+    /// Looks at the thread from now on; one that is at one piece of work for `stuck` is not alive.
+    pub fn watch(&self, stuck: Duration) -> Watch {
+        self.beats.watch(stuck)
+    }
+
+    /// Whether the thread is there no more.
+    pub fn has_ended(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     pub fn close(&self) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -232,12 +263,14 @@ struct Writer {
     /// The connection's `wal_autocheckpoint`.
     checkpoint: i64,
     writable: bool,
+    beats: Heartbeats,
 }
 
 impl Writer {
     fn run(mut self, queue: &Receiver<Job>) {
         self.look_for_foreign_commits();
         loop {
+            self.beats.beat(0);
             match queue.recv_timeout(FOREIGN_POLL) {
                 Ok(first) => {
                     let rest = queue.try_iter().take(GROUP - 1);
@@ -258,6 +291,7 @@ impl Writer {
                 tracing::warn!(%error, "cannot tidy the database up");
             }
         }
+        self.beats.done(0);
     }
 
     /// A commit by another connection changes `data_version`; one of our own does not.

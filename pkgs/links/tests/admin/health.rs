@@ -1,5 +1,6 @@
-//! Health and metrics.
+//! Health and metrics, and by which names they are asked for.
 
+use service::allowed_hosts::AllowedHosts;
 use ureq::SendBody;
 
 use crate::server::Server;
@@ -9,6 +10,11 @@ fn readiness_is_told_with_its_reason() {
     let server = Server::start();
     let ask = |path| server.send("GET", path, &[], SendBody::none());
     assert_eq!((ask("/healthz").status, ask("/readyz").status), (200, 200));
+    assert_eq!(
+        (ask("/healthz").text(), ask("/readyz").text()),
+        (r#"{"status":"ok"}"#.into(), r#"{"status":"ready"}"#.into())
+    );
+    assert_eq!(ask("/healthz").header("cache-control"), "no-store");
     server.readiness.set_not_ready("the disk is full");
     assert_eq!(ask("/healthz").status, 200);
     assert_eq!(ask("/readyz").problem(503)["detail"], "not ready: the disk is full");
@@ -36,5 +42,30 @@ fn requests_are_counted_by_route_and_status() {
         r#"{method="other",route="/api/v1/links/{code}",status="405"} 1"#,
     ] {
         assert!(text.contains(&format!("linerate_links_admin_requests_total{line}")), "{line} not in {text}");
+    }
+}
+
+#[test]
+fn without_a_key_only_local_names_are_answered() {
+    let server = Server::start_with(|state| state.only_for(AllowedHosts::default()));
+    let bearer = format!("Bearer {}", server.read);
+    for (host, origin, key, status) in [
+        ("localhost:8081", None, false, 200),
+        ("127.0.0.1", None, false, 200),
+        ("localhost", Some("http://localhost:3000"), false, 200),
+        ("evil.example", None, false, 403),
+        ("evil.example", None, true, 200),
+        ("localhost", Some("https://evil.example"), false, 403),
+        ("127.0.0.1.evil.example", None, false, 403),
+    ] {
+        let mut headers = vec![("host", host)];
+        headers.extend(origin.map(|origin| ("origin", origin)));
+        if key {
+            headers.push(("authorization", &bearer));
+        }
+        for path in ["/metrics", "/healthz", "/"] {
+            let reply = server.send("GET", path, &headers, SendBody::none());
+            assert_eq!(reply.status, status, "{host} {origin:?} {path}");
+        }
     }
 }

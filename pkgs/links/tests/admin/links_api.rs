@@ -122,9 +122,15 @@ fn the_link_header_leads_through_a_list_without_gap_or_repeat() {
         server.create(&format!("c{number}"));
     }
     server.create("other");
-    for (order, sorted) in [("asc", true), ("desc", false)] {
+    // The last two as it was asked for before.
+    for (query, sorted) in [
+        ("q=COM/C&sort=code", true),
+        ("q=COM/C&sort=-code", false),
+        ("search=COM/C&sort=code&order=asc", true),
+        ("search=COM/C&sort=code&order=desc", false),
+    ] {
         let mut codes = Vec::new();
-        let mut next = format!("/api/v1/links?search=COM/C&sort=code&limit=3&order={order}");
+        let mut next = format!("/api/v1/links?{query}&limit=3");
         let mut pages = 0;
         while !next.is_empty() {
             let page = server.get(&next);
@@ -154,6 +160,15 @@ fn the_link_header_leads_through_a_list_without_gap_or_repeat() {
     {
         server.get(&format!("/api/v1/links?{query}")).problem(400);
     }
+    let problem = server.get("/api/v1/links?colour=1").problem(400);
+    assert_eq!(
+        problem["detail"],
+        "there is no parameter \"colour\"; there are limit, cursor, q, tag, status, sort"
+    );
+    let problem = server.get("/api/v1/links?limit=x").problem(400);
+    assert_eq!(problem["detail"], "the query string: invalid digit found in string");
+    let newest = server.get("/api/v1/links?limit=1").json();
+    assert_eq!(newest["links"][0]["code"], "other", "the newest first");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The admin listener, over real sockets.
 
 mod bulk;
+mod crowd;
 mod health;
 mod links_api;
 mod openapi;

@@ -32,6 +32,11 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Self {
+        Self::start_with(|state| state)
+    }
+
+    /// With a state that differs.
+    pub fn start_with(adjust: impl FnOnce(State) -> State) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(Options {
             path: directory.path().join("links.db"),
@@ -48,7 +53,7 @@ impl Server {
         let (readiness, shutdown) = (Readiness::new(), Shutdown::new());
         readiness.set_ready();
         let base = "https://go.example/";
-        let state = State::new(store.clone(), base, readiness.clone(), Registry::default()).unwrap();
+        let state = adjust(State::new(store.clone(), base, readiness.clone(), Registry::default()).unwrap());
         let stop = shutdown.clone();
         let thread = std::thread::spawn(move || {
             let listeners = vec![Listener::Tcp(listener)];

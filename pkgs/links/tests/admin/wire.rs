@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ureq::SendBody;
 
@@ -142,9 +142,59 @@ fn what_is_no_http_is_refused() {
 }
 
 #[test]
-fn a_head_that_never_ends_is_hung_up_on() {
+fn a_head_that_never_ends_is_answered_408() {
     let server = Server::start();
-    let started = Instant::now();
-    raw(&server, b"GET /healthz HTTP/1.1\r\nhost: a\r\n");
-    assert!(started.elapsed() < Duration::from_secs(50), "{:?}", started.elapsed());
+    let whole = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    std::thread::scope(|scope| {
+        for (before, count) in [("", 0), (whole, 1)] {
+            for half in ["G", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n"] {
+                let server = &server;
+                scope.spawn(move || {
+                    let answers = raw(server, format!("{before}{half}").as_bytes());
+                    assert_eq!(answers.matches("HTTP/1.1 200 ").count(), count, "{answers}");
+                    let (_, last) = answers.split_once("HTTP/1.1 408 ").expect("a refusal");
+                    assert!(last.contains("content-type: application/problem+json"), "{last}");
+                    assert!(last.contains("connection: close") && last.ends_with('}'), "{last}");
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn no_document_is_too_deep_to_be_refused() {
+    let server = Server::start();
+    for (path, open) in [
+        ("/api/v1/links", "["),
+        ("/api/v1/links", "{\"target\":"),
+        ("/api/v1/links", "{\"target\":\"https://a/\",\"tags\":["),
+        ("/api/v1/links/batch", "["),
+        ("/api/v1/links/batch", "[{\"x\":"),
+        ("/api/v1/links/batch-delete", "["),
+    ] {
+        let status = server.post(path, &open.repeat(60_000 / open.len())).status;
+        assert!([400, 422].contains(&status), "{path} {open}: {status}");
+    }
+    server.create("after");
+}
+
+#[test]
+fn what_follows_a_request_that_closes_or_is_refused_is_not_served() {
+    let server = Server::start();
+    let next = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (request, status) in [
+        ("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "200"),
+        ("GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n", "200"),
+        ("GET /healthz HTTP/1.1\nHost: localhost\n\n", "400"),
+        ("GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: b\r\n\r\n", "400"),
+        ("GET /healthz HTTP/1.1\r\nHost: localhost\r\nExpect: more\r\n\r\n", "417"),
+        ("POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", "501"),
+        ("GET /healthz HTTP/2.0\r\nHost: localhost\r\n\r\n", "505"),
+    ] {
+        let answers = raw(&server, format!("{request}{next}").as_bytes());
+        assert_eq!(answers.matches("\r\ncontent-length: ").count(), 1, "{request:?}: {answers}");
+        assert_eq!(answers.split(' ').nth(1), Some(status), "{request:?}: {answers}");
+    }
+    let text = server.send("GET", "/metrics", &[], SendBody::none()).text();
+    assert!(text.contains(r#"route="/.refused/{status}",status="417"} 1"#), "counted: {text}");
 }

@@ -32,48 +32,99 @@ fn a_head_that_drips_is_cut_off_at_its_deadline() {
     for start in ["GET /abc HTTP/1.1\r\nHost: h\r\nX: ", ""] {
         let mut slow = server.connect();
         slow.send(start).unwrap();
-        let started = Instant::now();
         // One byte now and then must not put the deadline off.
-        while started.elapsed() < Duration::from_secs(30) {
+        let hung = Instant::now() + Duration::from_secs(60);
+        while slow.send("G").is_ok() {
+            assert!(Instant::now() < hung, "it drips on: {start:?}");
             std::thread::sleep(Duration::from_millis(250));
-            if slow.send("G").is_err() {
-                break;
-            }
         }
-        let lasted = started.elapsed();
-        assert!((Duration::from_secs(1)..Duration::from_secs(30)).contains(&lasted), "{lasted:?}");
     }
+}
+
+/// A client that stands still at one stage or another.
+fn stalled(server: &Server, stage: usize) -> Client {
+    let mut client = server.connect();
+    let form = "POST /asks HTTP/1.1\r\nHost: h\r\n";
+    let begin = match stage {
+        0 => String::new(),
+        1 => "GET /abc HT".to_owned(),
+        2 => format!("{form}Content-Length: 15\r\n\r\npass"),
+        3 => format!("{form}Transfer-Encoding: chunked\r\n\r\n4\r\npass"),
+        4 => format!("{form}Content-Length: 15\r\nExpect: 100-continue\r\n\r\n"),
+        // Far more answers than both socket buffers hold, and none of them read.
+        5 => "GET /long HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2000),
+        6 => "GET /abc HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(),
+        _ => unreachable!("there are seven"),
+    };
+    // Those that found no place are closed meanwhile.
+    let _ = client.send(begin);
+    client
+}
+
+#[test]
+fn whoever_stands_still_at_whatever_stage_gives_its_place_back() {
+    let mut configured = settings();
+    configured.connections = 4;
+    configured.head_timeout = Duration::from_secs(1);
+    configured.idle_timeout = Duration::from_secs(1);
+    let server = Server::start(configured);
+    server.link("abc", |_| ());
+    server.link("asks", |link| link.password = Some("secret".to_owned()));
+    server.link("long", |link| link.target = format!("https://t.example/{}", "x".repeat(4000)));
+    for stage in 0..7 {
+        let _held: Vec<_> = (0..64).map(|_| stalled(&server, stage)).collect();
+        let hung = Instant::now() + Duration::from_secs(60);
+        while !server.connect().get("abc").is_ok_and(|answer| answer.status == 307) {
+            assert!(Instant::now() < hung, "stage {stage} holds all places");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn who_began_a_request_is_told_that_it_took_too_long() {
+    let mut configured = settings();
+    configured.head_timeout = Duration::from_secs(1);
+    let server = Server::start(configured);
+    server.link("asks", |link| link.password = Some("secret".to_owned()));
+    for stage in 1..=3 {
+        let mut client = stalled(&server, stage);
+        let answer = client.receive().unwrap_or_else(|error| panic!("{error}: stage {stage}"));
+        assert_eq!((answer.status, answer.closes()), (408, true), "stage {stage}");
+        assert!(client.is_closed());
+    }
+    // Of a connection that only waits for a next request, nothing is said.
+    assert!(stalled(&server, 0).is_closed());
 }
 
 #[test]
 fn requests_that_overlap_reads_each_have_a_deadline_of_their_own() {
     let mut configured = settings();
     configured.head_timeout = Duration::from_secs(4);
+    let deadline = Instant::now() + 2 * configured.head_timeout;
     let server = Server::start(configured);
     server.link("abc", |_| ());
     let mut client = server.connect();
     let (start, end) = ("GET /abc HTTP/1.1\r\nHo", "st: h\r\n\r\n");
     client.send(start).unwrap();
     // Longer than the deadline, and always in the middle of a head.
-    for n in 0..18 {
-        std::thread::sleep(Duration::from_millis(300));
+    let mut answers = 0;
+    while Instant::now() < deadline {
         client.send(format!("{end}{start}")).unwrap();
-        let answer = client.receive().unwrap_or_else(|error| panic!("{error}: answer {n}"));
+        let answer = client.receive().unwrap_or_else(|error| panic!("{error}: answer {answers}"));
         assert_eq!(answer.status, 307);
+        answers += 1;
     }
 }
 
 #[test]
-fn an_idle_connection_is_closed_after_the_idle_timeout_and_not_before() {
+fn an_idle_connection_is_closed_after_the_idle_timeout() {
     let mut configured = settings();
-    configured.idle_timeout = Duration::from_secs(6);
+    configured.idle_timeout = Duration::from_secs(1);
     let server = Server::start(configured);
     server.link("abc", |_| ());
     let mut client = server.connect();
     assert_eq!(client.get("abc").unwrap().status, 307);
-    std::thread::sleep(Duration::from_millis(3000));
-    assert_eq!(client.get("abc").unwrap().status, 307, "not yet");
-    let started = Instant::now();
+    // When, the workers' own tests say, by a clock of theirs.
     assert!(client.is_closed());
-    assert!((Duration::from_secs(5)..Duration::from_secs(25)).contains(&started.elapsed()));
 }

@@ -80,7 +80,7 @@ fn only_a_protected_link_takes_a_post() {
     server.link("plain", |_| ());
     server.link("past", |link| link.expires_at = Some(links::when::Timestamp(1)));
     for (path, status) in
-        [("/plain", 405), ("/unknown", 404), ("/past", 410), ("/robots.txt", 405), ("/", 404)]
+        [("/plain", 405), ("/unknown", 404), ("/past", 410), ("/robots.txt", 405), ("/", 405)]
     {
         let answer = post(&server, path, "*/*", "password=x");
         assert_eq!(answer.status, status, "{path}");

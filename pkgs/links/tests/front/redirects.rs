@@ -111,7 +111,7 @@ fn what_is_not_there_or_not_now_is_told_to_programs_and_people() {
         ("/early", 404),
         ("/off", 404),
         ("/late", 410),
-        ("/", 404),
+        ("//", 404),
         ("/late/", 404),
         ("/late/x", 404),
         ("//late", 404),
@@ -198,4 +198,23 @@ fn a_redirect_carries_a_page_and_an_age_where_configured() {
         assert_eq!(answer.location(), "https://t.example/?a=1&b=%27x%27");
         assert!(answer.text().contains("href=\"https://t.example/?a=1&amp;b=%27x%27\""), "{}", answer.text());
     }
+}
+
+#[test]
+fn a_head_shows_nothing_of_what_a_get_would_spend() {
+    let server = Server::start(settings());
+    server.link("once", |link| link.max_clicks = Some(1));
+    // By the fast path and by the slow one.
+    for path in ["/once", "/%6fnce"] {
+        let mut client = server.connect();
+        client.send(visit("HEAD", path, "")).unwrap();
+        let head = client.receive_head().unwrap();
+        assert_eq!((head.status, head.field("location")), (200, None), "{path}");
+        assert_eq!(head.field("cache-control"), Some("no-store"));
+    }
+    assert_eq!(server.answer(visit("GET", "/once", "")).status, 307, "not spent");
+    let mut client = server.connect();
+    client.send(visit("HEAD", "/once", "")).unwrap();
+    assert_eq!(client.receive_head().unwrap().status, 410);
+    server.assert_clicks("once", 1);
 }

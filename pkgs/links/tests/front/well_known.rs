@@ -3,11 +3,14 @@
 use crate::server::{Server, settings};
 
 #[test]
-fn the_root_and_the_favicon_are_404_and_robots_welcome_unless_configured() {
+fn the_root_says_what_this_is_the_favicon_is_404_and_robots_are_welcome_unless_configured() {
     let server = Server::start(settings());
     let mut client = server.connect();
-    assert_eq!(client.get("").unwrap().status, 404);
-    assert_eq!(client.get("?a=1").unwrap().status, 404);
+    for path in ["", "?a=1"] {
+        let root = client.get(path).unwrap();
+        assert_eq!((root.status, root.field("content-type")), (200, Some("text/html; charset=utf-8")));
+        assert!(root.text().contains("Short links are followed here"), "{}", root.text());
+    }
     assert_eq!(client.get("favicon.ico").unwrap().status, 404);
     let robots = client.get("robots.txt").unwrap();
     assert_eq!((robots.status, robots.field("content-type")), (200, Some("text/plain")));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -17,9 +17,12 @@ const VISITORS: usize = 2;
 /// The link the visitors follow; no writer touches it.
 const VISITED: &str = "visited";
 
-/// What a crash may take: clicks of one flush interval (1 s), and one more for a busy machine. A
-/// commit that the disk holds up holds clicks up as well, by as much as the slowest write of the round.
-const UNFLUSHED: Duration = Duration::from_millis(2000);
+/// What a crash may take: clicks of one flush interval. A commit that the disk holds up holds clicks up as well, by as
+/// much as the slowest write of the round; and a machine that holds threads up, by as much as it holds up ours.
+const UNFLUSHED: Duration = Duration::from_secs(1);
+
+/// How long [`hold_up`] means to sleep.
+const NAP: Duration = Duration::from_millis(5);
 
 /// What one writer knows of its links: where each leads, or that it is deleted.
 #[derive(Default)]
@@ -108,9 +111,20 @@ fn visit(address: SocketAddr, sent: &AtomicU64) -> Vec<Instant> {
     }
 }
 
+/// The longest that this machine has kept a thread of ours from waking, until `until`.
+fn hold_up(until: &AtomicBool) -> Duration {
+    let mut longest = Duration::ZERO;
+    while !until.load(Ordering::Relaxed) {
+        let asleep = Instant::now();
+        std::thread::sleep(NAP);
+        longest = longest.max(asleep.elapsed().saturating_sub(NAP));
+    }
+    longest
+}
+
 /// Loads the server, kills it at a random moment. Returns the visits sure to be stored, and all sent.
 fn round(server: Server, writers: &mut [Writer]) -> (u64, u64) {
-    let sent = AtomicU64::new(0);
+    let (sent, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let public = server.public;
     for writer in &mut *writers {
         writer.slowest = Duration::ZERO;
@@ -125,12 +139,17 @@ fn round(server: Server, writers: &mut [Writer]) -> (u64, u64) {
             }));
         }
         let visitors: Vec<_> = (0..VISITORS).map(|_| scope.spawn(|| visit(public, &sent))).collect();
+        let over = &over;
+        let held_up = scope.spawn(move || hold_up(over));
         std::thread::sleep(Duration::from_millis(100 + random(2700)));
         let killed = Instant::now();
         server.kill();
+        over.store(true, Ordering::Relaxed);
         let slowest = writing.into_iter().map(|writer| writer.join().unwrap()).max().unwrap_or_default();
         let answered = visitors.into_iter().flat_map(|visitor| visitor.join().unwrap());
-        let old = answered.filter(|&at| at + UNFLUSHED + slowest < killed).count() as u64;
+        // A tick, a flush and the write each wait for a thread to wake.
+        let late = 3 * held_up.join().unwrap();
+        let old = answered.filter(|&at| at + UNFLUSHED + slowest + late < killed).count() as u64;
         (old, sent.load(Ordering::Relaxed))
     })
 }

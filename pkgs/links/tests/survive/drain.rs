@@ -62,17 +62,23 @@ fn at_sigterm_every_request_is_answered_and_every_click_stored() {
         if round == 0 {
             assert_eq!(server.api().create("abc", "https://t.example/").unwrap(), 201);
         }
+        let stored = server.api().clicks("abc");
         let told = AtomicBool::new(false);
         let address = server.public;
         expected += std::thread::scope(|scope| {
-            // The escaped one takes the way through actix-web.
+            // The escaped one takes the slow path, which closes.
             let paths = ["abc", "abc", "abc", "abc", "abc", "abc", "abc", "%61bc"];
             let visitors = paths.map(|path| {
                 let told = &told;
                 scope.spawn(move || visit(address, path, told))
             });
-            // Long enough for a flush to fall into it.
-            std::thread::sleep(Duration::from_millis(800));
+            // Under load, and after a flush.
+            let mut api = server.api();
+            let hung = Instant::now() + Duration::from_secs(60);
+            while api.clicks("abc") < stored + 100 {
+                assert!(Instant::now() < hung, "no click is stored");
+                std::thread::sleep(Duration::from_millis(20));
+            }
             told.store(true, Ordering::SeqCst);
             server.terminate();
             assert_eq!(server.wait(Duration::from_secs(60)).code(), Some(0));

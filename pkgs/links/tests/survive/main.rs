@@ -8,4 +8,6 @@ mod drain;
 #[path = "../http/mod.rs"]
 mod http;
 mod rival;
+// Shared with the tests of TLS, which need more of it.
+#[allow(dead_code)]
 mod server;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bench::process::Process;
 use rustix::process::Signal;
@@ -67,11 +67,16 @@ impl Place {
             })
         };
         let (public, admin) = (address("links "), address("admin "));
+        let secure = process
+            .said()
+            .lines()
+            .find_map(|line| line.strip_prefix("links ")?.trim().strip_prefix("https://"));
+        let secure = secure.map(|rest| rest.trim_end_matches('/').parse().expect("an address"));
         if let Some(token) = process.line("token ") {
             let _ = self.token.set(token.to_owned());
         }
         let token = self.token.get().expect("the first start prints a token").clone();
-        Server { process, public, admin, token }
+        Server { process, public, secure, admin, token, errors }
     }
 
     /// Runs another command on the database.
@@ -84,8 +89,12 @@ impl Place {
 pub struct Server {
     process: Process,
     pub public: SocketAddr,
+    /// Where it speaks TLS, if it does.
+    pub secure: Option<SocketAddr>,
     pub admin: SocketAddr,
     token: String,
+    /// What it says on standard error.
+    errors: PathBuf,
 }
 
 impl Server {
@@ -109,9 +118,23 @@ impl Server {
         self.wait(Duration::from_secs(15));
     }
 
+    /// Waits until it has logged this.
+    pub fn wait_for_log(&self, text: &str) {
+        let hung = Instant::now() + Duration::from_secs(60);
+        while !std::fs::read_to_string(&self.errors).is_ok_and(|log| log.contains(text)) {
+            assert!(Instant::now() < hung, "it does not log {text:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Tells it to stop.
     pub fn terminate(&self) {
-        self.process.signal(Signal::TERM);
+        self.signal(Signal::TERM);
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, which: Signal) {
+        self.process.signal(which);
     }
 
     /// Waits until it has stopped of its own.
@@ -144,8 +167,12 @@ impl Api {
 
     /// Creates a link.
     pub fn create(&mut self, code: &str, target: &str) -> io::Result<u16> {
-        let body = serde_json::json!({ "code": code, "target": target }).to_string();
-        Ok(self.request("POST", "", &body)?.status)
+        self.add(&serde_json::json!({ "code": code, "target": target }))
+    }
+
+    /// Creates a link of any kind.
+    pub fn add(&mut self, link: &serde_json::Value) -> io::Result<u16> {
+        Ok(self.request("POST", "", &link.to_string())?.status)
     }
 
     /// Applies a merge patch.

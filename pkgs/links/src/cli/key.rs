@@ -1,4 +1,4 @@
-//! `token`: who may use the API.
+//! `key`: who may use the API.
 
 use clap::Subcommand;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use super::policy::PolicyArgs;
 use super::{Error, Output};
 use crate::store::{Scope, TokenInfo};
 
-/// Arguments of `token`.
+/// Arguments of `key`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to do.
@@ -17,11 +17,12 @@ pub struct Args {
     pub action: Action,
 }
 
-/// What to do with tokens.
+/// What to do with keys.
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Create a token and print it, this once: the database has only its hash.
-    Create {
+    /// Add a key and print it, this once: the database has only its hash.
+    #[command(alias = "create")]
+    Add {
         /// What it is for.
         name: String,
         /// What it allows; write includes read.
@@ -31,34 +32,36 @@ pub enum Action {
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// List the tokens there are.
+    /// List the keys there are.
     List {
         /// Where.
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// Revoke a token.
-    Revoke {
-        /// Its id, from the list.
-        id: i64,
+    /// Revoke keys.
+    #[command(alias = "revoke")]
+    Rm {
+        /// Their ids, from the list.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<i64>,
         /// Where.
         #[command(flatten)]
         database: DatabaseArgs,
     },
 }
 
-/// A new token, as programs get it.
+/// A new key, as programs get it.
 #[derive(Debug, Serialize)]
 struct Created {
-    token: String,
+    key: String,
     #[serde(flatten)]
     info: TokenInfo,
 }
 
-/// The tokens, as programs get them.
+/// The keys, as programs get them.
 #[derive(Debug, Serialize)]
-struct Tokens {
-    tokens: Vec<TokenInfo>,
+struct Keys {
+    keys: Vec<TokenInfo>,
 }
 
 #[derive(Debug, Serialize)]
@@ -69,22 +72,24 @@ struct Revoked {
 /// Creates, lists or revokes.
 pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     match args.action {
-        Action::Create { name, scope, database } => {
+        Action::Add { name, scope, database } => {
             let store = database.open(&PolicyArgs::default(), Missing::Create)?;
-            let (info, token) = store.create_token(name, scope).wait()?;
-            output.show(&Created { token, info }, |created, output| output.line(&created.token))
+            let (info, key) = store.create_token(name, scope).wait()?;
+            output.show(&Created { key, info }, |created, output| output.line(&created.key))
         }
         Action::List { database } => {
             let store = database.open(&PolicyArgs::default(), Missing::Refuse)?;
-            let tokens = store.reader()?.tokens()?;
-            output.show(&Tokens { tokens }, |Tokens { tokens }, output| {
-                output.table(["ID", "NAME", "SCOPE", "CREATED"], tokens.iter().map(row))
+            let keys = store.reader()?.tokens()?;
+            output.show(&Keys { keys }, |Keys { keys }, output| {
+                output.table(["ID", "NAME", "SCOPE", "CREATED"], keys.iter().map(row))
             })
         }
-        Action::Revoke { id, database } => {
+        Action::Rm { ids, database } => {
             let store = database.open(&PolicyArgs::default(), Missing::Refuse)?;
-            store.revoke_token(id).wait()?;
-            output.show(&Revoked { revoked: id }, |_, output| output.line(format_args!("revoked {id}")))
+            ids.into_iter().try_for_each(|id| {
+                store.revoke_token(id).wait()?;
+                output.show(&Revoked { revoked: id }, |_, output| output.line(format_args!("revoked {id}")))
+            })
         }
     }
 }

@@ -1,0 +1,12 @@
+//! User agents: every one is of a kind, whatever its bytes, and letters' case does not matter.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use links::agent::Agent;
+
+fuzz_target!(|bytes: &[u8]| {
+    let agent = Agent::classify(bytes);
+    assert_eq!(Agent::from_u8(agent as u8), agent);
+    assert_eq!(Agent::classify(&bytes.to_ascii_uppercase()), agent);
+    assert_eq!(bytes.is_empty(), agent == Agent::None);
+});

@@ -1,0 +1,50 @@
+//! What comes from outside and reaches the database: cursors, searches, tags and tokens. None is an error of SQLite's, and
+//! a cursor that is taken goes on in its list.
+#![no_main]
+
+use std::sync::{Mutex, OnceLock};
+
+use libfuzzer_sys::fuzz_target;
+use links::code::CodePolicy;
+use links::link::NewLink;
+use links::store::{Error, ListQuery, Options, Reader, Sort, Store};
+use links::target::TargetPolicy;
+
+fn reader() -> &'static Mutex<(Store, Reader)> {
+    static READER: OnceLock<Mutex<(Store, Reader)>> = OnceLock::new();
+    READER.get_or_init(|| {
+        let path = std::env::temp_dir().join(format!("links-fuzz-{}.db", std::process::id()));
+        let (codes, targets) = (CodePolicy::default(), TargetPolicy::default());
+        let store = Store::open(Options { path, codes, targets, queue: 16, on_change: Box::new(|_| {}) });
+        let store = store.expect("a new database");
+        for n in 0..20 {
+            let target = format!("https://example.com/{n}");
+            let link = NewLink { target, tags: vec![format!("t{}", n % 3)], ..NewLink::default() };
+            store.create(link, None).wait().expect("a valid link");
+        }
+        let reader = store.reader().expect("a reader");
+        Mutex::new((store, reader))
+    })
+}
+
+fuzz_target!(|input: (u8, &str)| {
+    let (how, text) = input;
+    let guard = reader().lock().expect("no check has failed");
+    let reader = &guard.1;
+    let sort = [Sort::Created, Sort::Updated, Sort::Clicks, Sort::Code][usize::from(how & 3)];
+    let plain = ListQuery { sort, descending: how & 4 != 0, limit: 5, ..ListQuery::default() };
+    let text = || Some(text.to_owned());
+    for query in [
+        ListQuery { cursor: text(), ..plain.clone() },
+        ListQuery { search: text(), ..plain.clone() },
+        ListQuery { tag: text(), ..plain.clone() },
+    ] {
+        match reader.list(&query) {
+            Ok(page) => assert!(page.links.len() <= 5),
+            Err(Error::Field { .. }) => {}
+            Err(error) => panic!("{error}: {query:?}"),
+        }
+    }
+    let token = text().unwrap_or_default();
+    assert!(reader.authorize(&token).expect("no error").is_none(), "nobody has a token: {token:?}");
+});

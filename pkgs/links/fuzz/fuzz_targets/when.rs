@@ -1,0 +1,17 @@
+//! Instants and days: what is taken is written as it is read.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use links::when::{Timestamp, format_day, parse_day};
+
+fuzz_target!(|text: &str| {
+    if let Ok(instant) = Timestamp::parse(text) {
+        // Spans count from now, and instants read back as they were.
+        let again = Timestamp::parse(&instant.to_string()).expect("an instant is written as one is read");
+        assert_eq!(again, instant, "{text:?}");
+        instant.day();
+    }
+    if let Ok(day) = parse_day(text) {
+        assert_eq!(format_day(day), text);
+    }
+});

@@ -1,0 +1,56 @@
+//! What a thread that answers visits has for itself, whatever its visitors speak.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use crate::cache::Near;
+use crate::clicks::Counter;
+use crate::store::Reader;
+use crate::when::Timestamp;
+
+use super::Front;
+use super::metrics::WorkerMetrics;
+
+/// What [visits](Self::visit) are decided by.
+pub struct WorkerContext {
+    pub front: Arc<Front>,
+    pub metrics: Arc<WorkerMetrics>,
+    pub reader: Reader,
+    pub near: RefCell<Near>,
+    pub counter: RefCell<Counter>,
+    /// The present, at most a tick old.
+    pub now: Cell<Timestamp>,
+}
+
+impl WorkerContext {
+    /// One that has nothing in its cache yet.
+    pub fn new(front: Arc<Front>, metrics: Arc<WorkerMetrics>, reader: Reader) -> Self {
+        let now = Timestamp::now();
+        Self {
+            near: RefCell::new(Near::new(Arc::clone(&front.cache))),
+            counter: RefCell::new(Counter::new(now.day())),
+            now: Cell::new(now),
+            front,
+            metrics,
+            reader,
+        }
+    }
+
+    /// Looks at the clock, and lets others have what was kept since the last time: clicks, and the snapshot that was
+    /// read from. To be called every [`TICK`](super::worker::TICK).
+    pub fn tick(&self) {
+        self.metrics.tick();
+        self.now.set(Timestamp::now());
+        if let Err(error) = self.reader.release() {
+            tracing::warn!(%error, "cannot let go of a snapshot");
+        }
+        self.enter_clicks();
+    }
+
+    /// Enters what this thread has counted in the ledger of all.
+    pub fn enter_clicks(&self) {
+        if let Some(batch) = self.counter.borrow_mut().take(self.now.get().day()) {
+            self.front.enter(batch);
+        }
+    }
+}

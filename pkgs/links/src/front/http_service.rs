@@ -1,0 +1,280 @@
+//! What the `listener` crate calls: the same visits by TLS, in HTTP/1.1, HTTP/2 and HTTP/3.
+//!
+//! Each of its threads has a [`WorkerContext`] as a plain worker has, made when it is first asked for something.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::convert::Infallible;
+use std::future::{Future, Ready, poll_fn, ready};
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use futures_util::future::Either;
+use http::header::{self, HeaderName, HeaderValue};
+use http::uri::Authority;
+use http::{Method, Request, Response, StatusCode, request};
+use http_body::Body as _;
+use listener::body::Error;
+use listener::{Body, Peer, Protocol};
+use percent_encoding::percent_decode_str;
+use tokio::time::MissedTickBehavior;
+
+use crate::store::{self, Reader};
+
+use super::context::WorkerContext;
+use super::metrics::WorkerMetrics;
+use super::page::Refusal;
+use super::render::{self, Render};
+use super::response::{Responses, text};
+use super::unlock::{Locked, MAX_FORM_BYTES};
+use super::visit::Visitor;
+use super::worker::TICK;
+use super::{Front, TakesDown};
+use crate::front::request as plain;
+
+thread_local! {
+    static CONTEXT: OnceCell<WorkerContext> = const { OnceCell::new() };
+}
+
+/// What is particular to visitors by TLS.
+#[derive(Clone, Debug, Default)]
+pub struct Secured {
+    /// For how long browsers that were here come by TLS alone (RFC 6797), in seconds.
+    pub hsts: Option<u32>,
+    /// At which port those in the clear find them: they are sent there.
+    pub port: u16,
+    /// The host those are sent to who name none.
+    pub host: Option<String>,
+}
+
+/// Answers visits on the workers of a `listener`; clones share.
+#[derive(Clone)]
+pub struct HttpService(Arc<Shared>);
+
+struct Shared {
+    front: Arc<Front>,
+    responses: Responses,
+    secured: Secured,
+    hsts: Option<HeaderValue>,
+    /// For each worker, until it has made its context of it.
+    parts: Mutex<Vec<(Arc<WorkerMetrics>, Reader)>>,
+}
+
+/// An answer at once, or once a form has arrived.
+type Answering = Either<Ready<Answered>, Pin<Box<dyn Future<Output = Answered> + Send>>>;
+
+type Answered = Result<Response<Body>, Infallible>;
+
+impl HttpService {
+    /// For so many workers.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn new(front: Arc<Front>, workers: usize, secured: Secured) -> Result<Self, store::Error> {
+        let part = |index| Ok((front.metrics.secure_worker(index), front.store.reader()?));
+        let parts = (0..workers).map(part).collect::<Result<_, store::Error>>()?;
+        Ok(Self(Arc::new(Shared {
+            responses: Responses::new(&front.settings),
+            hsts: secured.hsts.map(|seconds| text(&format!("max-age={seconds}"))),
+            secured,
+            parts: Mutex::new(parts),
+            front,
+        })))
+    }
+
+    /// Does something with what this thread has.
+    fn with<R>(&self, what: impl FnOnce(&WorkerContext) -> R) -> R {
+        CONTEXT.with(|context| what(context.get_or_init(|| self.open())))
+    }
+
+    /// Makes the context of this thread, and has it kept in order.
+    fn open(&self) -> WorkerContext {
+        let mut parts = self.0.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (metrics, reader) = parts.pop().expect("there are parts for each worker");
+        tokio::spawn(keep(Arc::clone(&self.0.front)));
+        WorkerContext::new(Arc::clone(&self.0.front), metrics, reader)
+    }
+
+    /// Decides a visit, and has it counted.
+    fn visit(&self, request: &request::Parts, trusted: bool) -> Response<Body> {
+        let asked = asked(request);
+        let visitor = Visitor { head: asked.head, referrer: asked.referrer, agent: asked.agent, trusted };
+        self.with(|context| {
+            context.visit(&code(request), &visitor, |outcome| {
+                render::render(&self.0.responses, &asked, trusted, outcome)
+            })
+        })
+    }
+
+    /// The answer to a password, once it is here.
+    async fn unlock(self, request: request::Parts, locked: Locked, body: Body) -> Response<Body> {
+        let remote = request.extensions.get().and_then(|peer: &Peer| peer.remote);
+        // By a Unix socket come the clients of a proxy, who have their tries together.
+        let address = remote.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
+        let unlocked = match form(body).await {
+            Ok(form) => locked.unlock(&self.0.front, &form, address).await,
+            Err(refusal) => Err(refusal),
+        };
+        match unlocked {
+            Ok(()) => self.visit(&request, true),
+            Err(refusal) => render::deny(&self.0.responses, &asked(&request), refusal),
+        }
+    }
+
+    /// Sends a visitor in the clear to the same place by TLS.
+    fn to_https(&self, request: &request::Parts) -> Response<Body> {
+        let location = match (self.host(request), request.uri.path_and_query()) {
+            // `OPTIONS *` has no place to go to.
+            (Some(host), Some(target)) if target.as_str().starts_with('/') => match self.0.secured.port {
+                443 => HeaderValue::try_from(format!("https://{host}{target}")),
+                port => HeaderValue::try_from(format!("https://{host}:{port}{target}")),
+            }
+            .ok(),
+            _ => None,
+        };
+        let Some(location) = location else {
+            let plain::Request { html, head, .. } = asked(request);
+            return self.0.responses.refuse(Refusal::Malformed, html, head);
+        };
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+        let fields = response.headers_mut();
+        fields.insert(header::LOCATION, location);
+        // It is not for ever that TLS is spoken there: only HSTS promises that.
+        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        response
+    }
+
+    /// The host a visitor asks for, without its port.
+    fn host(&self, request: &request::Parts) -> Option<String> {
+        let named =
+            request.headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+        let authority = request.uri.authority().cloned().or(named);
+        let host = authority.map(|authority| authority.host().to_owned()).filter(|host| !host.is_empty());
+        host.or_else(|| self.0.secured.host.clone())
+    }
+
+    /// Counts an answer, and adds what those by TLS have.
+    fn finish(&self, mut response: Response<Body>, secure: bool) -> Answered {
+        self.with(|context| context.metrics.answered(response.status().as_u16()));
+        if let Some(hsts) = self.0.hsts.as_ref().filter(|_| secure) {
+            response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+        }
+        Ok(response)
+    }
+}
+
+impl tower_service::Service<Request<Body>> for HttpService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answering {
+        let (request, body) = request.into_parts();
+        let secure = request.extensions.get().is_some_and(is_secure);
+        let response = match request.method {
+            _ if !secure => self.to_https(&request),
+            Method::GET | Method::HEAD if body.is_end_stream() => self.visit(&request, false),
+            // Content has no meaning here, but an answer that comes before all of it is missed by some clients of HTTP/2.
+            Method::GET | Method::HEAD => {
+                let this = self.clone();
+                return Either::Right(Box::pin(async move {
+                    let response = match form(body).await {
+                        Ok(_) | Err(Refusal::Body) => this.visit(&request, false),
+                        Err(refusal) => render::deny(&this.0.responses, &asked(&request), refusal),
+                    };
+                    this.finish(response, secure)
+                }));
+            }
+            Method::POST => match self.with(|context| context.locked(&code(&request))) {
+                Ok(locked) => {
+                    let this = self.clone();
+                    return Either::Right(Box::pin(async move {
+                        let response = this.clone().unlock(request, locked, body).await;
+                        this.finish(response, secure)
+                    }));
+                }
+                Err(refusal) => render::deny(&self.0.responses, &asked(&request), refusal),
+            },
+            _ => render::deny(&self.0.responses, &asked(&request), Refusal::Method),
+        };
+        Either::Left(ready(self.finish(response, secure)))
+    }
+}
+
+/// Keeps the context of this thread up to the time; hands on its last clicks when its runtime ends.
+async fn keep(front: Arc<Front>) {
+    struct Last;
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            // Nobody answers any more, so it is not borrowed. Where a panic ended it, that much is lost.
+            let _ = CONTEXT.try_with(|context| context.get().map(WorkerContext::enter_clicks));
+        }
+    }
+
+    let _all = TakesDown(&front.shutdown);
+    let _last = Last;
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        CONTEXT.with(|context| context.get().map(WorkerContext::tick));
+    }
+}
+
+/// Whether a visitor came by TLS, which is part of HTTP/3.
+fn is_secure(peer: &Peer) -> bool {
+    peer.tls.is_some() || peer.protocol == Protocol::Http3
+}
+
+/// A request as the plain listener reads it.
+fn asked(request: &request::Parts) -> plain::Request<'_> {
+    let last = |name: HeaderName| request.headers.get_all(name).iter().next_back().map(HeaderValue::as_bytes);
+    let path = request.uri.path();
+    plain::Request {
+        head: request.method == Method::HEAD,
+        code: path.strip_prefix('/').unwrap_or(path),
+        query: request.uri.query(),
+        referrer: last(header::REFERER),
+        agent: last(header::USER_AGENT),
+        html: last(header::ACCEPT).is_some_and(plain::names_html),
+        close: false,
+    }
+}
+
+/// The code that is asked for.
+fn code(request: &request::Parts) -> Cow<'_, str> {
+    percent_decode_str(asked(request).code).decode_utf8_lossy()
+}
+
+/// A form, of which there is one deadline for the whole. One that is too long is heard out, for it cannot be much longer
+/// ([`MAX_BODY_BYTES`](super::MAX_BODY_BYTES)): clients of HTTP/2 miss an answer that comes while they send.
+async fn form(mut body: Body) -> Result<Vec<u8>, Refusal> {
+    let mut form = Vec::new();
+    let mut length = 0;
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let Ok(data) = frame.map_err(refusal)?.into_data() else { continue };
+        length += data.len();
+        if length <= MAX_FORM_BYTES {
+            form.extend_from_slice(&data);
+        }
+    }
+    if length > MAX_FORM_BYTES { Err(Refusal::Body) } else { Ok(form) }
+}
+
+/// What is told of a form that does not come to its end.
+fn refusal(error: Error) -> Refusal {
+    match error {
+        Error::TooLarge => Refusal::Body,
+        Error::Idle(_) | Error::Slow(_) => Refusal::Timeout,
+        Error::Incomplete | Error::Malformed(_) | Error::Transport(_) => Refusal::Malformed,
+    }
+}

@@ -1,0 +1,97 @@
+//! What a panic costs: hooks for it are in the crate's own tests alone.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread::JoinHandle;
+
+use super::*;
+use crate::code::CodePolicy;
+use crate::link::NewLink;
+use crate::store::Options;
+use crate::target::TargetPolicy;
+
+/// A listener with one worker, and a link `abc`.
+struct Fixture {
+    front: Arc<Front>,
+    address: SocketAddr,
+    thread: JoinHandle<()>,
+    _directory: tempfile::TempDir,
+}
+
+fn fixture() -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(Options {
+        path: directory.path().join("links.db"),
+        codes: CodePolicy::default(),
+        targets: TargetPolicy::default(),
+        queue: 16,
+        on_change: Box::new(|_| {}),
+    })
+    .unwrap();
+    let target = "https://t.example/".to_owned();
+    let link = NewLink { code: Some("abc".to_owned()), target, ..NewLink::default() };
+    store.create(link, None).wait().unwrap();
+    let second = Duration::from_secs(1);
+    let front = Arc::new(Front {
+        settings: Settings {
+            root_target: None,
+            favicon_target: None,
+            robots: String::new(),
+            redirect_body: false,
+            redirect_max_age: 0,
+            connections: 2,
+            head_timeout: 10 * second,
+            idle_timeout: 10 * second,
+            drain_timeout: second,
+        },
+        store,
+        cache: Arc::new(Cache::new(1 << 20)),
+        ledger: Ledger::default(),
+        attempts: Attempts::default(),
+        metrics: Arc::new(Metrics::new(1, 0)),
+        shutdown: Shutdown::new(),
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let thread = front.start(vec![vec![listener]], false).unwrap().remove(0);
+    Fixture { front, address, thread, _directory: directory }
+}
+
+impl Fixture {
+    /// What is answered to a request on a connection of its own, to the end.
+    fn answer(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        write!(stream, "{request} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        text
+    }
+}
+
+#[test]
+fn a_panic_costs_its_connection_and_no_other() {
+    let fixture = fixture();
+    // More than there are places, by the fast path and by the slow one.
+    for request in ["GET /panic-in-a-test", "GET /%70anic-in-a-test"].repeat(4) {
+        assert_eq!(fixture.answer(request), "", "{request}");
+        let answer = fixture.answer("GET /abc");
+        assert!(answer.starts_with("HTTP/1.1 307 ") && answer.matches("HTTP/").count() == 1, "{answer:?}");
+    }
+    fixture.front.shutdown.trigger();
+    fixture.thread.join().expect("the worker went on");
+    fixture.front.close();
+    let clicks = fixture.front.store.reader().unwrap().get("abc").unwrap().clicks;
+    assert_eq!(clicks, 8, "each visit is counted, and no more");
+}
+
+#[test]
+fn a_worker_that_ends_takes_the_service_down() {
+    let fixture = fixture();
+    fixture.front.store.close();
+    fixture.front.metrics.worker(0).panic_at_next_tick();
+    let wait = fixture.front.shutdown.wait();
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(wait);
+    assert!(fixture.thread.join().is_err(), "who waits for it learns of it");
+}

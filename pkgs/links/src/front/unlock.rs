@@ -1,0 +1,74 @@
+//! Passwords, whatever the form came by.
+
+use std::net::IpAddr;
+
+use crate::password;
+
+use super::Front;
+use super::context::WorkerContext;
+use super::page::Refusal;
+use super::visit::{Outcome, Visitor};
+
+/// The most bytes of a form: a password of 256 bytes, each percent-encoded, and its name.
+pub const MAX_FORM_BYTES: usize = 1024;
+
+/// A link that asks for a password.
+pub struct Locked {
+    link: i64,
+    hash: String,
+}
+
+impl WorkerContext {
+    /// The link of this code, where it asks for a password.
+    pub fn locked(&self, code: &str) -> Result<Locked, Refusal> {
+        let unknown = Visitor { head: true, ..Visitor::default() };
+        self.visit(code, &unknown, |outcome| match outcome {
+            Outcome::Ask(entry) => {
+                let hash = entry.password_hash().unwrap_or_default().to_owned();
+                Ok(Locked { link: entry.link(), hash })
+            }
+            Outcome::Gone => Err(Refusal::Gone),
+            Outcome::Unavailable => Err(Refusal::Unavailable),
+            Outcome::Missing => Err(Refusal::Missing),
+            _ => Err(Refusal::Method),
+        })
+    }
+}
+
+impl Locked {
+    /// Tries the password in a form from `address`.
+    pub async fn unlock(self, front: &Front, form: &[u8], address: IpAddr) -> Result<(), Refusal> {
+        let Some(password) = password_of(form) else { return Err(Refusal::Malformed) };
+        let Some(turn) = front.attempts.begin(self.link, address) else { return Err(Refusal::Attempts) };
+        let right = tokio::task::spawn_blocking(move || {
+            // For as long as it takes, even where who asked has gone.
+            let _turn = turn;
+            password::verify(&password, &self.hash)
+        });
+        if right.await.is_ok_and(|right| right) { Ok(()) } else { Err(Refusal::WrongPassword) }
+    }
+}
+
+/// The password in a form, the last where there are several.
+pub fn password_of(form: &[u8]) -> Option<String> {
+    let fields = url::form_urlencoded::parse(form);
+    fields.filter(|(name, _)| name == "password").last().map(|(_, password)| password.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_password_of_a_form_counts() {
+        for (form, password) in [
+            ("password=a+b%26", Some("a b&")),
+            ("x=1&password=a&password=b", Some("b")),
+            ("password", Some("")),
+            ("passwort=a", None),
+            ("", None),
+        ] {
+            assert_eq!(password_of(form.as_bytes()).as_deref(), password, "{form}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Links by TLS, in HTTP/1.1, HTTP/2 and HTTP/3: the real program, asked by curl and aioquic.
+
+mod answers;
+mod client;
+mod operation;
+
+// Shared with other tests, which need more of it.
+#[allow(dead_code)]
+#[path = "../http/mod.rs"]
+mod http;
+#[allow(dead_code)]
+#[path = "../survive/server.rs"]
+mod server;
+#[allow(dead_code)]
+#[path = "../../../listener/tests/interop/tools.rs"]
+mod tools;

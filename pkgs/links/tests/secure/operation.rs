@@ -1,0 +1,209 @@
+//! How it is run: certificates, shutdown, metrics, and what it says of itself.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::client::{Secure, Version, ask_one, curl_command, h3_script, metric, request, until};
+use crate::server::{BINARY, Server};
+
+/// Whether a server shows this certificate, asked by a version.
+fn shows(server: &Server, version: Version, secure: &Secure, certificate: &str) -> bool {
+    let pinned = secure.directory.path().join("pinned.pem");
+    fs::write(&pinned, certificate).expect("a writable directory");
+    let mut command = curl_command(server, version, &["/missing"]);
+    command.arg("--no-insecure").arg("--cacert").arg(&pinned).args(["--output", "/dev/null"]);
+    command.status().expect("curl runs").success()
+}
+
+#[test]
+fn a_certificate_is_read_again_and_a_bad_one_is_not_taken() {
+    let secure = Secure::new();
+    let old = fs::read_to_string(secure.certificate()).unwrap();
+    let server = secure.serve(&[]);
+    for version in [Version::Http1, Version::Http2] {
+        assert!(shows(&server, version, &secure, &old));
+    }
+    let new = secure.certify();
+    server.signal(Signal::HUP);
+    until("the new certificate", || shows(&server, Version::Http2, &secure, &new));
+    assert!(!shows(&server, Version::Http1, &secure, &old));
+    fs::write(secure.certificate(), "no certificate").unwrap();
+    server.signal(Signal::HUP);
+    server.wait_for_log("the certificate stays as it is");
+    assert!(shows(&server, Version::Http2, &secure, &new));
+    // By itself, too.
+    let newest = secure.certify();
+    until("the newest certificate", || shows(&server, Version::Http2, &secure, &newest));
+    server.stop();
+}
+
+#[test]
+fn without_tls_sighup_does_nothing() {
+    let secure = Secure::new();
+    let server = secure.place.serve(&[]);
+    server.signal(Signal::HUP);
+    assert_eq!(ask_one(&server, Version::Plain, request("GET", "/missing", &[])).status, 404);
+    server.stop();
+}
+
+#[test]
+fn a_server_without_its_certificate_does_not_start() {
+    let secure = Secure::new();
+    let (certificate, key) = (secure.certificate(), secure.key());
+    let serve = |flags: &[&str]| {
+        let output = Command::new(BINARY)
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--database"])
+            .arg(&secure.place.database)
+            .args(flags)
+            .output()
+            .expect("the binary runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+    for flags in [
+        &["--tls-listen", "127.0.0.1:0"][..],
+        &["--https-redirect"],
+        &["--hsts", "1"],
+        &["--tls-listen", "127.0.0.1:0", "--cert", key, "--key", key],
+        &["--tls-listen", "127.0.0.1:0", "--cert", certificate, "--key", "/nowhere"],
+    ] {
+        let (code, said) = serve(flags);
+        assert_eq!(code, Some(2), "{flags:?}: {said}");
+    }
+    assert!(!secure.place.database.exists(), "nothing is made before the listeners are");
+}
+
+#[test]
+fn visitors_are_counted_by_what_they_speak() {
+    let secure = Secure::new();
+    let server = secure.serve(&[]);
+    assert_eq!(server.api().create("abc", "https://t.example/").unwrap(), 201);
+    for version in Version::ALL {
+        assert_eq!(ask_one(&server, version, request("GET", "/abc", &[])).status, 307);
+    }
+    assert_eq!(metric(&server, &["linerate_links_requests_total", "\"307\""]), 4.0);
+    for protocol in ["http1", "http2", "http3"] {
+        assert_eq!(
+            metric(&server, &["listener_accepted_total", &format!("\"{protocol}\"")]),
+            1.0,
+            "{protocol}"
+        );
+    }
+    let found = metric(&server, &["lookups_total", "hit"]) + metric(&server, &["lookups_total", "miss"]);
+    assert_eq!(found, 4.0);
+}
+
+#[test]
+fn links_that_would_lead_back_by_tls_are_refused() {
+    let secure = Secure::new();
+    let server = secure.serve(&[]);
+    let target = format!("https://{}/abc", server.secure.unwrap());
+    assert_eq!(server.api().create("loop", &target).unwrap(), 422);
+}
+
+#[test]
+fn a_form_that_does_not_come_is_not_waited_for() {
+    let secure = Secure::new();
+    let server = secure.serve(&["--head-timeout", "1"]);
+    let link = json!({ "code": "abc", "target": "https://t.example/", "password": "p" });
+    assert_eq!(server.api().add(&link).unwrap(), 201);
+    let mut command = curl_command(&server, Version::Http1, &["/abc"]);
+    let mut client = command
+        .args([
+            "--request",
+            "POST",
+            "--upload-file",
+            "-",
+            "--header",
+            "expect:",
+            "--write-out",
+            "%{http_code}",
+        ])
+        .args(["--output", "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("curl runs");
+    // Held open, and never written to: it is the server that does not wait.
+    let held = client.stdin.take();
+    until("it is told", || metric(&server, &["linerate_links_requests_total", "\"408\""]) == 1.0);
+    drop(held);
+    let output = client.wait_with_output().expect("curl ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "408");
+}
+
+#[test]
+fn at_sigterm_every_visitor_is_answered_and_every_click_stored() {
+    let secure = Secure::new();
+    let server = secure.serve(&["--drain-timeout", "30"]);
+    assert_eq!(server.api().create("abc", "https://t.example/").unwrap(), 201);
+    let many = vec!["/abc"; 20_000];
+    let answered: u64 = std::thread::scope(|scope| {
+        let by_tcp = [Version::Http1, Version::Http2].map(|version| {
+            let (server, many) = (&server, &many);
+            scope.spawn(move || {
+                let mut command = curl_command(server, version, &[]);
+                command.args(["--write-out", "%{http_code} %{exitcode} %{num_connects}\\n"]);
+                let port = server.secure.unwrap().port();
+                let urls: String = many
+                    .iter()
+                    .map(|path| format!("url = https://localhost:{port}{path}\noutput = /dev/null\n"))
+                    .collect();
+                let file = secure_file(version);
+                fs::write(file.path(), urls).expect("a file");
+                let output = command.arg("--config").arg(file.path()).output().expect("curl runs");
+                let text = String::from_utf8_lossy(&output.stdout).into_owned();
+                let mut answered = 0;
+                for line in text.lines() {
+                    match line.split(' ').collect::<Vec<_>>()[..] {
+                        ["307", "0", _] => answered += 1,
+                        // Nobody takes new connections, or the kernel still did and nobody answers on it.
+                        ["000", "7" | "35", _] => {}
+                        _ => panic!("{version:?}: {line}"),
+                    }
+                }
+                answered
+            })
+        });
+        let by_quic =
+            scope.spawn(|| -> u64 { h3_script(&server, "visit", "/abc").trim().parse().expect("a count") });
+        let mut api = server.api();
+        until("visits are under way by all", || {
+            api.clicks("abc") > 300 && metric(&server, &["listener_accepted_total", "http3"]) > 0.0
+        });
+        drop(api);
+        server.terminate();
+        by_tcp.into_iter().map(|visitor| visitor.join().unwrap()).sum::<u64>() + by_quic.join().unwrap()
+    });
+    assert!(server.wait(Duration::from_secs(60)).success());
+    assert!(answered > 300);
+    let server = secure.serve(&[]);
+    assert_eq!(server.api().clicks("abc"), answered);
+    server.stop();
+}
+
+/// A file for what curl is to do.
+fn secure_file(version: Version) -> tempfile::NamedTempFile {
+    tempfile::Builder::new().prefix(&format!("{version:?}")).tempfile().expect("a temporary file")
+}
+
+#[test]
+fn clicks_by_tls_survive_a_crash() {
+    let secure = Secure::new();
+    let server = secure.serve(&[]);
+    assert_eq!(server.api().create("abc", "https://t.example/").unwrap(), 201);
+    for version in Version::SECURE {
+        assert_eq!(ask_one(&server, version, request("GET", "/abc", &[])).status, 307);
+    }
+    let mut api = server.api();
+    until("the clicks are stored", || api.clicks("abc") == 3);
+    drop(api);
+    server.kill();
+    let server = secure.serve(&[]);
+    assert_eq!(server.api().clicks("abc"), 3);
+    server.stop();
+}
