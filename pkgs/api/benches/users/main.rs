@@ -4,6 +4,7 @@
 //! `cargo bench -p linerate-api --bench users [-- --quick]`. Needs wrk and PostgreSQL, and installs them from Debian
 //! packages where root runs it. Prints one table and the targets, and writes both to `target/bench/api.json`, the
 //! bars to `target/bench/api.svg`. A missed target is no failure; an unexpected answer is.
+//! `LINERATE_BENCH_OTHER` names a directory with another build of linerate-api, which then takes part.
 #![forbid(unsafe_code)]
 
 mod peers;
@@ -22,7 +23,7 @@ use bench::server::{Placement, Server};
 use bench::wrk::{Content, Load, Requests};
 use bench::{Error, chart, entry, setup};
 
-use peers::{ACTIX, AXUM, OURS, POOL};
+use peers::{ACTIX, AXUM, OTHER, OURS, PGBENCH, POOLS};
 
 // For the peers too, which shall have what the service has.
 #[global_allocator]
@@ -78,12 +79,10 @@ fn run(quick: bool) -> Result<(), Error> {
     report
         .condition(format!("2 workers and {load} on all CPUs; {USERS} users of about 2 KB, each as likely"));
     report.condition(format!("one core: 1 worker and {} on CPU 0", alone(load)));
-    report.condition(format!(
-        "PostgreSQL on a Unix socket, nothing synced, 512 MB of buffers; pool of sqlx: {POOL} connections"
-    ));
-    report.condition(format!("pgbench -S -M prepared: -c{POOL} -j2, its own rows of about 100 bytes"));
+    report.condition("PostgreSQL on a Unix socket, nothing synced, 512 MB of buffers".to_owned());
+    report.condition(format!("pgbench -S -M prepared: -c{PGBENCH} -j2, its own rows of about 100 bytes"));
 
-    let server = Postgres::start(Durability::None, &["shared_buffers=512MB", "max_connections=100"])?;
+    let server = Postgres::start(Durability::None, &["shared_buffers=512MB", "max_connections=400"])?;
     let sqlite = format!("sqlite:{}", scratch.path().join("users.db").display());
     for database in [server.url("postgres"), sqlite.clone()] {
         fill(&database, &mut report)?;
@@ -94,7 +93,11 @@ fn run(quick: bool) -> Result<(), Error> {
 
     let all = paths(scratch.path(), "all.txt", USERS)?;
     let few = paths(scratch.path(), "few.txt", FEW)?;
-    let servers = Servers::start(&server, &sqlite, &few)?;
+    let pool = best_pool(&server.url("postgres"), load, &all)?;
+    report.condition(format!(
+        "pool of sqlx: {pool} connections, the best of {POOLS:?}; no ping before a query"
+    ));
+    let servers = Servers::start(&server, &sqlite, &few, pool)?;
     let cases = servers.cases(load, &all, &few);
     let seconds_text = seconds.to_string();
     let pgbench = |connections: &str| {
@@ -104,7 +107,7 @@ fn run(quick: bool) -> Result<(), Error> {
     let mut series: Vec<Series> = Vec::new();
     let (mut tps, mut postgres_us) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        tps.push(pgbench(&POOL.to_string())?);
+        tps.push(pgbench(&PGBENCH.to_string())?);
         server.execute("postgres", SETTLE)?;
         let before = server.usage()?;
         let round = alternate(1, &cases[..1])?;
@@ -126,7 +129,7 @@ fn run(quick: bool) -> Result<(), Error> {
     report.condition(format!("half load: {}, each connection asking when it was answered", half.load));
     series.extend(alternate(rounds, &[half])?);
 
-    report.add(&series, &[AXUM]);
+    report.add(&series, &[AXUM, OTHER]);
     let most = pgbench("64")?;
     judge(&mut report, &series, median(tps.into_iter()));
     report.figure("pgbench with 64 connections", most, "TPS");
@@ -155,6 +158,29 @@ fn half_load<'a>(load: Load, most: f64, case: impl Fn(Load) -> Case<'a>) -> Resu
     Ok(case(best.1))
 }
 
+/// The size of the pool that sqlx answers most reads with.
+fn best_pool(database: &str, load: Load, all: &Requests) -> Result<u64, Error> {
+    let mut best = (0.0, POOLS[0]);
+    for pool in POOLS {
+        let server = peers::start(AXUM, SPREAD, database, pool)?;
+        let case = Case {
+            server: &server,
+            name: UNCACHED,
+            requests: all.clone(),
+            load: Load { seconds: 1, ..load },
+            placement: SPREAD,
+        };
+        // The first round fills what there is to fill.
+        let series = alternate(3, &[case])?;
+        let qps = series[0].median(|sample| sample.qps);
+        eprintln!("axum with a pool of {pool}: {qps:.0} requests/s");
+        if qps > best.0 {
+            best = (qps, pool);
+        }
+    }
+    Ok(best.1)
+}
+
 /// The same load by one thread.
 fn alone(load: Load) -> Load {
     Load { threads: 1, ..load }
@@ -164,7 +190,7 @@ fn judge(report: &mut Report, series: &[Series], tps: f64) {
     let get = |server, case| find(series, server, case).expect("all cases were measured");
     let ours = |case| get(OURS, case);
     let qps = ours(UNCACHED).median(|sample| sample.qps);
-    report.figure(format!("pgbench with {POOL} connections"), tps, "TPS");
+    report.figure(format!("pgbench with {PGBENCH} connections"), tps, "TPS");
     report.figure("reads / pgbench's TPS", qps / tps, "x");
     report.target("pgbench's TPS / reads", tps / qps, "x", 1.0 / 0.6);
     report.target("read by id, PostgreSQL", ours(UNCACHED).cpu_us(), "µs", 15.0);
@@ -235,10 +261,12 @@ struct Servers {
     cached_alone: Server,
     axum_alone: Server,
     actix_alone: Server,
+    /// Another build of ours, as `cached_alone` and as `alone`.
+    others: Option<[Server; 2]>,
 }
 
 impl Servers {
-    fn start(server: &Postgres, sqlite: &str, few: &Requests) -> Result<Self, Error> {
+    fn start(server: &Postgres, sqlite: &str, few: &Requests, pool: u64) -> Result<Self, Error> {
         let url = server.url("postgres");
         let start = |name, database: &str, cache| peers::start(name, SPREAD, database, cache);
         let alone = |name, database: &str, cache| peers::start(name, ONE_CORE, database, cache);
@@ -246,17 +274,38 @@ impl Servers {
             uncached: start(OURS, &url, 0)?,
             cached: start(OURS, &url, 64 << 20)?,
             sqlite: start(OURS, sqlite, 0)?,
-            axum: start(AXUM, &url, 0)?,
+            axum: start(AXUM, &url, pool)?,
             actix: start(ACTIX, &url, 0)?,
             actix_cached: start(ACTIX, &url, 64 << 20)?,
             alone: alone(OURS, sqlite, 0)?,
             cached_alone: alone(OURS, &url, 64 << 20)?,
-            axum_alone: alone(AXUM, &url, 0)?,
+            axum_alone: alone(AXUM, &url, pool)?,
             actix_alone: alone(ACTIX, &url, 64 << 20)?,
+            others: match setup::other_build(OURS)? {
+                Some(_) => Some([alone(OTHER, &url, 64 << 20)?, alone(OTHER, sqlite, 0)?]),
+                None => None,
+            },
         };
+        let read =
+            format!("GET /v1/users/{} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", seed::id(3));
+        let document = serde_json::to_string(&seed::document(7)).expect("it serialises");
+        let echo = format!(
+            "POST /v1/users:validate HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{document}",
+            document.len()
+        );
+        for request in [&read, &echo] {
+            peers::require_the_same(
+                &[&servers.uncached, &servers.sqlite, &servers.axum, &servers.actix],
+                request,
+            )?;
+        }
         let visited: Vec<String> = (0..FEW).map(|number| format!("/v1/users/{}", seed::id(number))).collect();
         for server in [&servers.cached, &servers.actix_cached, &servers.cached_alone, &servers.actix_alone] {
             server.visit(&visited, few.status)?;
+        }
+        if let Some([cached, _]) = &servers.others {
+            cached.visit(&visited, few.status)?;
         }
         Ok(servers)
     }
@@ -276,7 +325,7 @@ impl Servers {
             (&self.axum, ECHO, &echo),
             (&self.actix, ECHO, &echo),
         ];
-        let one_core = [
+        let mut one_core = vec![
             (&self.cached_alone, CACHED_ALONE, few),
             (&self.actix_alone, CACHED_ALONE, few),
             (&self.alone, SQLITE_ALONE, all),
@@ -284,6 +333,13 @@ impl Servers {
             (&self.axum_alone, ECHO_ALONE, &echo),
             (&self.actix_alone, ECHO_ALONE, &echo),
         ];
+        if let Some([cached, other]) = &self.others {
+            one_core.extend([
+                (cached, CACHED_ALONE, few),
+                (other, SQLITE_ALONE, all),
+                (other, ECHO_ALONE, &echo),
+            ]);
+        }
         let case = |load, placement| {
             move |(server, name, requests): (_, _, &Requests)| Case {
                 server,

@@ -4,7 +4,7 @@ use clap::{Subcommand, ValueEnum};
 use jiff::{Span, Timestamp, Zoned};
 use serde::Serialize;
 
-use super::database::DatabaseArgs;
+use super::database::CommandArgs;
 use super::{Error, Output};
 use crate::keys::Secret;
 use crate::store::{Key, NewKey, Scope};
@@ -22,7 +22,7 @@ pub struct Args {
 
     /// Where.
     #[command(flatten)]
-    pub database: DatabaseArgs,
+    pub database: CommandArgs,
 }
 
 /// What to do with keys.
@@ -78,10 +78,16 @@ struct Shown {
     expires_at: Option<Timestamp>,
 }
 
+/// All keys, as programs get them.
+#[derive(Debug, Serialize)]
+struct Keys {
+    keys: Vec<Shown>,
+}
+
 /// Adds, lists or revokes.
 pub(super) fn run(args: Args) -> Result<(), Error> {
     let mut output = Output::new(args.json);
-    let (runtime, users) = args.database.open()?;
+    let database = args.database.open()?;
     match args.action {
         Action::Add { name, scope, rate, burst, expires } => {
             let secret = Secret::generate().map_err(Error::Randomness)?;
@@ -91,20 +97,21 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
             };
             let rate = Some(rate).filter(|rate| *rate > 0);
             let key = NewKey { name, digest: secret.digest(), scope, rate, burst, expires_at: expires };
-            let key = runtime.block_on(users.add_key(key))?;
+            let key = database.run(async |users| users.add_key(key).await)?;
             let shown = Shown { key: Some(secret.expose().to_owned()), ..show(key) };
             output.show(&shown, |_, output| output.line(secret.expose()))?;
         }
         Action::List => {
-            let keys: Vec<Shown> = runtime.block_on(users.list_keys())?.into_iter().map(show).collect();
-            output.show(&keys, |keys, output| {
+            let keys: Vec<Shown> =
+                database.run(async |users| users.list_keys().await)?.into_iter().map(show).collect();
+            output.show(&Keys { keys }, |Keys { keys }, output| {
                 let header = ["ID", "NAME", "SCOPE", "RATE", "BURST", "CREATED", "EXPIRES"];
                 output.table(header, keys.iter().map(row))
             })?;
         }
         Action::Rm { ids } => {
             for id in ids {
-                if !runtime.block_on(users.revoke_key(id))? {
+                if !database.run(async |users| users.revoke_key(id).await)? {
                     output.flush()?;
                     return Err(Error::NoKey(id));
                 }

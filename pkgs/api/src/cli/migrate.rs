@@ -1,6 +1,6 @@
 //! `migrate`: brings the schema up to date, which `serve` does as well.
 
-use super::database::DatabaseArgs;
+use super::database::CommandArgs;
 use super::{Error, Output};
 
 /// Arguments of `migrate`.
@@ -8,13 +8,13 @@ use super::{Error, Output};
 pub struct Args {
     /// Where.
     #[command(flatten)]
-    pub database: DatabaseArgs,
+    pub database: CommandArgs,
 }
 
 /// Brings the schema up to date.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
-    args.database.open()?;
+    let database = args.database.open()?;
     let mut output = Output::new(false);
-    output.line(format_args!("{} is up to date", args.database.url()))?;
+    output.line(format_args!("{} is up to date", database.url()))?;
     output.flush()
 }

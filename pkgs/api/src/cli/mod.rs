@@ -14,13 +14,17 @@ use clap::{Parser, Subcommand};
 use service::output::Closed;
 use service::{exit, manual, settings};
 
-use crate::store;
-
 /// The binary's name.
 pub const NAME: &str = "linerate-api";
 
 /// What `--help` and the manual page end with.
 const AFTERWORD: &str = "\
+Examples:
+  linerate-api serve
+      serves the API on a database of SQLite, without keys and to this machine alone
+  linerate-api key add frontend
+  linerate-api migrate
+
 Exit codes: 0 done, 1 not done, 2 asked for in a way that cannot be done. Errors are one line on standard error.";
 
 /// A JSON REST API over users, on SQLite or PostgreSQL.
@@ -65,9 +69,6 @@ pub enum Error {
     /// The database.
     #[error(transparent)]
     Database(#[from] database::Error),
-    /// What was asked of the database.
-    #[error(transparent)]
-    Store(#[from] store::Error),
     /// There is no such key.
     #[error("there is no key {0}")]
     NoKey(i64),
@@ -114,7 +115,9 @@ impl Error {
     /// [`exit::USAGE`] where other input would have helped, [`exit::FAILURE`] otherwise.
     fn exit_code(&self) -> u8 {
         match self {
-            Self::NoKey(_) | Self::Serve(serve::Error::NoKeys) => exit::USAGE,
+            Self::NoKey(_) => exit::USAGE,
+            Self::Serve(error) if error.is_usage() => exit::USAGE,
+            Self::Database(error) if error.is_usage() => exit::USAGE,
             _ => exit::FAILURE,
         }
     }

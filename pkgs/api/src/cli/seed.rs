@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::database::DatabaseArgs;
+use super::database::CommandArgs;
 use super::{Error, Output};
 use crate::seed;
 
@@ -15,18 +15,19 @@ pub struct Args {
 
     /// Where.
     #[command(flatten)]
-    pub database: DatabaseArgs,
+    pub database: CommandArgs,
 }
 
 /// Writes the users that are not there.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
-    let (runtime, users) = args.database.open()?;
+    let database = args.database.open()?;
     // Hidden unless standard error is a terminal.
     let bar = ProgressBar::new(args.count);
     if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} users {per_sec} {eta}") {
         bar.set_style(style);
     }
-    let written = runtime.block_on(seed::seed(&users, args.count, |seen| bar.set_position(seen)))?;
+    let written =
+        database.run(async |users| seed::seed(users, args.count, |seen| bar.set_position(seen)).await)?;
     bar.finish_and_clear();
     let mut output = Output::new(false);
     output.line(format_args!("{written} users written, {} were there", args.count - written))?;

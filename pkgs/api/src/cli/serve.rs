@@ -10,9 +10,11 @@ use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use listener::tls::Store as Certificates;
 use listener::{Config, Endpoint, Listener, Runtime, Tls};
+use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::logs::{self, LogArgs};
 use service::metrics::Registry;
-use service::ready::{self, Readiness};
+use service::panics;
+use service::ready::{self, Readiness, STUCK};
 use service::settings;
 use service::shutdown::Shutdown;
 use service::socket::Address;
@@ -25,7 +27,7 @@ use crate::http::{Api, Front, Settings, admin, routes};
 use crate::json::object::Unknown;
 use crate::store;
 use crate::user::Limits;
-use crate::users::Options;
+use crate::users::{DatabaseUrl, Options};
 
 /// Arguments of `serve`.
 #[derive(Clone, Debug, clap::Args)]
@@ -54,6 +56,10 @@ pub struct Args {
     #[arg(long, value_name = "WHO", value_enum, default_value_t = Auth::Auto, help_heading = "Access")]
     pub auth: Auth,
 
+    /// The names that are taken where no keys are asked for.
+    #[command(flatten, next_help_heading = "Access")]
+    pub hosts: AllowedHostArgs,
+
     /// An origin whose pages may ask, or *; may be repeated. Read again at SIGHUP.
     #[arg(long = "cors-origin", value_name = "ORIGIN", value_delimiter = ',', value_parser = cors::origin,
           help_heading = "Access")]
@@ -63,7 +69,8 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Unknown::Refuse, help_heading = "Users")]
     pub unknown_fields: Unknown,
 
-    /// Refuses to change or delete a user unless If-Match says which version is meant. Read again at SIGHUP.
+    /// Refuses to change or delete a user unless If-Match says which version is meant, or * for any, which alone a batch
+    /// can say. Read again at SIGHUP.
     #[arg(long, help_heading = "Users")]
     pub require_if_match: bool,
 
@@ -110,6 +117,11 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Resources")]
     pub workers: Option<NonZero<usize>>,
 
+    /// Memory for request bodies that are under way, of all connections together, in bytes; further ones are answered 503.
+    /// Large answers that are under way have as much. At least one body always has room.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, help_heading = "Resources")]
+    pub max_bodies_bytes: u64,
+
     /// Connections of all workers together; further ones are closed at once.
     #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
           value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
@@ -123,6 +135,11 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Time",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub head_timeout: u64,
+
+    /// How long a request's body may take to arrive, however it drips, in seconds; then it is answered 408.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Time",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub body_timeout: u64,
 
     /// How long a connection may be idle, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 75, help_heading = "Time",
@@ -141,7 +158,7 @@ pub struct Args {
 /// Who may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Auth {
-    /// Anybody where every address is loopback or a Unix socket, otherwise who has a key.
+    /// Anybody where every address is loopback or a Unix socket, for local names alone; otherwise who has a key.
     Auto,
     /// Who has a key.
     Keys,
@@ -163,12 +180,28 @@ pub enum Error {
     Listener(#[from] listener::Error),
     /// Nobody could ask.
     #[error(
-        "there are no API keys, and not every address is loopback: make one with 'linerate-api key add', or say --auth none"
+        "there are no API keys in {database}, and they are asked for where not every address is loopback: make one with 'linerate-api key add NAME --scope write{arguments}', or say --auth none"
     )]
-    NoKeys,
+    NoKeys {
+        /// Where they would be.
+        database: DatabaseUrl,
+        /// What leads a command there.
+        arguments: String,
+    },
     /// Signals or threads.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Whether other arguments would have helped.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::NoKeys { .. } | Self::Listener(listener::Error::Tls(_)) => true,
+            Self::Database(error) => error.is_usage(),
+            _ => false,
+        }
+    }
 }
 
 /// What SIGHUP changes.
@@ -180,6 +213,7 @@ struct Reloaded {
 /// Runs the server until it is told to stop.
 pub(super) fn run(args: Args) -> Result<(), Error> {
     logs::init(&args.logs);
+    panics::install();
     let reloaded: Arc<OnceLock<Reloaded>> = Arc::default();
     let shutdown = {
         let reloaded = Arc::clone(&reloaded);
@@ -189,21 +223,38 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let public = Listener::new(public(&args))?;
     let admin = args.admin.clone().map(|address| Listener::new(Config::private(address))).transpose()?;
     let (runtime, users) = database::open(&options(&args))?;
+    let local = public.addresses().iter().all(is_local);
     let keys = match args.auth {
-        Auth::Auto => !public.addresses().iter().all(is_local),
+        Auth::Auto => !local,
         Auth::Keys => true,
         Auth::None => false,
     };
     if keys && runtime.block_on(users.list_keys())?.is_empty() {
-        return Err(Error::NoKeys);
+        let database = args.database.url();
+        return Err(Error::NoKeys { database, arguments: advice(&args) });
     }
 
+    // A process that cannot write any more is started anew sooner than it is mended.
+    runtime.spawn({
+        let (users, shutdown) = (users.clone(), shutdown.clone());
+        async move {
+            users.broken().await;
+            tracing::error!("what works on the database has ended by itself");
+            shutdown.fail();
+        }
+    });
+
     let api = Api::new(users.clone(), keys, settings(&args));
-    let front = Front::new(api.clone(), routes::router(api.clone()));
+    let mut front = Front::new(api.clone(), routes::router(api.clone())).holding(args.max_bodies_bytes);
+    // Where anybody may ask from anywhere, so may a page: unless it is said for which hosts.
+    if !keys && (local || !args.hosts.allowed_hosts.is_empty()) {
+        front = front.only_for(AllowedHosts::new(&args.hosts, public.addresses()));
+    }
     let _ = reloaded.set(Reloaded { api: api.clone(), certificates: public.certificates().cloned() });
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
-    public.metrics().register(&mut registry);
+    panics::register(&mut registry, "linerate_api_panics");
+    public.metrics().register(&mut registry, "linerate_api");
     api.metrics().register(&mut registry);
     users.register(&mut registry);
 
@@ -212,10 +263,16 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let mut lines: String = addresses
         .map(|(index, address)| address.line("api", if index < plain { "http" } else { "https" }))
         .collect();
+    let mut workers = public.heartbeats().watch(STUCK);
     let mut threads = vec![public.start("api", front, &shutdown)?];
     if let Some(admin) = admin {
         lines.extend(admin.addresses().iter().map(|address| address.line("admin", "http")));
-        let router = admin::router(users, readiness.clone(), registry);
+        let mut router = admin::router(users, readiness.clone(), registry);
+        if let [Address::Tcp(at)] = admin.addresses()
+            && at.ip().is_loopback()
+        {
+            router = admin::only_for(router, AllowedHosts::new(&args.hosts, admin.addresses()));
+        }
         threads.push(admin.start("api-admin", router, &shutdown)?);
     }
     if !keys {
@@ -224,7 +281,7 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     // Where nobody listens, the server runs all the same.
     let _ = std::io::stdout().write_all(lines.as_bytes());
     readiness.set_ready();
-    ready::watchdog(|| true)?;
+    ready::watchdog(move || workers.alive())?;
 
     runtime.block_on(shutdown.wait());
     readiness.set_stopping();
@@ -234,7 +291,7 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
             tracing::error!("a listener ended in a panic");
         }
     }
-    Ok(())
+    Ok(shutdown.outcome()?)
 }
 
 /// Reads the settings again, and the certificate; what cannot be read leaves everything as it was.
@@ -249,6 +306,18 @@ fn reload(reloaded: &Reloaded) {
     }
     if let Some(Err(error)) = reloaded.certificates.as_ref().map(|certificates| certificates.reload()) {
         tracing::error!(error = service::exit::chain(&error), "the certificate stays as it is");
+    }
+}
+
+/// The arguments by which a command finds the database that is served.
+fn advice(args: &Args) -> String {
+    match (&args.config, args.database.url()) {
+        (Some(config), _) => format!(" --config {}", config.display()),
+        // Its URL may have a password, which is not to be repeated, and is in the variable most often.
+        (None, DatabaseUrl::Postgres(_)) => {
+            " with the same LINERATE_API_DATABASE_URL or --database-url".to_owned()
+        }
+        (None, DatabaseUrl::Sqlite(_)) => args.database.arguments(),
     }
 }
 
@@ -302,6 +371,8 @@ fn public(args: &Args) -> Config {
             head_time: Duration::from_secs(args.head_timeout),
             idle: Duration::from_secs(args.idle_timeout),
             body_bytes: args.max_batch_bytes.max(args.max_user_bytes) as u64,
+            body_bytes_total: args.max_bodies_bytes,
+            body_time: Duration::from_secs(args.body_timeout),
             ..listener::Limits::default()
         },
         http3: args.tls.http3(),

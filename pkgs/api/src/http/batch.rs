@@ -10,12 +10,19 @@ use service::problem::Problem;
 
 use super::Api;
 use super::body::Many;
+use super::conditions::Conditions;
 use super::failure::Failure;
 use super::guard::{Reader, Writer};
 use super::openapi::{Deletion, Ids, Lookup, NewUsers, Users};
 use super::users::{claim, created, draft, json, mark};
 use crate::store::Deleted;
-use crate::user::{Record, UserId, parse};
+use crate::user::{UserId, parse};
+
+/// Bytes of users that are read at once, by their ids.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Users that are read before it is looked how long they are.
+const PART: usize = 100;
 
 /// Create many users
 ///
@@ -25,7 +32,7 @@ use crate::user::{Record, UserId, parse};
             description = "Makes the request once, however often it is sent; known as long as the users are")),
     request_body = NewUsers, security(("key" = ["write"])),
     responses((status = 201, description = "The users, in the order asked for", body = Users),
-              (status = 409, description = "Another user has an email, or two of these have one", body = Problem, content_type = "application/problem+json")))]
+              (status = 409, description = "Another user has an email, two of these have one, or they were created before by this Idempotency-Key and one has been deleted", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn create(
     writer: Writer,
     State(api): State<Api>,
@@ -48,8 +55,19 @@ pub(super) async fn create(
     responses((status = 200, description = "Those that there are, in the order asked for, and those that there are not", body = Lookup)))]
 pub(super) async fn get(_: Reader, State(api): State<Api>, Many(body): Many) -> Result<Response, Failure> {
     let ids = distinct(parse::ids(&body, &api.settings().limits)?);
-    let records = api.users().get_many(&ids).await?;
-    let records: HashMap<UserId, Record> = records.into_iter().map(|record| (record.id, record)).collect();
+    let (mut records, mut bytes) = (HashMap::with_capacity(ids.len()), 0);
+    // In parts, so that what is too much is known before all of it is here.
+    for part in ids.chunks(PART) {
+        for record in api.users().get_many(part).await? {
+            bytes += record.body.len();
+            records.insert(record.id, record);
+        }
+        if bytes > MOST_BYTES {
+            let detail =
+                format!("these users have more than {MOST_BYTES} bytes together; ask for fewer at a time");
+            return Err(Problem::too_large(detail).into());
+        }
+    }
     let missing = ids.iter().filter(|id| !records.contains_key(id));
     let end = format!(",\"missing\":{}}}", list(missing));
     let found = ids.iter().filter_map(|id| records.get(id)).map(|record| &record.body);
@@ -57,10 +75,22 @@ pub(super) async fn get(_: Reader, State(api): State<Api>, Many(body): Many) -> 
 }
 
 /// Delete many users
+///
+/// Whatever versions they are at: where a write has to say which version it is of, `If-Match` has to be `*`.
 #[utoipa::path(post, path = "/v1/users:batchDelete", tag = "batch", operation_id = "deleteUsers",
     request_body = Ids, security(("key" = ["write"])),
     responses((status = 200, description = "Those that are gone now, and those that there were not", body = Deletion)))]
-pub(super) async fn delete(_: Writer, State(api): State<Api>, Many(body): Many) -> Result<Response, Failure> {
+pub(super) async fn delete(
+    _: Writer,
+    State(api): State<Api>,
+    head: HeaderMap,
+    Many(body): Many,
+) -> Result<Response, Failure> {
+    // There is no place for a version of each.
+    if api.settings().conditional_writes && !Conditions::of(&head)?.means_any() {
+        let detail = "If-Match has to be *, for whatever versions they are at; a version goes with a DELETE of one user";
+        return Err(Problem::new(428, detail).into());
+    }
     let ids = distinct(parse::ids(&body, &api.settings().limits)?);
     let Deleted::Done(deleted) = api.users().delete(&ids, None).await? else {
         return Err(Problem::internal("no version was asked for").into());

@@ -125,7 +125,7 @@ fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
         if let Some(error) = error.downcast_ref::<Error>() {
             return match error {
                 Error::TooLarge => Problem::too_large(error.to_string()),
-                Error::Idle(_) => Problem::new(408, error.to_string()),
+                Error::Idle(_) | Error::Slow(_) => Problem::new(408, error.to_string()),
                 _ => Problem::bad_request(error.to_string()),
             }
             .into();

@@ -67,9 +67,14 @@ impl Conditions {
         })
     }
 
-    /// Whether there is any.
-    pub fn is_empty(&self) -> bool {
-        self.matches.is_none() && self.none_match.is_none()
+    /// Whether `If-Match` says which versions are meant, if only that any is. `If-None-Match` does not: it excludes some.
+    pub fn names_version(&self) -> bool {
+        self.matches.is_some()
+    }
+
+    /// Whether `If-Match` says that any version is meant.
+    pub fn means_any(&self) -> bool {
+        self.matches == Some(Tags::Any)
     }
 
     /// Whether a read of this version is answered by 304.
@@ -194,6 +199,20 @@ mod tests {
         assert_eq!((not_there.write(), not_there.allow(1)), (Write::Depends, false));
         let either = conditions(&[(header::IF_MATCH, "\"3\", \"4\"")]).expect("well-formed");
         assert_eq!((either.allow(3), either.allow(4), either.allow(5)), (true, true, false));
+    }
+
+    #[test]
+    fn if_match_alone_says_which_version_is_meant() {
+        for (name, value, names) in [
+            (header::IF_MATCH, "\"3\"", true),
+            (header::IF_MATCH, "\"x\"", true),
+            (header::IF_MATCH, "*", true),
+            (header::IF_NONE_MATCH, "\"3\"", false),
+            (header::IF_NONE_MATCH, "*", false),
+        ] {
+            let given = conditions(&[(name.clone(), value)]).expect("well-formed");
+            assert_eq!(given.names_version(), names, "{name}: {value}");
+        }
     }
 
     #[test]

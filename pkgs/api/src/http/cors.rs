@@ -56,6 +56,11 @@ impl Cors {
         !self.origins.is_empty()
     }
 
+    /// Whether pages of an origin may ask.
+    pub fn allows(&self, origin: &HeaderValue) -> bool {
+        self.any || self.origins.contains(origin)
+    }
+
     /// The answer to a preflight, if the request is one.
     pub fn preflight<B: Default>(&self, method: &Method, fields: &HeaderMap) -> Option<Response<B>> {
         let asks = self.is_on()
@@ -86,7 +91,7 @@ impl Cors {
         let Some(origin) = request.get(header::ORIGIN) else { return false };
         let allowed = match self.any {
             true => HeaderValue::from_static("*"),
-            false if self.origins.contains(origin) => origin.clone(),
+            false if self.allows(origin) => origin.clone(),
             false => return false,
         };
         fields.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allowed);

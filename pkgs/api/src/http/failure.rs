@@ -9,7 +9,7 @@ use crate::store;
 use crate::user::parse::Refused;
 
 /// When to try again after the database was busy or away, in seconds: connections are free or made anew by then.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+pub(super) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// An error answer: a problem and the fields that go with it.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Failure {
         Problem::conflict("another user has the email").with_error(pointer, "is taken").into()
     }
 
-    #[cfg(test)]
+    /// The problem.
     pub fn problem(&self) -> &Problem {
         &self.0.0
     }
@@ -57,7 +57,7 @@ impl From<store::Error> for Failure {
                 tracing::debug!(error = service::exit::chain(&error), "the database did not answer");
                 Self::from(Problem::unavailable(error.to_string())).with(header::RETRY_AFTER, RETRY_AFTER)
             }
-            store::Error::Failed(_) => {
+            store::Error::Unusable(_) | store::Error::Failed(_) => {
                 tracing::error!(error = service::exit::chain(&error), "the database failed");
                 Problem::internal("the database failed; the log says how").into()
             }

@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -15,14 +16,17 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
+use service::allowed_hosts::AllowedHosts;
 use service::problem::Problem;
 use tower_service::Service;
 
 use super::Api;
 use super::body::One;
 use super::conditions::{Conditions, tag};
-use super::failure::Failure;
+use super::failure::{Failure, RETRY_AFTER};
 use super::guard::Admitted;
+use super::held::Answers;
+use super::hosts;
 use super::metrics::Operation;
 use super::users::validated;
 use crate::store::Scope;
@@ -38,6 +42,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub struct Front {
     api: Api,
     router: Router,
+    /// Where everybody who can reach the service may use it: for which hosts, and from pages of which.
+    hosts: Option<Arc<AllowedHosts>>,
+    answers: Arc<Answers>,
 }
 
 /// An answer: there, or to come.
@@ -53,7 +60,30 @@ pub enum Answering {
 impl Front {
     /// Before this router.
     pub fn new(api: Api, router: Router) -> Self {
-        Self { api, router }
+        Self { api, router, hosts: None, answers: Answers::new(u64::MAX) }
+    }
+
+    /// The same, for requests for these hosts alone: for a service that asks for no key, which a web page must not reach
+    /// by DNS rebinding.
+    #[must_use]
+    pub fn only_for(self, hosts: AllowedHosts) -> Self {
+        Self { hosts: Some(Arc::new(hosts)), ..self }
+    }
+
+    /// The same, with so many bytes for large answers that are under way together; further ones are refused for now.
+    #[must_use]
+    pub fn holding(self, bytes: u64) -> Self {
+        Self { answers: Answers::new(bytes), ..self }
+    }
+
+    /// The refusal of a request that is for another host, or from a page of another origin than may ask.
+    fn refusal<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
+        let hosts = self.hosts.as_ref()?;
+        let fields = request.headers();
+        let origin = fields.get(header::ORIGIN).filter(|origin| !self.api.settings().cors.allows(origin));
+        let refused = hosts::check(hosts, request, origin).err()?;
+        let failure = Failure::from(Problem::from(refused));
+        Some(self.tell(fields, Err(failure)))
     }
 
     /// The answer, if it can be had without waiting: a cached user to somebody known.
@@ -124,7 +154,11 @@ impl Front {
         let origin = request.headers().get(header::ORIGIN).cloned().filter(|_| settings.cors.is_on());
         let mut response = match self.api.0.guard.admit(request.headers()).await {
             Ok(admitted) => {
-                let mut response = self.route(request, &admitted).await;
+                let (parts, body) = self.route(request, &admitted).await.into_parts();
+                let mut response = match self.answers.hold(body) {
+                    Some(body) => Response::from_parts(parts, body),
+                    None => busy().into_response(),
+                };
                 if let Some(left) = &admitted.left {
                     left.tell(response.headers_mut());
                 }
@@ -159,6 +193,12 @@ impl Front {
         }
         response
     }
+}
+
+/// 503: there is no room for the answer.
+fn busy() -> Failure {
+    let detail = "too many large answers are under way; ask for fewer users, or later";
+    Failure::from(Problem::unavailable(detail)).with(header::RETRY_AFTER, RETRY_AFTER)
 }
 
 /// A user as it is stored, to somebody who may read it.
@@ -232,6 +272,10 @@ where
     fn call(&mut self, request: Request<B>) -> Answering {
         let begin = Instant::now();
         let operation = Operation::of(request.method(), request.uri().path());
+        if let Some(response) = self.refusal(&request) {
+            self.api.0.metrics.count(operation, response.status(), begin);
+            return Answering::Now(Some(response));
+        }
         match plain(operation, &request) {
             Some(Plain::Read(id)) => {
                 if let Some(response) = self.at_once(id, request.headers()) {

@@ -1,7 +1,6 @@
 //! Who asks: API keys as bearer tokens (RFC 6750), their scopes and their rates.
 
 use axum::extract::FromRequestParts;
-use futures_util::FutureExt;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
@@ -49,8 +48,11 @@ impl Guard {
 
     /// Who asks, if that is known without asking the database.
     pub fn at_once(&self, fields: &HeaderMap) -> Option<Result<Admitted, Failure>> {
-        // The future is ready at once where the key is cached; where it is not, it is dropped.
-        self.admit(fields).now_or_never()
+        match self.credential(fields) {
+            Ok(None) => Some(Ok(self.anonymous())),
+            Ok(Some(digest)) => self.users.known_key(&digest).map(|key| self.let_in(&key)),
+            Err(failure) => Some(Err(failure)),
+        }
     }
 
     /// Who asks.
@@ -58,18 +60,38 @@ impl Guard {
     /// # Errors
     /// 401 for what is no key, 429 for one that asks too often.
     pub async fn admit(&self, fields: &HeaderMap) -> Result<Admitted, Failure> {
+        let Some(digest) = self.credential(fields)? else { return Ok(self.anonymous()) };
+        let key = self.users.key_by_digest(&digest).await?;
+        let key = key.ok_or_else(|| invalid("the API key is unknown or revoked"))?;
+        self.let_in(&key)
+    }
+
+    /// The digest of the key that is given, where one is asked for and given.
+    fn credential(&self, fields: &HeaderMap) -> Result<Option<[u8; 32]>, Failure> {
         if !self.keys {
-            return Ok(Admitted { caller: Caller::Anybody, left: None });
+            return Ok(None);
         }
-        let Some(given) = fields.get(header::AUTHORIZATION) else {
-            return Ok(Admitted { caller: Caller::Nobody, left: None });
-        };
-        let digest = bearer(given).and_then(Secret::digest_of).ok_or_else(unknown)?;
-        let key = self.users.key_by_digest(&digest).await?.ok_or_else(unknown)?;
-        if key.expires_at.is_some_and(|end| end <= Timestamp::now()) {
-            return Err(unknown());
+        let Some(given) = fields.get(header::AUTHORIZATION) else { return Ok(None) };
+        let given = given.to_str().unwrap_or_default().trim();
+        let (scheme, token) = given.split_once(' ').unwrap_or((given, ""));
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            // A key alone is the usual mistake.
+            return Err(invalid("Authorization has to be the word Bearer, a space and the API key"));
         }
-        let left = self.take(&key)?;
+        let digest = Secret::digest_of(token.trim());
+        digest.map(Some).ok_or_else(|| invalid("the API key is mistyped or cut off: this is none"))
+    }
+
+    fn anonymous(&self) -> Admitted {
+        let caller = if self.keys { Caller::Nobody } else { Caller::Anybody };
+        Admitted { caller, left: None }
+    }
+
+    fn let_in(&self, key: &Key) -> Result<Admitted, Failure> {
+        if let Some(end) = key.expires_at.filter(|end| *end <= Timestamp::now()) {
+            return Err(invalid(&format!("the API key expired at {end}")));
+        }
+        let left = self.take(key)?;
         Ok(Admitted { caller: Caller::Key(key.id, key.scope), left })
     }
 
@@ -98,12 +120,15 @@ impl Caller {
         match self {
             Self::Anybody => Ok(()),
             Self::Key(_, granted) if *granted >= scope => Ok(()),
-            Self::Key(..) => Err(Failure::from(Problem::forbidden("the key is for less than this")).with(
-                header::WWW_AUTHENTICATE,
-                HeaderValue::from_static("Bearer error=\"insufficient_scope\""),
-            )),
-            Self::Nobody => Err(Failure::from(Problem::unauthorized("an API key is needed"))
-                .with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            // There are two scopes, and write includes read.
+            Self::Key(..) => Err(Failure::from(Problem::forbidden(
+                "the API key has the scope read; this takes one with the scope write",
+            ))
+            .with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"insufficient_scope\""))),
+            Self::Nobody => Err(Failure::from(Problem::unauthorized(
+                "an API key is needed, as Authorization: Bearer and the key",
+            ))
+            .with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
         }
     }
 
@@ -145,12 +170,7 @@ fn caller(parts: &Parts) -> Result<&Caller, Failure> {
     parts.extensions.get().ok_or_else(|| Problem::internal("nobody asked who asks").into())
 }
 
-fn unknown() -> Failure {
-    Failure::from(Problem::unauthorized("the API key is unknown, revoked or expired"))
+fn invalid(detail: &str) -> Failure {
+    Failure::from(Problem::unauthorized(detail))
         .with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer error=\"invalid_token\""))
-}
-
-fn bearer(value: &HeaderValue) -> Option<&str> {
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

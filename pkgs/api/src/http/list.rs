@@ -19,6 +19,7 @@ use super::guard::Reader;
 use super::openapi::{Count, Page};
 use super::users::{json, unwritable};
 use super::{Api, cursor};
+use crate::json::object::Unknown;
 use crate::store::{Filter, Query, Sort, SortBy};
 use crate::user::Status;
 
@@ -124,18 +125,7 @@ pub(super) async fn list(
     State(api): State<Api>,
     RawQuery(text): RawQuery,
 ) -> Result<Response, Failure> {
-    let (which, how) = split(text.as_deref().unwrap_or_default());
-    let How { sort, limit, cursor, fields } = query(Some(&how))?;
-    let filter = filter(query(Some(&which))?)?;
-    let selection = Selection::parse(fields.as_deref(), api.settings().limits.unknown)?;
-    let sort = sort.map(Sort::from).unwrap_or_default();
-    let limit = limit.unwrap_or(PAGE);
-    if !(1..=PAGE_MOST).contains(&limit) {
-        return Err(wrong("limit", format_args!("must be 1 to {PAGE_MOST}")));
-    }
-    let after = cursor.map(|text| cursor::decode(&text, &filter, sort)).transpose();
-    let after = after.map_err(|error| wrong("cursor", error))?;
-    let asked = Query { filter, sort, after, limit };
+    let (asked, selection) = asked(text.as_deref().unwrap_or_default(), api.settings().limits.unknown)?;
     let page = api.users().list(&asked).await?;
     let bodies: Vec<Bytes> = page.records.iter().map(|record| selection.of(&record.body)).collect();
     let next = page.next.map(|position| cursor::encode(&position, &asked.filter, asked.sort));
@@ -152,6 +142,26 @@ pub(super) async fn list(
         }
     }
     Ok(response)
+}
+
+/// What the query of a list asks for, and which members of it.
+///
+/// # Errors
+/// 400 that says which parameter is wrong.
+pub fn asked(text: &str, unknown: Unknown) -> Result<(Query, Selection), Failure> {
+    let (which, how) = split(text);
+    known_only(&how, &[names::<Which>(), names::<How>()].concat())?;
+    let How { sort, limit, cursor, fields } = query(Some(&how))?;
+    let filter = filter(query(Some(&which))?)?;
+    let selection = Selection::parse(fields.as_deref(), unknown)?;
+    let sort = sort.map(Sort::from).unwrap_or_default();
+    let limit = limit.unwrap_or(PAGE);
+    if !(1..=PAGE_MOST).contains(&limit) {
+        return Err(wrong("limit", format_args!("must be 1 to {PAGE_MOST}")));
+    }
+    let after = cursor.map(|text| cursor::decode(&text, &filter, sort)).transpose();
+    let after = after.map_err(|error| wrong("cursor", error))?;
+    Ok((Query { filter, sort, after, limit }, selection))
 }
 
 /// Count users
@@ -171,13 +181,9 @@ pub(super) async fn count(
 ///
 /// # Errors
 /// 400 that says which is wrong.
-pub(super) fn query<T: DeserializeOwned>(text: Option<&str>) -> Result<T, Failure> {
+pub(super) fn query<T: DeserializeOwned + utoipa::IntoParams>(text: Option<&str>) -> Result<T, Failure> {
     let text = text.unwrap_or_default();
-    // What is not encoded well would be read as something else.
-    let valid = percent_encoding::percent_decode_str(text).decode_utf8().is_ok() && well_encoded(text);
-    if !valid {
-        return Err(Problem::bad_request("the query is not percent-encoded UTF-8").into());
-    }
+    known_only(text, &names::<T>())?;
     let pairs = serde_urlencoded::Deserializer::new(url::form_urlencoded::parse(text.as_bytes()));
     serde_path_to_error::deserialize(pairs).map_err(|error| {
         let path = error.path().to_string();
@@ -186,12 +192,31 @@ pub(super) fn query<T: DeserializeOwned>(text: Option<&str>) -> Result<T, Failur
     })
 }
 
+/// The names of parameters.
+fn names<T: utoipa::IntoParams>() -> Vec<String> {
+    T::into_params(|| None).into_iter().map(|parameter| parameter.name).collect()
+}
+
+/// Refuses a query that is not encoded well, which would be read as something else, or that has other parameters, with
+/// the names of all that there are.
+fn known_only(text: &str, known: &[String]) -> Result<(), Failure> {
+    let valid = percent_encoding::percent_decode_str(text).decode_utf8().is_ok() && well_encoded(text);
+    if !valid {
+        return Err(Problem::bad_request("the query is not percent-encoded UTF-8").into());
+    }
+    let mut given = url::form_urlencoded::parse(text.as_bytes());
+    match given.find(|(name, _)| !known.iter().any(|known| known == name)) {
+        Some((name, _)) => {
+            let name: String = name.chars().take(64).collect();
+            Err(wrong(&name, format_args!("there is no such parameter; there are {}", known.join(", "))))
+        }
+        None => Ok(()),
+    }
+}
+
 /// The parameters that say which users, and the others. Serde can read both in one go, and then refuses no others.
 fn split(query: &str) -> (String, String) {
-    static WHICH: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let parameters = <Which as utoipa::IntoParams>::into_params(|| None);
-        parameters.into_iter().map(|parameter| parameter.name).collect()
-    });
+    static WHICH: LazyLock<Vec<String>> = LazyLock::new(names::<Which>);
     let is_which = |pair: &&str| {
         let name = url::form_urlencoded::parse(pair.as_bytes()).next();
         name.is_some_and(|(name, _)| WHICH.iter().any(|known| *known == name))
@@ -262,6 +287,7 @@ mod tests {
 
     fn read(text: &str) -> Result<(Which, How), Failure> {
         let (which, how) = split(text);
+        known_only(&how, &[names::<Which>(), names::<How>()].concat())?;
         Ok((query(Some(&which))?, query(Some(&how))?))
     }
 
@@ -293,6 +319,10 @@ mod tests {
             let detail = read(text).expect_err("it is refused").problem().detail.clone();
             assert!(detail.contains(name), "{text}: {detail}");
         }
+        let all = "colour: there is no such parameter; there are q, status, tag, email, created_after, created_before, \
+                   sort, limit, cursor, fields";
+        let refused = read("q=a&limit=1&colour=red").expect_err("it is refused");
+        assert!(refused.problem().detail.ends_with(all), "{}", refused.problem().detail);
         let refused = query::<Which>(Some("sort=name")).expect_err("to count takes no order");
         assert!(refused.problem().detail.contains("sort"));
     }

@@ -103,9 +103,12 @@ impl Metrics {
 
     /// Shows them in `registry` from here on.
     pub fn register(&self, registry: &mut Registry) {
-        let mut statuses = Family::new("api_requests", "Requests answered, by operation and class of status");
-        let mut times =
-            Family::new("api_request_seconds", "Time from a request's head to its answer, by operation");
+        let mut statuses =
+            Family::new("linerate_api_requests", "Requests answered, by operation and class of status");
+        let mut times = Family::new(
+            "linerate_api_request_seconds",
+            "Time from a request's head to its answer, by operation",
+        );
         for (index, (_, operation)) in Operation::ALL.into_iter().enumerate() {
             for (class, status) in CLASSES.into_iter().enumerate() {
                 let all = self.clone();
@@ -176,9 +179,9 @@ mod tests {
         metrics.register(&mut registry);
         let text = service::metrics::encode(&registry);
         for line in [
-            "api_requests_total{operation=\"get\",status=\"2xx\"} 3",
-            "api_requests_total{operation=\"get\",status=\"4xx\"} 1",
-            "api_request_seconds_count{operation=\"get\"} 4",
+            "linerate_api_requests_total{operation=\"get\",status=\"2xx\"} 3",
+            "linerate_api_requests_total{operation=\"get\",status=\"4xx\"} 1",
+            "linerate_api_request_seconds_count{operation=\"get\"} 4",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }

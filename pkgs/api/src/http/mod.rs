@@ -4,21 +4,24 @@
 //!   which are answered there and then.
 //! - [`routes`]: the table of everything else, and the API's description, which is made from it.
 //! - `users`, `batch`, `list`: the operations.
-//! - `guard`, `rate`, `cors`: who may ask, how often, and from where.
+//! - `guard`, `hosts`, `rate`, `cors`: who may ask, by which name, how often, and from where.
+//! - `held`: what large answers hold together.
 //! - `body`, `conditions`, `cursor`, `fields`, `failure`: what the operations stand on.
 //! - [`openapi`], [`admin`], [`metrics`]: for people and their machines.
 
 pub mod admin;
 mod batch;
 mod body;
-mod conditions;
+pub mod conditions;
 pub mod cors;
 pub mod cursor;
-mod failure;
-mod fields;
+pub mod failure;
+pub mod fields;
 pub mod front;
 mod guard;
-mod list;
+mod held;
+mod hosts;
+pub mod list;
 pub mod metrics;
 pub mod openapi;
 mod rate;

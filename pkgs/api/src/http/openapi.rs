@@ -187,6 +187,7 @@ fn problems(description: &mut Description) {
                 ("413", "The body is too long", writes),
                 ("415", "The body is of another media type", writes),
                 ("422", "The body does not fit; each part at fault is pointed at", writes),
+                ("428", "If-Match has to say which version is meant", true),
                 ("429", "The key is used too often", true),
                 ("503", "The database does not answer now", true),
                 ("default", "Any other error", true),

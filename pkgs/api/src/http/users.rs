@@ -67,7 +67,7 @@ pub(super) struct Selected {
     responses((status = 201, description = "The user", body = User,
                headers(("Location" = String, description = "Where it is"), ("ETag" = String, description = "Its version"),
                        ("Idempotency-Replayed" = Option<String>, description = "`true`: it was created before"))),
-              (status = 409, description = "Another user has the email", body = Problem, content_type = "application/problem+json")))]
+              (status = 409, description = "Another user has the email, or the user was created before by this Idempotency-Key and has been deleted", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn create(
     writer: Writer,
     State(api): State<Api>,
@@ -253,6 +253,11 @@ pub(super) fn created(
     match created {
         Created::Done(records) => Ok((records, false)),
         Created::Before(records) => Ok((records, true)),
+        // It was made, and is not made again; what it answered belonged to a user who is gone.
+        Created::Erased => Err(Problem::conflict(
+            "the request was made before, and a user that it created has been deleted since, and its answer too",
+        )
+        .into()),
         // draft-ietf-httpapi-idempotency-key-header-07, section 2.7.
         Created::KeyReused => {
             Err(Problem::unprocessable("the Idempotency-Key was used for another request").into())
@@ -293,8 +298,8 @@ pub(super) fn claim(
 /// The conditions of a write; 428 where there have to be some.
 fn conditions(api: &Api, head: &HeaderMap) -> Result<Conditions, Failure> {
     let conditions = Conditions::of(head)?;
-    if conditions.is_empty() && api.settings().conditional_writes {
-        return Err(Problem::new(428, "If-Match has to say which version is meant").into());
+    if !conditions.names_version() && api.settings().conditional_writes {
+        return Err(Problem::new(428, "If-Match has to say which version is meant, or * for any").into());
     }
     Ok(conditions)
 }

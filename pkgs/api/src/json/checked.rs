@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::scan::{Bounds, MAX_NUMBER};
+use super::scan::{self, Bounds, MAX_NUMBER, SAFE_LEVELS};
 
 /// The same as an integer.
 const MAX_INTEGER: u64 = MAX_NUMBER as u64;
@@ -19,6 +19,11 @@ const MAX_INTEGER: u64 = MAX_NUMBER as u64;
 /// # Errors
 /// When the text is not JSON, not within `bounds` as [`scan::check`](super::scan::check) has them, or no `T`.
 pub fn from_str<'de, T: Deserialize<'de>>(text: &'de str, bounds: &Bounds) -> Result<T, sonic_rs::Error> {
+    // The levels of what is read are counted on the way. What is skipped, because it is of another type than it should
+    // be, goes past that count, and the parser recurses into it.
+    if scan::is_deeper(text, SAFE_LEVELS.max(bounds.depth)) {
+        return Err(refused());
+    }
     let mut parser = sonic_rs::Deserializer::from_str(text);
     let mut seen = Seen { bounds, values: 0, depth: 0, names: Vec::with_capacity(32) };
     let value = T::deserialize(Checked { inner: &mut parser, seen: &mut seen })?;

@@ -7,6 +7,10 @@ use service::problem::Fault;
 /// So many faults are told; who has more knows enough.
 const MOST: usize = 50;
 
+/// The longest segment of a pointer and the longest detail that is told, in characters. No name or value that is known
+/// is longer, and fifty of the longest that a body may have would be fifty times the body.
+const MOST_CHARS: usize = 256;
+
 /// The faults found so far. Costs nothing while all is well: a fault learns where it is as the looking returns from
 /// there.
 #[derive(Debug, Default)]
@@ -54,7 +58,9 @@ impl Faults {
     #[cold]
     pub fn add(&mut self, detail: impl Display) {
         if self.count() < MOST {
-            self.0.push(Fault { pointer: String::new(), detail: detail.to_string() });
+            let mut told = String::new();
+            push_text(&mut told, &detail.to_string(), |text, letter| text.push(letter));
+            self.0.push(Fault { pointer: String::new(), detail: told });
         }
     }
 
@@ -72,11 +78,38 @@ impl Faults {
 /// Adds a reference token to a pointer (RFC 6901, section 3).
 pub(super) fn push_segment(pointer: &mut String, segment: &str) {
     pointer.push('/');
-    for letter in segment.chars() {
-        match letter {
-            '~' => pointer.push_str("~0"),
-            '/' => pointer.push_str("~1"),
-            other => pointer.push(other),
+    push_text(pointer, segment, |pointer, letter| match letter {
+        '~' => pointer.push_str("~0"),
+        '/' => pointer.push_str("~1"),
+        other => pointer.push(other),
+    });
+}
+
+/// Adds a text that a client chose, as far as it is told.
+fn push_text(told: &mut String, text: &str, push: fn(&mut String, char)) {
+    for (index, letter) in text.chars().enumerate() {
+        if index == MOST_CHARS {
+            return told.push('…');
+        }
+        push(told, letter);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_short_whatever_a_client_sends() {
+        let (name, mut faults) = ("/".repeat(1 << 20), Faults::new());
+        for index in 0..2 * MOST {
+            faults.member(&name, |faults| faults.element(index, |faults| faults.add(&name)));
+        }
+        let found = faults.into_found();
+        assert_eq!(found.len(), MOST);
+        for fault in found {
+            assert!(fault.pointer.starts_with("/~1~1") && fault.pointer.contains('…'), "{}", fault.pointer);
+            assert!(fault.pointer.len() + fault.detail.len() < 4 * MOST_CHARS, "{fault:?}");
         }
     }
 }

@@ -79,6 +79,54 @@ pub fn check(text: &str, bounds: &Bounds) -> Result<(), Refused> {
     scan.run().map_err(|reason| Refused { reason, pointer: scan.pointer(), offset: scan.at })
 }
 
+/// Levels that any parser may recurse into, however large its frames are: at a few hundred bytes each, a hundredth of
+/// the smallest stack that a thread here has.
+pub const SAFE_LEVELS: usize = 64;
+
+/// Whether arrays and objects are within each other deeper than `levels` anywhere in `text`, JSON or not: what a
+/// recursive parser must not see. It recurses nowhere itself, and where too few of them are opened to matter, which is
+/// in all usual documents, it does no more than count.
+///
+/// Of what is no JSON, it is exact up to the place where that shows: no parser goes further.
+pub fn is_deeper(text: &str, levels: usize) -> bool {
+    let bytes = text.as_bytes();
+    if opened(bytes) <= levels {
+        return false;
+    }
+    let (mut depth, mut at) = (0_usize, 0);
+    while let Some(byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'[' | b'{' if depth == levels => return true,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'"' => at = behind_string(bytes, at),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// How many brackets and braces are opened, those in strings included: vectors of bytes at a time.
+fn opened(bytes: &[u8]) -> usize {
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    // The two are the same but for one bit.
+    let within = |bytes: &[u8]| bytes.iter().map(|byte| u8::from(byte | 0x20 == b'{')).sum::<u8>();
+    blocks.iter().map(|block| usize::from(within(block))).sum::<usize>() + usize::from(within(rest))
+}
+
+/// The place behind the string whose first quote is before `at`.
+fn behind_string(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        at += plain(bytes.get(at..).unwrap_or_default());
+        match bytes.get(at) {
+            Some(b'"') | None => return at + 1,
+            Some(b'\\') => at += 2,
+            Some(_) => at += 1,
+        }
+    }
+}
+
 struct Scan<'a> {
     bytes: &'a [u8],
     text: &'a str,
@@ -514,7 +562,67 @@ mod tests {
         }
     }
 
+    #[test]
+    fn depth_is_found_wherever_it_is() {
+        let nested = |open: &str, levels: usize| open.repeat(levels);
+        for levels in [0, 1, 2, SAFE_LEVELS, 10_000] {
+            for open in ["[", "{\"a\":", " [ ", "{\"]]}}\":"] {
+                let text = nested(open, levels);
+                assert!(!is_deeper(&text, levels), "{levels} of {open}");
+                assert!(levels == 0 || is_deeper(&text, levels - 1), "{levels} of {open}");
+            }
+        }
+        // Many of them, none within another, and some that are only text.
+        assert!(!is_deeper(&format!("[{}0]", "[],{},".repeat(5_000)), 2));
+        assert!(!is_deeper(&format!("\"{}\"", "[".repeat(5_000)), 0));
+        assert!(!is_deeper(&format!("\"{}", "[".repeat(5_000)), 0));
+        assert!(!is_deeper(&format!("\"{}\\", "[".repeat(5_000)), 0));
+    }
+
+    /// Levels of a value.
+    fn depth(value: &serde_json::Value) -> usize {
+        match value {
+            serde_json::Value::Array(list) => 1 + list.iter().map(depth).max().unwrap_or(0),
+            serde_json::Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    fn documents() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            any::<i32>().prop_map(serde_json::Value::from),
+            "\\PC{0,8}|[\\[{\\]}\"\\\\]{0,8}".prop_map(serde_json::Value::from)
+        ];
+        leaf.prop_recursive(9, 64, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),
+                prop::collection::hash_map("[a-c\\[{\"\\\\]{0,3}", inner, 0..4)
+                    .prop_map(|members| members.into_iter().collect()),
+            ]
+        })
+    }
+
     proptest! {
+        /// What is counted without reading is what serde reads.
+        #[test]
+        fn depth_is_that_of_the_value(value in documents(), levels in 0_usize..9) {
+            for text in [value.to_string(), format!("{value:#}")] {
+                prop_assert_eq!(is_deeper(&text, levels), depth(&value) > levels, "{}", text);
+                let bounds = Bounds { depth: levels, ..WIDE };
+                let refused = check(&text, &bounds).err().map(|refused| refused.reason);
+                prop_assert_eq!(refused == Some(Reason::Depth(levels)), depth(&value) > levels);
+            }
+        }
+
+        /// Of anything at all: what is not too deep by this count is refused or taken without recursing further.
+        #[test]
+        fn what_a_parser_gets_to_is_counted(text in r#"([\[{"}\],:a1\\]|\{"a":|\["\]",){0,60}"#, levels in 0_usize..8) {
+            let bounds = Bounds { depth: levels, ..WIDE };
+            if check(&text, &bounds).err().map(|refused| refused.reason) == Some(Reason::Depth(levels)) {
+                prop_assert!(is_deeper(&text, levels), "{}", text);
+            }
+        }
+
         /// Whatever serde_json refuses is refused; what it takes is, but for the stricter rules.
         #[test]
         fn parsers_agree(text in r#"[\[\]{}:,"\\ua-f0-9eE.+ -]{0,24}|(\{"a":[0-9.eE-]{1,6}(,"b":\[(null|true|"\\u[0-9a-f]{4}")\])?\})"#) {

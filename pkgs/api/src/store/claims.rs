@@ -1,5 +1,6 @@
 //! Requests that are made once: how long they are remembered, and what a repetition is told.
 
+use super::entry::{self, Entry};
 use super::{Claim, Created, Error, answer};
 
 /// How long a request is remembered, in microseconds: a day, longer than any client repeats one.
@@ -17,6 +18,12 @@ pub fn blocks(answer: &[u8]) -> i64 {
     answer.len().div_ceil(BLOCK_BYTES).max(1) as i64
 }
 
+/// When a request was made, as it is stored: when the users began that it creates. The deletion of a user finds by that
+/// what has to be erased, without an index of who is in which answer.
+pub fn instant(entries: &[Entry]) -> i64 {
+    entries.first().map_or_else(entry::now, |entry| entry.created_at)
+}
+
 /// Whose, as it is stored.
 pub fn owner(claim: &Claim) -> i64 {
     claim.owner.unwrap_or(0)
@@ -26,6 +33,10 @@ pub fn owner(claim: &Claim) -> i64 {
 pub fn judge(claim: &Claim, digest: &[u8], kept: Vec<u8>) -> Result<Created, Error> {
     if digest != claim.digest {
         return Ok(Created::KeyReused);
+    }
+    // What created nobody keeps no answer, so this one was erased.
+    if kept.is_empty() {
+        return Ok(Created::Erased);
     }
     let records = answer::decode(kept).ok_or_else(|| Error::failed("a stored answer is damaged"))?;
     Ok(Created::Before(records))

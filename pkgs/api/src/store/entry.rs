@@ -43,10 +43,10 @@ impl Draft {
         })
     }
 
-    /// A user that begins now.
-    pub fn begin(self) -> Entry {
+    /// Users that begin now, all at the same instant, by which the answer to the request that made them is found again.
+    pub fn begin(users: Vec<Self>) -> Vec<Entry> {
         let now = now();
-        self.at(UserId::generate(), 1, now, now)
+        users.into_iter().map(|user| user.at(UserId::generate(), 1, now, now)).collect()
     }
 
     /// A user at a version; times are in microseconds since the Unix epoch.

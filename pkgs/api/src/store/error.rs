@@ -11,6 +11,9 @@ pub enum Error {
     /// It cannot be reached, or did not answer in time. Whether a write was done is then not known.
     #[error("the database cannot be reached")]
     Unreachable(#[source] Box<dyn Cause + Send + Sync>),
+    /// It is not one that this program can use, which was told nothing and has not changed.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
     /// Anything else.
     #[error("the database failed")]
     Failed(#[source] Box<dyn Cause + Send + Sync>),
@@ -27,8 +30,51 @@ impl Error {
         let cause = |cause: &(dyn Cause + Send + Sync)| cause.to_string().into();
         match self {
             Self::Busy => Self::Busy,
+            Self::Unusable(unusable) => Self::Failed(unusable.to_string().into()),
             Self::Unreachable(error) => Self::Unreachable(cause(&**error)),
             Self::Failed(error) => Self::Failed(cause(&**error)),
+        }
+    }
+}
+
+/// Why a database cannot be used as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// Where a file should be.
+    #[error("it is a directory")]
+    Directory,
+    /// The file cannot be made, or read.
+    #[error(transparent)]
+    File(std::io::Error),
+    /// A path that no URI can have.
+    #[error("its name is not UTF-8")]
+    Name,
+    /// Something else is in the file.
+    #[error("it is no SQLite database")]
+    NoDatabase,
+    /// Somebody else's data is in it.
+    #[error("it is the database of another program")]
+    Foreign,
+    /// This program has an older schema.
+    #[error("it was written by a newer release of linerate-api (schema {found}; this one knows {known})")]
+    Newer {
+        /// The schema of the database.
+        found: i64,
+        /// The latest of this program.
+        known: i64,
+    },
+}
+
+impl Unusable {
+    /// What an error of a migration means.
+    pub(crate) fn of_migration(error: sqlx::migrate::MigrateError, known: i64) -> Error {
+        match error {
+            sqlx::migrate::MigrateError::VersionMissing(found) if found > known => {
+                Self::Newer { found, known }.into()
+            }
+            // Another program keeps its migrations in a table of the same name.
+            sqlx::migrate::MigrateError::VersionMismatch(_) => Self::Foreign.into(),
+            error => Error::failed(error),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Where users, keys and answers to repeated requests are kept.
 //!
 //! - [`Store`]: what a database does for this service.
-//! - [`Watch`]: who is told of writes.
+//! - [`Watch`]: who is told of writes; [`Alarm`]: who is told that there are none any more.
 //! - [`Sqlite`] and [`Postgres`]: each does it; `tests` holds both to the same.
 //! - [`Draft`], [`Entry`]: a user as a row; `words`: what a search finds it by; `list`: the SQL of lists.
 
+mod alarm;
 mod answer;
 mod claims;
 mod entry;
@@ -23,8 +24,9 @@ use std::future::Future;
 
 use crate::user::{Record, UserId};
 
+pub use alarm::Alarm;
 pub use entry::{Draft, Entry};
-pub use error::Error;
+pub use error::{Error, Unusable};
 pub use model::*;
 pub use postgres::Postgres;
 pub use sqlite::Sqlite;
@@ -80,8 +82,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Revokes an API key; false where there is none.
     fn revoke_key(&self, id: i64) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// The API key with this SHA-256 of its secret.
-    fn key_by_digest(&self, digest: &[u8; 32]) -> impl Future<Output = Result<Option<Key>, Error>> + Send;
+    /// Tells when something has ended that this database cannot be used without, which no request brings back.
+    fn alarm(&self) -> &Alarm;
 
     /// Whether the database answers.
     fn ping(&self) -> impl Future<Output = Result<(), Error>> + Send;

@@ -24,6 +24,8 @@ pub enum Created {
     Done(Vec<Record>),
     /// Done before by the same request; as it was then.
     Before(Vec<Record>),
+    /// Done before by the same request, and a user that it created has been deleted, with what was kept of the answer.
+    Erased,
     /// The key was used for another request.
     KeyReused,
     /// Somebody has the email of the document at this index, or an earlier document of the same request has.
@@ -178,6 +180,8 @@ pub struct NewKey {
 pub struct Key {
     /// Its number; never another key's.
     pub id: i64,
+    /// SHA-256 of the secret.
+    pub digest: [u8; 32],
     /// What people call it.
     pub name: String,
     /// What it is for.
@@ -195,7 +199,7 @@ pub struct Key {
 impl NewKey {
     /// The key that this becomes.
     pub(super) fn with(self, id: i64, created_at: i64) -> Key {
-        let Self { name, scope, rate, burst, expires_at, .. } = self;
-        Key { id, name, scope, rate, burst, created_at: entry::time(created_at), expires_at }
+        let Self { name, digest, scope, rate, burst, expires_at } = self;
+        Key { id, digest, name, scope, rate, burst, created_at: entry::time(created_at), expires_at }
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod cache;
 mod counts;
+mod keyring;
 mod options;
 
 use std::sync::Arc;
@@ -21,14 +22,12 @@ use crate::user::{Record, UserId};
 
 use cache::{Cache, Freshness};
 use counts::Counts;
+use keyring::Keyring;
 
 pub use options::{DatabaseUrl, InvalidDatabaseUrl, Options};
 
 /// Bytes a cached user takes beside its representation.
 const RECORD_BYTES: usize = 256;
-
-/// API keys that are remembered, unknown ones that were tried included.
-const KEYS: u64 = 10_000;
 
 /// Users and API keys; cheap to clone.
 #[derive(Clone)]
@@ -46,7 +45,7 @@ enum Database {
 /// What was read of the database.
 struct Caches {
     records: Cache<UserId, Record>,
-    keys: Cache<[u8; 32], Option<Key>>,
+    keys: Keyring,
     freshness: Arc<Freshness>,
     staleness: Duration,
     counts: Counts,
@@ -58,7 +57,7 @@ impl Caches {
         let weigh = |record: &Record| record.body.len() + RECORD_BYTES;
         Self {
             records: Cache::new(options.cache_bytes, weigh, Arc::clone(&freshness)),
-            keys: Cache::new(KEYS, |_| 1, Arc::clone(&freshness)),
+            keys: Keyring::new(Arc::clone(&freshness), options.staleness),
             freshness,
             staleness: options.staleness,
             counts: Counts::new(),
@@ -70,10 +69,10 @@ impl Watch for Caches {
     fn changed(&self, change: Change<'_>) {
         match change {
             Change::Users(ids) => ids.iter().for_each(|id| self.records.change(id)),
-            Change::Keys => self.keys.change_all(),
+            Change::Keys => self.keys.change(),
             Change::All => {
                 self.records.change_all();
-                self.keys.change_all();
+                self.keys.change();
             }
         }
     }
@@ -204,20 +203,23 @@ impl Users {
             move || read(&caches)
         }
         let caches = &self.caches;
-        Family::new("api_cache_hits", "Users read by id and answered from the cache")
+        Family::new("linerate_api_cache_hits", "Users read by id and answered from the cache")
             .with(&[], read(caches, |caches| caches.counts.hits()))
             .register(registry);
-        Family::new("api_cache_misses", "Users read by id and asked of the database")
+        Family::new("linerate_api_cache_misses", "Users read by id and asked of the database")
             .with(&[], read(caches, |caches| caches.counts.misses()))
             .register(registry);
-        Family::new("api_cache_users", "Users in the cache")
+        Family::new("linerate_api_cache_users", "Users in the cache")
             .with(&[], read(caches, |caches| caches.records.size().0 as f64))
             .register(registry);
-        Family::new("api_cache_bytes", "Bytes of users in the cache")
+        Family::new("linerate_api_cache_bytes", "Bytes of users in the cache")
             .with(&[], read(caches, |caches| caches.records.size().1 as f64))
             .register(registry);
+        Family::new("linerate_api_key_looks", "Looks into the database for API keys that were not known")
+            .with(&[], read(caches, |caches| caches.keys.looks()))
+            .register(registry);
         Family::new(
-            "api_cache_fresh",
+            "linerate_api_cache_fresh",
             "Whether the cache is known to be right within its staleness, and used",
         )
         .with(&[], read(caches, |caches| f64::from(u8::from(caches.freshness.holds()))))
@@ -227,6 +229,11 @@ impl Users {
     /// Whether the database answers, within the time it may take.
     pub async fn ping(&self) -> Result<(), Error> {
         store!(self, store => store.ping().await)
+    }
+
+    /// Returns once something has ended by itself that nothing can be written, or trusted, without.
+    pub async fn broken(&self) {
+        store!(self, store => store.alarm().raised().await)
     }
 
     /// Adds an API key.
@@ -244,14 +251,14 @@ impl Users {
         store!(self, store => store.revoke_key(id).await)
     }
 
-    /// The API key with this SHA-256 of its secret; cached as users are, and as fresh.
-    pub async fn key_by_digest(&self, digest: &[u8; 32]) -> Result<Option<Key>, Error> {
-        if let Some(key) = self.caches.keys.get(digest) {
-            return Ok(key);
-        }
-        let stamp = self.caches.keys.stamp(digest);
-        let key = store!(self, store => store.key_by_digest(digest).await)?;
-        self.caches.keys.keep(*digest, stamp, key.clone());
-        Ok(key)
+    /// The API key with this SHA-256 of its secret, if that is known without asking the database.
+    pub fn known_key(&self, digest: &[u8; 32]) -> Option<Arc<Key>> {
+        self.caches.keys.get(digest)
+    }
+
+    /// The API key with this SHA-256 of its secret. A known one is as fresh as cached users are; unknown ones cost the
+    /// database a few looks a second, however many are tried.
+    pub async fn key_by_digest(&self, digest: &[u8; 32]) -> Result<Option<Arc<Key>>, Error> {
+        self.caches.keys.find(digest, async || self.list_keys().await).await
     }
 }

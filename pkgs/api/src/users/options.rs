@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::store::postgres::{self, InvalidUrl};
+
 /// How users are kept.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -49,14 +51,20 @@ impl Options {
 pub enum DatabaseUrl {
     /// A file.
     Sqlite(PathBuf),
-    /// A URL as libpq takes it.
-    Postgres(String),
+    /// A server.
+    Postgres(postgres::Url),
 }
 
-/// A text names no database.
+/// A text names no database. It is not told which text: there may be a password in it, where nobody looks for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected sqlite:PATH or postgres://USER@HOST/DATABASE")]
-pub struct InvalidDatabaseUrl;
+pub enum InvalidDatabaseUrl {
+    /// It begins as none.
+    #[error("expected sqlite:PATH or postgres://USER@HOST/DATABASE")]
+    Scheme,
+    /// It begins as one of PostgreSQL.
+    #[error(transparent)]
+    Postgres(#[from] InvalidUrl),
+}
 
 impl FromStr for DatabaseUrl {
     type Err = InvalidDatabaseUrl;
@@ -65,13 +73,13 @@ impl FromStr for DatabaseUrl {
         if let Some(path) = text.strip_prefix("sqlite:") {
             // Two slashes are how other programs write it.
             let path = path.strip_prefix("//").unwrap_or(path);
-            return if path.is_empty() { Err(InvalidDatabaseUrl) } else { Ok(Self::Sqlite(path.into())) };
+            let path = Some(path).filter(|path| !path.is_empty());
+            return path.map(|path| Self::Sqlite(path.into())).ok_or(InvalidDatabaseUrl::Scheme);
         }
-        let postgres = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
-        if postgres && text.parse::<tokio_postgres::Config>().is_ok() {
-            return Ok(Self::Postgres(text.to_owned()));
+        if ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+            return Ok(Self::Postgres(text.parse()?));
         }
-        Err(InvalidDatabaseUrl)
+        Err(InvalidDatabaseUrl::Scheme)
     }
 }
 
@@ -80,11 +88,7 @@ impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Postgres(url) => {
-                let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-                let host = rest.split_once('@').map_or(rest, |(_, host)| host);
-                write!(f, "postgres://{}", host.split('?').next().unwrap_or(host))
-            }
+            Self::Postgres(url) => fmt::Display::fmt(url, f),
         }
     }
 }
@@ -109,6 +113,19 @@ mod tests {
                 Some("postgres://db.example:5433/users"),
             ),
             ("postgresql:///users?host=/run/postgresql", Some("postgres:///users")),
+            ("postgres://linerate-api@%2Frun%2Fpostgresql/linerate-api", Some("postgres:///linerate-api")),
+            ("postgres://ada:s%40cr%2Fet%3F%23@[::1]/users", Some("postgres://[::1]/users")),
+            ("postgres://ada@db/users?password=secret", Some("postgres://db/users")),
+            // Not encoded.
+            ("postgres://ada:sec@ret@db/users", None),
+            ("postgres://ada:sec/ret@db/users", None),
+            ("postgres://ada:12/secret@db/users", None),
+            ("postgres://ada:sec?ret@db/users", None),
+            ("postgres://ada:sec#ret@db/users", None),
+            ("postgres://ada:12#secret@db/users", None),
+            ("postgres:///ada:secret@db/users", None),
+            ("postgres://ada:secret@one,two/users", None),
+            ("postgres://ada:secret@db/users?passwort=secret", None),
             ("sqlite:", None),
             ("postgres://h:port/x", None),
             ("mysql://x", None),

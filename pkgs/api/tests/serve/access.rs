@@ -1,8 +1,15 @@
 //! Who may ask: keys, scopes, rates, origins.
 
-use crate::place::{Place, problem, until, user, value};
+use std::thread;
+use std::time::Instant;
 
-on_each_database! { a_key_allows_what_its_scope_says_until_it_is_revoked }
+use crate::client::{Answer, Client};
+use crate::place::{Place, Server, ask, problem, until, user, value};
+
+on_each_database! {
+    a_key_allows_what_its_scope_says_until_it_is_revoked,
+    however_many_unknown_keys_are_tried_the_database_is_asked_little,
+}
 
 fn bearer(key: &str) -> String {
     format!("Authorization: Bearer {key}\r\n")
@@ -126,6 +133,7 @@ fn pages_of_other_origins_may_ask_where_that_is_wanted() {
         );
         assert!(allowed.field("access-control-expose-headers").expect("some").contains("etag"));
         let refused = server.ask("GET", path, theirs, "");
+        problem(&refused, 403);
         assert_eq!(refused.field("access-control-allow-origin"), None);
         assert_eq!(refused.field("vary").as_deref(), Some("origin"));
     }
@@ -137,9 +145,164 @@ fn pages_of_other_origins_may_ask_where_that_is_wanted() {
     assert!(answer.field("access-control-allow-methods").expect("methods").contains("PATCH"));
     assert!(answer.field("access-control-allow-headers").expect("fields").contains("if-match"));
     assert_eq!(preflight(theirs).field("access-control-allow-methods"), None);
-    let silent = Place::new();
+    // Where keys are asked for, a page may ask as anybody may; it is only not shown the answer.
+    let key = bearer(&place.key("read", &[]));
+    let silent = place.serve(&["--auth", "keys"]);
+    let answer = silent.ask("GET", "/v1/users", &format!("{key}{theirs}"), "");
+    assert_eq!((answer.status, answer.field("access-control-allow-origin")), (200, None));
+}
+
+/// The answer to a request for a host, by its `Host` and perhaps an `Origin`.
+fn asked_for(server: &Server, method: &str, host: &str, fields: &str) -> Answer {
+    let mut client = server.connect();
+    let fields = format!("Host: {host}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n{fields}");
+    client.send(format!("{method} /v1/users HTTP/1.1\r\n{fields}\r\n{{}}"));
+    client.receive(true).expect("an answer")
+}
+
+#[test]
+fn without_keys_only_local_names_are_taken() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let port = server.public.port();
+    for host in ["localhost", "LOCALHOST", "a.localhost", "127.0.0.1", "[::1]", &format!("localhost:{port}")]
+    {
+        assert_eq!(asked_for(&server, "GET", host, "").status, 200, "{host}");
+        assert_eq!(
+            asked_for(&server, "GET", host, &format!("Origin: http://{host}\r\n")).status,
+            200,
+            "{host}"
+        );
+    }
+    for host in [
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "0.0.0.0",
+        "192.0.2.1",
+        "",
+        "a b",
+    ] {
+        for method in ["GET", "POST"] {
+            let refused = asked_for(&server, method, host, "");
+            assert!(matches!(refused.status, 400 | 403), "{method} {host}: {refused:?}");
+        }
+    }
+    problem(&asked_for(&server, "POST", &format!("evil.example:{port}"), ""), 403);
+    for origin in
+        ["http://evil.example", "https://localhost.evil.example", "null", "http://localhost.evil:80"]
+    {
+        for method in ["GET", "POST"] {
+            problem(&asked_for(&server, method, "localhost", &format!("Origin: {origin}\r\n")), 403);
+        }
+    }
+    assert_eq!(server.metric("linerate_api_requests_total{operation=\"create\",status=\"2xx\"}"), 0.0);
+
+    let behind = place.serve(&["--allowed-host", "api.example.org"]);
     assert_eq!(
-        silent.serve(&[]).ask("GET", "/v1/users", ours, "").field("access-control-allow-origin"),
-        None
+        asked_for(&behind, "GET", "api.example.org", "Origin: https://api.example.org\r\n").status,
+        200
     );
+    assert_eq!(asked_for(&behind, "GET", "localhost", "").status, 200);
+    problem(&asked_for(&behind, "GET", "other.example.org", ""), 403);
+    // Whoever opens it to all has said so; with keys it is the key that counts.
+    let open = place.serve(&["--listen", "0.0.0.0:0", "--auth", "none"]);
+    assert_eq!(asked_for(&open, "GET", "anything.example", "").status, 200);
+    let key = bearer(&place.key("read", &[]));
+    let keyed = place.serve(&["--auth", "keys"]);
+    assert_eq!(asked_for(&keyed, "GET", "anything.example", &key).status, 200);
+}
+
+#[test]
+fn the_admin_listener_takes_only_local_names() {
+    let place = Place::new();
+    place.key("read", &[]);
+    // Keys are for the public listener.
+    for flags in [&[][..], &["--auth", "keys"]] {
+        let server = place.serve(&[flags, &["--allowed-host", "admin.example.org"]].concat());
+        let status = |path: &str, host: &str, origin: &str| {
+            let mut client = Client::connect(server.admin);
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{origin}\r\n"));
+            let answer = client.receive(true).expect("an answer");
+            if answer.status == 403 {
+                problem(&answer, 403);
+            }
+            answer.status
+        };
+        for (path, there) in [("/healthz", 200), ("/readyz", 200), ("/metrics", 200), ("/missing", 404)] {
+            for host in ["localhost", &server.admin.to_string(), "[::1]:1", "admin.example.org"] {
+                assert_eq!(status(path, host, ""), there, "{path} {host}");
+                assert_eq!(status(path, host, &format!("Origin: http://{host}\r\n")), there, "{path} {host}");
+            }
+            for host in ["evil.example", &format!("127.0.0.1.evil.example:{}", server.admin.port())] {
+                assert_eq!(status(path, host, ""), 403, "{path} {host}");
+                let origin = format!("Origin: http://{host}\r\n");
+                assert_eq!(status(path, "localhost", &origin), 403, "{path} {host}");
+            }
+            assert_eq!(status(path, "localhost", "Origin: null\r\n"), 403, "{path}");
+        }
+    }
+    // Whoever has it listen elsewhere has said so.
+    let open = place.serve(&["--admin", "0.0.0.0:0"]);
+    let mut client = Client::connect(([127, 0, 0, 1], open.admin.port()).into());
+    client.send("GET /metrics HTTP/1.1\r\nHost: anything.example\r\n\r\n");
+    assert_eq!(client.receive(true).expect("an answer").status, 200);
+}
+
+/// What a refused request is told.
+fn detail(answer: &Answer) -> String {
+    value(answer)["detail"].as_str().expect("a detail").to_owned()
+}
+
+#[test]
+fn whose_key_does_not_do_is_told_why() {
+    let place = Place::new();
+    let read = place.key("read", &[]);
+    let soon = place.key("read", &["--expires", "1s"]);
+    let gone = place.key("read", &[]);
+    assert!(place.command(&["key", "rm", "3"]).status.success());
+    let server = place.serve(&["--auth", "keys"]);
+    let asked = |fields: &str| detail(&server.ask("GET", "/v1/users", fields, ""));
+    for (fields, told) in [
+        (String::new(), "Authorization: Bearer"),
+        (format!("Authorization: {read}\r\n"), "the word Bearer"),
+        (format!("Authorization: Basic {read}\r\n"), "the word Bearer"),
+        (bearer(&read[..50]), "cut off"),
+        (bearer(&gone), "unknown or revoked"),
+    ] {
+        assert!(asked(&fields).contains(told), "{fields}: {}", asked(&fields));
+    }
+    until("the key has ended", || server.ask("GET", "/v1/users", &bearer(&soon), "").status == 401);
+    assert!(asked(&bearer(&soon)).contains("expired at 20"), "{}", asked(&bearer(&soon)));
+    let refused = server.send("POST", "/v1/users", &bearer(&read), &user("a@example.org"));
+    assert!(detail(&refused).contains("scope read") && detail(&refused).contains("scope write"));
+}
+
+fn however_many_unknown_keys_are_tried_the_database_is_asked_little(place: &Place) {
+    let key = bearer(&place.key("read", &["--rate", "0"]));
+    let server = place.serve(&["--auth", "keys"]);
+    assert_eq!(server.ask("GET", "/v1/users", &key, "").status, 200);
+    let (begin, before) = (Instant::now(), server.metric("linerate_api_key_looks_total"));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut client = server.connect();
+                for _ in 0..25 {
+                    let unknown = bearer(api::keys::Secret::generate().expect("randomness").expose());
+                    assert_eq!(ask(&mut client, "GET", "/v1/users", &unknown, "").status, 401);
+                }
+            });
+        }
+        // Who has one waits for nobody.
+        for _ in 0..25 {
+            assert_eq!(server.ask("GET", "/v1/users", &key, "").status, 200);
+        }
+    });
+    // Ten at once and ten a second, however long this machine took.
+    let most = 12.0 + begin.elapsed().as_secs_f64() * 10.0;
+    let looks = server.metric("linerate_api_key_looks_total") - before;
+    assert!(looks > 0.0 && looks <= most, "{looks} of {most}");
+    // One that is made meanwhile is known at once.
+    let made = bearer(&place.key("read", &[]));
+    assert_eq!(server.ask("GET", "/v1/users", &made, "").status, 200);
 }

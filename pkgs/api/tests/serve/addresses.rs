@@ -92,3 +92,31 @@ fn every_kind_of_address_and_every_version_of_http_is_answered_alike() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(statuses.lines().collect::<Vec<_>>(), [&["200", "404"][..], &["200"; 5]].concat());
 }
+
+#[test]
+fn without_keys_only_local_names_are_taken_by_http_2_and_unix_sockets_too() {
+    let place = Place::new();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let (cert, key) = (place.path("cert.pem"), place.path("key.pem"));
+    fs::write(&cert, made.cert.pem()).expect("a file");
+    fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
+    let (cert, key) = (cert.display().to_string(), key.display().to_string());
+    let socket = place.path("api.sock").display().to_string();
+    let unix = format!("unix:{socket}");
+    let flags = ["--listen", &unix, "--tls-listen", "127.0.0.1:0", "--cert", &cert, "--key", &key];
+    let server = place.serve(&flags);
+    let secure = format!("https://127.0.0.1:{}/v1/users", server.secure.expect("a TLS listener").port());
+    let by_socket = ["--unix-socket", &socket];
+    for (flags, url, host, expected) in [
+        (&["--http2"][..], secure.as_str(), None, 200),
+        (&["--http2"], &secure, Some("Host: evil.example"), 403),
+        (&["--http1.1"], &secure, Some("Host: evil.example"), 403),
+        (&by_socket, "http://localhost/v1/users", None, 200),
+        (&by_socket, "http://localhost/v1/users", Some("Host;"), 200),
+        (&by_socket, "http://evil.example/v1/users", None, 403),
+    ] {
+        let header: Vec<&str> = host.iter().flat_map(|host| ["--header", *host]).collect();
+        let (_, status, _) = curl(&[flags, &header].concat(), url);
+        assert_eq!(status, expected, "{flags:?} {url} {host:?}");
+    }
+}

@@ -11,10 +11,14 @@ mod batches;
 #[allow(dead_code)]
 #[path = "../../../files/tests/serve/client.rs"]
 mod client;
+mod databases;
 mod described;
 mod lists;
+mod nesting;
 mod operation;
 mod outage;
+mod secrets;
+mod sums;
 // Shared with the listener's tests, which need more of it.
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/tools.rs"]

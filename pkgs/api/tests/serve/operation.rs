@@ -56,18 +56,26 @@ fn health_and_metrics_are_answered_on_the_admin_listener() {
     let place = Place::new();
     let server = place.serve(&[]);
     let mut admin = Client::connect(server.admin);
-    assert_eq!(ask(&mut admin, "GET", "/healthz", "", "").text(), "ok\n");
-    assert_eq!(ask(&mut admin, "GET", "/readyz", "", "").text(), "ready\n");
+    for (path, status) in [("/healthz", "ok"), ("/readyz", "ready")] {
+        let answer = ask(&mut admin, "GET", path, "", "");
+        assert_eq!((answer.status, value(&answer)), (200, json!({"status": status})));
+        assert_eq!(answer.field("content-type").as_deref(), Some("application/json"));
+        assert_eq!(answer.field("cache-control").as_deref(), Some("no-store"));
+    }
     problem(&server.get("/metrics"), 404);
     let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
     for _ in 0..3 {
         assert_eq!(server.get(&format!("/v1/users/{id}")).status, 200);
     }
     problem(&server.get("/v1/users/x"), 404);
-    assert_eq!(server.metric("api_requests_total{operation=\"get\",status=\"2xx\"}"), 3.0);
-    assert_eq!(server.metric("api_requests_total{operation=\"get\",status=\"4xx\"}"), 1.0);
-    assert_eq!(server.metric("api_request_seconds_count{operation=\"get\"}"), 4.0);
+    assert_eq!(server.metric("linerate_api_requests_total{operation=\"get\",status=\"2xx\"}"), 3.0);
+    assert_eq!(server.metric("linerate_api_requests_total{operation=\"get\",status=\"4xx\"}"), 1.0);
+    assert_eq!(server.metric("linerate_api_request_seconds_count{operation=\"get\"}"), 4.0);
     assert!(server.metric("process_resident_memory_bytes") > 0.0);
+    assert!(server.metric("linerate_api_listener_accepted_total{protocol=\"http1\"}") >= 1.0);
+    for line in server.metrics().lines().filter(|line| !line.starts_with('#')) {
+        assert!(line.starts_with("linerate_api_") || line.starts_with("process_"), "{line}");
+    }
 }
 
 #[test]
@@ -80,7 +88,7 @@ fn what_is_under_way_is_finished_and_what_was_written_is_there_afterwards() {
     let length = body.len();
     // Whoever is told to go on has been heard.
     busy.send(format!(
-        "POST /v1/users HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+        "POST /v1/users HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
          Expect: 100-continue\r\n\r\n"
     ));
     assert_eq!(busy.receive(false).expect("an answer").status, 100);
@@ -93,6 +101,36 @@ fn what_is_under_way_is_finished_and_what_was_written_is_there_afterwards() {
     assert!(answer.closes());
     assert!(server.wait(Duration::from_secs(60)).success());
     assert_eq!(value(&place.serve(&[]).get("/v1/users:count")), json!({"count": 1}));
+}
+
+#[test]
+fn what_is_under_way_is_cut_off_when_its_time_to_finish_is_over() {
+    let place = Place::new();
+    let server = place.serve(&["--drain-timeout", "1"]);
+    let mut busy = server.connect();
+    busy.send(
+        "POST /v1/users HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\
+         Expect: 100-continue\r\n\r\n",
+    );
+    assert_eq!(busy.receive(false).expect("an answer").status, 100);
+    server.signal(Signal::TERM);
+    // A body that is waited for in vain would be told 408, and much later.
+    assert!(busy.receive(true).is_err(), "it is cut off");
+    assert!(server.wait(Duration::from_secs(60)).success());
+}
+
+#[test]
+fn a_taken_address_is_refused() {
+    let place = Place::new();
+    let first = place.serve(&[]);
+    for flag in ["--listen", "--admin"] {
+        let taken = if flag == "--listen" { first.public } else { first.admin }.to_string();
+        let other = Place::new();
+        let (code, said) = other.refused(&["--listen", "127.0.0.1:0", flag, &taken]);
+        assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains(&taken) && said.contains("in use"), "{said}");
+    }
+    assert_eq!(first.get("/v1/users").status, 200);
 }
 
 #[test]
@@ -134,6 +172,9 @@ fn the_command_line_describes_itself_and_refuses_what_makes_no_sense() {
         &["--max-batch", "0"],
         &["--cors-origin", "app.example"],
         &["--tls-listen", "127.0.0.1:0"],
+        &["--tls-listen", "127.0.0.1:0", "--cert", "/nonexistent", "--key", "/nonexistent"],
+        &["--allowed-host", "https://api.example"],
+        &["--max-bodies-bytes", "-1"],
         &["--config", "/nonexistent"],
     ] {
         let (code, said) = place.refused(flags);

@@ -122,8 +122,11 @@ impl Place {
     /// The same by a command that ends with the binary's name.
     pub fn serve_by(&self, mut command: Command, flags: &[&str]) -> Server {
         let errors = self.path("stderr");
+        // There is one of those.
+        let admin = if flags.contains(&"--admin") { &[][..] } else { &["--admin", "127.0.0.1:0"] };
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "2"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2"])
+            .args(admin)
             .args(flags)
             .env("LINERATE_API_DATABASE_URL", self.database())
             .stderr(File::create(&errors).expect("a writable directory"));
@@ -196,9 +199,14 @@ impl Server {
 
     /// What a metric says.
     pub fn metric(&self, name: &str) -> f64 {
-        let text = ask(&mut Client::connect(self.admin), "GET", "/metrics", "", "").text().to_owned();
+        let text = self.metrics();
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{text}"))
+    }
+
+    /// All it counts, as shown.
+    pub fn metrics(&self) -> String {
+        ask(&mut Client::connect(self.admin), "GET", "/metrics", "", "").text().to_owned()
     }
 
     /// Sends a signal.
@@ -223,7 +231,7 @@ pub fn ask(client: &mut Client, method: &str, target: &str, fields: &str, body: 
         true => String::new(),
         false => format!("Content-Length: {}\r\n", body.len()),
     };
-    client.send(format!("{method} {target} HTTP/1.1\r\nHost: h\r\n{length}{fields}\r\n{body}"));
+    client.send(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{length}{fields}\r\n{body}"));
     client.receive(method != "HEAD").unwrap_or_else(|error| panic!("{method} {target} {fields:?}: {error}"))
 }
 

@@ -68,7 +68,7 @@ fn a_user_is_created_read_replaced_patched_and_deleted(place: &Place) {
         problem(&server.ask(method, &path, "", ""), 404);
     }
     problem(&server.send("PUT", &path, "", &sent), 404);
-    assert_eq!(server.metric("api_requests_total{operation=\"create\",status=\"2xx\"}"), 1.0);
+    assert_eq!(server.metric("linerate_api_requests_total{operation=\"create\",status=\"2xx\"}"), 1.0);
 }
 
 fn what_is_wrong_with_a_body_is_pointed_at(place: &Place) {
@@ -92,7 +92,9 @@ fn what_is_wrong_with_a_body_is_pointed_at(place: &Place) {
     assert_eq!(packed.field("accept-encoding").as_deref(), Some("identity"));
     // A body whose length nobody announced is bounded too.
     let mut client = server.connect();
-    client.send(format!("POST /v1/users HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n{json}\r\n"));
+    client.send(format!(
+        "POST /v1/users HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n{json}\r\n"
+    ));
     let chunk = "a".repeat(40_000);
     client.send(format!("9c40\r\n{chunk}\r\n9c40\r\n{chunk}\r\n0\r\n\r\n"));
     problem(&client.receive(true).expect("an answer"), 413);

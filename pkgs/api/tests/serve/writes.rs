@@ -75,7 +75,17 @@ fn a_version_can_be_demanded_of_every_write(place: &Place) {
     problem(&server.send("PUT", &path, "", &user("a@example.org")), 428);
     problem(&server.send("PATCH", &path, "", &json!({})), 428);
     problem(&server.ask("DELETE", &path, "", ""), 428);
+    // Which version is not meant says nothing of the one that is.
+    for none in ["If-None-Match: \"9\"\r\n", "If-None-Match: \"abc\"\r\n"] {
+        problem(&server.send("PUT", &path, none, &user("a@example.org")), 428);
+        problem(&server.send("PATCH", &path, none, &json!({})), 428);
+        problem(&server.ask("DELETE", &path, none, ""), 428);
+    }
+    let ids = json!({"ids": [path.rsplit_once('/').expect("an id").1]});
+    problem(&server.send("POST", "/v1/users:batchDelete", "", &ids), 428);
+    problem(&server.send("POST", "/v1/users:batchDelete", "If-Match: \"1\"\r\n", &ids), 428);
     assert_eq!(server.send("PATCH", &path, "If-Match: *\r\n", &json!({"name": "B"})).status, 200);
+    assert_eq!(server.send("POST", "/v1/users:batchDelete", "If-Match: *\r\n", &ids).status, 200);
 }
 
 fn patches_of_many_clients_at_once_are_all_applied(place: &Place) {
@@ -129,7 +139,13 @@ fn a_request_with_a_key_is_made_once(place: &Place) {
     for malformed in ["", "\"", "a b", &"k".repeat(256)] {
         problem(&server.send("POST", "/v1/users", &format!("Idempotency-Key: {malformed}\r\n"), &sent), 400);
     }
-    assert_eq!(value(&server.get("/v1/users:count")), json!({"count": 1}));
+    // Nobody comes back by a repetition, and nothing of who is gone.
+    let path = format!("/v1/users/{}", value(&first)["id"].as_str().expect("an id"));
+    assert_eq!(server.ask("DELETE", &path, "", "").status, 204);
+    let again = server.send("POST", "/v1/users", key, &sent);
+    assert!(problem(&again, 409).is_empty() && !again.text().contains("example.org"), "{}", again.text());
+    problem(&server.get(&path), 404);
+    assert_eq!(value(&server.get("/v1/users:count")), json!({"count": 0}));
 }
 
 fn of_many_requests_with_a_key_at_once_one_creates(place: &Place) {

@@ -5,6 +5,7 @@ mod failure;
 mod lane;
 mod listen;
 mod rows;
+mod url;
 
 use std::future::Future;
 use std::num::NonZero;
@@ -17,12 +18,14 @@ use tokio::runtime::Runtime;
 use crate::user::{Record, UserId};
 
 use super::{
-    Change, Claim, Created, Deleted, Draft, Entry, Error, Filter, Key, NewKey, Page, Query, Replaced, Store,
-    Watch,
+    Alarm, Change, Claim, Created, Deleted, Draft, Entry, Error, Filter, Key, NewKey, Page, Query, Replaced,
+    Store, Unusable, Watch,
 };
 
 use failure::of_pool;
 use lane::Lanes;
+
+pub use url::{InvalidUrl, Url};
 
 /// Threads that write and read lists, apart from those that read by id.
 const THREADS: usize = 2;
@@ -31,7 +34,7 @@ const THREADS: usize = 2;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where, as libpq takes it. Without TLS: by a Unix socket or a network that is trusted.
-    pub url: String,
+    pub url: Url,
     /// Connections for writes and lists.
     pub connections: NonZero<u32>,
     /// How long a request waits for one of them.
@@ -54,6 +57,7 @@ pub struct Postgres {
     timeout: Duration,
     watch: Arc<dyn Watch>,
     background: Arc<Background>,
+    alarm: Alarm,
 }
 
 impl Postgres {
@@ -62,7 +66,7 @@ impl Postgres {
     pub async fn open(options: &Options, watch: Arc<dyn Watch>) -> Result<Self, Error> {
         let background = Arc::new(Background::start()?);
         let timeout = options.timeout.as_millis().to_string();
-        let connect: PgConnectOptions = options.url.parse().map_err(Error::failed)?;
+        let connect: PgConnectOptions = options.url.expose().parse().map_err(Error::failed)?;
         let connect = connect.application_name("linerate-api").options([
             ("statement_timeout", timeout.as_str()),
             ("lock_timeout", timeout.as_str()),
@@ -72,18 +76,26 @@ impl Postgres {
             .max_connections(options.connections.get())
             .acquire_timeout(options.acquire_timeout)
             .connect_lazy_with(connect);
-        let config: tokio_postgres::Config = options.url.parse().map_err(Error::failed)?;
+        let config: tokio_postgres::Config = options.url.expose().parse().map_err(Error::failed)?;
         let lanes = Arc::new(Lanes::new(&config, options.lanes, options.timeout));
         // Where it is not to be reached at all, starting says so instead of migrating.
         lane::connect(&config, options.timeout).await?;
         let migrating = pool.clone();
         // Under an advisory lock, which sqlx takes; not bounded in time, for another node may be migrating.
-        let migrated = background
-            .spawn(async move { sqlx::migrate!("src/store/postgres/migrations").run(&migrating).await });
-        migrated.await.map_err(Error::failed)?.map_err(Error::failed)?;
+        let migrations = sqlx::migrate!("src/store/postgres/migrations");
+        let known = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
+        let migrated = background.spawn(async move { migrations.run(&migrating).await });
+        let migrated = migrated.await.map_err(Error::failed)?;
+        migrated.map_err(|error| Unusable::of_migration(error, known))?;
         let listener = listen::Listener::new(config, options, Arc::clone(&watch));
-        background.spawn(listener.run());
-        Ok(Self { pool, lanes, timeout: options.timeout, watch, background })
+        let alarm = Alarm::default();
+        let armed = alarm.arm();
+        background.spawn(async move {
+            // It ends by a panic, or with the runtime, when nobody is left to hear of it.
+            let _armed = armed;
+            listener.run().await;
+        });
+        Ok(Self { pool, lanes, timeout: options.timeout, watch, background, alarm })
     }
 
     /// Does work of the pool where the pool's connections are served, and to its end even if nobody waits for it.
@@ -115,7 +127,7 @@ impl Store for Postgres {
     }
 
     async fn create(&self, users: Vec<Draft>, claim: Option<Claim>) -> Result<Created, Error> {
-        let entries: Vec<Entry> = users.into_iter().map(Draft::begin).collect();
+        let entries: Vec<Entry> = Draft::begin(users);
         self.run(|pool| async move { rows::create(&pool, &entries, claim.as_ref()).await }).await
     }
 
@@ -166,9 +178,8 @@ impl Store for Postgres {
         Ok(revoked)
     }
 
-    async fn key_by_digest(&self, digest: &[u8; 32]) -> Result<Option<Key>, Error> {
-        let digest = *digest;
-        self.run(|pool| async move { rows::key_by_digest(&pool, &digest).await }).await
+    fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 
     async fn ping(&self) -> Result<(), Error> {

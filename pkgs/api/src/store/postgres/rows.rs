@@ -118,7 +118,7 @@ async fn create_once(
     claim: &Claim,
 ) -> Result<Result<Option<Created>, sqlx::Error>, Error> {
     let mut transaction = pool.begin().await.map_err(of_pool)?;
-    if let Some(before) = stake(&mut transaction, claim, records).await? {
+    if let Some(before) = stake(&mut transaction, claim, claims::instant(entries), records).await? {
         return Ok(Ok(Some(before)));
     }
     let arguments = insertion(entries.iter().collect())?;
@@ -135,10 +135,10 @@ async fn create_once(
 async fn stake(
     transaction: &mut Transaction<'static, Postgres>,
     claim: &Claim,
+    instant: i64,
     records: &[Record],
 ) -> Result<Option<Created>, Error> {
-    let now = entry::now();
-    let (owner, expired) = (claims::owner(claim), now - claims::KEPT_MICROSECONDS);
+    let (owner, expired) = (claims::owner(claim), entry::now() - claims::KEPT_MICROSECONDS);
     let insert = sqlx::query_scalar(
         "INSERT INTO claims (seq, owner, key, digest, answer, created_at) \
          VALUES ((SELECT max(nextval('claims_seq_seq')) FROM generate_series(1, $7)), $1, $2, $3, $4, $5) \
@@ -149,7 +149,7 @@ async fn stake(
     let answer = answer::encode(records);
     let blocks = claims::blocks(&answer);
     let insert = insert.bind(owner).bind(&claim.key).bind(&claim.digest[..]).bind(answer);
-    let insert = insert.bind(now).bind(expired).bind(blocks);
+    let insert = insert.bind(instant).bind(expired).bind(blocks);
     let seq: Option<i64> = insert.fetch_optional(&mut **transaction).await.map_err(of_pool)?;
     let Some(seq) = seq else {
         let known = sqlx::query_as("SELECT digest, answer FROM claims WHERE owner = $1 AND key = $2");
@@ -210,14 +210,17 @@ async fn update(pool: &PgPool, version: i64, entry: &Entry) -> Result<bool, sqlx
     Ok(update.fetch_optional(pool).await?.is_some())
 }
 
-/// Deletes users and tells the nodes.
+/// Deletes users, and the answers kept for repeated requests that they are in, and tells the nodes.
 pub async fn delete(pool: &PgPool, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    // In the order of ids, so that two deletions never wait for each other.
+    // In the order of what is locked, so that two deletions never wait for each other.
     let delete = sqlx::query_scalar(
         "WITH doomed AS (SELECT id FROM users WHERE id = ANY($1) AND ($2::int8 IS NULL OR version = $2) \
          ORDER BY id FOR UPDATE), \
-         gone AS (DELETE FROM users USING doomed WHERE users.id = doomed.id RETURNING users.id) \
+         gone AS (DELETE FROM users USING doomed WHERE users.id = doomed.id RETURNING users.id, users.created_at), \
+         stale AS (SELECT claims.seq FROM claims JOIN gone ON claims.created_at = gone.created_at \
+         WHERE position(uuid_send(gone.id) IN claims.answer) > 0 ORDER BY claims.seq FOR UPDATE OF claims), \
+         erased AS (UPDATE claims SET answer = '' FROM stale WHERE claims.seq = stale.seq) \
          SELECT id FROM (SELECT id, pg_notify($3, 'user ' || id) AS told FROM gone) AS all_told \
          WHERE told IS NOT NULL",
     );
@@ -301,30 +304,23 @@ pub async fn revoke_key(pool: &PgPool, id: i64) -> Result<bool, Error> {
 
 /// All API keys.
 pub async fn list_keys(pool: &PgPool) -> Result<Vec<Key>, Error> {
-    let query =
-        sqlx::query("SELECT id, name, scope, rate, burst, created_at, expires_at FROM keys ORDER BY id");
+    let query = sqlx::query(
+        "SELECT id, digest, name, scope, rate, burst, created_at, expires_at FROM keys ORDER BY id",
+    );
     let rows = query.fetch_all(pool).await.map_err(of_pool)?;
     rows.iter().map(key_of).collect::<Result<_, _>>().map_err(of_pool)
-}
-
-/// The API key with a digest.
-pub async fn key_by_digest(pool: &PgPool, digest: &[u8; 32]) -> Result<Option<Key>, Error> {
-    let query = sqlx::query(
-        "SELECT id, name, scope, rate, burst, created_at, expires_at FROM keys WHERE digest = $1",
-    );
-    let row = query.bind(&digest[..]).fetch_optional(pool).await.map_err(of_pool)?;
-    row.as_ref().map(key_of).transpose().map_err(of_pool)
 }
 
 fn key_of(row: &PgRow) -> Result<Key, sqlx::Error> {
     let small = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
     Ok(Key {
         id: row.try_get(0)?,
-        name: row.try_get(1)?,
-        scope: Scope::of(row.try_get(2)?),
-        rate: small(row.try_get(3)?),
-        burst: small(row.try_get(4)?),
-        created_at: entry::time(row.try_get(5)?),
-        expires_at: row.try_get::<Option<i64>, _>(6)?.map(entry::time),
+        digest: row.try_get(1)?,
+        name: row.try_get(2)?,
+        scope: Scope::of(row.try_get(3)?),
+        rate: small(row.try_get(4)?),
+        burst: small(row.try_get(5)?),
+        created_at: entry::time(row.try_get(6)?),
+        expires_at: row.try_get::<Option<i64>, _>(7)?.map(entry::time),
     })
 }

@@ -7,9 +7,9 @@ use rusqlite::{Connection, OpenFlags};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{ConnectOptions, Connection as _};
 
-use crate::store::Error;
+use crate::store::{Error, Unusable};
 
-use super::{LIST_WAITS, LISTS, failure};
+use super::{LIST_WAITS, LISTS, failure, file};
 
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,10 +38,18 @@ pub fn writer(path: &Path) -> Result<Connection, Error> {
         // Where this fails, opening the file tells why.
         let _ = std::fs::create_dir_all(directory);
     }
+    file::claim(path)?;
     // Not as a URI, which is SQLite's reading of a name that starts with `file:`.
     let connection = Connection::open_with_flags(path, OpenFlags::default() - OpenFlags::SQLITE_OPEN_URI)?;
     // Before the file has a first page, or without effect.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    let mark: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if mark != file::APPLICATION_ID {
+        // Before there is a log, so that whoever looks at the file sees it. A database from before there were marks may
+        // be open elsewhere, and gets its mark once it is not.
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.pragma_update(None, "application_id", file::APPLICATION_ID)?;
+    }
     common(&connection, WRITER_CACHE_KIB)?;
     let _: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     // A commit is on the disk when it returns (sqlite.org/pragma.html#pragma_synchronous).
@@ -77,7 +85,8 @@ pub async fn migrate(path: &Path) -> Result<(), Error> {
         migrated = migrations.run(&mut connection).await;
     }
     connection.close().await.map_err(failure)?;
-    migrated.map_err(Error::failed)
+    let known = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
+    migrated.map_err(|error| Unusable::of_migration(error, known))
 }
 
 /// The pool for lists.

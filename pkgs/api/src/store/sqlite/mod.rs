@@ -2,6 +2,7 @@
 //! reads by id, and a pool for lists.
 
 mod connection;
+mod file;
 mod reader;
 mod rows;
 mod writer;
@@ -18,8 +19,8 @@ use crate::user::{Record, UserId};
 
 use super::list::{self, Dialect, Statement, Value};
 use super::{
-    Claim, Created, Deleted, Draft, Entry, Error, Filter, Key, NewKey, Page, Query, Replaced, SortKey, Store,
-    Watch,
+    Alarm, Claim, Created, Deleted, Draft, Entry, Error, Filter, Key, NewKey, Page, Query, Replaced, SortKey,
+    Store, Watch,
 };
 
 use reader::Readers;
@@ -96,7 +97,7 @@ impl Store for Sqlite {
     }
 
     async fn create(&self, users: Vec<Draft>, claim: Option<Claim>) -> Result<Created, Error> {
-        let entries: Vec<Entry> = users.into_iter().map(Draft::begin).collect();
+        let entries: Vec<Entry> = Draft::begin(users);
         self.writer.submit(move |work| rows::create(work, entries, claim.as_ref())).await
     }
 
@@ -151,8 +152,8 @@ impl Store for Sqlite {
         self.writer.submit(move |work| rows::revoke_key(work, id)).await
     }
 
-    async fn key_by_digest(&self, digest: &[u8; 32]) -> Result<Option<Key>, Error> {
-        self.readers.with(|connection| rows::key_by_digest(connection, digest))
+    fn alarm(&self) -> &Alarm {
+        self.writer.alarm()
     }
 
     async fn ping(&self) -> Result<(), Error> {

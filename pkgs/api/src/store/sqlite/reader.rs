@@ -49,3 +49,27 @@ impl Readers {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_panics_costs_itself_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("x.db");
+        drop(connection::writer(&path).expect("it opens"));
+        let readers = Readers::new(path);
+        let one =
+            |connection: &Connection| Ok(connection.query_one("SELECT 1", [], |row| row.get::<_, i64>(0))?);
+        assert_eq!(readers.with(one).ok(), Some(1));
+        let panicked = service::panics::catch(|| {
+            readers.with(|connection| -> Result<(), Error> {
+                let _statement = connection.prepare_cached("SELECT 1")?;
+                panic!("on purpose")
+            })
+        });
+        assert!(panicked.is_err());
+        assert_eq!(readers.with(one).ok(), Some(1), "by the same connection, or another");
+    }
+}

@@ -22,7 +22,7 @@ pub fn get(connection: &Connection, id: UserId) -> Result<Option<Record>, Error>
 pub fn create(work: &mut Work<'_>, entries: Vec<Entry>, claim: Option<&Claim>) -> Result<Created, Error> {
     let records: Vec<Record> = entries.iter().map(|entry| entry.record.clone()).collect();
     if let Some(claim) = claim
-        && let Some(before) = stake(work.connection, claim, &records)?
+        && let Some(before) = stake(work.connection, claim, claims::instant(&entries), &records)?
     {
         return Ok(before);
     }
@@ -42,9 +42,13 @@ fn undo(connection: &Connection) -> Result<(), Error> {
 }
 
 /// Notes that the request was made; answers what came of it where it was made before.
-fn stake(connection: &Connection, claim: &Claim, records: &[Record]) -> Result<Option<Created>, Error> {
-    let now = entry::now();
-    let expired = now - claims::KEPT_MICROSECONDS;
+fn stake(
+    connection: &Connection,
+    claim: &Claim,
+    instant: i64,
+    records: &[Record],
+) -> Result<Option<Created>, Error> {
+    let expired = entry::now() - claims::KEPT_MICROSECONDS;
     connection.prepare_cached("DELETE FROM claims WHERE created_at < ?1")?.execute([expired])?;
     let owner = claims::owner(claim);
     let known: Option<([u8; 32], Vec<u8>)> = connection
@@ -60,7 +64,7 @@ fn stake(connection: &Connection, claim: &Claim, records: &[Record]) -> Result<O
             "INSERT INTO claims (seq, owner, key, digest, answer, created_at) \
              VALUES ((SELECT coalesce(max(seq), 0) FROM claims) + ?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![claims::blocks(&answer), owner, claim.key, claim.digest, answer, now])?;
+        .execute(params![claims::blocks(&answer), owner, claim.key, claim.digest, answer, instant])?;
     let oldest = connection.last_insert_rowid() - claims::MOST;
     connection.prepare_cached("DELETE FROM claims WHERE seq <= ?1")?.execute([oldest])?;
     Ok(None)
@@ -156,17 +160,20 @@ pub fn replace(
     Ok(Replaced::Done(entry.record))
 }
 
-/// Deletes users.
+/// Deletes users, and the answers kept for repeated requests that they are in.
 pub fn delete(work: &mut Work<'_>, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
     let mut gone = Vec::with_capacity(ids.len());
     for &id in ids {
-        let Some((seq, version, _)) = find(work.connection, id)? else { continue };
+        let Some((seq, version, created_at)) = find(work.connection, id)? else { continue };
         if expected.is_some_and(|expected| expected != version) {
             undo(work.connection)?;
             return Ok(Deleted::Changed(version));
         }
         detach(work.connection, seq)?;
         work.connection.prepare_cached("DELETE FROM users WHERE seq = ?1")?.execute([seq])?;
+        work.connection
+            .prepare_cached("UPDATE claims SET answer = x'' WHERE created_at = ?1 AND instr(answer, ?2) > 0")?
+            .execute(params![created_at, id.0.as_bytes().as_slice()])?;
         work.changed(id);
         gone.push(id);
     }
@@ -210,17 +217,18 @@ pub fn revoke_key(work: &mut Work<'_>, id: i64) -> Result<bool, Error> {
 }
 
 /// What [`key_of`] reads.
-const KEY: &str = "id, name, scope, rate, burst, created_at, expires_at";
+const KEY: &str = "id, digest, name, scope, rate, burst, created_at, expires_at";
 
 fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
     Ok(Key {
         id: row.get(0)?,
-        name: row.get(1)?,
-        scope: Scope::of(row.get(2)?),
-        rate: row.get(3)?,
-        burst: row.get(4)?,
-        created_at: entry::time(row.get(5)?),
-        expires_at: row.get::<_, Option<i64>>(6)?.map(entry::time),
+        digest: row.get(1)?,
+        name: row.get(2)?,
+        scope: Scope::of(row.get(3)?),
+        rate: row.get(4)?,
+        burst: row.get(5)?,
+        created_at: entry::time(row.get(6)?),
+        expires_at: row.get::<_, Option<i64>>(7)?.map(entry::time),
     })
 }
 
@@ -229,12 +237,6 @@ pub fn list_keys(connection: &Connection) -> Result<Vec<Key>, Error> {
     let mut statement = connection.prepare_cached(&format!("SELECT {KEY} FROM keys ORDER BY id"))?;
     let keys = statement.query_map([], key_of)?;
     Ok(keys.collect::<Result<_, _>>()?)
-}
-
-/// The API key with a digest.
-pub fn key_by_digest(connection: &Connection, digest: &[u8; 32]) -> Result<Option<Key>, Error> {
-    let mut statement = connection.prepare_cached(&format!("SELECT {KEY} FROM keys WHERE digest = ?1"))?;
-    Ok(statement.query_row([digest], key_of).optional()?)
 }
 
 /// Reads something.

@@ -6,9 +6,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use service::panics;
 use tokio::sync::oneshot;
 
-use crate::store::{Change, Error, Watch};
+use crate::store::{Alarm, Change, Error, Watch};
 use crate::user::UserId;
 
 /// The most writes in one transaction. More would let the first wait too long for its answer.
@@ -44,8 +45,8 @@ impl Work<'_> {
     }
 }
 
-/// Answers a write, once it is known whether its transaction was committed.
-type Answer = Box<dyn FnOnce(bool) + Send>;
+/// Answers a write, once it is known whether its transaction was committed, and if not, why not.
+type Answer = Box<dyn FnOnce(Option<Error>) + Send>;
 
 /// Does a write, unless the transaction is lost already, and prepares its answer; false where nothing of it shall
 /// stay.
@@ -55,16 +56,29 @@ type Job = Box<dyn FnOnce(Option<&mut Work<'_>>) -> (bool, Answer) + Send>;
 pub struct Writer {
     queue: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
+    alarm: Alarm,
 }
 
 impl Writer {
     pub fn start(connection: Connection, watch: Arc<dyn Watch>) -> Self {
         let (queue, jobs) = sync_channel(QUEUE);
+        let alarm = Alarm::default();
+        let armed = alarm.arm();
         let thread = std::thread::Builder::new()
             .name("store".into())
-            .spawn(move || run(&connection, &jobs, &*watch))
+            .spawn(move || {
+                // Nothing is written any more when this ends by a panic.
+                let armed = armed;
+                run(&connection, &jobs, &*watch);
+                armed.disarm();
+            })
             .expect("the system can start a thread");
-        Self { queue: Some(queue), thread: Some(thread) }
+        Self { queue: Some(queue), thread: Some(thread), alarm }
+    }
+
+    /// Raised when the thread has ended by itself.
+    pub fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 
     /// Hands a write over and waits for its commit. A write that fails leaves nothing behind.
@@ -74,11 +88,16 @@ impl Writer {
     ) -> Result<T, Error> {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move |work| {
-            let written = work.map_or_else(|| Err(lost()), write);
-            let keep = written.is_ok();
-            let answer: Answer = Box::new(move |committed| {
+            let written = work.map(write);
+            let keep = matches!(written, Some(Ok(_)));
+            let answer: Answer = Box::new(move |failure| {
+                let answer = match (written, failure) {
+                    (Some(Err(error)), _) | (_, Some(error)) => Err(error),
+                    (Some(Ok(done)), None) => Ok(done),
+                    (None, None) => Err(lost()),
+                };
                 // Where nobody waits any more, nobody needs to know.
-                let _ = sender.send(if committed || !keep { written } else { Err(lost()) });
+                let _ = sender.send(answer);
             });
             (keep, answer)
         });
@@ -135,8 +154,18 @@ fn transact(connection: &Connection, group: impl Iterator<Item = Job>, watch: &d
     for job in group {
         outcome = outcome.and_then(|()| execute(connection, "SAVEPOINT job"));
         let mut work = Work { connection, changes: &mut changes };
-        let (keep, answer) = job(outcome.is_ok().then_some(&mut work));
-        answers.push(answer);
+        // One that panics costs its own request, whose answer is dropped with it, and leaves nothing behind.
+        let done = panics::catch(|| job(outcome.is_ok().then_some(&mut work)));
+        let keep = match done {
+            Ok((keep, answer)) => {
+                answers.push(answer);
+                keep
+            }
+            Err(panic) => {
+                panic.log("job", "a write");
+                false
+            }
+        };
         // Some errors end the transaction on the spot (sqlite.org/lang_transaction.html, section 3): then there is
         // no savepoint any more, and this fails.
         outcome = outcome.and_then(|()| {
@@ -160,9 +189,89 @@ fn transact(connection: &Connection, group: impl Iterator<Item = Job>, watch: &d
             watch.changed(Change::Users(&changes.users));
         }
     }
-    answers.into_iter().for_each(|answer| answer(outcome.is_ok()));
+    let failure = outcome.err().map(Error::from);
+    answers.into_iter().for_each(|answer| answer(failure.as_ref().map(Error::again)));
 }
 
 fn execute(connection: &Connection, statement: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(statement)?.execute([]).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer(watch: Arc<dyn Watch>) -> (tempfile::TempDir, Writer) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let connection = super::super::connection::writer(&directory.path().join("x.db")).expect("it opens");
+        connection.execute_batch("CREATE TABLE written (number)").expect("it is made");
+        (directory, Writer::start(connection, watch))
+    }
+
+    fn insert(work: &mut Work<'_>, number: i64) -> Result<usize, Error> {
+        Ok(work.connection.execute("INSERT INTO written VALUES (?1)", [number])?)
+    }
+
+    #[tokio::test]
+    async fn a_write_that_panics_costs_itself_alone() {
+        let (_directory, writer) = writer(Arc::new(()));
+        let panicking = writer.submit(|work| -> Result<(), Error> {
+            insert(work, 2)?;
+            panic!("on purpose")
+        });
+        // In one transaction, or in three: whichever, the others are kept and it is not.
+        let (first, second, third) = tokio::join!(
+            writer.submit(|work| insert(work, 1)),
+            panicking,
+            writer.submit(|work| insert(work, 3))
+        );
+        assert!(first.is_ok() && second.is_err() && third.is_ok(), "{first:?} {second:?} {third:?}");
+        let sum = "SELECT sum(number) FROM written";
+        let sum =
+            writer.submit(move |work| Ok(work.connection.query_one(sum, [], |row| row.get::<_, i64>(0))?));
+        assert_eq!(sum.await.expect("it is read"), 4);
+        assert!(!writer.alarm().is_raised());
+    }
+
+    /// Panics when it is told of a write.
+    struct Panicking;
+
+    impl Watch for Panicking {
+        fn changed(&self, _: Change<'_>) {
+            panic!("on purpose")
+        }
+
+        fn heard_all_before(&self, _: std::time::Instant) {}
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_ends_is_noticed_and_nobody_waits_for_it() {
+        let (_directory, writer) = writer(Arc::new(Panicking));
+        let write = || {
+            writer.submit(|work| {
+                work.keys_changed();
+                Ok(())
+            })
+        };
+        assert!(write().await.is_err());
+        writer.alarm().raised().await;
+        assert!(write().await.is_err());
+    }
+
+    #[test]
+    fn a_commit_is_on_the_disk_when_it_returns() {
+        let (_directory, writer) = writer(Arc::new(()));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let pragma = |name: &'static str| {
+            let read = writer.submit(move |work| {
+                Ok(work
+                    .connection
+                    .pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0))?)
+            });
+            runtime.block_on(read).expect("it is read")
+        };
+        // FULL, or EXTRA; with the log synced at each commit, and not at a checkpoint alone as NORMAL does.
+        assert!(matches!(pragma("synchronous"), rusqlite::types::Value::Integer(2 | 3)));
+        assert_eq!(pragma("journal_mode"), rusqlite::types::Value::Text("wal".into()));
+    }
 }

@@ -1,0 +1,18 @@
+//! A cursor: whatever comes, what is taken is what is given out for the place that it leads to.
+#![no_main]
+
+use api::http::cursor::{decode, encode};
+use api::store::{Filter, Sort, SortBy};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let filter = Filter::default();
+    for by in [SortBy::CreatedAt, SortBy::UpdatedAt, SortBy::Name, SortBy::Email] {
+        for descending in [false, true] {
+            let sort = Sort { by, descending };
+            if let Ok(position) = decode(text, &filter, sort) {
+                assert_eq!(encode(&position, &filter, sort), text);
+            }
+        }
+    }
+});

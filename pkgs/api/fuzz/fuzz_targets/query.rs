@@ -1,0 +1,19 @@
+//! The query of a list: whatever comes, it is refused by 400, or asks for a page of a size there is.
+#![no_main]
+
+use api::http::list::asked;
+use api::json::object::Unknown;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    for unknown in [Unknown::Refuse, Unknown::Keep] {
+        match asked(text, unknown) {
+            Ok((query, _)) => {
+                assert!((1..=200).contains(&query.limit) && query.filter.words.len() <= 8);
+                // Twice the same, however it is written.
+                assert_eq!(asked(text, unknown).expect("it was taken before").0, query);
+            }
+            Err(failure) => assert_eq!(failure.problem().status, 400),
+        }
+    }
+});

@@ -1,0 +1,91 @@
+//! Large answers under way: what all of them hold together has a bound, however slowly they are read.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+/// Answers of so many bytes are not counted: a connection holds as much for other reasons.
+const SMALL: u64 = 64 << 10;
+
+/// What large answers hold.
+#[derive(Debug)]
+pub struct Answers {
+    limit: u64,
+    held: AtomicU64,
+}
+
+impl Answers {
+    /// At most so many bytes; one answer always has room.
+    pub fn new(limit: u64) -> Arc<Self> {
+        Arc::new(Self { limit, held: AtomicU64::new(0) })
+    }
+
+    /// The body, counted until it is sent or given up; None where there is no room for it.
+    pub fn hold(self: &Arc<Self>, body: axum::body::Body) -> Option<axum::body::Body> {
+        let bytes = body.size_hint().lower();
+        if bytes <= SMALL {
+            return Some(body);
+        }
+        let before = self.held.fetch_add(bytes, Relaxed);
+        // Given back when dropped.
+        let held = Held { body, answers: Arc::clone(self), bytes };
+        (before == 0 || before.saturating_add(bytes) <= self.limit).then(|| axum::body::Body::new(held))
+    }
+}
+
+struct Held {
+    body: axum::body::Body,
+    answers: Arc<Answers>,
+    bytes: u64,
+}
+
+impl Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // Not before it is asked for more: an answer that is one piece is held until that is written.
+        false
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.answers.held.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_answers_have_a_sum_and_small_ones_are_let_by() {
+        let answers = Answers::new(300 << 10);
+        let body = |kib: usize| axum::body::Body::from(vec![0; kib << 10]);
+        let (first, second) =
+            (answers.hold(body(100)).expect("room"), answers.hold(body(200)).expect("room"));
+        assert!(answers.hold(body(65)).is_none());
+        assert!(answers.hold(body(64)).is_some());
+        drop(first);
+        drop(answers.hold(body(100)).expect("room again"));
+        drop(second);
+        assert_eq!(answers.held.load(Relaxed), 0);
+        assert!(answers.hold(body(1000)).is_some(), "one always has room");
+    }
+}

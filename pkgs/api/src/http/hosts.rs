@@ -1,0 +1,30 @@
+//! By which names a request may come where no key is asked for, against DNS rebinding.
+
+use http::Request;
+use http::header::{self, HeaderValue};
+use listener::Peer;
+use service::allowed_hosts::{AllowedHosts, Refused, Via};
+
+/// Whether a request is for one of these hosts, and from a page of one. `origin` is its `Origin`, unless pages of that may
+/// ask whatever their name is.
+///
+/// # Errors
+/// Which of the two is not allowed.
+pub(super) fn check<B>(
+    hosts: &AllowedHosts,
+    request: &Request<B>,
+    origin: Option<&HeaderValue>,
+) -> Result<(), Refused> {
+    let host = request.headers().get(header::HOST);
+    // Only an empty name is another thing on a Unix socket.
+    let unnamed = host.is_none_or(HeaderValue::is_empty);
+    let unix = || request.extensions().get::<Peer>().is_some_and(|peer| peer.local.is_none());
+    let via = if unnamed && unix() { Via::Unix } else { Via::Network };
+    let (host, origin) = (host.map(HeaderValue::as_bytes), origin.map(HeaderValue::as_bytes));
+    // HTTP/2 and 3 have it here, and may have both.
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    if let (Some(_), Some(_)) = (authority, host) {
+        hosts.check(via, authority, origin)?;
+    }
+    hosts.check(via, host.or(authority), origin)
+}

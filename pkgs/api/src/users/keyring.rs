@@ -1,0 +1,217 @@
+//! The API keys there are, all of them in memory: a request with a key that is known asks no database, and requests
+//! with keys that are not, however many, share a few looks a second.
+//!
+//! A key that is not here may have been made a moment ago, so who brings one waits for a look that begins after it came.
+//! Looks are one after the other and [paced](Pace); everybody who waits for one gets its answer. Nothing is remembered of
+//! keys that do not exist, so that nobody can fill that memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::Mutex;
+
+use crate::store::{Error, Key};
+
+use super::cache::Freshness;
+
+/// Looks that may follow each other at once.
+const BURST: u32 = 10;
+
+/// How often there may be another in the long run.
+const EACH: Duration = Duration::from_millis(100);
+
+/// A look takes at most this part of the time: with so many keys that one takes long, they are rarer.
+const PART: u32 = 10;
+
+/// The keys, as of the last look.
+pub struct Keyring {
+    known: ArcSwap<Known>,
+    /// Counts the times keys may have changed.
+    epoch: AtomicU64,
+    pace: Mutex<Pace>,
+    looks: AtomicU64,
+    freshness: Arc<Freshness>,
+    staleness: Duration,
+}
+
+struct Known {
+    /// None before the first look, and where the last failed.
+    keys: Result<HashMap<[u8; 32], Arc<Key>>, Option<Error>>,
+    begun: Instant,
+    epoch: u64,
+}
+
+impl Keyring {
+    /// Nothing is known yet. What was seen is right while `freshness` holds, and for `staleness` without it.
+    pub fn new(freshness: Arc<Freshness>, staleness: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            known: ArcSwap::from_pointee(Known { keys: Err(None), begun: now, epoch: 0 }),
+            epoch: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
+            pace: Mutex::new(Pace { ahead: Duration::ZERO, at: now }),
+            freshness,
+            staleness,
+        }
+    }
+
+    /// Keys may have changed.
+    pub fn change(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How often the database was asked.
+    pub fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// The key of a digest, if it is known to be right.
+    pub fn get(&self, digest: &[u8; 32]) -> Option<Arc<Key>> {
+        let known = self.known.load();
+        let key = known.keys.as_ref().ok()?.get(digest)?;
+        let right = known.epoch == self.epoch.load(Ordering::Acquire)
+            && (self.freshness.holds() || known.begun.elapsed() < self.staleness);
+        right.then(|| Arc::clone(key))
+    }
+
+    /// The key of a digest as of now; `look` reads all keys.
+    pub async fn find(
+        &self,
+        digest: &[u8; 32],
+        look: impl AsyncFnOnce() -> Result<Vec<Key>, Error>,
+    ) -> Result<Option<Arc<Key>>, Error> {
+        if let Some(key) = self.get(digest) {
+            return Ok(Some(key));
+        }
+        let (came, epoch) = (Instant::now(), self.epoch.load(Ordering::SeqCst));
+        let mut pace = self.pace.lock().await;
+        let known = self.known.load_full();
+        if known.begun < came || known.epoch < epoch {
+            pace.wait().await;
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            let (begun, epoch) = (Instant::now(), self.epoch.load(Ordering::SeqCst));
+            let keys = match look().await {
+                Ok(keys) => Ok(keys.into_iter().map(|key| (key.digest, Arc::new(key))).collect()),
+                Err(error) => Err(Some(error)),
+            };
+            pace.took(begun.elapsed());
+            self.known.store(Arc::new(Known { keys, begun, epoch }));
+        }
+        match &self.known.load().keys {
+            Ok(keys) => Ok(keys.get(digest).cloned()),
+            Err(error) => Err(error.as_ref().map_or(Error::Busy, Error::again)),
+        }
+    }
+}
+
+/// When the next look may be: a token bucket that is kept as the time it is ahead of its rate.
+struct Pace {
+    ahead: Duration,
+    at: Instant,
+}
+
+impl Pace {
+    async fn wait(&mut self) {
+        let most = EACH * BURST;
+        let now = Instant::now();
+        self.ahead = self.ahead.saturating_sub(now - self.at);
+        self.at = now;
+        if let Some(wait) = (self.ahead + EACH).checked_sub(most).filter(|wait| !wait.is_zero()) {
+            tokio::time::sleep(wait).await;
+        }
+        self.ahead += EACH;
+    }
+
+    fn took(&mut self, time: Duration) {
+        self.ahead += (time * PART).saturating_sub(EACH);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::store::Scope;
+
+    fn key(number: u8) -> Key {
+        Key {
+            id: number.into(),
+            digest: [number; 32],
+            name: String::new(),
+            scope: Scope::Read,
+            rate: None,
+            burst: None,
+            created_at: jiff::Timestamp::UNIX_EPOCH,
+            expires_at: None,
+        }
+    }
+
+    fn keyring() -> Arc<Keyring> {
+        Arc::new(Keyring::new(Arc::new(Freshness::forever()), Duration::ZERO))
+    }
+
+    #[tokio::test]
+    async fn a_known_key_is_looked_for_once_and_again_when_keys_change() {
+        let (keyring, looks) = (keyring(), AtomicUsize::new(0));
+        let find = async |number: u8, there: u8| {
+            let look = async || {
+                looks.fetch_add(1, Ordering::Relaxed);
+                Ok((0..there).map(key).collect())
+            };
+            let found = keyring.find(&[number; 32], look).await.expect("it is looked for");
+            (found.map(|key| key.id), looks.load(Ordering::Relaxed))
+        };
+        assert_eq!(find(1, 2).await, (Some(1), 1));
+        assert_eq!(find(0, 2).await, (Some(0), 1));
+        assert_eq!(find(2, 2).await, (None, 2));
+        // Made a moment ago, before anybody has said so.
+        assert_eq!(find(2, 3).await, (Some(2), 3));
+        keyring.change();
+        assert_eq!(keyring.get(&[1; 32]), None);
+        assert_eq!(find(1, 1).await, (None, 4));
+    }
+
+    #[tokio::test]
+    async fn however_many_unknown_keys_come_the_looks_are_few() {
+        let (keyring, looks) = (keyring(), Arc::new(AtomicUsize::new(0)));
+        let (begin, mut finding) = (Instant::now(), tokio::task::JoinSet::new());
+        for round in 0..200_u32 {
+            for number in 0..50 {
+                let (keyring, looks) = (Arc::clone(&keyring), Arc::clone(&looks));
+                finding.spawn(async move {
+                    let look = async || {
+                        looks.fetch_add(1, Ordering::Relaxed);
+                        tokio::task::yield_now().await;
+                        Ok(vec![key(255)])
+                    };
+                    keyring.find(&[number; 32], look).await.expect("it is looked for")
+                });
+            }
+            if round % 10 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let found = finding.join_all().await;
+        assert!(found.iter().all(Option::is_none));
+        // However long the machine took for all of them.
+        let most = u128::from(BURST) + begin.elapsed().as_nanos() / EACH.as_nanos() + 1;
+        let looks = looks.load(Ordering::Relaxed);
+        assert!(looks >= 1 && looks as u128 <= most, "{looks} of {most}");
+        // Who has a key is not among those who wait.
+        assert_eq!(keyring.get(&[255; 32]).map(|key| key.id), Some(255));
+    }
+
+    #[tokio::test]
+    async fn a_look_that_fails_is_told_to_all_who_waited_for_it() {
+        let keyring = keyring();
+        let failed = async || Err(Error::Unreachable("away".into()));
+        for _ in 0..2 {
+            assert!(matches!(keyring.find(&[1; 32], failed).await, Err(Error::Unreachable(_))));
+        }
+        assert!(matches!(keyring.find(&[1; 32], async || Ok(vec![key(1)])).await, Ok(Some(_))));
+    }
+}

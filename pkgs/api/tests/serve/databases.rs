@@ -1,0 +1,150 @@
+//! Which databases are used, which are left alone, and how a command finds the one that is served.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use rusqlite::Connection;
+use serde_json::Value;
+
+use crate::place::{BINARY, Place, value};
+
+const SERVE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).trim().to_owned()
+}
+
+/// Insists that no command uses what is at a path, says why on one line, and leaves it as it is.
+fn refused(path: &Path, why: &str, code: i32) {
+    let content = |path: &Path| fs::read(path).unwrap_or_default();
+    let before = content(path);
+    let place = Place::on(format!("sqlite:{}", path.display()));
+    for arguments in
+        [&["migrate"][..], &["key", "add", "x"], &["key", "list"], &["seed", "--count", "1"], &SERVE]
+    {
+        let output = place.command(arguments);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.contains(why) && said.contains(&path.display().to_string()), "{arguments:?}: {said}");
+        assert!(!said.contains("rror code") && !said.contains("(code"), "{arguments:?}: {said}");
+    }
+    assert_eq!(content(path), before);
+    if path.is_file() {
+        let beside = fs::read_dir(path.parent().expect("a directory")).expect("a directory").count();
+        assert_eq!(beside, 1, "nothing is beside it");
+    }
+}
+
+#[test]
+fn what_is_another_programs_is_left_as_it_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("other.db");
+    let make = |sql: &str| {
+        Connection::open(&path).and_then(|database| database.execute_batch(sql)).expect("it is made");
+    };
+    make("CREATE TABLE links (code TEXT); INSERT INTO links VALUES ('x'); PRAGMA journal_mode = WAL");
+    refused(&path, "the database of another program", 2);
+    // As sqlx keeps its migrations for anybody.
+    make("CREATE TABLE _sqlx_migrations (version INTEGER); CREATE TABLE keys (id INTEGER)");
+    refused(&path, "the database of another program", 2);
+    make("PRAGMA application_id = 1");
+    refused(&path, "the database of another program", 2);
+    fs::write(&path, "email,name\n").expect("a file");
+    refused(&path, "it is no SQLite database", 2);
+    refused(directory.path(), "it is a directory", 2);
+}
+
+#[test]
+fn a_database_of_a_newer_release_is_left_to_it() {
+    let place = Place::new();
+    assert!(place.command(&["migrate"]).status.success());
+    place.execute("INSERT INTO _sqlx_migrations VALUES (9999, 'later', CURRENT_TIMESTAMP, 1, x'00', 1)");
+    let output = place.command(&["migrate"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("a newer release of linerate-api (schema 9999"), "{}", said(&output));
+}
+
+#[test]
+fn a_database_is_marked_and_private_and_one_from_before_there_were_marks_is_taken() {
+    let place = Place::new();
+    let path = place.path("users.db");
+    let mark = || -> i32 {
+        let database = Connection::open(&path).expect("it opens");
+        database.pragma_query_value(None, "application_id", |row| row.get(0)).expect("it is read")
+    };
+    place.serve(&[]).create("a@example.org");
+    assert_eq!(mark(), i32::from_be_bytes(*b"lrAp"));
+    let server = place.serve(&[]);
+    let files: Vec<_> = fs::read_dir(path.parent().expect("a directory")).expect("a directory").collect();
+    let files = files.into_iter().map(|file| file.expect("a file"));
+    let modes: Vec<_> = files
+        .filter(|file| file.file_name().to_string_lossy().starts_with("users.db"))
+        .map(|file| file.metadata().expect("it is there").permissions().mode() & 0o777)
+        .collect();
+    assert!(modes.len() >= 2 && modes.iter().all(|mode| *mode == 0o600), "{modes:?}");
+    drop(server);
+    place.execute("PRAGMA application_id = 0");
+    assert_eq!(value(&place.serve(&[]).get("/v1/users:count"))["count"], 1);
+    assert_eq!(mark(), i32::from_be_bytes(*b"lrAp"));
+}
+
+#[test]
+fn a_database_that_somebody_else_holds_is_named() {
+    let place = Place::new();
+    assert!(place.command(&["migrate"]).status.success());
+    let holder = Connection::open(place.path("users.db")).expect("it opens");
+    holder.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+    let output = place.command(&["key", "add", "x"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("users.db") && said(&output).contains("busy"), "{}", said(&output));
+}
+
+#[test]
+fn keys_go_where_serve_looks_for_them() {
+    let place = Place::new();
+    let url = format!("sqlite:{}", place.path("served.db").display());
+    let config = place.path("api.toml");
+    fs::write(&config, format!("database-url = \"{url}\"\nmax-batch = 7\n")).expect("a file");
+    let config = config.display().to_string();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).env_remove("LINERATE_API_DATABASE_URL");
+        command.env("XDG_DATA_HOME", place.path("data")).output().expect("it runs")
+    };
+    let public = ["serve", "--listen", "0.0.0.0:0"];
+    // What it advises leads there.
+    for flags in [&["--database-url", &url][..], &["--config", &config]] {
+        let output = run(&[&public[..], flags].concat());
+        let told = said(&output);
+        assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{told}");
+        assert!(told.contains(&format!("key add NAME --scope write {}", flags.join(" "))), "{told}");
+        assert!(told.contains(&url), "{told}");
+    }
+    let data = place.path("data");
+    assert!(
+        run(&public).status.code() == Some(2) && said(&run(&public)).contains("key add NAME --scope write'")
+    );
+    for arguments in [
+        &["key", "add", "one", "--database-url", &url][..],
+        &["key", "--database-url", &url, "add", "two"],
+        &["key", "add", "three", "--config", &config],
+        &["key", "--config", &config, "add", "four"],
+    ] {
+        let output = run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+    }
+    let keys = |flags: &[&str]| -> Vec<String> {
+        let output = run(&[&["key", "list", "--json"], flags].concat());
+        let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let keys = list["keys"].as_array().expect("a list").iter();
+        keys.map(|key| key["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(keys(&["--config", &config]), ["one", "two", "three", "four"]);
+    assert_eq!(keys(&[]), Vec::<String>::new());
+    assert!(data.join("linerate/api.db").exists());
+    assert_eq!(run(&["key", "rm", "99", "--config", &config]).status.code(), Some(2));
+    assert_eq!(run(&["key", "list", "--config", "/nonexistent"]).status.code(), Some(2));
+}

@@ -1,0 +1,113 @@
+//! What many clients hold together has a bound, and whoever else comes is served.
+
+use std::io::Read;
+
+use serde_json::json;
+
+use crate::client::Client;
+use crate::place::{Place, Server, ask, problem, until, user, value};
+
+/// Bytes of a batch, as the module has it.
+const BATCH: usize = 8 << 20;
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+/// A client that has announced a body and sent a part of it, if it was told to go on; else how it was refused.
+fn begin(server: &Server, part: usize) -> Result<Client, Client> {
+    let mut client = server.connect();
+    client.send(format!(
+        "POST /v1/users:batchCreate HTTP/1.1\r\nHost: localhost\r\n{JSON}Content-Length: {BATCH}\r\n\
+         Expect: 100-continue\r\n\r\n"
+    ));
+    let answer = client.receive_head().expect("an answer");
+    if answer.status == 100 {
+        client.send(vec![b' '; part]);
+        return Ok(client);
+    }
+    let answer = client.receive_body(answer).expect("a body");
+    problem(&answer, 503);
+    assert!(answer.field("retry-after").is_some(), "{answer:?}");
+    Err(client)
+}
+
+#[test]
+fn bodies_under_way_have_a_sum_and_others_are_served_meanwhile() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
+    // Almost all of each, and never the rest.
+    let (held, refused): (Vec<_>, Vec<_>) =
+        (0..60).map(|_| begin(&server, BATCH - 1)).partition(Result::is_ok);
+    assert_eq!((held.len(), refused.len()), (8, 52), "64 MiB");
+    // Those who ask for little, or bring it along.
+    assert_eq!(server.get(&format!("/v1/users/{id}")).status, 200);
+    assert_eq!(server.send("POST", "/v1/users", "", &user("b@example.org")).status, 201);
+    let memory = server.metric("process_resident_memory_bytes");
+    assert!(memory < 400e6, "{memory} bytes");
+    // What they held is given back.
+    drop((held, refused));
+    until("there is room again", || begin(&server, 1).is_ok());
+}
+
+#[test]
+fn a_body_that_drips_ends() {
+    let place = Place::new();
+    let server = place.serve(&["--body-timeout", "1"]);
+    let mut client = begin(&server, 1).unwrap_or_else(|_| panic!("there is room"));
+    let answer = loop {
+        // Whether there is an answer is looked for without waiting; a byte now and then is what a dripping client sends.
+        client.stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).expect("a timeout");
+        match client.receive(true) {
+            Ok(answer) => break answer,
+            Err(_) => client.send(" "),
+        }
+    };
+    problem(&answer, 408);
+}
+
+#[test]
+fn large_answers_under_way_have_a_sum_however_slowly_they_are_read() {
+    let place = Place::new();
+    let server = place.serve(&["--max-bodies-bytes", "4000000", "--max-batch-bytes", "4000000"]);
+    let mut sent = user("x@example.org");
+    let mut ids = Vec::new();
+    for number in 0..120 {
+        sent["email"] = json!(format!("u{number}@example.org"));
+        let settings = (0..55).map(|at| (format!("s{at}"), json!("x".repeat(1000))));
+        sent["preferences"] = settings.collect::<serde_json::Map<_, _>>().into();
+        let answer = server.send("POST", "/v1/users", "", &sent);
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        ids.push(value(&answer)["id"].clone());
+    }
+    // 57 KB each: 60 of them, and nobody reads; what the kernel takes of each is not the service's.
+    let mut slow: Vec<Client> = (0..8)
+        .map(|_| {
+            let client = server.connect();
+            rustix::net::sockopt::set_socket_recv_buffer_size(&client.stream, 4096).expect("an option");
+            client
+        })
+        .collect();
+    let body = json!({"ids": &ids[..60]}).to_string();
+    let mut statuses = Vec::new();
+    for client in &mut slow {
+        client.send(format!(
+            "POST /v1/users:batchGet HTTP/1.1\r\nHost: localhost\r\n{JSON}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+        statuses.push(client.receive_head().expect("a head").status);
+    }
+    assert!(statuses.contains(&200) && statuses.contains(&503), "{statuses:?}");
+    let one = format!("/v1/users/{}", ids[0].as_str().expect("an id"));
+    assert_eq!(server.get(&one).status, 200);
+    assert_eq!(server.get("/v1/users?limit=1").status, 200);
+    for client in &mut slow {
+        client.stream.shutdown(std::net::Shutdown::Both).expect("it is open");
+        let _ = client.stream.read(&mut [0; 1]);
+    }
+    drop(slow);
+    until("there is room again", || {
+        ask(&mut server.connect(), "POST", "/v1/users:batchGet", JSON, &body).status == 200
+    });
+    // One answer alone is bounded, too.
+    assert_eq!(server.send("POST", "/v1/users:batchGet", "", &json!({"ids": ids})).status, 200);
+}
