@@ -11,6 +11,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::cache::{Cache, Entry, Kind};
 use crate::http::conditional::{self, Verdict};
+use crate::http::date;
 use crate::http::encoding::{self, Coding};
 use crate::http::head::{Method, Request};
 use crate::http::path::{self, Refused};
@@ -21,7 +22,7 @@ use crate::site::Site;
 use crate::site::file::File;
 use crate::site::refusal::Refusal;
 use crate::site::root::{self, Patience};
-use crate::site::rules::Cors;
+use crate::site::rules::{Cors, Policy};
 
 /// What a path may not have in `Location` without being escaped (RFC 3986, section 3.3).
 const ESCAPED: &AsciiSet = &CONTROLS
@@ -71,6 +72,8 @@ pub struct Answer {
     pub status: u16,
     /// What follows the head.
     pub payload: Payload,
+    /// Bytes of a body that is written already.
+    pub written: u64,
     /// Whether the head says that the connection ends with it.
     pub closes: bool,
 }
@@ -95,13 +98,14 @@ pub enum Payload {
     Listing(Box<listing::Request>),
 }
 
-impl Payload {
-    /// How many bytes it has, as far as that is known.
-    pub fn length(&self) -> u64 {
-        match self {
-            Self::None | Self::Listing(_) => 0,
-            Self::File { range, .. } => range.end - range.start,
-            Self::Parts(parts) => parts.length(),
+impl Answer {
+    /// How many bytes its body has, as far as that is known.
+    pub fn length(&self) -> Option<u64> {
+        match &self.payload {
+            Payload::None => Some(self.written),
+            Payload::File { range, .. } => Some(range.end - range.start),
+            Payload::Parts(parts) => Some(parts.length()),
+            Payload::Listing(_) => None,
         }
     }
 }
@@ -122,7 +126,7 @@ pub struct Tail {
 impl Tail {
     /// Those of a second.
     pub fn at(now: SystemTime) -> Self {
-        let date = httpdate::fmt_http_date(now);
+        let date = date::text(now);
         let with = |field: &str| format!("date: {date}\r\n{field}\r\n").into_bytes();
         Self { keep: with(""), close: with("connection: close\r\n"), old: with("connection: keep-alive\r\n") }
     }
@@ -140,19 +144,22 @@ impl Maker<'_> {
     /// [`Cold`], with nothing appended.
     pub fn answer(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<Answer, Cold> {
         match request.method {
-            Method::Get | Method::Head => {}
-            Method::Options => return Ok(self.options(request, out)),
+            Method::Get | Method::Head | Method::Options => {}
             Method::Other => return Ok(self.refuse(Refusal::Method, request, "", out)),
         }
         let path = match path::decode(request.path, self.site.hidden) {
             Ok(path) => path,
+            // Of the server as a whole, or of what is not there: nothing that rules say.
+            Err(_) if request.method == Method::Options => {
+                return Ok(self.options(&Policy::default(), request, out));
+            }
             Err(Refused::Bad) => return Ok(self.refuse(Refusal::Path, request, "", out)),
             Err(Refused::Missing) => return Ok(self.refuse(Refusal::Missing, request, "", out)),
         };
         let entry = match self.cache.get(&path, self.tick) {
             Some(entry) => Rc::clone(entry),
             None => match self.site.root.find(&path, Patience::None) {
-                Ok(found) => self.cache.insert(self.site, &path, found, self.tick),
+                Ok(found) => self.cache.insert(self.site, &path, found, (self.tick, self.now)),
                 Err(root::Error::Cold) => return Err(Cold(path.into_owned())),
                 Err(error) => return Ok(self.failed(error, &path, request, out)),
             },
@@ -170,7 +177,7 @@ impl Maker<'_> {
     ) -> Answer {
         match found {
             Ok(found) => {
-                let entry = self.cache.insert(self.site, path, found, self.tick);
+                let entry = self.cache.insert(self.site, path, found, (self.tick, self.now));
                 self.entry(&entry, path, request, out)
             }
             Err(error) => self.failed(error, path, request, out),
@@ -184,6 +191,9 @@ impl Maker<'_> {
         request: &Request<'_>,
         out: &mut Vec<u8>,
     ) -> Answer {
+        if request.method == Method::Options {
+            return self.options(&self.site.policy(path), request, out);
+        }
         let refusal = match error {
             root::Error::Missing => Refusal::Missing,
             root::Error::Denied => Refusal::Denied,
@@ -204,11 +214,15 @@ impl Maker<'_> {
     pub fn refuse(&self, refusal: Refusal, request: &Request<'_>, fields: &str, out: &mut Vec<u8>) -> Answer {
         let html =
             request.fields.accept.is_some_and(|accept| memchr::memmem::find(accept, b"text/html").is_some());
-        self.site.pages.write(out, refusal, fields, self.tail(request), html, request.method == Method::Head);
-        Answer { status: refusal.status(), payload: Payload::None, closes: self.closes(request) }
+        let head = request.method == Method::Head;
+        let written = self.site.pages.write(out, refusal, fields, self.tail(request), html, head);
+        Answer { status: refusal.status(), payload: Payload::None, written, closes: self.closes(request) }
     }
 
     fn entry(&mut self, entry: &Entry, path: &[u8], request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+        if request.method == Method::Options {
+            return self.options(&entry.policy, request, out);
+        }
         match &entry.kind {
             Kind::File(plain, coded) => self.file(entry, plain, coded, request, out),
             Kind::Directory => self.redirect(path, request, out),
@@ -295,7 +309,7 @@ impl Maker<'_> {
 
     fn listing(&mut self, entry: &Entry, path: &[u8], request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
         let Some(order) = Order::parse(request.query.unwrap_or_default()) else {
-            return self.refuse(Refusal::Path, request, "", out);
+            return self.refuse(Refusal::Query, request, "", out);
         };
         let json = order.json.unwrap_or_else(|| {
             let accept = request.fields.accept.unwrap_or_default();
@@ -326,12 +340,8 @@ impl Maker<'_> {
     }
 
     /// What can be done with a path; for scripts of other origins, whether they may (Fetch, section 3.2).
-    fn options(&self, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+    fn options(&self, policy: &Policy, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
         out.extend_from_slice(b"HTTP/1.1 204 No Content\r\nallow: GET, HEAD, OPTIONS\r\n");
-        let policy = match path::decode(request.path, self.site.hidden) {
-            Ok(path) => self.site.policy(&path),
-            Err(_) => Default::default(),
-        };
         let origin = request.fields.origin;
         let allowed = match &policy.cors {
             Cors::Same => None,
@@ -373,7 +383,7 @@ impl Maker<'_> {
     fn end(&self, status: u16, request: &Request<'_>, payload: Payload, out: &mut Vec<u8>) -> Answer {
         out.extend_from_slice(self.more);
         out.extend_from_slice(self.tail(request));
-        Answer { status, payload, closes: self.closes(request) }
+        Answer { status, payload, written: 0, closes: self.closes(request) }
     }
 
     fn tail(&self, request: &Request<'_>) -> &[u8] {

@@ -15,13 +15,13 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::copies::Loaded;
 use crate::desk::Desk;
-use crate::disk::{BLOCKS, Block};
 use crate::front::Front;
 use crate::listing;
+use crate::listing_pool::{self, Block};
 use crate::metrics::WorkerMetrics;
 use crate::parts::Parts;
 use crate::shelf::FileCopy;
@@ -70,7 +70,9 @@ struct Reader {
 /// The blocks of a listing.
 #[derive(Debug)]
 struct Listing {
-    blocks: mpsc::Receiver<Block>,
+    listing: listing_pool::Listing,
+    /// The next block, which is being written.
+    waiting: Option<oneshot::Receiver<Block>>,
     ended: bool,
     metrics: Arc<WorkerMetrics>,
 }
@@ -118,11 +120,9 @@ impl Body {
 
     /// The entries of a directory. None where too many are being listed.
     pub fn listing(desk: &Desk, request: listing::Request) -> Option<Self> {
-        let (give, blocks) = mpsc::channel(BLOCKS);
-        let give = move |block| give.blocking_send(block).is_ok();
-        let listed = desk.front.disk.list(Arc::clone(&desk.site), request, give);
-        let listing = Listing { blocks, ended: false, metrics: Arc::clone(&desk.metrics) };
-        listed.then_some(Self(Kind::Listing(listing)))
+        let listing = desk.front.disk.list(Arc::clone(&desk.site), request)?;
+        let metrics = Arc::clone(&desk.metrics);
+        Some(Self(Kind::Listing(Listing { listing, waiting: None, ended: false, metrics })))
     }
 }
 
@@ -203,19 +203,27 @@ impl Listing {
         if self.ended {
             return Poll::Ready(None);
         }
-        Poll::Ready(match ready!(self.blocks.poll_recv(context)) {
-            Some(Block::Some(block)) => {
+        // Asked for only now, when there is room for it.
+        let waiting = self.waiting.get_or_insert_with(|| {
+            let (give, waiting) = oneshot::channel();
+            self.listing.next(move |block| drop(give.send(block)));
+            waiting
+        });
+        let block = ready!(Pin::new(waiting).poll(context));
+        self.waiting = None;
+        Poll::Ready(match block.unwrap_or(Err(listing::Error::Panicked)) {
+            Ok(Some(block)) => {
                 self.metrics.sent.add(block.len() as u64);
                 Some(Ok(block.into()))
             }
-            Some(Block::End) => {
+            Ok(None) => {
                 self.ended = true;
                 None
             }
-            None => {
+            Err(error) => {
                 self.ended = true;
                 self.metrics.cut.add(1);
-                Some(Err(io::Error::other("the listing ended early")))
+                Some(Err(io::Error::other(error)))
             }
         })
     }

@@ -4,16 +4,18 @@
 //! anew after a while, and at once where inotify says that its directory changed; what turns out to be the
 //! same file keeps its heads.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::time::SystemTime;
 
 use foldhash::fast::RandomState;
 
 use crate::http::encoding::Coding;
 use crate::site::Site;
 use crate::site::file::File;
-use crate::site::root::{Found, Opened};
+use crate::site::root::{Found, INDEX, Opened};
 use crate::site::rules::Policy;
 use crate::watch::{Mark, Watcher};
 
@@ -100,20 +102,34 @@ impl Cache {
         fresh.then_some(&slot.entry)
     }
 
-    /// Takes in what a path names now.
-    pub fn insert(&mut self, site: &Site, path: &[u8], found: Found, tick: u32) -> Rc<Entry> {
+    /// Takes in what a path names now; the present is given in ticks and as a time.
+    pub fn insert(
+        &mut self,
+        site: &Site,
+        path: &[u8],
+        found: Found,
+        (tick, now): (u32, SystemTime),
+    ) -> Rc<Entry> {
         let stale_from = Cell::new(tick.saturating_add(self.fresh_for));
         // Watched before it is compared, so that no change falls between.
         let mark = self.watcher.as_mut().and_then(|watcher| watcher.mark(site.root.place_of(path).ok()?));
         let known = self.places.get(path).map(|place| Rc::clone(&self.slots[*place].entry));
-        let policy =
-            known.as_ref().map_or_else(|| Rc::new(site.policy(path)), |entry| Rc::clone(&entry.policy));
+        // Rules are about the file that is sent: a directory's index, or the directory where that is listed.
+        let index = matches!(found, Found::File(_)) && names_directory(path);
+        let sent = if index { Cow::Owned([path, INDEX.as_bytes()].concat()) } else { Cow::Borrowed(path) };
+        let policy = match known
+            .as_ref()
+            .filter(|known| matches!(known.kind, Kind::File(..)) == matches!(found, Found::File(_)))
+        {
+            Some(known) => Rc::clone(&known.policy),
+            None => Rc::new(site.policy(&sent)),
+        };
         let kind = match found {
             Found::Directory => Kind::Directory,
             Found::Listing(_) => Kind::Listing,
             Found::File(files) => match known.as_ref().filter(|known| is_same(&known.kind, &files)) {
                 Some(known) => known.kind.clone(),
-                None => files_of(*files, path, &policy, &site.charset),
+                None => files_of(*files, &sent, &policy, &site.charset, now),
             },
         };
         let entry = Rc::new(Entry { kind, policy, stale_from, mark });
@@ -133,6 +149,8 @@ impl Cache {
         let slot = Slot { path: path.into(), entry, used: Cell::new(false) };
         let place = if self.slots.len() < self.capacity {
             self.slots.push(slot);
+            #[cfg(test)]
+            crate::faults::strike(crate::faults::CACHE, path);
             self.slots.len() - 1
         } else {
             let place = self.oldest();
@@ -170,8 +188,13 @@ impl Cache {
         self.hand = 0;
     }
 
+    /// Forgets all there is, with `memory` bytes for small files again: nothing it has is relied upon.
+    pub fn reset(&mut self, memory: usize) {
+        (self.places, self.slots, self.hand, self.memory) = (HashMap::default(), Vec::new(), 0, memory);
+    }
+
     /// Keeps the bytes of a small file in memory, where there is room.
-    pub fn keep_bytes(&mut self, file: &File, now: std::time::SystemTime) {
+    pub fn keep_bytes(&mut self, file: &File, now: SystemTime) {
         let size = usize::try_from(file.identity.size).unwrap_or(usize::MAX);
         if file.bytes().is_none() && size <= self.memory && file.keep_bytes(now) {
             self.memory -= size;
@@ -201,6 +224,11 @@ impl Cache {
     }
 }
 
+/// Whether a decoded path names a directory: the root, or what ends with a slash.
+pub fn names_directory(path: &[u8]) -> bool {
+    path.is_empty() || path.ends_with(b"/")
+}
+
 fn bytes_kept(entry: &Entry) -> usize {
     entry.kind.files().filter_map(|file| file.bytes()).map(<[u8]>::len).sum()
 }
@@ -221,13 +249,12 @@ fn files_of(
     path: &[u8],
     policy: &Policy,
     charset: &str,
+    now: SystemTime,
 ) -> Kind {
-    let name =
-        if path.is_empty() || path.ends_with(b"/") { crate::site::root::INDEX.as_bytes() } else { path };
     let [plain, coded @ ..] = files;
     let plain = plain.expect("a file that was found is open");
     let varies = coded.iter().any(Option::is_some);
-    let file = |opened, coding| Rc::new(File::new(opened, name, coding, varies, policy, charset));
+    let file = |opened, coding| Rc::new(File::new(opened, path, coding, varies, policy, charset, now));
     let mut codings = Coding::ALL.into_iter();
     let coded = coded.map(|opened| {
         let coding = codings.next();

@@ -9,12 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use listener::Protocol;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::access_log::{AccessLog, Lines};
+use crate::access_log::{AccessLog, Asked, Lines};
 use crate::answer::{Maker, Payload, Tail};
 use crate::cache::Cache;
 use crate::front::Front;
-use crate::http::head::Request;
-use crate::http::path;
 use crate::metrics::WorkerMetrics;
 use crate::site::Site;
 use crate::watch::Watcher;
@@ -45,6 +43,7 @@ pub struct Desk {
     /// Whether each answer is its connection's last.
     pub draining: bool,
     cache: Cache,
+    memory: usize,
     memory_max: u64,
     log: Option<Lines>,
     changes: u64,
@@ -84,6 +83,7 @@ impl Desk {
             now,
             draining: false,
             cache: Cache::new(settings.open_files, fresh_for, memory, Watcher::new()),
+            memory,
             memory_max: if memory == 0 { 0 } else { settings.memory_max },
             log: front.access_log.as_ref().map(|log| AccessLog::lines(log, Arc::clone(&metrics))),
             changes,
@@ -118,21 +118,21 @@ impl Desk {
         if tls { &self.sealed } else { &self.metrics }
     }
 
-    /// Counts and logs an answer with a body of so many bytes.
-    pub fn answered(&mut self, client: Client, request: &Request<'_>, status: u16, bytes: u64) {
+    /// Counts and logs an answer with a body of so many bytes, as far as that is known.
+    pub fn answered(&mut self, client: Client, asked: &Asked<'_>, status: u16, bytes: Option<u64>) {
         self.counts(client.tls).answered(status);
         if let Some(lines) = &mut self.log {
-            lines.add(self.now, client, request, (status, bytes));
+            lines.add(self.now, client, asked, (status, bytes));
         }
     }
 
     /// Has the file that a manifest has behind this one read ahead, when this one begins to be sent.
-    pub fn prefetch(&mut self, request: &Request<'_>, payload: &Payload) {
-        if !self.site.has_manifests() || !matches!(payload, Payload::File { range, .. } if range.start == 0) {
+    pub fn prefetch(&mut self, payload: &Payload) {
+        let Payload::File { file, range, .. } = payload else { return };
+        if !self.site.has_manifests() || range.start != 0 {
             return;
         }
-        let Ok(path) = path::decode(request.path, self.site.hidden) else { return };
-        let Some(next) = self.site.next(&path) else { return };
+        let Some(next) = self.site.next(file.path()) else { return };
         if self.prefetched.0 != next || self.prefetched.1 <= self.tick {
             self.prefetched = (next.to_vec(), self.after(PREFETCH_EVERY));
             self.metrics.prefetched.add(self.front.disk.prefetch(self.site.clone(), next.to_vec()).into());
@@ -171,6 +171,15 @@ impl Desk {
     /// Closes all files that are not being sent.
     pub fn let_go(&mut self) {
         self.cache.clear();
+    }
+
+    /// Begins anew with what a panic may have left half changed.
+    pub fn reset(&mut self) {
+        self.cache.reset(self.memory);
+        if let Some(lines) = &mut self.log {
+            lines.mend();
+        }
+        self.prefetched = Default::default();
     }
 
     /// Learns what changed below the root.

@@ -1,4 +1,5 @@
-//! The threads that wait for the disk, so that no worker does.
+//! The threads that wait for the disk, so that no worker does. Those of [`listing_pool`](crate::listing_pool) write
+//! listings.
 //!
 //! A connection, or a stream of one, has one job at a time, so that the queue is no longer than there are of
 //! these. What is done is told by a call on the thread that did it; a plain worker has it put into its mailbox,
@@ -8,27 +9,24 @@ use std::fmt;
 use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use listener::Offloaded;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, pread, read, write};
+use service::panics;
 
 use crate::listing;
+use crate::listing_pool::{Block, Listing, Pool};
 use crate::site::Site;
 use crate::site::root::{Error, Found, Patience};
 
 /// Threads that wait for the disk. Disks take more at once, but read ahead by themselves.
 const THREADS: usize = 4;
-
-/// Listings that are written at once: each has a thread and some megabytes.
-const LISTINGS: usize = 4;
-
-/// Blocks of a listing that wait for the client.
-pub const BLOCKS: usize = 2;
 
 /// What is read at once to have it in memory.
 const READ_BYTES: usize = 64 * 1024;
@@ -53,17 +51,8 @@ pub enum Done {
     Found(Vec<u8>, Result<Found, Error>),
     /// What was cold is in memory, as far as the file has it.
     Warm,
-    /// There is another block of a listing.
-    Block,
-}
-
-/// A block of a listing.
-#[derive(Debug)]
-pub enum Block {
-    /// Some of it.
-    Some(Vec<u8>),
-    /// All of it was given.
-    End,
+    /// The next block of a listing.
+    Block(Block),
 }
 
 /// What is to be done, with a buffer of the thread's.
@@ -129,12 +118,78 @@ impl Mailbox {
     }
 }
 
+/// How long a job of a thread here may take before the thread counts as stuck: a disk may be slow, or far away.
+const STUCK: Duration = Duration::from_secs(60);
+
+/// Since when threads have been at their jobs, for the watchdog.
+#[derive(Clone, Debug)]
+pub struct Busy {
+    /// By thread, in milliseconds since the start; 0 where it waits for a job, and [`ENDED`] where it has ended.
+    since: Arc<[AtomicU64]>,
+    start: Instant,
+}
+
+/// What a thread that has ended is at.
+const ENDED: u64 = u64::MAX;
+
+/// A thread that shows since when it has been at its job; until it is dropped, which is to be at the end.
+#[derive(Debug)]
+pub struct BusyThread {
+    busy: Busy,
+    number: usize,
+}
+
+impl Busy {
+    /// Of so many threads, which wait for jobs.
+    pub fn new(threads: usize) -> Self {
+        Self { since: (0..threads).map(|_| AtomicU64::new(0)).collect(), start: Instant::now() }
+    }
+
+    /// For one of the threads.
+    pub fn thread(&self, number: usize) -> BusyThread {
+        BusyThread { busy: self.clone(), number }
+    }
+
+    /// Whether no thread has ended, or been at its job for longer than `stuck`.
+    fn is_alive(&self, stuck: Duration) -> bool {
+        let now = self.now();
+        self.since.iter().all(|since| match since.load(Ordering::Relaxed) {
+            0 => true,
+            ENDED => false,
+            since => Duration::from_millis(now.saturating_sub(since)) <= stuck,
+        })
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(ENDED - 1).max(1)
+    }
+}
+
+impl BusyThread {
+    /// Does a job, and logs its panic.
+    pub fn at(&self, job: impl FnOnce()) {
+        let since = &self.busy.since[self.number];
+        since.store(self.busy.now(), Ordering::Relaxed);
+        if let Err(panic) = panics::catch(job) {
+            panic.log("job", "of a thread that waits for the disk");
+        }
+        since.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Drop for BusyThread {
+    fn drop(&mut self) {
+        self.busy.since[self.number].store(ENDED, Ordering::Relaxed);
+    }
+}
+
 /// The threads, for all workers.
 #[derive(Clone)]
 pub struct Disk {
+    busy: Busy,
     jobs: Sender<Job>,
     prefetches: Arc<AtomicUsize>,
-    listings: Arc<AtomicUsize>,
+    listings: Arc<Pool>,
 }
 
 impl fmt::Debug for Disk {
@@ -149,13 +204,22 @@ impl Disk {
     /// # Errors
     /// When the system has no more threads.
     pub fn start() -> std::io::Result<Self> {
+        let busy = Busy::new(THREADS);
         let (jobs, queue) = mpsc::channel();
         let queue = Arc::new(Mutex::new(queue));
         for number in 0..THREADS {
             let queue = Arc::clone(&queue);
-            std::thread::Builder::new().name(format!("files-disk-{number}")).spawn(move || work(&queue))?;
+            let thread = busy.thread(number);
+            std::thread::Builder::new()
+                .name(format!("files-disk-{number}"))
+                .spawn(move || work(&queue, &thread))?;
         }
-        Ok(Self { jobs, prefetches: Arc::default(), listings: Arc::default() })
+        Ok(Self { busy, jobs, prefetches: Arc::default(), listings: Arc::new(Pool::start()?) })
+    }
+
+    /// Whether the threads go on, for the watchdog.
+    pub fn is_alive(&self) -> bool {
+        self.busy.is_alive(STUCK) && self.listings.busy().is_alive(STUCK)
     }
 
     /// Finds out what a path names.
@@ -166,7 +230,15 @@ impl Disk {
         done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static,
     ) {
         self.run(move |_| {
-            let found = site.root.find(&path, Patience::Disk);
+            let find = || {
+                #[cfg(test)]
+                crate::faults::strike(crate::faults::LOOKUP, &path);
+                site.root.find(&path, Patience::Disk)
+            };
+            let found = panics::catch(find).unwrap_or_else(|panic| {
+                panic.log("lookup", &String::from_utf8_lossy(&path));
+                Err(Error::Failed(Errno::IO))
+            });
             done(path, found);
         });
     }
@@ -174,7 +246,10 @@ impl Disk {
     /// Reads a part of a file, so that it is in memory.
     pub fn warm(&self, fd: Arc<OwnedFd>, range: Range<u64>, done: impl FnOnce() + Send + 'static) {
         self.run(move |buffer| {
-            warm(&fd, range, buffer);
+            // Whatever comes of it, the worker has another look.
+            if let Err(panic) = panics::catch(|| warm(&fd, range, buffer)) {
+                panic.log("job", "reading a file");
+            }
             done();
         });
     }
@@ -201,21 +276,9 @@ impl Disk {
         let _ = self.jobs.send(Box::new(job));
     }
 
-    /// Writes a listing, on a thread of its own: each block to `give`, which says whether to go on. None comes
-    /// after [`Block::End`]; a listing without it ended early. Returns false where too many are being written.
-    pub fn list(
-        &self,
-        site: Arc<Site>,
-        request: listing::Request,
-        give: impl FnMut(Block) -> bool + Send + 'static,
-    ) -> bool {
-        let Some(running) = OneOf::these(&self.listings, LISTINGS) else { return false };
-        let thread = std::thread::Builder::new().name("files-listing".into());
-        let started = thread.spawn(move || {
-            list(&site, &request, give);
-            drop(running);
-        });
-        started.is_ok()
+    /// Begins a listing. None where there are too many.
+    pub fn list(&self, site: Arc<Site>, request: listing::Request) -> Option<Listing> {
+        self.listings.open(site, request)
     }
 }
 
@@ -236,30 +299,12 @@ impl Drop for OneOf {
     }
 }
 
-fn list(site: &Site, request: &listing::Request, mut give: impl FnMut(Block) -> bool) {
-    let written =
-        site.root.directory(&request.path, Patience::Disk).map_err(|error| error.to_string()).and_then(
-            |directory| {
-                listing::write(request, directory, |block| give(Block::Some(block)))
-                    .map_err(|error| error.to_string())
-            },
-        );
-    match written {
-        Ok(()) => {
-            give(Block::End);
-        }
-        Err(error) => {
-            tracing::debug!(path = %String::from_utf8_lossy(&request.path), error, "a listing ended early")
-        }
-    }
-}
-
-fn work(queue: &Mutex<Receiver<Job>>) {
+fn work(queue: &Mutex<Receiver<Job>>, thread: &BusyThread) {
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = next else { return };
-        job(&mut buffer);
+        thread.at(|| job(&mut buffer));
     }
 }
 
@@ -275,5 +320,27 @@ fn warm(fd: &OwnedFd, range: Range<u64>, buffer: &mut [u8]) {
             Ok(0) | Err(_) => return,
             Ok(read) => at += read as u64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_stuck_or_has_ended_is_seen() {
+        let busy = Busy::new(2);
+        let (first, second) = (busy.thread(0), busy.thread(1));
+        assert!(busy.is_alive(Duration::ZERO));
+        first.at(|| {
+            assert!(busy.is_alive(STUCK));
+            while busy.is_alive(Duration::ZERO) {
+                std::thread::yield_now();
+            }
+        });
+        first.at(|| panic!("on purpose"));
+        assert!(busy.is_alive(Duration::ZERO), "a job that is over");
+        drop(second);
+        assert!(!busy.is_alive(STUCK));
     }
 }

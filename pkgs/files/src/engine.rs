@@ -220,6 +220,8 @@ impl Transfer {
         more: bool,
         tick: u32,
     ) -> Result<Turn, Failure> {
+        #[cfg(test)]
+        crate::faults::strike(crate::faults::SENDING, self.file.path());
         let mut left = TURN_BYTES;
         let mut looked = false;
         loop {

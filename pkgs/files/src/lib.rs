@@ -9,7 +9,7 @@
 //! - [`cache`]: files kept open; [`watch`]: what inotify says of them.
 //! - [`site`]: what is served: the root, the rules, the pages of errors.
 //! - [`disk`]: the threads that wait for the disk; [`resident`]: whether they have to.
-//! - [`listing`], [`parts`]: directories, and several ranges of a file.
+//! - [`listing`], [`listing_pool`], [`parts`]: directories, the threads that write them, and several ranges of a file.
 //! - [`http`]: HTTP itself, without input or output.
 //! - [`secure`], [`body`]: the same over TLS, through `listener`.
 //! - [`admin`], [`metrics`], [`access_log`]: what operators see.
@@ -26,9 +26,12 @@ pub mod copies;
 pub mod desk;
 pub mod disk;
 pub mod engine;
+#[cfg(test)]
+mod faults;
 pub mod front;
 pub mod http;
 pub mod listing;
+pub mod listing_pool;
 pub mod metrics;
 pub mod parts;
 pub mod pipes;

@@ -1,26 +1,35 @@
 //! The entries of a directory, as a page or as JSON, in order, however many there are.
 //!
-//! A listing is written by a thread of its own, a block at a time, and waits while the client does. It keeps no
-//! more than [`KEPT_BYTES`] of names: a larger directory is read again and again, each pass for those that come next
-//! in order. What else is told of an entry is looked up when it is written.
+//! A listing is written a block at a time, when its client has taken the block before; between two blocks it holds no
+//! thread (see [`crate::listing_pool`]). It keeps no more than [`KEPT_BYTES`] of names: a larger directory is read again
+//! and again, each pass for those that come next in order. What else is told of an entry is looked up when it is written.
 
 use std::cmp::Ordering;
 use std::ffi::{CStr, CString};
 use std::fmt::Write;
-use std::os::fd::AsFd;
-use std::time::{Duration, UNIX_EPOCH};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::vec;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{AtFlags, Dir, FileType, StatxFlags, statx};
 
-/// Memory for names, in bytes. At least half of it is of use: a million names of 7 bytes take 8 to 15 passes.
-const KEPT_BYTES: usize = 6 << 20;
+use crate::http::date;
+use crate::site::Site;
+use crate::site::root::{self, Patience};
+
+/// Memory for the names of a large directory, in bytes. At least half of it is of use: a million names of 7 bytes take 8
+/// to 15 passes.
+pub const KEPT_BYTES: usize = 6 << 20;
+
+/// What the names of a directory may take without asking for more, in bytes: some 500 names.
+pub const SMALL_BYTES: usize = 32 << 10;
 
 /// What a name takes beside its bytes: itself, and what the allocator rounds up to.
 const NAME_BYTES: usize = size_of::<Ranked>() + 16;
 
 /// A block is handed on once it has this many bytes.
-pub const BLOCK_BYTES: usize = 64 * 1024;
+pub const BLOCK_BYTES: usize = 16 * 1024;
 
 /// What a name may have in a link without being escaped (RFC 3986, section 2.3).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -40,7 +49,7 @@ pub struct Request {
     pub chunked: bool,
 }
 
-/// `?sort=name|size|time&order=asc|desc&format=html|json`, each optional.
+/// `?sort=name|size|time&format=html|json`, each optional; `sort=-name` begins with the last, as `order=desc` does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     /// By what.
@@ -50,6 +59,10 @@ pub struct Order {
     /// The format, where it is asked for.
     pub json: Option<bool>,
 }
+
+/// What the query of a listing may have, for people.
+pub const QUERY: &str = "A listing takes sort=name, size or time (-name: the last first), order=asc or desc, and \
+                         format=html or json.";
 
 /// By what entries are sorted; those alike, by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +77,8 @@ pub enum Key {
 }
 
 impl Key {
+    const ALL: [Self; 3] = [Self::Name, Self::Size, Self::Time];
+
     fn name(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -74,20 +89,21 @@ impl Key {
 }
 
 impl Order {
-    /// Reads a query; none where it has a value nobody knows. Parameters nobody knows are ignored.
+    /// Reads a query; none where it has a parameter or a value nobody knows ([`QUERY`] says which there are).
     pub fn parse(query: &str) -> Option<Self> {
         let mut order = Self::default();
-        for parameter in query.split('&') {
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=').unwrap_or((parameter, "")) {
-                ("sort", "name") => order.key = Key::Name,
-                ("sort", "size") => order.key = Key::Size,
-                ("sort", "time") => order.key = Key::Time,
+                ("sort", key) => {
+                    let (key, descending) = key.strip_prefix('-').map_or((key, false), |key| (key, true));
+                    order.key = Key::ALL.into_iter().find(|known| known.name() == key)?;
+                    order.descending |= descending;
+                }
                 ("order", "asc") => order.descending = false,
                 ("order", "desc") => order.descending = true,
                 ("format", "html") => order.json = Some(false),
                 ("format", "json") => order.json = Some(true),
-                ("sort" | "order" | "format", _) => return None,
-                _ => {}
+                _ => return None,
             }
         }
         Some(order)
@@ -121,70 +137,179 @@ struct About {
 }
 
 /// Why a listing ended early.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// The directory cannot be opened.
+    #[error(transparent)]
+    Open(#[from] root::Error),
     /// The directory cannot be read.
     #[error(transparent)]
     Read(#[from] rustix::io::Errno),
-    /// Nobody takes the blocks any more.
-    #[error("nobody reads on")]
-    Abandoned,
+    /// Its writer panicked.
+    #[error("a panic, which is logged")]
+    Panicked,
 }
 
-/// Writes a listing of `directory`, block by block, to `give`, which says whether to go on.
-///
-/// # Errors
-/// [`Error`]; what was given until then is no whole listing.
-pub fn write(
-    request: &Request,
-    directory: impl AsFd,
-    give: impl FnMut(Vec<u8>) -> bool,
-) -> Result<(), Error> {
-    write_keeping(KEPT_BYTES, request, directory, give)
+/// A listing under way.
+#[derive(Debug)]
+pub struct Lister {
+    site: Arc<Site>,
+    request: Request,
+    directory: Option<OwnedFd>,
+    text: String,
+    phase: Phase,
+    /// The name that was written last: where it goes on.
+    last: Option<Ranked>,
+    /// Whether no entry has been written.
+    empty: bool,
+    /// What names may take without asking for more, in bytes.
+    small: usize,
+    /// Whether they take more.
+    large: bool,
 }
 
-fn write_keeping(
-    kept: usize,
-    request: &Request,
-    directory: impl AsFd,
-    mut give: impl FnMut(Vec<u8>) -> bool,
-) -> Result<(), Error> {
-    let mut text = String::with_capacity(BLOCK_BYTES + 1024);
-    let mut give = |text: &mut String, end: bool| {
-        let block = std::mem::take(text).into_bytes();
-        let block = if request.chunked { chunk(&block, end) } else { block };
-        if block.is_empty() || give(block) { Ok(()) } else { Err(Error::Abandoned) }
-    };
-    open(request, &mut text);
-    let mut last: Option<Ranked> = None;
-    let mut first = true;
-    loop {
-        let (names, whole) = next(kept, request, &directory, last.as_ref())?;
-        for ranked in &names {
-            // What is gone meanwhile is not there.
-            let Some(about) = look(&directory, &ranked.name) else { continue };
-            row(request, ranked.name.as_bytes(), about, first, &mut text);
-            first = false;
-            if text.len() >= BLOCK_BYTES {
-                give(&mut text, false)?;
+#[derive(Debug)]
+enum Phase {
+    /// The directory is read next, for the names behind the last.
+    Read,
+    /// These names are written, and then, if they are not all, the directory is read again.
+    Write { names: vec::IntoIter<Ranked>, whole: bool },
+    /// All was given.
+    End,
+}
+
+/// The memory for the names of a directory that has more than [`SMALL_BYTES`] of them.
+pub trait Memory {
+    /// Takes some for a pass, and says how many bytes. None where there is none just now.
+    fn grow(&mut self) -> Option<usize>;
+
+    /// The names of a pass take so many bytes; 0 once they are written.
+    fn fits(&mut self, bytes: usize);
+}
+
+/// What came of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A block.
+    Block(Vec<u8>),
+    /// Nothing more is to come.
+    End,
+    /// The names of this directory take more memory, and there was none.
+    Wait,
+}
+
+impl Lister {
+    /// One that has not begun.
+    pub fn new(site: Arc<Site>, request: Request) -> Self {
+        let (directory, last, text) = (None, None, String::new());
+        Self {
+            site,
+            request,
+            directory,
+            text,
+            phase: Phase::Read,
+            last,
+            empty: true,
+            small: SMALL_BYTES,
+            large: false,
+        }
+    }
+
+    /// What is listed.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Writes the next block. It may wait for the disk.
+    ///
+    /// # Errors
+    /// [`Error`]; what was given until then is no whole listing.
+    pub fn step(&mut self, memory: &mut impl Memory) -> Result<Step, Error> {
+        loop {
+            if self.directory.is_none() {
+                self.directory = Some(self.site.root.directory(&self.request.path, Patience::Disk)?);
+                open(&self.request, &mut self.text);
+            }
+            let Some(directory) = &self.directory else { continue };
+            match &mut self.phase {
+                Phase::Read => {
+                    #[cfg(test)]
+                    crate::faults::strike(crate::faults::LISTING, &self.request.path);
+                    let mut most = Most { bytes: self.small, grown: false };
+                    // Known to be large: without memory the directory would be read in vain.
+                    if self.large && !most.grow(memory) {
+                        return Ok(Step::Wait);
+                    }
+                    let read = next(most, memory, &self.request, directory, self.last.as_ref())?;
+                    let Some((names, whole)) = read else {
+                        self.large = true;
+                        return Ok(Step::Wait);
+                    };
+                    memory.fits(bytes_of(&names));
+                    self.phase = Phase::Write { names: names.into_iter(), whole };
+                }
+                Phase::Write { names, whole } => {
+                    for ranked in names {
+                        // What is gone meanwhile is not there.
+                        if let Some(about) = look(directory, &ranked.name) {
+                            let name = ranked.name.as_bytes();
+                            row(&self.request, name, about, self.empty, &mut self.text);
+                            self.empty = false;
+                        }
+                        self.last = Some(ranked);
+                        if self.text.len() >= BLOCK_BYTES {
+                            return Ok(Step::Block(self.block(false)));
+                        }
+                    }
+                    self.phase = if *whole { Phase::End } else { Phase::Read };
+                    memory.fits(0);
+                    if matches!(self.phase, Phase::End) {
+                        self.text.push_str(if self.request.json { "\n]\n" } else { "</table>\n" });
+                        return Ok(Step::Block(self.block(true)));
+                    }
+                }
+                Phase::End => return Ok(Step::End),
             }
         }
-        if whole {
-            break;
-        }
-        last = names.into_iter().next_back();
     }
-    text.push_str(if request.json { "\n]\n" } else { "</table>\n" });
-    give(&mut text, true)
+
+    /// Forgets the names that are yet to be written: they are read again.
+    pub fn forget(&mut self) {
+        if matches!(self.phase, Phase::Write { .. }) {
+            self.phase = Phase::Read;
+        }
+    }
+
+    fn block(&mut self, end: bool) -> Vec<u8> {
+        let block = std::mem::take(&mut self.text).into_bytes();
+        if self.request.chunked { chunk(&block, end) } else { block }
+    }
 }
 
-/// The names that come next behind `last`, in order, as many as take `kept` bytes; and whether those are all.
+/// How many bytes the names of a pass may take, and whether that is what there was of the memory.
+struct Most {
+    bytes: usize,
+    grown: bool,
+}
+
+impl Most {
+    /// Takes from the memory. Returns whether there was some.
+    fn grow(&mut self, memory: &mut impl Memory) -> bool {
+        let granted = memory.grow();
+        (self.bytes, self.grown) = (granted.unwrap_or(self.bytes), granted.is_some());
+        self.grown
+    }
+}
+
+/// The names that come next behind `last`, in order, as many as take `most` bytes, or what there is of `memory` where that
+/// is too few; and whether those are all. None where there was nothing of it.
 fn next(
-    kept: usize,
+    mut most: Most,
+    memory: &mut impl Memory,
     request: &Request,
     directory: impl AsFd,
     last: Option<&Ranked>,
-) -> Result<(Vec<Ranked>, bool), Error> {
+) -> Result<Option<(Vec<Ranked>, bool)>, Error> {
     let order = request.order;
     let mut names: Vec<Ranked> = Vec::new();
     let mut bytes = 0;
@@ -214,16 +339,23 @@ fn next(
         }
         bytes += NAME_BYTES + name.count_bytes();
         names.push(Ranked { rank, name: name.to_owned() });
-        if bytes > kept && names.len() > 1 {
+        if bytes > most.bytes && !most.grown && !most.grow(memory) {
+            return Ok(None);
+        }
+        if bytes > most.bytes && names.len() > 1 {
             let half = names.len() / 2;
             names.select_nth_unstable_by(half, |a, b| order.compare(a.key(), b.key()));
             names.truncate(half + 1);
             later = names.pop();
-            bytes = names.iter().map(|ranked| NAME_BYTES + ranked.name.count_bytes()).sum();
+            bytes = bytes_of(&names);
         }
     }
     names.sort_unstable_by(|a, b| order.compare(a.key(), b.key()));
-    Ok((names, later.is_none()))
+    Ok(Some((names, later.is_none())))
+}
+
+fn bytes_of(names: &[Ranked]) -> usize {
+    names.iter().map(|ranked| NAME_BYTES + ranked.name.count_bytes()).sum()
 }
 
 /// What is to be told of a file or a directory. Links are not followed, for what they lead to may be none of ours.
@@ -267,8 +399,8 @@ fn open(request: &Request, text: &mut String) {
     for (key, title) in [(Key::Name, "Name"), (Key::Size, "Size"), (Key::Time, "Modified")] {
         // Asked for again, a column turns round.
         let descends = request.order.key == key && !request.order.descending;
-        let order = if descends { "&amp;order=desc" } else { "" };
-        let _ = write!(text, "<th><a href=\"?sort={}{order}\">{title}</a>", key.name());
+        let order = if descends { "-" } else { "" };
+        let _ = write!(text, "<th><a href=\"?sort={order}{}\">{title}</a>", key.name());
     }
     text.push('\n');
     if !request.path.is_empty() {
@@ -292,8 +424,7 @@ fn row(request: &Request, bytes: &[u8], about: About, first: bool, text: &mut St
     } else {
         let link = percent_encode(bytes, ESCAPED);
         let (name, size) = (escape(&name), about.size);
-        let modified = UNIX_EPOCH + Duration::from_secs(u64::try_from(about.modified).unwrap_or(0));
-        let modified = httpdate::fmt_http_date(modified);
+        let modified = date::text(date::at(about.modified));
         let _ = if about.directory {
             writeln!(text, "<tr><td><a href=\"{link}{slash}\">{name}{slash}</a><td><td>{modified}")
         } else {
@@ -302,21 +433,32 @@ fn row(request: &Request, bytes: &[u8], about: About, first: bool, text: &mut St
     }
 }
 
-/// Text as HTML.
+/// Text as HTML. Controls, which HTML has none of, are shown as what cannot be shown.
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace(char::is_control, "\u{fffd}")
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs;
 
     use super::*;
 
     fn place(names: &[&str]) -> tempfile::TempDir {
+        place_of(names.iter().copied(), |number| "x".repeat(100 - number))
+    }
+
+    pub fn place_of<'n>(
+        names: impl Iterator<Item = &'n str>,
+        text: impl Fn(usize) -> String,
+    ) -> tempfile::TempDir {
         let place = tempfile::tempdir().expect("a directory");
-        for (number, name) in names.iter().enumerate() {
-            fs::write(place.path().join(name), "x".repeat(100 - number)).expect("a file");
+        for (number, name) in names.enumerate() {
+            fs::write(place.path().join(name), text(number)).expect("a file");
         }
         place
     }
@@ -324,20 +466,72 @@ mod tests {
     fn list(kept: usize, query: &str, place: &tempfile::TempDir) -> String {
         let order = Order::parse(query).expect("a query");
         let request = Request {
-            path: b"p/".to_vec(),
+            path: Vec::new(),
             order,
             json: order.json.unwrap_or(false),
             hidden: false,
             chunked: false,
         };
-        let mut all = Vec::new();
-        let directory = fs::File::open(place.path()).expect("a directory");
-        write_keeping(kept * (NAME_BYTES + 3), &request, directory, |block| {
-            all.extend_from_slice(&block);
-            true
+        let kept = kept * (NAME_BYTES + 3);
+        let mut lister = Lister { small: kept, ..Lister::new(Arc::new(site(place.path())), request) };
+        let (mut all, mut forget) = (Vec::new(), false);
+        loop {
+            match lister.step(&mut Granted(Some(kept), Vec::new())).expect("a listing") {
+                Step::Block(block) => all.extend_from_slice(&block),
+                Step::End => return String::from_utf8(all).expect("text"),
+                Step::Wait => panic!("there is memory"),
+            }
+            // Each other time, as it is where memory is scarce.
+            forget = !forget;
+            if forget {
+                lister.forget();
+            }
+        }
+    }
+
+    pub fn site(root: &std::path::Path) -> Site {
+        Site::load(&crate::site::Options {
+            root: root.to_owned(),
+            rules: None,
+            symlinks: root::Symlinks::Beneath,
+            hidden: false,
+            listing: true,
+            precompressed: false,
+            charset: String::new(),
         })
-        .expect("a listing");
-        String::from_utf8(all).expect("text")
+        .expect("a site")
+    }
+
+    #[test]
+    fn a_listing_waits_for_memory_and_goes_on() {
+        let all: Vec<String> = (0..2000).map(|n| format!("{n:04}")).collect();
+        let place = place_of(all.iter().map(String::as_str), |_| String::new());
+        let order = Order { json: Some(true), ..Order::default() };
+        let request = Request { path: Vec::new(), order, json: true, hidden: false, chunked: false };
+        let mut lister = Lister::new(Arc::new(site(place.path())), request);
+        assert_eq!(lister.step(&mut Granted(None, Vec::new())), Ok(Step::Wait));
+        let mut memory = Granted(Some(64 << 10), Vec::new());
+        let mut text = Vec::new();
+        while let Step::Block(block) = lister.step(&mut memory).expect("a listing") {
+            text.extend(block);
+        }
+        let kept = memory.1;
+        assert_eq!(names(&String::from_utf8(text).unwrap()), all);
+        assert!(kept.len() > 2 && kept.iter().all(|kept| *kept <= 64 << 10), "{kept:?}");
+        assert_eq!(kept.last(), Some(&0));
+    }
+
+    /// Has so many bytes, and notes what is taken of them.
+    struct Granted(Option<usize>, Vec<usize>);
+
+    impl Memory for Granted {
+        fn grow(&mut self) -> Option<usize> {
+            self.0
+        }
+
+        fn fits(&mut self, bytes: usize) {
+            self.1.push(bytes);
+        }
     }
 
     fn names(json: &str) -> Vec<String> {
@@ -386,11 +580,27 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_says_nothing_known_is_refused() {
-        assert_eq!(Order::parse(""), Some(Order::default()));
-        assert_eq!(Order::parse("x=y&sort=time"), Some(Order { key: Key::Time, ..Order::default() }));
-        for query in ["sort=colour", "order=up", "format=xml", "sort"] {
-            assert_eq!(Order::parse(query), None, "{query}");
+    fn queries_are_known_or_refused() {
+        let order = |key, descending, json| Some(Order { key, descending, json });
+        for (query, expected) in [
+            ("", Some(Order::default())),
+            ("&", Some(Order::default())),
+            ("sort=time", order(Key::Time, false, None)),
+            ("sort=-time", order(Key::Time, true, None)),
+            ("sort=time&order=desc", order(Key::Time, true, None)),
+            ("sort=-size&order=desc&format=json", order(Key::Size, true, Some(true))),
+            ("sort=-name&order=asc", order(Key::Name, false, None)),
+            ("order=asc&format=html", order(Key::Name, false, Some(false))),
+            ("sort=colour", None),
+            ("sort=--name", None),
+            ("sort=", None),
+            ("sort", None),
+            ("order=up", None),
+            ("format=csv", None),
+            ("x=y", None),
+            ("Sort=name", None),
+        ] {
+            assert_eq!(Order::parse(query), expected, "{query}");
         }
     }
 }

@@ -86,12 +86,13 @@ impl Metrics {
 
     /// Shows them in `registry`.
     pub fn register(self: &Arc<Self>, registry: &mut Registry) {
-        let mut answers = Family::new("files_requests", "Answers by status");
+        let mut answers = Family::new("linerate_files_requests", "Answers by status");
         let mut sent = Family::new(
-            "files_sent_bytes",
+            "linerate_files_sent_bytes",
             "Bytes sent before encryption: with heads on the plain listener and where the kernel encrypts, else of bodies",
         );
-        let mut cut = Family::new("files_answers_cut", "Answers cut short: the client or the file was gone");
+        let mut cut =
+            Family::new("linerate_files_answers_cut", "Answers cut short: the client or the file was gone");
         for side in Side::ALL {
             let listener = ("listener", side.label());
             for (index, status) in STATUSES.iter().enumerate() {
@@ -105,35 +106,38 @@ impl Metrics {
         sent.register(registry);
         cut.register(registry);
         // Those of the TLS listener it counts itself.
-        Family::new("files_connections", "Connections on the plain listener by what became of them")
+        Family::new("linerate_files_connections", "Connections on the plain listener by what became of them")
             .with(&[("event", "accepted")], self.summing(None, |worker| worker.accepted.get()))
             .with(&[("event", "shed")], self.summing(None, |worker| worker.shed.get()))
             .with(&[("event", "timed_out")], self.summing(None, |worker| worker.timed_out.get()))
             .register(registry);
-        Family::new("files_offloaded_connections", "Connections of TLS that the kernel encrypts")
+        Family::new("linerate_files_offloaded_connections", "Connections of TLS that the kernel encrypts")
             .with(&[], self.summing(None, |worker| worker.offloaded.get()))
             .register(registry);
-        Family::new("files_accept_errors", "Times accepting had to pause on the plain listener")
+        Family::new("linerate_files_accept_errors", "Times accepting had to pause on the plain listener")
             .with(&[], self.summing(None, |worker| worker.accept_errors.get()))
             .register(registry);
         let open = self.summing(None, |worker| worker.open.load(Ordering::Relaxed));
         Family::new(
-            "files_connections_open",
+            "linerate_files_connections_open",
             "Connections open on the plain listener, and of TLS where the kernel encrypts",
         )
         .with(&[], move || open() as f64)
         .register(registry);
-        Family::new("files_cold_reads", "Turns of transfers that had to wait for the disk")
+        Family::new("linerate_files_cold_reads", "Turns of transfers that had to wait for the disk")
             .with(&[], self.summing(None, |worker| worker.cold.get()))
             .register(registry);
-        Family::new("files_prefetches", "Files read ahead for a manifest")
+        Family::new("linerate_files_prefetches", "Files read ahead for a manifest")
             .with(&[], self.summing(None, |worker| worker.prefetched.get()))
             .register(registry);
-        Family::new("files_access_log_dropped", "Lines of the access log that the disk did not keep up with")
-            .with(&[], self.summing(None, |worker| worker.log_dropped.get()))
-            .register(registry);
+        Family::new(
+            "linerate_files_access_log_dropped",
+            "Lines of the access log that the disk did not keep up with",
+        )
+        .with(&[], self.summing(None, |worker| worker.log_dropped.get()))
+        .register(registry);
         let files = self.summing(None, |worker| worker.open_files.load(Ordering::Relaxed));
-        Family::new("files_cache_entries", "Paths the workers keep open")
+        Family::new("linerate_files_cache_entries", "Paths the workers keep open")
             .with(&[], move || files() as f64)
             .register(registry);
     }

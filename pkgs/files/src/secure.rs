@@ -15,11 +15,13 @@ use std::task::{Context, Poll};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode};
 use listener::{Peer, Protocol};
+use service::panics;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 use tower_service::Service;
 
+use crate::access_log::Asked;
 use crate::answer::{Answer, Cold, Payload};
 use crate::body::Body;
 use crate::desk::{Client, Desk, TICK};
@@ -65,12 +67,19 @@ impl Secure {
         request: &Request<B>,
         found: Option<(Vec<u8>, Result<Found, Error>)>,
     ) -> Result<Response<Body>, Cold> {
-        DESK.with_borrow_mut(|desk| {
-            let desk = desk.get_or_insert_with(|| open(&self.0));
-            OUT.with_borrow_mut(|out| {
-                out.clear();
-                answer(desk, request, found, out)
+        let make = || {
+            DESK.with_borrow_mut(|desk| {
+                let desk = desk.get_or_insert_with(|| open(&self.0));
+                OUT.with_borrow_mut(|out| {
+                    out.clear();
+                    answer(desk, request, found, out)
+                })
             })
+        };
+        panics::catch(make).unwrap_or_else(|panic| {
+            let asked = asked(request);
+            panic.log("request", &Asked::from(&asked).line().unwrap_or_default());
+            Ok(failed(request.extensions().get(), &asked))
         })
     }
 }
@@ -88,7 +97,10 @@ fn open(front: &Arc<Front>) -> Desk {
 /// Keeps the desk of this thread up to the time, and to what changes below the root.
 async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
     fn with(what: impl FnOnce(&mut Desk)) {
-        DESK.with_borrow_mut(|desk| desk.as_mut().map(what));
+        if let Err(panic) = panics::catch(|| DESK.with_borrow_mut(|desk| desk.as_mut().map(what))) {
+            panic.log("job", "keeping up with changes");
+            DESK.with_borrow_mut(|desk| desk.as_mut().map(Desk::reset));
+        }
     }
     let changed = async || match &changes {
         Some(changes) => changes.readable().await.ok(),
@@ -116,6 +128,36 @@ async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
     }
 }
 
+/// The answer where one panicked. What it may have left half changed begins anew.
+#[cold]
+fn failed(peer: Option<&Peer>, asked: &head::Request<'_>) -> Response<Body> {
+    DESK.with_borrow_mut(|desk| {
+        let Some(desk) = desk else { return gone() };
+        desk.reset();
+        let mut out = Vec::new();
+        let site = Arc::clone(&desk.site);
+        let answer = desk.maker(&site).refuse(Refusal::Failed, asked, "", &mut out);
+        desk.answered(client(peer), &asked.into(), answer.status, answer.length());
+        response(&out, &answer, None, asked)
+    })
+}
+
+/// Who asks, as the access log has it.
+fn client(peer: Option<&Peer>) -> Client {
+    Client {
+        address: peer.and_then(|peer| Some(peer.remote?.ip())),
+        protocol: peer.map_or(Protocol::Http1, |peer| peer.protocol),
+        tls: true,
+    }
+}
+
+/// The answer where not even that is there which answers are made from.
+fn gone() -> Response<Body> {
+    let mut failed = Response::new(Body::empty());
+    *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    failed
+}
+
 fn answer<B>(
     desk: &mut Desk,
     request: &Request<B>,
@@ -133,8 +175,8 @@ fn answer<B>(
         Some((path, found)) => maker.found(&path, found, &asked, out),
         None => maker.answer(&asked, out)?,
     };
-    let bytes = answer.payload.length();
-    desk.prefetch(&asked, &answer.payload);
+    let mut length = answer.length();
+    desk.prefetch(&answer.payload);
     let body = match std::mem::replace(&mut answer.payload, Payload::None) {
         Payload::None => None,
         Payload::File { file, range, .. } => Some(Body::file(desk, &file, range)),
@@ -144,16 +186,12 @@ fn answer<B>(
             if body.is_none() {
                 out.clear();
                 answer = desk.maker(&site).refuse(Refusal::Exhausted, &asked, "", out);
+                length = answer.length();
             }
             body
         }
     };
-    let client = Client {
-        address: peer.and_then(|peer| Some(peer.remote?.ip())),
-        protocol: peer.map_or(Protocol::Http1, |peer| peer.protocol),
-        tls: true,
-    };
-    desk.answered(client, &asked, answer.status, bytes);
+    desk.answered(client(peer), &(&asked).into(), answer.status, length);
     Ok(response(out, &answer, body, &asked))
 }
 
@@ -177,6 +215,7 @@ fn asked<B>(request: &Request<B>) -> head::Request<'_> {
     let path = request.uri().path();
     head::Request {
         method,
+        name: request.method().as_str(),
         path: if path.is_empty() { "/" } else { path },
         query: request.uri().query(),
         old: true,
@@ -204,9 +243,7 @@ fn response(out: &[u8], answer: &Answer, body: Option<Body>, asked: &head::Reque
     let mut parsed = httparse::Response::new(&mut fields);
     let Ok(httparse::Status::Complete(length)) = parsed.parse(out) else {
         tracing::error!("the head of an answer has more than {MAX_FIELDS} fields");
-        let mut failed = Response::new(Body::empty());
-        *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-        return failed;
+        return gone();
     };
     let mut headers = HeaderMap::with_capacity(parsed.headers.len());
     for field in parsed.headers.iter() {
@@ -226,6 +263,15 @@ fn response(out: &[u8], answer: &Answer, body: Option<Body>, asked: &head::Reque
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     *response.headers_mut() = headers;
     response
+}
+
+impl listener::Refusals for Secure {
+    fn refused(&self, peer: &Peer, request: &[u8], status: u16, length: u64) {
+        DESK.with_borrow_mut(|desk| {
+            let desk = desk.get_or_insert_with(|| open(&self.0));
+            desk.answered(client(Some(peer)), &Asked::of(request), status, Some(length));
+        });
+    }
 }
 
 impl<B: Send + 'static> Service<Request<B>> for Secure {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::io::Errno;
 use service::metrics::{Family, Registry};
+use service::panics;
 
 use crate::disk::Disk;
 use crate::site::file::{File, is_untouched};
@@ -125,12 +126,13 @@ impl<C: Content> Shelf<C> {
 
     /// Makes the copy that was reserved. It reads the file, and may wait for the disk.
     fn make(&self, fd: &OwnedFd, identity: Identity) {
-        let copy = FileCopy::of(fd, identity);
+        let copy = panics::catch(|| FileCopy::of(fd, identity));
         let mut inner = self.inner();
         inner.making = false;
         match copy {
-            Ok(copy) => inner.copies.push(Arc::new(copy)),
-            Err(errno) => tracing::debug!(%errno, "a file cannot be copied"),
+            Ok(Ok(copy)) => inner.copies.push(Arc::new(copy)),
+            Ok(Err(errno)) => tracing::debug!(%errno, "a file cannot be copied"),
+            Err(panic) => panic.log("job", "copying a file"),
         }
     }
 
@@ -203,7 +205,7 @@ pub(crate) mod tests {
     pub fn copy_of(bytes: &[u8]) -> Arc<FileCopy<Piped>> {
         let (fd, identity) = file(bytes);
         let few = bytes.len().div_ceil(16 * PIECE_BYTES);
-        for _ in 0..100 {
+        for _ in 0..600 {
             let copy: FileCopy<Piped> = FileCopy::of(&fd, identity).expect("a copy");
             if copy.content.descriptors() <= few {
                 return Arc::new(copy);

@@ -4,7 +4,7 @@
 //! alternate. Needs wrk, h2load, nginx and Caddy, installed from Debian packages where root runs it, and
 //! static-web-server, installed by cargo into the target directory. Prints a table for each part and the targets,
 //! and writes them to `target/bench/files.json`, or `files-PART.json`. A missed target is no failure; a wrong answer
-//! is.
+//! is. `LINERATE_BENCH_OTHER` names a directory with another build of linerate-files, which then takes part.
 #![forbid(unsafe_code)]
 
 mod drain;
@@ -138,6 +138,7 @@ fn transfers(
 ) -> Result<(), Error> {
     let on_loopback = network.is_loopback();
     let mut servers = vec![peers::ours(network, root, OURS, "auto")?, peers::nginx(network, root)?];
+    servers.extend(peers::other_build(network, root)?);
     if on_loopback {
         for (name, engine) in [("sendfile", "sendfile"), ("splice", "splice"), ("copy", "copy")] {
             servers.push(peers::ours(network, root, name, engine)?);

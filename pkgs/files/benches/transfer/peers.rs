@@ -24,8 +24,24 @@ pub type Start = fn(&Network, &Path) -> Result<Server, Error>;
 
 /// Ours, with an engine, under a name.
 pub fn ours(network: &Network, root: &Path, name: &'static str, engine: &str) -> Result<Server, Error> {
+    ours_by(Path::new(BINARY), network, root, name, engine)
+}
+
+/// Another build of ours, where one is to be measured beside; see [`setup::other_build`].
+pub fn other_build(network: &Network, root: &Path) -> Result<Option<Server>, Error> {
+    let program = setup::other_build("linerate-files")?;
+    program.map(|program| ours_by(&program, network, root, "other build", "auto")).transpose()
+}
+
+fn ours_by(
+    program: &Path,
+    network: &Network,
+    root: &Path,
+    name: &'static str,
+    engine: &str,
+) -> Result<Server, Error> {
     let address = network.address()?;
-    let mut command = PLACEMENT.command(BINARY);
+    let mut command = PLACEMENT.command(program);
     command
         .args(["serve", "--workers", "1", "--engine", engine, "--listen", &address.to_string(), "--root"])
         .arg(root);
@@ -37,7 +53,11 @@ pub fn ours_started(network: &Network, root: &Path) -> Result<Server, Error> {
     ours(network, root, OURS, "auto")
 }
 
-/// nginx at its best for this purpose: sendfile with full packets, no log, connections kept.
+/// What keeps nginx's files open, as ours are: looked up anew after a minute, its default, where ours hears of changes.
+pub const OPEN_FILES: &str = "open_file_cache max=1024 inactive=1h; open_file_cache_valid 60s; \
+                              open_file_cache_min_uses 1; open_file_cache_errors on;";
+
+/// nginx at its best for this purpose: files kept open, sendfile with full packets, no log, connections kept.
 pub fn nginx(network: &Network, root: &Path) -> Result<Server, Error> {
     let program = setup::require("nginx", "nginx-light")?;
     let address = network.address()?;
@@ -46,7 +66,7 @@ pub fn nginx(network: &Network, root: &Path) -> Result<Server, Error> {
         "daemon off; {user} worker_processes 1; pid nginx.pid; error_log stderr crit;\n\
          events {{ worker_connections 8192; multi_accept on; }}\n\
          http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 4000000000; keepalive_timeout 1h;\n\
-         default_type application/octet-stream;\n\
+         {OPEN_FILES} default_type application/octet-stream;\n\
          server {{ listen {address} reuseport backlog=4096; root {}; }} }}\n",
         root.display()
     );

@@ -21,7 +21,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::network::Network;
 use crate::newest;
-use crate::peers::{BINARY, PLACEMENT};
+use crate::peers::{BINARY, OPEN_FILES, PLACEMENT};
 use crate::{NGINX, OURS, Scale, directory};
 
 /// The word that makes the bench's executable be the load of HTTP/3: `h3 ADDRESS PATH BYTES SECONDS`.
@@ -188,7 +188,10 @@ fn nginx_command() -> Result<Command, Error> {
 
 /// nginx, by HTTP/3 too where it is built with it.
 fn nginx(root: &Path, certified: &Path) -> Result<Peer, Error> {
-    let http3 = version(nginx_command()?, "-V").contains("--with-http_v3_module");
+    let built = version(nginx_command()?, "-V");
+    let http3 = built.contains("--with-http_v3_module");
+    // The kernel encrypts where it can, as for ours.
+    let ktls = if built.contains("OpenSSL 3") { "ssl_conf_command Options KTLS;" } else { "" };
     let (clear, secure) = (free_address()?, free_address()?);
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let listen = if http3 {
@@ -200,6 +203,7 @@ fn nginx(root: &Path, certified: &Path) -> Result<Peer, Error> {
         "daemon off; {user} worker_processes 1; pid nginx-tls.pid; error_log stderr crit;\n\
          events {{ worker_connections 8192; multi_accept on; }}\n\
          http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 4000000000; keepalive_timeout 1h;\n\
+         {OPEN_FILES} output_buffers 4 128k; http2_chunk_size 64k; ssl_session_cache shared:s:8m; {ktls}\n\
          default_type application/octet-stream; ssl_certificate {}; ssl_certificate_key {};\n\
          server {{ listen {clear} reuseport; {listen} root {}; }} }}\n",
         certified.join("chain.pem").display(),

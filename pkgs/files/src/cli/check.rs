@@ -1,9 +1,10 @@
 //! `check`: whether a file of rules makes sense.
 
+use std::fs::File;
 use std::path::PathBuf;
 
 use super::Error;
-use crate::site::{self, rules};
+use crate::site;
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
@@ -14,11 +15,7 @@ pub struct Args {
 
 /// Reads the rules.
 pub(super) fn run(args: &Args) -> Result<(), Error> {
-    let path = args.file.clone();
-    let text = std::fs::read_to_string(&path)
-        .map_err(|source| Error::Site(site::Error::File { path: path.clone(), source }))?;
-    let rules =
-        rules::Rules::parse(&text).map_err(|source| Error::Site(site::Error::Rules { path, source }))?;
+    let rules = site::rules_of(&args.file, File::open(&args.file))?;
     println!("{} rules, {} error pages", rules.rule.len(), rules.error_pages.len());
     Ok(())
 }

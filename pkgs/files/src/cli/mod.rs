@@ -16,6 +16,11 @@ pub const NAME: &str = "linerate-files";
 
 /// What `--help` and the manual page end with.
 const AFTERWORD: &str = "\
+Examples:
+  linerate-files serve --root /srv/www
+      serves what is below a directory, to this machine alone unless --listen says more
+  linerate-files check rules.toml
+
 Exit codes: 0 done, 1 not done, 2 asked for in a way that cannot be done. Errors are one line on standard error.";
 
 /// A file server whose bodies never pass through user space.
@@ -85,7 +90,13 @@ impl Error {
     /// [`exit::USAGE`] where other input would have helped, [`exit::FAILURE`] otherwise.
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Site(_) | Self::Serve(serve::Error::Site(_) | serve::Error::NotTcp(_)) => exit::USAGE,
+            Self::Site(_)
+            | Self::Serve(
+                serve::Error::Site(_)
+                | serve::Error::NotTcp(_)
+                | serve::Error::AccessLog { .. }
+                | serve::Error::Listener(listener::Error::Tls(_)),
+            ) => exit::USAGE,
             Self::Serve(_) | Self::Io(_) => exit::FAILURE,
         }
     }

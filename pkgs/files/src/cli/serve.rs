@@ -11,7 +11,8 @@ use clap::builder::RangedU64ValueParser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::logs::{self, LogArgs};
 use service::metrics::Registry;
-use service::ready::{self, Readiness};
+use service::panics;
+use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
 use service::tls::TlsArgs;
@@ -185,7 +186,7 @@ pub enum Error {
         /// Why it cannot be written.
         source: std::io::Error,
     },
-    /// Signals or threads.
+    /// Signals or threads, or a worker that ended by itself.
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -200,8 +201,9 @@ fn charset(name: &str) -> Result<String, &'static str> {
 }
 
 /// Runs the server until it is told to stop.
-pub(super) fn run(args: Args) -> Result<(), Error> {
+pub fn run(args: Args) -> Result<(), Error> {
     logs::init(&args.logs);
+    panics::install();
     raise_file_limit();
     let options = options(&args);
     let reloaded: Arc<OnceLock<Arc<Front>>> = Arc::default();
@@ -232,21 +234,25 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
         .transpose()?;
 
     let _ = reloaded.set(Arc::clone(&front));
+    let mut watched = vec![front.heartbeats().watch(STUCK)];
+    watched
+        .extend([&secure, &admin].into_iter().flatten().map(|listener| listener.heartbeats().watch(STUCK)));
     let mut threads = front.start(listeners, workers::pinnable(count))?;
 
     let mut lines: String =
         addresses.iter().map(|&address| Address::Tcp(address).line("files", "http")).collect();
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
+    panics::register(&mut registry, "linerate_files_panics");
     front.metrics.register(&mut registry);
     front.piped.register(
         &mut registry,
-        "files_pipe_bytes",
+        "linerate_files_pipe_bytes",
         "Bytes of often asked files that are kept in pipes",
     );
     front.loaded.register(
         &mut registry,
-        "files_tls_copy_bytes",
+        "linerate_files_tls_copy_bytes",
         "Bytes of files often asked by TLS that are kept in memory",
     );
     if let Some(secure) = secure {
@@ -254,7 +260,7 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
         if secure.offloads() {
             tracing::info!("the kernel encrypts HTTP/1.1 over TLS 1.3");
         }
-        secure.metrics().register(&mut registry);
+        secure.metrics().register(&mut registry, "linerate_files");
         threads.push(secure.start("files-tls", Secure::new(Arc::clone(&front)), &shutdown)?);
     }
     if let Some(admin) = admin {
@@ -265,21 +271,24 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     // Where nobody listens, the server runs all the same.
     let _ = std::io::stdout().write_all(lines.as_bytes());
     readiness.set_ready();
-    ready::watchdog(|| true)?;
+    let disk = front.disk.clone();
+    ready::watchdog(move || watched.iter_mut().all(Watch::alive) && disk.is_alive())?;
 
     tokio::runtime::Builder::new_current_thread().build()?.block_on(shutdown.wait());
     readiness.set_stopping();
     front.wake();
     // The workers end when their connections have drained.
     for thread in threads {
-        if thread.join().is_err() {
-            tracing::error!("a worker ended in a panic");
+        let name = thread.thread().name().unwrap_or("?").to_owned();
+        if let Err(payload) = thread.join() {
+            panics::Panic::new(payload).log("worker", &name);
+            shutdown.fail();
         }
     }
     if let Some(log) = &front.access_log {
         log.finish();
     }
-    Ok(())
+    Ok(shutdown.outcome()?)
 }
 
 /// The TLS listener.
@@ -299,6 +308,7 @@ fn tls(args: &Args, limits: Option<Arc<Limits>>, front: &Arc<Front>) -> listener
         // An address has its connections of both listeners together.
         admission: limits.map(|limits| limits as Arc<dyn listener::Admission>),
         offload: (!args.no_ktls).then(|| Arc::clone(front) as Arc<dyn listener::Offload>),
+        refusals: Some(Arc::new(Secure::new(Arc::clone(front)))),
         http3: args.tls.http3(),
         drain: Duration::from_secs(args.drain_timeout),
         ..listener::Config::default()
@@ -366,31 +376,17 @@ fn settings(args: &Args, count: usize) -> Settings {
 
 /// The sockets of each worker: one of its own on each address, or all the same one where systemd passed it.
 fn listen(args: &Args, count: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
-    let shared = TcpOptions { backlog: args.backlog, reuse_port: true, ..TcpOptions::default() };
+    let options = TcpOptions { backlog: args.backlog, ..TcpOptions::default() };
     let mut listeners: Vec<Vec<TcpListener>> = (0..count).map(|_| Vec::new()).collect();
     for address in &args.listen {
-        let mut address = address.clone();
-        match address {
-            // Sharing the port is for our own workers: another server on it is an error, not a partner.
-            Address::Tcp(_) => drop(address.listen(&TcpOptions { reuse_port: false, ..shared })?),
-            Address::Unix(_) => return Err(Error::NotTcp(address)),
-            Address::Activated(_) => {}
+        if matches!(address, Address::Unix(_)) {
+            return Err(Error::NotTcp(address.clone()));
         }
-        let mut passed: Option<TcpListener> = None;
-        for sockets in &mut listeners {
-            let socket = match &passed {
-                Some(socket) => socket.try_clone()?,
-                None => match address.listen(&shared)? {
-                    Listener::Tcp(socket) => socket,
-                    Listener::Unix(_) => return Err(Error::NotTcp(address)),
-                },
-            };
-            match address {
-                // Port 0 became a real one that all workers share.
-                Address::Tcp(_) => address = Address::Tcp(socket.local_addr()?),
-                _ => passed = Some(socket.try_clone()?),
+        for (sockets, socket) in listeners.iter_mut().zip(address.listen_each(count, &options)?) {
+            match socket {
+                Listener::Tcp(socket) => sockets.push(socket),
+                Listener::Unix(_) => return Err(Error::NotTcp(address.clone())),
             }
-            sockets.push(socket);
         }
     }
     Ok(listeners)

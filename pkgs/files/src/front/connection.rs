@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{self, SyncSender};
 
 use listener::{Protocol, ktls};
 use rustix::io::Errno;
@@ -17,10 +16,11 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use super::limits::Guest;
 use super::seal::Seal;
 use super::sending::{Cut, Progress, Sending};
-use super::worker::Worker;
-use crate::answer::{Answer, Cold, Payload};
+use super::worker::{Room, Worker};
+use crate::access_log::{Asked, Shown};
+use crate::answer::{Cold, Payload};
 use crate::desk::{Client, Desk};
-use crate::disk::{BLOCKS, Block, Done, Mailbox, Token};
+use crate::disk::{Done, Token};
 use crate::engine::Transfer;
 use crate::http::head::{self, Request};
 use crate::site::refusal::Refusal;
@@ -31,6 +31,9 @@ const INLINE_BYTES: usize = 2 * 1024;
 
 /// Answers are sent once this much has gathered, however long the pipeline.
 const FLUSH_BYTES: usize = 32 * 1024;
+
+/// Times that are read from a socket in a turn: a client that never pauses has the others' turns between its own.
+const READS: usize = 4;
 
 /// After a last answer, what the client still sends is read this many ticks, so that no reset overtakes the
 /// answer (RFC 9112, section 9.6).
@@ -60,30 +63,6 @@ pub struct Connection {
     pub deadline: u32,
     /// Whether it waits for a request.
     pub idle: bool,
-}
-
-/// Gives blocks of a listing to a connection.
-struct Giver {
-    blocks: Option<SyncSender<Block>>,
-    mailbox: Arc<Mailbox>,
-    token: Token,
-}
-
-impl Giver {
-    /// Waits until there is room; false where nobody takes them any more.
-    fn give(&mut self, block: Block) -> bool {
-        let given = self.blocks.as_ref().is_some_and(|blocks| blocks.send(block).is_ok());
-        self.mailbox.put(self.token, Done::Block);
-        given
-    }
-}
-
-impl Drop for Giver {
-    fn drop(&mut self) {
-        // Gone before the bell, so that the worker sees the end.
-        self.blocks = None;
-        self.mailbox.put(self.token, Done::Block);
-    }
 }
 
 /// What a connection does.
@@ -150,8 +129,16 @@ impl Connection {
         self.hung_up |= hung_up;
     }
 
-    /// The disk has news.
-    pub fn done(&mut self, done: Done) {
+    /// Whether it waits for the disk, which is no fault of its client: it has no deadline meanwhile.
+    pub fn is_kept_waiting(&self) -> bool {
+        matches!(self.state, State::Finding | State::Warming(_) | State::Starving)
+    }
+
+    /// The disk has news. From here on its client has time again, until the tick `deadline`.
+    pub fn done(&mut self, done: Done, deadline: u32) {
+        if self.is_kept_waiting() {
+            self.deadline = deadline;
+        }
         match (std::mem::replace(&mut self.state, State::Open), done) {
             (State::Finding, Done::Found(path, found)) => self.found = Some((path, found)),
             (State::Warming(range), Done::Warm) => {
@@ -159,18 +146,18 @@ impl Connection {
                     transfer.warmed(range.end);
                 }
             }
-            (State::Starving, Done::Block) => {}
+            (State::Starving, Done::Block(block)) => self.sending.block(block),
             (state, _) => self.state = state,
         }
     }
 
     /// Goes on as far as it can.
-    pub fn turn(&mut self, worker: &mut Worker, token: Token) -> Next {
-        loop {
+    pub fn turn(&mut self, worker: &mut Worker, room: &mut Room, token: Token) -> Next {
+        for _ in 0..READS {
             match self.state {
                 State::Open => {}
                 State::Finding | State::Warming(_) | State::Starving => return Next::Wait,
-                State::Lingering => return self.linger(worker),
+                State::Lingering => return self.linger(&mut room.scratch),
             }
             let step = if !self.sending.is_done() {
                 if !self.writable {
@@ -181,30 +168,25 @@ impl Connection {
                 self.finish(worker);
                 continue;
             } else {
-                self.receive(worker, token)
+                self.receive(worker, room, token)
             };
             if let Some(next) = step {
                 return next;
             }
         }
+        Next::Turn
     }
 
     /// Reads and answers what has come, once. None to go on.
-    fn receive(&mut self, worker: &mut Worker, token: Token) -> Option<Next> {
-        let mut scratch = std::mem::take(&mut worker.scratch);
-        let mut out = std::mem::take(&mut worker.out);
-        let received = self.read(&mut scratch);
-        let step = match received {
-            Ok(length) => {
-                self.answer_all(worker, token, &scratch[..length], &mut out);
-                if out.is_empty() && self.sending.is_done() { None } else { self.send(worker, token, &out) }
-            }
-            Err(next) => Some(next),
+    fn receive(&mut self, worker: &mut Worker, room: &mut Room, token: Token) -> Option<Next> {
+        let length = match self.read(&mut room.scratch) {
+            Ok(length) => length,
+            Err(next) => return Some(next),
         };
-        out.clear();
-        worker.scratch = scratch;
-        worker.out = out;
-        step
+        room.out.clear();
+        let Room { scratch, out, asked } = room;
+        self.answer_all(worker, token, &scratch[..length], out, asked);
+        if out.is_empty() && self.sending.is_done() { None } else { self.send(worker, token, out) }
     }
 
     /// Puts what is kept and what has come into `scratch`, and says how much that is.
@@ -244,7 +226,15 @@ impl Connection {
     }
 
     /// Answers the requests in `bytes` into `out`, up to one whose body is to be sent, and keeps the rest.
-    fn answer_all(&mut self, worker: &mut Worker, token: Token, mut bytes: &[u8], out: &mut Vec<u8>) {
+    /// `asked` becomes where among them the last of these is.
+    fn answer_all(
+        &mut self,
+        worker: &mut Worker,
+        token: Token,
+        mut bytes: &[u8],
+        out: &mut Vec<u8>,
+        asked: &mut Range<usize>,
+    ) {
         let before = self.kept.len();
         let length = bytes.len();
         self.whole = false;
@@ -253,8 +243,9 @@ impl Connection {
                 self.whole = true;
                 break;
             }
+            *asked = length - bytes.len()..length;
             let refusal = match head::parse(bytes) {
-                Ok(Some((request, used))) => match self.answer(worker, token, &request, out) {
+                Ok(Some((request, used))) => match self.answer(worker, &request, out) {
                     Ok(()) => {
                         bytes = &bytes[used..];
                         continue;
@@ -270,8 +261,7 @@ impl Connection {
                 Ok(None) => break,
                 Err(error) => error.into(),
             };
-            worker.desk.site.pages.write(out, refusal, "", worker.desk.tail.last(), false, false);
-            worker.desk.counts(self.seal.is_some()).answered(refusal.status());
+            self.refuse(&mut worker.desk, refusal, bytes, out);
             self.last = true;
             bytes = &[];
         }
@@ -290,13 +280,9 @@ impl Connection {
     }
 
     /// Answers one request, but for its body.
-    fn answer(
-        &mut self,
-        worker: &mut Worker,
-        token: Token,
-        request: &Request<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Cold> {
+    fn answer(&mut self, worker: &mut Worker, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Cold> {
+        #[cfg(test)]
+        crate::faults::strike(crate::faults::ANSWER, request.path.as_bytes());
         let may_ask = self.found.is_some() || self.guest.as_ref().is_none_or(|guest| guest.may_ask());
         let site = worker.desk.site.clone();
         let start = out.len();
@@ -305,17 +291,17 @@ impl Connection {
             maker.more = seal.alt_svc();
             maker.last |= seal.is_worn();
         }
-        let Answer { mut status, payload, closes } = if !may_ask {
+        let mut answer = if !may_ask {
             maker.refuse(Refusal::TooMany, request, "", out)
         } else if let Some((path, found)) = self.found.take() {
             maker.found(&path, found, request, out)
         } else {
             maker.answer(request, out)?
         };
-        self.last = closes;
-        let bytes = payload.length();
-        worker.desk.prefetch(request, &payload);
-        match payload {
+        self.last = answer.closes;
+        worker.desk.prefetch(&answer.payload);
+        let mut length = answer.length();
+        match std::mem::replace(&mut answer.payload, Payload::None) {
             Payload::None => {}
             Payload::File { file, range, watched } => {
                 let whole = range.end - range.start == file.identity.size;
@@ -333,20 +319,41 @@ impl Connection {
             }
             Payload::Parts(parts) => self.sending.parts(parts),
             Payload::Listing(listing) => {
-                let (give, blocks) = mpsc::sync_channel(BLOCKS);
-                let mut giver = Giver { blocks: Some(give), mailbox: worker.mailbox.clone(), token };
-                if worker.desk.front.disk.list(site.clone(), *listing, move |block| giver.give(block)) {
-                    self.sending.listing(blocks);
+                if let Some(listing) = worker.desk.front.disk.list(site.clone(), *listing) {
+                    self.sending.listing(listing);
                 } else {
                     // The head is not sent yet: it is taken back.
                     out.truncate(start);
-                    status = worker.desk.maker(&site).refuse(Refusal::Exhausted, request, "", out).status;
+                    answer = worker.desk.maker(&site).refuse(Refusal::Exhausted, request, "", out);
+                    length = answer.length();
                 }
             }
         }
-        let client = Client { address: self.address, protocol: Protocol::Http1, tls: self.seal.is_some() };
-        worker.desk.answered(client, request, status, bytes);
+        worker.desk.answered(self.client(), &request.into(), answer.status, length);
         Ok(())
+    }
+
+    /// Refuses what begins with `bytes`, which are no whole request, into `out`, as the last of the connection.
+    fn refuse(&self, desk: &mut Desk, refusal: Refusal, bytes: &[u8], out: &mut Vec<u8>) {
+        let length = desk.site.pages.write(out, refusal, "", desk.tail.last(), false, false);
+        desk.answered(self.client(), &Asked::of(bytes), refusal.status(), Some(length));
+    }
+
+    fn client(&self) -> Client {
+        Client { address: self.address, protocol: Protocol::Http1, tls: self.seal.is_some() }
+    }
+
+    /// What it is about, for the log: the request that is being answered, or the file that is being sent.
+    pub fn about(&self, room: &Room) -> String {
+        let asked = Asked::of(room.scratch.get(room.asked.clone()).unwrap_or_default());
+        let about = match (asked.line(), self.sending.sent_file()) {
+            (Some(line), _) => line,
+            (None, Some(file)) => format!("sending /{}", Shown(file.path())),
+            (None, None) => "between requests".to_owned(),
+        };
+        let from =
+            self.address.map_or_else(|| "an unknown address".to_owned(), |address| address.to_string());
+        format!("{about}, from {from}")
     }
 
     /// Sends `head` and what follows it. None to go on.
@@ -386,6 +393,10 @@ impl Connection {
                         Some(Next::Wait)
                     }
                     Progress::Starved => {
+                        let mailbox = worker.mailbox.clone();
+                        if let Some(listing) = self.sending.starved() {
+                            listing.next(move |block| mailbox.put(token, Done::Block(block)));
+                        }
                         self.state = State::Starving;
                         Some(Next::Wait)
                     }
@@ -421,7 +432,7 @@ impl Connection {
     }
 
     /// Makes closing a reset, so that nobody takes what was sent for the whole.
-    fn cut(&self) {
+    pub fn cut(&self) {
         let _ = set_socket_linger(&self.stream, Some(std::time::Duration::ZERO));
     }
 
@@ -447,15 +458,24 @@ impl Connection {
         }
     }
 
-    fn linger(&mut self, worker: &mut Worker) -> Next {
+    /// It is to be closed, whatever it does: what is half sent is cut.
+    pub fn part(&mut self) {
+        if !self.sending.is_done() {
+            self.cut();
+        }
         self.say_goodbye();
-        loop {
-            match receive(&self.stream, self.seal.as_ref(), &mut worker.scratch) {
+    }
+
+    fn linger(&mut self, scratch: &mut [u8]) -> Next {
+        self.say_goodbye();
+        for _ in 0..READS {
+            match receive(&self.stream, self.seal.as_ref(), scratch) {
                 Ok(1..) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Next::Wait,
                 Ok(0) | Err(_) => return Next::Close,
             }
         }
+        Next::Turn
     }
 
     /// Its time is up. Returns whether it has been told so and goes on a little.
@@ -473,9 +493,8 @@ impl Connection {
         }
         // Half a head: its sender learns why the connection ends.
         let mut out = Vec::new();
-        worker.desk.site.pages.write(&mut out, Refusal::Slow, "", worker.desk.tail.last(), false, false);
+        self.refuse(&mut worker.desk, Refusal::Slow, &self.kept, &mut out);
         let _ = rustix::net::send(&self.stream, &out, rustix::net::SendFlags::NOSIGNAL);
-        worker.desk.counts(self.seal.is_some()).answered(Refusal::Slow.status());
         self.finish(worker);
         true
     }

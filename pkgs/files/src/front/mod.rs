@@ -11,6 +11,8 @@ mod connection;
 pub mod limits;
 mod seal;
 mod sending;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::net::TcpListener;
@@ -19,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use service::ready::Heartbeats;
 use service::shutdown::Shutdown;
 
 use crate::access_log::AccessLog;
@@ -83,6 +86,23 @@ pub struct Front {
     mailboxes: Vec<Arc<Mailbox>>,
     /// Connections that came from the TLS listener.
     offloaded: AtomicUsize,
+    /// That the workers go on.
+    heartbeats: Heartbeats,
+}
+
+/// What a thread has that the server cannot do without: where it ends of itself, so does the server, as one that failed.
+struct Needed {
+    front: Arc<Front>,
+    drained: bool,
+}
+
+impl Drop for Needed {
+    fn drop(&mut self) {
+        if !self.drained {
+            self.front.shutdown.fail();
+            self.front.wake();
+        }
+    }
 }
 
 impl Front {
@@ -114,6 +134,7 @@ impl Front {
             changes: AtomicU64::new(0),
             mailboxes,
             offloaded: AtomicUsize::new(0),
+            heartbeats: Heartbeats::new(workers),
         }))
     }
 
@@ -133,14 +154,19 @@ impl Front {
                 if pinned && !service::workers::pin(index) {
                     tracing::warn!(worker = index, "cannot pin a worker to its CPU");
                 }
-                if let Err(error) = worker::run(&front, index, sockets) {
-                    tracing::error!(worker = index, %error, "a worker ended");
-                    front.shutdown.trigger();
-                    front.wake();
+                let mut needed = Needed { front: Arc::clone(&front), drained: false };
+                match worker::run(&front, index, sockets) {
+                    Ok(()) => needed.drained = true,
+                    Err(error) => tracing::error!(worker = index, %error, "a worker ended"),
                 }
             })
         };
         listeners.into_iter().enumerate().map(start).collect()
+    }
+
+    /// That the workers go on: each beats four times a second from when it serves until it has drained.
+    pub fn heartbeats(&self) -> &Heartbeats {
+        &self.heartbeats
     }
 
     /// Serves this from now on.

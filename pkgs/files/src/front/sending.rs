@@ -4,14 +4,15 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, TryRecvError};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
-use crate::disk::Block;
 use crate::engine::{Failure, Means, Transfer, Turn};
+use crate::listing;
+use crate::listing_pool::{Block, Listing};
 use crate::parts::Parts;
+use crate::site::file::File;
 use crate::whole::{Sent, Supply};
 
 /// Bytes, then bytes of a file, then more of either.
@@ -33,8 +34,8 @@ enum More {
     None,
     /// Further parts of it.
     Parts(Box<Parts>),
-    /// Blocks of a listing.
-    Listing(Receiver<Block>),
+    /// Blocks of a listing, and the next, where it is there.
+    Listing(Box<(Listing, Option<Block>)>),
 }
 
 /// How sending goes on.
@@ -51,7 +52,7 @@ pub enum Progress {
     Ready,
     /// This has to be read from the disk first.
     Cold(Range<u64>),
-    /// The next block of a listing is not there yet.
+    /// The next block of a listing has to be asked for.
     Starved,
 }
 
@@ -65,8 +66,8 @@ pub enum Cut {
     #[error(transparent)]
     Socket(#[from] Errno),
     /// A listing ended early.
-    #[error("the listing ended early")]
-    Listing,
+    #[error("the listing ended early: {0}")]
+    Listing(#[from] listing::Error),
 }
 
 impl Sending {
@@ -86,8 +87,28 @@ impl Sending {
     }
 
     /// Blocks of a listing are to follow.
-    pub fn listing(&mut self, blocks: Receiver<Block>) {
-        self.more = More::Listing(blocks);
+    pub fn listing(&mut self, listing: Listing) {
+        self.more = More::Listing(Box::new((listing, None)));
+    }
+
+    /// The listing whose next block is to be asked for.
+    pub fn starved(&self) -> Option<&Listing> {
+        match &self.more {
+            More::Listing(paced) => Some(&paced.0),
+            _ => None,
+        }
+    }
+
+    /// The next block of the listing is there.
+    pub fn block(&mut self, block: Block) {
+        if let More::Listing(paced) = &mut self.more {
+            paced.1 = Some(block);
+        }
+    }
+
+    /// The file that is being sent.
+    pub fn sent_file(&self) -> Option<&File> {
+        self.body.as_ref().map(Transfer::file)
     }
 
     /// The transfer of a file that is under way.
@@ -187,11 +208,11 @@ impl Sending {
                     }
                     None => self.more = More::None,
                 },
-                More::Listing(blocks) => match blocks.try_recv() {
-                    Ok(Block::Some(block)) => self.head = block,
-                    Ok(Block::End) => self.more = More::None,
-                    Err(TryRecvError::Empty) => return Ok(Progress::Starved),
-                    Err(TryRecvError::Disconnected) => return Err(Cut::Listing),
+                More::Listing(paced) => match paced.1.take() {
+                    Some(Ok(Some(block))) => self.head = block,
+                    Some(Ok(None)) => self.more = More::None,
+                    None => return Ok(Progress::Starved),
+                    Some(Err(error)) => return Err(error.into()),
                 },
             }
         }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,6 +19,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use rustix::time::{ClockId, clock_gettime};
+use service::panics;
 
 use super::Front;
 use super::connection::{Connection, Next};
@@ -52,10 +54,16 @@ pub struct Worker {
     pub desk: Desk,
     pub mailbox: Arc<Mailbox>,
     pub means: Means,
-    /// Received bytes, within a turn.
+}
+
+/// What a turn takes, whichever connection has it.
+pub struct Room {
+    /// Received bytes.
     pub scratch: Box<[u8]>,
-    /// Answers, within a turn.
+    /// Answers.
     pub out: Vec<u8>,
+    /// Where among the received bytes the request begins that is being answered; empty where there is none.
+    pub asked: Range<usize>,
 }
 
 /// A place for a connection. Its generation tells the events of one connection from those of the next.
@@ -66,7 +74,10 @@ struct Slot {
 }
 
 struct Loop {
+    /// Which worker it is.
+    index: usize,
     worker: Worker,
+    room: Room,
     epoll: OwnedFd,
     listeners: Vec<TcpListener>,
     /// Whether connections are accepted; not while there are no file descriptors.
@@ -101,12 +112,12 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
         epoll::add(&epoll, watcher, EventData::new_u64(WATCHER), EventFlags::IN)?;
     }
     let mut this = Loop {
-        worker: Worker {
-            desk,
-            mailbox,
-            means,
+        index,
+        worker: Worker { desk, mailbox, means },
+        room: Room {
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             out: Vec::with_capacity(MAX_HEAD_BYTES),
+            asked: 0..0,
         },
         epoll,
         listeners,
@@ -121,6 +132,15 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
     };
     this.accept_again()?;
     this.run()
+}
+
+impl Worker {
+    /// Begins anew with what is kept between turns: it may be half changed.
+    fn reset(&mut self) {
+        let settings = &self.desk.front.settings;
+        self.means = Means::new(settings.engine, ticks(settings.revalidate));
+        self.desk.reset();
+    }
 }
 
 impl Loop {
@@ -166,6 +186,7 @@ impl Loop {
             }
         }
         self.worker.desk.flush_log();
+        self.worker.desk.front.heartbeats().done(self.index);
         Ok(())
     }
 
@@ -174,10 +195,15 @@ impl Loop {
         let Some(slot) = slot_of(&mut self.slots, token) else { return };
         // Taken out for the turn, in which it uses the worker.
         let Some(mut connection) = slot.connection.take() else { return };
-        first(&mut connection);
-        match connection.turn(&mut self.worker, token) {
-            Next::Close => self.close(token),
-            next => {
+        self.room.asked = 0..0;
+        let turn = || {
+            first(&mut connection);
+            connection.turn(&mut self.worker, &mut self.room, token)
+        };
+        match panics::catch(turn) {
+            Err(panic) => self.panicked(&panic, connection, token),
+            Ok(Next::Close) => self.close(token),
+            Ok(next) => {
                 match next {
                     Next::Send => self.ready.push_back(token),
                     Next::Turn => self.due.push_back(token),
@@ -188,6 +214,18 @@ impl Loop {
                 }
             }
         }
+    }
+
+    /// A turn of a connection panicked: it ends, and so does whatever the turn may have left half done.
+    #[cold]
+    fn panicked(&mut self, panic: &panics::Panic, connection: Box<Connection>, token: Token) {
+        panic.log("connection", &connection.about(&self.room));
+        connection.cut();
+        self.worker.desk.metrics.cut.add(1);
+        self.worker.reset();
+        self.room.out = Vec::with_capacity(MAX_HEAD_BYTES);
+        drop(connection);
+        self.close(token);
     }
 
     /// Frees the slot of a connection, which is closed with what it has been taken out as.
@@ -303,8 +341,9 @@ impl Loop {
     /// What the disk has done, and what the other threads want.
     fn letters(&mut self) -> io::Result<()> {
         let letters = self.worker.mailbox.take();
+        let deadline = self.worker.desk.after(self.worker.desk.front.settings.write_timeout);
         for (token, done) in letters.done {
-            self.turn(token, |connection| connection.done(done));
+            self.turn(token, |connection| connection.done(done, deadline));
         }
         letters.arrived.into_iter().for_each(|connection| self.adopt(connection));
         let desk = &mut self.worker.desk;
@@ -328,11 +367,14 @@ impl Loop {
 
     /// Ticks, where it is time to.
     fn clock(&mut self) {
+        #[cfg(test)]
+        crate::faults::strike_loop();
         let now = coarse();
         if now.saturating_sub(self.ticked) < TICK.as_nanos() as u64 {
             return;
         }
         self.ticked = now;
+        self.worker.desk.front.heartbeats().beat(self.index);
         self.worker.desk.tick();
         self.worker.desk.front.piped.tidy();
         self.worker.means.tidy(self.worker.desk.tick);
@@ -353,18 +395,27 @@ impl Loop {
         for place in 0..self.slots.len() {
             let slot = &mut self.slots[place];
             let Some(connection) = &mut slot.connection else { continue };
-            let late = connection.deadline <= tick;
+            let late = connection.deadline <= tick && !connection.is_kept_waiting();
             let drained = drain.is_some_and(|(grace, end)| tick >= end || (tick >= grace && connection.idle));
             if !late && !drained {
                 continue;
             }
             self.worker.desk.metrics.timed_out.add(u64::from(late));
+            let token = u64::from(slot.generation) << 32 | place as u64;
             if drained {
-                connection.say_goodbye();
-            }
-            if drained || !connection.expire(&mut self.worker) {
-                let token = u64::from(slot.generation) << 32 | place as u64;
+                connection.part();
                 self.close(token);
+                continue;
+            }
+            self.room.asked = 0..0;
+            match panics::catch(|| connection.expire(&mut self.worker)) {
+                Ok(true) => {}
+                Ok(false) => self.close(token),
+                Err(panic) => {
+                    if let Some(connection) = slot.connection.take() {
+                        self.panicked(&panic, connection, token);
+                    }
+                }
             }
         }
     }

@@ -11,9 +11,10 @@ pub const MAX_HEAD_BYTES: usize = 8 * 1024;
 const MAX_FIELDS: usize = 64;
 
 /// What is to be done with the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// Send it.
+    #[default]
     Get,
     /// Say what sending it would say.
     Head,
@@ -23,23 +24,13 @@ pub enum Method {
     Other,
 }
 
-impl Method {
-    /// Its name; of those that files cannot do, none in particular.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Options => "OPTIONS",
-            Self::Other => "other",
-        }
-    }
-}
-
 /// A request, as far as a file server cares.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request<'b> {
     /// What to do.
     pub method: Method,
+    /// The method as it came.
+    pub name: &'b str,
     /// The path as it came, percent signs and all, from its first slash; or `*`.
     pub path: &'b str,
     /// What follows the `?`.
@@ -162,7 +153,10 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, Error> {
     }
     let message = message.settle()?;
     let keep = message.keep_alive && message.framing == Framing::Length(0);
-    Ok(Some((Request { method, path, query, old: lines.old, keep, fields }, lines.length)))
+    Ok(Some((
+        Request { method, name: lines.method, path, query, old: lines.old, keep, fields },
+        lines.length,
+    )))
 }
 
 /// Path and query of a request target (RFC 9112, section 3.2): origin form, absolute form, or `*` for `OPTIONS`.

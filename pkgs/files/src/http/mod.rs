@@ -2,12 +2,14 @@
 //!
 //! - [`head`]: the head of a request, and where it ends.
 //! - [`path`]: the path it names.
+//! - [`date`]: when, as HTTP writes it.
 //! - [`conditional`]: whether the client has what it asks for already.
 //! - [`range`]: which parts of it are wanted.
 //! - [`encoding`]: in which coding.
 //! - [`status`]: the status codes used here and their phrases.
 
 pub mod conditional;
+pub mod date;
 pub mod encoding;
 pub mod head;
 pub mod path;

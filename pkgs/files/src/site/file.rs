@@ -12,6 +12,7 @@ use super::root::{Identity, Opened};
 use super::rules::{Cors, Policy};
 use crate::copies::{Loaded, Piped};
 use crate::http::conditional::Validators;
+use crate::http::date;
 use crate::http::encoding::Coding;
 use crate::shelf::FileCopy;
 
@@ -26,6 +27,7 @@ const HOT: (u32, u32) = (16, 40);
 /// An open file, one coding of what a path names.
 #[derive(Debug)]
 pub struct File {
+    path: Box<[u8]>,
     /// The file. Shared with the threads that wait for the disk.
     pub fd: Arc<OwnedFd>,
     /// What it was like when it was opened.
@@ -52,7 +54,7 @@ pub struct File {
 }
 
 impl File {
-    /// Makes the heads of a file that `path` names. `varies` is whether there are other codings of it.
+    /// Makes the heads of the file at `path` below the root, at the time `now`. `varies` is whether there are other codings of it.
     pub fn new(
         opened: Opened,
         path: &[u8],
@@ -60,11 +62,12 @@ impl File {
         varies: bool,
         policy: &Policy,
         charset: &str,
+        now: SystemTime,
     ) -> Self {
         let identity = opened.identity;
         let size = identity.size;
         let (seconds, nanoseconds) = identity.modified;
-        let modified = UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        let modified = date::last_modified(seconds, now);
         let suffix = coding.map_or("", Coding::name);
         let dash = if suffix.is_empty() { "" } else { "-" };
         let etag = format!(
@@ -76,7 +79,7 @@ impl File {
         if let Some(coding) = coding {
             let _ = write!(kind, "content-encoding: {}\r\n", coding.name());
         }
-        let mut fields = format!("etag: {etag}\r\nlast-modified: {}\r\n", httpdate::fmt_http_date(modified));
+        let mut fields = format!("etag: {etag}\r\nlast-modified: {}\r\n", date::text(modified));
         if varies {
             fields.push_str("vary: accept-encoding\r\n");
         }
@@ -88,6 +91,7 @@ impl File {
             format!("HTTP/1.1 200 OK\r\n{kind}content-length: {size}\r\naccept-ranges: bytes\r\n{fields}");
         let not_modified = format!("HTTP/1.1 304 Not Modified\r\n{fields}");
         Self {
+            path: path.into(),
             fd: Arc::new(opened.fd),
             identity,
             etag,
@@ -104,6 +108,11 @@ impl File {
         }
     }
 
+    /// Its path below the root, without what a coding beside it ends with.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
     /// Counts that it is asked for, and says each time this was often enough to be called hot.
     pub fn is_hot(&self, tick: u32) -> bool {
         let (often, within) = HOT;
@@ -116,8 +125,9 @@ impl File {
     /// Whether its last change is long enough ago for any other to tell.
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let (seconds, nanoseconds) = self.identity.modified;
-        let changed = u64::try_from(seconds).map(|seconds| UNIX_EPOCH + Duration::new(seconds, nanoseconds));
-        changed.is_ok_and(|changed| now.duration_since(changed).is_ok_and(|age| age > SETTLED))
+        let changed = u64::try_from(seconds).ok();
+        let changed = changed.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds)));
+        changed.is_some_and(|changed| now.duration_since(changed).is_ok_and(|age| age > SETTLED))
     }
 
     /// What conditions are judged by.

@@ -12,6 +12,7 @@ pub mod rules;
 
 use std::collections::HashMap;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use refusal::Pages;
@@ -101,12 +102,13 @@ impl Site {
         let rules = match &options.rules {
             None => Rules::default(),
             Some(path) => {
-                let text = read(std::fs::File::open(path).map_err(file(path))?, rules::MAX_BYTES);
-                let text = text.and_then(|bytes| {
-                    String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+                // It is read again at SIGHUP, and may keep nobody waiting, as a pipe would.
+                let opened = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+                let opened = opened.and_then(|opened| match opened.metadata()?.is_file() {
+                    true => Ok(opened),
+                    false => Err(io::Error::new(io::ErrorKind::InvalidInput, "rules are in a regular file")),
                 });
-                Rules::parse(&text.map_err(file(path))?)
-                    .map_err(|source| Error::Rules { path: path.clone(), source })?
+                rules_of(path, opened)?
             }
         };
         let named = |path: &str| -> Result<Vec<u8>, Error> {
@@ -143,7 +145,8 @@ impl Site {
         })
     }
 
-    /// What the rules say of a decoded path.
+    /// What the rules say of the file at this path below the root, or of the listing of a directory, whose path ends
+    /// with a slash.
     pub fn policy(&self, path: &[u8]) -> Policy {
         self.rules.policy(&[b"/", path].concat(), self.listing)
     }
@@ -157,6 +160,20 @@ impl Site {
     pub fn next(&self, path: &[u8]) -> Option<&[u8]> {
         self.next.get(path).map(Vec::as_slice)
     }
+}
+
+/// The rules in an open file of this path, which may be a pipe.
+///
+/// # Errors
+/// [`Error::File`] where it cannot be read or is too long, and [`Error::Rules`].
+pub fn rules_of(path: &Path, opened: io::Result<std::fs::File>) -> Result<Rules, Error> {
+    let text = opened.and_then(|opened| read(opened, rules::MAX_BYTES));
+    let text = text.and_then(|bytes| {
+        String::from_utf8(bytes)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "rules are text in UTF-8"))
+    });
+    let text = text.map_err(|source| Error::File { path: path.to_owned(), source })?;
+    Rules::parse(&text).map_err(|source| Error::Rules { path: path.to_owned(), source })
 }
 
 /// All of a file, where it is no longer than `max` bytes.

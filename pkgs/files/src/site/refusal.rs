@@ -6,6 +6,7 @@ use service::problem::{self, Problem};
 
 use crate::http::head;
 use crate::http::status::phrase;
+use crate::listing;
 
 /// Why a request is not answered with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub enum Refusal {
     Malformed,
     /// 400: the path leads up, or is no path.
     Path,
+    /// 400: the query of a listing.
+    Query,
     /// 403.
     Denied,
     /// 404.
@@ -64,6 +67,7 @@ impl Refusal {
         match self {
             Self::Malformed => (400, "This is no request as HTTP/1.1 has it."),
             Self::Path => (400, "This path is malformed, or leads out of what is served."),
+            Self::Query => (400, listing::QUERY),
             Self::Denied => (403, "This file may not be read."),
             Self::Missing => (404, "There is no such file."),
             Self::Method => (405, "Files are read with GET and HEAD."),
@@ -106,7 +110,7 @@ impl Pages {
         self.0.insert(status, (media_type, body));
     }
 
-    /// Appends a whole answer. `fields` and `tail` are further fields, the latter ending the head; `html` is
+    /// Appends a whole answer, and returns how many bytes its body has. `fields` and `tail` are further fields, the latter ending the head; `html` is
     /// whether a page is asked for, `head` whether the body is left out.
     pub fn write(
         &self,
@@ -116,7 +120,7 @@ impl Pages {
         tail: &[u8],
         html: bool,
         head: bool,
-    ) {
+    ) -> u64 {
         let (status, detail) = refusal.text();
         let made;
         let (kind, body) = match self.0.get(&status) {
@@ -144,8 +148,10 @@ impl Pages {
         );
         out.extend_from_slice(described.as_bytes());
         out.extend_from_slice(tail);
-        if !head {
-            out.extend_from_slice(body);
+        if head {
+            return 0;
         }
+        out.extend_from_slice(body);
+        body.len() as u64
     }
 }

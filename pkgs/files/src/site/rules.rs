@@ -1,4 +1,4 @@
-//! What holds for some paths and not for others, from a file of its own:
+//! What holds for some files and not for others, by the path of the file that is sent, from a file of its own:
 //!
 //! ```toml
 //! [error-pages]                       # from below the root, read at start and at SIGHUP

@@ -44,6 +44,12 @@ pub fn gather(
     (0..count).map_while(|_| one().ok()).collect()
 }
 
+/// The client's side of one connection, before its handshake.
+pub fn session(certificate: &Path) -> ClientConnection {
+    let name = ServerName::try_from("localhost").expect("a name");
+    ClientConnection::new(Arc::new(config(certificate)), name).expect("a session")
+}
+
 /// With the server's certificate, and sessions that are taken up again: thousands of handshakes take a while.
 fn config(certificate: &Path) -> ClientConfig {
     let mut roots = RootCertStore::empty();

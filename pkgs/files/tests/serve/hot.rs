@@ -27,7 +27,7 @@ fn hot(place: &Place, flags: &[&str], mut holds: impl FnMut(&Server) -> bool) ->
 
 /// Whether all of the file is kept in pipes.
 fn is_kept(server: &Server) -> bool {
-    server.metric("files_pipe_bytes") as usize == BYTES
+    server.metric("linerate_files_pipe_bytes") as usize == BYTES
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_hot_file_that_fits_in_one_pipe_has_the_head_of_the_second_it_is_asked_in() 
     let mut client = server.connect();
     until("it is kept", || {
         client.get("/f", "");
-        server.metric("files_pipe_bytes") as usize == SMALL
+        server.metric("linerate_files_pipe_bytes") as usize == SMALL
     });
     let mut dates = vec![SystemTime::UNIX_EPOCH];
     until("some seconds have passed", || {
@@ -122,5 +122,5 @@ fn without_memory_for_it_nothing_is_kept() {
         asked += 1;
         asked == 40
     });
-    assert_eq!(server.metric("files_pipe_bytes"), 0.0);
+    assert_eq!(server.metric("linerate_files_pipe_bytes"), 0.0);
 }

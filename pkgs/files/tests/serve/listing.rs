@@ -1,9 +1,14 @@
 //! Directories without an index.
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
-use crate::place::Place;
+use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+
+use crate::place::{Place, Server, until};
 
 #[test]
 fn a_listing_is_a_page_or_json_in_the_order_asked_for() {
@@ -27,7 +32,17 @@ fn a_listing_is_a_page_or_json_in_the_order_asked_for() {
     }
     let sorted = client.get("/d/?format=json&sort=size&order=desc", "");
     assert!(sorted.text().starts_with("[\n{\"name\":\"b\""), "{}", sorted.text());
-    assert_eq!(client.get("/d/?sort=colour", "").status, 400);
+    let reversed = client.get("/d/?format=json&sort=-size", "");
+    assert_eq!(reversed.body, sorted.body);
+    for query in ["sort=colour", "format=csv", "page=2"] {
+        let refused = client.get(&format!("/d/?{query}"), "");
+        assert_eq!(refused.status, 400, "{query}");
+        for known in ["sort=name", "size", "time", "order=asc", "html", "json"] {
+            assert!(refused.text().contains(known), "{query}: {}", refused.text());
+        }
+    }
+    // A file has no parameters, and takes any.
+    assert_eq!(client.get("/d/b?page=2", "").text(), "12");
     assert_eq!(client.ask("HEAD", "/d/", "").status, 200);
     assert_eq!(client.get("/d", "").status, 301);
 }
@@ -86,7 +101,7 @@ fn a_listing_nobody_takes_ends_with_its_connection() {
     for _ in 0..12 {
         let mut client = server.connect();
         client.send("GET /d/ HTTP/1.1\r\nHost: h\r\n\r\n");
-        crate::place::until("room for a listing", || {
+        until("room for a listing", || {
             let head = client.receive_head().expect("a head");
             if head.status == 503 {
                 client = server.connect();
@@ -95,4 +110,93 @@ fn a_listing_nobody_takes_ends_with_its_connection() {
             head.status == 200
         });
     }
+}
+
+/// A directory of more names than are kept without asking for memory, and than buffers on the way take.
+fn large(place: &Place) {
+    fs::create_dir(place.root("large")).unwrap();
+    for number in 0..20_000 {
+        File::create(place.root(&format!("large/{number:0200}"))).unwrap();
+    }
+    place.file("small/a", "a");
+}
+
+/// A client that asks for a listing and takes next to nothing of it.
+fn slow(server: &Server) -> TcpStream {
+    let stream = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    sockopt::set_socket_recv_buffer_size(&stream, 4096).unwrap();
+    connect(&stream, &server.address()).unwrap();
+    let mut stream = TcpStream::from(stream);
+    stream.write_all(b"GET /large/ HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    // It is under way.
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    stream
+}
+
+#[test]
+fn listings_that_nobody_takes_keep_no_other_waiting_and_are_cut() {
+    let place = Place::new();
+    large(&place);
+    let server = place.serve(&["--listing", "--admin", "127.0.0.1:0", "--write-timeout", "5"]);
+    let timed_out = "linerate_files_connections_total{event=\"timed_out\"}";
+    let before = server.peak();
+    let crowd: Vec<TcpStream> = (0..64).map(|_| slow(&server)).collect();
+    let mut client = server.connect();
+    assert!(client.get("/small/?format=json", "").text().contains("\"a\""));
+    let all = client.get("/large/?format=json", "");
+    let entries: Vec<serde_json::Value> = serde_json::from_str(all.text()).expect("JSON");
+    assert_eq!(entries.len(), 20_000);
+    let taken = server.peak() - before;
+    assert!(taken < 48 << 20, "{} KiB for {} listings", taken >> 10, crowd.len());
+    until("the end of all of them", || server.metric(timed_out) >= 64.0);
+    for mut stream in crowd {
+        // A reset: what came is not the whole.
+        assert!(std::io::copy(&mut stream, &mut std::io::sink()).is_err());
+    }
+}
+
+#[test]
+fn a_directory_that_changes_while_it_is_listed_ends_well() {
+    let place = Place::new();
+    large(&place);
+    let server = place.serve(&["--listing"]);
+    let mut stream = slow(&server);
+    for number in (0..20_000).step_by(2) {
+        fs::remove_file(place.root(&format!("large/{number:0200}"))).unwrap();
+    }
+    fs::rename(place.root("large"), place.root("renamed")).unwrap();
+    let mut rest = Vec::new();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    stream.read_to_end(&mut rest).expect("all of it");
+    let text = String::from_utf8_lossy(&rest);
+    assert!(text.contains("</table>\n\r\n0\r\n\r\nHTTP/1.1 200 "), "the next answer follows the last chunk");
+    assert!(text.contains(&format!("{:0200}", 19_999)), "what was there all the time is listed");
+}
+
+#[test]
+fn names_of_any_bytes_are_listed_and_do_nothing() {
+    let place = Place::new();
+    let names: [&[u8]; 6] =
+        [b"new\nline", b"\x1b[31mred", b"\xff\xfe", b"\"><script>alert(1)</script>", b"a b#?%41&", b"'\\`"];
+    for name in names {
+        if !name.contains(&b'/') {
+            File::create(place.root("").join(std::ffi::OsStr::from_bytes(name))).unwrap();
+        }
+    }
+    let server = place.serve(&["--listing"]);
+    let page = server.get("/", "");
+    assert!(!page.text().contains("<script>") && !page.text().contains("\x1b"), "{}", page.text());
+    // Each link leads to its file, where a path may name it.
+    let links: Vec<&str> =
+        page.text().split("<a href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    for link in links.iter().filter(|link| !link.starts_with('?')) {
+        let control = link.contains("%0A") || link.contains("%1B");
+        assert_eq!(server.get(&format!("/{link}"), "").status, if control { 400 } else { 200 }, "{link}");
+    }
+    let json = server.get("/?format=json", "");
+    let entries: Vec<serde_json::Value> = serde_json::from_str(json.text()).expect("JSON");
+    assert!(entries.iter().any(|entry| entry["name"] == "new\nline"), "{entries:?}");
+    assert!(json.text().bytes().all(|byte| byte == b'\n' || byte >= b' '), "{}", json.text());
 }

@@ -13,6 +13,7 @@ mod ranges;
 mod secure;
 mod semantics;
 mod smuggling;
+mod times;
 // Shared with the listener's tests, which need more of it.
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/tools.rs"]

@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::client::Client;
 use crate::place::{BINARY, Place, pattern, until};
+use crate::secure::secure;
 
 #[test]
 fn what_is_under_way_is_finished_and_nothing_new_begun() {
@@ -41,12 +44,17 @@ fn health_and_metrics_are_answered_on_the_admin_listener() {
     server.assert_alive("/a");
     assert_eq!(server.get("/b", "").status, 404);
     let mut admin = Client::connect(server.admin.expect("an admin listener"));
-    assert_eq!(admin.get("/healthz", "").text(), "ok\n");
-    assert_eq!(admin.get("/readyz", "").text(), "ready\n");
+    for (path, body) in [("/healthz", "{\"status\":\"ok\"}"), ("/readyz", "{\"status\":\"ready\"}")] {
+        let answer = admin.get(path, "");
+        assert_eq!((answer.status, answer.text()), (200, body));
+        assert_eq!(answer.field("content-type").as_deref(), Some("application/json"));
+        assert_eq!(answer.field("cache-control").as_deref(), Some("no-store"));
+    }
+    assert_eq!(server.metric("linerate_files_panics_total"), 0.0);
     assert_eq!(admin.get("/a", "").status, 404);
-    assert_eq!(server.metric("files_requests_total{listener=\"plain\",status=\"200\"}"), 1.0);
-    assert_eq!(server.metric("files_requests_total{listener=\"plain\",status=\"404\"}"), 1.0);
-    assert!(server.metric("files_sent_bytes_total{listener=\"plain\"}") > 10_000.0);
+    assert_eq!(server.metric("linerate_files_requests_total{listener=\"plain\",status=\"200\"}"), 1.0);
+    assert_eq!(server.metric("linerate_files_requests_total{listener=\"plain\",status=\"404\"}"), 1.0);
+    assert!(server.metric("linerate_files_sent_bytes_total{listener=\"plain\"}") > 10_000.0);
     assert!(server.metric("process_resident_memory_bytes") > 0.0);
 }
 
@@ -57,7 +65,7 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     let log = place.beside("access.log");
     let server = place.serve(&["--access-log", log.to_str().unwrap()]);
     server.get("/a?x=\"y\"", "User-Agent: test\"s\r\n");
-    let lines = |path: &std::path::Path| -> Vec<serde_json::Value> {
+    let lines = |path: &Path| -> Vec<Value> {
         let text = fs::read_to_string(path).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     };
@@ -74,7 +82,6 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     server.signal(Signal::HUP);
     until("a new log", || {
         server.get("/a", "");
-        std::thread::sleep(Duration::from_millis(300));
         !lines(&log).is_empty()
     });
 
@@ -96,6 +103,62 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     server.signal(Signal::TERM);
     assert!(server.wait(Duration::from_secs(10)).success());
     assert_eq!(lines(&sampled).len(), 15);
+}
+
+/// The lines of a log, each an object.
+fn logged(log: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+/// A request, and what is to be logged of it: status, method and path.
+type Case<'c> = (&'c [u8], u16, Option<&'c str>, Option<&'c str>);
+
+#[test]
+fn every_request_is_logged_refused_ones_too_with_whatever_bytes_it_has() {
+    let place = Place::new();
+    place.file("a", "text");
+    let log = place.beside("access.log");
+    let server = place.serve(&["--listing", "--head-timeout", "1", "--access-log", log.to_str().unwrap()]);
+    let long = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(9000));
+    let many: String = (0..65).map(|n| format!("X{n}: y\r\n")).collect();
+    let cut = format!("/{}...", "x".repeat(1023));
+    let cases: [Case<'_>; 14] = [
+        (b"GET /a HTTP/1.1\r\nHost: h\r\nUser-Agent: a\xffb\x80\r\n\r\n", 200, Some("GET"), Some("/a")),
+        (b"POST /a?q HTTP/1.1\r\nHost: h\r\n\r\n", 405, Some("POST"), Some("/a")),
+        (b"BREW /pot HTTP/1.1\r\nHost: h\r\n\r\n", 405, Some("BREW"), Some("/pot")),
+        (b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n", 404, Some("GET"), Some("/none")),
+        (b"HEAD /none HTTP/1.1\r\nHost: h\r\n\r\n", 404, Some("HEAD"), Some("/none")),
+        (b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", 200, Some("GET"), Some("/")),
+        (b"GET /nohost HTTP/1.1\r\n\r\n", 400, Some("GET"), Some("/nohost")),
+        (b"GET /ctl HTTP/1.1\r\nHost: h\r\nA: b\0\r\n\r\n", 400, Some("GET"), Some("/ctl")),
+        (b"\x16\x03\x01\x02\0\x01\xfe\r\n\r\n", 400, Some(r"\x16\x03\x01\x02\x00\x01\xfe"), None),
+        (b"GET /\x1b[2J\xff HTTP/1.1\r\nHost: h\r\n\r\n", 400, Some("GET"), Some(r"/\x1b[2J\xff")),
+        (long.as_bytes(), 414, Some("GET"), Some(&cut)),
+        (b"GET /expect HTTP/1.1\r\nHost: h\r\nExpect: more\r\n\r\n", 417, Some("GET"), Some("/expect")),
+        (b"GET /2 HTTP/2.0\r\nHost: h\r\n\r\n", 505, Some("GET"), Some("/2")),
+        (b"GET /slow HTTP/1.1\r\nHost:", 408, Some("GET"), Some("/slow")),
+    ];
+    let many = format!("GET /many HTTP/1.1\r\n{many}\r\n");
+    let cases = cases.into_iter().chain([(many.as_bytes(), 431, Some("GET"), Some("/many"))]);
+    for (number, (request, status, method, path)) in cases.enumerate() {
+        let shown = String::from_utf8_lossy(request).into_owned();
+        let mut client = server.connect();
+        client.send(request);
+        let answer = client.receive(!request.starts_with(b"HEAD")).expect("an answer");
+        assert_eq!(answer.status, status, "{shown}");
+        drop(client);
+        until("its line", || logged(&log).len() == number + 1);
+        let line = logged(&log).remove(number);
+        assert_eq!((&line["method"], &line["path"]), (&Value::from(method), &Value::from(path)), "{shown}");
+        assert_eq!((&line["status"], &line["address"]), (&status.into(), &"127.0.0.1".into()), "{shown}");
+        // Of a listing nobody knows it beforehand.
+        let bytes = (path != Some("/")).then_some(answer.body.len());
+        assert_eq!(line["bytes"], Value::from(bytes), "{shown}");
+    }
+    assert_eq!(logged(&log)[0]["agent"], r"a\xffb\x80");
 }
 
 #[test]
@@ -122,18 +185,69 @@ fn a_socket_that_systemd_passes_is_served() {
 }
 
 #[test]
+fn an_address_that_is_taken_is_refused() {
+    let place = Place::new();
+    place.file("a", "text");
+    let server = secure(&place, &[]);
+    let (cert, key) = (place.beside("cert.pem"), place.beside("key.pem"));
+    let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
+    let [plain, tls, admin] = [Some(server.address()), server.secure, server.admin]
+        .map(|address| address.expect("it listens").to_string());
+    for taken in [
+        &["--listen", &*plain][..],
+        &["--listen", "127.0.0.1:0", "--tls-listen", &tls, "--cert", cert, "--key", key],
+        &["--listen", "127.0.0.1:0", "--admin", &admin],
+    ] {
+        let root = place.root("");
+        let output = Command::new(BINARY).args(["serve", "--root"]).arg(root).args(taken).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
+        assert_eq!(output.status.code(), Some(1), "{taken:?}: {said}");
+        assert_eq!(
+            (said.matches("already in use").count(), said.trim_end().lines().count()),
+            (1, 1),
+            "{taken:?}: {said}"
+        );
+    }
+    // Of UDP alone: HTTP/3 is a part of what is asked for.
+    let held = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = held.local_addr().unwrap().to_string();
+    let output = Command::new(BINARY)
+        .args(["serve", "--listen", "127.0.0.1:0", "--tls-listen", &address, "--cert", cert, "--key", key])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
+    assert!(output.status.code() == Some(1) && said.contains("already in use"), "{said}");
+    server.assert_alive("/a");
+}
+
+#[test]
 fn what_cannot_be_served_is_said_on_one_line() {
     let place = Place::new();
     let rules = place.beside("rules.toml");
     fs::write(&rules, "[[rule]]\npath = 'x'\n").unwrap();
     let bad = rules.to_str().unwrap();
+    let (fifo, deep) = (place.beside("fifo"), place.beside("deep.toml"));
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+        .unwrap();
+    fs::write(&deep, format!("a = {}", "[".repeat(500_000))).unwrap();
+    let (fifo, deep) = (fifo.to_str().unwrap(), deep.to_str().unwrap());
     for (arguments, code) in [
         (&["serve", "--root", "/nowhere"][..], 2),
         (&["serve", "--rules", bad], 2),
         (&["serve", "--rules", "/nowhere"], 2),
+        (&["serve", "--rules", fifo], 2),
+        (&["serve", "--rules", "/dev/zero"], 2),
+        (&["serve", "--rules", deep], 2),
+        (&["check", "/dev/zero"], 2),
+        (&["check", deep], 2),
         (&["serve", "--engine", "magic"], 2),
         (&["serve", "--listen", "unix:/tmp/x"], 2),
         (&["serve", "--tls-listen", ":0"], 2),
+        (&["serve", "--cert", "/nowhere", "--key", "/nowhere"], 2),
+        (&["serve", "--tls-listen", "127.0.0.1:0", "--cert", "/nowhere", "--key", "/nowhere"], 2),
+        (&["serve", "--tls-listen", "127.0.0.1:0", "--cert", bad, "--key", bad], 2),
+        (&["serve", "--access-log", "/nowhere/log"], 2),
+        (&["serve", "--json"], 2),
         (&["serve", "--charset", "a b"], 2),
         (&["check", bad], 2),
         (&["check"], 2),

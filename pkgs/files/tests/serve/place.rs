@@ -24,7 +24,16 @@ impl Place {
     /// One with an empty root.
     pub fn new() -> Self {
         // Not in /tmp, which may be in memory: some tests need a disk.
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
+        Self::below(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    }
+
+    /// One whose files are in memory, on a file system that takes any time of change.
+    pub fn in_memory() -> Self {
+        Self::below(Path::new("/dev/shm"))
+    }
+
+    fn below(path: &Path) -> Self {
+        let directory = tempfile::tempdir_in(path).expect("a temporary directory");
         fs::create_dir(directory.path().join("root")).expect("a directory");
         Self { directory }
     }
@@ -103,10 +112,14 @@ impl Server {
 
     /// What a metric says.
     pub fn metric(&self, name: &str) -> f64 {
-        let text =
-            Client::connect(self.admin.expect("an admin listener")).get("/metrics", "").text().to_owned();
+        let text = self.metrics();
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{text}"))
+    }
+
+    /// All it counts, as shown.
+    pub fn metrics(&self) -> String {
+        Client::connect(self.admin.expect("an admin listener")).get("/metrics", "").text().to_owned()
     }
 
     /// Sends a signal.
@@ -157,15 +170,19 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// As many of `wanted` clients as the system allows file descriptors for, and the right to be the only such crowd of
-/// this process.
-pub fn crowd_of(wanted: usize) -> (usize, MutexGuard<'static, ()>) {
+/// The right to be the only crowd of `wanted` clients of this process, which may have as many file descriptors from here
+/// on, as the servers it starts. None, and that is said, where the system does not allow it.
+pub fn crowd_of(test: &'static str, wanted: usize) -> Option<MutexGuard<'static, ()>> {
     static ONE: Mutex<()> = Mutex::new(());
     let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("a raised limit");
-    let most = limit.maximum.map_or(usize::MAX, |most| most as usize).saturating_sub(500);
-    (wanted.min(most), alone)
+    let needed = wanted as u64 + 500;
+    let raised = limit.maximum.map(|maximum| maximum.max(needed));
+    if setrlimit(Resource::Nofile, Rlimit { current: raised, maximum: raised }).is_ok() {
+        return Some(alone);
+    }
+    bench::skipped(test, &format!("{needed} file descriptors take a higher 'ulimit -Hn'"));
+    None
 }
 
 /// Has the kernel forget some of a file. It takes a while where pages are still on their way, to the disk or to the

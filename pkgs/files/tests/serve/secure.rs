@@ -1,21 +1,23 @@
 //! The same files by HTTP/1.1, HTTP/2 and HTTP/3 over TLS.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use files::resident::is_resident;
+use rustls::{ClientConnection, StreamOwned};
 
-use crate::crowd::gather;
+use crate::crowd::{gather, session};
 use crate::place::{BINARY, Place, Server, crowd_of, forget, pattern, settle, until};
 use crate::tools;
 
 const SIZES: [usize; 5] = [0, 1, 65_536, 65_537, 3_000_001];
 
 /// A server with a TLS listener and these flags on top.
-fn secure(place: &Place, flags: &[&str]) -> Server {
+pub fn secure(place: &Place, flags: &[&str]) -> Server {
     secure_by(Command::new(BINARY), place, flags)
 }
 
@@ -45,6 +47,13 @@ fn serve(place: &Place) -> Server {
     place.file("a.js", "plain");
     place.file("a.js.gz", "coded");
     secure(place, &["--listing"])
+}
+
+/// A connection after its handshake, with HTTP/1.1 to be spoken.
+fn handshake(server: &Server, certificate: &Path) -> StreamOwned<ClientConnection, TcpStream> {
+    let stream = TcpStream::connect(server.secure.expect("a TLS listener")).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    StreamOwned::new(session(certificate), stream)
 }
 
 fn curl(server: &Server, path: &str, flags: &[&str]) -> (u16, Vec<u8>) {
@@ -117,7 +126,7 @@ fn a_hot_file_is_sent_from_memory_until_it_changes() {
     // Other files are asked for too, and have no copy.
     until("it is kept", || {
         assert_eq!(statuses(&server, "--http1.1", HOT, 20), [200; 20]);
-        server.metric("files_tls_copy_bytes") == 3_000_001.0
+        server.metric("linerate_files_tls_copy_bytes") == 3_000_001.0
     });
     check(&server);
     h3(&server, &["check", place.root("").to_str().unwrap()]);
@@ -137,7 +146,7 @@ fn without_memory_for_it_nothing_is_kept_for_tls() {
     let server = secure(&place, &["--tls-memory", "0"]);
     assert_eq!(statuses(&server, "--http2", "/f", 60), [200; 60]);
     assert_eq!(curl(&server, "/f", &[]), (200, b"text".to_vec()));
-    assert_eq!(server.metric("files_tls_copy_bytes"), 0.0);
+    assert_eq!(server.metric("linerate_files_tls_copy_bytes"), 0.0);
 }
 
 /// What aioquic prints of a run of `h3.py`, whose arguments these are.
@@ -254,10 +263,14 @@ fn requests_are_logged_and_counted_by_what_was_spoken() {
         assert_eq!(statuses(&server, version, "/a", 2), [200, 200], "{version}");
         assert_eq!(statuses(&server, version, "/b", 1), [404], "{version}");
     }
-    assert_eq!(server.metric("files_requests_total{listener=\"tls\",status=\"200\"}"), 6.0);
-    assert_eq!(server.metric("files_requests_total{listener=\"tls\",status=\"404\"}"), 3.0);
-    assert_eq!(server.metric("files_requests_total{listener=\"plain\",status=\"200\"}"), 0.0);
-    assert_eq!(server.metric("files_sent_bytes_total{listener=\"tls\"}"), 6.0 * 4.0);
+    assert_eq!(server.metric("linerate_files_requests_total{listener=\"tls\",status=\"200\"}"), 6.0);
+    assert_eq!(server.metric("linerate_files_requests_total{listener=\"tls\",status=\"404\"}"), 3.0);
+    assert_eq!(server.metric("linerate_files_requests_total{listener=\"plain\",status=\"200\"}"), 0.0);
+    assert_eq!(server.metric("linerate_files_sent_bytes_total{listener=\"tls\"}"), 6.0 * 4.0);
+    assert!(server.metric("linerate_files_listener_accepted_total{protocol=\"http2\"}") >= 1.0);
+    for line in server.metrics().lines().filter(|line| !line.starts_with('#')) {
+        assert!(line.starts_with("linerate_files_") || line.starts_with("process_"), "{line}");
+    }
     // What was not yet handed on is when the server ends.
     server.signal(rustix::process::Signal::TERM);
     assert!(server.wait(Duration::from_secs(10)).success());
@@ -282,6 +295,50 @@ fn requests_are_logged_and_counted_by_what_was_spoken() {
 }
 
 #[test]
+fn what_the_listener_refuses_is_logged_and_counted_too() {
+    let place = Place::new();
+    place.file("a", "text");
+    let log = place.beside("access.log");
+    let server = secure(&place, &["--head-timeout", "1", "--no-ktls", "--access-log", log.to_str().unwrap()]);
+    let many: String = (0..200).map(|n| format!("X{n}: y\r\n")).collect();
+    for (number, (request, status, path)) in [
+        ("GET /malformed HTTP/1.1\r\n\r\n".to_owned(), 400, "/malformed"),
+        ("GET /expect HTTP/1.1\r\nHost: h\r\nExpect: more\r\n\r\n".to_owned(), 417, "/expect"),
+        (format!("GET /many HTTP/1.1\r\nHost: h\r\n{many}\r\n"), 431, "/many"),
+        ("GET /slow HTTP/1.1\r\nHost: h\r\n".to_owned(), 408, "/slow"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut stream = handshake(&server, &place.beside("cert.pem"));
+        stream.write_all(request.as_bytes()).expect("the server reads");
+        let mut text = Vec::new();
+        let _ = stream.read_to_end(&mut text);
+        assert!(
+            text.starts_with(format!("HTTP/1.1 {status} ").as_bytes()),
+            "{}",
+            String::from_utf8_lossy(&text)
+        );
+        let lines = || -> Vec<serde_json::Value> {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+        };
+        until("its line", || lines().len() > number);
+        let line = &lines()[number];
+        let told = (&line["method"], &line["path"], &line["status"], &line["tls"], &line["address"]);
+        let wanted = (&"GET".into(), &path.into(), &status.into(), &true.into(), &"127.0.0.1".into());
+        assert_eq!(told, wanted);
+        assert!(line["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{line}");
+        until("it is counted", || {
+            server.metric(&format!("linerate_files_requests_total{{listener=\"tls\",status=\"{status}\"}}"))
+                == 1.0
+        });
+    }
+    // In HTTP/2 it is a field as any other.
+    assert_eq!(curl(&server, "/a", &["--http2", "-H", "expect: more"]).0, 417);
+}
+
+#[test]
 fn what_is_not_in_memory_is_read_without_keeping_others_waiting() {
     const SIZE: usize = 8 << 20;
     let place = Place::new();
@@ -294,14 +351,14 @@ fn what_is_not_in_memory_is_read_without_keeping_others_waiting() {
     [&cold, &next].into_iter().for_each(forget);
     let (status, body) = curl(&server, "/cold", &["--http2"]);
     assert!(status == 200 && body == pattern(SIZE));
-    assert!(server.metric("files_cold_reads_total") > 0.0, "the disk was waited for elsewhere");
+    assert!(server.metric("linerate_files_cold_reads_total") > 0.0, "the disk was waited for elsewhere");
     // Not all of it: what is read ahead is the kernel's to drop again.
     until("the next file of the manifest in memory", || {
         // It may also leave what it is advised to read; whoever asks later has it advised again.
         curl(&server, "/cold", &["--http2", "--range", "0-0"]);
         is_resident(&next, &(0..1 << 20))
     });
-    assert!(server.metric("files_prefetches_total") >= 1.0);
+    assert!(server.metric("linerate_files_prefetches_total") >= 1.0);
 }
 
 #[test]
@@ -320,7 +377,7 @@ fn a_file_that_changes_while_it_is_sent_is_never_passed_off_as_whole() {
                 .spawn()
                 .expect("curl runs");
             until("some of it", || {
-                server.metric("files_sent_bytes_total{listener=\"tls\"}") > (1 << 20) as f64
+                server.metric("linerate_files_sent_bytes_total{listener=\"tls\"}") > (1 << 20) as f64
             });
             let mut file = File::options().write(true).open(&path).unwrap();
             if truncated {
@@ -329,7 +386,7 @@ fn a_file_that_changes_while_it_is_sent_is_never_passed_off_as_whole() {
                 file.write_all(&vec![0; SIZE]).unwrap();
             }
             assert!(!client.wait().unwrap().success(), "{version} {truncated}");
-            assert_eq!(server.metric("files_answers_cut_total{listener=\"tls\"}"), 1.0);
+            assert_eq!(server.metric("linerate_files_answers_cut_total{listener=\"tls\"}"), 1.0);
         }
     }
 }
@@ -345,7 +402,8 @@ fn ten_thousand_clients_that_take_nothing_keep_nobody_waiting() {
     let place = Place::new();
     place.file("large", pattern(8 << 20));
     place.file("small", "small");
-    let (count, _alone) = crowd_of(10_000);
+    let count = 10_000;
+    let Some(_alone) = crowd_of("ten thousand clients of TLS that take nothing", count) else { return };
     let server = secure(&place, &["--max-connections", "12000", "--write-timeout", "600"]);
     let before = server.resident();
     let crowd = crowd(&place, &server, count, 60);
@@ -355,7 +413,8 @@ fn ten_thousand_clients_that_take_nothing_keep_nobody_waiting() {
     }
     let taken = server.resident().saturating_sub(before) / count as u64;
     eprintln!("{count} slow clients: {} KiB of memory each", taken >> 10);
-    assert!(taken < 96 << 10, "{taken} bytes for each");
+    // README.md promises some 60 KiB.
+    assert!(taken < 72 << 10, "{taken} bytes for each");
     drop(crowd);
     assert_eq!(curl(&server, "/small", &[]).0, 200);
 }
@@ -368,7 +427,7 @@ fn a_server_out_of_file_descriptors_recovers() {
     let mut limited = Command::new("prlimit");
     limited.arg("--nofile=80:80").arg(BINARY);
     let server = secure_by(limited, &place, &[]);
-    let crowd = crowd(&place, &server, 200, 2);
+    let crowd = crowd(&place, &server, 200, 5);
     assert!((1..80).contains(&crowd.len()), "{} got a connection", crowd.len());
     drop(crowd);
     until("an answer again", || curl(&server, "/small", &[]) == (200, b"small".to_vec()));

@@ -237,3 +237,56 @@ fn a_client_of_http_1_0_is_answered_as_it_asks() {
     let (listing, well) = client.rest();
     assert!(well && String::from_utf8_lossy(&listing).contains("<a href=\"a\">a</a>"));
 }
+
+#[test]
+fn rules_are_about_the_file_that_is_sent() {
+    let place = Place::new();
+    for path in ["index.html", "index.html.gz", "d/index.html", "list/a", "a.js", "a.js.gz"] {
+        place.file(path, path);
+    }
+    let rules = place.beside("rules.toml");
+    let text = [
+        ("*", "all", ""),
+        ("*.html", "page", "cors = ['https://x.example']"),
+        ("/d/", "asked", ""),
+        ("/list/", "listed", "cors = ['*']"),
+        ("*.js", "script", ""),
+        ("*.gz", "coded", ""),
+    ]
+    .map(|(path, name, more)| {
+        format!("[[rule]]\npath = '{path}'\nheaders = {{ x-rule = '{name}' }}\n{more}\n")
+    });
+    fs::write(&rules, text.concat()).unwrap();
+    let server = place.serve(&["--listing", "--rules", rules.to_str().unwrap()]);
+    let mut client = server.connect();
+    let gzip = "Accept-Encoding: gzip\r\n";
+    for (target, fields, rule) in [
+        ("/", "", "page"),
+        ("/", gzip, "page"),
+        ("/index.html", "", "page"),
+        ("/d/", "", "page"),
+        ("/d/index.html", "", "page"),
+        ("/list/", "", "listed"),
+        ("/list/a", "", "all"),
+        ("/a.js", "", "script"),
+        // What lies beside a file is sent as that file; by its own name it is one of its own.
+        ("/a.js", gzip, "script"),
+        ("/a.js.gz", "", "coded"),
+    ] {
+        let answer = client.get(target, fields);
+        assert_eq!(
+            (answer.status, answer.field("x-rule").as_deref()),
+            (200, Some(rule)),
+            "{target} {fields}"
+        );
+    }
+    // And a preflight says what the request behind it will be answered.
+    let preflight = "Origin: https://x.example\r\nAccess-Control-Request-Method: GET\r\n";
+    for (target, origin) in [("/d/", Some("https://x.example")), ("/list/", Some("*")), ("/list/a", None)] {
+        let answer = client.ask("OPTIONS", target, preflight);
+        assert_eq!(answer.field("access-control-allow-origin").as_deref(), origin, "{target}");
+    }
+    // A listing that becomes a page has its rules.
+    place.file("list/index.html", "page");
+    until("the page", || client.get("/list/", "").field("x-rule").as_deref() == Some("page"));
+}

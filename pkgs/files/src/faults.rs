@@ -1,0 +1,44 @@
+//! Panics on purpose, for tests: whoever asks for a path with such a name in it gets one.
+
+use std::cell::Cell;
+use std::sync::Barrier;
+
+/// While a request is answered.
+pub const ANSWER: &str = "fault-answer";
+/// While the cache is half changed.
+pub const CACHE: &str = "fault-cache";
+/// While the disk is asked what a path names.
+pub const LOOKUP: &str = "fault-lookup";
+/// While a file is sent.
+pub const SENDING: &str = "fault-sending";
+/// While a directory is listed.
+pub const LISTING: &str = "fault-listing";
+/// In the worker's loop, outside of any connection, some time after it was asked for.
+pub const LOOP: &str = "fault-loop";
+/// No panic: the worker waits at both barriers of [`PAUSED`] before it answers, so that much happens in its next round.
+pub const PAUSE: &str = "fault-pause";
+
+/// The worker has come, and may go on.
+pub static PAUSED: [Barrier; 2] = [Barrier::new(2), Barrier::new(2)];
+
+thread_local! {
+    static DOOMED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Panics if `path` asks for it.
+pub fn strike(fault: &str, path: &[u8]) {
+    if memchr::memmem::find(path, LOOP.as_bytes()).is_some() {
+        DOOMED.set(true);
+    }
+    if fault == ANSWER && memchr::memmem::find(path, PAUSE.as_bytes()).is_some() {
+        for barrier in &PAUSED {
+            barrier.wait();
+        }
+    }
+    assert!(memchr::memmem::find(path, fault.as_bytes()).is_none(), "on purpose: {fault}");
+}
+
+/// Panics if [`LOOP`] was asked for on this thread.
+pub fn strike_loop() {
+    assert!(!DOOMED.get(), "on purpose: {LOOP}");
+}

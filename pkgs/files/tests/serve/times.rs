@@ -1,0 +1,52 @@
+//! Files whose times no date can name, or that lie in the future.
+
+use std::time::SystemTime;
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+
+use crate::place::Place;
+
+#[test]
+fn a_file_is_served_and_listed_whatever_its_time_of_change() {
+    // A memory file system: those of disks have no such times.
+    let place = Place::in_memory();
+    let times = [-1, i64::MIN, 1 << 33, 253_402_300_800, 1 << 62, i64::MAX];
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock").as_secs();
+    for seconds in times {
+        let path = place.file(&format!("d/{seconds}"), "text");
+        let time = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(CWD, &path, &times, AtFlags::empty()).expect("a time");
+    }
+    let server = place.serve(&["--listing", "--workers", "1"]);
+    let mut client = server.connect();
+    for seconds in times {
+        let target = format!("/d/{seconds}");
+        let answer = client.get(&target, "");
+        assert_eq!((answer.status, answer.text()), (200, "text"), "{seconds}");
+        let [modified, date] = ["last-modified", "date"].map(|name| {
+            let value = answer.field(name).expect(name);
+            let time = httpdate::parse_http_date(&value).expect(name);
+            time.duration_since(SystemTime::UNIX_EPOCH).expect(name).as_secs()
+        });
+        assert!(modified <= date, "{seconds}: {answer:?}");
+        assert_eq!(modified == 0, seconds < 0, "{seconds}: {answer:?}");
+        assert!(seconds < 0 || modified + 60 >= now, "{seconds}: {answer:?}");
+        // What it is called by is good for conditions.
+        let since = format!("If-Modified-Since: {}\r\n", answer.field("last-modified").expect("a time"));
+        assert_eq!(client.get(&target, &since).status, 304, "{seconds}");
+        let tag = format!("If-Range: {}\r\nRange: bytes=0-1\r\n", answer.field("etag").expect("a tag"));
+        assert_eq!(client.get(&target, &tag).status, 206, "{seconds}");
+        assert_eq!(client.get(&target, "Range: bytes=0-0,2-2\r\n").status, 206, "{seconds}");
+    }
+    for query in ["", "?sort=time", "?sort=time&format=json"] {
+        assert_eq!(client.get(&format!("/d/{query}"), "").status, 200, "{query}");
+    }
+    let listed = client.get("/d/?sort=time&format=json", "");
+    let listed: serde_json::Value = serde_json::from_slice(&listed.body).expect("JSON");
+    let mut sorted = times;
+    sorted.sort_unstable();
+    let found: Vec<i64> =
+        listed.as_array().expect("a list").iter().flat_map(|e| e["modified"].as_i64()).collect();
+    assert_eq!(found, sorted);
+}
