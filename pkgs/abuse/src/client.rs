@@ -1,0 +1,149 @@
+//! A client that sends exactly the bytes it is told to, and reads one answer at a time.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+
+use crate::conversation::Socket;
+use crate::model;
+pub use crate::model::Answer;
+
+/// No answer takes longer, however busy the machine, unless something hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One connection.
+#[derive(Debug)]
+pub struct Client<S = TcpStream> {
+    /// What it is made on.
+    pub stream: S,
+    received: Vec<u8>,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        Self::on(stream)
+    }
+}
+
+/// A connection with little room for what is not read: a server notices soon.
+///
+/// # Errors
+/// When nobody listens.
+pub fn narrow(address: SocketAddr) -> io::Result<TcpStream> {
+    // Not for the programs that other tests start.
+    let stream = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_recv_buffer_size(&stream, 4096)?;
+    connect(&stream, &address)?;
+    let stream = TcpStream::from(stream);
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+impl<S: Socket> Client<S> {
+    /// On a connection that is there.
+    ///
+    /// # Errors
+    /// When that has ended.
+    pub fn on(stream: S) -> io::Result<Self> {
+        stream.tcp().set_read_timeout(Some(PATIENCE))?;
+        stream.tcp().set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { stream, received: Vec::new() })
+    }
+
+    /// Sends bytes as they are.
+    ///
+    /// # Errors
+    /// When the server has gone.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.stream.write_all(bytes.as_ref())?;
+        self.stream.flush()
+    }
+
+    /// Asks, with further field lines, each with its line end.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn ask(&mut self, method: &str, target: &str, fields: &str, body: &[u8]) -> io::Result<Answer> {
+        let length =
+            if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        let mut request =
+            format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{length}{fields}\r\n").into_bytes();
+        request.extend_from_slice(body);
+        // A server that refuses need not hear all of it.
+        let sent = self.send(request);
+        self.receive(method).or_else(|error| sent.and(Err(error)))
+    }
+
+    /// Reads the next answer, to a request of this method. 1xx are passed over.
+    ///
+    /// # Errors
+    /// When there is none, or it is no HTTP/1.1.
+    pub fn receive(&mut self, method: &str) -> io::Result<Answer> {
+        loop {
+            if let Some(end) = self.received.windows(4).position(|window| window == b"\r\n\r\n") {
+                let (answer, used) = model::answer(&self.received, method).map_err(io::Error::other)?;
+                // Where no length is told, the end is.
+                let told =
+                    answer.field("content-length").is_some() || answer.field("transfer-encoding").is_some();
+                let bare = method == "HEAD" || answer.status < 200 || matches!(answer.status, 204 | 304);
+                if answer.whole && (told || bare) {
+                    self.received.drain(..used);
+                    if answer.status < 200 {
+                        continue;
+                    }
+                    return Ok(answer);
+                }
+                if !told && !bare {
+                    self.stream.read_to_end(&mut self.received)?;
+                    let (answer, _) = model::answer(&self.received, method).map_err(io::Error::other)?;
+                    self.received.clear();
+                    return Ok(answer);
+                }
+                // Not whole: as much as is missing at least, where that is known.
+                let missing = answer.field("content-length").and_then(|length| length.parse::<usize>().ok());
+                let missing =
+                    missing.map_or(1, |length| (end + 4 + length).saturating_sub(self.received.len()));
+                self.fill(missing)?;
+                continue;
+            }
+            self.fill(1)?;
+        }
+    }
+
+    /// Whether the server ends the connection, with nothing more said; waits for it.
+    ///
+    /// # Errors
+    /// When it stays open, or something comes instead.
+    pub fn closed(&mut self) -> io::Result<()> {
+        let mut byte = [0];
+        match self.stream.read(&mut byte) {
+            _ if !self.received.is_empty() => Err(io::Error::other("there is more")),
+            Ok(0) => Ok(()),
+            Ok(_) => Err(io::Error::other("more comes")),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                Err(error)
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn fill(&mut self, at_least: usize) -> io::Result<()> {
+        let before = self.received.len();
+        let mut buffer = vec![0; 64 * 1024];
+        while self.received.len() < before + at_least {
+            match self.stream.read(&mut buffer)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => self.received.extend_from_slice(&buffer[..count]),
+            }
+        }
+        Ok(())
+    }
+}

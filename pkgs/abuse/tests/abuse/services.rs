@@ -1,0 +1,286 @@
+//! Each service with something in it, and all the places where it listens.
+
+use std::net::SocketAddr;
+
+use abuse::client::Client;
+use abuse::crowd::Door;
+use abuse::http3;
+use abuse::model::{Answer, Asked, Body, Rules};
+use abuse::program::{Place, Program, knows};
+use abuse::secure::{Either, Secure};
+
+/// The size of `/large` of files, in bytes.
+pub const LARGE: u64 = 64 << 20;
+
+/// The most of a head that links and files take (their READMEs), and that the listener does by default.
+const SMALL_HEAD: usize = 8 * 1024;
+const HEAD: usize = 16 * 1024;
+
+/// A running service.
+pub struct Service {
+    /// `links`, `api` or `files`.
+    pub name: &'static str,
+    pub program: Program,
+    pub place: Place,
+    /// Fields by which the operator is known.
+    pub token: String,
+    pub listeners: Vec<Listener>,
+    /// Where it is asked by HTTP/3, for what its first listener is asked for.
+    pub http3: Option<http3::Door>,
+}
+
+/// A place where a service listens, by one protocol.
+#[derive(Clone)]
+pub struct Listener {
+    /// Such as `links, public`.
+    pub name: String,
+    pub door: Door,
+    /// Whether HTTP/2 is spoken.
+    pub http2: bool,
+    /// Whether it is the operator's.
+    pub admin: bool,
+    /// What a visitor asks for, and is answered with `visited`.
+    pub visit: &'static str,
+    pub visited: u16,
+    /// A request for the largest answer there is without a key, by HTTP/1.1.
+    pub largest: &'static str,
+    /// A request with a body, but for the line that ends the head and tells the body's length.
+    pub form: String,
+    /// What it takes at most.
+    pub rules: Rules,
+    /// Targets that are worth asking for.
+    pub targets: &'static [&'static str],
+}
+
+/// Rules of a listener that is the crate's of this name.
+const LISTENER: Rules = Rules { head_bytes: HEAD, fields: 100, body_bytes: u64::MAX, bodies_close: true };
+
+impl Listener {
+    /// Insists on an answer to a visit on a connection of its own.
+    pub fn visit(&self) -> Result<(), String> {
+        let failed = |why: std::io::Error| format!("{}: a visitor is not answered: {why}", self.name);
+        let status = if self.http2 {
+            abuse::http2::get(&mut self.door.connect().map_err(failed)?, self.visit).map_err(failed)?
+        } else {
+            let mut client = Client::on(self.door.connect().map_err(failed)?).map_err(failed)?;
+            client.ask("GET", self.visit, "Connection: close\r\n", b"").map_err(failed)?.status
+        };
+        if status == self.visited { Ok(()) } else { Err(format!("{}: a visitor gets {status}", self.name)) }
+    }
+
+    /// A visitor who stays.
+    pub fn guest(&self) -> std::io::Result<Client<Either>> {
+        let mut client = Client::on(self.door.connect()?)?;
+        client.ask("GET", self.visit, "", b"")?;
+        Ok(client)
+    }
+
+    /// Whether an answer is one to its request, as far as that shows.
+    pub fn fits(&self, asked: &Asked, answer: &Answer) -> Result<(), String> {
+        let (target, text) = (asked.target.as_str(), String::from_utf8_lossy(&answer.body));
+        let plain = asked.method == "GET" && asked.body == Body::None && !asked.doubtful;
+        if text.contains("what is in loot") && !target.contains("loot") {
+            return Err("another's answer".into());
+        }
+        if let Some(location) = answer.field("location")
+            && let Some(code) = location.strip_prefix("https://t.example/")
+            && !asked.doubtful
+            && !target.contains(code)
+        {
+            return Err("another's redirect".into());
+        }
+        let expected = match (self.visit == "/abc", target) {
+            (true, "/abc" | "/def") => Some(307),
+            (false, "/a" | "/b" | "/healthz" | "/openapi.json") if self.targets.contains(&target) => {
+                Some(200)
+            }
+            (_, "/missing") => Some(404),
+            _ => None,
+        };
+        match expected {
+            Some(status) if plain && answer.status != status => Err(format!("not {status}")),
+            _ if plain
+                && (target == "/a" || target == "/b")
+                && !answer.body.is_empty()
+                && answer.status == 200 =>
+            {
+                let whole = format!("what is in {}", &target[1..]);
+                if text.starts_with(&whole) { Ok(()) } else { Err("another's body".into()) }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Flags that a service knows, of these.
+fn known(name: &str, flags: &[&str]) -> Vec<String> {
+    let pairs = flags.chunks(2).filter(|pair| knows(name, pair[0]));
+    pairs.flatten().map(|&flag| flag.to_owned()).collect()
+}
+
+fn start(name: &str, place: &Place, own: &[String], flags: &[&str]) -> Program {
+    let own = own.iter().map(String::as_str);
+    let flags: Vec<&str> = own.chain(flags.iter().copied()).collect();
+    Program::serve(name, place, &flags)
+}
+
+/// Deadlines of a few seconds, as far as a service has flags for them.
+pub const IMPATIENT: [&str; 8] =
+    ["--head-timeout", "2", "--idle-timeout", "3", "--write-timeout", "2", "--body-timeout", "2"];
+
+/// Links, with `/abc` and `/def`, and `/locked`, which has a password.
+pub fn links(flags: &[&str]) -> Service {
+    let place = Place::new();
+    let own =
+        ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--database", "links.db"].map(str::to_owned);
+    let own = [&own[..], &place.tls_flags(), &known("links", &IMPATIENT)].concat();
+    let program = start("links", &place, &own, flags);
+    let token = program.line("token").expect("the first start prints a token");
+    let token = format!("Authorization: Bearer {token}\r\n");
+    let admin = program.address("admin", "http");
+    for link in [
+        r#"{"code":"abc","target":"https://t.example/abc"}"#,
+        r#"{"code":"def","target":"https://t.example/def"}"#,
+        r#"{"code":"locked","target":"https://t.example/locked","password":"open sesame"}"#,
+    ] {
+        let fields = format!("{token}Content-Type: application/json\r\n");
+        let answer =
+            abuse::program::ask(admin, "POST", "/api/v1/links", &fields, link.as_bytes()).expect("an answer");
+        assert_eq!(answer.status, 201, "{answer:?}");
+    }
+    let public = Listener {
+        name: "links, public".into(),
+        door: plain(program.address("links", "http")),
+        http2: false,
+        admin: false,
+        visit: "/abc",
+        visited: 307,
+        largest: "GET /robots.txt HTTP/1.1\r\nHost: h\r\n\r\n",
+        form:
+            "POST /locked HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+                .into(),
+        rules: Rules { head_bytes: SMALL_HEAD, fields: 64, ..LISTENER },
+        targets: &["/abc", "/def", "/locked", "/missing", "/%61bc", "/abc?x=1", "http://h/abc", "*"],
+    };
+    let secure = program.address("links", "https");
+    // By TLS longer bodies than any form are not listened to.
+    let rules = Rules { body_bytes: 16 * 1024, ..public.rules };
+    let by_tls = Listener { rules, ..by(&public, "links, TLS", secure, &place, "http/1.1") };
+    let by_http2 = Listener { http2: true, ..by(&by_tls, "links, HTTP/2", secure, &place, "h2") };
+    let operators = Listener {
+        name: "links, admin".into(),
+        door: plain(admin),
+        admin: true,
+        visit: "/healthz",
+        visited: 200,
+        largest: "GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        form: format!(
+            "POST /api/v1/links HTTP/1.1\r\nHost: localhost\r\n{token}Content-Type: application/json\r\n"
+        ),
+        rules: Rules { head_bytes: usize::MAX, fields: 100, ..LISTENER },
+        targets: &["/healthz", "/readyz", "/api/v1/links", "/api/v1/links/abc", "/missing", "*"],
+        ..public.clone()
+    };
+    let http3 = Some(http3::Door::new(secure, &place.path("cert.pem")));
+    let listeners = vec![public, operators, by_tls, by_http2];
+    Service { name: "links", program, place, token, listeners, http3 }
+}
+
+/// The API with a database of its own, and no keys.
+pub fn api(flags: &[&str]) -> Service {
+    let place = Place::new();
+    let own = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--database-url", "sqlite:users.db"];
+    let own = [&own.map(str::to_owned)[..], &place.tls_flags(), &known("api", &IMPATIENT)].concat();
+    let program = start("api", &place, &own, flags);
+    let public = Listener {
+        name: "api, public".into(),
+        door: plain(program.address("api", "http")),
+        http2: false,
+        admin: false,
+        visit: "/openapi.json",
+        visited: 200,
+        largest: "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        form: "POST /v1/users HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".into(),
+        rules: LISTENER,
+        targets: &[
+            "/openapi.json",
+            "/v1/users",
+            "/v1/users:validate",
+            "/missing",
+            "/v1/users:count",
+            "*",
+            "http://h/",
+        ],
+    };
+    let secure = program.address("api", "https");
+    let by_tls = by(&public, "api, TLS", secure, &place, "http/1.1");
+    let by_http2 = Listener { http2: true, ..by(&public, "api, HTTP/2", secure, &place, "h2") };
+    let operators = operators(&public, "api, admin", program.address("admin", "http"));
+    let listeners = vec![public, by_tls, by_http2, operators];
+    let http3 = Some(http3::Door::new(secure, &place.path("cert.pem")));
+    Service { name: "api", program, place, token: String::new(), listeners, http3 }
+}
+
+/// Files, with `/a`, `/b`, `/large` and a directory `/many/` of thousands.
+pub fn files(flags: &[&str]) -> Service {
+    let place = Place::new();
+    for name in ["a", "b", "loot"] {
+        place.file(&format!("root/{name}"), format!("what is in {name}").repeat(40));
+    }
+    let large = std::fs::File::create(place.path("root/large")).expect("a file");
+    large.set_len(LARGE).expect("a hole");
+    for number in 0..3000 {
+        place.file(&format!("root/many/{}{number}", "n".repeat(200)), "");
+    }
+    let own = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--root", "root", "--listing"];
+    let own = [&own.map(str::to_owned)[..], &place.tls_flags(), &known("files", &IMPATIENT)].concat();
+    let program = start("files", &place, &own, flags);
+    let public = Listener {
+        name: "files, public".into(),
+        door: plain(program.address("files", "http")),
+        http2: false,
+        admin: false,
+        visit: "/a",
+        visited: 200,
+        largest: "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        form: "POST /a HTTP/1.1\r\nHost: localhost\r\n".into(),
+        rules: Rules { head_bytes: SMALL_HEAD, fields: 64, ..LISTENER },
+        targets: &["/a", "/b", "/missing", "/many/?format=json", "/../loot", "http://h/a", "*", "/a?b"],
+    };
+    let secure = program.address("secure", "https");
+    let by_tls = by(&public, "files, TLS", secure, &place, "http/1.1");
+    let by_http2 = Listener { http2: true, ..by(&public, "files, HTTP/2", secure, &place, "h2") };
+    let operators = operators(&public, "files, admin", program.address("admin", "http"));
+    let listeners = vec![public, by_tls, by_http2, operators];
+    let http3 = Some(http3::Door::new(secure, &place.path("cert.pem")));
+    Service { name: "files", program, place, token: String::new(), listeners, http3 }
+}
+
+/// All three, with these flags.
+pub fn all(flags: &[&str]) -> [Service; 3] {
+    [links(flags), api(flags), files(flags)]
+}
+
+fn plain(address: SocketAddr) -> Door {
+    Door { address, secure: None }
+}
+
+fn by(public: &Listener, name: &str, address: SocketAddr, place: &Place, protocol: &str) -> Listener {
+    let secure = Some(Secure::new(&place.path("cert.pem"), protocol));
+    Listener { name: name.into(), door: Door { address, secure }, ..public.clone() }
+}
+
+fn operators(public: &Listener, name: &str, address: SocketAddr) -> Listener {
+    Listener {
+        name: name.into(),
+        door: plain(address),
+        admin: true,
+        visit: "/healthz",
+        visited: 200,
+        largest: "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        form: "POST /healthz HTTP/1.1\r\nHost: localhost\r\n".into(),
+        rules: LISTENER,
+        targets: &["/healthz", "/readyz", "/metrics", "/missing", "*"],
+        ..public.clone()
+    }
+}
