@@ -160,7 +160,8 @@ pub fn measure(
         .collect();
     let series = alternate(rounds, &cases)?;
     let mut report = Report::new("the machine's own namespace, services as they are deployed");
-    report.condition(format!("load: {load} from the same CPUs, {rounds} rounds in turn"));
+    let turns = if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds in turn") };
+    report.condition(format!("load: {load} from the same CPUs, {turns}"));
     for target in targets {
         report.condition(format!("{}: GET http://{}{}", target.service, target.authority, target.path));
     }
@@ -196,9 +197,7 @@ fn reach(target: &Target) -> Result<(SocketAddr, u16), Error> {
 /// Compares with a saved run, service by service. A change of less than `tolerance` percent counts as none: two runs
 /// differ by more than rounds of one do, as the rest of the machine has more or less to do.
 pub fn compare(report: &Report, path: &Path, tolerance: f64) -> Result<Vec<Change>, Error> {
-    let failed = |source| Error::Saved { path: path.to_owned(), source };
-    let text = fs::read(path).map_err(failed)?;
-    let saved: Saved = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
+    let saved = saved(path)?;
     let changes = report.rows.iter().filter_map(|row| {
         let then = saved.rows.iter().find(|then| then.server == row.server && then.case == row.case)?;
         let overlap =
@@ -208,6 +207,17 @@ pub fn compare(report: &Report, path: &Path, tolerance: f64) -> Result<Vec<Chang
         Some(Change { service: row.server.to_owned(), before_us, now_us, as_before: overlap || little })
     });
     Ok(changes.collect())
+}
+
+/// Whether a file is a saved run; to be asked before the load rather than after.
+pub fn check(path: &Path) -> Result<(), Error> {
+    saved(path).map(drop)
+}
+
+fn saved(path: &Path) -> Result<Saved, Error> {
+    let failed = |source| Error::Saved { path: path.to_owned(), source };
+    let text = fs::read(path).map_err(failed)?;
+    serde_json::from_slice(&text).map_err(|error| failed(error.into()))
 }
 
 /// Draws each service, with its bar of then above that of now where there is one.

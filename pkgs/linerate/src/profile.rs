@@ -219,7 +219,7 @@ pub struct Service {
 }
 
 /// What a service's processes may use.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Open files of a process (`LimitNOFILE=`).

@@ -1,5 +1,6 @@
 //! The binary on recorded machines.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 /// Runs the binary on a machine of `tests/machines`.
@@ -95,6 +96,67 @@ fn what_cannot_be_planned_is_one_line_and_code_2() {
 }
 
 #[test]
+fn what_is_asked_wrongly_is_one_line_that_helps_and_code_2() {
+    let profile = format!("{}/tests/machines/virtio-4.json", env!("CARGO_MANIFEST_DIR"));
+    let cases: [(&[&str], &str); 6] = [
+        (
+            &["--machine", &profile, "doctor"],
+            "line 1: of what; --machine takes a recorded machine, and --profile what a machine should be like",
+        ),
+        (&["--machine", "/nowhere", "doctor"], "/nowhere: No such file or directory"),
+        (&["doctor", "--profile", "/nowhere"], "/nowhere: No such file or directory"),
+        (&["bench"], "the following required arguments were not provided: <SERVICE=URL>..."),
+        (
+            &["bench", "links=http://127.0.0.1:1/", "--against", "/nowhere"],
+            "/nowhere: No such file or directory",
+        ),
+        (&["doctor", "--interval", "x"], "invalid value 'x' for '--interval <SECONDS>'"),
+    ];
+    for (args, message) in cases {
+        let output = Command::new(env!("CARGO_BIN_EXE_linerate")).args(args).output().expect("the binary");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with("error: ") && said.contains(message), "{args:?}: {said}");
+        assert_eq!((said.lines().count(), output.status.code()), (1, Some(2)), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn an_empty_variable_is_unset() {
+    let machine = format!("{}/tests/machines/virtio-4.txt", env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(["--machine", &machine, "doctor"])
+        .envs([("LINERATE_PROFILE", ""), ("LINERATE_DOCTOR_STATE", ""), ("LINERATE_MACHINE", "")])
+        .output()
+        .expect("the binary");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn whoever_may_not_place_queues_is_told_who_may() {
+    let machine = format!("{}/tests/machines/c6i.4xlarge-8.txt", env!("CARGO_MANIFEST_DIR"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let mut command = if rustix::process::geteuid().is_root() {
+        // As nobody, who may not enter everybody's home: all of it goes where all may.
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))
+            .expect("a directory for all");
+        std::fs::copy(env!("CARGO_BIN_EXE_linerate"), path("linerate")).expect("copied");
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(path("linerate"));
+        command
+    } else {
+        Command::new(env!("CARGO_BIN_EXE_linerate"))
+    };
+    std::fs::copy(&machine, path("machine.txt")).expect("copied");
+    command.arg("--machine").arg(path("machine.txt"));
+    // Where root alone may keep what was there before.
+    let output = command.args(["nic", "apply", "--state", "/linerate"]).output().expect("the binary");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.ends_with("; only root may place queues: sudo linerate nic\n"), "{message}");
+    assert_eq!((message.lines().count(), output.status.code()), (1, Some(1)), "{message}");
+}
+
+#[test]
 fn what_is_not_as_planned_is_code_3() {
     let output = linerate("c6i.4xlarge-8", &["nic", "verify"]);
     assert_eq!(output.status.code(), Some(3));
@@ -155,5 +217,27 @@ fn the_command_line_describes_itself() {
     {
         let text = std::fs::read_to_string(directory.path().join(page)).expect(page);
         assert!(text.contains(".SH OPTIONS"), "{page}");
+    }
+}
+
+#[test]
+fn what_the_readme_says_to_try_on_any_machine_works() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // As in a checkout, wherever the package is.
+    let packages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a directory");
+    std::os::unix::fs::symlink(packages, directory.path().join("pkgs")).expect("a link");
+    let readme = include_str!("../README.md");
+    let lines: Vec<&str> =
+        readme.lines().filter_map(|line| line.strip_prefix("$ linerate --machine ")).collect();
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
+            .arg("--machine")
+            .args(line.split_whitespace())
+            .current_dir(directory.path())
+            .output()
+            .expect("the binary");
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{line}: {output:?}");
+        assert!(output.stdout.len() > 100, "{line}: {output:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! `doctor` on recorded machines.
 
+mod support;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -104,7 +106,7 @@ fn people_are_told_what_it_costs_and_what_mends_it() {
         assert!(text.lines().any(|found| found == line), "{line:?} is missing in\n{text}");
     }
     assert!(text.contains("Documentation/networking/scaling.rst"), "{text}");
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "error: 8 of these should not be so\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "error: 8 of what was found should not be so\n");
 }
 
 #[test]
@@ -143,12 +145,78 @@ fn it_is_known_since_when() {
 #[test]
 fn what_the_hosts_are_built_with_is_understood() {
     let rendered = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/rendered");
-    // The package's own build has the sources alone.
-    let Ok(hosts) = fs::read_dir(rendered) else { return };
+    let Ok(hosts) = fs::read_dir(rendered) else {
+        return support::skipped("doctor", "tests/rendered is not there, as in the package's own build");
+    };
     let profiles: Vec<_> = hosts.map(|host| host.expect("a host").path().join("profile.json")).collect();
     for path in profiles.iter().filter(|path| path.exists()) {
         let text = fs::read_to_string(path).expect("a file");
         let profile: Profile = text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert!(!profile.kernel.sysctl.is_empty() && !profile.services.is_empty(), "{}", path.display());
     }
+}
+
+#[test]
+fn without_a_profile_it_is_said_what_was_not_looked_at() {
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
+            .args(["--machine", &machines("virtio-4.txt"), "doctor"])
+            .args(args)
+            .env_remove("LINERATE_PROFILE")
+            .output()
+            .expect("the binary");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let text = run(&[]);
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("Nothing found: 14 of 36 rules looked at."), "{text}");
+    let idle = "Not looked at without a profile (--profile FILE): running, ready, listening, backlog, limits, affinity, \
+                interface, mtu, channels, rings, offloads, coalescing, qdisc, placement, irqbalance, sysctl, parameters, \
+                governor, cpus, disk, clock, credits.";
+    assert_eq!(lines.next(), Some(idle), "{text}");
+    // A watch says so too, once.
+    let watched = run(&["--watch", "--looks", "2"]);
+    assert_eq!(watched.matches("Not looked at").count(), 1, "{watched}");
+    let examined: Value = serde_json::from_str(&run(&["--json"])).expect("JSON");
+    assert_eq!(examined["idle"].as_array().map(Vec::len), Some(22), "{examined}");
+    let explained = run(&["--profile", &machines("virtio-4.json")]);
+    assert!(
+        explained.starts_with("Nothing found: ") || explained.starts_with("All is well: "),
+        "{explained}"
+    );
+    let full = doctor(tempfile::tempdir().expect("a directory").path(), &ill(), &[]);
+    let full = String::from_utf8(full.stdout).expect("UTF-8");
+    assert!(
+        full.contains("\n0 critical, 8 warnings, 0 notices; ") && !full.contains("a profile ("),
+        "{full}"
+    );
+}
+
+#[test]
+fn what_was_applied_is_compared_without_a_profile_too() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("machine.txt");
+    let machine = fs::read_to_string(machines("virtio-4.txt")).expect("a file");
+    let saved = r#"{"interface":"eth0","policy":"pin=3","steering":true,"managed":[],"originals":[]}"#;
+    fs::write(&path, machine + &format!("/run/linerate/nic-eth0.json = {saved}\n")).expect("written");
+    let run = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_linerate"))
+            .arg("--machine")
+            .arg(&path)
+            .args(args)
+            .env_remove("LINERATE_PROFILE")
+            .output()
+            .expect("the binary")
+    };
+    let output = run(&["doctor"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("    is different in ") && text.contains(", should be pin=3"), "{text}");
+    assert!(text.contains("\n0 critical, 1 warning, 0 notices; 16 of 36 rules looked at.\n"), "{text}");
+    let verify = run(&["nic", "verify", "--policy", "pin=3"]);
+    let message = String::from_utf8_lossy(&verify.stderr);
+    let differ =
+        text.split("different in ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a number");
+    assert!(message.starts_with(&format!("error: {differ} settings")), "{message} {text}");
 }

@@ -1,29 +1,19 @@
-//! `up` with the real services, and what it says to try.
+//! `up` with the real services, and what it says to try; `bench` of what it has started.
+
+mod support;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
-
-/// The directory of this build's binaries, if the services are among them: cargo builds only this package's own for
-/// its tests, and `make test` builds all.
-fn binaries() -> Option<PathBuf> {
-    let directory = PathBuf::from(env!("CARGO_BIN_EXE_linerate")).parent()?.to_owned();
-    let there = ["linerate-links", "linerate-files", "linerate-api"]
-        .iter()
-        .all(|name| directory.join(name).is_file());
-    if !there {
-        eprintln!("skipped: the services are not built beside linerate");
-    }
-    there.then_some(directory)
-}
+use support::{apart, binaries};
 
 /// Starts `up` on a directory and waits for what it says once all are ready.
-fn up(data: &std::path::Path) -> (Child, Value) {
+fn up(data: &Path) -> (Child, Value) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .args(["--json", "up", "--data"])
         .arg(data)
@@ -76,17 +66,22 @@ fn what_it_says_to_try_works_and_everything_ends_together() {
     for _ in 0..2 {
         let (mut child, said) = up(data.path());
         let commands = said["commands"].as_array().expect("commands");
-        let statuses: Vec<String> = commands
-            .iter()
-            .map(|command| {
-                let command = command.as_str().expect("a command");
-                let output =
-                    Command::new("sh").args(["-c", &format!("{command} --silent --max-time 30")]).output();
-                let text = String::from_utf8_lossy(&output.expect("curl").stdout).into_owned();
-                text.split_whitespace().nth(1).unwrap_or_default().to_owned()
-            })
-            .collect();
+        let run = |command: &Value, more: &str| {
+            let command = command.as_str().expect("a command");
+            let output =
+                Command::new("sh").args(["-c", &format!("{command} {more}")]).output().expect("a shell");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let (add, curls) = commands.split_last().expect("commands");
+        let answers: Vec<String> = curls.iter().map(|curl| run(curl, "--silent --max-time 30")).collect();
+        let statuses: Vec<&str> =
+            answers.iter().map(|text| text.split_whitespace().nth(1).unwrap_or_default()).collect();
         assert_eq!(statuses, ["307", "201", "200", "200"], "{commands:?}");
+        // Links are told with the address that answers them, whichever port that is.
+        let links = format!("http://{}/", said["links"].as_str().expect("an address"));
+        assert!(answers[1].contains(&format!("\"short_url\":\"{links}")), "{links}: {}", answers[1]);
+        let added = run(add, "");
+        assert!(added.starts_with(&links), "{add}: {added}");
         assert_eq!(running(&said).len(), 3);
         kill_process(Pid::from_child(&child), Signal::INT).expect("a process");
         assert_eq!(ended(&mut child), 0);
@@ -108,4 +103,115 @@ fn the_end_of_one_is_the_end_of_all() {
     child.stderr.take().expect("standard error").read_to_string(&mut errors).expect("text");
     assert!(errors.lines().any(|line| line.starts_with("error: files ended: signal: 9")), "{errors}");
     assert!(running(&said).is_empty(), "{:?} still run", running(&said));
+}
+
+/// Waits in a shell until `up` on the directory `$2` has said what there is to try.
+const UP: &str = r#"
+"$1" up --data "$2" >"$2/said" 2>"$2/errors" &
+up=$!
+until grep -q '^token' "$2/said"; do kill -0 $up || { cat "$2/errors"; exit 1; }; sleep 0.05; done
+"#;
+
+/// What a script prints with `up` running apart from all else; the directory of `up` is `$2`.
+fn beside_up(script: &str) -> Option<(tempfile::TempDir, String)> {
+    binaries()?;
+    let data = tempfile::tempdir().expect("a directory");
+    let output = apart(&format!("{UP}{script}\nkill -INT $up\nwait $up"))?
+        .arg(env!("CARGO_BIN_EXE_linerate"))
+        .arg(data.path())
+        .output()
+        .expect("a shell");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    Some((data, text))
+}
+
+#[test]
+fn every_address_it_prints_answers_and_is_at_the_usual_port() {
+    let answers = r#"
+        for url in $(sed -nE 's/^(links|admin|files|api) +//p' "$2/said"); do
+            curl --silent --max-time 30 --output /dev/null --write-out '%{url} %{http_code}\n' "$url"
+        done"#;
+    let Some((data, text)) = beside_up(answers) else { return };
+    let expected = "http://127.0.0.1:8080/hello 307\nhttp://127.0.0.1:8081/ 200\nhttp://127.0.0.1:8090/ 200\n\
+                    http://127.0.0.1:8100/v1/users 200\n";
+    assert_eq!(text, expected);
+    let said = std::fs::read_to_string(data.path().join("said")).expect("what it said");
+    let programs = Path::new(env!("CARGO_BIN_EXE_linerate")).parent().expect("a directory").display();
+    let hint = format!("\nprograms  {programs}  (PATH=$PATH:{programs} to run them by name)\n");
+    assert!(said.contains(&hint) && !said.contains("is taken"), "{said}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_said() {
+    let second = r#"
+        mkdir "$2/second"
+        "$1" up --data "$2/second" >"$2/second/said" 2>"$2/second/errors" &
+        second=$!
+        until grep -q '^token' "$2/second/said"; do kill -0 $second; sleep 0.05; done
+        grep 'is taken' "$2/second/said"
+        kill -INT $second
+        wait $second"#;
+    let Some((_, text)) = beside_up(second) else { return };
+    let ports: Vec<&str> = text.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(ports, ["8080", "8081", "8090", "8091", "8100", "8101"], "{text}");
+    assert!(text.starts_with("port 8080 is taken: ") && text.contains(" is used instead\n"), "{text}");
+}
+
+#[test]
+fn bench_measures_what_runs_saves_it_and_compares_with_it() {
+    if Command::new("wrk").arg("--version").output().is_err() {
+        return support::skipped("linerate bench", "wrk is missing, which makes its load");
+    }
+    let bench = r#"
+        links=links=http://127.0.0.1:8080/hello
+        "$1" bench $links api=http://127.0.0.1:8100/v1/users --rounds 1 --seconds 1 --save "$2/then" --chart "$2/svg"
+        # Whatever the machine does meanwhile, nothing is ten times as slow.
+        "$1" --json bench $links --rounds 1 --seconds 1 --against "$2/then" --tolerance 1000
+        for service in links=http://127.0.0.1:8080/nothing-is-here links=http://127.0.0.1:1/; do
+            "$1" bench $service --rounds 1 --seconds 1 2>&1 || echo "code $?"
+        done"#;
+    let Some((data, text)) = beside_up(bench) else { return };
+    for server in ["links", "api"] {
+        let row = text.lines().find(|line| line.starts_with(&format!("| deployed | {server} ")));
+        let cells: Vec<&str> =
+            row.unwrap_or_else(|| panic!("{server}: {text}")).split('|').map(str::trim).collect();
+        let number =
+            |cell: usize| cells[cell].parse::<f64>().unwrap_or_else(|error| panic!("{error}: {cells:?}"));
+        assert!(number(3) > 0.0 && number(6) > 0.0, "requests and CPU time: {cells:?}");
+    }
+    let line = text.lines().find(|line| line.starts_with('{')).expect("JSON");
+    let measured: Value = serde_json::from_str(line).expect("JSON");
+    let change = &measured["changes"][0];
+    assert_eq!(
+        (&change["service"], measured["changes"].as_array().map(Vec::len)),
+        (&"links".into(), Some(1))
+    );
+    assert!(change["before_us"].as_f64() > Some(0.0) && change["now_us"].as_f64() > Some(0.0), "{change}");
+    let svg = std::fs::read_to_string(data.path().join("svg")).expect("a chart");
+    assert!(svg.starts_with("<svg") && svg.contains("api"), "{svg}");
+    assert!(text.contains("error: links answers /nothing-is-here with 404"), "{text}");
+    assert!(
+        text.contains("error: links at 127.0.0.1:1: ") && text.matches("code 1\n").count() == 2,
+        "{text}"
+    );
+}
+
+#[test]
+fn what_the_readme_shows_is_what_is_answered() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let Ok(readme) = std::fs::read_to_string(readme) else {
+        return support::skipped("README", "it is not there, as in the package's own build");
+    };
+    let shown = readme.split("In another terminal:\n\n```console\n").nth(1).expect("the block of commands");
+    let shown = shown.split("```").next().expect("its end");
+    let commands = shown.lines().filter_map(|line| line.strip_prefix("$ "));
+    let script: Vec<String> =
+        commands.map(|command| format!("echo '$ {command}'\n{command}\necho")).collect();
+    assert!(script.len() > 2, "{shown}");
+    let Some((_, text)) = beside_up(&script.join("\n")) else { return };
+    let lines = |text: &str| -> Vec<String> {
+        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    };
+    assert_eq!(lines(&text), lines(shown));
 }

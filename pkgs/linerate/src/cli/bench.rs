@@ -52,6 +52,7 @@ struct Measured {
 
 /// Measures.
 pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
+    args.against.as_deref().map_or(Ok(()), measured::check)?;
     let report = measured::measure(&*context.system, &args.targets, args.rounds as usize, args.seconds)?;
     let changes = match &args.against {
         Some(path) => measured::compare(&report, path, args.tolerance as f64)?,

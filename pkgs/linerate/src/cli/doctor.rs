@@ -52,7 +52,15 @@ struct Examined {
     /// When, in seconds since 1970.
     at: u64,
     rules: usize,
+    /// The rules that had nothing to compare the machine with.
+    idle: Vec<&'static str>,
     findings: Vec<Finding>,
+}
+
+/// What one look has come to.
+struct Looked {
+    findings: Vec<Finding>,
+    idle: Vec<&'static str>,
 }
 
 /// Examines the machine.
@@ -67,11 +75,11 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
         None => Since::load(since::DIRECTORY.as_ref()),
     };
     if !args.watch {
-        let findings = look(args, context, &profile, &mut noted)?;
+        let Looked { findings, idle } = look(args, context, &profile, &mut noted)?;
         let bad = findings.iter().filter(|finding| finding.severity >= args.fail_on).count();
-        let explain = context.explain;
-        let examined = Examined { host: profile.host, at: now(), rules: RULES.len(), findings };
-        context.output.show(&examined, |examined, output| print(examined, explain, output))?;
+        let how = How { explain: context.explain, profile: args.profile.is_some() };
+        let examined = Examined { host: profile.host, at: now(), rules: RULES.len(), idle, findings };
+        context.output.show(&examined, |examined, output| print(examined, &how, output))?;
         return if bad == 0 { Ok(()) } else { Err(Error::Unwell(bad)) };
     }
     let mut before: Vec<Finding> = Vec::new();
@@ -79,11 +87,19 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
         if args.looks == Some(number) {
             break;
         }
-        let findings = look(args, context, &profile, &mut noted)?;
-        let examined = Examined { host: profile.host.clone(), at: now(), rules: RULES.len(), findings };
-        context
-            .output
-            .show(&examined, |examined, output| changes(&before, &examined.findings, number == 0, output))?;
+        let Looked { findings, idle } = look(args, context, &profile, &mut noted)?;
+        let how = How { explain: context.explain, profile: args.profile.is_some() };
+        let examined = Examined { host: profile.host.clone(), at: now(), rules: RULES.len(), idle, findings };
+        context.output.show(&examined, |examined, output| {
+            changes(&before, &examined.findings, output)?;
+            if number == 0 {
+                if examined.findings.is_empty() {
+                    output.line(nothing_found(examined))?;
+                }
+                left_out(examined, &how, output)?;
+            }
+            Ok(())
+        })?;
         context.output.flush()?;
         before = examined.findings;
     }
@@ -91,7 +107,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
 }
 
 /// Looks once, and leaves word of it.
-fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) -> Result<Vec<Finding>, Error> {
+fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) -> Result<Looked, Error> {
     let system = &*context.system;
     let interval = if args.interval == 0 {
         let uptime = system.read("/proc/uptime").unwrap_or_default();
@@ -102,7 +118,8 @@ fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) ->
         system.pause(Duration::from_secs(args.interval));
         Interval { before, after: Sample::read(system), seconds: args.interval as f64 }
     };
-    let mut findings = doctor::examine(&Look { system, profile, interval: &interval });
+    let look = Look { system, profile, interval: &interval };
+    let (mut findings, idle) = (doctor::examine(&look), doctor::idle(&look));
     since.note(&mut findings, now());
     // Whoever is not root may look all the same: then every look is the first.
     drop(since.save());
@@ -110,7 +127,7 @@ fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) ->
         textfile::write(path, &findings, now())
             .map_err(|source| Error::File { path: path.clone(), source })?;
     }
-    Ok(findings)
+    Ok(Looked { findings, idle })
 }
 
 /// Seconds since 1970.
@@ -124,7 +141,7 @@ fn read(path: PathBuf) -> Result<Profile, Error> {
 }
 
 /// Prints what begins and what ends.
-fn changes(before: &[Finding], after: &[Finding], first: bool, output: &mut Output) -> Result<(), Error> {
+fn changes(before: &[Finding], after: &[Finding], output: &mut Output) -> Result<(), Error> {
     let same = |a: &Finding, b: &Finding| a.rule == b.rule && a.subject == b.subject;
     for finding in after.iter().filter(|one| !before.iter().any(|other| same(one, other))) {
         let Finding { severity, rule, subject, found, .. } = finding;
@@ -133,15 +150,42 @@ fn changes(before: &[Finding], after: &[Finding], first: bool, output: &mut Outp
     for finding in before.iter().filter(|one| !after.iter().any(|other| same(one, other))) {
         output.line(format_args!("- {} {}: well again", finding.rule, finding.subject))?;
     }
-    if first && after.is_empty() {
-        output.line("All is well.")?;
-    }
     Ok(())
 }
 
+/// How findings are told.
+struct How {
+    explain: bool,
+    /// Whether there is a profile.
+    profile: bool,
+}
+
+/// What is said where nothing was found: that all is well only where everything was looked at.
+fn nothing_found(examined: &Examined) -> String {
+    let Examined { rules, idle, .. } = examined;
+    match idle.len() {
+        0 => format!("All is well: {rules} rules looked at."),
+        idle => format!("Nothing found: {} of {rules} rules looked at.", rules - idle),
+    }
+}
+
+/// Names the rules that had nothing to compare with.
+fn left_out(examined: &Examined, how: &How, output: &mut Output) -> Result<(), Error> {
+    let names = examined.idle.join(", ");
+    match (examined.idle.is_empty(), how.profile) {
+        (true, _) => Ok(()),
+        (false, false) => {
+            output.line(format_args!("Not looked at without a profile (--profile FILE): {names}."))
+        }
+        (false, true) => {
+            output.line(format_args!("Not looked at, since the profile has nothing of it: {names}."))
+        }
+    }
+}
+
 /// Prints what was found for people, worst first.
-fn print(examined: &Examined, explain: bool, output: &mut Output) -> Result<(), Error> {
-    let Examined { findings, rules, at, .. } = examined;
+fn print(examined: &Examined, how: &How, output: &mut Output) -> Result<(), Error> {
+    let Examined { findings, rules, idle, at, .. } = examined;
     for finding in findings {
         let Finding { severity, rule, subject, expected, found, cost, remedy, effect, since } = finding;
         let effect = effect.map_or_else(String::new, |share| format!(", {:.2} % of the work", share * 100.0));
@@ -158,17 +202,22 @@ fn print(examined: &Examined, explain: bool, output: &mut Output) -> Result<(), 
             output.line(format_args!("    mend: {remedy}"))?;
         }
     }
-    let count = |severity: Severity| findings.iter().filter(|one| one.severity == severity).count();
-    output.line(match findings.len() {
-        0 => format!("All is well: {rules} rules looked at."),
-        _ => format!(
-            "{} critical, {} warnings, {} notices; {rules} rules looked at.",
-            count(Severity::Critical),
-            count(Severity::Warning),
-            count(Severity::Notice)
+    let count = |severity: Severity, one: &str, more: &str| {
+        let count = findings.iter().filter(|finding| finding.severity == severity).count();
+        format!("{count} {}", if count == 1 { one } else { more })
+    };
+    output.line(match (findings.len(), idle.len()) {
+        (0, _) => nothing_found(examined),
+        (_, others) => format!(
+            "{}, {}, {}; {}{rules} rules looked at.",
+            count(Severity::Critical, "critical", "critical"),
+            count(Severity::Warning, "warning", "warnings"),
+            count(Severity::Notice, "notice", "notices"),
+            if others == 0 { String::new() } else { format!("{} of ", rules - others) },
         ),
     })?;
-    if explain {
+    left_out(examined, how, output)?;
+    if how.explain {
         output.line("")?;
         let row = |rule: &doctor::Rule| [rule.name, rule.about, rule.source].map(str::to_owned);
         output.table(["RULE", "LOOKS WHETHER", "SOURCE"], RULES.iter().map(row))?;

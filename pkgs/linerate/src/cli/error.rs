@@ -45,10 +45,10 @@ pub enum Error {
         source: io::Error,
     },
     /// What was verified is not as it should be; what differs was printed.
-    #[error("{0} settings are not as planned: linerate nic apply mends them")]
+    #[error("{} not as planned: linerate nic apply mends {}", are(*.0, "setting"), if *.0 == 1 { "it" } else { "them" })]
     Drifted(usize),
     /// What was examined is not well; what was found was printed.
-    #[error("{0} of these should not be so")]
+    #[error("{0} of what was found should not be so")]
     Unwell(usize),
     /// A file that is no profile.
     #[error("{}: {source}", path.display())]
@@ -65,7 +65,7 @@ pub enum Error {
     #[error(transparent)]
     Measured(#[from] measured::Error),
     /// What was measured was faster before.
-    #[error("slower than they were, by more than rounds differ and is tolerated: {0} services")]
+    #[error("{} slower than before, by more than rounds differ and is tolerated", are(*.0, "service"))]
     Slower(usize),
     /// The CPUs.
     #[error("cannot read which CPUs there are: {0}")]
@@ -79,7 +79,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file that is no recorded machine.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}; --machine takes a recorded machine, and --profile what a machine should be like", path.display())]
     Machine {
         /// Which.
         path: PathBuf,
@@ -94,6 +94,11 @@ pub enum Error {
     Output(#[from] Closed),
 }
 
+/// `1 setting is`, `2 settings are`.
+fn are(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what} is") } else { format!("{count} {what}s are") }
+}
+
 /// All was looked at, and not all is as it should be.
 pub const DRIFT: u8 = 3;
 
@@ -104,6 +109,7 @@ impl Error {
         match self {
             Self::Nic(error) | Self::Apply(nic::apply::Error::Nic(error)) if error.is_usage() => USAGE,
             Self::File { .. } | Self::Profile { .. } | Self::Machine { .. } => USAGE,
+            Self::Measured(measured::Error::Saved { .. }) => USAGE,
             Self::Drifted(_) | Self::Unwell(_) | Self::Slower(_) => DRIFT,
             _ => FAILURE,
         }
@@ -115,7 +121,22 @@ impl Error {
         if matches!(self, Self::Output(Closed(error)) if error.kind() == io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
-        eprintln!("error: {}", exit::chain(self));
+        eprintln!("error: {}{}", exit::chain(self), self.advice());
         ExitCode::from(self.exit_code())
+    }
+
+    /// What would have helped, where the error itself does not say.
+    fn advice(&self) -> &'static str {
+        let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            let placing =
+                matches!(self, Self::Apply(_) | Self::Undo(_) | Self::Saved(_) | Self::Rings { .. });
+            if placing && error.downcast_ref().is_some_and(denied) && !rustix::process::geteuid().is_root() {
+                return "; only root may place queues: sudo linerate nic";
+            }
+            cause = error.source();
+        }
+        ""
     }
 }

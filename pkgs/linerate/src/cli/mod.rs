@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use service::manual::{CompletionsArgs, ManArgs};
+use service::settings;
 
 use crate::system::{Real, Recorded, System};
 pub use error::Error;
@@ -26,6 +27,15 @@ pub const NAME: &str = "linerate";
 
 /// What `--help` and the manual page end with.
 const AFTERWORD: &str = "\
+Examples:
+  linerate up
+      runs links, files and api together, and prints what to try
+  linerate nic plan --explain
+  linerate nic apply eth0
+  linerate doctor --profile /etc/linerate/profile.json
+  linerate bench links=http://127.0.0.1:8080/hello --save before.json
+  linerate bench links=http://127.0.0.1:8080/hello --against before.json
+
 Exit codes: 0 done, and all is as it should be; 1 not done; 2 asked for in a way that cannot be done; 3 \
 looked at, and not all is as it should be. Errors are one line on standard error.";
 
@@ -87,7 +97,7 @@ pub struct Context {
 
 /// Parses the arguments and runs what they ask for.
 pub fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    match run(settings::parse_commands()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.report(),
     }

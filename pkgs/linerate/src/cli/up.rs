@@ -2,12 +2,13 @@
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Style};
 
 use super::{Context, Error};
 use crate::up::child::Said;
+use crate::up::port::Moved;
 use crate::up::{self, Running};
 
 /// Where to keep what is tried out.
@@ -36,14 +37,18 @@ pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
             .show(running, |running, output| {
                 output.line("")?;
                 for (name, value) in [
-                    ("links", format!("http://{}/", running.links)),
-                    ("admin", format!("http://{}/api/v1", running.links_admin)),
+                    ("links", format!("http://{}/hello", running.links)),
+                    ("admin", format!("http://{}/", running.links_admin)),
                     ("files", format!("http://{}/", running.files)),
-                    ("api", format!("http://{}/", running.api)),
+                    ("api", format!("http://{}/v1/users", running.api)),
                     ("data", running.data.display().to_string()),
+                    ("programs", programs(&running.programs)),
                     ("token", running.token.clone()),
                 ] {
-                    output.line(format_args!("{name:<5}  {value}"))?;
+                    output.line(format_args!("{name:<8}  {value}"))?;
+                }
+                for Moved { from, to } in &running.moved {
+                    output.line(format_args!("port {from} is taken: {to} is used instead"))?;
                 }
                 output.line("")?;
                 running.commands.iter().try_for_each(|command| output.line(command))?;
@@ -63,6 +68,17 @@ pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
             .map_err(|error: Error| io::Error::other(error.to_string()))
     };
     Ok(up::run(&data, ready, said)?)
+}
+
+/// Where the programs are, and how a shell finds them if it does not yet.
+fn programs(directory: &Path) -> String {
+    let shown = directory.display();
+    let path = env::var_os("PATH").unwrap_or_default();
+    if env::split_paths(&path).any(|place| place == directory) {
+        shown.to_string()
+    } else {
+        format!("{shown}  (PATH=$PATH:{shown} to run them by name)")
+    }
 }
 
 /// A colour for each service.

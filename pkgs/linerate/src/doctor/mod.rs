@@ -35,14 +35,29 @@ pub struct Rule {
     pub cost: &'static str,
     /// Where the rule comes from.
     pub source: &'static str,
+    /// Whether there is something that it compares the machine with: what the profile says, or what was applied. None:
+    /// it looks whatever there is.
+    pub compares: Option<fn(&Look<'_>) -> bool>,
     /// Looks.
     pub check: fn(&Look<'_>) -> Vec<Finding>,
+}
+
+impl Rule {
+    /// Whether it can find anything.
+    pub fn applies(&self, look: &Look<'_>) -> bool {
+        self.compares.is_none_or(|compares| compares(look))
+    }
+}
+
+/// The rules that find nothing whatever is wrong, since there is nothing that they could compare with.
+pub fn idle(look: &Look<'_>) -> Vec<&'static str> {
+    RULES.iter().filter(|rule| !rule.applies(look)).map(|rule| rule.name).collect()
 }
 
 /// All that is not as it should be, worst first.
 pub fn examine(look: &Look<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for rule in RULES {
+    for rule in RULES.iter().filter(|rule| rule.applies(look)) {
         for finding in (rule.check)(look) {
             let cost = if finding.cost.is_empty() { rule.cost.to_owned() } else { finding.cost };
             findings.push(Finding { rule: rule.name, cost, ..finding });

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const MAX_LINE: usize = 16 * 1024;
 
 /// What the line of a token begins with that `linerate-links serve --print-token` prints.
-const TOKEN: &str = "token ";
+const TOKEN: [&str; 2] = ["token ", "key "];
 
 /// A line that a service said.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl Child {
         let (send, token) = mpsc::channel(1);
         let to = said.clone();
         tokio::task::spawn_local(lines(process.stdout.take(), move |line| {
-            if let Some(token) = line.strip_prefix(TOKEN) {
+            if let Some(token) = TOKEN.iter().find_map(|word| line.strip_prefix(word)) {
                 drop(send.try_send(token.trim().to_owned()));
             } else {
                 to(&Said { name, line });

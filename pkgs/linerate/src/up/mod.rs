@@ -21,7 +21,7 @@ use service::shutdown::Shutdown;
 use tokio::sync::mpsc;
 
 use child::{Child, Said};
-use port::Ports;
+use port::{Moved, Ports};
 
 /// How long services may take to become ready; the first start makes their databases.
 const READY: Duration = Duration::from_secs(30);
@@ -94,6 +94,10 @@ pub struct Running {
     pub files: SocketAddr,
     /// Where users are answered.
     pub api: SocketAddr,
+    /// Ports that are not the usual ones, which somebody else has.
+    pub moved: Vec<Moved>,
+    /// Where the programs are.
+    pub programs: PathBuf,
     /// Where databases and files are.
     pub data: PathBuf,
     /// What lets whoever has it make links.
@@ -198,6 +202,7 @@ impl Services {
         };
         let mut command = serve(&self.links, ports.links);
         command.arg("--print-token").arg("--database").arg(self.database());
+        command.args(["--public-url", &public_url(ports)]);
         let mut links = Child::start("links", command, ports.links.1, said.clone())?;
         let token = links.token();
         let mut command = serve(&self.files, ports.files);
@@ -209,14 +214,37 @@ impl Services {
         Ok((vec![links, files, api], token))
     }
 
+    /// Commands that work as they are, each ending with a URL or a word that more may follow.
+    fn commands(&self, ports: &Ports, token: &str) -> Vec<String> {
+        let (code, target) = EXAMPLE;
+        let Ports { links: (links, admin), files: (files, _), api: (api, _), .. } = ports;
+        vec![
+            format!("curl -i http://{links}/{code}"),
+            format!(
+                "curl -i -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d \
+                 '{{\"target\": \"{target}\"}}' http://{admin}/api/v1/links"
+            ),
+            format!("curl -i http://{files}/"),
+            format!("curl -i http://{api}/v1/users"),
+            format!(
+                "{} add {target} --database {} --public-url {}",
+                quoted(&self.links.display().to_string()),
+                quoted(&self.database().display().to_string()),
+                public_url(ports)
+            ),
+        ]
+    }
+
     /// How to reach them.
     fn running(&self, ports: &Ports, token: String, children: &[Child]) -> Running {
-        let commands = commands(ports, &token);
+        let commands = self.commands(ports, &token);
         Running {
             links: ports.links.0,
             links_admin: ports.links.1,
             files: ports.files.0,
             api: ports.api.0,
+            moved: ports.moved.clone(),
+            programs: self.links.parent().unwrap_or(Path::new("/")).to_owned(),
             data: self.data.clone(),
             token,
             processes: children.iter().filter_map(Child::process).collect(),
@@ -267,17 +295,31 @@ async fn together(
     Err(first.await)
 }
 
-/// Commands that work as they are.
-fn commands(ports: &Ports, token: &str) -> Vec<String> {
-    let (code, target) = EXAMPLE;
-    let Ports { links: (links, admin), files: (files, _), api: (api, _), .. } = ports;
-    vec![
-        format!("curl -i http://{links}/{code}"),
-        format!(
-            "curl -i -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"target\": \
-             \"{target}\"}}' http://{admin}/api/v1/links"
-        ),
-        format!("curl -i http://{files}/"),
-        format!("curl -i http://{api}/v1/users"),
-    ]
+/// What short links begin with.
+fn public_url(ports: &Ports) -> String {
+    format!("http://{}", ports.links.0)
+}
+
+/// Text as one word for a shell.
+fn quoted(text: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:@".contains(letter);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_part_them() {
+        for (text, word) in
+            [("/a/b-c.db", "/a/b-c.db"), ("/a b", "'/a b'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
+            assert_eq!(quoted(text), word);
+        }
+    }
 }

@@ -5,8 +5,23 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self, UnixListener};
 
+use serde::Serialize;
+
 /// How many ports are tried before it is said that there is none.
 const ATTEMPTS: usize = 16;
+
+/// The ports of links, files and api, for everybody and for the operator, as everything that is written about them has
+/// them.
+const USUAL: [u16; 6] = [8080, 8081, 8090, 8091, 8100, 8101];
+
+/// A port that somebody else has, and the one that is used instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Moved {
+    /// The usual one.
+    pub from: u16,
+    /// The other.
+    pub to: u16,
+}
 
 /// Where each service listens on loopback: for everybody, and for its operator.
 #[derive(Debug)]
@@ -17,6 +32,8 @@ pub struct Ports {
     pub files: (SocketAddr, SocketAddr),
     /// Of the API.
     pub api: (SocketAddr, SocketAddr),
+    /// Those that are not the usual ones.
+    pub moved: Vec<Moved>,
     /// What keeps others of us from them.
     _claims: Vec<UnixListener>,
 }
@@ -24,7 +41,7 @@ pub struct Ports {
 impl Ports {
     /// The usual ones, and any where those are taken.
     pub fn usual() -> io::Result<Self> {
-        Self::choose([8080, 8081, 8090, 8091, 8070, 8071])
+        Self::choose(USUAL)
     }
 
     /// Any.
@@ -33,14 +50,16 @@ impl Ports {
     }
 
     /// All are held until the last is chosen, so that no two are the same. Between that and a service's own listening
-    /// somebody else may take one; then the service says so. Another `up` could not be told so: services share ports
-    /// (SO_REUSEPORT), and each would answer some of the other's requests. So ours are claimed as long as this lives.
+    /// somebody else may take one; then the service says so and ends. So that another `up` is not who does that, ours are
+    /// claimed as long as this lives.
     fn choose(wanted: [u16; 6]) -> io::Result<Self> {
         let held = wanted.into_iter().map(hold).collect::<io::Result<Vec<_>>>()?;
         let (listeners, claims): (Vec<TcpListener>, Vec<UnixListener>) = held.into_iter().unzip();
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
         let pair = |first: usize| (addresses[first], addresses[first + 1]);
-        Ok(Self { links: pair(0), files: pair(2), api: pair(4), _claims: claims })
+        let chosen = USUAL.iter().zip(&addresses).map(|(&from, address)| Moved { from, to: address.port() });
+        let moved = chosen.filter(|Moved { from, to }| from != to).collect();
+        Ok(Self { links: pair(0), files: pair(2), api: pair(4), moved, _claims: claims })
     }
 }
 

@@ -10,6 +10,7 @@ pub const OVERFLOWS: Rule = Rule {
     about: "no connection is dropped because too many wait to be accepted",
     cost: "clients that connect wait a second and more until they try again",
     source: "Documentation/networking/snmp_counter.rst, ListenOverflows",
+    compares: None,
     check: overflows,
 };
 
@@ -19,6 +20,7 @@ pub const DATAGRAMS: Rule = Rule {
     about: "no datagram is dropped because a socket's buffer is full",
     cost: "QUIC takes it for congestion and slows down",
     source: "Documentation/networking/snmp_counter.rst, UdpRcvbufErrors",
+    compares: None,
     check: datagrams,
 };
 
@@ -28,6 +30,7 @@ pub const WAITING: Rule = Rule {
     about: "no socket has more than half of the connections waiting that may",
     cost: "a service does not accept as fast as clients come: the next burst is dropped",
     source: "ss(8), Recv-Q and Send-Q of sockets that listen",
+    compares: None,
     check: waiting,
 };
 

@@ -8,6 +8,7 @@ pub const RULE: Rule = Rule {
     about: "something keeps the clock in time, and it is off by no more than the profile says",
     cost: "links expire early or late, certificates seem invalid, and logs of two machines do not fit together",
     source: "adjtimex(2)",
+    compares: Some(|look| look.profile.time.is_some()),
     check,
 };
 

@@ -10,6 +10,7 @@ pub const ALLOWANCE: Rule = Rule {
     about: "the instance stays within what the cloud allows it",
     cost: "the hypervisor queues and drops packets, whatever this machine does",
     source: "Amazon EC2, network performance metrics of the ENA driver",
+    compares: None,
     check: allowance,
 };
 
@@ -19,6 +20,7 @@ pub const CREDITS: Rule = Rule {
     about: "a card carries no more than the profile says that it may for good",
     cost: "beyond its baseline an instance spends credits, and once they are spent it is held at the baseline",
     source: "Amazon EC2, instance network bandwidth: network I/O credits",
+    compares: Some(|look| look.profile.nic.values().any(|nic| nic.sustained_mbit.is_some())),
     check: credits,
 };
 
@@ -28,6 +30,7 @@ pub const TRACKED: Rule = Rule {
     about: "security groups can track more connections for a minute at least",
     cost: "once none is left, packets of new connections are dropped",
     source: "Amazon EC2, conntrack_allowance_available of the ENA driver",
+    compares: None,
     check: tracked,
 };
 

@@ -9,6 +9,7 @@ pub const RULE: Rule = Rule {
     cost: "once it is full, packets of new connections are dropped: at 120 s in TIME_WAIT, 262,144 entries last for \
            2,200 connections a second",
     source: "Documentation/networking/nf_conntrack-sysctl.rst",
+    compares: None,
     check,
 };
 

@@ -10,6 +10,7 @@ pub const GOVERNOR: Rule = Rule {
     about: "every CPU has the frequency governor of the profile",
     cost: "a core that slept has to speed up first and answers late",
     source: "Documentation/admin-guide/pm/cpufreq.rst; tuned, profile throughput-performance",
+    compares: Some(|look| look.profile.cpu.governor.is_some()),
     check: governor,
 };
 
@@ -19,6 +20,7 @@ pub const ONLINE: Rule = Rule {
     about: "as many CPUs are online as the profile says",
     cost: "less is done at a time, and a placement made for the others does not fit",
     source: "Documentation/core-api/cpu_hotplug.rst",
+    compares: Some(|look| look.profile.cpu.threads.is_some()),
     check: online,
 };
 

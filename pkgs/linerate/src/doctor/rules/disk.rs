@@ -8,6 +8,7 @@ pub const RULE: Rule = Rule {
     about: "file systems have as much room, and as many inodes free, as the profile says",
     cost: "databases stop taking what is written to them once it is full",
     source: "statvfs(3)",
+    compares: Some(|look| !look.profile.disk.is_empty()),
     check,
 };
 

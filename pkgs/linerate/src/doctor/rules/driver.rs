@@ -12,6 +12,7 @@ pub const RING: Rule = Rule {
     about: "no card drops packets because its ring is full or memory is short",
     cost: "packets that arrived are lost, and clients send them again a fifth of a second later",
     source: "drivers/net/ethernet: ixgbe_ethtool.c, igb_ethtool.c, ena_ethtool.c; drivers/net/virtio_net.c",
+    compares: None,
     check: ring,
 };
 
@@ -21,6 +22,7 @@ pub const HOT: Rule = Rule {
     about: "no queue takes more than twice its share of packets",
     cost: "one core is at its limit while the others wait",
     source: "Documentation/networking/scaling.rst",
+    compares: None,
     check: hot,
 };
 

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use crate::doctor::{Finding, Look, Rule, Severity};
 use crate::nic::device;
 use crate::profile::Nic;
-use crate::system::{System, name_of};
+use crate::system::{Coalescing, System, name_of};
 
 /// The card.
 pub const PRESENT: Rule = Rule {
@@ -13,6 +13,7 @@ pub const PRESENT: Rule = Rule {
     about: "every network card of the profile is there and its link is up",
     cost: "visitors do not get here",
     source: "Documentation/ABI/testing/sysfs-class-net",
+    compares: Some(|look| !look.profile.nic.is_empty()),
     check: |look| look.profile.nic.iter().flat_map(|(name, nic)| present(look.system, name, nic)).collect(),
 };
 
@@ -22,6 +23,7 @@ pub const MTU: Rule = Rule {
     about: "packets are as large as the profile says",
     cost: "more packets for the same bytes, or packets that no switch on the way takes",
     source: "Documentation/ABI/testing/sysfs-class-net",
+    compares: Some(|look| any(look, |nic| nic.mtu.is_some())),
     check: |look| each(look, mtu),
 };
 
@@ -31,6 +33,7 @@ pub const CHANNELS: Rule = Rule {
     about: "a card has as many channels as the profile says",
     cost: "packets are served by fewer CPUs, or queues share one",
     source: "Documentation/networking/ethtool-netlink.rst",
+    compares: Some(|look| any(look, |nic| nic.channels.combined.is_some())),
     check: |look| each(look, channels),
 };
 
@@ -40,6 +43,7 @@ pub const RINGS: Rule = Rule {
     about: "a card's rings are as long as the profile says",
     cost: "a core that looks away loses packets sooner, or rings no longer fit the cache",
     source: "Documentation/networking/ethtool-netlink.rst; modules/tuning/nic.nix",
+    compares: Some(|look| any(look, |nic| nic.rings.rx.or(nic.rings.tx).is_some())),
     check: |look| each(look, rings),
 };
 
@@ -49,6 +53,7 @@ pub const OFFLOADS: Rule = Rule {
     about: "a card does for the kernel what the profile says",
     cost: "the CPU does for each packet what the card could do, or packets are joined that must not be",
     source: "Documentation/networking/segmentation-offloads.rst",
+    compares: Some(|look| any(look, |nic| !nic.offloads.is_empty())),
     check: |look| each(look, offloads),
 };
 
@@ -58,6 +63,7 @@ pub const COALESCING: Rule = Rule {
     about: "a card gathers packets as long as the profile says before it interrupts",
     cost: "too many interrupts under load, or answers that wait",
     source: "Documentation/networking/ethtool-netlink.rst; modules/tuning/nic.nix",
+    compares: Some(|look| any(look, |nic| nic.coalescing != Coalescing::default())),
     check: |look| each(look, coalescing),
 };
 
@@ -67,6 +73,7 @@ pub const QDISC: Rule = Rule {
     about: "packets wait to be sent in the queueing discipline of the profile",
     cost: "flows are not paced by themselves; BBR needs that",
     source: "tc-fq(8), net/sched/sch_mq.c",
+    compares: Some(|look| any(look, |nic| nic.qdisc.is_some())),
     check: |look| each(look, qdisc),
 };
 
@@ -82,6 +89,11 @@ pub fn named(system: &dyn System, nic: &Nic) -> Vec<String> {
             && nic.mac.as_ref().is_none_or(|wanted| mac().trim().eq_ignore_ascii_case(wanted))
     });
     interfaces
+}
+
+/// Whether the profile says such a thing of a card.
+fn any(look: &Look<'_>, says: fn(&Nic) -> bool) -> bool {
+    look.profile.nic.values().any(says)
 }
 
 /// What a check finds of every interface that the profile stands for.

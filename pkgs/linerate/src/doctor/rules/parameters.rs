@@ -11,6 +11,7 @@ pub const RULE: Rule = Rule {
     about: "the kernel was started with the parameters of the profile",
     cost: "the kernel was started otherwise than it was measured",
     source: "Documentation/admin-guide/kernel-parameters.rst",
+    compares: Some(|look| !look.profile.kernel.parameters.is_empty()),
     check,
 };
 

@@ -4,7 +4,7 @@ use super::interface::named;
 use crate::doctor::{Finding, Look, Rule};
 use crate::nic::plan::Steering;
 use crate::nic::saved::{DIRECTORY, Saved};
-use crate::nic::{self, Wish, apply};
+use crate::nic::{self, Wish, apply, device};
 use crate::profile::Placement;
 use crate::topology::Topology;
 
@@ -14,6 +14,7 @@ pub const PLACED: Rule = Rule {
     about: "interrupts, XPS, RPS and RSS are where the profile's policy puts them",
     cost: "some cores serve two queues while others serve none, and packets meet cold caches",
     source: "Documentation/networking/scaling.rst; Documentation/core-api/irq/irq-affinity.rst",
+    compares: Some(|look| !wishes(look).is_empty()),
     check: placed,
 };
 
@@ -23,47 +24,77 @@ pub const IRQBALANCE: Rule = Rule {
     about: "nothing moves interrupts about that are placed",
     cost: "interrupts wander away from the cores whose caches know their packets",
     source: "irqbalance(1)",
+    compares: Some(|look| !wishes(look).is_empty()),
     check: irqbalance,
 };
 
-fn placed(look: &Look<'_>) -> Vec<Finding> {
-    let Ok(topology) = Topology::read(look.system) else { return Vec::new() };
+/// Interfaces, how the queues of each are to be placed, and what was there before that was applied: what the profile
+/// says, and of other interfaces what was applied, which is what `linerate nic verify` compares with too.
+fn wishes(look: &Look<'_>) -> Vec<(String, Wish, Option<Saved>)> {
+    let mut wishes: Vec<(String, Wish, Option<Saved>)> = Vec::new();
     let cards = look.profile.nic.values().filter_map(|nic| Some((nic, nic.placement.as_ref()?)));
-    let interfaces = cards
-        .flat_map(|(nic, placement)| named(look.system, nic).into_iter().map(move |name| (name, placement)));
-    interfaces.filter_map(|(interface, placement)| drifted(look, &topology, &interface, placement)).collect()
+    for (nic, Placement { policy, rps }) in cards {
+        let steering = if *rps { Steering::Auto } else { Steering::Off };
+        let wish = Wish { policy: policy.clone(), steering, queues: None };
+        wishes.extend(named(look.system, nic).into_iter().map(|name| (name, wish.clone(), None)));
+    }
+    for interface in device::interfaces(look.system).unwrap_or_default() {
+        // Which interrupts the kernel keeps for itself is known from when they were placed.
+        let saved = look.system.read(&format!("{DIRECTORY}/nic-{interface}.json")).ok();
+        let saved = saved.and_then(|text| serde_json::from_str::<Saved>(&text).ok());
+        match wishes.iter_mut().find(|(name, ..)| *name == interface) {
+            Some((_, _, before)) => *before = saved,
+            None => {
+                let wish = saved.as_ref().and_then(|saved| saved.wish().ok());
+                // How many queues there are is no matter of placing them.
+                wishes.extend(wish.map(|wish| (interface, Wish { queues: None, ..wish }, saved)));
+            }
+        }
+    }
+    wishes
 }
 
-fn drifted(look: &Look<'_>, topology: &Topology, interface: &str, placement: &Placement) -> Option<Finding> {
-    let Placement { policy, rps } = placement;
-    let steering = if *rps { Steering::Auto } else { Steering::Off };
-    let option = if *rps { "" } else { " --no-rps" };
+fn placed(look: &Look<'_>) -> Vec<Finding> {
+    let Ok(topology) = Topology::read(look.system) else { return Vec::new() };
+    let drifted = |(interface, wish, saved): (String, Wish, Option<Saved>)| {
+        drifted(look, &topology, &interface, &wish, saved.as_ref())
+    };
+    wishes(look).into_iter().filter_map(drifted).collect()
+}
+
+fn drifted(
+    look: &Look<'_>,
+    topology: &Topology,
+    interface: &str,
+    wish: &Wish,
+    saved: Option<&Saved>,
+) -> Option<Finding> {
+    let policy = &wish.policy;
+    let option = if wish.steering == Steering::Auto { "" } else { " --no-rps" };
     let remedy = format!("linerate nic apply {interface} --policy {policy}{option}");
-    let wish = Wish { policy: policy.clone(), steering, queues: None };
-    let placed = match nic::place(look.system, topology, interface, &wish) {
+    let placed = match nic::place(look.system, topology, interface, wish) {
         Ok(placed) => placed,
         Err(error) => {
             let finding = Finding::drift(interface, policy, error);
             return Some(finding.remedy(format!("linerate nic plan {interface}  # what could be instead")));
         }
     };
-    // Which interrupts the kernel keeps for itself is known from when they were placed.
-    let saved = look.system.read(&format!("{DIRECTORY}/nic-{interface}.json")).ok();
-    let saved = saved.and_then(|text| serde_json::from_str::<Saved>(&text).ok());
-    let verified = apply::verify(look.system, &placed, saved.as_ref());
-    let uneven = verified.uneven.then(|| "the RSS table is uneven".to_owned());
-    let others = verified.drifted.len();
+    let verified = apply::verify(look.system, &placed, saved);
+    let uneven = verified.uneven.then(|| "uneven in its RSS table".to_owned());
+    let others = match verified.drifted.len() {
+        1 => "1 setting".to_owned(),
+        others => format!("{others} settings"),
+    };
     let first = verified.drifted.first().map(|setting| {
         let now = if setting.now.is_empty() { "none".to_owned() } else { setting.now.to_string() };
-        format!("{others} settings differ, the first: {} is {now}, not {}", setting.path, setting.wanted)
+        format!("different in {others}, the first: {} is {now}, not {}", setting.path, setting.wanted)
     });
     let found: Vec<String> = first.into_iter().chain(uneven).collect();
     (!found.is_empty()).then(|| Finding::drift(interface, policy, found.join("; ")).remedy(remedy))
 }
 
 fn irqbalance(look: &Look<'_>) -> Vec<Finding> {
-    let wanted = look.profile.nic.values().any(|nic| nic.placement.is_some());
-    let pid = if wanted { nic::irqbalance(look.system) } else { None };
+    let pid = if wishes(look).is_empty() { None } else { nic::irqbalance(look.system) };
     let finding = |pid| {
         let finding = Finding::drift("irqbalance", "not running", format!("process {pid}"));
         finding.remedy("systemctl disable --now irqbalance")

@@ -6,7 +6,7 @@ use service::socket::Address;
 
 use crate::doctor::{Finding, Look, Rule, Severity};
 use crate::nic::services::{GROUPS, processes, threads};
-use crate::profile::Service;
+use crate::profile::{Limits, Service};
 use crate::system::{System, TcpListener};
 
 /// Whether they run.
@@ -15,6 +15,7 @@ pub const RUNNING: Rule = Rule {
     about: "every service of the profile has a process",
     cost: "what it serves is not served",
     source: "Documentation/admin-guide/cgroup-v2.rst",
+    compares: Some(|look| !look.profile.services.is_empty()),
     check: |look| each(look, running),
 };
 
@@ -24,6 +25,7 @@ pub const READY: Rule = Rule {
     about: "every service says that it is ready",
     cost: "what it serves is not served",
     source: "the services' /readyz",
+    compares: Some(|look| any(look, |service| service.ready.is_some())),
     check: |look| each(look, ready),
 };
 
@@ -33,6 +35,7 @@ pub const LISTENING: Rule = Rule {
     about: "every service listens where the profile says",
     cost: "visitors are refused",
     source: "Documentation/networking/ip-sysctl.rst; ss(8)",
+    compares: Some(|look| any(look, |service| !service.listen.is_empty())),
     check: |look| each(look, listening),
 };
 
@@ -43,6 +46,7 @@ pub const BACKLOG: Rule = Rule {
             for and net.core.somaxconn was when it did",
     cost: "connections that come in a burst are dropped before they are accepted",
     source: "listen(2); ss(8)",
+    compares: Some(|look| any(look, |service| service.backlog.is_some() && !service.listen.is_empty())),
     check: |look| each(look, backlog),
 };
 
@@ -52,6 +56,7 @@ pub const LIMITS: Rule = Rule {
     about: "running services have the limits of the profile",
     cost: "a service runs out of files, threads or memory before the machine does, or takes more than its share",
     source: "getrlimit(2); Documentation/admin-guide/cgroup-v2.rst",
+    compares: Some(|look| any(look, |service| service.limits != Limits::default())),
     check: |look| each(look, limits),
 };
 
@@ -61,8 +66,14 @@ pub const CPUS: Rule = Rule {
     about: "running services keep to their CPUs",
     cost: "workers leave the cores that their packets come to",
     source: "proc_pid_status(5), Cpus_allowed_list",
+    compares: Some(|look| any(look, |service| service.cpus.is_some())),
     check: |look| each(look, cpus),
 };
+
+/// Whether the profile says such a thing of a service.
+fn any(look: &Look<'_>, says: fn(&Service) -> bool) -> bool {
+    look.profile.services.values().any(says)
+}
 
 /// What a check finds of every service.
 fn each(look: &Look<'_>, check: fn(&dyn System, &str, &Service) -> Vec<Finding>) -> Vec<Finding> {

@@ -12,6 +12,7 @@ pub const DROPPED: Rule = Rule {
     about: "no CPU drops packets because its queue for them is full",
     cost: "packets that arrived are lost, and clients send them again a fifth of a second later",
     source: "Documentation/admin-guide/sysctl/net.rst, netdev_max_backlog; net/core/net-procfs.c",
+    compares: None,
     check: dropped,
 };
 
@@ -21,6 +22,7 @@ pub const SQUEEZED: Rule = Rule {
     about: "no CPU runs out of its budget for packets while more wait",
     cost: "packets wait for the next round of a CPU that is busy with packets all the time",
     source: "Documentation/admin-guide/sysctl/net.rst, netdev_budget_usecs",
+    compares: None,
     check: squeezed,
 };
 

@@ -29,6 +29,7 @@ pub const RULE: Rule = Rule {
     about: "settings of the kernel are those of the profile",
     cost: "the kernel does not work as it was measured",
     source: "modules/tuning/kernel.nix; Documentation/admin-guide/sysctl",
+    compares: Some(|look| !look.profile.kernel.sysctl.is_empty()),
     check,
 };
 

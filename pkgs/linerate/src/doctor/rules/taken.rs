@@ -10,6 +10,7 @@ pub const THROTTLED: Rule = Rule {
     about: "no service is stopped because it used up its share of CPU time",
     cost: "requests wait until the next period, up to a tenth of a second",
     source: "Documentation/admin-guide/cgroup-v2.rst, cpu.stat",
+    compares: None,
     check: throttled,
 };
 
@@ -19,6 +20,7 @@ pub const MEMORY: Rule = Rule {
     about: "no service is held at its limit of memory, or killed there",
     cost: "a service that is killed drops its connections; one that is held waits for memory to be reclaimed",
     source: "Documentation/admin-guide/cgroup-v2.rst, memory.events",
+    compares: None,
     check: memory,
 };
 
@@ -28,6 +30,7 @@ pub const HUGE_PAGES: Rule = Rule {
     about: "nobody waits while the kernel moves memory together for huge pages",
     cost: "an allocation takes milliseconds now and then",
     source: "Documentation/admin-guide/mm/transhuge.rst, compact_stall",
+    compares: None,
     check: huge_pages,
 };
 
@@ -37,6 +40,7 @@ pub const STOLEN: Rule = Rule {
     about: "the hypervisor gives the CPUs that it promised",
     cost: "a request waits while its virtual CPU does not run",
     source: "proc_stat(5), steal",
+    compares: None,
     check: stolen,
 };
 

@@ -1,0 +1,39 @@
+//! What several tests need: what is skipped is said, and a network of one's own.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+#[allow(unused_imports)] // Not every test that has this module skips something.
+pub use bench::skipped;
+
+/// The directory of this build's binaries, if the services are among them: cargo builds only this package's own for
+/// its tests, and `make test` builds all.
+pub fn binaries() -> Option<PathBuf> {
+    let directory = Path::new(env!("CARGO_BIN_EXE_linerate")).parent()?.to_owned();
+    let there = ["linerate-links", "linerate-files", "linerate-api"]
+        .iter()
+        .all(|name| directory.join(name).is_file());
+    if !there {
+        skipped("linerate", "the services are not built beside it, so nothing runs them together");
+    }
+    there.then_some(directory)
+}
+
+/// A shell with a network and a process table of its own: every port is free there, and nobody else's services run. None
+/// where the kernel does not allow that. It ends with all that it has started.
+pub fn apart(script: &str) -> Option<Command> {
+    let namespaces = ["--net", "--pid", "--fork", "--mount-proc", "--kill-child", "--map-root-user"];
+    // Root needs no user namespace, which some machines do not have.
+    let root = rustix::process::geteuid().is_root();
+    let namespaces = &namespaces[..namespaces.len() - usize::from(root)];
+    let mut try_it = Command::new("unshare");
+    try_it.args(namespaces).args(["ip", "link", "set", "lo", "up"]).stderr(Stdio::null());
+    if !try_it.status().is_ok_and(|status| status.success()) {
+        skipped("linerate", "namespaces are not allowed, so the services are not tried on their usual ports");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command.args(namespaces).args(["sh", "-euc", &format!("ip link set lo up\n{script}"), "sh"]);
+    Some(command)
+}
