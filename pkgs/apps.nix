@@ -3,6 +3,7 @@
   lib,
   pkgs,
   linerate,
+  # Null on an architecture that has none.
   vm,
 }:
 let
@@ -26,8 +27,6 @@ in
       exec ${lib.getExe linerate.generic.linerate} up "$@"
     ''
   );
-
-  vm = app "Boot the appliance in QEMU" (lib.getExe vm);
 
   bench = app "Print the comparison tables: bench [PACKAGE BENCH]" (
     script "linerate-bench" ''
@@ -68,4 +67,7 @@ in
   audit = app "Look for known vulnerabilities in what Cargo.lock names" (
     script "linerate-audit" "exec ${lib.getExe pkgs.cargo-audit} audit --file ${./Cargo.lock}"
   );
+}
+// lib.optionalAttrs (vm != null) {
+  vm = app "Boot the appliance in QEMU" (lib.getExe vm);
 }

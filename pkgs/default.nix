@@ -7,16 +7,28 @@
 pkgs:
 let
   craneLib = crane.mkLib pkgs;
+  workspace = (lib.importTOML ./Cargo.toml).workspace.package;
 
-  # What `-C target-cpu` is given. `native` would depend on the machine that builds.
-  cpus = {
-    # AVX2, BMI and FMA: every x86-64 server since Haswell and Zen.
-    generic = "x86-64-v3";
-    # Amazon's c6i.
-    icelake-server = "icelake-server";
-    # Core i7-12700H and its relatives.
-    alderlake = "alderlake";
-  };
+  # What `-C target-cpu` is given, by architecture. `native` would depend on the machine that builds.
+  cpus =
+    {
+      x86_64 = {
+        # AVX2, BMI and FMA: every x86-64 server since Haswell and Zen.
+        generic = "x86-64-v3";
+        # Amazon's c6i.
+        icelake-server = "icelake-server";
+        # Core i7-12700H and its relatives.
+        alderlake = "alderlake";
+      };
+      aarch64 = {
+        generic = "generic";
+        # Graviton2: Amazon's c6g.
+        neoverse-n1 = "neoverse-n1";
+        # Graviton3: Amazon's c7g.
+        neoverse-v1 = "neoverse-v1";
+      };
+    }
+    .${pkgs.stdenv.hostPlatform.parsed.cpu.name};
 
   # By directory: what it is called. Each prints its own manuals and completions.
   programs = {
@@ -49,7 +61,7 @@ let
   common = {
     inherit src;
     pname = "linerate";
-    inherit ((lib.importTOML ./Cargo.toml).workspace.package) version;
+    inherit (workspace) version;
     strictDeps = true;
   };
 
@@ -78,7 +90,16 @@ let
             inherit ((lib.importTOML (./. + "/${directory}/Cargo.toml")).package) description;
             license = lib.licenses.mit;
             mainProgram = name;
-            platforms = [ "x86_64-linux" ];
+            # As LICENSE names them.
+            maintainers = [ { name = "linerate maintainers"; } ];
+            platforms = [
+              "aarch64-linux"
+              "x86_64-linux"
+            ];
+          }
+          # Said once, for cargo and for Nix.
+          // lib.optionalAttrs (workspace ? homepage) {
+            inherit (workspace) homepage;
           };
 
           nativeBuildInputs = [ pkgs.installShellFiles ];

@@ -13,6 +13,7 @@
 //! - [`rounds`]: servers loaded in turn, and the medians.
 //! - [`report`]: the table, the targets and the JSON.
 //! - [`chart`]: the bars.
+//! - [`skip`]: what cannot run here, said aloud.
 //! - [`entry`]: what each bench begins and ends with.
 //! - [`peers`]: what every bench compares with: nginx, a constant actix-web handler, and the floor.
 #![forbid(unsafe_code)]
@@ -30,9 +31,11 @@ pub mod report;
 pub mod rounds;
 pub mod server;
 pub mod setup;
+pub mod skip;
 pub mod usage;
 pub mod wrk;
 
 mod error;
 
 pub use error::Error;
+pub use skip::skipped;

@@ -14,6 +14,21 @@ const ISOLATED: &str = "LINERATE_BENCH_ISOLATED";
 /// Where the congestion control of new sockets is set, per network namespace.
 const CONGESTION_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
+/// Names a directory with another build of our programs, such as `target/release` of an earlier commit, that a bench
+/// measures beside its own.
+const OTHER_BUILD: &str = "LINERATE_BENCH_OTHER";
+
+/// `program` of the other build, where `LINERATE_BENCH_OTHER` names a directory of one.
+///
+/// # Errors
+/// When it is not in that directory.
+pub fn other_build(program: &str) -> Result<Option<PathBuf>, Error> {
+    let Some(directory) = env::var_os(OTHER_BUILD).filter(|path| !path.is_empty()) else { return Ok(None) };
+    let path = PathBuf::from(directory).join(program);
+    let file = fs::File::open(&path);
+    file.map(|_| Some(path.clone())).map_err(Error::file(&path))
+}
+
 /// Makes sure `program` is there, installing `package` where that is missing and root may do so.
 ///
 /// # Errors

@@ -1,4 +1,5 @@
-//! What every bench compares with. All of them answer any request with the same redirect.
+//! What every bench compares with. All of them answer any request with the same `Location` and no body, nginx by another
+//! status ([`Nginx::STATUS`]).
 
 mod actix;
 mod floor;

@@ -16,10 +16,15 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts nginx answering any request with a redirect.
+    /// The status of what [`Nginx::start`] answers: to a 307 of its own nginx adds a page, which the others do not send.
+    pub const STATUS: u16 = 300;
+
+    /// Starts nginx answering any request with a `Location` and no body, as the other peers do.
     pub fn start(placement: Placement) -> Result<Self, Error> {
-        let target = super::TARGET;
-        Self::serving(placement, &format!("location / {{ return 307 \"{target}\"; }}"))
+        let (target, status) = (super::TARGET, Self::STATUS);
+        let answer =
+            format!("default_type \"\"; add_header Location \"{target}\" always; return {status} \"\";");
+        Self::serving(placement, &format!("location / {{ {answer} }}"))
     }
 
     /// Starts nginx at its best for this purpose: a listening socket a worker, no log, connections kept.
