@@ -20,11 +20,15 @@
     }:
     let
       inherit (nixpkgs) lib;
-      system = "x86_64-linux";
-      pkgs = nixpkgs.legacyPackages.${system};
+      systems = [
+        "aarch64-linux"
+        "x86_64-linux"
+      ];
+      eachSystem = lib.genAttrs systems;
+      pkgsOf = system: nixpkgs.legacyPackages.${system};
 
       packagesOf = import ./pkgs { inherit advisory-db crane lib; };
-      linerate = packagesOf pkgs;
+      linerateOf = eachSystem (system: packagesOf (pkgsOf system));
 
       # A module as others import it: with the packages it runs.
       exported = module: {
@@ -43,14 +47,14 @@
         };
       image = import ./hosts/images.nix { inherit lib nixpkgs; };
       inherit (self.nixosConfigurations) aws-c6i tengbe vm;
-      vmTests = import ./tests/vm.nix {
-        inherit lib pkgs;
-        linerate = self.nixosModules.default;
-        rawImage = image.raw;
-      };
+      # The hosts here are all of this architecture.
+      system = "x86_64-linux";
     in
     {
-      overlays.default = final: _: { linerate = packagesOf final; };
+      # pkgs.linerate, pkgs.linerate-links and the others.
+      # Which there are may depend on no package of the overlay itself.
+      overlays.default =
+        final: prev: lib.mapAttrs (name: _: (packagesOf final).all.${name}) (packagesOf prev).all;
 
       nixosModules = lib.mapAttrs (_: exported) {
         default = ./modules;
@@ -67,38 +71,70 @@
         vm = host ./hosts/vm;
       };
 
-      packages.${system} = linerate.all // {
-        default = linerate.generic.links;
-        aws-c6i-image = image.amazon aws-c6i;
-        tengbe-image = image.raw tengbe;
-        tengbe-installer = image.installer tengbe;
-        vm = vm.config.system.build.vm;
-      };
+      packages = eachSystem (
+        each:
+        linerateOf.${each}.all
+        // {
+          default = linerateOf.${each}.generic.links;
+          options = import ./pkgs/options.nix {
+            inherit lib;
+            pkgs = pkgsOf each;
+            modules = self.nixosModules;
+          };
+        }
+        // lib.optionalAttrs (each == system) {
+          aws-c6i-image = image.amazon aws-c6i;
+          tengbe-image = image.raw tengbe;
+          tengbe-installer = image.installer tengbe;
+          vm = vm.config.system.build.vm;
+        }
+      );
 
-      apps.${system} = import ./pkgs/apps.nix {
-        inherit lib pkgs linerate;
-        inherit (self.packages.${system}) vm;
-      };
+      apps = eachSystem (
+        each:
+        import ./pkgs/apps.nix {
+          inherit lib;
+          pkgs = pkgsOf each;
+          linerate = linerateOf.${each};
+          vm = if each == system then self.packages.${system}.vm else null;
+        }
+      );
 
-      checks.${system} =
-        linerate.checks
-        // vmTests
+      checks = eachSystem (
+        each:
+        let
+          pkgs = pkgsOf each;
+        in
+        linerateOf.${each}.checks
         // {
           nix-format = import ./tests/format.nix { inherit pkgs; };
           nix-cases = import ./tests/cases.nix { inherit lib pkgs; };
-          nix-template = import ./tests/template.nix {
-            inherit nixpkgs pkgs;
-            linerate = self;
-          };
           nix-modules = import ./tests/modules.nix {
             inherit lib pkgs;
             modules = self.nixosModules;
+            overlay = self.overlays.default;
           };
-        };
+        }
+        // lib.optionalAttrs (each == system) (
+          import ./tests/vm.nix {
+            inherit lib pkgs;
+            linerate = self.nixosModules.default;
+            rawImage = image.raw;
+          }
+          // {
+            nix-template = import ./tests/template.nix {
+              inherit nixpkgs pkgs;
+              linerate = self;
+            };
+          }
+        )
+      );
 
-      devShells.${system}.default = linerate.shell;
+      devShells = eachSystem (each: {
+        default = linerateOf.${each}.shell;
+      });
 
-      formatter.${system} = pkgs.nixfmt;
+      formatter = eachSystem (each: (pkgsOf each).nixfmt);
 
       templates.default = {
         path = ./templates/host;

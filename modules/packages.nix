@@ -10,5 +10,5 @@
   # The same module however often it is imported.
   key = "linerate/packages";
   imports = [ ./shared.nix ];
-  linerate.packages = lib.mkDefault (packagesOf pkgs).${config.linerate.cpu};
+  linerate.packages = lib.mkDefault ((packagesOf pkgs).${config.linerate.cpu} or { });
 }

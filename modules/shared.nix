@@ -1,19 +1,28 @@
 # What the modules tell each other. Each can be imported without the others.
-{ config, lib, ... }:
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
 let
-  inherit (lib) mkIf mkOption types;
+  inherit (lib) mkOption types;
   ports = mkOption {
     type = types.listOf types.port;
     default = [ ];
     description = "Ports on which visitors are answered.";
   };
 
-  # Below 1024 a port is for who may bind any (ip(7)), unless the kernel is told to begin elsewhere.
-  start = "net.ipv4.ip_unprivileged_port_start";
-  low = lib.filter (port: port < 1024) (
-    lib.concatMap (service: service.boundPorts) (lib.attrValues config.linerate.services)
+  address = import ./services/address.nix { inherit lib; };
+  taken = lib.concatMap (service: service.addresses) (lib.attrValues config.linerate.services);
+  clashes = lib.concatLists (
+    lib.imap1 (
+      next: one:
+      map (other: { inherit one other; }) (
+        lib.filter (other: address.clash one.address other.address) (lib.drop next taken)
+      )
+    ) taken
   );
-  lowest = lib.foldl' lib.min 1024 low;
 in
 {
   imports = [ ./profile.nix ];
@@ -24,11 +33,14 @@ in
         "generic"
         "icelake-server"
         "alderlake"
+        "neoverse-n1"
+        "neoverse-v1"
       ];
       default = "generic";
       description = ''
-        The CPU that the programs are compiled for. `generic` is x86-64-v3, which every server since Haswell
-        and Zen is; a program for another CPU ends with an illegal instruction where the CPU is older.
+        The CPU that the programs are compiled for. `generic` is x86-64-v3, which every server since Haswell and Zen is,
+        or on aarch64 what all of its CPUs can; `neoverse-n1` is Graviton2, `neoverse-v1` Graviton3. A program for
+        another CPU ends with an illegal instruction where the CPU is older.
       '';
     };
 
@@ -46,10 +58,22 @@ in
           options = {
             tcpPorts = ports;
             udpPorts = ports;
-            boundPorts = mkOption {
-              type = types.listOf types.port;
+            addresses = mkOption {
+              type = types.listOf (types.attrsOf types.str);
               default = [ ];
-              description = "Ports that the service binds itself, where others are systemd's to bind.";
+              description = "Every `address` that is listened on for it, each with the `option` that says so.";
+            };
+            databases = {
+              urls = mkOption {
+                type = types.listOf types.str;
+                default = [ ];
+                description = "URLs of databases that are not on this host.";
+              };
+              files = mkOption {
+                type = types.listOf types.str;
+                default = [ ];
+                description = "Files on the host that hold such a URL, as a secret.";
+              };
             };
             settings = mkOption {
               type = types.attrs;
@@ -73,18 +97,21 @@ in
     };
   };
 
-  # The capability instead would cost a service its user namespace, where it would not count, and by that more than it
-  # gives. The price: from there on up anybody on this host may bind what is free. With `socketActivation` none is bound.
-  config = mkIf (low != [ ]) {
-    boot.kernel.sysctl.${start} = lib.mkDefault lowest;
-    # Changed by hand, it shows when a service restarts, and not before.
-    linerate.profile.kernel.sysctl.${start} = config.boot.kernel.sysctl.${start};
-
-    assertions = [
-      {
-        assertion = lib.toInt (toString config.boot.kernel.sysctl.${start}) <= lowest;
-        message = "boot.kernel.sysctl.\"${start}\": a service of linerate binds port ${toString lowest}, which is below.";
-      }
-    ];
-  };
+  config.assertions = [
+    {
+      assertion = config.linerate.packages ? links;
+      message = "linerate.cpu: there are no programs for ${config.linerate.cpu} on ${pkgs.stdenv.hostPlatform.system}.";
+    }
+  ]
+  ++ map (
+    { one, other }:
+    {
+      assertion = false;
+      message =
+        if one == other then
+          "${one.option}: ${one.address} is there twice."
+        else
+          "${one.option} and ${other.option}: ${one.address} and ${other.address} cannot both be listened on.";
+    }
+  ) clashes;
 }

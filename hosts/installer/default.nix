@@ -17,9 +17,18 @@
   ...
 }:
 let
+  choose = pkgs.writeShellApplication {
+    name = "linerate-choose";
+    runtimeInputs = [
+      pkgs.coreutils
+      pkgs.util-linux
+    ];
+    text = lib.readFile ./choose.sh;
+  };
   install = pkgs.writeShellApplication {
     name = "linerate-install";
     runtimeInputs = [
+      choose
       config.systemd.package
       config.system.build.nixos-install
       pkgs.coreutils
@@ -32,9 +41,20 @@ let
   };
 in
 {
+  imports = [ ../../modules/appliance/small.nix ];
+
   nixpkgs.hostPlatform = "x86_64-linux";
-  system.stateVersion = "26.05";
-  networking.hostName = "${target.config.networking.hostName}-installer";
+  system = {
+    stateVersion = "26.05";
+    # What may not be on the box is not on its medium either.
+    inherit (target.config.system) forbiddenDependenciesRegexes;
+  };
+  networking = {
+    hostName = "${target.config.networking.hostName}-installer";
+    # It carries all that it installs, and talks to nobody.
+    useDHCP = false;
+    resolvconf.enable = false;
+  };
 
   # The cards and disks of the target.
   boot = {
@@ -52,7 +72,6 @@ in
     fsType = "ext4";
   };
 
-  documentation.enable = false;
   users.allowNoPasswordLogin = true;
   # Whoever stands in front of it sees why, where it fails.
   services.getty.autologinUser = "root";

@@ -1,9 +1,9 @@
-# install.sh SYSTEM: puts SYSTEM onto the disk of this machine, asks nobody, and turns the machine off.
+# install.sh SYSTEM [ROOT]: puts SYSTEM onto the disk of this machine, asks nobody, and turns the machine off. ROOT is the
+# partition that the installer runs from, which is that of / unless a test says otherwise.
 #
 # Of the installer's own EFI partition it reads
 #   authorized_keys  who may log in as root afterwards
-#   disk             which disk, as /dev/disk/by-id/…, where the machine has several
-#   erase            may be empty; without it, a disk that holds anything is left alone
+#   disk, erase      which disk, and whether what it holds may go: choose.sh beside this
 set -euo pipefail
 system=$1
 
@@ -16,26 +16,14 @@ fail() {
 udevadm settle
 
 # The medium that this runs from is not a target.
-root=$(findmnt --noheadings --output SOURCE /)
-medium=/dev/$(lsblk --noheadings --output PKNAME "$root")
+root=${2:-$(findmnt --noheadings --output SOURCE /)}
+medium=/dev/$(lsblk --noheadings --nodeps --output PKNAME "$root")
 esp=$(lsblk --noheadings --paths --list --output NAME,PARTLABEL "$medium" | awk '$2 == "ESP" { print $1 }')
 [[ -n $esp ]] || fail "$medium has no partition named ESP"
 files=$(mktemp -d)
 mount -o ro "$esp" "$files"
 
-if [[ -s $files/disk ]]; then
-    disk=$(realpath --canonicalize-existing "$(tr -d '[:space:]' <"$files/disk")") || fail "disk names none of this machine"
-    [[ $disk != "$medium" ]] || fail "disk names the installer itself"
-else
-    # TYPE disk, no removable one, 8 GiB at least.
-    mapfile -t disks < <(lsblk --noheadings --nodeps --paths --bytes --output NAME,TYPE,RM,SIZE |
-        awk -v medium="$medium" '$1 != medium && $2 == "disk" && $3 == 0 && $4 >= 8 * 2^30 { print $1 }')
-    [[ ${#disks[@]} -eq 1 ]] || fail "this machine has ${#disks[@]} disks (${disks[*]}): name one in the file disk"
-    disk=${disks[0]}
-fi
-if [[ ! -e $files/erase && -n $(wipefs --noheadings "$disk") ]]; then
-    fail "$disk holds something: with a file erase beside authorized_keys, it goes"
-fi
+disk=$(linerate-choose "$files" "$medium")
 
 echo "installing onto $disk"
 wipefs --all --quiet "$disk"

@@ -13,7 +13,10 @@ let
   slow = map lib.singleton (lib.range 12 19);
 in
 {
-  imports = [ ../common.nix ];
+  imports = [
+    ../common.nix
+    ./disk.nix
+  ];
 
   networking.hostName = "linerate-tengbe";
 
@@ -28,17 +31,6 @@ in
 
   # As the image is made.
   boot.growPartition = true;
-  fileSystems."/" = {
-    device = "/dev/disk/by-label/nixos";
-    fsType = "ext4";
-    autoResize = true;
-  };
-  fileSystems."/boot" = {
-    device = "/dev/disk/by-label/ESP";
-    fsType = "vfat";
-    # The loader's random seed is nobody else's business.
-    options = [ "umask=0077" ];
-  };
 
   services.openssh = {
     authorizedKeysFiles = [ "/boot/authorized_keys" ];

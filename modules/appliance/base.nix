@@ -8,6 +8,7 @@ let
     types
     ;
   cfg = config.linerate.appliance;
+  hostKey = "ssh_host_ed25519_key";
 in
 {
   options.linerate.appliance.journalMiB = mkOption {
@@ -33,10 +34,29 @@ in
     # What has to outlive a boot is below /var/lib: state of services, and who this machine is to others.
     services.openssh.hostKeys = mkDefault [
       {
-        path = "/var/lib/ssh/ssh_host_ed25519_key";
+        path = "/var/lib/ssh/${hostKey}";
         type = "ed25519";
       }
     ];
+    # Others look for it, or put it, where it is elsewhere, such as NixOS's scripts for EC2.
+    systemd.tmpfiles.settings."10-linerate-ssh"."/var/lib/ssh".d.mode = "0755";
+    environment.etc = lib.listToAttrs (
+      map
+        (name: {
+          name = "ssh/${name}";
+          value.source = "/var/lib/ssh/${name}";
+        })
+        [
+          hostKey
+          "${hostKey}.pub"
+        ]
+    );
+
+    # A database of the box is reached by its socket alone. NixOS says localhost by a plain definition, so a host that
+    # says something else does so by mkForce, and is heard.
+    services.postgresql.settings.listen_addresses = mkIf (!config.services.postgresql.enableTCPIP) (
+      lib.mkOverride 90 ""
+    );
 
     services.journald.extraConfig = ''
       SystemMaxUse=${toString cfg.journalMiB}M

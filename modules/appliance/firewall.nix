@@ -19,12 +19,15 @@ let
 in
 {
   config = mkIf cfg.enable {
-    networking.nftables.enable = true;
+    networking.nftables.enable = lib.mkDefault true;
     networking.firewall = {
-      enable = true;
+      enable = lib.mkDefault true;
       # A flood would write a line for each packet.
-      logRefusedConnections = false;
+      logRefusedConnections = lib.mkDefault false;
     };
+    warnings =
+      lib.optional (!config.networking.nftables.enable && services != [ ])
+        "linerate.appliance: networking.nftables is off, so connections of the services are tracked, of which the kernel holds 262,144; give it a larger net.netfilter.nf_conntrack_max.";
 
     networking.nftables.tables.linerate = mkIf (services != [ ]) {
       family = "inet";

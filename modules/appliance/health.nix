@@ -1,10 +1,20 @@
 # Whether the box does its work: asked once after boot, before the boot counts as good.
-{ config, lib, ... }:
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
 let
   inherit (lib) mkIf mkOption types;
   cfg = config.linerate.appliance;
 
   units = map (name: "linerate-${name}.service") (lib.attrNames config.linerate.services);
+  databases = map (service: service.databases) (lib.attrValues config.linerate.services);
+  urls = lib.concatMap (each: each.urls) databases;
+  files = lib.concatMap (each: each.files) databases;
+  # Cards that the host is declared to have.
+  drivers = lib.unique (map (card: card.driver) (lib.attrValues (config.linerate.tuning.nic or { })));
 in
 {
   options.linerate.appliance.health = {
@@ -35,7 +45,17 @@ in
       type = types.ints.positive;
       default = 60;
       description = ''
-        How long it may take to become healthy, in seconds. It ends sooner where systemd has given a service up.
+        How long it may take to become healthy, in seconds, once there is what is not the box's own: see `waitForOthers`.
+      '';
+    };
+
+    waitForOthers = mkOption {
+      type = types.ints.unsigned;
+      default = 24 * 60 * 60;
+      description = ''
+        How long a boot stays undecided because of what is not the box's own, in seconds: a card of
+        `linerate.tuning.nic` without a carrier, or a database on another host to which there is no way. Until then it
+        counts neither as good nor as bad, and the services try on; after it, `patience` counts whatever is missing.
       '';
     };
 
@@ -68,6 +88,8 @@ in
     systemd.services.linerate-health = {
       description = "Whether this boot is a good one";
       requiredBy = [ "boot-complete.target" ];
+      # Where nobody waits for that target, it is of interest all the same.
+      wantedBy = lib.optional (!cfg.update.trial) "multi-user.target";
       before = [ "boot-complete.target" ];
       wants = units;
       after = units;
@@ -79,24 +101,58 @@ in
       serviceConfig = {
         Type = "oneshot";
         RemainAfterExit = true;
-        TimeoutStartSec = cfg.health.patience + 10;
+        # The script's own bound, and a minute for what it asks.
+        TimeoutStartSec = cfg.health.waitForOthers + cfg.health.patience + 60;
       };
       script = ''
         healthy() (
           set -e
           ${cfg.health.command}
         )
-        for _ in $(seq ${toString cfg.health.patience}); do
+        # What others are late with, in a line.
+        missing() {
+          local card url host port
+          for card in /sys/class/net/*; do
+            case $(basename "$(readlink "$card/device/driver")") in
+              ${if drivers == [ ] then "none" else lib.concatStringsSep " | " drivers}) ;;
+              *) continue ;;
+            esac
+            # Of a card that is not up nothing can be read.
+            [ "$(cat "$card/carrier" 2>/dev/null)" != 0 ] || printf 'a carrier at %s; ' "''${card##*/}"
+          done
+          for url in ${lib.escapeShellArgs urls} ${
+            lib.concatMapStringsSep " " (file: "\"$(cat ${lib.escapeShellArg file} 2>/dev/null)\"") files
+          }; do
+            # Host and port, of what is not a path.
+            sed --quiet --regexp-extended \
+              's,^postgres[a-z]*://([^@/?]*@)?\[?([^][/?:%]+|[0-9a-f:]+)\]?(:([0-9]+))?([/?].*)?$,\2 \4,p' <<<"$url" |
+              while read -r host port; do
+                case $host in
+                  localhost | 127.* | ::1) continue ;;
+                esac
+                timeout 5 ${pkgs.runtimeShell} -c ': >/dev/tcp/$0/$1' "$host" "''${port:-5432}" 2>/dev/null ||
+                  printf 'a way to %s, port %s; ' "$host" "''${port:-5432}"
+              done
+          done
+        }
+        since=0
+        told=
+        while true; do
           # Not `if healthy`, which would turn set -e off inside.
           set +e
           said=$(healthy 2>&1)
           status=$?
           set -e
           [ $status -ne 0 ] || exit 0
-          ${lib.optionalString (units != [ ]) ''
-            # systemd has given it up, so nobody starts it again.
-            ! systemctl is-failed --quiet ${lib.escapeShellArgs units} || break
-          ''}
+          others=
+          [ $SECONDS -ge ${toString cfg.health.waitForOthers} ] || others=$(missing)
+          if [ -n "$others" ]; then
+            [ "$others" = "$told" ] || echo "not decided yet, since there is not: $others"
+            told=$others
+            since=$SECONDS
+          elif [ $((SECONDS - since)) -ge ${toString cfg.health.patience} ]; then
+            break
+          fi
           sleep 1
         done
         echo "$said"

@@ -28,8 +28,8 @@ in
   config = mkIf (cfg.enable && cfg.metrics.enable) {
     services.prometheus.exporters = {
       node = {
-        enable = true;
-        listenAddress = address;
+        enable = lib.mkDefault true;
+        listenAddress = lib.mkDefault address;
         enabledCollectors = [
           "interrupts"
           "softirqs"
@@ -38,9 +38,9 @@ in
         extraFlags = [ "--collector.textfile.directory=${findings}" ];
       };
       postgres = mkIf config.services.postgresql.enable {
-        enable = true;
-        listenAddress = address;
-        runAsLocalSuperUser = true;
+        enable = lib.mkDefault true;
+        listenAddress = lib.mkDefault address;
+        runAsLocalSuperUser = lib.mkDefault true;
       };
     };
     systemd.services.linerate-doctor = {

@@ -1,7 +1,12 @@
 # Keys only, and where wanted on one interface only.
 { config, lib, ... }:
 let
-  inherit (lib) mkIf mkOption types;
+  inherit (lib)
+    mkDefault
+    mkIf
+    mkOption
+    types
+    ;
   cfg = config.linerate.appliance;
 in
 {
@@ -28,21 +33,21 @@ in
 
   config = mkIf cfg.enable {
     services.openssh = {
-      enable = true;
-      ports = [ cfg.ssh.port ];
-      openFirewall = cfg.ssh.interface == null;
+      enable = mkDefault true;
+      ports = mkDefault [ cfg.ssh.port ];
+      openFirewall = mkDefault (cfg.ssh.interface == null);
       settings = {
-        PasswordAuthentication = false;
-        KbdInteractiveAuthentication = false;
-        PermitRootLogin = lib.mkDefault "prohibit-password";
-        X11Forwarding = false;
+        PasswordAuthentication = mkDefault false;
+        KbdInteractiveAuthentication = mkDefault false;
+        PermitRootLogin = mkDefault "prohibit-password";
+        X11Forwarding = mkDefault false;
         # A guess at a key costs the box a handshake; it gets few.
-        MaxAuthTries = 3;
-        LoginGraceTime = 20;
+        MaxAuthTries = mkDefault 3;
+        LoginGraceTime = mkDefault 20;
       };
     };
     networking.firewall.interfaces = mkIf (cfg.ssh.interface != null) {
-      ${cfg.ssh.interface}.allowedTCPPorts = [ cfg.ssh.port ];
+      ${cfg.ssh.interface}.allowedTCPPorts = config.services.openssh.ports;
     };
     users.users.root.openssh.authorizedKeys.keys = cfg.ssh.keys;
 

@@ -5,8 +5,8 @@ let
 in
 {
   config = lib.mkIf cfg.enable {
-    services.chrony.enable = true;
-    services.timesyncd.enable = false;
+    # Instead of timesyncd, which NixOS turns off where chrony is on.
+    services.chrony.enable = lib.mkDefault true;
     time.timeZone = lib.mkDefault "UTC";
   };
 }

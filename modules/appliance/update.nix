@@ -23,6 +23,14 @@ let
     ];
     text = lib.readFile ./trial.sh;
   };
+  reboot = pkgs.writeShellApplication {
+    name = "linerate-reboot";
+    runtimeInputs = [
+      config.systemd.package
+      pkgs.coreutils
+    ];
+    text = lib.readFile ./reboot.sh;
+  };
   bootDirectory =
     if loader.xbootldrMountPoint == null then
       config.boot.loader.efi.efiSysMountPoint
@@ -42,8 +50,20 @@ in
       default = null;
       example = "git+https://git.example/boxes";
       description = ''
-        Where the box takes its configuration from every night. Null: only by hand, with `nixos-rebuild boot
-        --flake` and a reboot.
+        Where the box takes its configuration from every night, and boots anew where anything of it has changed. Null:
+        only by hand, with `nixos-rebuild boot --flake` and a reboot.
+
+        Nothing is signed: whoever may write to this place, or stand in for it, is root on the box the next night. Take
+        one that is reached by ssh or https, and a branch that few may push to.
+      '';
+    };
+
+    trial = mkOption {
+      type = types.bool;
+      default = true;
+      description = ''
+        Whether a new generation is on trial, for which systemd-boot counts its boots. Without it a generation that is
+        not healthy stays.
       '';
     };
   };
@@ -51,23 +71,23 @@ in
   config = mkIf cfg.enable (
     lib.mkMerge [
       (lib.optionalAttrs counts {
-        boot.loader.systemd-boot.bootCounting = mkIf loader.enable {
+        boot.loader.systemd-boot.bootCounting = mkIf cfg.update.trial {
           enable = true;
           inherit (cfg.update) tries;
         };
       })
 
       (lib.optionalAttrs (!counts) {
-        boot.loader.systemd-boot.extraInstallCommands = mkIf loader.enable ''
+        boot.loader.systemd-boot.extraInstallCommands = mkIf cfg.update.trial ''
           ${lib.getExe trial} ${bootDirectory} ${toString cfg.update.tries}
         '';
         # As systemd has them; NixOS leaves them out.
-        systemd.targets.boot-complete = mkIf loader.enable {
+        systemd.targets.boot-complete = mkIf cfg.update.trial {
           description = "Boot Completion Check";
           requires = [ "sysinit.target" ];
           after = [ "sysinit.target" ];
         };
-        systemd.services.systemd-bless-boot = mkIf loader.enable {
+        systemd.services.systemd-bless-boot = mkIf cfg.update.trial {
           description = "Mark the Current Boot Loader Entry as Good";
           unitConfig = {
             DefaultDependencies = false;
@@ -88,6 +108,13 @@ in
           };
         };
       })
+
+      {
+        systemd.services.nixos-upgrade = mkIf (cfg.update.flake != null) {
+          serviceConfig.StateDirectory = "linerate-update";
+          postStart = "${lib.getExe reboot} /run/booted-system /nix/var/nix/profiles/system /var/lib/linerate-update/tried";
+        };
+      }
 
       {
         boot.loader.systemd-boot = {
@@ -115,12 +142,22 @@ in
         system.autoUpgrade = mkIf (cfg.update.flake != null) {
           enable = true;
           inherit (cfg.update) flake;
-          # The next boot, which is counted, and not the running system.
+          # The next boot, which is counted, and not the running system. NixOS's own reboot is for another kernel alone.
           operation = "boot";
-          allowReboot = true;
+          allowReboot = false;
           dates = lib.mkDefault "03:40";
           randomizedDelaySec = lib.mkDefault "30min";
         };
+        assertions = [
+          {
+            assertion = cfg.update.trial -> loader.enable;
+            message = "linerate.appliance.update.trial: boots are counted by systemd-boot alone; set boot.loader.systemd-boot.enable, or trial = false, and then nothing falls back.";
+          }
+          {
+            assertion = cfg.update.flake != null -> config.system.autoUpgrade.rebootWindow == null;
+            message = "linerate.appliance.update.flake: the box boots right after its update; set system.autoUpgrade.dates and not rebootWindow.";
+          }
+        ];
       }
     ]
   );

@@ -2,7 +2,8 @@
 #
 #   LINERATE_LINKS_PUBLIC_URL=https://go.example
 #
-# become the environment of the service they name; any other line is ignored and said so, and nothing is executed.
+# become the environment of the service they name, and NixOS takes the host's key from SSH_HOST_ED25519_KEY; any other
+# line is ignored and said so, and nothing is executed.
 # Every process on the instance can read user data, so secrets do not belong there.
 {
   config,
@@ -61,13 +62,13 @@ in
             for service in ${toString services}; do
               variable="LINERATE_''${service^^}_[A-Z0-9_]+=[[:print:]]*"
               # systemd's files of variables know quotes and escapes, which are taken literally here.
-              grep --extended-regexp --line-regexp "$variable" "$userData" |
+              grep --text --extended-regexp --line-regexp "$variable" "$userData" |
                 sed 's/[\\"]/\\&/g; s/=/="/; s/$/"/' > "${directory}/$service" || true
             done
-            ignored=$(grep --count --extended-regexp --invert-match --line-regexp \
+            ignored=$(grep --text --count --extended-regexp --invert-match --line-regexp \
               'LINERATE_(${
                 lib.concatMapStringsSep "|" lib.toUpper services
-              })_[A-Z0-9_]+=[[:print:]]*|#.*|' "$userData" || true)
+              })_[A-Z0-9_]+=[[:print:]]*|SSH_HOST_.*|#.*|' "$userData" || true)
             [ "$ignored" = 0 ] || echo "$ignored lines of the user data are no settings, and were ignored"
           '';
         };

@@ -12,6 +12,14 @@ let
   # PostgreSQL lets in who has the name of its user.
   name = "linerate-api";
   mebibyte = 1024 * 1024;
+  url = cfg.settings.database-url;
+  # PostgreSQL on another host, or where a secret says.
+  remote =
+    cfg.secrets ? database-url
+    ||
+      url != null
+      && lib.hasPrefix "postgres" url
+      && builtins.match "[a-z]+://([^@/]*@)?(%2F|localhost|127[.]|\\[::1]|[/?]).*" url == null;
   # 25.11 made a target of it, which is there once roles and databases are.
   postgresql =
     if config.systemd.targets ? postgresql then "postgresql.target" else "postgresql.service";
@@ -29,6 +37,7 @@ import ./daemon.nix { inherit config lib pkgs; } {
   tls = true;
   # It always asks for 16,384.
   backlog = false;
+  unix = true;
   # Connections to the database, its files, and libraries.
   openFiles = 4096;
 
@@ -67,6 +76,12 @@ import ./daemon.nix { inherit config lib pkgs; } {
     };
   };
 
+  databases = {
+    urls = lib.optional (remote && url != null) url;
+    files = lib.optional (cfg.secrets ? database-url) cfg.secrets.database-url;
+  };
+  operators = lib.optionalAttrs (url != null) { LINERATE_API_DATABASE_URL = url; };
+
   options.database.createLocally = mkOption {
     type = types.bool;
     default = false;
@@ -77,9 +92,9 @@ import ./daemon.nix { inherit config lib pkgs; } {
   };
 
   unit = {
-    # Once roles and databases are there.
-    wants = lib.optional local postgresql;
-    after = lib.optional local postgresql;
+    # Once roles and databases are there, or a way to those of another host.
+    wants = lib.optional local postgresql ++ lib.optional remote "network-online.target";
+    after = lib.optional local postgresql ++ lib.optional remote "network-online.target";
     # Twice the cache while it is filled anew; a connection holds some 32 KiB, and a few batches of the largest size may
     # be read at once.
     serviceConfig.MemoryMax =
@@ -87,10 +102,6 @@ import ./daemon.nix { inherit config lib pkgs; } {
   };
 
   host = {
-    environment.variables = mkIf (cfg.settings.database-url != null) {
-      LINERATE_API_DATABASE_URL = cfg.settings.database-url;
-    };
-
     services.postgresql = mkIf local {
       enable = true;
       ensureDatabases = [ name ];
@@ -100,8 +111,6 @@ import ./daemon.nix { inherit config lib pkgs; } {
           ensureDBOwnership = true;
         }
       ];
-      # Nothing but its socket.
-      settings.listen_addresses = lib.mkForce "";
     };
     # One that was killed comes back; before 25.05 NixOS left it where it lay.
     systemd.services.postgresql = mkIf local {

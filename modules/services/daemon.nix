@@ -22,12 +22,18 @@
   stateful ? false,
   # Whether it has a listener for TLS: `tls-listen`, `cert` and `key`.
   tls ? false,
+  # Whether visitors may come by a Unix socket.
+  unix ? false,
   # Whether it can be told how many connections may wait to be accepted.
   backlog ? true,
   # Settings that follow from other options.
   derived ? { },
   # Open files beside its connections.
   openFiles,
+  # URLs of its databases on other hosts, and files that hold some.
+  databases ? { },
+  # What operators find set when they call the program, by variable.
+  operators ? { },
   # What it adds to the unit.
   unit ? { },
   # What else the host has because of it.
@@ -37,6 +43,7 @@ let
   inherit (lib) mkIf mkMerge;
   cfg = config.services.linerate.${name};
   daemon = "linerate-${name}";
+  option = "services.linerate.${name}";
   address = import ./address.nix { inherit lib; };
   certificate = import ./tls.nix { inherit config lib; } daemon cfg;
 
@@ -56,6 +63,33 @@ let
     lib.optionals (!cfg.socketActivation) (cfg.settings.listen ++ [ cfg.settings.admin ])
     ++ secureListen;
 
+  # Which option names which address.
+  listed =
+    key:
+    map (address: {
+      option = "${option}.settings.${key}";
+      inherit address;
+    });
+  addresses =
+    listed "listen" cfg.settings.listen
+    ++ listed "admin" [ cfg.settings.admin ]
+    ++ listed "tls-listen" secureListen;
+
+  # The names of what is set: a table is what they begin with, and `_` does for `-`.
+  names =
+    prefix: set:
+    lib.concatLists (
+      lib.mapAttrsToList (
+        key: value:
+        let
+          name = prefix + lib.replaceStrings [ "_" ] [ "-" ] key;
+        in
+        if lib.isAttrs value then names "${name}-" value else [ name ]
+      ) set
+    );
+  known = (lib.importJSON ./settings.json).${name};
+  unknown = lib.subtractLists known (names "" cfg.settings ++ lib.attrNames cfg.secrets);
+
   # What the program is told: names of sockets where systemd listens, addresses where it does itself.
   told =
     lib.filterAttrs (_: value: value != null && value != [ ]) cfg.settings
@@ -66,7 +100,35 @@ let
       listen = map (socket: "systemd:${socket.name}") public;
       admin = "systemd:admin";
     };
-  file = (pkgs.formats.toml { }).generate "${daemon}.toml" told;
+  # Settings that the program does not take end the build, and not the service.
+  file =
+    let
+      unchecked = (pkgs.formats.toml { }).generate "${daemon}-settings.toml" told;
+    in
+    pkgs.runCommand "${daemon}.toml" { } ''
+      ${lib.optionalString (pkgs.stdenv.buildPlatform.canExecute pkgs.stdenv.hostPlatform) ''
+        ${lib.getExe (cfg.package.generic or cfg.package)} serve --check --config ${unchecked}
+      ''}
+      cp ${unchecked} $out
+    '';
+
+  # The program as operators call it.
+  program =
+    if operators == { } then
+      cfg.package
+    else
+      pkgs.symlinkJoin {
+        name = "${daemon}-for-operators";
+        paths = [ cfg.package ];
+        nativeBuildInputs = [ pkgs.makeWrapper ];
+        postBuild = "wrapProgram $out/bin/${daemon} ${
+          lib.concatStringsSep " " (
+            lib.mapAttrsToList (
+              variable: value: "--set-default ${variable} ${lib.escapeShellArg value}"
+            ) operators
+          )
+        }";
+      };
 
   # The service reads a credential of this name as if it were in the environment.
   variable =
@@ -94,7 +156,7 @@ in
       linerate.services.${name} = {
         settings = told;
         tcpPorts = address.ports (cfg.settings.listen ++ secureListen);
-        boundPorts = address.ports bound;
+        inherit addresses databases;
         udpPorts = lib.optionals (!(cfg.settings.no-http3 or false)) (address.ports secureListen);
         readyUrl = mkIf (address.isTcp cfg.settings.admin) "${address.url cfg.settings.admin}/readyz";
       };
@@ -111,7 +173,7 @@ in
       };
       users.groups.${daemon} = { };
       # For operators, as that user: `linerate-links add …`.
-      environment.systemPackages = [ cfg.package ];
+      environment.systemPackages = [ program ];
 
       linerate.profile.services."${daemon}.service" =
         let
@@ -144,6 +206,7 @@ in
           inherit description;
           openFiles = cfg.settings.max-connections + openFiles;
           drain = cfg.settings.drain-timeout;
+          privileged = lib.any (port: port < 1024) (address.ports bound);
         })
         {
           requires = lib.optionals cfg.socketActivation (
@@ -162,6 +225,38 @@ in
         }
         unit
       ];
+    }
+    {
+      assertions = [
+        {
+          assertion = cfg.settings.listen != [ ];
+          message = "${option}.settings.listen: it is empty, and the program would then listen where it does by default; name an address.";
+        }
+      ]
+      ++ map (setting: {
+        assertion = false;
+        message = "${option}: ${daemon} has no setting ${setting}; `${daemon} serve --help` lists them.";
+      }) unknown
+      ++
+        map
+          (
+            { option, address }:
+            {
+              assertion = false;
+              message =
+                if !unix && option != "services.linerate.${name}.settings.admin" then
+                  "${option}: ${address} cannot be; visitors of ${daemon} come by TCP alone."
+                else
+                  "${option}: the service may make no socket at ${lib.removePrefix "unix:" address}; with services.linerate.${name}.socketActivation systemd does.";
+            }
+          )
+          (
+            lib.filter (
+              each:
+              address.isUnix each.address
+              && (!cfg.socketActivation || !unix && each.option != "${option}.settings.admin")
+            ) addresses
+          );
     }
     (lib.optionalAttrs tls certificate.config)
     host

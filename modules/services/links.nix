@@ -11,6 +11,15 @@ let
   database = "/var/lib/linerate-links/links.db";
 
   mebibyte = 1024 * 1024;
+
+  replica = if cfg.replicas == [ ] then cfg.replica else lib.head cfg.replicas;
+  # By the name that releases before 0.5 know too.
+  litestream.dbs = [
+    {
+      path = database;
+      replicas = [ replica ];
+    }
+  ];
 in
 import ./daemon.nix { inherit config lib pkgs; } {
   name = "links";
@@ -22,8 +31,9 @@ import ./daemon.nix { inherit config lib pkgs; } {
     drain-timeout = 10;
   };
   stateful = true;
-  # Two files of the database for each worker, the writer's, and libraries.
-  openFiles = 4096;
+  tls = true;
+  # Two files of the database for each worker, the writer's, and libraries; and the connections of a second listener.
+  openFiles = (if cfg.settings.tls-listen == [ ] then 0 else cfg.settings.max-connections) + 4096;
 
   settings = {
     public-url = mkOption {
@@ -43,52 +53,123 @@ import ./daemon.nix { inherit config lib pkgs; } {
     };
   };
 
-  # The cache may double while it is filled anew; a connection holds some 8 KiB in the worst case, and SQLite,
-  # password hashing and the rest stay below 512 MiB.
+  # A new certificate; one of ACME is seen by itself.
+  unit.serviceConfig.ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
+  # The cache may double while it is filled anew; a connection holds some 8 KiB in the worst case, and one by TLS, of
+  # which there may be as many, some 32 KiB. SQLite, password hashing and the rest stay below 512 MiB.
   unit.serviceConfig.MemoryMax =
-    2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 8192 + 512 * mebibyte;
+    2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 40960 + 512 * mebibyte;
 
-  options.replicas = mkOption {
-    inherit (pkgs.formats.yaml { }) type;
-    default = [ ];
-    example = [ { url = "s3://bucket/links"; } ];
-    description = ''
-      Where Litestream streams the database to, off the box, as `replicas` of its configuration. Keys, where the
-      host's role does not do, come by `services.litestream.environmentFile`.
-    '';
+  operators = {
+    LINERATE_LINKS_DATABASE = database;
+    LINERATE_LINKS_PUBLIC_URL = cfg.settings.public-url;
+  };
+
+  options = {
+    replica = mkOption {
+      type = types.nullOr (pkgs.formats.yaml { }).type;
+      default = null;
+      example = {
+        url = "s3://bucket/links";
+      };
+      description = ''
+        Where Litestream streams the database to, off the box: one `replica` of its configuration. Litestream takes one
+        for a database from 0.5 on.
+      '';
+    };
+
+    replicas = mkOption {
+      type = types.listOf (pkgs.formats.yaml { }).type;
+      default = [ ];
+      visible = false;
+      description = "Its old name: a list, of which one is taken.";
+    };
+
+    replicaEnvironmentFile = mkOption {
+      # A string, since a path would be copied into the store.
+      type = types.nullOr (types.strMatching "/.+");
+      default = null;
+      example = "/var/lib/secrets/replica";
+      description = ''
+        A file on the host with variables for Litestream, such as `LITESTREAM_ACCESS_KEY_ID=…`, where the host's role
+        does not do. systemd reads it.
+      '';
+    };
+
+    litestream = mkOption {
+      type = types.package;
+      default = pkgs.litestream;
+      defaultText = lib.literalExpression "pkgs.litestream";
+      description = ''
+        The package with Litestream. Releases of NixOS before 25.11 have one with a known vulnerability, and evaluate it
+        only where `nixpkgs.config.permittedInsecurePackages` names it.
+      '';
+    };
   };
 
   host = {
-    environment.variables = {
-      LINERATE_LINKS_DATABASE = database;
-      LINERATE_LINKS_PUBLIC_URL = cfg.settings.public-url;
+    warnings =
+      lib.optional (cfg.replicas != [ ])
+        "services.linerate.links.replicas is called replica now, and is one: services.linerate.links.replica = { … };";
+
+    assertions = [
+      {
+        assertion = lib.length (cfg.replicas ++ lib.optional (cfg.replica != null) cfg.replica) <= 1;
+        message = "services.linerate.links.replica: Litestream takes one replica of a database from 0.5 on, so there is no list of replicas.";
+      }
+    ];
+
+    environment.etc."linerate/litestream.yml" = lib.mkIf (replica != null) {
+      # YAML too.
+      text = builtins.toJSON litestream;
     };
 
-    services.litestream = lib.mkIf (cfg.replicas != [ ]) {
-      enable = true;
-      settings.dbs = [
-        {
-          path = database;
-          inherit (cfg) replicas;
-        }
-      ];
-    };
-    systemd.services.litestream = lib.mkIf (cfg.replicas != [ ]) {
+    # To restore what was streamed.
+    environment.systemPackages = lib.optional (replica != null) cfg.litestream;
+
+    # Of its own, and not services.litestream, which runs as another user for the databases of others.
+    systemd.services.linerate-litestream = lib.mkIf (replica != null) {
+      description = "Replica of the links";
+      wantedBy = [ "multi-user.target" ];
+      wants = [ "network-online.target" ];
       # The database is there once links was.
-      after = [ "linerate-links.service" ];
+      after = [
+        "linerate-links.service"
+        "network-online.target"
+      ];
       # It ends where a replica is out of reach when it starts, and is not given up for that.
-      unitConfig.StartLimitIntervalSec = 0;
-      serviceConfig = {
-        RestartSec = 5;
-        # Files of the database belong to one user, who alone may read them.
-        User = lib.mkForce "linerate-links";
-        Group = lib.mkForce "linerate-links";
-        UMask = lib.mkForce "0077";
-        # It never stands in the way of what it copies.
-        CPUWeight = 50;
-        IOWeight = 50;
-        MemoryMax = "512M";
-      };
+      startLimitIntervalSec = 0;
+      restartTriggers = [ config.environment.etc."linerate/litestream.yml".source ];
+      serviceConfig =
+        import ../sandbox.nix { }
+        // {
+          ExecStart = "${lib.getExe' cfg.litestream "litestream"} replicate -config /etc/linerate/litestream.yml";
+          Restart = "always";
+          RestartSec = 5;
+          # Files of the database belong to one user, who alone may read them.
+          User = "linerate-links";
+          Group = "linerate-links";
+          StateDirectory = "linerate-links";
+          StateDirectoryMode = "0750";
+          PrivateUsers = true;
+          RestrictAddressFamilies = [
+            "AF_INET"
+            "AF_INET6"
+            "AF_NETLINK"
+            "AF_UNIX"
+          ];
+          SystemCallFilter = [
+            "@system-service"
+            "~@privileged @resources"
+          ];
+          # It never stands in the way of what it copies.
+          CPUWeight = 50;
+          IOWeight = 50;
+          MemoryMax = "512M";
+        }
+        // lib.optionalAttrs (cfg.replicaEnvironmentFile != null) {
+          EnvironmentFile = cfg.replicaEnvironmentFile;
+        };
     };
   };
 }

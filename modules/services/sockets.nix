@@ -21,6 +21,8 @@ lib.mapAttrs' (
       Backlog = backlog;
       # An accepted connection inherits it, which saves a call for each.
       NoDelay = true;
+      # The address may come later than the socket.
+      FreeBind = true;
       # [::] takes both families whatever net.ipv6.bindv6only says.
       BindIPv6Only = "both";
     };

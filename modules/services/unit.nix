@@ -6,22 +6,22 @@
   openFiles,
   # Seconds that requests under way have at the end.
   drain,
+  # Whether it binds a port below 1024 itself.
+  privileged,
 }:
 {
   inherit description;
   wantedBy = [ "multi-user.target" ];
-  after = [
-    "network.target"
-    # Which ports it may bind.
-    "systemd-sysctl.service"
-  ];
+  after = [ "network.target" ];
 
-  # A daemon that ends five times a minute will not get better by itself.
-  startLimitIntervalSec = 60;
-  startLimitBurst = 5;
+  # What it needs may come hours later than it, such as a database on another machine: it is never given up, and tries
+  # again every 15 seconds in the end.
+  startLimitIntervalSec = 0;
 
   serviceConfig =
-    import ../sandbox.nix { }
+    # The port by a capability, and not by net.ipv4.ip_unprivileged_port_start, which would let anybody on this host bind
+    # it while the service is down. The capability does not count in a user namespace (user_namespaces(7)).
+    import ../sandbox.nix { capabilities = lib.optional privileged "CAP_NET_BIND_SERVICE"; }
     // {
       Type = "notify";
       NotifyAccess = "main";
@@ -29,6 +29,8 @@
       WatchdogSec = 30;
       Restart = "always";
       RestartSec = 1;
+      RestartSteps = 5;
+      RestartMaxDelaySec = 15;
       # The daemon's own time to drain, and some to write down what it holds.
       TimeoutStopSec = drain + 10;
 
@@ -39,7 +41,7 @@
       CPUWeight = 1000;
       OOMScoreAdjust = -500;
 
-      PrivateUsers = true;
+      PrivateUsers = !privileged;
       RestrictAddressFamilies = [
         "AF_INET"
         "AF_INET6"
@@ -53,6 +55,7 @@
         "sched_setaffinity"
       ];
     }
+    // lib.optionalAttrs privileged { AmbientCapabilities = [ "CAP_NET_BIND_SERVICE" ]; }
     // lib.optionalAttrs (config.linerate.serviceCpus != null) {
       CPUAffinity = config.linerate.serviceCpus;
     };

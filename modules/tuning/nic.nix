@@ -88,13 +88,18 @@ let
   interface = types.submodule (
     { config, ... }:
     let
+      # Of a driver that is not known, the driver's own.
       preset = name: rings.${tuning.profile}.${config.driver}.${name} or null;
     in
     {
       options = {
         driver = mkOption {
-          type = types.enum (lib.attrNames drivers);
-          description = "The kernel's driver, by which the card is found.";
+          type = types.strMatching "[a-z0-9_-]+";
+          example = "mlx5_core";
+          description = ''
+            The kernel's driver, by which the card is found, as `ethtool -i` says it. Of ${lib.concatStringsSep ", " (lib.attrNames drivers)} the
+            limits are known, and what is beyond them is refused; any other is given what is set here.
+          '';
         };
 
         mac = mkOption {
@@ -265,18 +270,18 @@ let
   assertionsOf =
     name: card:
     let
-      limits = drivers.${card.driver};
+      limits = drivers.${card.driver} or { };
       atMost = what: value: limit: {
-        assertion = value == null || value <= limit;
+        assertion = value == null || limit == null || value <= limit;
         message = "linerate.tuning.nic.${name}: ${card.driver} has ${what} up to ${toString limit}, not ${toString value}.";
       };
       irqCpus = tuning.cpu.irqCpus;
     in
     [
-      (atMost "queues" card.queues limits.queues)
-      (atMost "receive rings" card.rxRing limits.rx)
-      (atMost "send rings" card.txRing limits.tx)
-      (atMost "packets" card.mtu limits.mtu)
+      (atMost "queues" card.queues (limits.queues or null))
+      (atMost "receive rings" card.rxRing (limits.rx or null))
+      (atMost "send rings" card.txRing (limits.tx or null))
+      (atMost "packets" card.mtu (limits.mtu or null))
       {
         assertion = card.driver != "ixgbe" || !(card.coalescing ? TxCoalesceSec);
         message = "linerate.tuning.nic.${name}: ixgbe coalesces sends with receives, and refuses TxCoalesceSec.";
