@@ -32,15 +32,36 @@ let
       security.acme.certs = anything;
       services = {
         irqbalance.enable = mkOption { type = types.bool; };
-        litestream = anything;
         postgresql = anything;
         udev = anything;
       };
-      systemd = anything;
+      systemd = {
+        services = mkOption {
+          type = types.lazyAttrsOf (
+            types.submodule {
+              freeformType = types.lazyAttrsOf types.anything;
+              options = lib.genAttrs [ "after" "requires" "wants" ] (
+                _:
+                mkOption {
+                  type = types.listOf types.str;
+                  default = [ ];
+                }
+              );
+            }
+          );
+          default = { };
+        };
+        sockets = anything;
+        targets = anything;
+        tmpfiles = anything;
+        network = anything;
+      };
       users = anything;
+      warnings = mkOption { type = types.listOf types.str; };
     };
     config = {
       _module.args = { inherit pkgs; };
+      services.linerate.links.settings.public-url = lib.mkDefault "http://localhost";
       linerate.packages = lib.genAttrs [ "api" "links" "files" "linerate" ] (_: pkgs.hello);
     };
   };
@@ -74,6 +95,21 @@ let
     };
   };
 
+  linksByTls = {
+    services.linerate.links = {
+      enable = true;
+      openFirewall = true;
+      tls = {
+        certificate = "/chain.pem";
+        key = "/key.pem";
+      };
+      settings = {
+        https-redirect = true;
+        hsts = 31536000;
+      };
+    };
+  };
+
   evaluate =
     module:
     (lib.evalModules {
@@ -98,27 +134,141 @@ let
       module = { };
       says = null;
     };
-    "a port below 1024 is fine" = {
-      module.services.linerate.links.enable = true;
+    "two services on one port" = {
+      module.services.linerate = {
+        links = {
+          enable = true;
+          settings.listen = [ ":8090" ];
+        };
+        files.enable = true;
+      };
+      says = "services.linerate.files.settings.listen and services.linerate.links.settings.listen: :8090 and :8090 cannot both";
+    };
+    "an operators' port that is a visitors' elsewhere" = {
+      module.services.linerate = {
+        links = {
+          enable = true;
+          settings.admin = "127.0.0.1:8090";
+        };
+        files.enable = true;
+      };
+      says = "services.linerate.files.settings.listen and services.linerate.links.settings.admin: :8090 and 127.0.0.1:8090";
+    };
+    "one port of two addresses is fine" = {
+      module.services.linerate = {
+        links = {
+          enable = true;
+          settings.listen = [ "192.0.2.1:80" ];
+        };
+        files = {
+          enable = true;
+          settings.listen = [ "192.0.2.2:80" ];
+        };
+      };
       says = null;
     };
-    "a port below those that anybody may bind" = {
-      module = {
-        services.linerate.links = {
-          enable = true;
-          settings.listen = [ ":81" ];
-        };
-        boot.kernel.sysctl."net.ipv4.ip_unprivileged_port_start" = 82;
+    "an address that is there twice" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.listen = [
+          ":80"
+          ":80"
+        ];
       };
-      says = "a service of linerate binds port 81, which is below";
+      says = "services.linerate.links.settings.listen: :80 is there twice";
     };
-    "a port that systemd binds is fine" = {
-      module = {
-        services.linerate.links = {
-          enable = true;
-          socketActivation = true;
+    "no address at all" = {
+      module.services.linerate.files = {
+        enable = true;
+        settings.listen = [ ];
+      };
+      says = "services.linerate.files.settings.listen: it is empty";
+    };
+    "a Unix socket for visitors who come by TCP alone" = {
+      module.services.linerate.links = {
+        enable = true;
+        socketActivation = true;
+        settings.listen = [ "unix:/run/links.sock" ];
+      };
+      says = "services.linerate.links.settings.listen: unix:/run/links.sock cannot be";
+    };
+    "a Unix socket that the sandbox forbids" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.admin = "unix:/run/links.sock";
+      };
+      says = "services.linerate.links.settings.admin: the service may make no socket at /run/links.sock; with services.linerate.links.socketActivation";
+    };
+    "Unix sockets of systemd's are fine" = {
+      module.services.linerate.api = {
+        enable = true;
+        socketActivation = true;
+        settings = {
+          listen = [ "unix:/run/api.sock" ];
+          admin = "unix:/run/api-admin.sock";
         };
-        boot.kernel.sysctl."net.ipv4.ip_unprivileged_port_start" = 1024;
+      };
+      says = null;
+    };
+    "a setting that there is not" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.cach-bytes = 1;
+      };
+      says = "services.linerate.links: linerate-links has no setting cach-bytes";
+    };
+    "a secret that is no setting" = {
+      module.services.linerate.files = {
+        enable = true;
+        secrets.database-url = "/secret";
+      };
+      says = "services.linerate.files: linerate-files has no setting database-url";
+    };
+    "settings without a type, in a table, or with underscores are fine" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings = {
+          redirect.max-age = 60;
+          write_queue = 64;
+        };
+      };
+      says = null;
+    };
+    "a port that there is not" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.listen = [ ":99999" ];
+      };
+      throws = true;
+    };
+    "an address that is none" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.listen = [ "go.example:80" ];
+      };
+      throws = true;
+    };
+    "two replicas" = {
+      module.services.linerate.links = {
+        enable = true;
+        replicas = [
+          { url = "s3://one/links"; }
+          { url = "s3://another/links"; }
+        ];
+      };
+      says = "services.linerate.links.replica: Litestream takes one replica";
+    };
+    "one replica by its old name is fine" = {
+      module.services.linerate.links = {
+        enable = true;
+        replicas = [ { url = "s3://bucket/links"; } ];
+      };
+      says = null;
+    };
+    "a card whose limits are not known is fine" = {
+      module = card "mlx5_core" {
+        queues = 64;
+        rxRing = 8192;
       };
       says = null;
     };
@@ -280,6 +430,13 @@ let
       };
       says = "TLS needs a certificate";
     };
+    "links by TLS without a certificate" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.tls-listen = [ ":443" ];
+      };
+      says = "services.linerate.links.settings.tls-listen: TLS needs a certificate";
+    };
     "coalesced sends on ixgbe" = {
       module = card "ixgbe" { coalescing.TxCoalesceSec = "10us"; };
       says = "refuses TxCoalesceSec";
@@ -288,11 +445,22 @@ let
 
   judge =
     name:
-    { module, says }:
+    {
+      module,
+      says ? null,
+      # Whether an option's type refuses it, in the module system's own words.
+      throws ? false,
+    }:
     let
-      said = failures module;
+      evaluated = builtins.tryEval (builtins.deepSeq (failures module) (failures module));
+      said = if evaluated.success then evaluated.value else [ "it throws" ];
       fits =
-        if says == null then said == [ ] else lib.length said == 1 && lib.hasInfix says (lib.head said);
+        if throws then
+          !evaluated.success
+        else if says == null then
+          said == [ ]
+        else
+          lib.length said == 1 && lib.hasInfix says (lib.head said);
     in
     lib.optional (!fits)
       "${name}: ${if said == [ ] then "nothing was said" else lib.concatStringsSep "; " said}";
@@ -323,13 +491,18 @@ let
               };
             };
             linerate.appliance.enable = mkOption { default = true; };
+            assertions = mkOption { type = types.listOf types.raw; };
             system.autoUpgrade = anything;
+            systemd.package = mkOption { default = pkgs.systemd; };
+            systemd.services = anything;
             systemd.settings = anything;
           };
           config._module.args = { inherit pkgs; };
+          config.linerate.appliance.update.flake = "git+https://git.example/boxes";
         }
       ];
     }).config;
+  nightly = counted.systemd.services.nixos-upgrade;
 
   wrong =
     lib.concatLists (lib.mapAttrsToList judge refused)
@@ -381,6 +554,35 @@ let
         (evaluate byAcme).linerate.services.files.settings.cert
         "/var/lib/acme/files.example/fullchain.pem"
     ++
+      equal "links by TLS is told what is set"
+        (
+          let
+            inherit ((evaluate linksByTls).linerate.services.links) settings;
+          in
+          {
+            inherit (settings)
+              cert
+              hsts
+              https-redirect
+              tls-listen
+              ;
+          }
+        )
+        {
+          cert = "/run/credentials/linerate-links.service/certificate";
+          hsts = 31536000;
+          https-redirect = true;
+          tls-listen = [ ":443" ];
+        }
+    ++
+      equal "links by TLS is let through the firewall, HTTP/3 too"
+        (with (evaluate linksByTls).networking.firewall; allowedTCPPorts ++ allowedUDPPorts)
+        [
+          80
+          443
+          443
+        ]
+    ++
       equal "a secret is a credential by the name of its variable"
         (evaluate {
           services.linerate.files = {
@@ -398,6 +600,129 @@ let
           };
         }).linerate.services.api.settings.database-url or null
         null
+    ++
+      equal "a service that binds a low port may, and nobody else"
+        (
+          let
+            evaluated = evaluate { services.linerate.links.enable = true; };
+            inherit (evaluated.systemd.services.linerate-links) serviceConfig;
+          in
+          [
+            serviceConfig.AmbientCapabilities
+            serviceConfig.CapabilityBoundingSet
+            serviceConfig.PrivateUsers
+            (evaluated.boot.kernel.sysctl ? "net.ipv4.ip_unprivileged_port_start")
+          ]
+        )
+        [
+          [ "CAP_NET_BIND_SERVICE" ]
+          [ "CAP_NET_BIND_SERVICE" ]
+          false
+          false
+        ]
+    ++
+      equal "a service for which systemd binds needs no capability"
+        (
+          let
+            inherit
+              ((evaluate {
+                services.linerate.links = {
+                  enable = true;
+                  socketActivation = true;
+                };
+              }).systemd.services.linerate-links
+              )
+              serviceConfig
+              ;
+          in
+          [
+            (serviceConfig.AmbientCapabilities or null)
+            serviceConfig.PrivateUsers
+          ]
+        )
+        [
+          null
+          true
+        ]
+    ++
+      equal "which databases are on another host"
+        (map
+          (
+            url:
+            (evaluate {
+              services.linerate.api = {
+                enable = true;
+                settings.database-url = url;
+              };
+            }).linerate.services.api.databases.urls == [ url ]
+          )
+          [
+            "sqlite:/var/lib/linerate-api/api.db"
+            "postgres://api@%2Frun%2Fpostgresql/api"
+            "postgres://api@localhost:5433/api"
+            "postgresql://127.0.0.1/api"
+            "postgres://[::1]/api"
+            "postgres:///api"
+            "postgres://api@db.example/api"
+            "postgresql://db.example:5433/api"
+            "postgres://[2001:db8::1]/api"
+          ]
+        )
+        [
+          false
+          false
+          false
+          false
+          false
+          false
+          true
+          true
+          true
+        ]
+    ++
+      equal "a database on another host is waited for by its network"
+        ((evaluate {
+          services.linerate.api = {
+            enable = true;
+            secrets.database-url = "/secret";
+          };
+        }).systemd.services.linerate-api.after
+        )
+        [
+          "network-online.target"
+          "network.target"
+        ]
+    ++ equal "sockets wait for their addresses" ((evaluate {
+      services.linerate.links = {
+        enable = true;
+        socketActivation = true;
+        settings.listen = [ "192.0.2.1:80" ];
+      };
+    }).systemd.sockets.linerate-links-public-0.socketConfig.FreeBind
+    ) true
+    ++
+      equal "where sockets of systemd's listen"
+        (map address.stream [
+          ":80"
+          "127.0.0.1:80"
+          "unix:/run/api.sock"
+        ])
+        [
+          "80"
+          "127.0.0.1:80"
+          "/run/api.sock"
+        ]
+    ++ equal "nothing of ours is in every session" ((evaluate {
+      services.linerate = {
+        links.enable = true;
+        api.enable = true;
+      };
+    }).environment.variables or { }
+    ) { }
+    ++
+      equal "an update boots where anything has changed"
+        (lib.hasInfix "/bin/linerate-reboot /run/booted-system /nix/var/nix/profiles/system " nightly.postStart)
+        true
     ++
       equal "boots are counted where NixOS can"
         {

@@ -4,13 +4,11 @@
 {
   services.linerate = {
     api.database.createLocally = true;
-    links.replicas = [
-      {
-        url = "sftp://root@visitor/root/links";
-        key-path = "/var/lib/replica/key";
-        sync-interval = "200ms";
-      }
-    ];
+    links.replica = {
+      url = "sftp://root@visitor/root/links";
+      key-path = "/var/lib/replica/key";
+      sync-interval = "200ms";
+    };
     files.tls = {
       certificate = lib.mkForce null;
       key = lib.mkForce null;
@@ -29,6 +27,10 @@
   };
   networking.firewall.allowedTCPPorts = [ 5002 ];
 
+  # It makes its files when it starts first, which takes minutes where every instruction is emulated and others work too.
+  systemd.services.postgresql.serviceConfig.TimeoutSec = lib.mkForce 900;
+
   # Releases before 25.11 have a Litestream with a known vulnerability.
-  nixpkgs.config.allowInsecurePredicate = package: lib.getName package == "litestream";
+  nixpkgs.config.allowInsecurePredicate =
+    package: lib.versionOlder lib.trivial.release "25.11" && lib.getName package == "litestream";
 }

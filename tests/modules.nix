@@ -3,11 +3,12 @@
 {
   lib,
   modules,
+  overlay,
   pkgs,
 }:
 let
   machine = {
-    nixpkgs.hostPlatform = "x86_64-linux";
+    nixpkgs.hostPlatform = pkgs.stdenv.hostPlatform.system;
     system.stateVersion = "26.05";
     boot.loader.grub.enable = false;
     documentation.enable = false;
@@ -23,7 +24,7 @@ let
       services.linerate.links = {
         enable = true;
         workers = 2;
-        replicas = [ { url = "s3://bucket/links"; } ];
+        replica.url = "s3://bucket/links";
         settings = {
           public-url = "https://go.example";
           # A setting that has no type here.
@@ -31,7 +32,8 @@ let
         };
       };
       # Releases before 25.11 have a Litestream with a known vulnerability.
-      nixpkgs.config.allowInsecurePredicate = package: lib.getName package == "litestream";
+      nixpkgs.config.allowInsecurePredicate =
+        package: lib.versionOlder lib.trivial.release "25.11" && lib.getName package == "litestream";
     };
 
     api.services.linerate.api = {
@@ -56,6 +58,57 @@ let
       ];
     };
 
+    # A host of somebody's, who has said what ssh, the firewall, the clock and a database are.
+    default = {
+      boot.loader.systemd-boot.enable = true;
+      networking = {
+        firewall.enable = false;
+        nftables.enable = false;
+      };
+      services = {
+        chrony.enable = false;
+        timesyncd.enable = true;
+        openssh = {
+          ports = [ 2222 ];
+          settings = {
+            PasswordAuthentication = true;
+            MaxAuthTries = 6;
+          };
+        };
+        postgresql = {
+          enable = true;
+          enableTCPIP = true;
+        };
+        litestream = {
+          enable = true;
+          settings.dbs = [ { path = "/var/lib/theirs/theirs.db"; } ];
+        };
+        linerate = {
+          api = {
+            enable = true;
+            database.createLocally = true;
+          };
+          links = {
+            enable = true;
+            replica.url = "s3://bucket/links";
+            settings.public-url = "https://go.example";
+          };
+        };
+      };
+      linerate = {
+        appliance.enable = true;
+        tuning.enable = true;
+        cpu =
+          {
+            aarch64-linux = "neoverse-v1";
+            x86_64-linux = "icelake-server";
+          }
+          .${pkgs.stdenv.hostPlatform.system};
+      };
+      nixpkgs.config.allowInsecurePredicate =
+        package: lib.versionOlder lib.trivial.release "25.11" && lib.getName package == "litestream";
+    };
+
     tuning.linerate.tuning = {
       enable = true;
       wan = true;
@@ -63,6 +116,7 @@ let
       nic.ena.driver = "ena";
     };
 
+    appliance.boot.loader.systemd-boot.enable = true;
     appliance.linerate.appliance = {
       enable = true;
       ssh = {
@@ -74,7 +128,7 @@ let
     };
   };
 
-  evaluate =
+  configurations = lib.mapAttrs (
     name: module:
     (lib.nixosSystem {
       modules = [
@@ -82,11 +136,43 @@ let
         modules.${name}
         module
       ];
-    }).config.system.build.toplevel.drvPath;
+    }).config
+  ) systems;
 
   # Without its context: the systems need not be built for this.
   evaluated = lib.mapAttrsToList (
-    name: module: builtins.unsafeDiscardStringContext (evaluate name module)
-  ) systems;
+    _: config: builtins.unsafeDiscardStringContext config.system.build.toplevel.drvPath
+  ) configurations;
+
+  # What somebody has said of a host stays so.
+  theirs = configurations.default;
+  kept = {
+    ports = theirs.services.openssh.ports == [ 2222 ];
+    passwords = theirs.services.openssh.settings.PasswordAuthentication;
+    tries = theirs.services.openssh.settings.MaxAuthTries == 6;
+    firewall = !theirs.networking.firewall.enable && !theirs.networking.nftables.enable;
+    clock = theirs.services.timesyncd.enable && !theirs.services.chrony.enable;
+    database = theirs.services.postgresql.settings.listen_addresses == "*";
+    litestream = theirs.systemd.services.litestream.serviceConfig.User == "litestream";
+    variables = !lib.any (lib.hasPrefix "LINERATE_") (lib.attrNames theirs.environment.variables);
+    # Where nobody has said anything, it is NixOS's.
+    alone =
+      configurations.api.services.postgresql.settings.listen_addresses == "localhost"
+      && !configurations.links.services.openssh.enable
+      && configurations.links.services.timesyncd.enable;
+    # What does not work then is said.
+    told = lib.any (lib.hasInfix "connections of the services are tracked") theirs.warnings;
+  };
+  taken = lib.attrNames (lib.filterAttrs (_: held: !held) kept);
+
+  # By the names that others call them.
+  overlaid = map (name: (pkgs.extend overlay).${name}.drvPath) [
+    "linerate"
+    "linerate-api"
+    "linerate-files"
+    "linerate-links"
+  ];
 in
+assert taken == [ ] || throw "the modules take over a host: ${toString taken}";
+assert lib.all (lib.hasSuffix ".drv") overlaid;
 pkgs.runCommand "linerate-nix-modules" { inherit evaluated; } "touch $out"

@@ -64,7 +64,7 @@ let
       builtins.mapAttrs (_: unit: withoutEnvironment unit.text) (
         select (
           name: unit:
-          match "linerate-.*|(cpufreq|litestream|systemd-bless-boot)[.]service|boot-complete[.]target|${others}" name
+          match "linerate-.*|(cpufreq|systemd-bless-boot)[.]service|boot-complete[.]target|${others}" name
           != null
           && unit.enable
         ) config.systemd.units
@@ -90,8 +90,7 @@ let
     )
     // {
       "profile.json" = toJSON config.linerate.profile;
-      "litestream.yml" =
-        if config.services.litestream.enable then toJSON config.services.litestream.settings else "";
+      "litestream.yml" = config.environment.etc."linerate/litestream.yml".text or "";
       "boot-loader" = config.boot.loader.systemd-boot.extraInstallCommands;
       "journald.conf" = config.services.journald.extraConfig;
       "kernel-parameters" = lines (
@@ -101,12 +100,31 @@ let
       "modprobe.conf" = config.boot.extraModprobeConfig;
       "modules-load" = lines (sort builtins.lessThan config.boot.kernelModules);
       "sysctl.conf" = config.environment.etc."sysctl.d/60-nixos.conf".text;
-      "sshd" = toJSON config.services.openssh.settings;
+      "sshd" = toJSON (
+        config.services.openssh.settings
+        // {
+          AuthorizedKeysFile = concatStringsSep " " config.services.openssh.authorizedKeysFiles;
+        }
+      );
       "tmpfiles" = lines (
         map (package: package.text) (
-          filter (package: match ".*linerate.*" (package.text or "") != null) config.systemd.tmpfiles.packages
+          filter (
+            package: match ".*(linerate|/var/lib/ssh).*" (package.text or "") != null
+          ) config.systemd.tmpfiles.packages
         )
         ++ filter (rule: match "d /run/acme/? .*" rule != null) config.systemd.tmpfiles.rules
+      );
+      # As systemd's own manager has it.
+      "system.conf" = lines (
+        filter (line: isString line && match ".*WatchdogSec=.*" line != null) (
+          split "\n" (config.environment.etc."systemd/system.conf".text or "")
+        )
+      );
+      "host-keys" = lines (map (key: "${key.type} ${key.path}") config.services.openssh.hostKeys);
+      "etc-links" = lines (
+        map (name: "/etc/${name} ${toString config.environment.etc.${name}.source}") (
+          filter (name: match "ssh/ssh_host_.*" name != null) (attrNames config.environment.etc)
+        )
       );
       "udev.rules" = config.services.udev.extraRules;
       "users" = lines (
@@ -135,5 +153,7 @@ builtins.mapAttrs (
     );
     inherit (config) warnings;
     system = config.system.build.toplevel.drvPath;
+    # What bash runs when the host is built.
+    build = builtins.unsafeDiscardStringContext config.system.build.toplevel.buildCommand;
   }
 ) hosts

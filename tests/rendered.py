@@ -1,16 +1,30 @@
 #!/usr/bin/env python3
 """rendered.py write|check|texts DIRECTORY: what tests/render.nix evaluated to, from stdin, against what is kept.
 
-A host whose assertions fail or that warns is refused either way. `check` compares only what the same
-release of NixOS rendered, since others word their units otherwise. `texts` reads what `nix show-derivation --recursive`
+A host whose assertions fail, that warns, or whose scripts bash cannot read is refused either way. Of another release of
+NixOS than the one that is kept, `check` compares the files of which every word is ours. `texts` reads what `nix show-derivation --recursive`
 says of a host, and adds the texts that its files call by their names in the store, as `store.json`.
 """
 
 import json
+import os
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
+
+
+# Files that no release of NixOS writes otherwise.
+OURS = re.compile("settings/|scripts/linerate-|nftables/linerate$|profile[.]json$|litestream[.]yml$|boot-loader$")
+
+
+def skip(name, reason):
+    said = f"skipped: {name}: {reason}"
+    print(said)
+    if path := os.environ.get("LINERATE_SKIPS"):
+        with open(path, "a") as skips:
+            print(said, file=skips)
 
 
 def complaints(host, config):
@@ -18,6 +32,13 @@ def complaints(host, config):
         yield f"{host}: assertion failed: {message}"
     for message in config["warnings"]:
         yield f"{host}: warning: {message}"
+    scripts = {"the script that builds it": config["build"]}
+    scripts |= {name: text for name, text in config["files"].items() if name.startswith("scripts/")}
+    for name, script in scripts.items():
+        parsed = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
+        # Of a condition that it cannot read it says so, and ends with 0.
+        if parsed.returncode or parsed.stderr:
+            yield f"{host}: {name} is no script: {parsed.stderr.strip()}"
 
 
 # A review goes line by line.
@@ -79,10 +100,15 @@ def main():
             write(root / host, files)
             continue
         old = kept(root / host)
+        names = old.keys() | files.keys()
         if old.get("release", files["release"]) != files["release"]:
-            print(f"{host}: not compared: rendered by NixOS {old['release'].strip()}, this is {config['release']}")
-            continue
-        changed = sorted(name for name in old.keys() | files.keys() if old.get(name) != files.get(name))
+            others = {name for name in names if not OURS.match(name)}
+            names -= others
+            skip(
+                f"{len(others)} rendered files of {host}",
+                f"they are of NixOS {old['release'].strip()}, and this is {config['release']}, which words them otherwise",
+            )
+        changed = sorted(name for name in names if old.get(name) != files.get(name))
         bad += [f"{host}: {name} is not what it was: see to it, then 'make render'" for name in changed]
     for line in bad:
         print(f"error: {line}", file=sys.stderr)

@@ -15,7 +15,7 @@ import lanes
 import rendering
 from catalogue import NOT_PORTABLE, TESTS
 from host import Host
-from report import say
+from report import say, skip
 from scenario import Made
 
 
@@ -49,7 +49,7 @@ def suite(names: list[str], directory: Path) -> int:
     names = [name for name in names if name not in missing]
     failed = lanes.run(names, made)
     for name, reason in (NOT_PORTABLE | missing).items():
-        say(f"{name}: not run here: {reason}")
+        skip(f"vm-{name}", reason)
     say(f"{len(names) - len(failed)} of {len(names)} tests hold, in {time.monotonic() - began:.0f} s")
     for name, reason in failed.items():
         print(f"error: {name} does not hold: {reason}", file=sys.stderr)

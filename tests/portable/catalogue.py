@@ -11,6 +11,8 @@ class Role:
     # The rendered host that the machine is; None: Debian with the test's programs, as a visitor's.
     host: str | None = None
     hardware: Hardware = field(default_factory=Hardware)
+    # Scripts of this repository that it has, by the names that they are called by.
+    scripts: dict[str, str] = field(default_factory=dict)
 
 
 BOX = Role("vm")
@@ -24,8 +26,20 @@ FROM_FIRMWARE = Role("tengbe", Hardware(uefi=True))
 # Its root is on NVMe, and it keeps 1 % of 32 GiB free.
 ON_EC2 = Role("aws-c6i", Hardware(memory_mib=2048, disk="nvme"))
 
-# Rendered when they are needed: tests/companions.nix, and aws-c6i with what asks for the instance's metadata.
+# The same, with a watchdog.
+WATCHED = Role("tengbe", Hardware(uefi=True, watchdog=True))
+
+# No host, but the medium that puts one onto a disk: a medium, two disks, and one that is too small.
+INSTALLER = Role(
+    None,
+    Hardware(empty_disks_mib=(9216, 10240, 11264, 1024)),
+    {"linerate-choose": "hosts/installer/choose.sh", "linerate-install": "hosts/installer/install.sh"},
+)
+
+# Rendered when they are needed: tests/companions.nix, tests/late.nix, and aws-c6i with what asks for the instance's
+# metadata.
 WITH_COMPANIONS = Role("companions", Hardware(memory_mib=1024))
+LATE = Role("late")
 WITH_METADATA = Role("ec2", ON_EC2.hardware)
 
 # The longest first, so that lanes end at about the same time.
@@ -35,12 +49,15 @@ TESTS: dict[str, dict[str, Role]] = {
     "restart": {"box": BOX, "visitor": VISITOR},
     "power-cut": {"box": BOX, "visitor": VISITOR},
     "update": {"box": FROM_FIRMWARE},
+    "hang": {"box": WATCHED},
+    "late": {"box": LATE, "visitor": VISITOR},
     "companions": {"box": WITH_COMPANIONS, "visitor": VISITOR},
     "watch": {"box": WITH_QUEUES},
     "nic": {"box": WITH_QUEUES},
     "aws": {"box": ON_EC2},
     "metadata": {"box": WITH_METADATA, "visitor": VISITOR},
     "tuning": {"box": WITH_QUEUES},
+    "installer": {"box": INSTALLER},
 }
 
 # Tests that may begin where one that held has ended, on its machines: to boot them takes longer than most scripts.

@@ -20,8 +20,10 @@ GUEST = [
     "conntrack",
     "curl",
     "dbus",
+    "dosfstools",
     "e2fsprogs",
     "ethtool",
+    "fdisk",
     "iproute2",
     "iputils-ping",
     "irqbalance",
@@ -51,7 +53,7 @@ GUEST = [
 ]
 # Unpacked and not installed: that would bring Perl, LLVM and a cluster of Debian's own. Its libraries are above.
 POSTGRESQL = "/usr/lib/postgresql/17"
-UNPACKED = ["postgresql-17", "postgresql-client-17"]
+UNPACKED = ["postgresql-17", "postgresql-client-17", "prometheus-node-exporter", "prometheus-postgres-exporter"]
 QEMU = ["ovmf", "qemu-system-x86", "qemu-utils"]
 
 # Directories of /usr/lib/modules/*/kernel that a guest can have a use for. The rest is 90 % of them.
@@ -74,6 +76,8 @@ MODULES = [
     "drivers/ptp",
     "drivers/tty",
     "drivers/virtio",
+    "drivers/watchdog/i6300esb.ko.xz",
+    "drivers/watchdog/watchdog.ko.xz",
     "fs/autofs",
     "fs/configfs",
     "fs/efivarfs",
@@ -207,6 +211,8 @@ def _settle(root: Path) -> None:
     shutil.rmtree(root / POSTGRESQL.lstrip("/") / "lib/bitcode")
     for name in ("initdb", "postgres", "psql"):
         (root / "usr/bin" / name).symlink_to(f"{POSTGRESQL}/bin/{name}")
+    for name in ("node", "postgres"):
+        (root / f"usr/bin/{name}_exporter").symlink_to(f"prometheus-{name}-exporter")
     units = root / "etc/systemd/system"
     for name, text in FILES.items():
         path = root / name

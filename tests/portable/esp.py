@@ -23,10 +23,9 @@ initrd /nixos/initrd
 options init=/generations/1/init {options}
 """
 
-# A host has two tries, of which each takes as long as the box may take to become healthy; one shows as much.
-INSTALL = """\
+_INSTALL = """\
 #!/bin/bash
-# install-generation NUMBER good|broken
+# install-generation NUMBER good|broken|hanging
 set -euo pipefail
 units=/generations/$1/units
 mkdir -p "$units"
@@ -35,12 +34,23 @@ if [[ $2 == broken ]]; then
     printf '[Service]\\nExecStart=\\nExecStart=/nix/store/linerate-links/bin/linerate-links serve --config /none\\n' \\
         >"$units/linerate-links.service.d/broken.conf"
 fi
+if [[ $2 == hanging ]]; then
+    mkdir "$units/linerate-health.service.d"
+    # systemd freezes where it crashes, so that nobody is left who does anything.
+    printf '[Service]\\nExecStart=\\nExecStart=/bin/kill -SEGV 1\\nExecStart=/bin/sleep infinity\\n' \\
+        >"$units/linerate-health.service.d/hanging.conf"
+fi
 sed "s#/generations/1/#/generations/$1/#; s/^version .*/version Generation $1/" \\
     /boot/loader/entries/nixos-generation-1*.conf >"/boot/loader/entries/nixos-generation-$1.conf"
 sed -i "s/^default .*/default nixos-generation-$1.conf/" /boot/loader/loader.conf
-/nix/store/linerate-trial/bin/linerate-trial /boot 1
+COMMANDS
 sync
 """
+
+
+def install(commands: str) -> str:
+    """What installs a generation, with the commands that the host runs once NixOS has written its entries."""
+    return _INSTALL.replace("COMMANDS\n", commands)
 
 
 def make(path: Path, guest: Guest, parameters: list[str]) -> None:

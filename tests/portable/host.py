@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from errors import Failure
+from report import skip
+
 RENDERED = Path(__file__).resolve().parents[1] / "rendered"
 _TRIAL = RENDERED.parents[1] / "modules/appliance/trial.sh"
 
@@ -53,7 +56,11 @@ class Files:
 
 class Host:
     def __init__(self, name: str, rendered: Path = RENDERED) -> None:
+        self.name = name
         directory = rendered / name
+        for unit, reason in LEFT_OUT.items():
+            if (directory / "systemd/system" / unit).exists():
+                skip(f"{unit} of {name}", reason)
         self.files = {
             str(path.relative_to(directory)): path.read_text()
             for path in sorted(directory.rglob("*"))
@@ -92,7 +99,7 @@ class Host:
         files.add("/etc/linerate/profile.json", self._profile())
         self._network(files)
         self._users(files, tree)
-        self._store(files, ours)
+        self._store(files, ours, tree)
         return files
 
     def _units(self, files: Files) -> None:
@@ -108,7 +115,11 @@ class Host:
         files.add("/etc/systemd/journald.conf.d/host.conf", f"[Journal]\n{self.files.get('journald.conf', '')}")
         files.add("/etc/tmpfiles.d/host.conf", self.files.get("tmpfiles", ""))
         if "litestream.yml" in self.files:
-            files.add("/etc/litestream.yml", self.files["litestream.yml"])
+            files.add("/etc/linerate/litestream.yml", self.files["litestream.yml"])
+        files.add("/etc/systemd/system.conf.d/host.conf", f"[Manager]\n{self.files.get('system.conf', '')}")
+        for line in self.files.get("etc-links", "").splitlines():
+            path, target = line.split(" ")
+            files.link(path, target)
 
     def _kernel(self, files: Files) -> None:
         files.add("/etc/sysctl.d/60-nixos.conf", self.files["sysctl.conf"])
@@ -118,6 +129,9 @@ class Host:
 
     def _profile(self) -> str:
         profile = json.loads(self.files["profile.json"])
+        for name, card in profile["nic"].items():
+            if card["driver"] not in _DRIVERS:
+                skip(f"{profile['host']}'s card {name}", f"QEMU has none of {card['driver']}")
         profile["nic"] = {name: card for name, card in profile["nic"].items() if card["driver"] in _DRIVERS}
         return json.dumps(profile)
 
@@ -128,7 +142,8 @@ class Host:
         files.add("/etc/nftables.conf", f"#!/usr/sbin/nft -f\nflush ruleset\n{tables}")
         files.link("/etc/systemd/system/sysinit.target.wants/nftables.service", "/usr/lib/systemd/system/nftables.service")
         settings: dict[str, Any] = json.loads(self.files["sshd"])
-        files.add("/etc/ssh/sshd_config", "".join(_ssh(name, value) for name, value in settings.items()))
+        self._host_keys(files)
+        files.add("/etc/ssh/sshd_config", "Include /etc/ssh/sshd_config.d/*.conf\n" + "".join(_ssh(name, value) for name, value in settings.items()))
 
     def _users(self, files: Files, tree: Path) -> None:
         texts = {name: (tree / "etc" / name).read_text() for name in ("passwd", "group", "shadow")}
@@ -153,7 +168,19 @@ class Host:
         for name, text in texts.items():
             files.add(f"/etc/{name}", text, 0o640 if name == "shadow" else 0o644)
 
-    def _store(self, files: Files, ours: dict[str, Path]) -> None:
+    def _host_keys(self, files: Files) -> None:
+        """NixOS makes those that are missing before ssh begins."""
+        keys = [line.split(" ")[1] for line in self.files["host-keys"].splitlines()]
+        files.add("/etc/ssh/sshd_config.d/host.conf", "".join(f"HostKey {key}\n" for key in keys))
+        made = "".join(
+            f"ExecStartPre=/bin/sh -c '[ -s {key} ] || ssh-keygen -q -t ed25519 -N \"\" -f {key}'\n" for key in keys
+        )
+        files.add(
+            "/etc/systemd/system/ssh.service.d/host.conf",
+            f"[Service]\nExecStartPre=\n{made}ExecStartPre=/usr/sbin/sshd -t\n",
+        )
+
+    def _store(self, files: Files, ours: dict[str, Path], tree: Path) -> None:
         """What the texts call by names in the Nix store: our programs, their settings, or Debian's own programs."""
         for name, program in ours.items():
             files.add(f"/nix/store/{name}/bin/{name}", program.read_bytes(), 0o755)
@@ -161,6 +188,7 @@ class Host:
         for name, text in self.store.items():
             files.add(name, text, 0o755)
         there = {name.split("/")[3] for name in self.store}
+        missing: set[str] = set()
         for text in [*self.files.values(), *self.store.values()]:
             for package, program in _STORE.findall(text):
                 if package in there:
@@ -175,8 +203,16 @@ class Host:
                 elif settings := re.fullmatch(r"linerate-(\w+)\.toml", package):
                     values = json.loads(self.files[f"settings/{settings[1]}"])
                     files.add(f"/nix/store/{package}", _toml(values))
+                elif program and package not in there and not _has(tree, program):
+                    missing.add(f"{package}/bin/{program}")
                 else:
                     files.link(f"/nix/store/{package}", "/usr")
+        if missing:
+            raise Failure(f"Debian has none of what {self.name} calls: {', '.join(sorted(missing))}")
+
+
+def _has(tree: Path, program: str) -> bool:
+    return any((tree / "usr" / directory / program).is_symlink() or (tree / "usr" / directory / program).exists() for directory in ("bin", "sbin"))
 
 
 def _values(unit: str, name: str) -> list[str]:

@@ -20,13 +20,13 @@ from qemu import AFTER_QEMU, KERNEL_PARAMETERS, Process, after_firmware
 from report import say
 from shell import Shell
 
-BOOT_SECONDS = 180
+BOOT_SECONDS = 300
 # How long it may take until a guest's own system begins. What comes before is firmware, Debian's kernel and our initrd.
-INITRD_SECONDS = 100
+INITRD_SECONDS = 150
 # How often a guest is started until it does.
 ATTEMPTS = 3
-COMMAND_SECONDS = 120
-WAIT_SECONDS = 120
+COMMAND_SECONDS = 300
+WAIT_SECONDS = 900
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ class Hardware:
     memory_mib: int = 768
     # QEMU's name of what the root is on: virtio-blk-pci or nvme.
     disk: str = "virtio-blk-pci"
+    # Sizes of disks with nothing on them, in MiB.
+    empty_disks_mib: tuple[int, ...] = ()
+    # A watchdog that resets the machine when nobody asks it not to.
+    watchdog: bool = False
 
 
 class Machine:
@@ -64,6 +68,8 @@ class Machine:
         self.parameters = parameters
         self.process: Process | None = None
         self.shell: Shell | None = None
+        # Whether the first card's cable is pulled.
+        self.blocked = False
         # How long the console's log was when it was started.
         self.started_at = 0
         self.disk = directory / "disk"
@@ -78,6 +84,16 @@ class Machine:
             env=programs.environment(),
         )
 
+        for index, mib in enumerate(self.hardware.empty_disks_mib):
+            subprocess.run(
+                [*programs.command("qemu-img"), "create", "-q", "-f", "qcow2", self._empty_disk(index), f"{mib}M"],
+                check=True,
+                env=programs.environment(),
+            )
+
+    def _empty_disk(self, index: int) -> Path:
+        return self.directory / f"empty{index}"
+
     # Power.
 
     def start(self) -> None:
@@ -85,6 +101,8 @@ class Machine:
             return
         self.started_at = self.console.stat().st_size if self.console.exists() else 0
         self.process = Process(self.programs, self.directory, self._arguments())
+        if self.blocked:
+            self._cable(up=False)
         self.shell = Shell(self.directory / "shell", self.process.alive)
 
     def _wait_for_initrd(self) -> None:
@@ -133,6 +151,12 @@ class Machine:
             *["-chardev", f"file,id=console,path={self.console},append=on", "-serial", "chardev:console"],
             *(self._firmware() if self.hardware.uefi else self._kernel()),
         ]
+        for index in range(len(self.hardware.empty_disks_mib)):
+            arguments += ["-drive", f"file={self._empty_disk(index)},if=none,id=empty{index},format=qcow2"]
+            arguments += ["-device", f"virtio-blk-pci,drive=empty{index},serial=empty{index}"]
+        if self.hardware.watchdog:
+            # With -no-reboot a reset is the end of QEMU, as every other is.
+            arguments += ["-device", "i6300esb", "-action", "watchdog=reset"]
         for index, card in enumerate(self.hardware.cards):
             mac = f"52:54:00:00:{self.number:02x}:{index + 1:02x}"
             arguments += self.switch.plug(card, self.number, index, mac)
@@ -194,15 +218,18 @@ class Machine:
 
     def block(self) -> None:
         """Pulls the first card's cable."""
-        self._monitor("set_link", name="card0", up=False)
+        self.blocked = True
+        self._cable(up=False)
 
     def unblock(self) -> None:
-        self._monitor("set_link", name="card0", up=True)
+        self.blocked = False
+        self._cable(up=True)
 
-    def _monitor(self, command: str, **arguments: object) -> None:
-        self._shell()
+    def _cable(self, up: bool) -> None:
+        # Of a machine that boots, too.
+        self.start()
         assert self.process
-        self.process.command(command, **arguments)
+        self.process.command("set_link", name="card0", up=up)
 
     def last_words(self) -> list[str]:
         """The end of its console, and of its journal where it can still be asked."""

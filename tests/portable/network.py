@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from report import say
+from report import skip
 
 # linux/sched.h
 _CLONE_NEWNET = 0x40000000
@@ -98,7 +98,7 @@ def switch(directory: Path) -> Switch:
         reason = error.strerror or str(error)
     except subprocess.CalledProcessError as error:
         reason = error.stderr.strip()
-    say(f"not seen here: queues of virtio, since {reason}")
+    skip("queues of virtio", reason)
     return Cables(directory)
 
 

@@ -88,9 +88,9 @@ class Process:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def command(self, name: str, **arguments: Any) -> Any:
+    def command(self, command: str, /, **arguments: Any) -> Any:
         """Asks QEMU's monitor (QMP)."""
-        return self._execute(name, arguments)
+        return self._execute(command, arguments)
 
     def _execute(self, name: str, arguments: dict[str, Any]) -> Any:
         self.monitor.sendall(json.dumps({"execute": name, "arguments": arguments}).encode())

@@ -21,7 +21,7 @@ from report import say
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "vm"
 # The longest that a script may take.
-SCRIPT_SECONDS = 900
+SCRIPT_SECONDS = 1800
 
 
 class Made(NamedTuple):
@@ -47,7 +47,8 @@ class Laboratory:
             host = self.made.hosts[role.host]
             files = host.install(self.made.ours, self.made.guest.tree)
             parameters = host.kernel_parameters()
-        _identify(files, name, number, role, others)
+        commands = self.made.hosts[role.host].files.get("boot-loader", "") if role.host else ""
+        _identify(files, name, number, role, others, commands)
         payload = self.directory / f"{name}.tar"
         files.write(payload)
         return Machine(
@@ -63,16 +64,19 @@ class Laboratory:
         )
 
 
-def _identify(files: Files, name: str, number: int, role: Role, others: list[str]) -> None:
+def _identify(files: Files, name: str, number: int, role: Role, others: list[str], commands: str) -> None:
     """The machine's name and addresses, as NixOS's tests have them: 192.168.1.1 for the first by name, and so on."""
     files.add("/etc/hostname", f"{name}\n")
     files.add(
         "/etc/hosts",
         "127.0.0.1 localhost\n" + "".join(f"192.168.1.{index + 1} {other}\n" for index, other in enumerate(others)),
     )
+    for script, path in role.scripts.items():
+        text = (SCRIPTS.parents[1] / path).read_text()
+        files.add(f"/usr/local/bin/{script}", f"#!/bin/bash\n{text}", 0o755)
     if role.hardware.uefi:
         files.add("/etc/fstab", "PARTLABEL=ESP /boot vfat umask=0077 0 0\n")
-        files.add("/usr/local/bin/install-generation", esp.INSTALL, 0o755)
+        files.add("/usr/local/bin/install-generation", esp.install(commands), 0o755)
     for card in range(len(role.hardware.cards)):
         files.add(
             f"/etc/systemd/network/50-card{card}.network",
@@ -125,7 +129,7 @@ def _subtest(what: str) -> Iterator[None]:
     say(f"{time.monotonic() - began:6.1f} s  {what}")
 
 
-def _retry(done: Callable[[bool], bool], timeout: int = 120) -> None:
+def _retry(done: Callable[[bool], bool], timeout: int = 300) -> None:
     """Until it is done; it is told whether this was its last chance."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:

@@ -39,6 +39,18 @@ with subtest("users are in a PostgreSQL that knows the service by its user, and 
     assert ":5432" not in box.succeed("ss -Hltn")
     box.fail("test -e /var/lib/linerate-api/api.db")
 
+with subtest("the figures of the machine, of what doctor finds, and of PostgreSQL are asked for on this host alone"):
+    box.succeed("systemctl start linerate-doctor.service")
+    box.wait_for_open_port(9100)
+    figures = box.succeed("curl -sf http://127.0.0.1:9100/metrics")
+    of_kernel = ["node_cpu_seconds_total", "node_interrupts_total", "node_softirqs_functions_total"]
+    for name in [*of_kernel, "linerate_doctor_"]:
+        assert f"\n{name}" in figures, name
+    box.wait_for_open_port(9187)
+    box.wait_until_succeeds("curl -sf http://127.0.0.1:9187/metrics | grep -x 'pg_up 1'")
+    for port in [9100, 9187]:
+        assert visitor.execute(f"curl -s --max-time 3 http://box:{port}/metrics")[0] == 28, port
+
 with subtest("PostgreSQL is killed: it comes back, and so does the service, with what it acknowledged"):
     before = box.succeed("systemctl show -P MainPID postgresql.service linerate-api.service").split()
     box.succeed("systemctl kill --signal=KILL postgresql.service")
@@ -64,14 +76,14 @@ with subtest("links are streamed off the box"):
     box.succeed(f"{as_links} ssh-keygen -q -t ed25519 -N '' -f /var/lib/replica/key")
     key = box.succeed("cat /var/lib/replica/key.pub").strip()
     visitor.succeed(f"install -d -m 700 /root/.ssh /root/links; echo '{key}' > /root/.ssh/authorized_keys")
-    box.succeed("systemctl restart litestream.service")
+    box.succeed("systemctl restart linerate-litestream.service")
     box.succeed("(echo code,target; seq 300 | sed 's#.*#first&,https://example.com/&#') > /tmp/first.csv")
     box.succeed(f"{as_links} linerate-links import --database {links}/links.db - --format csv < /tmp/first.csv")
     # It checkpoints its log when it ends, under Litestream's eyes.
     box.succeed("systemctl restart linerate-links.service")
     box.succeed("(echo code,target; seq 300 | sed 's#.*#second&,https://example.com/&#') > /tmp/second.csv")
     box.succeed(f"{as_links} linerate-links import --database {links}/links.db - --format csv < /tmp/second.csv")
-    restore = f"{as_links} litestream restore -o"
+    restore = f"{as_links} litestream restore -config /etc/linerate/litestream.yml -o"
     box.wait_until_succeeds(
         f"rm -rf /tmp/copy* && {restore} /tmp/copy.db {links}/links.db"
         f" && {as_links} linerate-links export --database /tmp/copy.db | grep -c example.com | grep -x 600"
@@ -79,10 +91,10 @@ with subtest("links are streamed off the box"):
 
 with subtest("a box that has lost its disk serves what was streamed"):
     sockets = "linerate-links-public-0.socket linerate-links-admin.socket"
-    box.succeed(f"systemctl stop {sockets} linerate-links.service litestream.service")
+    box.succeed(f"systemctl stop {sockets} linerate-links.service linerate-litestream.service")
     box.succeed(f"find {links} -mindepth 1 -delete")
     box.succeed(f"{restore} {links}/links.db {links}/links.db")
-    box.succeed(f"systemctl start {sockets} linerate-links.service litestream.service")
+    box.succeed(f"systemctl start {sockets} linerate-links.service linerate-litestream.service")
     box.succeed(f"{as_links} linerate-links check --database {links}/links.db")
     for codes, number in [("first", 1), ("first", 300), ("second", 1), ("second", 300)]:
         said = visitor.succeed(f"curl -s -o /dev/null -w '%{{http_code}} %{{redirect_url}}' http://box/{codes}{number}")

@@ -14,8 +14,12 @@ with subtest("the services are let in"):
         visitor.wait_for_open_port(port, "box")
 
 with subtest("nothing else is, and is not even refused"):
-    box.succeed("nc -lk 12345 >/dev/null 2>&1 &")
-    box.wait_for_open_port(12345)
+    # Somebody listens everywhere at each, on the box itself.
+    for port in [12345, 9100]:
+        box.execute(f"nc -lk {port} >/dev/null 2>&1 &")
+        box.wait_for_open_port(port)
+    for port in [8081, 8091, 8101]:
+        box.wait_for_open_port(port)
     for port in [8081, 8091, 8101, 9100, 12345]:
         # curl ends with 28 where nobody answers, and with 7 where somebody refuses.
         status, _ = visitor.execute(f"curl -s --max-time 3 telnet://box:{port} </dev/null")

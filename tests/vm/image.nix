@@ -15,17 +15,8 @@
       mountHostNixStore = false;
       useEFIBoot = true;
       useDefaultFilesystems = false;
-      fileSystems = lib.mkForce {
-        "/" = {
-          device = "/dev/disk/by-label/nixos";
-          fsType = "ext4";
-          autoResize = true;
-        };
-        "/boot" = {
-          device = "/dev/disk/by-label/ESP";
-          fsType = "vfat";
-        };
-      };
+      # The host's own.
+      fileSystems = lib.mkForce (import ../../hosts/tengbe/disk.nix).fileSystems;
     };
   };
 

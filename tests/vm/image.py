@@ -16,3 +16,7 @@ with subtest("services answer"):
 
 with subtest("the first generation is on no trial, since there is nothing to fall back to"):
     assert "+" not in box.succeed("ls /boot/loader/entries")
+
+with subtest("what is on the EFI partition is root's alone"):
+    assert "fmask=0077" in box.succeed("findmnt --noheadings --output OPTIONS /boot")
+    assert box.succeed("stat -c %a /boot/loader/loader.conf").strip() == "700"

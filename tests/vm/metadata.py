@@ -31,7 +31,12 @@ visitor.succeed("mkdir -p /root/known/1.0/meta-data/public-keys/0")
 visitor.succeed("ssh-keygen -q -t ed25519 -N '' -f /root/known/key")
 visitor.succeed("mv /root/known/key.pub /root/known/1.0/meta-data/public-keys/0/openssh-key")
 visitor.succeed("echo i-0123456789abcdef0 > /root/known/1.0/meta-data/instance-id")
-visitor.succeed("echo LINERATE_LINKS_PUBLIC_URL=https://go.example > /root/known/1.0/user-data")
+visitor.succeed("ssh-keygen -q -t ed25519 -N '' -f /root/host")
+# As NixOS reads a host's key: a line each, of the private one with | for line feeds.
+visitor.succeed(
+    "(echo LINERATE_LINKS_PUBLIC_URL=https://go.example; echo SSH_HOST_ED25519_KEY:$(tr '\\n' '|' < /root/host);"
+    " echo SSH_HOST_ED25519_KEY_PUB:$(cat /root/host.pub)) > /root/known/1.0/user-data"
+)
 visitor.succeed(f"cat > /root/service <<'END'\n{SERVICE}END\nchmod 755 /root/service")
 visitor.succeed("ip address add 169.254.169.254/32 dev lo")
 visitor.succeed(
@@ -42,22 +47,37 @@ visitor.wait_for_open_port(80, "169.254.169.254")
 
 box.start()
 # EC2 has it on the link before anything starts; here it is asked again once there is a way to it.
+# What asks since boot has given up on a token by now, and would go on without one.
+box.succeed("systemctl stop fetch-ec2-metadata.service")
 box.wait_until_succeeds("ip route replace 169.254.169.254 via $(getent hosts visitor | cut -d ' ' -f 1)")
+box.wait_until_succeeds("ss -Hltnp | grep -q sshd")
+# Without any until now, a box made one of its own.
+box.succeed("rm /var/lib/ssh/ssh_host_ed25519_key*")
 for unit in ["fetch-ec2-metadata", "linerate-user-data", "apply-ec2-data", "linerate-links"]:
     box.succeed(f"systemctl restart {unit}.service")
 
 with subtest("user data are settings"):
     token = json.loads(
         box.succeed(
-            "runuser -u linerate-links -- linerate-links token create test --scope write --json"
+            "runuser -u linerate-links -- linerate-links key add test --scope write --json"
             " --database /var/lib/linerate-links/links.db"
         )
-    )["token"]
+    )["key"]
     made = box.succeed(
         f"curl -sf -H 'Authorization: Bearer {token}' --json '{{\"target\": \"https://example.com/\"}}'"
         " http://127.0.0.1:8081/api/v1/links"
     )
     assert "https://go.example/" in made, made
+    assert "are no settings" not in box.succeed("journalctl -b --no-pager -o cat -u linerate-user-data.service")
+
+with subtest("the box has the host's key of its user data, and tells it"):
+    box.succeed("systemctl restart ssh.service 2>/dev/null || systemctl restart sshd.service")
+    box.succeed("systemctl restart print-host-key.service")
+    box.wait_until_succeeds("ss -Hltnp | grep -q sshd")
+    wanted = visitor.succeed("cut -d ' ' -f 1,2 /root/host.pub").strip()
+    assert wanted in visitor.succeed("ssh-keyscan -t ed25519 box"), wanted
+    assert box.succeed("cut -d ' ' -f 1,2 /var/lib/ssh/ssh_host_ed25519_key.pub").strip() == wanted
+    assert box.succeed("stat -c %a /var/lib/ssh/ssh_host_ed25519_key").strip() == "600"
 
 with subtest("the instance's key comes in, and no other"):
     box.wait_until_succeeds("ss -Hltnp | grep -q sshd")

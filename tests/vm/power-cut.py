@@ -1,4 +1,5 @@
-# The power goes while links are being made: what was acknowledged to another machine is there afterwards.
+# The power goes while links and users are being made: what was acknowledged to another machine is there afterwards.
+# Both are on SQLite.
 
 import json
 
@@ -8,6 +9,7 @@ writers = 3
 start_all()
 box.wait_for_unit("linerate-links.service")
 visitor.wait_for_open_port(80, "box")
+visitor.wait_for_open_port(8100, "box")
 
 # The API is for this machine only, so another one comes to it by ssh.
 box.wait_until_succeeds("ss -Hltnp | grep -q sshd")
@@ -17,10 +19,10 @@ key = visitor.succeed("cat /root/.ssh/id_ed25519.pub").strip()
 box.succeed(f"install -d -m 700 /root/.ssh; echo '{key}' > /root/.ssh/authorized_keys; sync")
 token = json.loads(
     box.succeed(
-        "runuser -u linerate-links -- linerate-links token create test --scope write --json"
+        "runuser -u linerate-links -- linerate-links key add test --scope write --json"
         f" --database {database}; sync"
     )
-)["token"]
+)["key"]
 
 
 def write(turn: int) -> None:
@@ -38,17 +40,25 @@ def write(turn: int) -> None:
             f" http://127.0.0.1:8081/api/v1/links && echo {code}$i || break; done) > acknowledged-{turn}-{writer}"
             " 2> errors &"
         )
+        visitor.succeed(
+            "(for i in $(seq 1000); do curl -sf --max-time 5"
+            f""" --json '{{"name": "Ada", "email": "a'$i'-{turn}-{writer}@example.com"}}' http://box:8100/v1/users"""
+            """ | sed -n 's/.*"id":"\\([^"]*\\)".*/\\1/p' | grep . || break; done)"""
+            f" > users-{turn}-{writer} 2> errors &"
+        )
 
 
 for turn in range(2):
     with subtest(f"power cut {turn + 1}"):
         write(turn)
         visitor.wait_until_succeeds(f"test $(cat acknowledged-{turn}-* | wc -l) -ge 30")
+        visitor.wait_until_succeeds(f"test $(cat users-{turn}-* | wc -l) -ge 30")
         box.crash()
         # Every writer has noticed.
         visitor.wait_until_fails("pgrep curl")
         visitor.execute("pkill -x ssh")
         codes = visitor.succeed("cat acknowledged-*").split()
+        users = visitor.succeed("cat users-*").split()
         box.start()
         box.wait_for_unit("linerate-links.service")
         # It is ready before its network is.
@@ -58,4 +68,9 @@ for turn in range(2):
         statuses = visitor.succeed(f"curl -s -w '%{{http_code}}\\n' {urls}").split()
         others = [(code, status) for code, status in zip(codes, statuses, strict=True) if status != "307"]
         assert not others, others
-        print(f"    {len(codes)} links were acknowledged, and all are there")
+        visitor.wait_for_open_port(8100, "box")
+        urls = " ".join(f"-o /dev/null http://box:8100/v1/users/{user}" for user in users)
+        statuses = visitor.succeed(f"curl -s -w '%{{http_code}}\\n' {urls}").split()
+        lost = [(user, status) for user, status in zip(users, statuses, strict=True) if status != "200"]
+        assert not lost, lost
+        print(f"    {len(codes)} links and {len(users)} users were acknowledged, and all are there")

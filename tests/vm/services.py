@@ -30,10 +30,10 @@ with subtest("a link that was acknowledged is answered"):
 
 with subtest("a link is made over the API with a token, and by nobody without one"):
     token = box.succeed(
-        "runuser -u linerate-links -- linerate-links token create test --scope write --json"
+        "runuser -u linerate-links -- linerate-links key add test --scope write --json"
         " --database /var/lib/linerate-links/links.db"
     )
-    token = json.loads(token)["token"]
+    token = json.loads(token)["key"]
     post = "curl -s -o /dev/null -w '%{http_code}' --json '{\"target\": \"https://example.com/b\", \"code\": \"made\"}'"
     url = "http://127.0.0.1:8081/api/v1/links"
     assert box.succeed(f"{post} {url}") == "401"
@@ -133,7 +133,7 @@ with subtest("the kernel encrypts files that are asked for by HTTP/1.1 over TLS"
         assert box.succeed(f"{secure} {flags} {random} | sha256sum") == whole
     assert encrypted_by_the_kernel() == before
     metrics = box.succeed("curl -sf http://127.0.0.1:8091/metrics")
-    assert f"\nfiles_offloaded_connections_total {before - tried}\n" in metrics, metrics
+    assert f"\nlinerate_files_offloaded_connections_total {before - tried}\n" in metrics, metrics
 
 with subtest("nobody runs as root"):
     for unit in ["linerate-api", "linerate-files", "linerate-links"]:
@@ -156,7 +156,9 @@ with subtest("systemd is told that a service is there, and pinged"):
     for unit in ["linerate-api", "linerate-files", "linerate-links"]:
         about = box.get_unit_info(f"{unit}.service")
         assert about["Type"] == "notify", about["Type"]
-        assert about["StatusText"] or about["WatchdogTimestampMonotonic"] != "0"
+        # The time of its last ping becomes another one.
+        last = about["WatchdogTimestampMonotonic"]
+        box.wait_until_fails(f"systemctl show -P WatchdogTimestampMonotonic {unit} | grep -x {last}")
         assert int(about["LimitNOFILE"]) >= 16384
 
 with subtest("connections wait while the service is away"):
@@ -169,6 +171,14 @@ with subtest("a service that dies comes back"):
     box.succeed("systemctl kill --signal=KILL linerate-files.service")
     box.wait_until_succeeds("curl -sf http://127.0.0.1:8091/readyz")
     assert visitor.succeed("curl -sf http://box:8090/assets/digits") == "0123456789\n"
+
+with subtest("doctor looks at the box every minute, for Prometheus"):
+    assert "linerate-doctor.service" in box.succeed("systemctl list-timers --all --no-legend linerate-doctor.timer")
+    box.succeed("systemctl is-active linerate-doctor.timer", "systemctl start linerate-doctor.service")
+    found = box.succeed("cat /run/linerate-metrics/doctor.prom")
+    assert "\nlinerate_doctor_" in found, found
+    # The exporter reads it as another user.
+    box.succeed("runuser -u nobody -- cat /run/linerate-metrics/doctor.prom")
 
 with subtest("the box counts as healthy"):
     box.succeed("systemctl start linerate-health.service")

@@ -17,6 +17,7 @@
             {
               environment.etc."generations/broken".enable = lib.mkForce false;
               environment.etc."generations/good".enable = lib.mkForce false;
+              environment.etc."generations/hanging".enable = lib.mkForce false;
             }
           ];
         }).config.system.build.toplevel;
@@ -28,9 +29,6 @@
         useEFIBoot = true;
       };
       system.switch.enable = true;
-      # A host has two, of which each takes as long as it may take to become healthy; one shows as much.
-      linerate.appliance.update.tries = 1;
-
       environment.etc."generations/good".source = generation {
         environment.etc.generation.text = "good";
       };
@@ -41,9 +39,13 @@
             lib.mkForce "${lib.getExe config.services.linerate.links.package} serve --config /none";
         }
       );
+      environment.etc."generations/hanging".source = generation {
+        # systemd freezes where it crashes, so that nobody is left who does anything.
+        systemd.services.linerate-health.script = lib.mkForce "kill -SEGV 1; sleep infinity";
+      };
       environment.systemPackages = [
         (pkgs.writeShellScriptBin "install-generation" ''
-          # install-generation NUMBER good|broken: as `nixos-rebuild boot` does.
+          # install-generation NUMBER good|broken|hanging: as `nixos-rebuild boot` does.
           set -euo pipefail
           profile=/nix/var/nix/profiles/system
           nix-env --profile $profile --set "$(readlink -f "/etc/generations/$2")"

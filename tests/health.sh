@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# health.sh: how the gate of a boot decides, by the script that is rendered: at once where all of what it asks is the
+# box's own, and not yet where others are late. Nobody waits here: `sleep` says what happens meanwhile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work"/{bin,drivers/virtio_net,drivers/other}
+
+program() {
+    { echo '#!/bin/bash'; cat; } >"$work/bin/$1"
+    chmod 755 "$work/bin/$1"
+}
+# The box is well once there is a file that says so.
+program systemctl <<<'exit 0'
+program linerate <<<"[[ -e $work/well ]] || { echo 'critical running: linerate-api.service'; exit 3; }"
+# timeout 5 BASH -c COMMAND HOST PORT
+program timeout <<<"echo \"\$5 \$6\" >>$work/asked; [[ -e $work/open ]]"
+program sleep <<<". $work/meanwhile"
+
+# gate WAIT: runs it with no patience, so that what is the box's own decides at once.
+gate() {
+    sed -e "s#/sys/class/net/#$work/net/#" -e "s/-ge 86400 /-ge $1 /" -e 's/-ge 60 /-ge 0 /' \
+        -e 's/for url in  ;/for url in $URLS;/' tests/rendered/vm/scripts/linerate-health >"$work/script"
+    for text in "$work/net/" "-ge $1 " '-ge 0 ' '$URLS'; do
+        grep -qF -e "$text" "$work/script" || { echo "error: the script has no place for $text" >&2; exit 1; }
+    done
+    rm -f "$work/asked"
+    URLS=${URLS:-} PATH=$work/bin:$PATH timeout=1 bash -e "$work/script" >"$work/said" 2>&1
+}
+
+# card NAME DRIVER CARRIER
+card() {
+    mkdir -p "$work/net/$1/device"
+    ln -sfn "$work/drivers/$2" "$work/net/$1/device/driver"
+    echo "$3" >"$work/net/$1/carrier"
+}
+
+good() {
+    gate "$2" || { echo "error: $1: the boot is bad: $(<"$work/said")" >&2; exit 1; }
+}
+bad() {
+    if gate "$2"; then
+        echo "error: $1: the boot is good: $(<"$work/said")" >&2
+        exit 1
+    fi
+    grep -qF 'critical running: linerate-api.service' "$work/said" || { echo "error: $1: says $(<"$work/said")" >&2; exit 1; }
+}
+says() {
+    grep -qxF -e "$1" "$work/said" || { echo "error: instead of '$1' it says $(<"$work/said")" >&2; exit 1; }
+}
+begin() {
+    rm -rf "$work/net" "$work/well" "$work/open"
+    mkdir "$work/net" "$work/net/lo"
+    card eth0 virtio_net 1
+    echo "echo nobody should wait; kill \$PPID" >"$work/meanwhile"
+    URLS=
+}
+
+begin
+touch "$work/well"
+good "a box that is well" 1000
+begin
+bad "a box that is ill by itself" 1000
+card eth1 other 0
+bad "and has a card that nobody declared without a carrier" 1000
+
+begin
+card eth0 virtio_net 0
+echo "echo 1 >$work/net/eth0/carrier; touch $work/well" >"$work/meanwhile"
+good "a carrier that comes late" 1000
+says 'not decided yet, since there is not: a carrier at eth0; '
+begin
+card eth0 virtio_net 0
+bad "a carrier that does not come in all that time" 0
+begin
+card eth0 virtio_net 0
+echo "echo 1 >$work/net/eth0/carrier" >"$work/meanwhile"
+bad "a box that is ill when its carrier has come" 1000
+
+begin
+URLS='postgres://api:se:cret%2F@db.example/api?sslmode=require postgresql://[2001:db8::1]:5433/api'
+echo "touch $work/open $work/well" >"$work/meanwhile"
+good "databases that come late" 1000
+says 'not decided yet, since there is not: a way to db.example, port 5432; a way to 2001:db8::1, port 5433; '
+! grep -q cret "$work/said"
+begin
+URLS='sqlite:/var/lib/api.db postgres://api@%2Frun%2Fpostgresql/api postgres:///api postgres://localhost/api postgres://127.0.0.1:1/api postgres://[::1]/api'
+bad "databases of this host are the box's own" 1000
+[[ ! -e $work/asked ]]
+echo "health: a boot is decided by what is the box's own, and waits for others"

@@ -1,0 +1,52 @@
+# What a host has besides because its programs are Debian's: they look for their own below /usr, where NixOS has nothing.
+# The one module that tests/nixos adds to a host.
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  systemd = config.systemd.package;
+  initrd = config.boot.initrd.systemd.contents;
+in
+{
+  # systemd runs its executor, its generators and udev's helpers from there.
+  boot.initrd.systemd.contents = lib.mkIf config.boot.initrd.systemd.enable {
+    "/usr/lib/systemd".source = "${systemd}/lib/systemd";
+    "/usr/lib/udev".source = "${systemd}/lib/udev";
+    # Debian's kmod and systemd-modules-load know no other place.
+    "/usr/lib/modules".source = "${initrd."/lib".source}/modules";
+    # mount, fsck and others, by systemd's units for file systems.
+    "/usr/bin".source = initrd."/bin".source;
+  };
+
+  # Before systemd starts: it runs in the initrd's last step.
+  system.activationScripts.debianPaths = ''
+    mkdir -p /usr/bin /usr/lib/systemd /usr/share /lib
+    # For systemd's mount units, and its own.
+    for program in ${pkgs.util-linux}/bin/{agetty,fsck,login,mount,sulogin,swapoff,swapon,umount} ${systemd}/bin/*; do
+      ln -sfn "$program" /usr/bin/
+    done
+    [ -e /usr/sbin ] || ln -s bin /usr/sbin
+    for entry in ${systemd}/lib/systemd/*; do
+      [ "''${entry##*/}" = boot ] || ln -sfn "$entry" /usr/lib/systemd/
+    done
+    # bootctl goes through no link.
+    rm -rf /usr/lib/systemd/boot.new
+    cp -r ${systemd}/lib/systemd/boot /usr/lib/systemd/boot.new
+    rm -rf /usr/lib/systemd/boot
+    mv /usr/lib/systemd/boot.new /usr/lib/systemd/boot
+    ln -sfn ${systemd}/lib/udev /usr/lib/udev
+    # The bus reads its configuration from there.
+    ln -sfn /etc/dbus-1 /usr/share/dbus-1
+    # sshd's processes for sessions, since 9.8 programs of their own.
+    ln -sfn ${pkgs.openssh}/lib/openssh /usr/lib/openssh
+    # kmod.
+    for directory in /usr/lib /lib; do
+      ln -sfn /run/booted-system/kernel-modules/lib/modules $directory/modules
+    done
+  '';
+  # Where Debian's sshd has its processes' root.
+  systemd.tmpfiles.rules = [ "d /run/sshd 0755 root root -" ];
+}

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Debian 13's packages, of which tests/nixos makes nixpkgs' packages, by pinned version and hash.
+
+debian.py fetch: sees to it that all of debian.txt are in the cache, and prints its directory; says why and ends with 3
+where they are not to be had, which is also so once a mirror has newer ones.
+debian.py pin: writes debian.txt anew, with today's versions. A line that has a name alone asks for that package; the
+libraries that others depend on come and go by themselves.
+
+They come from the mirror that this machine's own apt has, by an apt with lists of its own.
+"""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+# The second is for what is younger than Debian 13.
+SUITES = ["trixie", "forky"]
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+LIST = Path(__file__).with_name("debian.txt")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "linerate" / "nixos"
+# Linked against without saying so.
+BESIDES = {"libext2fs2t64": {"libcom-err2"}}
+HEADER = """\
+# What tests/nixos takes from Debian: package, version, SHA-256 of its file, libraries it depends on. Written by debian.py pin.
+"""
+
+
+class Unavailable(Exception):
+    """Why the packages are not to be had."""
+
+
+def is_library(name: str) -> bool:
+    """Whether others are linked against it. The names of PAM's and the name service's modules begin so too."""
+    return re.match(r"(lib(?!pam-|nss-|python)|zlib1g|bind9-libs)(?!.*-(bin|dev)$)", name) is not None
+
+
+def read() -> dict[str, list[str]]:
+    """The columns of each package's line, by its name."""
+    rows = [line.split() for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
+    return {row[0]: row for row in rows}
+
+
+def file_of(name: str, version: str) -> Path:
+    return CACHE / "debs" / f"{name}_{version.replace(':', '-')}.deb"
+
+
+def mirror() -> str:
+    """Where this machine's apt has Debian from."""
+    said = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for line in said.splitlines():
+        uri = line.split()[-1].rstrip("/")
+        # Not that of security updates, which has not all packages.
+        if uri.endswith("/debian"):
+            return uri
+    raise Unavailable("apt of this machine knows no mirror of Debian")
+
+
+class Apt:
+    """apt with a directory of its own, for Debian 13 on whatever machine this is."""
+
+    def __init__(self) -> None:
+        root = CACHE / "apt"
+        for directory in ("state/lists/partial", "cache/archives/partial"):
+            (root / directory).mkdir(parents=True, exist_ok=True)
+        (root / "status").touch()
+        (root / "sources.list").write_text(
+            "".join(f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n" for suite in SUITES)
+        )
+        (root / "apt.conf").write_text(
+            f'Dir::State "{root}/state"; Dir::State::status "{root}/status"; Dir::Cache "{root}/cache";\n'
+            f'Dir::Etc::sourcelist "{root}/sources.list"; Dir::Etc::sourceparts "-"; Dir::Etc::preferencesparts "-";\n'
+            'Acquire::Languages "none"; APT::Sandbox::User "root"; APT::Architecture "amd64"; Acquire::Retries "2";\n'
+            f'APT::Default-Release "{SUITES[0]}"; Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";\n'
+            # Without it, a mirror that does not answer is a warning.
+            'APT::Update::Error-Mode "any";\n'
+        )
+        self.environment = os.environ | {"APT_CONFIG": str(root / "apt.conf"), "LC_ALL": "C"}
+        if self.run("apt-get", "update", "-q").returncode != 0:
+            raise Unavailable("Debian's mirror does not answer")
+
+    def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300
+        )
+
+    def download(self, wanted: dict[str, str]) -> None:
+        """Files of these packages in these versions, or those that can be had."""
+        arguments = [f"{name}={version}" for name, version in wanted.items()]
+        said = self.run("apt-get", "download", "--print-uris", *arguments)
+        if said.returncode != 0:
+            raise Unavailable(f"the mirror has no more what is pinned: {said.stderr.splitlines()[0]}")
+        addresses = {}
+        for line in said.stdout.splitlines():
+            address, name, *_ = line.split()
+            addresses[name.split("_")[0]] = address.strip("'")
+
+        def one(name: str) -> None:
+            path = file_of(name, wanted[name])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # The machine's own fetcher, with its proxies.
+            part = path.with_suffix(".part")
+            got = self.run("/usr/lib/apt/apt-helper", "download-file", addresses[name], str(part))
+            if got.returncode != 0:
+                raise Unavailable(f"{name} was not to be had: {got.stderr.strip()[-200:]}")
+            part.rename(path)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(one, wanted))
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fetch() -> None:
+    rows = read()
+    missing = {name: row[1] for name, row in rows.items() if not file_of(name, row[1]).exists()}
+    if missing:
+        Apt().download(missing)
+    for name in missing:
+        path = file_of(name, rows[name][1])
+        if digest(path) != rows[name][2]:
+            path.unlink()
+            raise SystemExit(f"error: {name}: the mirror's file is not the one that debian.txt names")
+
+
+def pin() -> None:
+    apt = Apt()
+    wanted = [name for name in read() if not is_library(name)]
+    found: dict[str, dict[str, str]] = {}
+    needs: dict[str, list[str]] = {}
+    while wanted:
+        said = apt.run("apt-cache", "show", "--no-all-versions", *wanted)
+        if said.returncode != 0:
+            raise SystemExit(f"error: {said.stderr.strip()}")
+        for stanza in said.stdout.strip().split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[0] != " ")
+            found[fields["Package"]] = fields
+            depends = [fields.get(key, "") for key in ("Pre-Depends", "Depends")]
+            names = {re.split(r"[ :(|]", one.strip())[0] for one in ",".join(depends).split(",") if one.strip()}
+            names |= BESIDES.get(fields["Package"], set())
+            needs[fields["Package"]] = sorted(name for name in names if is_library(name))
+        wanted = sorted({name for names in needs.values() for name in names} - found.keys())
+    lines = [
+        " ".join([name, fields["Version"], fields["SHA256"], ",".join(needs[name]) or "-"])
+        for name, fields in sorted(found.items())
+    ]
+    LIST.write_text(HEADER + "\n".join(lines) + "\n")
+    print(f"{len(lines)} packages, {sum(int(fields['Size']) for fields in found.values()) >> 20} MiB")
+
+
+if __name__ == "__main__":
+    try:
+        {"fetch": fetch, "pin": pin}[sys.argv[1]]()
+    except Unavailable as why:
+        print(why)
+        sys.exit(3)

@@ -1,0 +1,101 @@
+# The flake of this repository, as it is, given a nixpkgs whose packages are those of overlay.nix: hosts, images and
+# packages that can be built on a machine with no binary cache.
+{
+  nixpkgs,
+  crane,
+  # Files of Debian's packages, and of crates.
+  debs,
+  crates,
+  # The Rust toolchain's directory.
+  rust,
+  # Where our programs are, built by cargo, to take the place of crane's; null for crane's.
+  programs ? null,
+}:
+let
+  path = text: /. + text;
+  # As a flake's input.
+  upstream =
+    let
+      self = (import (path nixpkgs + "/flake.nix")).outputs { inherit self; } // {
+        outPath = path nixpkgs;
+        lastModifiedDate = "20241130";
+        shortRev = "offline";
+      };
+    in
+    self;
+
+  pkgs = import (path nixpkgs) {
+    system = "x86_64-linux";
+    # None, but those of this file.
+    config = { };
+    overlays = [
+      (import ./overlay.nix {
+        debs = path debs;
+        crates = path crates;
+        inherit rust;
+      })
+    ];
+    stdenvStages = import ./stdenv.nix { nixpkgs = path nixpkgs; };
+  };
+
+  inputs = rec {
+    nixpkgs = upstream // {
+      legacyPackages.x86_64-linux = pkgs;
+      lib = upstream.lib.extend (
+        _: previous: {
+          nixosSystem =
+            arguments:
+            previous.nixosSystem (
+              arguments
+              // {
+                modules =
+                  arguments.modules
+                  ++ [
+                    { nixpkgs = { inherit pkgs; }; }
+                    ./debian-paths.nix
+                  ]
+                  ++ lib.optional (programs != null) (import ./stand-in.nix { programs = path programs; });
+              }
+            );
+        }
+      );
+    };
+    inherit (nixpkgs) lib;
+    crane.mkLib = pkgs: import (path crane) { inherit pkgs; };
+    # Not looked into.
+    advisory-db = throw "tests/nixos checks no advisories";
+    self = linerate // {
+      outPath = ../..;
+    };
+  };
+  linerate = (import ../../flake.nix).outputs {
+    inherit (inputs)
+      self
+      nixpkgs
+      crane
+      advisory-db
+      ;
+  };
+  template = (import ../../templates/host/flake.nix).outputs {
+    inherit (inputs) nixpkgs;
+    linerate = inputs.self;
+  };
+
+  hosts = linerate.nixosConfigurations // {
+    # hosts/images.nix makes this of it, for its disk.
+    installer = inputs.nixpkgs.lib.nixosSystem {
+      modules = [
+        (import ../../hosts/installer {
+          label = "installer";
+          target = linerate.nixosConfigurations.tengbe;
+        })
+      ];
+    };
+    template = template.nixosConfigurations.box;
+  };
+in
+{
+  inherit hosts pkgs;
+  inherit (linerate) packages;
+  toplevels = inputs.lib.mapAttrs (_: host: host.config.system.build.toplevel) hosts;
+}

@@ -1,0 +1,44 @@
+# Our programs as cargo built them for the tests of the workspace, in the place of crane's: a release takes minutes for
+# each CPU.
+{ programs }:
+{
+  lib,
+  options,
+  pkgs,
+  ...
+}:
+{
+  # The installer runs none of them itself.
+  config = lib.optionalAttrs (options ? linerate) {
+    linerate.packages =
+      lib.mapAttrs
+        (
+          _: name:
+          let
+            package =
+              pkgs.runCommandLocal name
+                {
+                  meta.mainProgram = name;
+                  passthru.generic = package;
+                  nativeBuildInputs = [ pkgs.cargo ];
+                }
+                ''
+                  install -D -m755 ${
+                    builtins.path {
+                      inherit name;
+                      path = programs + "/${name}";
+                    }
+                  } $out/bin/${name}
+                  linkAgainstStore
+                '';
+          in
+          package
+        )
+        {
+          api = "linerate-api";
+          files = "linerate-files";
+          linerate = "linerate";
+          links = "linerate-links";
+        };
+  };
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""settings.py check|write DIRECTORY: modules/services/settings.json against what the programs in DIRECTORY take.
+
+An evaluation cannot ask a program, so the modules have the names of its settings in this file.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+KEPT = pathlib.Path(__file__).parents[1] / "modules/services/settings.json"
+# Of the command line alone.
+NO_SETTINGS = {"check", "config", "help", "json", "version"}
+
+
+def settings(program):
+    said = subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    # Where clap begins a flag, and not where its help mentions one.
+    found = re.findall(r"^ {2,6}(?:-\w, | {4})?--([a-z0-9-]+)", said, re.MULTILINE)
+    return sorted(set(found) - NO_SETTINGS)
+
+
+def main():
+    mode, directory = sys.argv[1], pathlib.Path(sys.argv[2])
+    old = json.loads(KEPT.read_text())
+    new = {name: settings(directory / f"linerate-{name}") for name in sorted(old)}
+    if mode == "write":
+        KEPT.write_text(json.dumps(new, indent=2) + "\n")
+        return
+    wrong = [
+        f"linerate-{name}: {what}: {', '.join(sorted(names))}"
+        for name in old
+        for what, names in (
+            ("the modules do not know", set(new[name]) - set(old[name])),
+            ("the modules know what it does not take", set(old[name]) - set(new[name])),
+        )
+        if names
+    ]
+    for line in wrong:
+        print(f"error: {line}: 'tests/settings.py write pkgs/target/debug'", file=sys.stderr)
+    sys.exit(1 if wrong else 0)
+
+
+main()

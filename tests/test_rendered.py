@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""What tests/rendered.py refuses."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = pathlib.Path(__file__).parent / "rendered.py"
+HOST = {
+    "assertions": [],
+    "warnings": [],
+    "release": "24.11",
+    "system": "/nix/store/x.drv",
+    "build": 'if [[ -perl != "" ]]; then exit 1; fi',
+    "files": {
+        "settings/links": "{}",
+        "systemd/system/linerate-links.service": "[Service]",
+        "scripts/linerate-health": "exit 0",
+    },
+}
+
+
+class Check(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.run_with("write", HOST)
+
+    def run_with(self, mode, host):
+        skips = pathlib.Path(self.directory.name) / "skips"
+        done = subprocess.run(
+            [sys.executable, "-B", PROGRAM, mode, f"{self.directory.name}/hosts"],
+            input=json.dumps({"box": host}),
+            capture_output=True,
+            text=True,
+            env=os.environ | {"LINERATE_SKIPS": str(skips)},
+        )
+        return done.returncode, done.stderr, skips.read_text() if skips.exists() else ""
+
+    def test_what_is_kept_is_taken(self):
+        self.assertEqual(self.run_with("check", HOST), (0, "", ""))
+
+    def test_each_is_refused(self):
+        files = HOST["files"]
+        cases = {
+            "assertion failed: no": {"assertions": ["no"]},
+            "warning: old": {"warnings": ["old"]},
+            # bash says so, and ends with 0.
+            "the script that builds it is no script": {"build": 'if [[ -(a|b)-[0-9]$ != "" ]]; then exit 1; fi'},
+            "scripts/linerate-health is no script": {"files": files | {"scripts/linerate-health": "if true"}},
+            "settings/links is not": {"files": files | {"settings/links": '{"workers": 1}'}},
+            "linerate-links.service is not": {"files": files | {"systemd/system/linerate-links.service": "[Unit]"}},
+            "settings/files is not": {"files": files | {"settings/files": "{}"}},
+        }
+        for says, changed in cases.items():
+            with self.subTest(says):
+                status, said, _ = self.run_with("check", HOST | changed)
+                self.assertEqual(status, 1)
+                self.assertIn(says, said)
+
+    def test_another_release_is_compared_where_its_words_are_ours(self):
+        files = HOST["files"]
+        other = HOST | {"release": "26.05", "files": files | {"systemd/system/linerate-links.service": "[Unit]"}}
+        status, said, skips = self.run_with("check", other)
+        self.assertEqual((status, said), (0, ""))
+        self.assertIn("skipped: 2 rendered files of box: they are of NixOS 24.11, and this is 26.05", skips)
+        status, said, _ = self.run_with("check", other | {"files": files | {"settings/links": '{"workers": 1}'}})
+        self.assertEqual(status, 1)
+        self.assertIn("settings/links is not", said)
+
+
+unittest.main()

@@ -1,0 +1,29 @@
+{ visitor, ... }:
+{
+  nodes.box =
+    { pkgs, ... }:
+    let
+      script =
+        name: text:
+        pkgs.writeShellApplication {
+          inherit name text;
+          # Warnings of what the tests put in its place.
+          checkPhase = "";
+        };
+    in
+    {
+      imports = [ visitor ];
+      # A medium, two disks of other sizes, and one that is too small.
+      virtualisation.emptyDiskImages = [
+        9216
+        10240
+        11264
+        1024
+      ];
+      environment.systemPackages = [
+        pkgs.dosfstools
+        (script "linerate-choose" (builtins.readFile ../../hosts/installer/choose.sh))
+        (script "linerate-install" (builtins.readFile ../../hosts/installer/install.sh))
+      ];
+    };
+}

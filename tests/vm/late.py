@@ -1,0 +1,88 @@
+# What is not the box's own comes late: its network a minute, and the API's database after that. Nothing is given up for
+# it, and the boot is not decided until then.
+
+import json
+
+profile = "/etc/linerate/profile.json"
+
+
+def state(unit: str) -> str:
+    return box.succeed(f"systemctl show -P ActiveState {unit}").strip()
+
+
+def said() -> str:
+    return box.succeed("journalctl -b --no-pager -o cat -u linerate-health.service")
+
+
+visitor.start()
+visitor.succeed(
+    "install -d -o nobody -m 700 /var/lib/db",
+    # It takes a while, of which this waits for nothing.
+    "systemd-run --no-block --unit=database-files -p Type=oneshot -p RemainAfterExit=yes -p User=nobody -E LC_ALL=C"
+    " $(command -v initdb) -D /var/lib/db -A trust -U api --no-sync",
+)
+
+box.start()
+box.block()
+box.succeed(
+    "install -d -m 700 /var/lib/secrets",
+    "echo -n postgres://api:secret@visitor/postgres > /var/lib/secrets/database-url",
+)
+box.wait_for_unit("linerate-links.service")
+box.wait_for_unit("linerate-files.service")
+
+with subtest("there is no network for a minute: services run, and the boot is neither good nor bad"):
+    assert "192.168.1.1" not in box.succeed("ip -4 -o address")
+    # It takes connections at an address that is not there yet.
+    assert "192.168.1.1:80 " in box.succeed("ss -Hltn"), box.succeed("ss -Hltn")
+    assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"
+    box.wait_until_succeeds("systemctl show -P ActiveState linerate-health.service | grep -x activating")
+    # This is what it is about: longer than its patience.
+    box.sleep(60)
+    assert state("linerate-health.service") == "activating", said()
+    assert "not decided yet, since there is not: a carrier at " in said(), said()
+    assert "a way to visitor, port 5432" in said() and "secret" not in said(), said()
+    assert state("linerate-api.service") == "activating"
+    assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+
+with subtest("the network comes: links are answered, the database is still waited for"):
+    box.unblock()
+    visitor.wait_until_succeeds("curl -s -o /dev/null --max-time 20 http://box/nowhere")
+    box.wait_until_succeeds(
+        "journalctl -b --no-pager -o cat -u linerate-health.service | tail -n 1"
+        # The journal takes spaces off the end of a line.
+        " | grep -x 'not decided yet, since there is not: a way to visitor, port 5432; *'"
+    )
+    assert state("linerate-health.service") == "activating", said()
+
+with subtest("the database comes: the API is there without anybody's doing, and the boot is a good one"):
+    visitor.wait_for_unit("database-files.service", timeout=300)
+    visitor.succeed("echo 'host all all 192.168.1.0/24 trust' >> /var/lib/db/pg_hba.conf")
+    visitor.succeed(
+        "systemd-run --unit=database -p User=nobody -E LC_ALL=C $(command -v postgres) -D /var/lib/db -k /tmp"
+        " -c listen_addresses='*'"
+    )
+    visitor.wait_until_succeeds("curl -sf --max-time 20 http://box:8100/v1/users")
+    box.wait_for_unit("linerate-health.service")
+    assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+
+with subtest("the database goes and comes, and so does the API"):
+    visitor.succeed("systemctl stop database.service")
+    box.succeed("systemctl restart --no-block linerate-api.service")
+    box.wait_until_succeeds("test $(systemctl show -P NRestarts linerate-api.service) -ge 6")
+    assert state("linerate-api.service") == "activating"
+    visitor.succeed(
+        "systemd-run --unit=database -p User=nobody -E LC_ALL=C $(command -v postgres) -D /var/lib/db -k /tmp"
+        " -c listen_addresses='*'"
+    )
+    visitor.wait_until_succeeds("curl -sf --max-time 20 http://box:8100/v1/users")
+
+with subtest("a box of which only doctor says that it is ill is no good one"):
+    declared = json.loads(box.succeed(f"cat {profile}"))
+    declared["nic"]["lost"] = {"driver": "nowhere"}
+    box.succeed(f"cat > /run/profile.json <<'END'\n{json.dumps(declared)}\nEND")
+    box.succeed(f"mount --bind /run/profile.json {profile}")
+    box.wait_until_succeeds("systemctl is-active linerate-links linerate-files linerate-api")
+    box.fail("systemctl restart linerate-health.service")
+    assert "no such interface" in said(), said()
+    box.succeed(f"umount {profile}", "systemctl restart linerate-health.service")
