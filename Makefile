@@ -1,13 +1,19 @@
-.PHONY: run test fuzz bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
+.PHONY: run test test-abuse audit help fuzz bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
 
 run:                ## build links, files and api, and run them on embedded storage
 	.ci/up.sh
 
-test:               ## formatting, lints and all tests
+test:               ## formatting, lints, known vulnerabilities and all tests; ends with durations and what was skipped
 	.ci/test.sh
 
-fuzz:               ## parsers and the router, each target a minute
-	.ci/fuzz.sh
+test-abuse:         ## clients that drip, stall, flood and nest, against the real programs; part of test
+	.ci/abuse.sh
+
+audit:              ## dependencies: known vulnerabilities, licences, bans and sources
+	.ci/audit.sh
+
+fuzz:               ## parsers, the router and whole connections, each target a minute, by nightly; ARGS="10 links/code" runs this for 10 s
+	.ci/fuzz.sh $(ARGS)
 
 bench: bench-links bench-router bench-listener bench-files bench-api bench-ladder  ## all benches
 
@@ -38,13 +44,16 @@ check:              ## type-check only
 fmt:                ## format
 	cd pkgs && cargo fmt --all
 
-.PHONY: nix-check render
+.PHONY: nix-check render test-nixos
 
 nix-check:          ## format, lint and evaluate the Nix half, and compare with tests/rendered
 	.ci/nix.sh check
 
 render:             ## write what each host comes to into tests/rendered
 	.ci/nix.sh render
+
+test-nixos:         ## build hosts' systems without a binary cache, from Debian's programs; HOSTS="tengbe vm" builds these alone
+	.ci/nixos.sh $(HOSTS)
 
 .PHONY: vm-test vm
 
@@ -53,3 +62,6 @@ vm-test:            ## boot the rendered hosts on Debian under QEMU, and run the
 
 vm:                 ## boot the appliance: links at port 8080 of this machine, files at 8090 and 8443, api at 8100
 	.ci/portable.sh --boot vm
+
+help:               ## these lines
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' Makefile | expand -t 20

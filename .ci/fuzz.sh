@@ -1,20 +1,97 @@
 #!/usr/bin/env bash
-# fuzz.sh [SECONDS]: runs each fuzz target for so long, 60 s unless given, from the seeds and what earlier
-# runs have found.
+# fuzz.sh [SECONDS [NAME...]]: runs each fuzz target for so long, 60 s unless given, from its seeds and what earlier
+# runs have found. A name is a package's (links) or a target's (links/code); all run where none is given.
+#
+# A finding does not stop the others. Ends with how often and how long each target ran and what it found, and with 1
+# where any found something. $FUZZ_SANITIZER is what the builds are instrumented with beside coverage: address, or none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+seconds=${1:-60}
+if [[ ! $seconds =~ ^[1-9][0-9]*$ ]]; then
+    echo "usage: .ci/fuzz.sh [SECONDS [PACKAGE | PACKAGE/TARGET]...]" >&2
+    exit 2
+fi
+names=("${@:2}")
 .ci/install.sh cargo cc g++
-PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
-if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
-    echo "error: fuzzing needs a nightly toolchain ('rustup toolchain install nightly') and cargo-fuzz" \
-        "('cargo install cargo-fuzz')" >&2
+PATH=${XDG_CACHE_HOME:-$HOME/.cache}/linerate/cargo-tools/bin:$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+if ! rustc +nightly --version >/dev/null 2>&1; then
+    echo "error: fuzzing needs a nightly toolchain: 'rustup toolchain install nightly --profile minimal'" >&2
     exit 1
 fi
-for package in pkgs/*/fuzz; do
-    cd "$package/.."
-    for target in $(cargo +nightly fuzz list); do
-        mkdir -p "fuzz/corpus/$target"
-        cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- -max_total_time="${1:-60}"
+if ! cargo fuzz --version >/dev/null 2>&1; then
+    echo "error: fuzzing needs cargo-fuzz: 'cargo install cargo-fuzz --locked --root" \
+        "${XDG_CACHE_HOME:-$HOME/.cache}/linerate/cargo-tools'" >&2
+    exit 1
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+# What the targets serve and store, which they leave behind.
+mkdir "$work/tmp"
+export TMPDIR=$work/tmp
+# Whole services run in some targets: what their threads hold when the target ends would be taken for leaks.
+export ASAN_OPTIONS=detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
+options=(--sanitizer "${FUZZ_SANITIZER:-address}")
+failed=0
+
+# chosen PACKAGE [TARGET]: whether it was asked for.
+chosen() {
+    local name
+    [[ ${#names[@]} -gt 0 ]] || return 0
+    for name in "${names[@]}"; do
+        [[ $name == "$1" || $name == "$1/${2:-${name#*/}}" ]] && return 0
     done
+    return 1
+}
+
+# row TARGET RUNS SECONDS FOUND: says it, and notes it for the end.
+row() {
+    printf '%-24s %12s %8s  %s\n' "$@" | tee -a "$work/table"
+}
+
+# one PACKAGE TARGET: runs it.
+one() {
+    local log=$work/log begun=$SECONDS status=0 runs found=nothing
+    mkdir -p "fuzz/corpus/$2"
+    # An input may take so long as the model of a connection waits for an answer, which is a finding of its own.
+    cargo +nightly fuzz run "${options[@]}" "$2" "fuzz/corpus/$2" "fuzz/seeds/$2" -- \
+        -max_total_time="$seconds" -timeout=120 -print_final_stats=1 >"$log" 2>&1 </dev/null || status=$?
+    runs=$(sed -nE 's/^stat::number_of_executed_units: +//p' "$log" | tail -n 1)
+    if [[ $status != 0 ]]; then
+        failed=1
+        tail -n 60 "$log"
+        found=$(sed -nE 's/.*Test unit written to .*(fuzz\/artifacts\/.*)/\1/p' "$log" | tail -n 1)
+        found=${found:+pkgs/$1/$found}
+        found=${found:-it ended with $status}
+    fi
+    row "$1/$2" "${runs:-?}" $((SECONDS - begun)) "$found"
+}
+
+row target runs seconds found
+ran=0
+for package in pkgs/*/fuzz; do
+    name=${package#pkgs/} name=${name%/fuzz}
+    chosen "$name" || continue
+    cd "$package/.."
+    if cargo +nightly fuzz build "${options[@]}" >"$work/log" 2>&1 </dev/null; then
+        for target in $(cargo +nightly fuzz list); do
+            chosen "$name" "$target" || continue
+            ran=$((ran + 1))
+            one "$name" "$target"
+        done
+    else
+        failed=1
+        tail -n 60 "$work/log"
+        row "$name" 0 0 'it does not build'
+    fi
     cd - >/dev/null
 done
+echo
+echo "== fuzzing, $ran targets"
+cat "$work/table"
+if [[ $ran == 0 ]]; then
+    echo "error: no target ran" >&2
+    exit 1
+fi
+exit "$failed"

@@ -9,9 +9,11 @@ package() {
         cc) echo gcc libc6-dev ;;
         h2load) echo nghttp2-client ;;
         ip) echo iproute2 ;;
+        man) echo man-db ;;
         mcopy) echo mtools ;;
         mke2fs) echo e2fsprogs ;;
         mkfs.vfat) echo dosfstools ;;
+        nft) echo nftables ;;
         nginx) echo nginx-light ;;
         cargo | rustc) echo rustup ;;
         go) echo golang-go ;;

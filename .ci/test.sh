@@ -1,15 +1,112 @@
 #!/usr/bin/env bash
-# Formatting, lints and all tests, on whatever machine this is.
+# Formatting, lints and all tests, on whatever machine this is. Ends with how long each part took, and with what was
+# skipped, by name and reason.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-.ci/install.sh cargo cc curl go openssl postgres python3
+work=$(mktemp -d)
+# Tests append a line `skipped: NAME: REASON` for each thing that they could not test here.
+export LINERATE_SKIPS=$work/skips
+: >"$LINERATE_SKIPS"
+: >"$work/durations"
+[[ ! -t 1 ]] || export CARGO_TERM_COLOR=always
+running=()
+
+# part NAME COMMAND...: runs it, and notes how long it took.
+part() {
+    local name=$1 status=0 begun=$SECONDS
+    shift
+    echo "== $name"
+    "$@" 2>&1 </dev/null | tee "$work/$name.log" || status=$?
+    echo "$((SECONDS - begun)) $status $name" >>"$work/durations"
+    return "$status"
+}
+
+# beside NAME COMMAND...: the same beside the parts that follow; what it says is shown by `join`.
+beside() {
+    # A process group of its own, so that all of it can be ended.
+    set -m
+    part "$@" >/dev/null &
+    set +m
+    running+=("$! $1")
+}
+
+# Waits for what runs beside, and shows what it said.
+join() {
+    local one status=0
+    for one in "${running[@]}"; do
+        wait "${one%% *}" || status=$?
+        echo "== ${one#* }"
+        cat "$work/${one#* }.log"
+    done
+    running=()
+    return "$status"
+}
+
+# What is printed last, whatever came of it.
+report() {
+    local status=$? one seconds ended name failed
+    for one in "${running[@]}"; do
+        kill -- "-${one%% *}" 2>/dev/null || true
+    done
+    echo
+    echo "== durations"
+    while read -r seconds ended name; do
+        printf '%3d min %02d s  %s%s\n' $((seconds / 60)) $((seconds % 60)) "$name" \
+            "$([[ $ended == 0 ]] || echo ": failed")"
+    done <"$work/durations"
+    printf '%3d min %02d s  all of it\n' $((SECONDS / 60)) $((SECONDS % 60))
+    # Scripts print `PART: skipped: REASON`.
+    {
+        cat "$LINERATE_SKIPS"
+        cat "$work"/*.log 2>/dev/null | sed -nE 's/^([a-z-]+): skipped:? /\1: /p'
+    } | sed 's/^skipped: //' | sort -u >"$work/skipped"
+    echo
+    echo "== $(wc -l <"$work/skipped") skipped"
+    cat "$work/skipped"
+    failed=$(awk '$2 != 0 { print $3 }' "$work/durations" | xargs)
+    [[ $status == 0 ]] || echo "error: ${failed:-interrupted}${failed:+ failed}" >&2
+    rm -rf "$work"
+}
+trap report EXIT
+trap 'exit 130' INT TERM
+
+in_pkgs() {
+    (cd pkgs && "$@")
+}
+
+# A release without log statements: the test that looks for them, and every service.
+no_tracing() {
+    in_pkgs cargo test -p linerate-router --features no-tracing --test routing --locked &&
+        in_pkgs cargo check --locked -p linerate-links -p linerate-files -p linerate-api \
+            --features linerate-links/no-tracing,linerate-files/no-tracing,linerate-api/no-tracing
+}
+
+# Its peers are 200 crates, for one bench: they are built where `make bench-router` has built them before.
+router_bench() {
+    if [[ -d pkgs/target/router-bench ]]; then
+        (cd pkgs/router/bench && CARGO_TARGET_DIR=../../target/router-bench cargo check --locked --benches)
+    else
+        echo "router-bench: skipped: pkgs/router/bench is not compiled until 'make bench-router' has built its peers"
+    fi
+}
+
+.ci/install.sh cargo cc curl git go ip man openssl postgres python3 wrk
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
-.ci/nix.sh check
-tests/fallback.sh
-cd pkgs
-cargo fmt --all --check
-cargo clippy --workspace --all-targets --locked -- -D warnings
-cargo check -p linerate-links -p linerate-router --features linerate-links/no-tracing,linerate-router/no-tracing --locked
-cargo test --workspace --locked </dev/null
+
+# Nix evaluates on one CPU, and cargo has much to wait for: they share well. Tests come when nothing else runs.
+beside nix-check .ci/nix.sh check
+part format in_pkgs cargo fmt --all --check
+part lints in_pkgs cargo clippy --workspace --all-targets --locked -- -D warnings
+part build in_pkgs cargo test --workspace --locked --no-run
+part audit .ci/audit.sh
+part no-tracing no_tracing
+part router-bench router_bench
+join
+part fallback tests/fallback.sh
+# Real systems, of the programs that were built for the tests.
+part nixos .ci/nixos.sh
+part tests in_pkgs cargo test --workspace --locked
+# The modules' settings, by the programs themselves.
+part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"
 # What was built for the tests is what the guests run.
-exec ../.ci/portable.sh
+part vm-test .ci/portable.sh

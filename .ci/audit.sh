@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# audit.sh: no dependency has a known vulnerability, a licence that we do not allow, or comes from elsewhere than the
+# registry. cargo-deny looks for all of it, by pkgs/deny.toml; for vulnerabilities it reads the same database as
+# cargo-audit, which therefore need not be built too.
+#
+# The database is a git checkout of RustSec/advisory-db: $LINERATE_ADVISORY_DB, or ~/.cache/linerate/inputs/advisory-db,
+# or a clone that is made where the network lets it be. Without one everything else is checked, and that is said.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+.ci/install.sh cargo cc git
+PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate
+version=0.20.2
+
+# Built once, without optimisation: that takes a minute, and a run two seconds.
+tools=$cache/cargo-tools
+PATH=$tools/bin:$PATH
+if [[ $(cargo-deny --version 2>/dev/null) != "cargo-deny $version" ]]; then
+    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --root "$tools" "cargo-deny@$version"
+fi
+
+# Prints where the database is; fails where there is none.
+database() {
+    local place
+    for place in "${LINERATE_ADVISORY_DB:-$cache/inputs/advisory-db}" "$cache/advisory-db"; do
+        # cargo-deny asks git how old it is.
+        if [[ -e $place/.git && -d $place/crates ]]; then
+            realpath "$place"
+            return
+        fi
+    done
+    rm -rf "$cache/advisory-db"
+    GIT_TERMINAL_PROMPT=0 timeout 60 git clone --quiet --depth 1 https://github.com/RustSec/advisory-db \
+        "$cache/advisory-db" >/dev/null 2>&1 || return 1
+    echo "$cache/advisory-db"
+}
+
+if [[ -n ${LINERATE_ADVISORY_DB:-} && ! (-e $LINERATE_ADVISORY_DB/.git && -d $LINERATE_ADVISORY_DB/crates) ]]; then
+    echo "error: LINERATE_ADVISORY_DB=$LINERATE_ADVISORY_DB is no checkout of RustSec/advisory-db" >&2
+    exit 2
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+checks=(bans licenses sources)
+if place=$(database); then
+    checks+=(advisories)
+    # The name that cargo-deny has for the database in a directory of several.
+    ln -s "$place" "$work/advisory-db-3157b0e258782691"
+    echo "audit: vulnerabilities known on $(git -C "$place" log -1 --format=%cs)"
+else
+    echo "audit: skipped: no checkout of RustSec/advisory-db is at hand, so nobody looked for known vulnerabilities"
+fi
+cd pkgs
+cargo fetch --locked --quiet --target x86_64-unknown-linux-gnu
+# The directory of the database is the one setting that differs from machine to machine.
+sed "/^\[advisories\]/a db-path = \"$work\"" deny.toml >"$work/deny.toml"
+cargo deny --frozen --config "$work/deny.toml" check --hide-inclusion-graph "${checks[@]}"

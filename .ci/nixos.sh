@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# nixos.sh [HOST...]: builds every host's system, or those named, without a binary cache and without fetching: nixpkgs with
+# programs from Debian 13 (tests/nixos). Compares what is in each closure with tests/nixos/closures, and its size with a
+# bound. `nixos.sh --write [HOST...]` writes these lists.
+#
+# Our programs are those that cargo has built for the tests: of $CARGO_TARGET_DIR or pkgs/target, as they are, or built
+# where one is missing.
+#
+# Where nixpkgs, crane, Debian's packages or crates are not to be had, it says so and ends with 0; the file that
+# LINERATE_SKIPS names gets a line.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+skip() {
+    echo "skipped: nixos: $*"
+    [[ -z ${LINERATE_SKIPS:-} ]] || echo "skipped: nixos: $*" >>"$LINERATE_SKIPS"
+    exit 0
+}
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate
+[[ $(id -u) == 0 ]] || skip "only root may build without Nix's users"
+[[ -x /usr/bin/dpkg-deb ]] || skip "the builds use Debian's tools"
+for input in nixpkgs crane; do
+    [[ -d $cache/inputs/$input ]] || skip "$input is not in ~/.cache/linerate/inputs"
+done
+said=$(.ci/install.sh cargo cc cpio jq nix nft patchelf perl python3 strip xsltproc 2>&1) ||
+    skip "its tools are not to be had: $(tail -n 1 <<<"$said")"
+PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+
+mode=check
+if [[ ${1:-} == --write ]]; then
+    mode=write
+    shift
+fi
+hosts=("$@")
+[[ $# -gt 0 ]] || hosts=(aws-c6i template tengbe vm)
+for host in "${hosts[@]}"; do
+    case $host in
+        aws-c6i | template | tengbe | vm) ;;
+        *)
+            echo "usage: nixos.sh [--write] [aws-c6i|template|tengbe|vm]..." >&2
+            exit 2
+            ;;
+    esac
+done
+
+started=$SECONDS
+status=0
+why=$(tests/nixos/debian.py fetch) || status=$?
+case $status in
+    0) ;;
+    3) skip "$why" ;;
+    *) exit 1 ;;
+esac
+
+# Crates of NixOS's own programs: cargo has them, or fetches them once.
+packages=$cache/inputs/nixpkgs/pkgs
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cp -r "$packages/by-name/sw/switch-to-configuration-ng/src" "$scratch/switch"
+# As tests/nixos/switch-to-configuration.nix has it.
+sed -i 's/^rust-ini = .*/rust-ini = { version = "=0.21.1", features = [/' "$scratch/switch/Cargo.toml"
+cp -r "$packages/build-support/kernel/make-initrd-ng" "$scratch/initrd"
+cp -r "$packages/by-name/ch/chroot-realpath/src" "$scratch/realpath"
+for program in switch initrd realpath; do
+    cargo fetch --quiet --offline --manifest-path "$scratch/$program/Cargo.toml" 2>/dev/null ||
+        cargo fetch --quiet --manifest-path "$scratch/$program/Cargo.toml" ||
+        skip "crates of NixOS's own programs are not to be had"
+done
+mkdir -p "$cache/nixos/crates"
+for crate in "${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/*.crate; do
+    [[ -e $cache/nixos/crates/${crate##*/} ]] || cp "$crate" "$cache/nixos/crates/"
+done
+
+# Without debug information, which is most of them.
+built=${CARGO_TARGET_DIR:-pkgs/target}/debug
+programs=$scratch/programs
+mkdir "$programs"
+names=(linerate linerate-api linerate-files linerate-links)
+if [[ -x $built/${names[0]} && -x $built/${names[1]} && -x $built/${names[2]} && -x $built/${names[3]} ]]; then
+    for name in "${names[@]}"; do strip -o "$programs/$name" "$built/$name"; done
+else
+    python3 -B - "$programs" "${names[@]}" <<'PYTHON'
+import pathlib, sys
+sys.path.insert(0, "tests/portable")
+import binaries
+binaries.build(pathlib.Path(sys.argv[1]), set(sys.argv[2:]))
+PYTHON
+fi
+
+export NIX_CONFIG="experimental-features = nix-command flakes
+build-users-group =
+sandbox = false
+substituters =
+max-jobs = auto
+cores = 1
+warn-dirty = false
+${NIX_CONFIG:-}"
+arguments=()
+for input in nixpkgs crane; do
+    arguments+=(--argstr "$input" "$(nix store add-path --name source "$cache/inputs/$input")")
+done
+arguments+=(--argstr debs "$cache/nixos/debs" --argstr crates "$cache/nixos/crates" --argstr programs "$programs"
+    --argstr rust "$(rustc --print sysroot)")
+
+# All of them at once: most of an evaluation is common to them.
+began=$SECONDS
+attributes=()
+for host in "${hosts[@]}"; do attributes+=(-A "toplevels.$host"); done
+if ! derivations=$(nice nix-instantiate --quiet "${arguments[@]}" tests/nixos "${attributes[@]}" 2>"$scratch/log"); then
+    cat "$scratch/log" >&2
+    exit 1
+fi
+mapfile -t derivations <<<"$derivations"
+tests/nixos/closure.py fetches "${derivations[@]}"
+echo "nixos: evaluated in $((SECONDS - began)) s"
+
+failed=
+mkdir -p "$cache/nixos/roots"
+for index in "${!hosts[@]}"; do
+    began=$SECONDS
+    host=${hosts[index]}
+    root=$cache/nixos/roots/$host
+    if ! nice nix-store --quiet --realise --add-root "$root" "${derivations[index]}" >/dev/null 2>"$scratch/log"; then
+        # The end of what it said, and of what each build that failed said.
+        tail -n 20 "$scratch/log" >&2
+        while read -r builder; do nix-store --read-log "$builder" | tail -n 20 >&2; done \
+            < <(grep -oE "builder for '[^']*'" "$scratch/log" | cut -d "'" -f 2)
+        echo "error: $host does not build" >&2
+        exit 1
+    fi
+    echo "nixos: $host is built, in $((SECONDS - began)) s"
+    tests/nixos/closure.py "$mode" "$host" "$(readlink -f "$root")" || failed=1
+done
+echo "nixos: ${hosts[*]}: $((SECONDS - started)) s"
+[[ -z $failed ]]
