@@ -15,7 +15,8 @@ pub const SENDING: &str = "fault-sending";
 pub const LISTING: &str = "fault-listing";
 /// In the worker's loop, outside of any connection, some time after it was asked for.
 pub const LOOP: &str = "fault-loop";
-/// No panic: the worker waits at both barriers of [`PAUSED`] before it answers, so that much happens in its next round.
+/// No panic: a worker waits once at both barriers of [`PAUSED`] before it answers, so that much happens in its next
+/// round.
 pub const PAUSE: &str = "fault-pause";
 
 /// The worker has come, and may go on.
@@ -23,6 +24,7 @@ pub static PAUSED: [Barrier; 2] = [Barrier::new(2), Barrier::new(2)];
 
 thread_local! {
     static DOOMED: Cell<bool> = const { Cell::new(false) };
+    static HAS_PAUSED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Panics if `path` asks for it.
@@ -30,7 +32,7 @@ pub fn strike(fault: &str, path: &[u8]) {
     if memchr::memmem::find(path, LOOP.as_bytes()).is_some() {
         DOOMED.set(true);
     }
-    if fault == ANSWER && memchr::memmem::find(path, PAUSE.as_bytes()).is_some() {
+    if fault == ANSWER && memchr::memmem::find(path, PAUSE.as_bytes()).is_some() && !HAS_PAUSED.replace(true) {
         for barrier in &PAUSED {
             barrier.wait();
         }

@@ -240,8 +240,10 @@ impl Loop {
 
     fn accept(&mut self, listener: usize) -> io::Result<()> {
         for _ in 0..ACCEPTS {
+            // None any more where draining began in this very round: what was waiting was accepted then.
+            let Some(socket) = self.listeners.get(listener) else { break };
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            match acceptfrom_with(&self.listeners[listener], flags) {
+            match acceptfrom_with(socket, flags) {
                 Ok((stream, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                     self.admit(stream, peer);
