@@ -32,7 +32,8 @@ pub fn strike(fault: &str, path: &[u8]) {
     if memchr::memmem::find(path, LOOP.as_bytes()).is_some() {
         DOOMED.set(true);
     }
-    if fault == ANSWER && memchr::memmem::find(path, PAUSE.as_bytes()).is_some() && !HAS_PAUSED.replace(true) {
+    if fault == ANSWER && memchr::memmem::find(path, PAUSE.as_bytes()).is_some() && !HAS_PAUSED.replace(true)
+    {
         for barrier in &PAUSED {
             barrier.wait();
         }

@@ -268,9 +268,10 @@ pub fn run(args: Args) -> Result<(), Error> {
         let router = admin::router(readiness.clone(), registry);
         threads.push(admin.start("files-admin", router, &shutdown)?);
     }
+    // Whoever reads where it listens finds it ready.
+    readiness.set_ready();
     // Where nobody listens, the server runs all the same.
     let _ = std::io::stdout().write_all(lines.as_bytes());
-    readiness.set_ready();
     let disk = front.disk.clone();
     ready::watchdog(move || watched.iter_mut().all(Watch::alive) && disk.is_alive())?;
 

@@ -37,6 +37,9 @@ const EVENTS: usize = 256;
 /// Connections accepted at once, so that a flood of them does not keep a worker from those it has.
 const ACCEPTS: usize = 64;
 
+/// The most that are accepted of those who wait when draining begins: what net.core.somaxconn is since Linux 5.4.
+const DRAIN_ACCEPTS: usize = 4096;
+
 /// What is received at once: more than a head may have, and all that a record of TLS has, which comes with a connection
 /// that is taken over.
 const SCRATCH_BYTES: usize = 16 * 1024;
@@ -164,7 +167,9 @@ impl Loop {
                 match token {
                     BELL => self.letters()?,
                     WATCHER => {}
-                    LISTENER.. => self.accept((token - LISTENER) as usize)?,
+                    LISTENER.. => {
+                        self.accept((token - LISTENER) as usize)?;
+                    }
                     _ => {
                         let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
                         let readable = flags.contains(EventFlags::IN);
@@ -238,17 +243,18 @@ impl Loop {
         }
     }
 
-    fn accept(&mut self, listener: usize) -> io::Result<()> {
+    /// Accepts some of those who wait. Returns whether there may be more.
+    fn accept(&mut self, listener: usize) -> io::Result<bool> {
         for _ in 0..ACCEPTS {
             // None any more where draining began in this very round: what was waiting was accepted then.
-            let Some(socket) = self.listeners.get(listener) else { break };
+            let Some(socket) = self.listeners.get(listener) else { return Ok(false) };
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             match acceptfrom_with(socket, flags) {
                 Ok((stream, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
                     self.admit(stream, peer);
                 }
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => return Ok(false),
                 // accept(2): errors of the new connection are passed on; the next may be fine.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
                 Err(error) => {
@@ -258,11 +264,11 @@ impl Loop {
                     self.worker.desk.let_go();
                     self.worker.desk.front.piped.clear();
                     self.accept_no_more()?;
-                    break;
+                    return Ok(false);
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn admit(&mut self, stream: OwnedFd, peer: Option<SocketAddr>) {
@@ -353,9 +359,13 @@ impl Loop {
         if desk.front.shutdown.is_triggered() && !desk.draining {
             desk.draining = true;
             self.drained_from = Some(desk.tick);
-            // What has connected before is served.
+            // What has connected before is served. Not for ever: while there is load, there is always one more.
             for listener in 0..self.listeners.len() {
-                self.accept(listener)?;
+                for _ in 0..DRAIN_ACCEPTS / ACCEPTS {
+                    if !self.accept(listener)? {
+                        break;
+                    }
+                }
             }
             self.accept_no_more()?;
             self.listeners.clear();
