@@ -155,15 +155,16 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     config.drain = arguments.drain.map_or(config.drain, Duration::from_millis);
     config.drain_grace = arguments.drain_grace.map_or(config.drain_grace, Duration::from_millis);
     let listener = Listener::new(config)?;
-    for address in listener.addresses() {
-        println!("{address}");
-    }
     let certificates = listener.certificates().cloned();
     let shutdown = Shutdown::on_signals_and_hangup(move || {
         if let Some(Err(error)) = certificates.as_ref().map(|store| store.reload()) {
             eprintln!("error: {error}");
         }
     })?;
+    // Who reads them may send signals.
+    for address in listener.addresses() {
+        println!("{address}");
+    }
     let mut registry = Registry::default();
     listener.metrics().register(&mut registry, "interop");
     panics::register(&mut registry, "panics");

@@ -1,13 +1,12 @@
 //! Accepting connections.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
+use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
 use service::socket::Listener;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -42,11 +41,10 @@ pub async fn run(worker: Arc<Worker>, socket: Socket, service: impl HttpService)
             }
         }
     }
-    // Not for ever: while there is load, there is always one more.
+    // The kernel is asked itself: the runtime may not have heard yet of those that wait. Not for ever: while there is
+    // load, there is always one more.
     for _ in 0..worker.config.tcp.backlog {
-        let next = poll_fn(|context| Poll::Ready(pin!(acceptor.accept()).poll(context))).await;
-        let Poll::Ready(accepted) = next else { return };
-        match accepted {
+        match acceptor.accept_now() {
             Ok((stream, remote)) => admit(&worker, &place, stream, remote, &service),
             Err(error) if is_about_one_connection(&error) => {}
             Err(_) => return,
@@ -108,6 +106,25 @@ impl Acceptor {
         match listener {
             Listener::Tcp(listener) => TcpListener::from_std(listener).map(Self::Tcp),
             Listener::Unix(listener) => UnixListener::from_std(listener).map(Self::Unix),
+        }
+    }
+
+    /// One that waits already.
+    ///
+    /// # Errors
+    /// `WouldBlock` where none does.
+    fn accept_now(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, remote) = acceptfrom_with(listener, flags)?;
+                let stream = TcpStream::from_std(stream.into())?;
+                Ok((Stream::Tcp(stream), remote.and_then(|remote| SocketAddr::try_from(remote).ok())))
+            }
+            Self::Unix(listener) => {
+                let stream = UnixStream::from_std(accept_with(listener, flags)?.into())?;
+                Ok((Stream::Unix(stream), None))
+            }
         }
     }
 

@@ -119,13 +119,16 @@ impl Offer {
     /// # Errors
     /// When nothing can be bound there.
     pub fn new(path: &Path, sockets: Vec<Named>) -> io::Result<Self> {
-        match std::fs::remove_file(path) {
+        // Found only once it listens: who is refused there takes it that nobody serves.
+        let new = path.with_added_extension("new");
+        match std::fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
-        socket.bind(&SockAddr::unix(path)?)?;
+        socket.bind(&SockAddr::unix(&new)?)?;
         socket.listen(1)?;
+        std::fs::rename(&new, path)?;
         socket.set_read_timeout(Some(LOOK))?;
         Ok(Self { path: path.to_owned(), socket, sockets })
     }

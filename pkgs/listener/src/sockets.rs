@@ -1,5 +1,6 @@
 //! The sockets of all workers.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -14,6 +15,10 @@ use crate::handover::Named;
 use crate::listen::Error;
 use crate::tls::Tls;
 use crate::{quic, sockopt};
+
+/// How often the kernel is asked for a port that is free for TCP and for UDP. Were every second one taken for UDP, all of
+/// them would be once in 4 * 10^9 times.
+const PORT_TRIES: u32 = 32;
 
 /// The sockets of one worker.
 #[derive(Debug, Default)]
@@ -101,11 +106,20 @@ impl Bound {
         for endpoint in &config.endpoints {
             let name = endpoint.address.to_string();
             let ours = inherited.extract_if(.., |socket| socket.name == name);
-            let ours =
+            let mut ours: Vec<Listener> =
                 ours.map(|socket| socket.listener().map_err(Error::Socket)).collect::<Result<_, _>>()?;
-            let (address, listeners) = listeners(endpoint, config, workers, ours)?;
-            let quic = quic::Inherited::take(&mut inherited, &name).map_err(Error::Socket)?;
-            bound.add(endpoint, config, tls, address, listeners, quic)?;
+            let mut quic = quic::Inherited::take(&mut inherited, &name).map_err(Error::Socket)?;
+            // A port that the kernel chooses is free for TCP; for UDP it may be somebody's. Then another.
+            let chosen = matches!(&endpoint.address, Address::Tcp(address) if address.port() == 0);
+            let mut tries = if chosen && ours.is_empty() { PORT_TRIES } else { 1 };
+            loop {
+                tries -= 1;
+                let (address, listeners) = listeners(endpoint, config, workers, std::mem::take(&mut ours))?;
+                match bound.add(endpoint, config, tls, address, listeners, std::mem::take(&mut quic)) {
+                    Err(error) if tries > 0 && is_taken(&error) => {}
+                    added => break added?,
+                }
+            }
         }
         Ok(bound)
     }
@@ -155,6 +169,11 @@ impl Bound {
             proxies: endpoint.proxies.clone(),
         });
         let workers = self.workers.len();
+        // First, since its port may be taken: then nothing of the endpoint is kept.
+        let mut datagrams = Vec::new();
+        if let (Some(address), Some(tls)) = (quic_address, tls) {
+            datagrams = quic::Socket::all(self.addresses.len(), address, config, tls, workers, inherited)?;
+        }
         for (index, listener) in listeners.into_iter().enumerate() {
             if let Listener::Tcp(listener) = &listener {
                 let cpu = config.tcp.incoming_cpu && workers::pinnable(workers);
@@ -164,16 +183,17 @@ impl Bound {
             }
             self.workers[index % workers].stream.push(Socket { listener, place: Arc::clone(&place) });
         }
-        if let (Some(address), Some(tls)) = (quic_address, tls) {
-            let endpoint = self.addresses.len();
-            let all = quic::Socket::all(endpoint, address, config, tls, workers, inherited)?;
-            for (sockets, socket) in self.workers.iter_mut().zip(all) {
-                sockets.quic.push(socket);
-            }
+        for (sockets, socket) in self.workers.iter_mut().zip(datagrams) {
+            sockets.quic.push(socket);
         }
         self.addresses.push(address);
         Ok(())
     }
+}
+
+/// Whether an address is somebody else's.
+fn is_taken(error: &Error) -> bool {
+    matches!(error, Error::Listen(service::socket::Error::Bind { error, .. }) if error.kind() == io::ErrorKind::AddrInUse)
 }
 
 /// At least one socket for each worker, and where they listen; `inherited` ones are among them.

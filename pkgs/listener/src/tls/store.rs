@@ -22,8 +22,9 @@ pub struct Store {
     files: Vec<CertificateFiles>,
     provider: Arc<CryptoProvider>,
     loaded: ArcSwap<Loaded>,
-    /// When the files were changed that are loaded, or last tried.
-    changed: Mutex<Vec<Option<SystemTime>>>,
+    /// When the files were changed that are loaded, or last tried, and how long they were: one that is read while it is
+    /// written may be finished within the same tick of the file system's clock.
+    changed: Mutex<Vec<Option<(SystemTime, u64)>>>,
 }
 
 struct Loaded {
@@ -130,7 +131,7 @@ fn dns_names(certificate: &CertifiedKey) -> Vec<String> {
     parsed.map_or_else(Vec::new, |parsed| parsed.valid_dns_names().map(str::to_owned).collect())
 }
 
-fn changes(files: &[CertificateFiles]) -> Vec<Option<SystemTime>> {
+fn changes(files: &[CertificateFiles]) -> Vec<Option<(SystemTime, u64)>> {
     let files = files.iter().flat_map(|files| [&files.chain, &files.key]);
-    files.map(|file| fs::metadata(file).and_then(|file| file.modified()).ok()).collect()
+    files.map(|file| fs::metadata(file).and_then(|file| Ok((file.modified()?, file.len()))).ok()).collect()
 }

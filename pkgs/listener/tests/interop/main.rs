@@ -15,6 +15,7 @@ mod load;
 mod names;
 mod noise;
 mod panic;
+mod ports;
 mod raw;
 mod server;
 mod slow;

@@ -34,6 +34,12 @@ impl Server {
         Self::run(Command::new(program()), arguments, Files::new())
     }
 
+    /// The same by a command that takes the program and its arguments.
+    pub fn start_by(mut command: Command) -> Self {
+        command.arg(program());
+        Self::run(command, &[], Files::new())
+    }
+
     /// The same, with so many files at most.
     pub fn start_with_files(files: u32, arguments: &[&str]) -> Self {
         let mut shell = Command::new("sh");
@@ -50,7 +56,14 @@ impl Server {
 
     /// The same, on ports that are known beforehand, as of a server that has a name.
     pub fn start_on_ports(arguments: &[&str]) -> Self {
-        let free = || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+        // Free for UDP too.
+        let free = || loop {
+            let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let address = tcp.local_addr().expect("an address");
+            if std::net::UdpSocket::bind(address).is_ok() {
+                break address;
+            }
+        };
         let listen = [free(), free()].map(|address| address.to_string());
         Self::run(Command::new(program()), arguments, Files { listen, ..Files::new() })
     }
