@@ -270,12 +270,13 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let admin = serve_admin(admin, state, shutdown.clone())?;
 
     let token = token(&store, args.print_token).map_err(failed)?;
-    greet(json, &plain, &https, admin_address.as_ref(), &path, token.as_deref());
+    // Whoever reads where it listens finds it ready.
     readiness.set_ready();
+    greet(json, &plain, &https, admin_address.as_ref(), &path, token.as_deref());
     watches.push(admin_beats.watch(STUCK));
     ready::watchdog(move || watches.iter_mut().all(Watch::alive))?;
 
-    supervise(&shutdown, &admin, &store)?;
+    supervise(&shutdown, || admin.is_finished() || store.has_ended())?;
     readiness.set_stopping();
     // The workers end when their connections have drained.
     let mut ended = None;
@@ -299,13 +300,9 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
 }
 
 /// Waits until it is time to stop: told to, or one of the threads there should be is there no more.
-fn supervise(
-    shutdown: &Shutdown,
-    admin: &JoinHandle<std::io::Result<()>>,
-    store: &Store,
-) -> std::io::Result<()> {
+fn supervise(shutdown: &Shutdown, has_ended: impl Fn() -> bool) -> std::io::Result<()> {
     let ended = async {
-        while !admin.is_finished() && !store.has_ended() {
+        while !has_ended() {
             tokio::time::sleep(LOOK).await;
         }
         tracing::error!("a thread ended: so does the service");
@@ -314,6 +311,8 @@ fn supervise(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(async {
         tokio::select! {
+            // Told to stop, threads end: then that is no failure.
+            biased;
             () = shutdown.wait() => {}
             () = ended => {}
         }
@@ -501,4 +500,22 @@ fn greet(
         lines.push_str(&format!("token     {token}\n"));
     }
     let _ = std::io::stdout().write_all(lines.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_end_because_they_were_told_to_are_no_failure() {
+        for _ in 0..20 {
+            let shutdown = Shutdown::new();
+            shutdown.trigger();
+            supervise(&shutdown, || true).expect("a clock");
+            assert!(shutdown.outcome().is_ok());
+        }
+        let shutdown = Shutdown::new();
+        supervise(&shutdown, || true).expect("a clock");
+        assert!(shutdown.outcome().is_err(), "one that ends by itself is");
+    }
 }
