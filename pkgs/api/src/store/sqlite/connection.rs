@@ -1,9 +1,9 @@
 //! Opening connections, with the settings of each kind.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{ConnectOptions, Connection as _};
 
@@ -13,6 +13,9 @@ use super::{LIST_WAITS, LISTS, failure, file};
 
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Between looks where SQLite does not wait itself.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Bytes of the file read through a memory map, which spares a copy and a system call a page.
 const MMAP_BYTES: i64 = 1 << 30;
@@ -51,12 +54,29 @@ pub fn writer(path: &Path) -> Result<Connection, Error> {
         connection.pragma_update(None, "application_id", file::APPLICATION_ID)?;
     }
     common(&connection, WRITER_CACHE_KIB)?;
-    let _: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    keep_a_log(&connection)?;
     // A commit is on the disk when it returns (sqlite.org/pragma.html#pragma_synchronous).
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(connection)
+}
+
+/// Keeps a write-ahead log, as the file says from then on. Where another process is about to write, SQLite does not wait
+/// for it here: it has read by then, and who reads is refused instead (sqlite.org/c3ref/busy_handler.html).
+fn keep_a_log(connection: &Connection) -> rusqlite::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && begun.elapsed() < BUSY_TIMEOUT =>
+            {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Opens for reading by one thread.
@@ -99,4 +119,26 @@ pub async fn lists(path: &Path) -> Result<SqlitePool, Error> {
 
 fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT).disable_statement_logging()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_process_that_writes_is_waited_for_when_a_database_is_opened() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a.db");
+        drop(writer(&path).expect("it is made"));
+        let other = Connection::open(&path).expect("it opens");
+        other
+            .pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))
+            .expect("nobody else is there");
+        other.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+        let opening = std::thread::spawn(move || writer(&path).map(drop));
+        std::thread::sleep(Duration::from_millis(300));
+        other.execute_batch("ROLLBACK").expect("it ends");
+        drop(other);
+        opening.join().expect("no panic").expect("it is waited for");
+    }
 }
