@@ -105,3 +105,23 @@ async fn what_was_acknowledged_survives_a_kill_of_postgresql_under_load() {
     println!("{} acknowledged, {} not", all.len(), failed.load(Ordering::Relaxed));
     assert!(found == all, "{} of {} are as they were acknowledged", found.len(), all.len());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_waits_for_another_that_migrates_longer_than_any_statement_may_take() {
+    let server = server(Durability::None);
+    let timeout = Duration::from_secs(1);
+    drop(node(&server).await);
+    std::thread::scope(|scope| {
+        let migrating = scope.spawn(|| {
+            let held = "BEGIN; LOCK TABLE _sqlx_migrations; SELECT pg_sleep(4); COMMIT";
+            server.execute("postgres", held).expect("it answers")
+        });
+        let waiting = "SELECT count(*) FROM pg_locks WHERE granted AND mode = 'AccessExclusiveLock'";
+        while server.execute("postgres", waiting).expect("it answers").trim() == "0" {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let limited = Options { timeout, acquire_timeout: PATIENCE, ..options(&server) };
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(open(&server, limited)));
+        migrating.join().expect("no panic");
+    });
+}

@@ -12,6 +12,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use tokio::runtime::Runtime;
 
@@ -80,11 +81,18 @@ impl Postgres {
         let lanes = Arc::new(Lanes::new(&config, options.lanes, options.timeout));
         // Where it is not to be reached at all, starting says so instead of migrating.
         lane::connect(&config, options.timeout).await?;
-        let migrating = pool.clone();
-        // Under an advisory lock, which sqlx takes; not bounded in time, for another node may be migrating.
+        // Under an advisory lock, which sqlx takes; not bounded in time, for another node may be migrating: so on a
+        // connection without the limits of the others.
+        let bare: PgConnectOptions = options.url.expose().parse().map_err(Error::failed)?;
         let migrations = sqlx::migrate!("src/store/postgres/migrations");
         let known = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
-        let migrated = background.spawn(async move { migrations.run(&migrating).await });
+        let migrated = background.spawn(async move {
+            let pool = PgPoolOptions::new().max_connections(1);
+            let pool = pool.connect_with(bare.application_name("linerate-api migrate")).await?;
+            migrations.run(&pool).await?;
+            pool.close().await;
+            Ok::<_, MigrateError>(())
+        });
         let migrated = migrated.await.map_err(Error::failed)?;
         migrated.map_err(|error| Unusable::of_migration(error, known))?;
         let listener = listen::Listener::new(config, options, Arc::clone(&watch));
