@@ -27,6 +27,7 @@ token = json.loads(
 
 def write(turn: int) -> None:
     """Makes links until the power goes, and keeps the codes of those that were acknowledged."""
+    visitor.wait_for_open_port(int(ssh_port), "box")
     visitor.succeed(
         f"ssh -p {ssh_port} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes"
         " -N -L 8081:127.0.0.1:8081 root@box > tunnel 2>&1 &"

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::error::Error;
-use crate::server::{free_address, signal};
+use crate::server::signal;
 use crate::usage::{Usage, descendants};
 
 /// How long it may take to start, recovery after a crash included, and to stop.
@@ -39,11 +39,13 @@ pub enum Durability {
     Full,
 }
 
-/// A PostgreSQL that listens on a Unix socket and on a free port of loopback. Everybody is let in as `postgres`.
+/// The end of the name of its socket, which is in a directory of its own.
+const PORT: &str = "5432";
+
+/// A PostgreSQL that listens on a Unix socket alone. Everybody is let in as `postgres`.
 pub struct Postgres {
     programs: PathBuf,
     directory: TempDir,
-    port: u16,
     settings: Vec<String>,
     process: Option<Child>,
 }
@@ -64,8 +66,7 @@ impl Postgres {
         if durability == Durability::None {
             all.extend(["fsync", "synchronous_commit", "full_page_writes"].map(|name| format!("{name}=off")));
         }
-        let port = free_address()?.port();
-        let mut postgres = Self { programs, directory, port, settings: all, process: None };
+        let mut postgres = Self { programs, directory, settings: all, process: None };
         let mut initdb = postgres.as_user("initdb");
         initdb.args([
             "--username=postgres",
@@ -80,15 +81,10 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// How a client on this machine reaches `database` best: by the Unix socket.
+    /// How a client on this machine reaches `database`.
     pub fn url(&self, database: &str) -> String {
         let socket = self.directory.path().to_string_lossy().replace('/', "%2F");
-        format!("postgres://postgres@{socket}:{}/{database}", self.port)
-    }
-
-    /// The same over TCP.
-    pub fn tcp_url(&self, database: &str) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+        format!("postgres://postgres@{socket}:{PORT}/{database}")
     }
 
     /// Runs SQL and answers its rows as psql prints them, bare.
@@ -128,7 +124,7 @@ impl Postgres {
 
     fn pgbench_command(&self) -> Command {
         let mut pgbench = Command::new(self.programs.join("pgbench"));
-        pgbench.arg("-h").arg(self.directory.path()).args(["-p", &self.port.to_string(), "-U", "postgres"]);
+        pgbench.arg("-h").arg(self.directory.path()).args(["-p", PORT, "-U", "postgres"]);
         pgbench
     }
 
@@ -149,6 +145,8 @@ impl Postgres {
     /// Ends it and the processes of its connections on the spot, as the kernel does when memory runs out.
     pub fn kill(&mut self) {
         if let Some(process) = &self.process {
+            // It starts no other meanwhile.
+            signal(process.id(), Signal::STOP);
             descendants(process.id()).into_iter().for_each(|pid| signal(pid, Signal::KILL));
         }
         self.end(Signal::KILL);
@@ -163,7 +161,7 @@ impl Postgres {
         let log = fs::File::create(&printed).map_err(Error::file(&printed))?;
         let mut command = self.as_user("postgres");
         command.arg("-D").arg(self.data()).arg("-k").arg(self.directory.path());
-        command.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+        command.args(["-p", PORT, "-c", "listen_addresses="]);
         self.settings.iter().for_each(|setting| {
             command.args(["-c", setting]);
         });
@@ -173,7 +171,7 @@ impl Postgres {
         let process = self.process.insert(child);
         let said = || fs::read_to_string(&printed).unwrap_or_default();
         let mut ready = Command::new(self.programs.join("pg_isready"));
-        ready.arg("-q").arg("-h").arg(self.directory.path()).args(["-p", &self.port.to_string()]);
+        ready.arg("-q").arg("-h").arg(self.directory.path()).args(["-p", PORT]);
         while !ready.status().is_ok_and(|status| status.success()) {
             if let Some(status) = process.try_wait()? {
                 return Err(Error::Failed { program: "postgres".into(), status, output: said() });

@@ -152,7 +152,11 @@ impl Heartbeats {
     #[inline]
     pub fn beat(&self, index: usize) {
         let beat = &self.0[index].0;
-        beat.store((beat.load(Relaxed) + 1) % DONE, Relaxed);
+        let last = beat.load(Relaxed);
+        // Who has ended may have a clock that has not heard of it.
+        if last != DONE {
+            beat.store((last + 1) % DONE, Relaxed);
+        }
     }
 
     /// The `index`-th worker has ended as it should, and is not waited for any more.

@@ -126,7 +126,7 @@ fn start(name: &str, place: &Place, own: &[String], flags: &[&str]) -> Program {
 
 /// Deadlines of a few seconds, as far as a service has flags for them.
 pub const IMPATIENT: [&str; 8] =
-    ["--head-timeout", "2", "--idle-timeout", "3", "--write-timeout", "2", "--body-timeout", "2"];
+    ["--head-timeout", "4", "--idle-timeout", "5", "--write-timeout", "4", "--body-timeout", "4"];
 
 /// Links, with `/abc` and `/def`, and `/locked`, which has a password.
 pub fn links(flags: &[&str]) -> Service {

@@ -278,9 +278,10 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     if !keys {
         tracing::info!("no API keys are asked for");
     }
+    // Whoever reads where it listens finds it ready.
+    readiness.set_ready();
     // Where nobody listens, the server runs all the same.
     let _ = std::io::stdout().write_all(lines.as_bytes());
-    readiness.set_ready();
     ready::watchdog(move || workers.alive())?;
 
     runtime.block_on(shutdown.wait());

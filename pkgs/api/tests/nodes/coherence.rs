@@ -67,17 +67,30 @@ async fn a_node_that_no_longer_hears_does_not_answer_from_its_cache() {
     warm(&other, id).await;
 
     // A connection that hangs: its process is stopped, so that neither changes nor an end of it arrive.
-    let stopped = listeners(&server);
-    assert_eq!(stopped.len(), 2);
-    let signal = |signal: &str| {
-        let status = Command::new("kill").arg(signal).args(&stopped).status();
-        assert!(status.expect("kill runs").success());
+    let signal = |signal: &str, processes: &[String]| {
+        Command::new("kill").arg(signal).args(processes).status().expect("kill runs").success()
     };
-    signal("-STOP");
+    // One that is stopped in the middle of a sign of life holds the lock that every NOTIFY takes, the writer's too.
+    let at_rest = "SELECT count(*) FROM pg_stat_activity \
+                   WHERE application_name = 'linerate-api listen' AND wait_event = 'ClientRead'";
+    let mut stopped = Vec::new();
+    eventually("both listen, and are at nothing else", async || {
+        stopped = listeners(&server);
+        if stopped.len() != 2 {
+            return false;
+        }
+        let are_stopped = signal("-STOP", &stopped);
+        let well = are_stopped && server.execute("postgres", at_rest).is_ok_and(|count| count.trim() == "2");
+        if !well {
+            signal("-CONT", &stopped);
+        }
+        well
+    })
+    .await;
     let written = rewrite(&one, id, 1).await;
     tokio::time::sleep(STALENESS).await;
     assert_eq!(version(&other, id).await, written);
-    signal("-CONT");
+    assert!(signal("-CONT", &stopped));
     warm(&other, id).await;
 
     // A connection that is cut, again and again, while writes go on.

@@ -39,6 +39,9 @@ pub struct Place {
     postgres: Option<Arc<Postgres>>,
 }
 
+/// A server that all tests share may take its time.
+const PATIENT: [&str; 4] = ["--acquire-timeout", "60000", "--database-timeout", "60000"];
+
 /// The PostgreSQL that all tests share which run at the same time; the last one stops it.
 fn shared() -> Arc<Postgres> {
     static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
@@ -127,6 +130,7 @@ impl Place {
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2"])
             .args(admin)
+            .args(if self.postgres.is_some() { &PATIENT[..] } else { &[] })
             .args(flags)
             .env("LINERATE_API_DATABASE_URL", self.database())
             .stderr(File::create(&errors).expect("a writable directory"));

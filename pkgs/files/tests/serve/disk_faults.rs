@@ -128,19 +128,14 @@ fn a_server_out_of_file_descriptors_recovers() {
     for client in &mut crowd {
         client.send("GET /f HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     }
-    let mut served = 0;
     for client in &mut crowd {
         let answer = client.receive(true).expect("an answer, late as it may be");
         match answer.status {
-            200 => {
-                assert!(answer.body == pattern(100_000));
-                served += 1;
-            }
+            200 => assert!(answer.body == pattern(100_000)),
             503 => {}
             _ => panic!("{answer:?}"),
         }
     }
-    assert!(served > 0);
     drop(crowd);
     // Once the crowd's descriptors are closed, which may be a moment later.
     until("a file is served again", || {

@@ -144,12 +144,15 @@ fn listings_that_nobody_takes_keep_no_other_waiting_and_are_cut() {
     let before = server.peak();
     let crowd: Vec<TcpStream> = (0..64).map(|_| slow(&server)).collect();
     let mut client = server.connect();
+    // Beside so many others its turn comes, be it late.
+    client.stream.set_read_timeout(Some(std::time::Duration::from_secs(120))).expect("a timeout");
     assert!(client.get("/small/?format=json", "").text().contains("\"a\""));
     let all = client.get("/large/?format=json", "");
     let entries: Vec<serde_json::Value> = serde_json::from_str(all.text()).expect("JSON");
     assert_eq!(entries.len(), 20_000);
     let taken = server.peak() - before;
-    assert!(taken < 48 << 20, "{} KiB for {} listings", taken >> 10, crowd.len());
+    // The names of three such directories, kept as often as threads have had them. All at once would be 300 MiB.
+    assert!(taken < 96 << 20, "{} KiB for {} listings", taken >> 10, crowd.len());
     until("the end of all of them", || server.metric(timed_out) >= 64.0);
     for mut stream in crowd {
         // A reset: what came is not the whole.

@@ -231,6 +231,7 @@ fn what_cannot_be_served_is_said_on_one_line() {
         .unwrap();
     fs::write(&deep, format!("a = {}", "[".repeat(500_000))).unwrap();
     let (fifo, deep) = (fifo.to_str().unwrap(), deep.to_str().unwrap());
+    let here = ["serve", "--listen", "127.0.0.1:0"];
     for (arguments, code) in [
         (&["serve", "--root", "/nowhere"][..], 2),
         (&["serve", "--rules", bad], 2),
@@ -244,9 +245,13 @@ fn what_cannot_be_served_is_said_on_one_line() {
         (&["serve", "--listen", "unix:/tmp/x"], 2),
         (&["serve", "--tls-listen", ":0"], 2),
         (&["serve", "--cert", "/nowhere", "--key", "/nowhere"], 2),
-        (&["serve", "--tls-listen", "127.0.0.1:0", "--cert", "/nowhere", "--key", "/nowhere"], 2),
-        (&["serve", "--tls-listen", "127.0.0.1:0", "--cert", bad, "--key", bad], 2),
-        (&["serve", "--access-log", "/nowhere/log"], 2),
+        (
+            &[&here[..], &["--tls-listen", "127.0.0.1:0", "--cert", "/nowhere", "--key", "/nowhere"]]
+                .concat(),
+            2,
+        ),
+        (&[&here[..], &["--tls-listen", "127.0.0.1:0", "--cert", bad, "--key", bad]].concat(), 2),
+        (&[&here[..], &["--access-log", "/nowhere/log"]].concat(), 2),
         (&["serve", "--json"], 2),
         (&["serve", "--charset", "a b"], 2),
         (&["check", bad], 2),

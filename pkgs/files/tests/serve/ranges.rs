@@ -22,7 +22,10 @@ struct Nginx {
 impl Nginx {
     fn start(place: &Place) -> Self {
         let program = bench::setup::require("nginx", "nginx-light").expect("nginx");
-        let address = bench::server::free_address().expect("a free port");
+        // Of an address that no other test listens on, so that what is free there stays so.
+        let held = std::net::TcpListener::bind("127.0.0.2:0").expect("a free port");
+        let address = held.local_addr().expect("an address");
+        drop(held);
         let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
         let (root, here) = (place.root(""), place.beside(""));
         let configuration = format!(

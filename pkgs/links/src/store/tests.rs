@@ -422,7 +422,7 @@ fn changes_are_told_after_their_commit_and_before_their_answer() {
     Connection::open(&path).unwrap().execute("UPDATE links SET target = 'https://b.example/'", []).unwrap();
     let since = Instant::now();
     while seen.lock().unwrap().is_empty() {
-        assert!(since.elapsed() < Duration::from_secs(5), "the other process's commit goes unnoticed");
+        assert!(since.elapsed() < Duration::from_secs(60), "the other process's commit goes unnoticed");
         std::thread::sleep(Duration::from_millis(5));
     }
     told("All 1");

@@ -27,7 +27,9 @@ fn connections_beyond_the_limit_are_closed_and_taken_again_once_there_is_room() 
 
 #[test]
 fn a_head_that_drips_is_cut_off_at_its_deadline() {
-    let server = Server::start(settings());
+    let mut configured = settings();
+    configured.head_timeout = Duration::from_secs(2);
+    let server = Server::start(configured);
     server.link("abc", |_| ());
     for start in ["GET /abc HTTP/1.1\r\nHost: h\r\nX: ", ""] {
         let mut slow = server.connect();
@@ -84,7 +86,7 @@ fn whoever_stands_still_at_whatever_stage_gives_its_place_back() {
 #[test]
 fn who_began_a_request_is_told_that_it_took_too_long() {
     let mut configured = settings();
-    configured.head_timeout = Duration::from_secs(1);
+    configured.head_timeout = Duration::from_secs(3);
     let server = Server::start(configured);
     server.link("asks", |link| link.password = Some("secret".to_owned()));
     for stage in 1..=3 {

@@ -36,7 +36,7 @@ pub fn settings() -> Settings {
         redirect_body: false,
         redirect_max_age: 0,
         connections: 1024,
-        head_timeout: Duration::from_secs(2),
+        head_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(20),
         drain_timeout: Duration::from_secs(2),
     }

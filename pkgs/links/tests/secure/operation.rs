@@ -108,7 +108,7 @@ fn links_that_would_lead_back_by_tls_are_refused() {
 #[test]
 fn a_form_that_does_not_come_is_not_waited_for() {
     let secure = Secure::new();
-    let server = secure.serve(&["--head-timeout", "1"]);
+    let server = secure.serve(&["--head-timeout", "3"]);
     let link = json!({ "code": "abc", "target": "https://t.example/", "password": "p" });
     assert_eq!(server.api().add(&link).unwrap(), 201);
     let mut command = curl_command(&server, Version::Http1, &["/abc"]);

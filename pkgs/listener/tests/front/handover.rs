@@ -13,10 +13,11 @@ use crate::server::{Client, PATIENCE, Server};
 #[test]
 fn no_request_fails_while_sockets_change_hands_under_load() {
     let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("handover");
     let config = |workers, address: Address| Config {
         endpoints: vec![Endpoint::plain(address)],
         runtime: Runtime::PerCore(NonZero::new(workers)),
-        handover: Some(directory.path().join("handover")),
+        handover: Some(path.clone()),
         // A client that has connected sends its request within this, however late it is scheduled.
         drain: PATIENCE,
         drain_grace: PATIENCE,
@@ -49,6 +50,10 @@ fn no_request_fails_while_sockets_change_hands_under_load() {
     // More workers than sockets, and fewer.
     for workers in [2, 3, 1] {
         std::thread::sleep(Duration::from_millis(300));
+        // The one before has let go of the path; now the last has come to be found there.
+        while !path.exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let next = Server::run(config(workers, any.clone()));
         assert_eq!(next.address, address);
         let before = std::mem::replace(&mut server, next);

@@ -64,7 +64,8 @@ fn a_slow_head_is_408_on_every_endpoint() {
         drip(&mut dripping, if head == "P" { b"" } else { b"x" }, timed_out);
         is_refused(&dripping.text(), 408);
     }
-    let config = Config { limits: limits(), tls: Some(certificate.config()), ..Config::default() };
+    let limits = Limits { head_time: SECOND, ..Limits::default() };
+    let config = Config { limits, tls: Some(certificate.config()), ..Config::default() };
     let server = Server::start(Endpoint::tls, config);
     let mut client = certificate.connect(server.address);
     client.send("GET / HTTP/1.1\r\nHost: ");

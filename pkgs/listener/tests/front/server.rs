@@ -121,14 +121,15 @@ impl Client {
         (head, String::from_utf8(body).expect("text"))
     }
 
-    /// Reads until `text` has come.
-    pub fn until(&mut self, text: &[u8]) {
+    /// Reads until `text` has come, and answers what has.
+    pub fn until(&mut self, text: &[u8]) -> Vec<u8> {
         let (mut read, mut buffer) = (Vec::new(), [0; 4096]);
         while !read.windows(text.len()).any(|part| part == text) {
             let count = self.0.read(&mut buffer).expect("more");
             assert!(count > 0, "closed: {}", read.escape_ascii());
             read.extend_from_slice(&buffer[..count]);
         }
+        read
     }
 
     /// All until the server closes the connection.

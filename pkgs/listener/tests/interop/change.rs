@@ -1,5 +1,6 @@
 //! What changes under load without a client noticing.
 
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -69,12 +70,20 @@ async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request
     let target = Target::new(&server, &server.certificate.all());
     let mut answers = tokio::task::JoinSet::new();
     let mut draining = Vec::new();
+    let offer =
+        || std::fs::metadata(&path).ok().map(|socket| (socket.ino(), socket.ctime(), socket.ctime_nsec()));
+    let mut last = None;
     for _ in 0..4 {
         for speak in [Speak::Http2Tls, Speak::Http3] {
             answers.spawn(long_answer(target.clone(), speak));
         }
         // They are under way.
         tokio::time::sleep(Duration::from_millis(500)).await;
+        // The last one offers its sockets itself.
+        while offer().is_none() || offer() == last {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        last = offer();
         let next = server.successor(&arguments);
         draining.push(std::mem::replace(&mut server, next));
     }

@@ -390,7 +390,7 @@ async def follows_a_client_to_other_ports():
     """Each new port may belong to another worker's socket; with two workers, half of them do."""
     async with Connected() as client:
         slow = client.begin(path="/drip/40/50")
-        for turn in range(16):
+        for turn in range(24):
             before = client._transport
             await asyncio.get_running_loop().create_datagram_endpoint(lambda: client, sock=bind())
             before.close()
