@@ -95,6 +95,9 @@ fn who_began_a_request_is_told_that_it_took_too_long() {
         assert_eq!((answer.status, answer.closes()), (408, true), "stage {stage}");
         assert!(client.is_closed());
     }
+    let mut client = server.connect();
+    client.send("get").unwrap();
+    assert_eq!(client.receive().expect("an answer").status, 408, "a method is whatever a client makes up");
     // Of a connection that only waits for a next request, nothing is said.
     assert!(stalled(&server, 0).is_closed());
 }

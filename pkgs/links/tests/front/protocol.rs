@@ -50,7 +50,6 @@ fn requests_are_answered_or_refused_as_http_has_it() {
         ("GET /abc HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
         ("GET abc HTTP/1.1\r\nHost: h\r\n\r\n", 400),
         ("GET /abc\r\n\r\n", 400),
-        ("get", 408),
         ("\x16\x03\x01\x02\x00\x01\x00\x01", 400),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
         ("GET /abc HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n", 400),
