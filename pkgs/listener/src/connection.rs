@@ -80,9 +80,11 @@ impl Accepted<'_> {
                         if let Some(Err((error, stream))) = failed
                             && NotTls::is(&error)
                         {
+                            let peer = self.peer(Protocol::Http1, None);
                             let away = http1::turn_away(
                                 self.worker,
                                 self.life,
+                                &peer,
                                 stream.into_inner(),
                                 Refusal::NotTls,
                             );
@@ -113,7 +115,8 @@ impl Accepted<'_> {
                     // Half a preface is also half a head, of which it is told that it is slow.
                     None if !received.is_empty() => {
                         self.worker.counts().timed_out.increment();
-                        let away = http1::turn_away(self.worker, self.life, stream, Refusal::Slow);
+                        let peer = self.peer(Protocol::Http1, None);
+                        let away = http1::turn_away(self.worker, self.life, &peer, stream, Refusal::Slow);
                         return Box::pin(away).await;
                     }
                     _ => return,

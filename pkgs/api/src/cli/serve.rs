@@ -14,7 +14,7 @@ use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::logs::{self, LogArgs};
 use service::metrics::Registry;
 use service::panics;
-use service::ready::{self, Readiness, STUCK};
+use service::ready::{self, Readiness, STUCK, Watch};
 use service::settings;
 use service::shutdown::Shutdown;
 use service::socket::Address;
@@ -263,9 +263,10 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let mut lines: String = addresses
         .map(|(index, address)| address.line("api", if index < plain { "http" } else { "https" }))
         .collect();
-    let mut workers = public.heartbeats().watch(STUCK);
+    let mut watched = vec![public.heartbeats().watch(STUCK)];
     let mut threads = vec![public.start("api", front, &shutdown)?];
     if let Some(admin) = admin {
+        watched.push(admin.heartbeats().watch(STUCK));
         lines.extend(admin.addresses().iter().map(|address| address.line("admin", "http")));
         let mut router = admin::router(users, readiness.clone(), registry);
         if let [Address::Tcp(at)] = admin.addresses()
@@ -282,7 +283,7 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     readiness.set_ready();
     // Where nobody listens, the server runs all the same.
     let _ = std::io::stdout().write_all(lines.as_bytes());
-    ready::watchdog(move || workers.alive())?;
+    ready::watchdog(move || watched.iter_mut().all(Watch::alive))?;
 
     runtime.block_on(shutdown.wait());
     readiness.set_stopping();

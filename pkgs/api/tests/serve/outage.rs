@@ -165,7 +165,7 @@ fn under_load_cached_reads_go_on_all_else_is_503_and_nothing_acknowledged_is_los
 }
 
 #[test]
-fn a_postgresql_that_hangs_is_waited_for_no_longer_than_told() {
+fn a_postgresql_that_hangs_is_not_waited_for_without_end() {
     let (postgres, _place, server) = start(Durability::None, &["--connections", "1"]);
     let id = server.create("a@example.org")["id"].as_str().expect("an id").to_owned();
     // All of it, or those who connect anew would be answered.

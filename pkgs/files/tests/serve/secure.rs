@@ -336,6 +336,14 @@ fn what_the_listener_refuses_is_logged_and_counted_too() {
     }
     // In HTTP/2 it is a field as any other.
     assert_eq!(curl(&server, "/a", &["--http2", "-H", "expect: more"]).0, 417);
+    // Who does not speak TLS.
+    let mut clear = TcpStream::connect(server.secure.expect("it listens")).expect("it listens");
+    clear.write_all(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n").expect("the server reads");
+    let _ = clear.read_to_end(&mut Vec::new());
+    until("its line", || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.lines().filter(|line| line.contains("\"status\":400")).count() == 2
+    });
 }
 
 #[test]

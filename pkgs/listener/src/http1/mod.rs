@@ -105,9 +105,11 @@ pub async fn serve(
 pub async fn turn_away(
     worker: &Worker,
     life: &Life,
+    peer: &Peer,
     io: impl AsyncRead + AsyncWrite + Unpin,
     refusal: Refusal,
 ) {
+    refusal.tell(worker, peer, b"");
     let mut wire = Wire::new(worker, life, io, b"");
     refuse(&mut wire, refusal);
     close(&mut wire, true, false).await;
