@@ -179,10 +179,34 @@ fn bad_input_is_2_and_failure_is_1() {
             (&["import", "nowhere.csv"], 2, "nowhere.csv"),
             (&["import", "nowhere"], 2, "--format"),
             (&["export", "nowhere/links.csv"], 2, "nowhere/links.csv"),
+            (&["export", "links.xml"], 2, "--format"),
         ] {
             place.run(args).failed(code, why);
         }
     });
+}
+
+#[test]
+fn a_database_that_somebody_else_holds_is_named() {
+    let place = Place::with_database();
+    place.ok(&["add", "https://example.com"]);
+    let holder = rusqlite::Connection::open(place.path("links.db")).expect("it opens");
+    holder.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+    place.run(&["add", "https://example.com"]).failed(1, "links.db: the database is busy");
+}
+
+#[test]
+fn serve_greets_in_json_where_that_is_asked_for() {
+    use std::io::BufRead;
+    let place = Place::with_database();
+    let args = ["serve", "--json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let mut child = place.command(&args).stdout(Stdio::piped()).spawn().expect("the binary starts");
+    let mut line = String::new();
+    std::io::BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    child.kill().and_then(|()| child.wait()).expect("it ends");
+    let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    assert!(said["links"][0].as_str().is_some_and(|url| url.starts_with("http://127.0.0.1:")), "{said}");
+    assert!(said["admin"].is_string() && said["token"].is_string(), "{said}");
 }
 
 #[test]

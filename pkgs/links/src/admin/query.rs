@@ -11,11 +11,23 @@ use super::failure::Failure;
 
 /// The query string's parameters, or 400.
 pub(super) fn parse<T: DeserializeOwned>(request: &HttpRequest) -> Result<T, Failure> {
-    let parsed = Query::<T>::from_query(request.query_string()).map_err(|error| match error {
+    let text = request.query_string();
+    read(text).map_err(|error| {
+        let wrong = text.split('&').find(|pair| read::<T>(pair).is_err_and(|alone| alone == error));
+        let detail = match wrong.and_then(|pair| pair.split('=').next()) {
+            Some(name) => format!("the parameter {name}: {error}"),
+            None => format!("the query string: {error}"),
+        };
+        Problem::bad_request(detail).into()
+    })
+}
+
+/// Parameters, or why they are none.
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    Query::from_query(text).map(Query::into_inner).map_err(|error| match error {
         QueryPayloadError::Deserialize(error) => error.to_string(),
         error => error.to_string(),
-    });
-    Ok(parsed.map_err(|error| Problem::bad_request(format!("the query string: {error}")))?.into_inner())
+    })
 }
 
 /// The query string's parameters, or 400; of an unknown one with all that are known.

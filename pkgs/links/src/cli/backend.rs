@@ -38,7 +38,7 @@ pub enum Backend {
     /// In the database.
     Database {
         /// For everything but changes; closed before the store.
-        reader: Reader,
+        reader: Box<Reader>,
         /// For changes.
         store: Open,
         /// Where short URLs begin; a server has its own.
@@ -56,7 +56,7 @@ impl BackendArgs {
             (None, Some(_)) => Err(Error::NoApi),
             (_, None) => {
                 let store = self.database.open(policy, missing)?;
-                let reader = store.reader()?;
+                let reader = Box::new(store.reader()?);
                 Ok(Backend::Database { reader, store, public: policy.public.clone() })
             }
         }
@@ -68,7 +68,7 @@ impl Backend {
     pub fn create(&self, link: NewLink) -> Result<Shown, Error> {
         match self {
             Self::Database { store, public, .. } => {
-                Ok(with_short_url(store.create(link, None).wait()?.link, public))
+                Ok(with_short_url(store.done(store.create(link, None))?.link, public))
             }
             Self::Api(client) => Ok(client.create(&link)?),
         }
@@ -98,7 +98,7 @@ impl Backend {
     pub fn edit(&self, code: &str, patch: LinkPatch) -> Result<Shown, Error> {
         match self {
             Self::Database { store, public, .. } => {
-                Ok(with_short_url(store.edit(code.to_owned(), patch).wait()?, public))
+                Ok(with_short_url(store.done(store.edit(code.to_owned(), patch))?, public))
             }
             Self::Api(client) => Ok(client.edit(code, &patch)?),
         }
@@ -107,7 +107,7 @@ impl Backend {
     /// Deletes a link.
     pub fn delete(&self, code: &str) -> Result<(), Error> {
         match self {
-            Self::Database { store, .. } => Ok(store.delete(code.to_owned()).wait()?),
+            Self::Database { store, .. } => store.done(store.delete(code.to_owned())),
             Self::Api(client) => Ok(client.delete(code)?),
         }
     }

@@ -10,7 +10,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use super::Error;
 use super::policy::PolicyArgs;
-use crate::store::{Options, Store};
+use crate::store::{Options, Pending, Store};
 
 /// Commands that may wait for the writer: a command line has few at a time.
 const QUEUE: usize = 64;
@@ -72,24 +72,46 @@ impl DatabaseArgs {
             on_change: Box::new(|_| {}),
         };
         let path = self.path();
-        Ok(Open(Store::open(options).map_err(|source| Error::Database { path, source })?))
+        match Store::open(options) {
+            Ok(store) => Ok(Open { store, path }),
+            Err(source) => Err(Error::Database { path, source }),
+        }
     }
 }
 
 /// An open database, closed in the end. It goes after the readers: then SQLite tidies its log away.
-pub struct Open(Store);
+pub struct Open {
+    store: Store,
+    path: PathBuf,
+}
+
+impl Open {
+    /// What came of a write; where the database is at fault, with its path.
+    ///
+    /// # Errors
+    /// Why it was not written.
+    pub fn done<T>(&self, pending: Pending<T>) -> Result<T, Error> {
+        use crate::store::Error::{Busy, CannotOpen, Full, NotCommitted, ReadOnly};
+        pending.wait().map_err(|source| match source {
+            Busy | CannotOpen | Full | NotCommitted(_) | ReadOnly => {
+                Error::Database { path: self.path.clone(), source }
+            }
+            source => source.into(),
+        })
+    }
+}
 
 impl Deref for Open {
     type Target = Store;
 
     fn deref(&self) -> &Store {
-        &self.0
+        &self.store
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.close();
+        self.store.close();
     }
 }
 

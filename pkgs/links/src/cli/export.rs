@@ -9,7 +9,7 @@ use service::output::Closed;
 
 use super::backend::BackendArgs;
 use super::database::Missing;
-use super::import::{by_name, format};
+use super::import::{by_name, format, unknown};
 use super::policy::PolicyArgs;
 use super::{Error, Output, progress};
 use crate::transfer::Format;
@@ -41,7 +41,11 @@ pub struct Args {
 /// Writes all links; to standard output nothing else.
 pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
     let fallback = if output.is_json() { Format::Json } else { Format::Csv };
-    let format = args.format.or_else(|| by_name(&args.file)).unwrap_or(fallback);
+    let format = match args.format.or_else(|| by_name(&args.file)) {
+        Some(format) => format,
+        None if args.file.extension().is_some() => return Err(unknown(&args.file)),
+        None => fallback,
+    };
     let backend = args.backend.open(&PolicyArgs::default(), Missing::Refuse)?;
     let bar = progress::bytes(None);
     let exported = if args.file == Path::new("-") {

@@ -88,6 +88,7 @@ pub fn by_name(path: &Path) -> Option<Format> {
     }
 }
 
-fn unknown(path: &Path) -> Error {
+/// Refuses a file whose name does not tell its format.
+pub fn unknown(path: &Path) -> Error {
     Error::UnknownFormat(path.display().to_string())
 }

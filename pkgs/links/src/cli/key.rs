@@ -74,7 +74,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     match args.action {
         Action::Add { name, scope, database } => {
             let store = database.open(&PolicyArgs::default(), Missing::Create)?;
-            let (info, key) = store.create_token(name, scope).wait()?;
+            let (info, key) = store.done(store.create_token(name, scope))?;
             output.show(&Created { key, info }, |created, output| output.line(&created.key))
         }
         Action::List { database } => {
@@ -87,7 +87,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
         Action::Rm { ids, database } => {
             let store = database.open(&PolicyArgs::default(), Missing::Refuse)?;
             ids.into_iter().try_for_each(|id| {
-                store.revoke_token(id).wait()?;
+                store.done(store.revoke_token(id))?;
                 output.show(&Revoked { revoked: id }, |_, output| output.line(format_args!("revoked {id}")))
             })
         }

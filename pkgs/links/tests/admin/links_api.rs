@@ -166,7 +166,7 @@ fn the_link_header_leads_through_a_list_without_gap_or_repeat() {
         "there is no parameter \"colour\"; there are limit, cursor, q, tag, status, sort"
     );
     let problem = server.get("/api/v1/links?limit=x").problem(400);
-    assert_eq!(problem["detail"], "the query string: invalid digit found in string");
+    assert_eq!(problem["detail"], "the parameter limit: invalid digit found in string");
     let newest = server.get("/api/v1/links?limit=1").json();
     assert_eq!(newest["links"][0]["code"], "other", "the newest first");
 }

@@ -106,12 +106,15 @@ fn every_route_asks_for_the_token_its_description_names() {
             ("Bearer lr_unknown", "Bearer error=\"invalid_token\""),
         ] {
             let reply = ask(wrong);
-            reply.problem(401);
+            let told =
+                if wrong == "Bearer lr_unknown" { "unknown or revoked" } else { "Authorization: Bearer" };
+            let detail = reply.problem(401)["detail"].to_string();
+            assert!(detail.contains(told), "{wrong:?}: {detail}");
             assert_eq!(reply.header("www-authenticate"), challenge, "{method} {path} {wrong:?}");
         }
         let with_read = ask(&read);
         if scope == "write" {
-            with_read.problem(403);
+            assert!(with_read.problem(403)["detail"].to_string().contains("the scope read"));
             assert!(with_read.header("www-authenticate").contains("insufficient_scope"));
         } else {
             assert!(![401, 403].contains(&with_read.status), "{method} {path}: {}", with_read.text());

@@ -225,13 +225,18 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A value of `/metrics`, of the line that has all of these in it.
-pub fn metric(server: &Server, parts: &[&str]) -> f64 {
+/// What it has counted.
+pub fn metrics(server: &Server) -> String {
     let mut client = crate::http::Client::connect(server.admin).expect("it listens");
     client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
-    let answer = client.receive().expect("an answer");
-    let mut lines = answer.text().lines();
+    client.receive().expect("an answer").text().to_owned()
+}
+
+/// A value of `/metrics`, of the line that has all of these in it.
+pub fn metric(server: &Server, parts: &[&str]) -> f64 {
+    let text = metrics(server);
+    let mut lines = text.lines();
     let line = lines.find(|line| !line.starts_with('#') && parts.iter().all(|part| line.contains(part)));
-    let line = line.unwrap_or_else(|| panic!("no {parts:?} in {}", answer.text()));
+    let line = line.unwrap_or_else(|| panic!("no {parts:?} in {text}"));
     line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
 }

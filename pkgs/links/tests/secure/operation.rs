@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::client::{Secure, Version, ask_one, curl_command, h3_script, metric, request, until};
+use crate::client::{Secure, Version, ask_one, curl_command, h3_script, metric, metrics, request, until};
 use crate::server::{BINARY, Server};
 
 /// Whether a server shows this certificate, asked by a version.
@@ -92,6 +92,10 @@ fn visitors_are_counted_by_what_they_speak() {
             1.0,
             "{protocol}"
         );
+    }
+    let named = ["linerate_links_", "process_"];
+    for line in metrics(&server).lines().filter(|line| !line.starts_with('#')) {
+        assert!(named.iter().any(|name| line.starts_with(name)), "{line}");
     }
     let found = metric(&server, &["lookups_total", "hit"]) + metric(&server, &["lookups_total", "miss"]);
     assert_eq!(found, 4.0);
