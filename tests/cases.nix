@@ -154,6 +154,19 @@ let
       };
       says = "services.linerate.files.settings.listen and services.linerate.links.settings.admin: :8090 and 127.0.0.1:8090";
     };
+    "one address by two names" = {
+      module.services.linerate = {
+        links = {
+          enable = true;
+          settings.admin = "localhost:8090";
+        };
+        files = {
+          enable = true;
+          settings.listen = [ "127.0.0.1:8090" ];
+        };
+      };
+      says = "services.linerate.files.settings.listen and services.linerate.links.settings.admin: 127.0.0.1:8090 and localhost:8090";
+    };
     "one port of two addresses is fine" = {
       module.services.linerate = {
         links = {
@@ -423,6 +436,13 @@ let
       };
       says = "the local database needs no secret";
     };
+    "a password that everybody could read" = {
+      module.services.linerate.api = {
+        enable = true;
+        settings.database-url = "postgres://api:hunter2@db.example/api";
+      };
+      says = "services.linerate.api.settings.database-url: everybody on the host could read its password";
+    };
     "TLS without a certificate" = {
       module.services.linerate.files = {
         enable = true;
@@ -475,7 +495,8 @@ let
   address = import ../modules/services/address.nix { inherit lib; };
 
   # The part of the appliance that NixOS before 26.11 has no options for.
-  counted =
+  countedBy =
+    systemdBoot: rebootWindow:
     (lib.evalModules {
       modules = [
         ../modules/appliance/update.nix
@@ -487,7 +508,7 @@ let
                 bootCounting = anything;
                 configurationLimit = mkOption { type = types.int; };
                 editor = mkOption { type = types.bool; };
-                enable = mkOption { default = true; };
+                enable = mkOption { default = systemdBoot; };
               };
             };
             linerate.appliance.enable = mkOption { default = true; };
@@ -499,9 +520,17 @@ let
           };
           config._module.args = { inherit pkgs; };
           config.linerate.appliance.update.flake = "git+https://git.example/boxes";
+          config.system.autoUpgrade.rebootWindow = rebootWindow;
         }
       ];
     }).config;
+  counted = countedBy true null;
+  # The options that assertions which do not hold begin with.
+  named =
+    config:
+    map (one: lib.head (lib.splitString ":" one.message)) (
+      lib.filter (one: !one.assertion) config.assertions
+    );
   nightly = counted.systemd.services.nixos-upgrade;
 
   wrong =
@@ -723,6 +752,30 @@ let
       equal "an update boots where anything has changed"
         (lib.hasInfix "/bin/linerate-reboot /run/booted-system /nix/var/nix/profiles/system " nightly.postStart)
         true
+    ++ equal "a trial that can be counted is fine" (named counted) [ ]
+    ++ equal "a trial without systemd-boot is refused" (named (countedBy false null)) [
+      "linerate.appliance.update.trial"
+    ]
+    ++ equal "an update that has to wait for a window is refused" (named (
+      countedBy true {
+        lower = "01:00";
+        upper = "05:00";
+      }
+    )) [ "linerate.appliance.update.flake" ]
+    ++ equal "a program checks its settings when the system is built" (lib.hasInfix
+      "serve --check --config"
+      (evaluate {
+        _module.args.pkgs = lib.mkForce (
+          pkgs
+          // {
+            runCommand =
+              _: _: text:
+              text;
+          }
+        );
+        services.linerate.links.enable = true;
+      }).systemd.services.linerate-links.serviceConfig.ExecStart
+    ) true
     ++
       equal "boots are counted where NixOS can"
         {

@@ -83,7 +83,10 @@ URLS='postgres://api:se:cret%2F@db.example/api?sslmode=require postgresql://[200
 echo "touch $work/open $work/well" >"$work/meanwhile"
 good "databases that come late" 1000
 says 'not decided yet, since there is not: a way to db.example, port 5432; a way to 2001:db8::1, port 5433; '
-! grep -q cret "$work/said"
+if grep -q cret "$work/said"; then
+    echo "error: it tells a password: $(<"$work/said")" >&2
+    exit 1
+fi
 begin
 URLS='sqlite:/var/lib/api.db postgres://api@%2Frun%2Fpostgresql/api postgres:///api postgres://localhost/api postgres://127.0.0.1:1/api postgres://[::1]/api'
 bad "databases of this host are the box's own" 1000

@@ -91,7 +91,11 @@ let
           links = {
             enable = true;
             replica.url = "s3://bucket/links";
-            settings.public-url = "https://go.example";
+            settings = {
+              # Where ssh is not.
+              listen = [ ":22" ];
+              public-url = "https://go.example";
+            };
           };
         };
       };
@@ -126,6 +130,8 @@ let
       metrics.interface = "eno1";
       update.flake = "git+https://git.example/boxes";
     };
+    # Somebody else's.
+    appliance.services.postgresql.enable = true;
   };
 
   configurations = lib.mapAttrs (
@@ -153,6 +159,7 @@ let
     firewall = !theirs.networking.firewall.enable && !theirs.networking.nftables.enable;
     clock = theirs.services.timesyncd.enable && !theirs.services.chrony.enable;
     database = theirs.services.postgresql.settings.listen_addresses == "*";
+    others = configurations.appliance.services.postgresql.settings.listen_addresses == "localhost";
     litestream = theirs.systemd.services.litestream.serviceConfig.User == "litestream";
     variables = !lib.any (lib.hasPrefix "LINERATE_") (lib.attrNames theirs.environment.variables);
     # Where nobody has said anything, it is NixOS's.
@@ -163,6 +170,21 @@ let
     # What does not work then is said.
     told = lib.any (lib.hasInfix "connections of the services are tracked") theirs.warnings;
   };
+
+  # ssh on the port of a service, whoever says so.
+  refused = lib.filter (lib.hasPrefix "services.openssh.ports, or linerate.appliance.ssh.port: ") (
+    map (one: one.message) (
+      lib.filter (one: !one.assertion)
+        (lib.nixosSystem {
+          modules = [
+            machine
+            modules.default
+            systems.default
+            { services.openssh.ports = lib.mkForce [ 22 ]; }
+          ];
+        }).config.assertions
+    )
+  );
   taken = lib.attrNames (lib.filterAttrs (_: held: !held) kept);
 
   # By the names that others call them.
@@ -174,5 +196,6 @@ let
   ];
 in
 assert taken == [ ] || throw "the modules take over a host: ${toString taken}";
+assert lib.length refused == 1 || throw "ssh may listen where links does";
 assert lib.all (lib.hasSuffix ".drv") overlaid;
 pkgs.runCommand "linerate-nix-modules" { inherit evaluated; } "touch $out"

@@ -52,11 +52,12 @@ in
         ]
     );
 
-    # A database of the box is reached by its socket alone. NixOS says localhost by a plain definition, so a host that
-    # says something else does so by mkForce, and is heard.
-    services.postgresql.settings.listen_addresses = mkIf (!config.services.postgresql.enableTCPIP) (
-      lib.mkOverride 90 ""
-    );
+    # A PostgreSQL that is the API's alone is reached by its socket alone. NixOS says localhost by a plain definition, so
+    # a host that says something else does so by mkForce, and is heard.
+    services.postgresql.settings.listen_addresses = mkIf (
+      !config.services.postgresql.enableTCPIP
+      && config.services.postgresql.ensureDatabases == [ "linerate-api" ]
+    ) (lib.mkOverride 90 "");
 
     services.journald.extraConfig = ''
       SystemMaxUse=${toString cfg.journalMiB}M

@@ -8,6 +8,11 @@ let
     types
     ;
   cfg = config.linerate.appliance;
+
+  # Ports of ssh that a service has already.
+  taken = lib.intersectLists config.services.openssh.ports (
+    lib.concatMap (service: service.tcpPorts) (lib.attrValues config.linerate.services)
+  );
 in
 {
   options.linerate.appliance.ssh = {
@@ -53,11 +58,8 @@ in
 
     assertions = [
       {
-        assertion =
-          !lib.elem cfg.ssh.port (
-            lib.concatMap (service: service.tcpPorts) (lib.attrValues config.linerate.services)
-          );
-        message = "linerate.appliance.ssh: a service listens on port ${toString cfg.ssh.port} already.";
+        assertion = config.services.openssh.enable -> taken == [ ];
+        message = "services.openssh.ports, or linerate.appliance.ssh.port: a service listens on ${toString taken} already.";
       }
     ];
   };

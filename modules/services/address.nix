@@ -25,7 +25,13 @@ rec {
 
   ports = addresses: lib.unique (map port (lib.filter isTcp addresses));
 
-  host = address: lib.removeSuffix ":${lib.last (lib.splitString ":" address)}" address;
+  # The programs listen on 127.0.0.1 where it says localhost.
+  host =
+    address:
+    let
+      written = lib.removeSuffix ":${lib.last (lib.splitString ":" address)}" address;
+    in
+    if written == "localhost" then "127.0.0.1" else written;
 
   # An address that stands for every one.
   isEverywhere =

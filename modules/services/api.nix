@@ -125,6 +125,10 @@ import ./daemon.nix { inherit config lib pkgs; } {
         assertion = !(local && cfg.secrets ? database-url);
         message = "services.linerate.api: the local database needs no secret; take database.createLocally or secrets.database-url.";
       }
+      {
+        assertion = url == null || builtins.match "[^/]*//[^@/]*:[^@/]*@.*" url == null;
+        message = "services.linerate.api.settings.database-url: everybody on the host could read its password; give the URL by services.linerate.api.secrets.database-url.";
+      }
     ];
   };
 }
