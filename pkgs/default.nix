@@ -41,21 +41,29 @@ let
 
   src = lib.fileset.toSource {
     root = ./.;
-    fileset = lib.fileset.fileFilter (
-      file:
-      lib.any file.hasExt [
-        "html"
-        "json"
-        "lock"
-        "py"
-        "rs"
-        "sql"
-        "toml"
-        "txt"
+    fileset = lib.fileset.unions (
+      [
+        (lib.fileset.fileFilter (
+          file:
+          lib.any file.hasExt [
+            "html"
+            "json"
+            "lock"
+            "py"
+            "rs"
+            "sql"
+            "toml"
+            "txt"
+          ]
+          # Compiled in, so that its examples are tested.
+          || file.name == "README.md"
+        ) ./.)
       ]
-      # Compiled in, so that its examples are tested.
-      || file.name == "README.md"
-    ) ./.;
+      # What fuzz targets begin with, which tests go through.
+      ++ map (name: lib.fileset.maybeMissing (./. + "/${name}/fuzz/seeds")) (
+        lib.attrNames (builtins.readDir ./.)
+      )
+    );
   };
 
   common = {
@@ -154,12 +162,30 @@ sets
       deny = craneLib.cargoDeny { inherit (common) src pname version; };
       rustfmt = craneLib.cargoFmt { inherit (common) src pname version; };
       tests = craneLib.cargoTest (checked // { cargoTestExtraArgs = "--workspace --lib --bins"; });
-      # Of the tests that run whole programs those that fetch no other: listener's and files' speak to clients from
-      # PyPI and the Go proxy, which a sandbox cannot reach.
+      # Of the tests that run whole programs those that fetch no other: listener's, files' and links' `secure` speak to
+      # clients from PyPI and the Go proxy, which a sandbox cannot reach.
       tests-processes = craneLib.cargoTest (
         checked
         // {
-          cargoTestExtraArgs = "--package linerate --package linerate-links --package linerate-service --test '*'";
+          # The command line starts them.
+          preCheck = "cargoWithProfile build --locked --package linerate-files --package linerate-api";
+          cargoTestExtraArgs =
+            "--package linerate --package linerate-links --package linerate-service"
+            + lib.concatMapStrings (test: " --test ${test}") [
+              "admin"
+              "ailments"
+              "apply"
+              "cli"
+              "command"
+              "doctor"
+              "front"
+              "import_memory"
+              "process"
+              "programs"
+              "seeds"
+              "survive"
+              "up"
+            ];
           nativeCheckInputs = [ pkgs.curl ];
         }
       );
