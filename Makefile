@@ -15,24 +15,24 @@ audit:              ## dependencies: known vulnerabilities, licences, bans and s
 fuzz:               ## parsers, the router and whole connections, each target a minute, by nightly; ARGS="10 links/code" runs this for 10 s
 	.ci/fuzz.sh $(ARGS)
 
-bench: bench-links bench-router bench-listener bench-files bench-api bench-ladder  ## all benches
+bench: bench-links bench-router bench-listener bench-files bench-api bench-ladder  ## all benches; with ARGS=--strict one that misses a target fails
 
 bench-links:        ## redirects against nginx and a constant handler
-	.ci/bench.sh linerate-links redirect
+	.ci/bench.sh linerate-links redirect -- $(ARGS)
 
 bench-router:       ## the router beside silent, axum, matchit, actix-router and path-tree
 	.ci/bench-router.sh
 
 bench-listener:     ## a hello over HTTP/1.1, 2 and 3 against axum, actix-web, nginx, Caddy and quinn with h3 alone
-	.ci/bench.sh linerate-listener hello
-	.ci/bench.sh linerate-listener h3
+	.ci/bench.sh linerate-listener hello -- $(ARGS)
+	.ci/bench.sh linerate-listener h3 -- $(ARGS)
 
 bench-files:        ## files of three sizes against nginx, static-web-server and Caddy; ARGS="1KB tls" runs these alone
 	.ci/bench.sh linerate-files transfer -- $(ARGS)
 
 bench-api:          ## users by id from PostgreSQL and SQLite beside pgbench, axum::serve with sqlx and actix-web
 	.ci/install.sh postgres
-	.ci/bench.sh linerate-api users
+	.ci/bench.sh linerate-api users -- $(ARGS)
 
 bench-ladder:       ## the articles' stages one after the other; in pieces by ARGS=post, get, links or --quick
 	.ci/install.sh postgres

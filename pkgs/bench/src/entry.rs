@@ -3,26 +3,31 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-/// Runs a bench, briefly where `--quick` is asked for, and says what went wrong and why.
-pub fn run<E: Error>(bench: impl FnOnce(bool) -> Result<(), E>) -> ExitCode {
+use crate::report::Report;
+
+/// Runs a bench, briefly where `--quick` is asked for, and says what went wrong and why. A missed target is a failure
+/// where `--strict` is asked for.
+pub fn run<E: Error>(bench: impl FnOnce(bool) -> Result<Report, E>) -> ExitCode {
     run_parts(&[], |quick, _| bench(quick))
 }
 
 /// Runs those of a bench's `parts` that the command line names, all where it names none.
 pub fn run_parts<E: Error>(
     parts: &[&'static str],
-    bench: impl FnOnce(bool, &[&'static str]) -> Result<(), E>,
+    bench: impl FnOnce(bool, &[&'static str]) -> Result<Report, E>,
 ) -> ExitCode {
     let mut quick = false;
+    let mut strict = false;
     let mut wanted = Vec::new();
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             // What `cargo bench` always passes.
             "--bench" => {}
             "--quick" => quick = true,
+            "--strict" => strict = true,
             name => {
                 let Some(part) = parts.iter().find(|part| **part == name) else {
-                    let known = [&["--quick"], parts].concat().join(", ");
+                    let known = [&["--quick", "--strict"], parts].concat().join(", ");
                     eprintln!("error: {argument:?} is no argument of this bench, which takes: {known}");
                     return ExitCode::FAILURE;
                 };
@@ -31,12 +36,26 @@ pub fn run_parts<E: Error>(
         }
     }
     let wanted = if wanted.is_empty() { parts } else { &wanted };
-    let Err(error) = bench(quick, wanted) else { return ExitCode::SUCCESS };
+    let error = match bench(quick, wanted) {
+        Ok(report) if strict => return verdict(&report),
+        Ok(_) => return ExitCode::SUCCESS,
+        Err(error) => error,
+    };
     eprintln!("error: {error}");
     let mut source = error.source();
     while let Some(cause) = source {
         eprintln!("  caused by: {cause}");
         source = cause.source();
     }
+    ExitCode::FAILURE
+}
+
+/// Failure where a target was missed.
+fn verdict(report: &Report) -> ExitCode {
+    let missed: Vec<&str> = report.missed().map(|target| target.figure.name.as_str()).collect();
+    if missed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: {} of {} targets missed: {}", missed.len(), report.targets.len(), missed.join("; "));
     ExitCode::FAILURE
 }

@@ -129,6 +129,11 @@ impl Report {
         self.targets.push(Target { figure, limit, met: value <= limit });
     }
 
+    /// The targets that were not met.
+    pub fn missed(&self) -> impl Iterator<Item = &Target> {
+        self.targets.iter().filter(|target| !target.met)
+    }
+
     /// Prints it for people.
     pub fn print(&self) {
         println!("\n{}", self.text());
@@ -252,5 +257,6 @@ mod tests {
         report.target("c", f64::NAN, "µs", 3.6);
         let met: Vec<bool> = report.targets.iter().map(|target| target.met).collect();
         assert_eq!(met, [true, false, false]);
+        assert_eq!(report.missed().count(), 2);
     }
 }

@@ -1,9 +1,10 @@
 //! What a read by id and an echo of a document cost, beside pgbench, axum::serve with a pool of sqlx, and
 //! actix-web with the same store.
 //!
-//! `cargo bench -p linerate-api --bench users [-- --quick]`. Needs wrk and PostgreSQL, and installs them from Debian
+//! `cargo bench -p linerate-api --bench users [-- [--quick] [--strict]]`. Needs wrk and PostgreSQL, and installs them from Debian
 //! packages where root runs it. Prints one table and the targets, and writes both to `target/bench/api.json`, the
-//! bars to `target/bench/api.svg`. A missed target is no failure; an unexpected answer is.
+//! bars to `target/bench/api.svg`. An unexpected answer is a failure, and by
+//! `--strict` a missed target too.
 //! `LINERATE_BENCH_OTHER` names a directory with another build of linerate-api, which then takes part.
 #![forbid(unsafe_code)]
 
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
     entry::run(run)
 }
 
-fn run(quick: bool) -> Result<(), Error> {
+fn run(quick: bool) -> Result<Report, Error> {
     // Packages come over the network, which is gone once the bench has its own.
     setup::require("wrk", "wrk")?;
     drop(Postgres::start(Durability::None, &[])?);
@@ -139,7 +140,7 @@ fn run(quick: bool) -> Result<(), Error> {
     report.write(&json)?;
     chart::write(&svg, "CPU time per read by id from PostgreSQL", UNCACHED, &report.rows)?;
     println!("written: {} {}", json.display(), svg.display());
-    Ok(())
+    Ok(report)
 }
 
 /// The case with the number of connections by which the service answers closest to half of `most` requests a second.

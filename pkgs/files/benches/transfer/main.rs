@@ -1,10 +1,11 @@
 //! What a file costs to serve, beside nginx and static-web-server.
 //!
-//! `cargo bench -p linerate-files --bench transfer [-- --quick] [PART...]`. Servers have CPU 0, the load CPU 1; cases
-//! alternate. Needs wrk, h2load, nginx and Caddy, installed from Debian packages where root runs it, and
-//! static-web-server, installed by cargo into the target directory. Prints a table for each part and the targets,
-//! and writes them to `target/bench/files.json`, or `files-PART.json`. A missed target is no failure; a wrong answer
-//! is. `LINERATE_BENCH_OTHER` names a directory with another build of linerate-files, which then takes part.
+//! `cargo bench -p linerate-files --bench transfer [-- [--quick] [--strict] [PART...]]`. Servers have CPU 0, the load
+//! CPU 1; cases alternate. Needs wrk, h2load, nginx and Caddy, installed from Debian packages where root runs it, and
+//! static-web-server, installed by cargo into the target directory. Prints a table for each part and the targets, and
+//! writes them to `target/bench/files.json`, or `files-PART.json`. A wrong answer is a failure, and by `--strict` a
+//! missed target too. `LINERATE_BENCH_OTHER` names a directory with another build of linerate-files, which then takes
+//! part.
 #![forbid(unsafe_code)]
 
 mod drain;
@@ -38,7 +39,9 @@ const FULL: Scale = Scale { seconds: 2.0, rounds: 3, starts: 9 };
 const QUICK: Scale = Scale { seconds: 0.5, rounds: 1, starts: 3 };
 
 /// Files asked for in turn: name, bytes, files of that size.
-const SIZES: [(&str, usize); 3] = [("2.4 MB", 2_400_000), ("16 KB", 16_384), ("1 KB", 1_024)];
+const SIZES: [(&str, usize); 3] = [("2.4 MB", 2_400_000), ("16 KB", 16_384), (SMALL, 1_024)];
+/// The size that goes into one packet with its head.
+const SMALL: &str = "1 KB";
 const FILES: usize = 8;
 const CONNECTIONS: usize = 64;
 /// Connections that memory is measured under.
@@ -58,7 +61,7 @@ fn main() -> ExitCode {
     entry::run_parts(&PARTS, |quick, parts| run(if quick { QUICK } else { FULL }, parts))
 }
 
-fn run(scale: Scale, parts: &[&str]) -> Result<(), Error> {
+fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
     // Packages come over the network, which is gone once the bench has its own.
     setup::require("wrk", "wrk")?;
     setup::require("h2load", "nghttp2-client")?;
@@ -109,7 +112,7 @@ fn run(scale: Scale, parts: &[&str]) -> Result<(), Error> {
     };
     report.write(&json)?;
     println!("written: {}", json.display());
-    Ok(())
+    Ok(report)
 }
 
 /// The directory of the files of a size.

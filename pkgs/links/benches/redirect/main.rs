@@ -1,10 +1,10 @@
 //! What a redirect costs, beside nginx, a constant actix-web handler and the floor the kernel sets.
 //!
-//! `cargo bench -p linerate-links --bench redirect [-- --quick]`. Needs wrk and nginx, and installs them from
+//! `cargo bench -p linerate-links --bench redirect [-- [--quick] [--strict]]`. Needs wrk and nginx, and installs them from
 //! Debian packages where root runs it. Prints one table and the targets, and writes both to
-//! `target/bench/links.json`, the bars to `target/bench/links.svg`. A missed target is no failure; an
-//! unexpected answer is. `LINERATE_BENCH_OTHER` names a directory with another build of linerate-links, such as the commit
-//! before, which then takes part.
+//! `target/bench/links.json`, the bars to `target/bench/links.svg`. An unexpected answer is a failure, and by
+//! `--strict` a missed target too. `LINERATE_BENCH_OTHER` names a directory with another build of linerate-links, such
+//! as the commit before, which then takes part.
 #![forbid(unsafe_code)]
 
 mod codes;
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     entry::run(|quick| run(if quick { &QUICK } else { &FULL }))
 }
 
-fn run(scale: &Scale) -> Result<(), Error> {
+fn run(scale: &Scale) -> Result<Report, Error> {
     // Packages come over the network, which is gone once the bench has its own.
     setup::require("wrk", "wrk")?;
     setup::require("nginx", "nginx-light")?;
@@ -129,7 +129,7 @@ fn run(scale: &Scale) -> Result<(), Error> {
     report.write(&json)?;
     chart::write(&svg, "CPU time per hot redirect", SPREAD.hot, &report.rows)?;
     println!("written: {} {}", json.display(), svg.display());
-    Ok(())
+    Ok(report)
 }
 
 fn paths(numbers: Range<u64>) -> Vec<String> {

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     entry::run(run)
 }
 
-fn run(quick: bool) -> Result<(), Error> {
+fn run(quick: bool) -> Result<Report, Error> {
     // A package comes over the network, which is gone once the bench has its own.
     let caddy = setup::require("caddy", "caddy")?;
     let network = setup::isolate();
@@ -88,7 +88,7 @@ fn run(quick: bool) -> Result<(), Error> {
     let json = results.join("h3.json");
     report.write(&json)?;
     println!("written: {}", json.display());
-    Ok(())
+    Ok(report)
 }
 
 /// Loads each case in turn, round after round, after a first round that only warms up.
