@@ -99,6 +99,14 @@ rendered() {
     python3 tests/rendered.py "$1" tests/rendered <<<"$evaluated"
 }
 
+# What bash runs when the system of the installer is built, which is no host of the flake: that it can read it.
+installer() {
+    evaluate packages.x86_64-linux.tengbe-installer 'image: {
+        "what builds the installer" = builtins.unsafeDiscardStringContext image.config.system.build.toplevel.buildCommand;
+    }' | python3 tests/rendered.py scripts
+    echo "nix-check: bash reads what builds the installer"
+}
+
 # Renders the host NAME into DIRECTORY.
 host() {
     local host others evaluated system
@@ -307,6 +315,7 @@ case ${1:-} in
         fi
         rendered check
         echo "nix-check: all hosts render as kept, without warnings"
+        installer
         outputs
         types
         ;;

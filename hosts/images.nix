@@ -36,8 +36,8 @@ in
     target:
     let
       label = "installer";
+      medium = lib.nixosSystem { modules = [ (import ./installer { inherit label target; }) ]; };
     in
-    disk (lib.nixosSystem { modules = [ (import ./installer { inherit label target; }) ]; }) {
-      inherit label;
-    };
+    # With what its system is made of, for whoever asks for that.
+    disk medium { inherit label; } // { inherit (medium) config; };
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""rendered.py write|check|texts DIRECTORY: what tests/render.nix evaluated to, from stdin, against what is kept.
+"""rendered.py write|check|texts DIRECTORY, or rendered.py scripts: what tests/render.nix evaluated to, from stdin, against what is kept.
 
 A host whose assertions fail, that warns, or whose scripts bash cannot read is refused either way. Of another release of
 NixOS than the one that is kept, `check` compares the files of which every word is ours. `texts` reads what `nix show-derivation --recursive`
-says of a host, and adds the texts that its files call by their names in the store, as `store.json`.
+says of a host, and adds the texts that its files call by their names in the store, as `store.json`. `scripts` reads
+scripts by their names, and refuses those that bash cannot read.
 """
 
 import json
@@ -34,11 +35,16 @@ def complaints(host, config):
         yield f"{host}: warning: {message}"
     scripts = {"the script that builds it": config["build"]}
     scripts |= {name: text for name, text in config["files"].items() if name.startswith("scripts/")}
+    for complaint in unreadable(scripts):
+        yield f"{host}: {complaint}"
+
+
+def unreadable(scripts):
     for name, script in scripts.items():
         parsed = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
         # Of a condition that it cannot read it says so, and ends with 0.
         if parsed.returncode or parsed.stderr:
-            yield f"{host}: {name} is no script: {parsed.stderr.strip()}"
+            yield f"{name} is no script: {parsed.stderr.strip()}"
 
 
 # A review goes line by line.
@@ -88,7 +94,10 @@ def write_texts(directory, derivations):
 
 
 def main():
-    mode, root = sys.argv[1], pathlib.Path(sys.argv[2])
+    mode = sys.argv[1]
+    if mode == "scripts":
+        return end_with(list(unreadable(json.load(sys.stdin))))
+    root = pathlib.Path(sys.argv[2])
     if mode == "texts":
         return write_texts(root, json.load(sys.stdin))
     bad = []
@@ -110,6 +119,10 @@ def main():
             )
         changed = sorted(name for name in names if old.get(name) != files.get(name))
         bad += [f"{host}: {name} is not what it was: see to it, then 'make render'" for name in changed]
+    end_with(bad)
+
+
+def end_with(bad):
     for line in bad:
         print(f"error: {line}", file=sys.stderr)
     sys.exit(1 if bad else 0)

@@ -24,6 +24,16 @@ HOST = {
 }
 
 
+def run(arguments, read, **environment):
+    return subprocess.run(
+        [sys.executable, "-B", PROGRAM, *arguments],
+        input=json.dumps(read),
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
+
+
 class Check(unittest.TestCase):
     def setUp(self):
         self.directory = tempfile.TemporaryDirectory()
@@ -32,13 +42,7 @@ class Check(unittest.TestCase):
 
     def run_with(self, mode, host):
         skips = pathlib.Path(self.directory.name) / "skips"
-        done = subprocess.run(
-            [sys.executable, "-B", PROGRAM, mode, f"{self.directory.name}/hosts"],
-            input=json.dumps({"box": host}),
-            capture_output=True,
-            text=True,
-            env=os.environ | {"LINERATE_SKIPS": str(skips)},
-        )
+        done = run([mode, f"{self.directory.name}/hosts"], {"box": host}, LINERATE_SKIPS=str(skips))
         return done.returncode, done.stderr, skips.read_text() if skips.exists() else ""
 
     def test_what_is_kept_is_taken(self):
@@ -71,6 +75,18 @@ class Check(unittest.TestCase):
         status, said, _ = self.run_with("check", other | {"files": files | {"settings/links": '{"workers": 1}'}})
         self.assertEqual(status, 1)
         self.assertIn("settings/links is not", said)
+
+
+class Scripts(unittest.TestCase):
+    def test_one_that_bash_cannot_read_is_refused_by_its_name(self):
+        done = run(["scripts"], {"one": HOST["build"], "another": 'if [[ -(a|b)-[0-9]$ != "" ]]; then exit 1; fi'})
+        self.assertEqual(done.returncode, 1)
+        self.assertTrue(done.stderr.startswith("error: another is no script: "), done.stderr)
+        self.assertNotIn("one is", done.stderr)
+
+    def test_those_that_it_can_are_taken(self):
+        done = run(["scripts"], {"one": HOST["build"]})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 unittest.main()
