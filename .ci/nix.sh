@@ -107,6 +107,20 @@ installer() {
     echo "nix-check: bash reads what builds the installer"
 }
 
+# The scripts of the unit that updates a box every night, NixOS's and ours, run.
+nightly() {
+    local flake=git+https://git.example/boxes
+    evaluate nixosConfigurations.tengbe "host: let
+        updated = host.extendModules { modules = [ { linerate.appliance.update.flake = \"$flake\"; } ]; };
+        unit = updated.config.systemd.services.nixos-upgrade;
+    in {
+        flake = \"$flake\";
+        inherit (unit) postStart script;
+        serviceConfig = { inherit (unit.serviceConfig) StateDirectory Type; };
+    }" | python3 -B tests/nightly.py
+    echo "nix-check: a nightly update is booted where anything of the system has changed"
+}
+
 # Renders the host NAME into DIRECTORY.
 host() {
     local host others evaluated system
@@ -316,6 +330,7 @@ case ${1:-} in
         rendered check
         echo "nix-check: all hosts render as kept, without warnings"
         installer
+        nightly
         outputs
         types
         ;;
