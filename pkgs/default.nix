@@ -105,7 +105,7 @@ let
               "x86_64-linux"
             ];
           }
-          # Said once, for cargo and for Nix.
+          # Of pkgs/Cargo.toml, for cargo and for Nix. It has none yet: there is no public address.
           // lib.optionalAttrs (workspace ? homepage) {
             inherit (workspace) homepage;
           };
