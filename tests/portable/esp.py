@@ -25,14 +25,29 @@ options init=/generations/1/init {options}
 
 _INSTALL = """\
 #!/bin/bash
-# install-generation NUMBER good|broken|hanging
+# install-generation NUMBER good|broken|ill|hanging
 set -euo pipefail
-units=/generations/$1/units
+generation=/generations/$1
+units=$generation/units
 mkdir -p "$units"
 if [[ $2 == broken ]]; then
     mkdir "$units/linerate-links.service.d"
     printf '[Service]\\nExecStart=\\nExecStart=/nix/store/linerate-links/bin/linerate-links serve --config /none\\n' \\
         >"$units/linerate-links.service.d/broken.conf"
+fi
+if [[ $2 == ill ]]; then
+    printf '{"nic": {"lost": {"driver": "nowhere"}}}\\n' >"$generation/profile.json"
+    mkdir "$units/linerate-health.service.d"
+    printf '[Service]\\nBindReadOnlyPaths=%s:/etc/linerate/profile.json\\n' "$generation/profile.json" \\
+        >"$units/linerate-health.service.d/ill.conf"
+fi
+if [[ $2 == broken || $2 == ill ]]; then
+    # A patience of five seconds, since nothing mends it: tests/health.sh has what a minute is for.
+    sed 's/ -ge 60 / -ge 5 /' /nix/store/unit-script-linerate-health-start/bin/linerate-health-start >"$generation/health"
+    grep -q ' -ge 5 ' "$generation/health"
+    chmod 755 "$generation/health"
+    mkdir -p "$units/linerate-health.service.d"
+    printf '[Service]\\nExecStart=\\nExecStart=%s\\n' "$generation/health" >"$units/linerate-health.service.d/health.conf"
 fi
 if [[ $2 == hanging ]]; then
     mkdir "$units/linerate-health.service.d"
@@ -40,8 +55,12 @@ if [[ $2 == hanging ]]; then
     printf '[Service]\\nExecStart=\\nExecStart=/bin/kill -SEGV 1\\nExecStart=/bin/sleep infinity\\n' \\
         >"$units/linerate-health.service.d/hanging.conf"
 fi
+# As NixOS writes them: an entry for each generation by its plain name.
+for counted in /boot/loader/entries/nixos-generation-*+*.conf; do
+    [[ ! -e $counted ]] || cp "$counted" "${counted%+*}.conf"
+done
 sed "s#/generations/1/#/generations/$1/#; s/^version .*/version Generation $1/" \\
-    /boot/loader/entries/nixos-generation-1*.conf >"/boot/loader/entries/nixos-generation-$1.conf"
+    /boot/loader/entries/nixos-generation-1.conf >"/boot/loader/entries/nixos-generation-$1.conf"
 sed -i "s/^default .*/default nixos-generation-$1.conf/" /boot/loader/loader.conf
 COMMANDS
 sync

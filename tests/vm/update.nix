@@ -8,6 +8,8 @@
       ...
     }:
     let
+      # In seconds, of generations that nothing mends: tests/health.sh has what a minute is for.
+      patience = 5;
       # The box with something else in it, and without those beside it.
       generation =
         module:
@@ -18,6 +20,7 @@
               environment.etc."generations/broken".enable = lib.mkForce false;
               environment.etc."generations/good".enable = lib.mkForce false;
               environment.etc."generations/hanging".enable = lib.mkForce false;
+              environment.etc."generations/ill".enable = lib.mkForce false;
             }
           ];
         }).config.system.build.toplevel;
@@ -35,17 +38,22 @@
       environment.etc."generations/broken".source = generation (
         { config, ... }:
         {
+          linerate.appliance.health = { inherit patience; };
           systemd.services.linerate-links.serviceConfig.ExecStart =
             lib.mkForce "${lib.getExe config.services.linerate.links.package} serve --config /none";
         }
       );
+      environment.etc."generations/ill".source = generation {
+        linerate.appliance.health = { inherit patience; };
+        linerate.profile.nic.lost.driver = "nowhere";
+      };
       environment.etc."generations/hanging".source = generation {
         # systemd freezes where it crashes, so that nobody is left who does anything.
         systemd.services.linerate-health.script = lib.mkForce "kill -SEGV 1; sleep infinity";
       };
       environment.systemPackages = [
         (pkgs.writeShellScriptBin "install-generation" ''
-          # install-generation NUMBER good|broken|hanging: as `nixos-rebuild boot` does.
+          # install-generation NUMBER good|broken|ill|hanging: as `nixos-rebuild boot` does.
           set -euo pipefail
           profile=/nix/var/nix/profiles/system
           nix-env --profile $profile --set "$(readlink -f "/etc/generations/$2")"

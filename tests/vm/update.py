@@ -1,5 +1,5 @@
-# A whole host is updated: a generation with a broken service gives the box back to the one before, by itself, and a
-# good one stays. What was stored outlives both.
+# A whole host is updated: a generation with a broken service, or that doctor finds ill, gives the box back to the one
+# before, by itself, and a good one stays. What was stored outlives them.
 
 database = "/var/lib/linerate-links/links.db"
 entries = "/boot/loader/entries"
@@ -51,22 +51,46 @@ with subtest("root comes in by the key on the EFI partition, and by no other"):
     status, said = box.execute(f"{ssh} -i /root/other true 2>&1")
     assert status == 255 and "Permission denied" in said, said
 
-with subtest("a generation with a broken service is on trial, and gives the box back by itself"):
+
+def said_by_gate(boot: int) -> str:
+    """What was said in a boot before this one of what judges it, and by it."""
+    return box.succeed(
+        f"journalctl -b {boot} --no-pager -o cat -u linerate-links -u linerate-health -u linerate-fall-back"
+    )
+
+
+def failed(said: str) -> list[str]:
+    return [line for line in said.splitlines() if line.startswith("Failed to start")]
+
+
+with subtest("bad generations are on trial, and give the box back by themselves"):
+    # One of a broken service, and one of which only doctor says that it is ill.
     box.succeed("install-generation 2 broken")
     assert entries_of(2) == ["nixos-generation-2+2.conf"], entries_of(2)
+    box.succeed("install-generation 3 ill")
+    assert entries_of(2) + entries_of(3) == ["nixos-generation-2+2.conf", "nixos-generation-3+2.conf"]
+    # As if it had been tried once: that each is tried twice is seen of the other.
+    box.succeed(f"mv {entries}/nixos-generation-3+2.conf {entries}/nixos-generation-3+1-1.conf")
     reboot()
-    # Nobody tells it to. It is tried twice.
-    box.wait_for_shutdown()
-    box.start()
-    box.wait_for_shutdown()
-    box.start()
+    # Nobody tells it to.
+    for _ in range(3):
+        box.wait_for_shutdown()
+        box.start()
     box.wait_for_unit("multi-user.target")
     assert booted() == "nixos-generation-1", booted()
     assert entries_of(2) == ["nixos-generation-2+0-2.conf"], entries_of(2)
-    said = box.succeed("journalctl -b -1 --no-pager -o cat -u linerate-links -u linerate-health -u linerate-fall-back")
-    failed = [line for line in said.splitlines() if line.startswith("Failed to start")]
-    assert any("Whether this boot is a good one" in line for line in failed), said
-    assert "Boot again, into the generation before" in said, said
+    assert entries_of(3) == ["nixos-generation-3+0-2.conf"], entries_of(3)
+
+with subtest("a generation falls back for a broken service, and for what only doctor finds"):
+    gate = "Whether this boot is a good one"
+    broken = said_by_gate(-1)
+    assert any(gate in line for line in failed(broken)), broken
+    assert any(gate not in line for line in failed(broken)), broken
+    assert "Boot again, into the generation before" in broken, broken
+    ill = said_by_gate(-3)
+    assert len(failed(ill)) == 1 and gate in failed(ill)[0], ill
+    assert "no such interface" in ill, ill
+    assert "Boot again, into the generation before" in ill, ill
 
 with subtest("what was stored before is there"):
     box.wait_for_unit("linerate-links.service")
@@ -78,10 +102,10 @@ with subtest("a generation that is on no trial does not boot again when the box 
     assert box.succeed("systemctl show -P ConditionResult linerate-fall-back.service").strip() == "no"
 
 with subtest("a good generation is blessed, and keeps what was stored"):
-    box.succeed("install-generation 3 good")
-    assert entries_of(3) == ["nixos-generation-3+2.conf"], entries_of(3)
+    box.succeed("install-generation 4 good")
+    assert entries_of(4) == ["nixos-generation-4+2.conf"], entries_of(4)
     reboot()
     box.wait_for_unit("systemd-bless-boot.service")
-    assert booted() == "nixos-generation-3", booted()
-    assert entries_of(3) == ["nixos-generation-3.conf"], entries_of(3)
+    assert booted() == "nixos-generation-4", booted()
+    assert entries_of(4) == ["nixos-generation-4.conf"], entries_of(4)
     assert answered() == "307 https://example.com/kept", answered()
