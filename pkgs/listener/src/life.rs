@@ -12,6 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How often deadlines are looked at, and how far the clock may be behind.
 pub const TICK: Duration = Duration::from_millis(250);
 
+/// How long a client has to close an idle connection once it was asked to, while the server goes on.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// No answer from here on leaves the connection open.
 const DRAINING: u8 = 1;
 /// The connection ends at once.
@@ -109,6 +112,12 @@ impl Lives {
         let mut open = 0;
         self.each(|_| open += 1);
         open
+    }
+
+    /// How long a connection without a request is kept once its client was asked to close it: one that is held up may
+    /// have sent a request before it learns of that.
+    pub fn parting(&self, draining: bool) -> Duration {
+        if draining { self.grace } else { GOODBYE }
     }
 
     fn flag(&self, flag: u8) {

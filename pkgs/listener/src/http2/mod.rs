@@ -13,7 +13,6 @@ mod window;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::{Builder, Connection};
@@ -39,9 +38,6 @@ const LOCAL_RESETS: usize = 20;
 
 /// Bytes of responses that a stream holds for a client that is slow to take them.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
-
-/// How long a client has to close an idle connection once it was asked to.
-const GOAWAY: Duration = Duration::from_secs(1);
 
 /// What a connection waits for, each for a time of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -145,7 +141,7 @@ fn poll_wait<I: AsyncRead + AsyncWrite + Unpin>(
     let (lives, limits) = (&worker.lives, &worker.config.limits);
     let (wait, time) = match connection.has_streams() {
         true => (Wait::Busy, limits.write_stall),
-        false if leaving => (Wait::Close, GOAWAY),
+        false if leaving => (Wait::Close, lives.parting(life.is_draining())),
         false => (Wait::Idle, limits.idle),
     };
     if waiting.replace(wait) != Some(wait) {

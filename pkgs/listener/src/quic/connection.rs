@@ -25,8 +25,8 @@ use crate::worker::Worker;
 
 /// Requests allowed for by the first of the two notices of a connection's end: as many as there can be.
 const ANY: usize = usize::MAX;
-/// How many round trips pass between the two notices, and before a connection without requests is closed: the
-/// client may have sent something, and what it was sent may have to be sent again.
+/// How many round trips there are at least between the two notices, and before a connection is closed: the client may have
+/// sent something, and what it was sent may have to be sent again.
 const ROUND_TRIPS: u32 = 3;
 /// The least of that time, for acknowledgements may wait 25 ms (RFC 9000, section 18.2) and clocks are coarse.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -119,19 +119,23 @@ enum Event {
 impl<S: HttpService> Connection<S> {
     async fn run(mut self) {
         let worker = Arc::clone(&self.context.worker);
-        match self.requests_until(&mut worker.drain.clone()).await {
+        let draining = match self.requests_until(&mut worker.drain.clone()).await {
             End::Lost => return,
             End::Done => {
                 // What was sent last may have to be sent again.
                 let _ = timeout(self.settling(), self.quic.closed()).await;
                 return;
             }
-            End::Idle => worker.counts().timed_out.increment(),
-            End::Drain => {}
-        }
+            End::Idle => {
+                worker.counts().timed_out.increment();
+                false
+            }
+            End::Drain => true,
+        };
+        let kept = Instant::now() + worker.lives.parting(draining);
         let mut drain = worker.drain.clone();
         tokio::select! {
-            () = self.wind_up() => {}
+            () = self.wind_up(kept) => {}
             () = drain.cut() => {}
         }
         self.quic.close(varint(Code::H3_NO_ERROR.value()), b"");
@@ -207,14 +211,15 @@ impl<S: HttpService> Connection<S> {
     }
 
     /// Ends the connection in order (RFC 9114, section 5.2): a notice that leaves room for what the client has
-    /// sent already, one that names the first request that will not be served, then the rest of the answers.
-    async fn wind_up(&mut self) {
+    /// sent already, one that names the first request that will not be served, then the rest of the answers. What comes
+    /// before `kept` is served, however long its client was held up.
+    async fn wind_up(&mut self, kept: Instant) {
         if self.h3.shutdown(ANY).await.is_err() {
             return;
         }
         // Of a connection without a request even the first notice names the first there could be.
         if self.begun {
-            if !self.settle(true).await {
+            if !self.settle(kept, true).await {
                 return;
             }
             if self.h3.shutdown(1).await.is_err() {
@@ -229,12 +234,13 @@ impl<S: HttpService> Connection<S> {
                 Event::Ended => break,
             }
         }
-        self.settle(false).await;
+        self.settle(kept, false).await;
     }
 
-    /// Gives the client time to take in what it was told; false if the connection has ended meanwhile.
-    async fn settle(&mut self, serving: bool) -> bool {
-        let until = Instant::now() + self.settling();
+    /// Gives the client time to take in what it was told, until `kept` at least; false if the connection has ended
+    /// meanwhile.
+    async fn settle(&mut self, kept: Instant, serving: bool) -> bool {
+        let until = kept.max(Instant::now() + self.settling());
         loop {
             let event = tokio::select! {
                 event = self.next() => event,
@@ -244,7 +250,11 @@ impl<S: HttpService> Connection<S> {
                 Event::Request(resolver) if serving => self.begin(resolver),
                 Event::Request(resolver) => reject(resolver),
                 Event::Answered => {}
-                Event::Ended => return false,
+                Event::Ended => {
+                    // A client that wants no more may yet have to be sent something again.
+                    let _ = timeout(self.settling(), self.quic.closed()).await;
+                    return false;
+                }
             }
         }
     }

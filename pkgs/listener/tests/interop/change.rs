@@ -29,6 +29,27 @@ async fn draining_loses_no_request() {
 }
 
 #[tokio::test]
+async fn a_client_that_is_held_up_when_draining_begins_loses_no_request() {
+    for speak in Speak::ALL {
+        let server = Server::start(&WAITING);
+        let target = Target::new(&server, &server.certificate.all());
+        let mut connection = target.connect(speak).await.expect("it listens");
+        connection.ask("/").await.expect("an answer");
+        server.signal(Signal::TERM);
+        // Nothing of this client runs meanwhile, as where a machine does much else.
+        std::thread::sleep(Duration::from_secs(3));
+        match connection.ask("/").await {
+            Ok((status, _)) => assert_eq!(status, 200, "{speak:?}"),
+            Err(Failure::Unprocessed) => {}
+            Err(failure) => panic!("{speak:?}: {failure:?}"),
+        }
+        drop(connection);
+        let ended = tokio::task::spawn_blocking(move || server.wait()).await.expect("no panic");
+        assert!(ended.success(), "{speak:?}: {ended}");
+    }
+}
+
+#[tokio::test]
 async fn a_certificate_is_replaced_without_losing_a_request() {
     let server = Server::start(&[]);
     let before = server.certificate.all();

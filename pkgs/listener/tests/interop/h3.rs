@@ -89,7 +89,8 @@ fn bodies_that_drip_are_cut() {
 
 #[test]
 fn draining_finishes_what_is_in_flight() {
-    let server = Server::start(&[]);
+    // The last notice comes while there are answers under way.
+    let server = Server::start(&["--drain-grace", "200"]);
     run(&server, &["says_goodbye"]);
     assert!(server.wait().success());
 }
