@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::request::{self, Context};
 use super::setup::send_window;
+use super::stall::{Stall, Watch};
 use super::transport::{self, varint};
 use crate::config::Guest;
 use crate::drain::Drain;
@@ -31,8 +32,8 @@ const ROUND_TRIPS: u32 = 3;
 /// The least of that time, for acknowledgements may wait 25 ms (RFC 9000, section 18.2) and clocks are coarse.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// How often an idle connection is looked at before it is closed: no request has to move a timer, and the time is
-/// exceeded by a part of this at most.
+/// How often a connection that is idle, or takes nothing, is looked at before it is closed: no request has to move a timer,
+/// and the time is exceeded by a part of this at most.
 const LOOKS: u32 = 4;
 
 /// Serves a connection to its end.
@@ -45,7 +46,8 @@ pub(super) async fn serve(
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http3);
     // As the handshake has it: later the client's own load is in it.
-    quic.set_send_window(send_window(quic.rtt()));
+    let window = send_window(quic.rtt());
+    quic.set_send_window(window);
     let limits = &worker.config.limits;
     // Twice what a decoded head may have: h3 can then still answer a request whose head is somewhat too long.
     let transport = transport::Connection::new(quic.clone(), 2 * limits.head_bytes as u64);
@@ -56,7 +58,9 @@ pub(super) async fn serve(
     let Ok(Ok(h3)) = timeout(limits.handshake_time, building).await else {
         return worker.counts().handshake_failures.increment();
     };
-    let context = Arc::new(Context { worker: Arc::clone(worker), peer: peer(&quic, local, guest) });
+    let stall = Stall::default();
+    stall.set_window(window);
+    let context = Arc::new(Context { worker: Arc::clone(worker), peer: peer(&quic, local, guest), stall });
     let remote = quic.remote_address();
     Connection { h3, quic, remote, context, service, requests: JoinSet::new(), begun: false }.run().await;
 }
@@ -97,6 +101,8 @@ struct Connection<S> {
 enum End {
     /// There was none for too long.
     Idle,
+    /// The client takes no answer.
+    Stalled,
     /// No more are to begin.
     Drain,
     /// The client wants no more and has all its answers.
@@ -121,6 +127,13 @@ impl<S: HttpService> Connection<S> {
         let worker = Arc::clone(&self.context.worker);
         let draining = match self.requests_until(&mut worker.drain.clone()).await {
             End::Lost => return,
+            End::Stalled => {
+                worker.counts().timed_out.increment();
+                return self.quic.close(
+                    varint(Code::H3_EXCESSIVE_LOAD.value()),
+                    b"nothing is taken of what is asked for",
+                );
+            }
             End::Done => {
                 // What was sent last may have to be sent again.
                 let _ = timeout(self.settling(), self.quic.closed()).await;
@@ -143,10 +156,13 @@ impl<S: HttpService> Connection<S> {
 
     /// Serves requests until there are to be no more.
     async fn requests_until(&mut self, drain: &mut Drain) -> End {
-        let look = self.context.worker.config.limits.idle / LOOKS;
+        let context = Arc::clone(&self.context);
+        let limits = &context.worker.config.limits;
+        let look = limits.idle.min(limits.write_stall) / LOOKS;
         let (mut draining, mut looking) = (pin!(drain.draining()), pin!(sleep(look)));
-        // Whether there was a request since the last look, and how many looks have found none.
-        let (mut asked, mut quiet) = (false, 0);
+        // Whether there was a request since the last look, and since when looks have found none.
+        let (mut asked, mut quiet) = (false, Instant::now());
+        let mut watch = Watch::default();
         loop {
             tokio::select! {
                 biased;
@@ -163,11 +179,16 @@ impl<S: HttpService> Connection<S> {
                     self.reap();
                     self.follow();
                     let busy = std::mem::take(&mut asked) || !self.requests.is_empty();
-                    quiet = if busy { 0 } else { quiet + 1 };
-                    if quiet == LOOKS {
+                    let now = Instant::now();
+                    if busy {
+                        quiet = now;
+                    } else if now - quiet >= limits.idle {
                         return End::Idle;
                     }
-                    looking.as_mut().reset(Instant::now() + look);
+                    if watch.is_over(&context.stall, now, limits.write_stall) {
+                        return End::Stalled;
+                    }
+                    looking.as_mut().reset(now + look);
                 }
             }
         }
@@ -178,7 +199,9 @@ impl<S: HttpService> Connection<S> {
         let remote = self.quic.remote_address();
         if self.remote != remote {
             self.remote = remote;
-            self.quic.set_send_window(send_window(self.quic.rtt()));
+            let window = send_window(self.quic.rtt());
+            self.quic.set_send_window(window);
+            self.context.stall.set_window(window);
         }
     }
 

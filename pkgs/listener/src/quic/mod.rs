@@ -21,6 +21,7 @@ mod frames;
 mod gather;
 mod request;
 mod setup;
+mod stall;
 mod steer;
 mod succession;
 mod transport;

@@ -15,6 +15,7 @@ use service::panics::{Catch, Panic};
 use tokio::time::timeout;
 
 use super::body::Source;
+use super::stall::Stall;
 use super::transport;
 use crate::body::Body;
 use crate::date;
@@ -37,6 +38,7 @@ const CONNECTION_FIELDS: [header::HeaderName; 5] = [
 pub(super) struct Context {
     pub(super) worker: Arc<Worker>,
     pub(super) peer: Peer,
+    pub(super) stall: Stall,
 }
 
 type Resolver = RequestResolver<transport::Connection, Bytes>;
@@ -54,7 +56,7 @@ pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut ser
     let Ok(resolved) = resolver.accept_with_frame(head) else { return };
     let Ok((request, stream)) = resolved.resolve().await else { return };
     let (send, mut receive) = stream.split();
-    let answer = Answer { stream: send, context: &context, ended: false };
+    let answer = Answer { stream: send, context: &context, sent: 0, ended: false };
 
     let Some(announced) = announced(&request) else {
         receive.stop_sending(Code::H3_MESSAGE_ERROR);
@@ -159,10 +161,28 @@ async fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
     }
 }
 
+/// Whether the client takes something in time.
+async fn taken<E>(context: &Context, sending: impl Future<Output = Result<(), E>>) -> bool {
+    let mut sending = pin!(sending);
+    let sent = match std::future::poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await {
+        Poll::Ready(sent) => sent,
+        Poll::Pending => {
+            let _waiting = context.stall.wait();
+            let Ok(sent) = timeout(context.worker.config.limits.write_stall, sending).await else {
+                return false;
+            };
+            sent
+        }
+    };
+    sent.is_ok()
+}
+
 /// The way back to the client.
 struct Answer<'a> {
     stream: RequestStream<transport::SendStream, Bytes>,
     context: &'a Context,
+    /// Bytes of the body for which there was room.
+    sent: u64,
     /// Whether the client knows that there is no more.
     ended: bool,
 }
@@ -179,8 +199,9 @@ impl Answer<'_> {
         prepare(&mut parts.headers, (!bodyless).then(|| body.size_hint().exact()).flatten(), second);
         parts.version = Version::HTTP_3;
         let silent = head || bodyless || body.is_end_stream();
-        let sent = within(self.stall(), self.stream.send_response(Response::from_parts(parts, ()))).await;
-        let Some(Ok(())) = sent else { return };
+        if !taken(self.context, self.stream.send_response(Response::from_parts(parts, ()))).await {
+            return;
+        }
         if !silent && !self.body(body).await {
             return;
         }
@@ -190,11 +211,6 @@ impl Answer<'_> {
     /// Answers what no service gets to see.
     async fn refuse(self, refusal: Refusal) {
         self.send(refusal.response().map(Body::whole), false).await;
-    }
-
-    /// How long a client may take nothing.
-    fn stall(&self) -> Duration {
-        self.context.worker.config.limits.write_stall
     }
 
     /// Sends a body; false if it cannot be sent whole.
@@ -209,20 +225,17 @@ impl Answer<'_> {
                 Ok(mut data) => {
                     while !data.is_empty() {
                         let piece = data.split_to(data.len().min(PIECE));
-                        if !matches!(
-                            within(self.stall(), self.stream.send_data(transport::payload(piece))).await,
-                            Some(Ok(()))
-                        ) {
+                        let length = piece.len() as u64;
+                        if !taken(self.context, self.stream.send_data(transport::payload(piece))).await {
                             return false;
                         }
+                        self.sent += length;
+                        self.context.stall.took(length);
                     }
                 }
                 Err(frame) => {
                     let Ok(trailers) = frame.into_trailers() else { continue };
-                    return matches!(
-                        within(self.stall(), self.stream.send_trailers(trailers)).await,
-                        Some(Ok(()))
-                    );
+                    return taken(self.context, self.stream.send_trailers(trailers)).await;
                 }
             }
         }
@@ -243,6 +256,7 @@ impl Drop for Answer<'_> {
     fn drop(&mut self) {
         // quinn would end the stream as if all had been sent.
         if !self.ended {
+            self.context.stall.reset(self.sent);
             self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
         }
     }

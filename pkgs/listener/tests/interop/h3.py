@@ -595,6 +595,19 @@ async def cuts_clients_that_take_nothing():
         await client.until(lambda: stream in client.resets)
 
 
+async def closes_connections_that_take_nothing_again_and_again():
+    async with Connected() as client:
+        client._quic._write_stream_limits = lambda *args, **kwargs: None
+        client._quic._write_connection_limits = lambda *args, **kwargs: None
+        async with asyncio.timeout(PATIENCE):
+            while client.terminated is None:
+                stream = client.begin(path=f"/bytes/{64 << 20}")
+                while client.terminated is None and stream not in client.resets:
+                    client.changed.clear()
+                    await client.changed.wait()
+        equal(client.terminated, EXCESSIVE_LOAD, "the code")
+
+
 # --- the end --------------------------------------------------------------------------------------------
 
 

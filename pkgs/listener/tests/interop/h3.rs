@@ -79,7 +79,14 @@ fn malformed_requests_and_broken_protocol_get_the_right_errors() {
 #[test]
 fn slow_clients_are_cut() {
     let server = Server::start(&["--patience", "700"]);
-    run(&server, &["cuts_slow_clients", "cuts_clients_that_take_nothing"]);
+    run(
+        &server,
+        &[
+            "cuts_slow_clients",
+            "cuts_clients_that_take_nothing",
+            "closes_connections_that_take_nothing_again_and_again",
+        ],
+    );
 }
 
 #[test]
