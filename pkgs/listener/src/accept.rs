@@ -63,7 +63,8 @@ fn admit(
     // Those of a proxy are counted by the addresses it tells.
     let proxied = place.is_proxy(remote);
     let address = remote.filter(|_| !proxied).map(|remote| remote.ip());
-    let mut permit = match worker.connections.admit(address) {
+    let make_room = || worker.config.limits.make_room && worker.make_room();
+    let mut permit = match worker.connections.admit_or(address, make_room) {
         Ok(permit) => permit,
         Err(why) => return worker.counts().refused(why),
     };

@@ -49,13 +49,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// For operators at an address, by one worker: 256 connections, and request bodies of 1 MiB, 8 MiB together.
+    /// For operators at an address, by one worker: 256 connections, of which those that stand still make room for others,
+    /// and request bodies of 1 MiB, 8 MiB together.
     pub fn private(address: Address) -> Self {
         Self {
             endpoints: vec![Endpoint::plain(address)],
             runtime: Runtime::PerCore(Some(NonZero::<usize>::MIN)),
             limits: Limits {
                 connections: 256,
+                make_room: true,
                 body_bytes: 1 << 20,
                 body_bytes_total: 8 << 20,
                 ..Limits::default()
@@ -209,6 +211,11 @@ pub struct CertificateFiles {
 pub struct Limits {
     /// Connections of all workers together. 65,536 by default.
     pub connections: usize,
+    /// Whether one more than that is let in all the same, and the connection of its worker ended that has waited for its
+    /// client for longest: for the next request, the rest of a head, or that an answer is taken. It counts as one that
+    /// was too slow. A crowd that stands still then keeps nobody out, but idle clients have to connect again. Off by
+    /// default, which closes what is one too many at once.
+    pub make_room: bool,
     /// Connections of one IPv4 address or one IPv6 /64, since that is what a subscriber is given (RFC 6177).
     /// 0 is no limit, the default: behind a proxy or a NAT all come from one.
     pub connections_per_address: u32,
@@ -241,6 +248,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 65_536,
+            make_room: false,
             connections_per_address: 0,
             handshake_time: Duration::from_secs(10),
             head_bytes: 16 * 1024,

@@ -55,6 +55,8 @@ pub struct Lives {
 #[derive(Debug)]
 pub struct Life {
     deadline: AtomicU32,
+    /// The tick at which the present deadline was given.
+    since: AtomicU32,
     flags: AtomicU8,
     ended: AtomicBool,
     /// The task that serves it, which is the same for as long as it lives. Let go of at its end, since it holds
@@ -74,6 +76,7 @@ impl Lives {
     pub fn begin(&self, time: Duration) -> Arc<Life> {
         let life = Arc::new(Life {
             deadline: AtomicU32::new(self.after(time)),
+            since: AtomicU32::new(self.clock.tick.load(Relaxed)),
             flags: AtomicU8::new(0),
             ended: AtomicBool::new(false),
             task: Mutex::default(),
@@ -105,6 +108,25 @@ impl Lives {
     /// Tells all connections, and those to come, to end at once.
     pub fn cut(&self) {
         self.flag(CUT);
+    }
+
+    /// Cuts the connection that has waited for its client for longest, and says whether there is one. Of those that
+    /// have waited equally long, it is the one that came first; one that a service is at is none of them.
+    pub fn make_room(&self) -> bool {
+        let mut longest: Option<(u32, Arc<Life>)> = None;
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for life in open.iter().filter(|life| life.waits()) {
+            let since = life.since.load(Relaxed);
+            if longest.as_ref().is_none_or(|(earliest, _)| since < *earliest) {
+                longest = Some((since, Arc::clone(life)));
+            }
+        }
+        drop(open);
+        longest.is_some_and(|(_, life)| {
+            life.flags.fetch_or(CUT, Relaxed);
+            life.wake();
+            true
+        })
     }
 
     /// How many are open.
@@ -150,6 +172,7 @@ impl Life {
     #[inline]
     pub fn within(&self, lives: &Lives, time: Duration) {
         self.deadline.store(lives.after(time), Relaxed);
+        self.since.store(lives.clock.tick.load(Relaxed), Relaxed);
     }
 
     /// Gives it all the time it needs.
@@ -201,6 +224,12 @@ impl Life {
             }
         })
         .await
+    }
+
+    /// Whether it waits for its client, and is to go on.
+    fn waits(&self) -> bool {
+        let ends = self.ended.load(Relaxed) || self.flags.load(Relaxed) & CUT != 0;
+        !ends && self.deadline.load(Relaxed) != u32::MAX
     }
 
     fn wake(&self) {
@@ -262,6 +291,24 @@ mod tests {
         assert!(!task.is_finished());
         lives.cut();
         task.await.expect("it ends");
+    }
+
+    #[test]
+    fn who_has_kept_the_server_waiting_for_longest_makes_room() {
+        let lives = Lives::new(TICK);
+        let [first, second, third, fourth] = [(); 4].map(|()| lives.begin(TICK));
+        lives.tick();
+        // What was said is a request, and then the beginning of one.
+        first.unbounded();
+        second.within(&lives, TICK);
+        let cut = |life: &Life| life.flags.load(Relaxed) & CUT != 0;
+        let seen = || [&first, &second, &third, &fourth].map(|life| cut(life));
+        for expected in [[false, false, true, false], [false, false, true, true], [false, true, true, true]] {
+            assert!(lives.make_room());
+            assert_eq!(seen(), expected);
+        }
+        assert!(!lives.make_room(), "what is served is not cut, nor anything twice");
+        assert_eq!(seen(), [false, true, true, true]);
     }
 
     #[test]

@@ -67,7 +67,20 @@ impl Connections {
     /// # Errors
     /// When there are too many.
     pub fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Permit, Refused> {
-        if self.open.fetch_add(1, Relaxed) >= self.limit {
+        self.admit_or(address, || false)
+    }
+
+    /// The same, where `make_room` is asked to end another if there are as many as there may be: it says whether it
+    /// does, and that one counts until it has ended.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn admit_or(
+        self: &Arc<Self>,
+        address: Option<IpAddr>,
+        make_room: impl FnOnce() -> bool,
+    ) -> Result<Permit, Refused> {
+        if self.open.fetch_add(1, Relaxed) >= self.limit && !make_room() {
             self.open.fetch_sub(1, Relaxed);
             return Err(Refused::Overall);
         }
@@ -203,6 +216,19 @@ mod tests {
         assert_eq!(connections.open(), 2);
         drop(first);
         let _third = connections.admit(None).expect("room again");
+    }
+
+    #[test]
+    fn who_makes_room_counts_until_it_is_gone() {
+        let connections = connections(1, 0);
+        let first = connections.admit_or(None, || panic!("there is room")).expect("room");
+        assert_eq!(connections.admit_or(None, || false).err(), Some(Refused::Overall));
+        let second = connections.admit_or(None, || true).expect("room that is made");
+        assert_eq!(connections.open(), 2);
+        drop(first);
+        assert_eq!(connections.admit(None).err(), Some(Refused::Overall));
+        drop(second);
+        assert_eq!(connections.open(), 0);
     }
 
     #[test]

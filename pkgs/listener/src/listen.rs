@@ -21,6 +21,9 @@ use crate::sockets::Bound;
 use crate::tls::{self, Tls};
 use crate::worker::{self, Worker};
 
+/// What workers are called after where nobody says.
+const NAME: &str = "listener";
+
 /// Sockets that listen, and what is needed to serve on them.
 #[derive(Debug)]
 pub struct Listener {
@@ -107,7 +110,7 @@ impl Listener {
         self.tls.as_ref().map(|tls| &tls.store)
     }
 
-    /// [Serves](Self::serve) from a thread of its own, called `name`. That it cannot, or no longer, is logged, and
+    /// [Serves](Self::serve) from a thread of its own, called `name`, and its workers after it: `name-0`. That it cannot, or no longer, is logged, and
     /// [ends](Shutdown::fail) the process' other listeners too: [`Shutdown::outcome`] tells.
     ///
     /// # Errors
@@ -120,7 +123,9 @@ impl Listener {
     ) -> io::Result<thread::JoinHandle<()>> {
         let shutdown = shutdown.clone();
         thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let served = panics::catch(|| self.serve(service, shutdown.clone()));
+            let called = thread::current();
+            let called = called.name().unwrap_or(NAME);
+            let served = panics::catch(|| self.serve_as(called, service, shutdown.clone()));
             let error: Box<dyn std::error::Error> = match served {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error.into(),
@@ -135,7 +140,11 @@ impl Listener {
     ///
     /// # Errors
     /// When a worker cannot be started, or ends by itself; then the others have drained.
-    pub fn serve(mut self, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
+    pub fn serve(self, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
+        self.serve_as(NAME, service, shutdown)
+    }
+
+    fn serve_as(mut self, name: &str, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::Worker)?;
         let (control, drain) = drain::pair();
@@ -164,7 +173,7 @@ impl Listener {
             });
             let (service, ended) = (service.clone(), Alarm(Some(ended.clone())));
             let runtime = worker::runtime(&self.config.runtime).map_err(Error::Worker)?;
-            let thread = thread::Builder::new().name(workers::name("listener", index)).spawn(move || {
+            let thread = thread::Builder::new().name(workers::name(name, index)).spawn(move || {
                 if pinned && !workers::pin(index) {
                     tracing::warn!(worker = index, "cannot pin a worker to its CPU");
                 }

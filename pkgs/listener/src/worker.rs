@@ -81,6 +81,15 @@ impl Worker {
         })
     }
 
+    /// Ends the connection that has waited for its client for longest, where there is one.
+    pub fn make_room(&self) -> bool {
+        let made = self.lives.make_room();
+        if made {
+            self.counts().timed_out.increment();
+        }
+        made
+    }
+
     /// Sees to deadlines, and shows that it goes on. To be called every [`TICK`].
     fn tick(&self) {
         self.lives.tick();

@@ -8,12 +8,14 @@
 //! - [`refused`]: what follows a refused or closing request.
 //! - [`conversations`]: whole connections, against the model.
 //! - [`ports`]: two processes, one port.
+//! - [`operators`]: crowds at the admin listeners, which have few places.
 
 mod conversations;
 mod crowds;
 mod local;
 mod names;
 mod nesting;
+mod operators;
 mod ports;
 mod refused;
 mod services;

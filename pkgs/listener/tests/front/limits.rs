@@ -1,8 +1,10 @@
 //! Bounds on connections.
 
+use std::io::Write;
+use std::num::NonZero;
 use std::time::{Duration, Instant};
 
-use listener::{Config, Endpoint, Limits};
+use listener::{Config, Endpoint, Limits, Runtime};
 
 use crate::server::Server;
 
@@ -35,4 +37,33 @@ fn connections_beyond_a_limit_are_closed_at_once_and_counted() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+#[test]
+fn those_who_stand_still_make_room_where_they_are_to() {
+    const PLACES: usize = 4;
+    // One worker: each makes room among its own.
+    let server = Server::run(Config {
+        endpoints: vec![Endpoint::plain("127.0.0.1:0".parse().expect("an address"))],
+        runtime: Runtime::PerCore(NonZero::new(1)),
+        limits: Limits { connections: PLACES, make_room: true, ..Limits::default() },
+        ..Config::default()
+    });
+    let never_read = "GET /large HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3);
+    for begin in
+        ["", "GET / HT", GET, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx", &never_read]
+    {
+        let crowd: Vec<_> = (0..3 * PLACES)
+            .map(|_| {
+                let mut client = server.connect();
+                client.0.write_all(begin.as_bytes()).expect("it is let in");
+                client
+            })
+            .collect();
+        for _ in 0..3 {
+            assert_eq!(server.connect().send(GET).answer().0, 200, "beside {begin:?}");
+        }
+        drop(crowd);
+    }
+    assert_eq!(server.metrics.sum(|worker| &worker.shed_overall), 0);
 }
