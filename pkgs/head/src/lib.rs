@@ -51,9 +51,12 @@ pub enum Error {
     Version,
 }
 
+/// What [`room`] gives.
+pub type Room<'b, const FIELDS: usize> = [MaybeUninit<Header<'b>>; FIELDS];
+
 /// Room for a head of at most `FIELDS` fields, on the stack.
 #[inline]
-pub fn room<'b, const FIELDS: usize>() -> [MaybeUninit<Header<'b>>; FIELDS] {
+pub fn room<'b, const FIELDS: usize>() -> Room<'b, FIELDS> {
     [const { MaybeUninit::uninit() }; FIELDS]
 }
 

@@ -28,6 +28,7 @@
 //! - [`Config`]: endpoints, limits, certificates; what there is to set, with its default.
 //! - [`Listener`]: binds, then serves until told to stop, then drains.
 //! - [`HttpService`]: what is served: any `tower` service of requests, such as a router.
+//! - [`FastPath`]: what answers plain requests of HTTP/1.1 beside it, before anything is made of them.
 //! - [`Body`]: a request's body, whatever it came by, within the limits.
 //! - [`Peer`]: who asks; in every request's extensions.
 //! - [`tls`]: certificates that are replaced while in use; [`ktls`]: connections that the kernel encrypts.
@@ -46,6 +47,7 @@ mod config;
 mod connection;
 mod date;
 mod drain;
+mod fast_path;
 mod handover;
 mod http1;
 mod http2;
@@ -74,6 +76,7 @@ pub use config::{
     Admission, CertificateFiles, Config, Endpoint, Guest, Http2, Limits, Offload, Offloaded, Refusals,
     Runtime, Speaks, Tcp, Tls,
 };
+pub use fast_path::{Connection, Exchange, FastPath, WithFastPath};
 pub use listen::{Error, Listener};
 pub use peer::{Peer, PeerInfo, Protocol, TlsInfo};
 pub use service_trait::{BoxError, HttpService};

@@ -4,14 +4,16 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response};
+use request_head::Lines;
 
 use crate::body::Body;
+use crate::fast_path::{Connection, Exchange};
 
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a listener serves: a cheap-to-clone [`tower_service::Service`] of requests. Every such service is one;
-/// there is nothing to implement.
+/// there is nothing to implement. [`WithFastPath`](crate::WithFastPath) is one too.
 ///
 /// It is cloned once for each connection of HTTP/1.1, and once for each stream of HTTP/2 and HTTP/3. An error
 /// of the service closes the connection, or resets the stream.
@@ -28,6 +30,15 @@ pub trait HttpService: Clone + Send + 'static {
 
     /// Answers a request.
     fn call(&mut self, request: Request<Body>) -> Self::Future;
+
+    /// Whether there is a [fast path](crate::FastPath); where there is none, nothing of it is compiled.
+    const FAST: bool = false;
+
+    /// Answers a plain request of HTTP/1.1, or declines; see [`FastPath::answer`](crate::FastPath::answer).
+    #[inline]
+    fn fast(&mut self, _: &Lines<'_, '_>, _: &Exchange<'_>, _: &mut Vec<u8>) -> Option<Connection> {
+        None
+    }
 }
 
 impl<S, B> HttpService for S

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use listener::WithFastPath;
 use listener::tls::Store as Certificates;
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::logs::{self, LogArgs};
@@ -252,6 +253,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         secure.metrics().register(&mut registry, "linerate_links");
         watches.push(secure.heartbeats().watch(STUCK));
         let service = HttpService::new(Arc::clone(&front), by_tls, secured(&args, &https)).map_err(failed)?;
+        let service = WithFastPath { fast: service.clone(), service };
         threads.push(secure.start("links-tls", service, &shutdown)?);
     }
     let base = args.policy.public.base();

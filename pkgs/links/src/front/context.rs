@@ -20,6 +20,8 @@ pub struct WorkerContext {
     pub counter: RefCell<Counter>,
     /// The present, at most a tick old.
     pub now: Cell<Timestamp>,
+    /// What heads end with, where it is not made once a tick.
+    pub tail: RefCell<Vec<u8>>,
 }
 
 impl WorkerContext {
@@ -30,6 +32,7 @@ impl WorkerContext {
             near: RefCell::new(Near::new(Arc::clone(&front.cache))),
             counter: RefCell::new(Counter::new(now.day())),
             now: Cell::new(now),
+            tail: RefCell::default(),
             front,
             metrics,
             reader,

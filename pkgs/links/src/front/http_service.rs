@@ -17,12 +17,14 @@ use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, request};
 use http_body::Body as _;
 use listener::body::Error;
-use listener::{Body, Peer, Protocol};
+use listener::{Body, Connection, Exchange, FastPath, Peer, Protocol};
 use percent_encoding::percent_decode_str;
+use request_head::Lines;
 use tokio::time::MissedTickBehavior;
 
 use crate::store::{self, Reader};
 
+use super::answer::Pieces;
 use super::context::WorkerContext;
 use super::metrics::WorkerMetrics;
 use super::page::Refusal;
@@ -56,8 +58,12 @@ pub struct HttpService(Arc<Shared>);
 struct Shared {
     front: Arc<Front>,
     responses: Responses,
+    /// The same answers as bytes of HTTP/1.1.
+    pieces: Pieces,
     secured: Secured,
     hsts: Option<HeaderValue>,
+    /// The same as a line of HTTP/1.1.
+    hsts_line: String,
     /// For each worker, until it has made its context of it.
     parts: Mutex<Vec<(Arc<WorkerMetrics>, Reader)>>,
 }
@@ -75,9 +81,14 @@ impl HttpService {
     pub fn new(front: Arc<Front>, workers: usize, secured: Secured) -> Result<Self, store::Error> {
         let part = |index| Ok((front.metrics.secure_worker(index), front.store.reader()?));
         let parts = (0..workers).map(part).collect::<Result<_, store::Error>>()?;
+        let hsts = secured.hsts.map(|seconds| format!("max-age={seconds}"));
         Ok(Self(Arc::new(Shared {
             responses: Responses::new(&front.settings),
-            hsts: secured.hsts.map(|seconds| text(&format!("max-age={seconds}"))),
+            pieces: Pieces::new(&front.settings),
+            hsts_line: hsts
+                .as_ref()
+                .map_or_else(String::new, |value| format!("strict-transport-security: {value}\r\n")),
+            hsts: hsts.as_deref().map(text),
             secured,
             parts: Mutex::new(parts),
             front,
@@ -206,6 +217,35 @@ impl tower_service::Service<Request<Body>> for HttpService {
             _ => render::deny(&self.0.responses, &asked(&request), Refusal::Method),
         };
         Either::Left(ready(self.finish(response, secure)))
+    }
+}
+
+/// Plain visits by TLS and HTTP/1.1, without a request made of them.
+impl FastPath for HttpService {
+    fn answer(
+        &mut self,
+        head: &Lines<'_, '_>,
+        exchange: &Exchange<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Connection> {
+        if !is_secure(exchange.peer) {
+            return None;
+        }
+        let request = plain::plain(head).ok()??;
+        let closes = request.close || exchange.closes;
+        let connection = if closes { Connection::Close } else { Connection::Keep };
+        let visitor =
+            Visitor { head: request.head, referrer: request.referrer, agent: request.agent, trusted: false };
+        self.with(|context| {
+            let mut tail = context.tail.borrow_mut();
+            tail.clear();
+            tail.extend_from_slice(self.0.hsts_line.as_bytes());
+            exchange.end(&mut tail, connection);
+            let status = context
+                .visit(request.code, &visitor, |outcome| self.0.pieces.write(out, &tail, &request, outcome));
+            context.metrics.answered(status);
+        });
+        Some(connection)
     }
 }
 

@@ -75,24 +75,32 @@ pub fn parse(bytes: &[u8]) -> Head<'_> {
 fn read(bytes: &[u8]) -> Result<Head<'_>, Error> {
     let mut room = room::<MAX_FIELDS>();
     let Some(lines) = Lines::read(bytes, &mut room, MAX_HEAD_BYTES)? else { return Ok(Head::Partial) };
+    Ok(plain(&lines)?.map_or(Head::Other, |request| Head::Visit(request, lines.length)))
+}
+
+/// The plain visit that `lines` ask for; none where they ask for anything else.
+///
+/// # Errors
+/// [`Error`], as [`parse`] has it.
+#[inline]
+pub fn plain<'b>(lines: &Lines<'_, 'b>) -> Result<Option<Request<'b>>, Error> {
     let head = match lines.method {
         "GET" => false,
         "HEAD" => true,
-        _ => return Ok(Head::Other),
+        _ => return Ok(None),
     };
-    let Some(path) = lines.target.strip_prefix('/') else { return Ok(Head::Other) };
+    let Some(path) = lines.target.strip_prefix('/') else { return Ok(None) };
     if lines.old || path.contains('%') {
-        return Ok(Head::Other);
+        return Ok(None);
     }
     let (code, query) = match path.split_once('?') {
         Some((code, query)) => (code, Some(query)),
         None => (path, None),
     };
     let mut request = Request { head, code, query, referrer: None, agent: None, html: false, close: false };
-    let message = fields(&lines, &mut request)?;
+    let message = fields(lines, &mut request)?;
     // A body, even if for no purpose that is known of a visit.
-    let plain = message.framing == Framing::Length(0);
-    Ok(if plain { Head::Visit(request, lines.length) } else { Head::Other })
+    Ok((message.framing == Framing::Length(0)).then_some(request))
 }
 
 /// Reads the fields into `request`, and gives what they say of the message.

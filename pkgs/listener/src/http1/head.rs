@@ -40,38 +40,63 @@ pub struct Head {
 /// # Errors
 /// What the request is to be refused with.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Option<(Head, usize)>, Refusal> {
-    let mut room = request_head::room::<MAX_FIELDS>();
-    let room = &mut room[..limits.fields.min(MAX_FIELDS)];
-    let Some(lines) = Lines::read(bytes, room, limits.head_bytes)? else { return Ok(None) };
-    let raw = &bytes[..lines.length];
-    let shared = buffers::share(raw);
-    let piece = |part: &[u8]| slice(&shared, raw, part);
-    let method = Method::from_bytes(lines.method.as_bytes());
-    let method = method.map_err(|_| Refusal::Malformed("no such method"))?;
-    let uri = target(&method, piece(lines.target.as_bytes()))?;
+    let mut room: Room<'_> = request_head::room();
+    let Some(lines) = lines(bytes, &mut room, limits)? else { return Ok(None) };
+    let length = lines.length;
+    Head::of(bytes, &lines, limits).map(|head| Some((head, length)))
+}
 
-    let mut fields = buffers::take_fields();
-    fields.reserve(lines.fields.len());
-    let mut message = Message::new(lines.old);
-    for field in lines.fields {
-        message.takes(field.name, field.value)?;
-        let name = HeaderName::from_bytes(field.name.as_bytes())
-            .map_err(|_| Refusal::Malformed("a field's name is too long"))?;
-        fields.append(name, value(piece(field.value)));
+/// Room for the fields of a head.
+pub type Room<'b> = request_head::Room<'b, MAX_FIELDS>;
+
+/// The lines of the head that `bytes` start with; nothing where more is to come.
+///
+/// # Errors
+/// What the request is to be refused with.
+#[inline]
+pub fn lines<'r, 'b>(
+    bytes: &'b [u8],
+    room: &'r mut Room<'b>,
+    limits: &Limits,
+) -> Result<Option<Lines<'r, 'b>>, Refusal> {
+    Ok(Lines::read(bytes, &mut room[..limits.fields.min(MAX_FIELDS)], limits.head_bytes)?)
+}
+
+impl Head {
+    /// What a service gets to see of `lines`, which `bytes` start with.
+    ///
+    /// # Errors
+    /// What the request is to be refused with.
+    pub fn of(bytes: &[u8], lines: &Lines<'_, '_>, limits: &Limits) -> Result<Self, Refusal> {
+        let raw = &bytes[..lines.length];
+        let shared = buffers::share(raw);
+        let piece = |part: &[u8]| slice(&shared, raw, part);
+        let method = Method::from_bytes(lines.method.as_bytes());
+        let method = method.map_err(|_| Refusal::Malformed("no such method"))?;
+        let uri = target(&method, piece(lines.target.as_bytes()))?;
+
+        let mut fields = buffers::take_fields();
+        fields.reserve(lines.fields.len());
+        let mut message = Message::new(lines.old);
+        for field in lines.fields {
+            message.takes(field.name, field.value)?;
+            let name = HeaderName::from_bytes(field.name.as_bytes())
+                .map_err(|_| Refusal::Malformed("a field's name is too long"))?;
+            fields.append(name, value(piece(field.value)));
+        }
+        let Message { framing, keep_alive, expects_continue, .. } = message.settle()?;
+        if matches!(framing, Framing::Length(length) if length > limits.body_bytes) {
+            return Err(Refusal::BodyTooLarge);
+        }
+        if let Some(authority) = uri.authority() {
+            // Section 3.2.2: what the target says counts, and Host is ignored.
+            let authority = HeaderValue::from_str(authority.as_str());
+            let authority = authority.map_err(|_| Refusal::Malformed("the target names no host"))?;
+            fields.insert(header::HOST, authority);
+        }
+        let version = if lines.old { Version::HTTP_10 } else { Version::HTTP_11 };
+        Ok(Self { method, uri, version, fields, framing, keep_alive, expects_continue })
     }
-    let Message { framing, keep_alive, expects_continue, .. } = message.settle()?;
-    if matches!(framing, Framing::Length(length) if length > limits.body_bytes) {
-        return Err(Refusal::BodyTooLarge);
-    }
-    if let Some(authority) = uri.authority() {
-        // Section 3.2.2: what the target says counts, and Host is ignored.
-        let authority = HeaderValue::from_str(authority.as_str());
-        let authority = authority.map_err(|_| Refusal::Malformed("the target names no host"))?;
-        fields.insert(header::HOST, authority);
-    }
-    let version = if lines.old { Version::HTTP_10 } else { Version::HTTP_11 };
-    let head = Head { method, uri, version, fields, framing, keep_alive, expects_continue };
-    Ok(Some((head, lines.length)))
 }
 
 /// The target in one of its forms (section 3.2).

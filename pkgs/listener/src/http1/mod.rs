@@ -22,10 +22,12 @@ use std::time::Duration;
 
 use http::{Method, Request, Version};
 use http_body::Body as _;
-use service::panics::Catch;
+use request_head::Lines;
+use service::panics::{self, Catch};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::date;
+use crate::fast_path::{Connection, Exchange};
 use crate::life::Life;
 use crate::peer::{Peer, Protocol};
 use crate::refusal::Refusal;
@@ -33,7 +35,8 @@ use crate::service_trait::HttpService;
 use crate::worker::Worker;
 
 use answer::{Framing, Terms};
-use head::Head;
+use buffers::Output;
+use head::{Head, Room};
 use inbound::Inbound;
 use wire::Wire;
 
@@ -67,8 +70,8 @@ pub async fn serve(
     let _open = worker.metrics.open(worker.index, Protocol::Http1);
     let mut wire = Wire::new(worker, life, io, received);
     let next = loop {
-        let next = match next_head(&mut wire).await {
-            Ok(Some(head)) => {
+        let next = match next_head(&mut wire, &peer, more, &mut service).await {
+            Ok(Asked::Head(head)) => {
                 let (method, path) = (head.method.clone(), head.uri.path_and_query().cloned());
                 let mut answered = false;
                 let next =
@@ -85,7 +88,11 @@ pub async fn serve(
                     Next::Close { polite: true }
                 })
             }
-            Ok(None) => Next::Drop,
+            Ok(Asked::Closed) => {
+                // A client that asked for the end sends nothing more.
+                Next::Close { polite: life.is_draining() || !wire.input.is_empty() }
+            }
+            Ok(Asked::Gone) => Next::Drop,
             Err(refusal) => {
                 refusal.tell(worker, &peer, wire.input.bytes());
                 refuse(&mut wire, refusal);
@@ -126,29 +133,59 @@ enum Wait {
     Head,
 }
 
-/// The next request's head; nothing when the client is gone, or idle for too long.
+/// What a connection without a request comes to.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
+enum Asked {
+    /// A request for the service.
+    Head(Head),
+    /// The fast path gave a last answer.
+    Closed,
+    /// The client is gone, or idle for too long.
+    Gone,
+}
+
+/// The next request's head that the fast path declines.
 async fn next_head(
     wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
-) -> Result<Option<Head>, Refusal> {
+    peer: &Peer,
+    more: &[u8],
+    service: &mut impl HttpService,
+) -> Result<Asked, Refusal> {
     let mut waiting = None;
     // Whether there is more to see since the head was last looked at.
     let mut look = true;
     std::future::poll_fn(|context| {
         loop {
-            if look && !wire.input.is_empty() {
-                if let Some((head, used)) = head::parse(wire.input.bytes(), wire.limits())? {
-                    wire.input.consume(used);
-                    wire.life.unbounded();
-                    return Poll::Ready(Ok(Some(head)));
+            while look && !wire.input.is_empty() && wire.output.len() < SEND_BYTES {
+                let Wire { worker, life, input, output, .. } = &mut *wire;
+                let limits = &worker.config.limits;
+                let mut room: Room<'_> = request_head::room();
+                let Some(lines) = head::lines(input.bytes(), &mut room, limits)? else {
+                    look = false;
+                    break;
+                };
+                let length = lines.length;
+                let Some(connection) = fast(service, &lines, (worker, life), (peer, more), output)? else {
+                    let head = Head::of(input.bytes(), &lines, limits)?;
+                    input.consume(length);
+                    life.unbounded();
+                    return Poll::Ready(Ok(Asked::Head(head)));
+                };
+                input.consume(length);
+                waiting = None;
+                if connection == Connection::Close {
+                    return Poll::Ready(Ok(Asked::Closed));
                 }
-                look = false;
             }
             if ready!(wire.poll_send(context)).is_err() {
-                return Poll::Ready(Ok(None));
+                return Poll::Ready(Ok(Asked::Gone));
+            }
+            if look && !wire.input.is_empty() {
+                continue;
             }
             let before = wire.input.bytes().len();
             match wire.poll_receive(context) {
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Ok(None)),
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Ok(Asked::Gone)),
                 Poll::Ready(Ok(_)) => {
                     let bytes = wire.input.bytes();
                     look |= memchr::memchr(b'\n', &bytes[before..]).is_some();
@@ -161,11 +198,39 @@ async fn next_head(
     .await
 }
 
+/// The fast path's answer, where there is one.
+///
+/// # Errors
+/// When it panics, with nothing of its answer left.
+#[inline]
+fn fast<S: HttpService>(
+    service: &mut S,
+    lines: &Lines<'_, '_>,
+    (worker, life): (&Worker, &Life),
+    (peer, more): (&Peer, &[u8]),
+    output: &mut Output,
+) -> Result<Option<Connection>, Refusal> {
+    if !S::FAST {
+        return Ok(None);
+    }
+    let out = output.buffer();
+    let before = out.len();
+    let answered = date::with_line(worker.lives.clock.second(), |date| {
+        let exchange = Exchange { peer, closes: life.is_draining(), date, more };
+        panics::catch(|| service.fast(lines, &exchange, out))
+    });
+    answered.map_err(|panic| {
+        out.truncate(before);
+        panic.log("connection", &format_args!("{} {}", lines.method, lines.target));
+        Refusal::Panicked
+    })
+}
+
 /// Nothing more can be done at present: sees to the deadline.
 fn poll_wait(
     wire: &Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
     waiting: &mut Option<Wait>,
-) -> Poll<Result<Option<Head>, Refusal>> {
+) -> Poll<Result<Asked, Refusal>> {
     let (life, lives, limits) = (wire.life, &wire.worker.lives, wire.limits());
     let (wait, time) = match (wire.input.is_empty(), life.is_draining()) {
         (false, _) => (Wait::Head, limits.head_time),
@@ -176,7 +241,7 @@ fn poll_wait(
         life.within(lives, time);
     } else if life.is_over(lives) {
         wire.worker.counts().timed_out.increment();
-        return Poll::Ready(if wait == Wait::Head { Err(Refusal::Slow) } else { Ok(None) });
+        return Poll::Ready(if wait == Wait::Head { Err(Refusal::Slow) } else { Ok(Asked::Gone) });
     }
     Poll::Pending
 }

@@ -1,6 +1,7 @@
 //! The listener over real sockets: what clients may do, and what becomes of those that do more.
 
 mod addresses;
+mod fast_path;
 mod handover;
 mod held;
 mod http1;

@@ -14,7 +14,9 @@ use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use listener::metrics::Metrics;
-use listener::{Body, BoxError, Config, Endpoint, Listener, Peer, Runtime};
+use listener::{
+    Body, BoxError, Config, Endpoint, FastPath, HttpService, Listener, Peer, Runtime, WithFastPath,
+};
 use service::shutdown::Shutdown;
 use service::socket::Address;
 
@@ -37,8 +39,19 @@ impl Server {
         Self::run(Config { endpoints, runtime, ..config })
     }
 
+    /// The same with a fast path beside the service.
+    pub fn start_beside(fast: impl FastPath, config: Config) -> Self {
+        let endpoints = vec![Endpoint::plain("127.0.0.1:0".parse().expect("an address"))];
+        let runtime = Runtime::PerCore(NonZero::new(2));
+        Self::serve(Config { endpoints, runtime, ..config }, WithFastPath { service: Service, fast })
+    }
+
     /// Starts one as `config` says.
     pub fn run(config: Config) -> Self {
+        Self::serve(config, Service)
+    }
+
+    fn serve(config: Config, service: impl HttpService) -> Self {
         let listener = Listener::new(config).expect("it listens");
         let address = match &listener.addresses()[0] {
             Address::Tcp(address) => *address,
@@ -47,7 +60,7 @@ impl Server {
         };
         let (metrics, shutdown) = (listener.metrics().clone(), Shutdown::new());
         let stop = shutdown.clone();
-        let thread = std::thread::spawn(move || listener.serve(Service, stop).expect("it serves"));
+        let thread = std::thread::spawn(move || listener.serve(service, stop).expect("it serves"));
         Self { address, metrics, shutdown, thread: Some(thread) }
     }
 

@@ -1,0 +1,98 @@
+//! Answers to plain requests of HTTP/1.1 before anything is made of them.
+
+use std::task::{Context, Poll};
+
+use http::Request;
+use request_head::Lines;
+
+use crate::body::Body;
+use crate::peer::Peer;
+use crate::service_trait::HttpService;
+
+/// Answers beside a service what needs no request object, no map of fields and no task.
+///
+/// It is asked first for each request of HTTP/1.1 whose head is whole. What it declines, and everything of HTTP/2 and
+/// HTTP/3, comes to the service it stands [beside](WithFastPath).
+pub trait FastPath: Clone + Send + 'static {
+    /// Appends the whole response to `out`, or declines by `None` and leaves `out` as it was.
+    ///
+    /// Of the fields nobody has looked at more than their syntax: [`request_head::Message`] tells how the body is
+    /// framed and whether the client keeps the connection. Only a request without a body may be answered, and what is
+    /// malformed is to be declined, for then it is refused as elsewhere. The head ends with [`Exchange::end`].
+    fn answer(
+        &mut self,
+        head: &Lines<'_, '_>,
+        exchange: &Exchange<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Connection>;
+}
+
+/// How the connection goes on after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// It waits for another request.
+    Keep,
+    /// It is closed: the client asked for it, or [`Exchange::closes`] did.
+    Close,
+}
+
+/// What a response depends on beside its request.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange<'a> {
+    /// Who asks.
+    pub peer: &'a Peer,
+    /// Whether this is to be the last answer, whatever the client asked for.
+    pub closes: bool,
+    pub(crate) date: &'a [u8],
+    pub(crate) more: &'a [u8],
+}
+
+impl Exchange<'_> {
+    /// Appends what every head ends with: `connection` where it closes, the date, `alt-svc` and the empty line.
+    #[inline]
+    pub fn end(&self, out: &mut Vec<u8>, connection: Connection) {
+        if connection == Connection::Close {
+            out.extend_from_slice(b"connection: close\r\n");
+        }
+        out.extend_from_slice(self.date);
+        out.extend_from_slice(self.more);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// A service and what answers its plain requests.
+#[derive(Clone, Debug)]
+pub struct WithFastPath<S, F> {
+    /// Answers what the fast path declines.
+    pub service: S,
+    /// Is asked first.
+    pub fast: F,
+}
+
+impl<S: HttpService, F: FastPath> HttpService for WithFastPath<S, F> {
+    type ResponseBody = S::ResponseBody;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    const FAST: bool = true;
+
+    #[inline]
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(context)
+    }
+
+    #[inline]
+    fn call(&mut self, request: Request<Body>) -> S::Future {
+        self.service.call(request)
+    }
+
+    #[inline]
+    fn fast(
+        &mut self,
+        head: &Lines<'_, '_>,
+        exchange: &Exchange<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Connection> {
+        self.fast.answer(head, exchange, out)
+    }
+}
