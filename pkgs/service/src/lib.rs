@@ -6,6 +6,7 @@
 //! - [`allowed_hosts`]: which names a server without keys is asked by.
 //! - [`health`]: what `/healthz` and `/readyz` answer.
 //! - [`ready`]: whether the service can answer, told to systemd and to `/readyz`.
+//! - [`proxies`]: which proxies are in front, and whose a connection or a request is behind them.
 //! - [`shutdown`]: SIGTERM drains, a second signal does not wait.
 //! - [`socket`]: addresses to listen on: TCP, Unix or handed over by systemd.
 //! - [`tls`]: addresses and certificates for TLS.
@@ -35,6 +36,7 @@ pub mod openapi;
 pub mod output;
 pub mod panics;
 pub mod problem;
+pub mod proxies;
 pub mod ready;
 pub mod settings;
 pub mod shutdown;

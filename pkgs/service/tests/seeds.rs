@@ -4,6 +4,7 @@
 extern crate seeds as libfuzzer_sys;
 
 seeds::targets! {
+    forwarded = "../fuzz/fuzz_targets/forwarded.rs",
     hosts = "../fuzz/fuzz_targets/hosts.rs",
     settings = "../fuzz/fuzz_targets/settings.rs",
 }
