@@ -12,6 +12,7 @@ use clap::Parser;
 use http::{Request, Response, header};
 use http_body_util::Full;
 use listener::{Body, Config, Endpoint, Listener, Runtime, Speaks, Tls};
+use service::proxies::ProxyArgs;
 use service::shutdown::Shutdown;
 use service::socket::Address;
 
@@ -44,9 +45,9 @@ struct Arguments {
     #[arg(long)]
     h3: bool,
 
-    /// Networks of proxies that begin with a PROXY header
-    #[arg(long)]
-    proxy: Vec<ipnet::IpNet>,
+    /// Which proxies are in front
+    #[command(flatten)]
+    proxies: ProxyArgs,
 
     /// Unix socket to hand over the listening sockets at, and to ask at for them
     #[arg(long)]
@@ -94,13 +95,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let speaks_clear = if arguments.h2c { Speaks::Http1AndH2c } else { Speaks::Http1 };
-    let proxies = arguments.proxy;
     let clear = arguments.listen.into_iter();
-    let clear = clear.map(|address| Endpoint {
-        speaks: speaks_clear,
-        proxies: proxies.clone(),
-        ..Endpoint::plain(address)
-    });
+    let clear = clear.map(|address| Endpoint { speaks: speaks_clear, ..Endpoint::plain(address) });
     let config = Config {
         endpoints: clear.chain(arguments.listen_tls.into_iter().map(Endpoint::tls)).collect(),
         runtime: match arguments.multi_thread {
@@ -108,6 +104,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             false => Runtime::PerCore(arguments.workers),
         },
         tls: arguments.certificate.zip(arguments.key).map(|(chain, key)| Tls::new(chain, key)),
+        proxies: (&arguments.proxies).into(),
         http3: arguments.h3,
         handover: arguments.handover,
         ..Config::default()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
+use service::proxies::Source;
 use service::socket::Listener;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -60,9 +61,14 @@ fn admit(
     remote: Option<SocketAddr>,
     service: &impl HttpService,
 ) {
+    let address = remote.map(|remote| remote.ip());
+    let source = worker.config.proxies.source(address);
     // Those of a proxy are counted by the addresses it tells.
-    let proxied = place.is_proxy(remote);
-    let address = remote.filter(|_| !proxied).map(|remote| remote.ip());
+    let address = match source {
+        Source::Connection => address,
+        Source::ProxyHeader | Source::Fields => None,
+        Source::Nobody => return worker.counts().proxy_refused.increment(),
+    };
     let make_room = || worker.config.limits.make_room && worker.make_room();
     let mut permit = match worker.connections.admit_or(address, make_room) {
         Ok(permit) => permit,
@@ -74,7 +80,7 @@ fn admit(
         let local = place.local.or_else(|| stream.local());
         let permit = &mut permit;
         let accepted =
-            Accepted { worker: &worker, life: &life, place: &place, permit, proxied, remote, local };
+            Accepted { worker: &worker, life: &life, place: &place, permit, source, remote, local };
         // Pinned here, so that it is not held twice.
         life.run(pin!(accepted.serve(stream, service))).await;
     });

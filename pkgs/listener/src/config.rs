@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
+use service::proxies::Proxies;
 use service::socket::Address;
 
 use crate::peer::Peer;
@@ -23,6 +23,8 @@ pub struct Config {
     pub runtime: Runtime,
     /// Certificates; needed when an endpoint speaks TLS.
     pub tls: Option<Tls>,
+    /// Which proxies are in front, by whom clients come. None by default.
+    pub proxies: Proxies,
     /// What clients may take.
     pub limits: Limits,
     /// Who else has a say in whom to let in. Nobody by default.
@@ -36,7 +38,8 @@ pub struct Config {
     /// HTTP/2.
     pub http2: Http2,
     /// Whether endpoints that speak TLS over TCP also speak HTTP/3 on the same port of UDP, and say so by
-    /// `Alt-Svc` (RFC 9114, section 3.1.1). Off by default.
+    /// `Alt-Svc` (RFC 9114, section 3.1.1). Off by default, and where connections begin with a PROXY header: over UDP
+    /// there is none.
     pub http3: bool,
     /// Where a new process asks the one before it for its listening sockets: the path of a Unix socket. None
     /// by default.
@@ -74,6 +77,7 @@ impl Default for Config {
             endpoints: Vec::new(),
             runtime: Runtime::default(),
             tls: None,
+            proxies: Proxies::default(),
             limits: Limits::default(),
             admission: None,
             offload: None,
@@ -132,21 +136,17 @@ pub struct Endpoint {
     pub address: Address,
     /// What is spoken there.
     pub speaks: Speaks,
-    /// Networks of proxies whose connections begin with a PROXY header of version 2, by which they tell whose
-    /// they are. Clients from elsewhere are served as themselves. On a Unix socket any network means all. Empty
-    /// by default.
-    pub proxies: Vec<IpNet>,
 }
 
 impl Endpoint {
     /// HTTP/1.1 in the clear.
     pub fn plain(address: Address) -> Self {
-        Self { address, speaks: Speaks::Http1, proxies: Vec::new() }
+        Self { address, speaks: Speaks::Http1 }
     }
 
     /// TLS, and over it what the client prefers of HTTP/2 and HTTP/1.1.
     pub fn tls(address: Address) -> Self {
-        Self { address, speaks: Speaks::Tls, proxies: Vec::new() }
+        Self { address, speaks: Speaks::Tls }
     }
 }
 
@@ -217,7 +217,8 @@ pub struct Limits {
     /// default, which closes what is one too many at once.
     pub make_room: bool,
     /// Connections of one IPv4 address or one IPv6 /64, since that is what a subscriber is given (RFC 6177).
-    /// 0 is no limit, the default: behind a proxy or a NAT all come from one.
+    /// 0 is no limit, the default: behind a NAT all come from one. Those of [`Config::proxies`] count as their clients'
+    /// where they begin with a PROXY header, and otherwise not at all.
     pub connections_per_address: u32,
     /// A TLS or QUIC handshake, and the first bytes after it. 10 s by default.
     pub handshake_time: Duration,

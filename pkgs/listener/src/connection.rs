@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use rustls::ServerConnection;
+use service::proxies::Source;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
@@ -34,8 +35,8 @@ pub struct Accepted<'a> {
     pub life: &'a Life,
     pub place: &'a Place,
     pub permit: &'a mut Permit,
-    /// Whether it begins with a PROXY header.
-    pub proxied: bool,
+    /// Who tells whose it is.
+    pub source: Source,
     pub remote: Option<SocketAddr>,
     pub local: Option<SocketAddr>,
 }
@@ -51,16 +52,18 @@ impl Accepted<'_> {
 
     /// Learns from a proxy whose connection it is.
     async fn introduce(mut self, mut stream: impl Socket, service: impl HttpService) {
-        if self.proxied {
+        if self.source == Source::ProxyHeader {
             match self.life.bound(&self.worker.lives, proxy::read(&mut stream)).await {
                 Some(Ok(Header::Local)) => {}
                 Some(Ok(Header::Proxied { remote, local })) => {
                     (self.remote, self.local) = (Some(remote), Some(local));
-                    if let Err(why) = self.permit.charge(remote.ip()) {
-                        return self.worker.counts().refused(why);
-                    }
                 }
                 Some(Err(_)) | None => return self.worker.counts().proxy_refused.increment(),
+            }
+            if let Some(remote) = self.remote
+                && let Err(why) = self.permit.charge(remote.ip())
+            {
+                return self.worker.counts().refused(why);
             }
         }
         self.secure(stream, service).await;
@@ -207,6 +210,7 @@ impl Accepted<'_> {
             protocol,
             tls,
             guest: self.permit.guest(),
+            proxies: (self.source == Source::Fields).then(|| self.worker.config.proxies.clone()),
         })
     }
 }

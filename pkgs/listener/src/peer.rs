@@ -1,7 +1,10 @@
 //! Who is at the other end.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use service::proxies::Proxies;
 
 use crate::config::Guest;
 
@@ -12,7 +15,8 @@ pub struct Peer(Arc<PeerInfo>);
 /// What a [`Peer`] tells.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
-    /// The client's address; absent on Unix sockets. Where a trusted proxy told it, as it did.
+    /// The other end's address, or the one that a PROXY header told; absent on Unix sockets. Where the client of a
+    /// request is, says [`Peer::client`].
     pub remote: Option<SocketAddr>,
     /// The address the client connected to; absent on Unix sockets.
     pub local: Option<SocketAddr>,
@@ -22,7 +26,11 @@ pub struct PeerInfo {
     pub tls: Option<TlsInfo>,
     /// What [`Config::admission`](crate::Config::admission) let the client in as.
     pub guest: Option<Guest>,
+    /// Where the other end is a trusted proxy by whose word the client of each request is known: all of those.
+    pub proxies: Option<Proxies>,
 }
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// What is spoken on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,6 +72,15 @@ impl Peer {
     /// One to share between the requests of a connection.
     pub fn new(info: PeerInfo) -> Self {
         Self(Arc::new(info))
+    }
+
+    /// Where the client of a request with these fields is: what a trusted proxy says, and otherwise the connection.
+    #[inline]
+    pub fn client(&self, fields: &HeaderMap) -> Option<IpAddr> {
+        let remote = self.remote.map(|remote| remote.ip());
+        let Some(proxies) = &self.proxies else { return remote };
+        let lines = |name| fields.get_all(name).into_iter().map(HeaderValue::as_bytes);
+        proxies.client(remote, lines(header::FORWARDED), lines(X_FORWARDED_FOR))
     }
 }
 

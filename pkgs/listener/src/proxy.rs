@@ -55,6 +55,25 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Header, Error
     parse(&fixed, &rest)
 }
 
+/// The most bytes of a header.
+pub const MAX_BYTES: usize = FIXED_BYTES + MOST_BYTES;
+
+/// Reads the header that `bytes` begin with, and says how many bytes it takes; nothing where more is to come. For loops
+/// that read by themselves, with room for [`MAX_BYTES`].
+///
+/// # Errors
+/// When they begin with something else, as soon as that shows.
+pub fn take(bytes: &[u8]) -> Result<Option<(Header, usize)>, Error> {
+    let known = bytes.len().min(SIGNATURE.len());
+    if bytes[..known] != SIGNATURE[..known] {
+        return Err(Error::Malformed);
+    }
+    let Some((fixed, rest)) = bytes.split_first_chunk() else { return Ok(None) };
+    let length = length(fixed)?;
+    let Some(rest) = rest.get(..length) else { return Ok(None) };
+    Ok(Some((parse(fixed, rest)?, FIXED_BYTES + length)))
+}
+
 /// How many bytes follow the fixed part.
 pub fn length(fixed: &[u8; FIXED_BYTES]) -> Result<usize, Error> {
     // The upper half of the 13th byte is the version.
@@ -107,6 +126,19 @@ mod tests {
     async fn read_all(bytes: &[u8]) -> (Result<Header, Error>, usize) {
         let mut stream = bytes;
         let header = read(&mut stream).await;
+        // Both ways to read one find the same.
+        match (&header, take(bytes)) {
+            (Ok(header), taken) => {
+                assert_eq!(taken.ok().flatten(), Some((*header, bytes.len() - stream.len())));
+                for end in 0..bytes.len() - stream.len() {
+                    assert!(matches!(take(&bytes[..end]), Ok(None)), "{end} of {bytes:?}");
+                }
+            }
+            (Err(Error::Read(_)), taken) => {
+                assert!(matches!(taken, Ok(None) | Err(Error::Malformed)), "{bytes:?}")
+            }
+            (Err(_), taken) => assert!(taken.is_err(), "{bytes:?}"),
+        }
         (header, stream.len())
     }
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderValue;
-use ipnet::IpNet;
 use service::socket::{Address, Listener, TcpOptions};
 use service::workers;
 
@@ -49,21 +48,6 @@ pub struct Place {
     pub local: Option<SocketAddr>,
     /// Where HTTP/3 is spoken, for clients of TLS.
     pub alt_svc: Option<AltSvc>,
-    /// Networks of those whose connections begin with a PROXY header.
-    pub proxies: Vec<IpNet>,
-}
-
-impl Place {
-    /// Whether a connection from `remote`, or from a Unix socket, begins with a PROXY header.
-    pub fn is_proxy(&self, remote: Option<SocketAddr>) -> bool {
-        match remote {
-            Some(remote) => {
-                let ip = remote.ip().to_canonical();
-                self.proxies.iter().any(|network| network.contains(&ip))
-            }
-            None => !self.proxies.is_empty(),
-        }
-    }
 }
 
 /// The field by which clients learn of HTTP/3 (RFC 7838).
@@ -160,13 +144,14 @@ impl Bound {
         inherited: quic::Inherited,
     ) -> Result<(), Error> {
         let tcp = if let Address::Tcp(address) = &address { Some(*address) } else { None };
-        let quic_address = tcp.filter(|_| config.http3 && endpoint.speaks == Speaks::Tls);
+        // Who came past the proxies would not be told from their clients.
+        let http3 = config.http3 && !config.proxies.speak_proxy_protocol();
+        let quic_address = tcp.filter(|_| http3 && endpoint.speaks == Speaks::Tls);
         let place = Arc::new(Place {
             endpoint: self.addresses.len(),
             speaks: endpoint.speaks,
             local: tcp.filter(|address| !address.ip().is_unspecified()),
             alt_svc: quic_address.map(|address| AltSvc::new(address.port())),
-            proxies: endpoint.proxies.clone(),
         });
         let workers = self.workers.len();
         // First, since its port may be taken: then nothing of the endpoint is kept.

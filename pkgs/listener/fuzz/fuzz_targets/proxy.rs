@@ -4,13 +4,18 @@
 use std::net::{IpAddr, SocketAddr};
 
 use libfuzzer_sys::fuzz_target;
-use listener::proxy::{Header, length, parse};
+use listener::proxy::{Header, MAX_BYTES, length, parse, take};
 
 fuzz_target!(|bytes: &[u8]| {
+    // Whoever has room for the longest header never waits for more.
+    let taken = take(bytes);
+    assert!(bytes.len() < MAX_BYTES || !matches!(taken, Ok(None)));
     let Some((fixed, rest)) = bytes.split_first_chunk::<16>() else { return };
     let Ok(length) = length(fixed) else { return };
     let Some(rest) = rest.get(..length) else { return };
-    let Ok(Header::Proxied { remote, local }) = parse(fixed, rest) else { return };
+    let parsed = parse(fixed, rest);
+    assert_eq!(taken.ok().flatten(), parsed.as_ref().ok().map(|header| (*header, 16 + length)));
+    let Ok(Header::Proxied { remote, local }) = parsed else { return };
     let ip = |address: SocketAddr| match address.ip() {
         IpAddr::V4(v4) => v4.octets().to_vec(),
         IpAddr::V6(v6) => v6.octets().to_vec(),

@@ -11,6 +11,7 @@ use h3::error::Code;
 use h3::quic::SendStream as _;
 use h3::server;
 use quinn::crypto::rustls::HandshakeData;
+use service::proxies::Source;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -60,15 +61,18 @@ pub(super) async fn serve(
     };
     let stall = Stall::default();
     stall.set_window(window);
-    let context = Arc::new(Context { worker: Arc::clone(worker), peer: peer(&quic, local, guest), stall });
+    let context =
+        Arc::new(Context { worker: Arc::clone(worker), peer: peer(worker, &quic, local, guest), stall });
     let remote = quic.remote_address();
     Connection { h3, quic, remote, context, service, requests: JoinSet::new(), begun: false }.run().await;
 }
 
-fn peer(quic: &quinn::Connection, local: SocketAddr, guest: Option<Guest>) -> Peer {
+fn peer(worker: &Worker, quic: &quinn::Connection, local: SocketAddr, guest: Option<Guest>) -> Peer {
+    let proxies = &worker.config.proxies;
+    let remote = quic.remote_address();
     let handshake = quic.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
     Peer::new(PeerInfo {
-        remote: Some(quic.remote_address()),
+        remote: Some(remote),
         // The socket may be bound to every address there is.
         local: Some((quic.local_ip().unwrap_or(local.ip()), local.port()).into()),
         protocol: Protocol::Http3,
@@ -78,6 +82,7 @@ fn peer(quic: &quinn::Connection, local: SocketAddr, guest: Option<Guest>) -> Pe
             server_name: handshake.server_name.map(Into::into),
         }),
         guest,
+        proxies: (proxies.source(Some(remote.ip())) == Source::Fields).then(|| proxies.clone()),
     })
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use h3::error::Code;
 use quinn::{Endpoint, Incoming, Runtime as _, TokioRuntime};
+use service::proxies::Source;
 use service::socket;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -152,7 +153,10 @@ fn admit(worker: &Worker, incoming: Incoming, handshakes: usize) -> Option<(Inco
         let _ = incoming.retry();
         return None;
     }
-    match worker.connections.admit(Some(incoming.remote_address().ip())) {
+    let address = incoming.remote_address().ip();
+    // As those by TCP: a proxy's are not its own.
+    let counted = worker.config.proxies.source(Some(address)) == Source::Connection;
+    match worker.connections.admit(Some(address).filter(|_| counted)) {
         Ok(permit) => Some((incoming, permit)),
         Err(why) => {
             worker.counts().refused(why);

@@ -186,7 +186,8 @@ async fn answer(request: Request<Body>) -> Answer {
         "/" => Response::new(text("Hello, World!".into())),
         "/who" => {
             let peer = request.extensions().get::<Peer>().expect("every request has one");
-            Response::new(text(format!("{:?} {:?}", peer.remote, peer.local)))
+            let client = peer.client(request.headers());
+            Response::new(text(format!("{:?} {:?} {client:?}", peer.remote, peer.local)))
         }
         "/echo" => Response::new(request.into_body().map_err(Into::into).boxed_unsync()),
         "/read" => match request.into_body().collect().await {
