@@ -90,7 +90,7 @@ router_bench() {
     fi
 }
 
-.ci/install.sh cargo cc curl git go ip man openssl postgres python3 wrk
+.ci/install.sh cargo cc curl git go haproxy ip man nginx openssl postgres python3 wrk
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
 # Nix evaluates on one CPU, and cargo has much to wait for: they share well. Tests come when nothing else runs.

@@ -204,6 +204,7 @@ sets
       pkgs.deadnix
       pkgs.gnumake
       pkgs.go
+      pkgs.haproxy
       pkgs.nghttp2
       pkgs.nginx
       pkgs.nix

@@ -7,6 +7,7 @@
 //! - [`process`]: a program under test; killed when dropped.
 //! - [`server`]: a process that is measured; stopped with all its children when dropped.
 //! - [`postgres`]: a PostgreSQL of one's own.
+//! - [`proxy`]: nginx and HAProxy in front of a program under test.
 //! - [`usage`]: CPU time and memory of a process tree.
 //! - [`client`]: a small client for single requests and for visiting each of many paths once.
 //! - [`wrk`]: load, and what came of it; [`h2load`]: the same over HTTP/2 and TLS; `h3load`: over HTTP/3.
@@ -27,6 +28,7 @@ pub mod h3load;
 pub mod peers;
 pub mod postgres;
 pub mod process;
+pub mod proxy;
 pub mod report;
 pub mod rounds;
 pub mod server;
