@@ -14,6 +14,7 @@ use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::logs::{self, LogArgs};
 use service::metrics::{Family, Registry};
 use service::panics;
+use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
@@ -55,6 +56,10 @@ pub struct Args {
     /// not said.
     #[arg(long, value_name = "SECONDS", requires = "tls_listen", help_heading = "Public listener")]
     pub hsts: Option<u32>,
+
+    /// Which proxies are in front of the public listeners.
+    #[command(flatten)]
+    pub proxies: ProxyArgs,
 
     /// Where the API, health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
@@ -348,6 +353,7 @@ fn settings(args: &Args, count: usize) -> Result<Settings, Error> {
         robots,
         redirect_body: args.redirect_body,
         redirect_max_age: args.redirect_max_age,
+        proxies: (&args.proxies).into(),
         connections: args.max_connections.div_ceil(count),
         head_timeout: Duration::from_secs(args.head_timeout),
         idle_timeout: Duration::from_secs(args.idle_timeout),
@@ -375,6 +381,7 @@ fn secure(args: &Args, metrics: &Arc<Metrics>) -> listener::Config {
         endpoints: plain.chain(secure).collect(),
         runtime: listener::Runtime::PerCore(args.workers),
         tls: args.tls.files().map(|(cert, key)| listener::Tls::new(cert, key)),
+        proxies: (&args.proxies).into(),
         limits: listener::Limits {
             connections: args.max_connections,
             handshake_time: head,

@@ -121,9 +121,9 @@ impl HttpService {
 
     /// The answer to a password, once it is here.
     async fn unlock(self, request: request::Parts, locked: Locked, body: Body) -> Response<Body> {
-        let remote = request.extensions.get().and_then(|peer: &Peer| peer.remote);
-        // By a Unix socket come the clients of a proxy, who have their tries together.
-        let address = remote.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
+        let client = request.extensions.get().and_then(|peer: &Peer| peer.client(&request.headers));
+        // Those of a Unix socket that nobody tells apart have their tries together.
+        let address = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let unlocked = match form(body).await {
             Ok(form) => locked.unlock(&self.0.front, &form, address).await,
             Err(refusal) => Err(refusal),

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use listener::proxy::{self, Header};
 use service::panics::{self, Catch};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -61,6 +62,18 @@ struct Kept {
     bytes: Vec<u8>,
     /// Whether whole requests may be among them, which only wait for the answers before them to be written.
     whole: bool,
+}
+
+/// The same of a connection that begins with a PROXY header, which has as long as a head.
+pub async fn run_proxied(worker: &Worker, mut stream: TcpStream, peer: SocketAddr, life: &Life) {
+    match proxy::read(&mut stream).await {
+        Ok(Header::Local) => run(worker, stream, peer, life).await,
+        Ok(Header::Proxied { remote, .. }) => run(worker, stream, remote, life).await,
+        Err(error) => {
+            tracing::debug!(%error, "a connection was refused");
+            worker.context.metrics.proxy_refused.add(1);
+        }
+    }
 }
 
 /// Serves a connection to its end.

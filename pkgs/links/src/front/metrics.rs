@@ -38,6 +38,8 @@ pub struct WorkerMetrics {
     pub accepted: LocalCounter,
     /// Connections closed at once, for there were too many.
     pub shed: LocalCounter,
+    /// Connections closed because of a PROXY header that was malformed or not trusted.
+    pub proxy_refused: LocalCounter,
     /// Connections closed for their silence.
     pub timed_out: LocalCounter,
     /// Times accepting had to pause.
@@ -154,6 +156,7 @@ impl Metrics {
         )
         .with(&[("event", "accepted")], self.summing(|worker| worker.accepted.get()))
         .with(&[("event", "shed")], self.summing(|worker| worker.shed.get()))
+        .with(&[("event", "proxy_refused")], self.summing(|worker| worker.proxy_refused.get()))
         .with(&[("event", "timed_out")], self.summing(|worker| worker.timed_out.get()))
         .register(registry);
         Family::new("linerate_links_accept_errors", "Times accepting had to pause")

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use service::proxies::Proxies;
 use service::shutdown::Shutdown;
 
 use crate::cache::Cache;
@@ -68,6 +69,8 @@ pub struct Settings {
     pub redirect_body: bool,
     /// How long a redirect may be cached privately, in seconds. 0 keeps every click countable.
     pub redirect_max_age: u32,
+    /// Which proxies are in front, by whom visitors come.
+    pub proxies: Proxies,
     /// Connections of one worker; further ones are closed at once.
     pub connections: usize,
     /// A request head must be complete this long after its first byte.

@@ -5,12 +5,13 @@
 //! and it holds no more than the head, of at most [`super::MAX_HEAD_BYTES`], and a small form.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::time::Duration;
 
 use request_head::Framing;
 use request_head::chunked::{Chunked, Found};
+use service::proxies::{Proxies, Source};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -59,7 +60,7 @@ async fn answer(
     Ok(match request.method {
         Method::Follow => visit(worker, request, false, out),
         Method::Other => refuse(worker, out, Refusal::Method, html, head),
-        Method::Unlock => match unlock(worker, request, &received[request.length..], stream, peer).await? {
+        Method::Unlock => match unlock(worker, request, received, stream, peer).await? {
             Ok(()) => visit(worker, request, true, out),
             Err(refusal) => {
                 let tail = worker.tail.borrow();
@@ -86,10 +87,11 @@ fn refuse(worker: &Worker, out: &mut Vec<u8>, refusal: Refusal, html: bool, head
 async fn unlock(
     worker: &Worker,
     request: &General<'_>,
-    behind: &[u8],
+    received: &[u8],
     stream: &mut TcpStream,
     peer: SocketAddr,
 ) -> io::Result<Result<(), Refusal>> {
+    let (head, behind) = received.split_at(request.length);
     let locked = match worker.context.locked(&request.code) {
         Ok(locked) => locked,
         Err(refusal) => return Ok(Err(refusal)),
@@ -110,9 +112,21 @@ async fn unlock(
         }
     };
     Ok(match form {
-        Ok(form) => locked.unlock(&worker.context.front, &form, peer.ip()).await,
+        Ok(form) => {
+            let visitor = visitor(&worker.context.front.settings.proxies, peer, head);
+            locked.unlock(&worker.context.front, &form, visitor).await
+        }
         Err(refusal) => Err(refusal),
     })
+}
+
+/// Where a visitor is whose request has this head.
+fn visitor(proxies: &Proxies, peer: SocketAddr, head: &[u8]) -> IpAddr {
+    let remote = peer.ip();
+    match proxies.source(Some(remote)) {
+        Source::Fields => proxies.client_of_head(Some(remote), head).unwrap_or(remote),
+        _ => remote,
+    }
 }
 
 /// The body, of which `behind` was received with the head.

@@ -39,6 +39,7 @@ fn fixture() -> Fixture {
             robots: String::new(),
             redirect_body: false,
             redirect_max_age: 0,
+            proxies: Proxies::default(),
             connections: 2,
             head_timeout: 10 * second,
             idle_timeout: 10 * second,

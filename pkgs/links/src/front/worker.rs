@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
+use service::proxies::Source;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, LocalSet};
 
@@ -284,6 +285,10 @@ impl Worker {
     }
 
     fn admit(self: &Rc<Self>, stream: tokio::net::TcpStream, peer: std::net::SocketAddr) {
+        let source = self.context.front.settings.proxies.source(Some(peer.ip()));
+        if source == Source::Nobody {
+            return self.context.metrics.proxy_refused.add(1);
+        }
         let mut lives = self.lives.borrow_mut();
         if lives.len() >= self.context.front.settings.connections {
             lives.retain(|life| !life.done.get());
@@ -296,7 +301,11 @@ impl Worker {
         let life = Rc::new(Life::default());
         life.fresh(self);
         let (worker, slot) = (Rc::clone(self), Slot(Rc::clone(&life)));
-        let task = tokio::task::spawn_local(async move { lane::run(&worker, stream, peer, &slot.0).await });
+        let task = if source == Source::ProxyHeader {
+            tokio::task::spawn_local(async move { lane::run_proxied(&worker, stream, peer, &slot.0).await })
+        } else {
+            tokio::task::spawn_local(async move { lane::run(&worker, stream, peer, &slot.0).await })
+        };
         let _ = life.task.set(task.abort_handle());
         lives.push(life);
     }

@@ -12,6 +12,7 @@ use links::front::{Attempts, Front, Metrics, Settings};
 use links::link::NewLink;
 use links::store::{Options, Store};
 use links::target::TargetPolicy;
+use service::proxies::Proxies;
 use service::shutdown::Shutdown;
 use service::socket::{Address, Listener, TcpOptions};
 
@@ -35,6 +36,7 @@ pub fn settings() -> Settings {
         robots: "User-agent: *\nDisallow:\n".to_owned(),
         redirect_body: false,
         redirect_max_age: 0,
+        proxies: Proxies::default(),
         connections: 1024,
         head_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(20),

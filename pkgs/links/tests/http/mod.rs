@@ -57,7 +57,12 @@ impl Client {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, received: Vec::new() })
+        Ok(Self::on(stream))
+    }
+
+    /// On this connection.
+    pub fn on(stream: TcpStream) -> Self {
+        Self { stream, received: Vec::new() }
     }
 
     /// Sends bytes as they are.

@@ -1,0 +1,117 @@
+//! Links behind nginx and HAProxy: whose tries at a password are whose. Runs the real program.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use bench::proxy::{Proxy, connect_from};
+use http::Client;
+use server::{Place, Server};
+
+// Shared with other tests, which need more of them.
+#[allow(dead_code)]
+#[path = "../http/mod.rs"]
+mod http;
+#[allow(dead_code)]
+#[path = "../survive/server.rs"]
+mod server;
+
+const TRUSTED: [&str; 2] = ["--trusted-proxy", "127.0.0.1"];
+
+/// What nginx adds.
+const APPEND: &str = "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;";
+
+/// A server with a link that asks for a password.
+fn serve(place: &Place, flags: &[&str]) -> Server {
+    let server = place.serve(flags);
+    let link = serde_json::json!({ "code": "abc", "target": "https://t.example/", "password": "right" });
+    assert_eq!(server.api().add(&link).expect("an answer"), 201);
+    server
+}
+
+/// A connection of a client at 127.0.0.`host`.
+fn come(to: SocketAddr, host: u8) -> Client {
+    Client::on(connect_from(Ipv4Addr::new(127, 0, 0, host), to).expect("it listens"))
+}
+
+/// The status that a password of a client at 127.0.0.`host` comes to, who says that it is another each time.
+fn attempt(to: SocketAddr, host: u8, password: &str, number: u8) -> u16 {
+    let fields = format!(
+        "Content-Type: application/x-www-form-urlencoded\r\nX-Forwarded-For: 203.0.113.{number}\r\nConnection: close\r\n"
+    );
+    let answer = come(to, host).request("POST", "/abc", &fields, &format!("password={password}"));
+    answer.expect("an answer").status
+}
+
+/// Asserts that one client has used up its tries, and another has not.
+fn assert_each_has_its_own(to: SocketAddr, host: u8) {
+    let statuses: Vec<u16> = (0..6).map(|number| attempt(to, host, "wrong", number)).collect();
+    assert_eq!(statuses, [403, 403, 403, 403, 403, 429]);
+    assert_eq!(attempt(to, host + 1, "right", 0), 303, "another client");
+}
+
+#[test]
+fn each_client_behind_nginx_has_tries_of_its_own() {
+    let place = Place::new();
+    let server = serve(&place, &TRUSTED);
+    let upstream = format!("http://{}", server.public);
+    let Some(proxy) = Proxy::nginx("tries behind nginx", &upstream, APPEND) else { return };
+    assert_each_has_its_own(proxy.address(), 7);
+    // From who is no proxy, the field is not believed.
+    assert_each_has_its_own(server.public, 11);
+}
+
+#[test]
+fn each_client_behind_haproxy_has_tries_of_its_own() {
+    for (flags, options, lines) in [
+        (&TRUSTED[..], "", "mode http\n option forwardfor"),
+        (&[&TRUSTED[..], &["--proxy-protocol"]].concat(), "send-proxy-v2", "mode http"),
+        (&["--proxy-protocol"], "send-proxy-v2", "mode tcp"),
+    ] {
+        let place = Place::new();
+        let server = serve(&place, flags);
+        let line = format!("{} {options}", server.public);
+        let Some(proxy) = Proxy::haproxy("tries behind HAProxy", &line, lines) else { return };
+        assert_each_has_its_own(proxy.address(), 7);
+    }
+}
+
+#[test]
+fn each_client_of_the_tls_listener_behind_nginx_has_tries_of_its_own() {
+    let place = Place::new();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let directory = tempfile::tempdir().expect("a directory");
+    let (cert, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    fs::write(&cert, made.cert.pem()).expect("written");
+    fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    let (cert, key) = (cert.display().to_string(), key.display().to_string());
+    let tls = ["--tls-listen", "127.0.0.1:0", "--cert", &cert, "--key", &key];
+    let server = serve(&place, &[&TRUSTED[..], &tls].concat());
+    let upstream = format!("https://{}", server.secure.expect("a TLS listener"));
+    let Some(proxy) = Proxy::nginx("tries by TLS behind nginx", &upstream, APPEND) else { return };
+    assert_each_has_its_own(proxy.address(), 7);
+}
+
+#[test]
+fn who_comes_past_the_proxy_is_not_served() {
+    let place = Place::new();
+    let server = serve(&place, &[&TRUSTED[..], &["--proxy-protocol"]].concat());
+    let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x09\x7f\0\0\x01\x03\xe8\0\x50";
+    let old = b"PROXY TCP4 203.0.113.9 127.0.0.1 1000 80\r\n";
+    for (host, sent, served) in [(1, &header[..], true), (9, header, false), (1, b"", false), (1, old, false)]
+    {
+        let mut client = come(server.public, host);
+        // It may be closed before all is sent.
+        let _ = client.send([sent, b"GET /none HTTP/1.1\r\nHost: h\r\n\r\n"].concat());
+        assert_eq!(client.receive().is_ok(), served, "from {host}: {}", sent.escape_ascii());
+    }
+    // Operators come as they are.
+    let mut operator = Client::connect(server.admin).expect("it listens");
+    operator.send("GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+    assert_eq!(operator.receive().expect("an answer").status, 200);
+    // A header that does not come to its end is not waited for without end.
+    let place = Place::new();
+    let server = serve(&place, &["--proxy-protocol", "--head-timeout", "1"]);
+    let mut client = come(server.public, 1);
+    client.send(&header[..20]).expect("sent");
+    assert!(client.is_closed());
+}
