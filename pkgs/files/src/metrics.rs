@@ -49,6 +49,8 @@ pub struct WorkerMetrics {
     pub accepted: LocalCounter,
     /// Connections closed at once, for there were too many.
     pub shed: LocalCounter,
+    /// Connections closed because of a PROXY header that was malformed or not trusted.
+    pub proxy_refused: LocalCounter,
     /// Connections closed for their silence.
     pub timed_out: LocalCounter,
     /// Answers cut short: the client or the file was gone.
@@ -109,6 +111,7 @@ impl Metrics {
         Family::new("linerate_files_connections", "Connections on the plain listener by what became of them")
             .with(&[("event", "accepted")], self.summing(None, |worker| worker.accepted.get()))
             .with(&[("event", "shed")], self.summing(None, |worker| worker.shed.get()))
+            .with(&[("event", "proxy_refused")], self.summing(None, |worker| worker.proxy_refused.get()))
             .with(&[("event", "timed_out")], self.summing(None, |worker| worker.timed_out.get()))
             .register(registry);
         Family::new("linerate_files_offloaded_connections", "Connections of TLS that the kernel encrypts")

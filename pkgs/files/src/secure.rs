@@ -79,7 +79,7 @@ impl Secure {
         panics::catch(make).unwrap_or_else(|panic| {
             let asked = asked(request);
             panic.log("request", &Asked::from(&asked).line().unwrap_or_default());
-            Ok(failed(request.extensions().get(), &asked))
+            Ok(failed(client(request.extensions().get(), request.headers()), &asked))
         })
     }
 }
@@ -130,22 +130,22 @@ async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
 
 /// The answer where one panicked. What it may have left half changed begins anew.
 #[cold]
-fn failed(peer: Option<&Peer>, asked: &head::Request<'_>) -> Response<Body> {
+fn failed(client: Client, asked: &head::Request<'_>) -> Response<Body> {
     DESK.with_borrow_mut(|desk| {
         let Some(desk) = desk else { return gone() };
         desk.reset();
         let mut out = Vec::new();
         let site = Arc::clone(&desk.site);
         let answer = desk.maker(&site).refuse(Refusal::Failed, asked, "", &mut out);
-        desk.answered(client(peer), &asked.into(), answer.status, answer.length());
+        desk.answered(client, &asked.into(), answer.status, answer.length());
         response(&out, &answer, None, asked)
     })
 }
 
-/// Who asks, as the access log has it.
-fn client(peer: Option<&Peer>) -> Client {
+/// Who asks with these fields, as the access log has it.
+fn client(peer: Option<&Peer>, fields: &HeaderMap) -> Client {
     Client {
-        address: peer.and_then(|peer| Some(peer.remote?.ip())),
+        address: peer.and_then(|peer| peer.client(fields)),
         protocol: peer.map_or(Protocol::Http1, |peer| peer.protocol),
         tls: true,
     }
@@ -166,9 +166,11 @@ fn answer<B>(
 ) -> Result<Response<Body>, Cold> {
     let asked = asked(request);
     let peer = request.extensions().get::<Peer>();
+    let client = client(peer, request.headers());
     let guest = peer.and_then(|peer| peer.guest.as_ref()?.downcast_ref::<Guest>());
+    let by_proxy = client.address.filter(|_| peer.is_some_and(|peer| peer.proxies.is_some()));
     let site = Arc::clone(&desk.site);
-    let may_ask = found.is_some() || guest.is_none_or(Guest::may_ask);
+    let may_ask = found.is_some() || desk.front.may_ask(guest, by_proxy);
     let mut maker = desk.maker(&site);
     let mut answer = match found {
         _ if !may_ask => maker.refuse(Refusal::TooMany, &asked, "", out),
@@ -191,7 +193,7 @@ fn answer<B>(
             body
         }
     };
-    desk.answered(client(peer), &(&asked).into(), answer.status, length);
+    desk.answered(client, &(&asked).into(), answer.status, length);
     Ok(response(out, &answer, body, &asked))
 }
 
@@ -269,7 +271,8 @@ impl listener::Refusals for Secure {
     fn refused(&self, peer: &Peer, request: &[u8], status: u16, length: u64) {
         DESK.with_borrow_mut(|desk| {
             let desk = desk.get_or_insert_with(|| open(&self.0));
-            desk.answered(client(Some(peer)), &Asked::of(request), status, Some(length));
+            // Of a request that is none nothing is believed.
+            desk.answered(client(Some(peer), &HeaderMap::new()), &Asked::of(request), status, Some(length));
         });
     }
 }

@@ -12,6 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::logs::{self, LogArgs};
 use service::metrics::Registry;
 use service::panics;
+use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
@@ -43,6 +44,10 @@ pub struct Args {
     /// By TLS too.
     #[command(flatten)]
     pub tls: TlsArgs,
+
+    /// Which proxies are in front.
+    #[command(flatten)]
+    pub proxies: ProxyArgs,
 
     /// Encrypts in this process, even where the kernel could (kTLS: HTTP/1.1 over TLS 1.3, with the module `tls`).
     #[arg(long)]
@@ -119,7 +124,8 @@ pub struct Args {
           value_parser = clap::value_parser!(i32).range(1..))]
     pub backlog: i32,
 
-    /// Connections of one address to all listeners; further ones are closed at once. Default: no limit.
+    /// Connections of one address to all listeners; further ones are closed at once. Those of a trusted proxy are
+    /// nobody's. Default: no limit.
     #[arg(long, value_name = "N", help_heading = "Limits of one address")]
     pub address_connections: Option<NonZero<u32>>,
 
@@ -298,6 +304,7 @@ fn tls(args: &Args, limits: Option<Arc<Limits>>, front: &Arc<Front>) -> listener
         endpoints: args.tls.tls_listen.iter().cloned().map(listener::Endpoint::tls).collect(),
         runtime: listener::Runtime::PerCore(args.workers),
         tls: args.tls.files().map(|(cert, key)| listener::Tls::new(cert, key)),
+        proxies: (&args.proxies).into(),
         limits: listener::Limits {
             connections: args.max_connections,
             head_bytes: MAX_HEAD_BYTES,
@@ -367,6 +374,7 @@ fn settings(args: &Args, count: usize) -> Settings {
         pipe_memory: args.pipe_memory,
         tls_memory: args.tls_memory,
         revalidate: Duration::from_millis(args.revalidate),
+        proxies: (&args.proxies).into(),
         connections: args.max_connections.div_ceil(count),
         head_timeout: Duration::from_secs(args.head_timeout),
         idle_timeout: Duration::from_secs(args.idle_timeout),

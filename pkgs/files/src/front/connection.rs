@@ -8,10 +8,12 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use listener::proxy::{self, Header};
 use listener::{Protocol, ktls};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use service::proxies::Source;
 
 use super::limits::Guest;
 use super::seal::Seal;
@@ -42,8 +44,7 @@ const LINGER_TICKS: u32 = 4;
 /// One connection.
 pub struct Connection {
     pub stream: OwnedFd,
-    address: Option<IpAddr>,
-    guest: Option<Arc<Guest>>,
+    who: Who,
     /// There where the kernel encrypts.
     seal: Option<Seal>,
     /// Received, but not yet answered; most often nothing, else part of a head.
@@ -65,8 +66,20 @@ pub struct Connection {
     pub idle: bool,
 }
 
+/// Whose a connection is.
+pub struct Who {
+    /// Its other end, or what a PROXY header told.
+    pub address: Option<IpAddr>,
+    /// What it counts as; none where its address has no limits, or is no client's.
+    pub guest: Option<Arc<Guest>>,
+    /// Who tells where the client of each request is.
+    pub source: Source,
+}
+
 /// What a connection does.
 enum State {
+    /// It waits for a PROXY header.
+    Introducing,
     /// It reads, answers and sends.
     Open,
     /// It waits for the disk to find something.
@@ -94,23 +107,16 @@ pub enum Next {
 
 impl Connection {
     /// One that has just been accepted, or of which this was received already.
-    pub fn new(
-        stream: OwnedFd,
-        address: Option<IpAddr>,
-        guest: Option<Arc<Guest>>,
-        seal: Option<Seal>,
-        received: Vec<u8>,
-        deadline: u32,
-    ) -> Self {
+    pub fn new(stream: OwnedFd, who: Who, seal: Option<Seal>, received: Vec<u8>, deadline: u32) -> Self {
+        let introduces = who.source == Source::ProxyHeader;
         Self {
             stream,
-            address,
-            guest,
+            who,
             seal,
             whole: !received.is_empty(),
             kept: received,
             sending: Sending::default(),
-            state: State::Open,
+            state: if introduces { State::Introducing } else { State::Open },
             found: None,
             last: false,
             // A client that connects has something to say; trying costs no more than waiting to be told.
@@ -156,6 +162,10 @@ impl Connection {
         for _ in 0..READS {
             match self.state {
                 State::Open => {}
+                State::Introducing => match self.introduce(worker, room) {
+                    Ok(()) => continue,
+                    Err(next) => return next,
+                },
                 State::Finding | State::Warming(_) | State::Starving => return Next::Wait,
                 State::Lingering => return self.linger(&mut room.scratch),
             }
@@ -175,6 +185,36 @@ impl Connection {
             }
         }
         Next::Turn
+    }
+
+    /// Reads the PROXY header as far as it has come, and what there is behind it.
+    fn introduce(&mut self, worker: &Worker, room: &mut Room) -> Result<(), Next> {
+        let length = self.read(&mut room.scratch)?;
+        let received = &room.scratch[..length];
+        self.kept.clear();
+        let (header, used) = match proxy::take(received) {
+            Ok(Some(taken)) => taken,
+            Ok(None) => {
+                self.kept.extend_from_slice(received);
+                return Ok(());
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection was refused");
+                worker.desk.metrics.proxy_refused.add(1);
+                return Err(Next::Close);
+            }
+        };
+        if let Header::Proxied { remote, .. } = header {
+            self.who.address = Some(remote.ip());
+        }
+        self.who.guest = worker.desk.front.let_in(self.who.address).map_err(|_| {
+            worker.desk.metrics.shed.add(1);
+            Next::Close
+        })?;
+        self.kept.extend_from_slice(&received[used..]);
+        self.whole = !self.kept.is_empty();
+        self.state = State::Open;
+        Ok(())
     }
 
     /// Reads and answers what has come, once. None to go on.
@@ -245,7 +285,7 @@ impl Connection {
             }
             *asked = length - bytes.len()..length;
             let refusal = match head::parse(bytes) {
-                Ok(Some((request, used))) => match self.answer(worker, &request, out) {
+                Ok(Some((request, used))) => match self.answer(worker, &request, &bytes[..used], out) {
                     Ok(()) => {
                         bytes = &bytes[used..];
                         continue;
@@ -279,11 +319,19 @@ impl Connection {
         }
     }
 
-    /// Answers one request, but for its body.
-    fn answer(&mut self, worker: &mut Worker, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Cold> {
+    /// Answers one request, but for its body; `head` is what it was read from.
+    fn answer(
+        &mut self,
+        worker: &mut Worker,
+        request: &Request<'_>,
+        head: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Cold> {
         #[cfg(test)]
         crate::faults::strike(crate::faults::ANSWER, request.path.as_bytes());
-        let may_ask = self.found.is_some() || self.guest.as_ref().is_none_or(|guest| guest.may_ask());
+        let client = worker.desk.front.client(self.who.source, self.who.address, head);
+        let by_proxy = client.filter(|_| self.who.source == Source::Fields);
+        let may_ask = self.found.is_some() || worker.desk.front.may_ask(self.who.guest.as_deref(), by_proxy);
         let site = worker.desk.site.clone();
         let start = out.len();
         let mut maker = worker.desk.maker(&site);
@@ -329,18 +377,19 @@ impl Connection {
                 }
             }
         }
-        worker.desk.answered(self.client(), &request.into(), answer.status, length);
+        worker.desk.answered(self.client(client), &request.into(), answer.status, length);
         Ok(())
     }
 
     /// Refuses what begins with `bytes`, which are no whole request, into `out`, as the last of the connection.
     fn refuse(&self, desk: &mut Desk, refusal: Refusal, bytes: &[u8], out: &mut Vec<u8>) {
         let length = desk.site.pages.write(out, refusal, "", desk.tail.last(), false, false);
-        desk.answered(self.client(), &Asked::of(bytes), refusal.status(), Some(length));
+        // Of a head that is none nothing is believed.
+        desk.answered(self.client(self.who.address), &Asked::of(bytes), refusal.status(), Some(length));
     }
 
-    fn client(&self) -> Client {
-        Client { address: self.address, protocol: Protocol::Http1, tls: self.seal.is_some() }
+    fn client(&self, address: Option<IpAddr>) -> Client {
+        Client { address, protocol: Protocol::Http1, tls: self.seal.is_some() }
     }
 
     /// What it is about, for the log: the request that is being answered, or the file that is being sent.
@@ -352,7 +401,7 @@ impl Connection {
             (None, None) => "between requests".to_owned(),
         };
         let from =
-            self.address.map_or_else(|| "an unknown address".to_owned(), |address| address.to_string());
+            self.who.address.map_or_else(|| "an unknown address".to_owned(), |address| address.to_string());
         format!("{about}, from {from}")
     }
 
@@ -487,7 +536,7 @@ impl Connection {
             self.cut();
             return false;
         }
-        if self.kept.is_empty() {
+        if self.kept.is_empty() || matches!(self.state, State::Introducing) {
             self.say_goodbye();
             return false;
         }

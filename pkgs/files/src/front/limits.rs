@@ -38,6 +38,10 @@ struct Peer {
     whole_at: AtomicU64,
 }
 
+/// An address has too many connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMany;
+
 /// A connection of an address; it counts until it is dropped.
 #[derive(Debug)]
 pub struct Guest {
@@ -67,17 +71,25 @@ impl Limits {
 
     /// Lets an address in. None where it has too many connections.
     pub fn enter(&self, address: IpAddr) -> Option<Guest> {
-        let peer = {
-            let mut peers = self.lock();
-            if peers.len() >= ADDRESSES {
-                peers.retain(|_, peer| Arc::strong_count(peer) > 1);
-            }
-            Arc::clone(peers.entry(network(address)).or_default())
-        };
+        let peer = self.peer(address);
         let most = self.connections.map_or(u32::MAX, NonZero::get);
         let one_more = |open| (open < most).then_some(open + 1);
         peer.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(Guest { peer, rate: self.rate.map(|rate| (rate, self.start)) })
+    }
+
+    /// Whether an address may have another request now, whatever connection it comes by: a trusted proxy's, which are
+    /// no address' own.
+    pub fn may_ask(&self, address: IpAddr) -> bool {
+        self.rate.is_none_or(|rate| self.peer(address).may_ask(rate, self.start.elapsed()))
+    }
+
+    fn peer(&self, address: IpAddr) -> Arc<Peer> {
+        let mut peers = self.lock();
+        if peers.len() >= ADDRESSES {
+            peers.retain(|_, peer| Arc::strong_count(peer) > 1);
+        }
+        Arc::clone(peers.entry(network(address)).or_default())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Peer>>> {
@@ -149,6 +161,16 @@ mod tests {
         assert_eq!([at(0), at(0), at(0), at(0)], [true, true, true, false], "a burst of three");
         assert_eq!([at(99), at(100), at(101)], [false, true, false], "then ten a second");
         assert_eq!([at(9000), at(9000), at(9000), at(9000)], [true, true, true, false], "the burst is back");
+    }
+
+    #[test]
+    fn requests_by_a_proxy_are_bounded_by_the_address_they_come_from() {
+        let limits = Limits::new(of(1), NonZero::new(2).expect("not 0"), of(1)).expect("a limit");
+        let may_ask = |text| limits.may_ask(address(text));
+        assert_eq!([may_ask("192.0.2.1"), may_ask("192.0.2.1"), may_ask("192.0.2.1")], [true, true, false]);
+        assert!(may_ask("192.0.2.2"), "another has its own");
+        let guest = limits.enter(address("192.0.2.1")).expect("no connection is counted by that");
+        assert!(!guest.may_ask(), "and one that connects itself has used up the same");
     }
 
     #[test]

@@ -15,12 +15,13 @@ mod sending;
 mod tests;
 mod worker;
 
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use service::proxies::{Proxies, Source};
 use service::ready::Heartbeats;
 use service::shutdown::Shutdown;
 
@@ -49,6 +50,8 @@ pub struct Settings {
     pub tls_memory: u64,
     /// How long a file counts as what its name stands for.
     pub revalidate: Duration,
+    /// Which proxies are in front, by whom clients come.
+    pub proxies: Proxies,
     /// Connections of one worker; further ones are closed at once.
     pub connections: usize,
     /// A head must be complete this long after its first byte.
@@ -162,6 +165,28 @@ impl Front {
             })
         };
         listeners.into_iter().enumerate().map(start).collect()
+    }
+
+    /// Counts a connection from `address` as its own; nothing where there are no limits, or no address.
+    fn let_in(&self, address: Option<IpAddr>) -> Result<Option<Arc<limits::Guest>>, limits::TooMany> {
+        let Some((limits, address)) = self.limits.as_ref().zip(address) else { return Ok(None) };
+        limits.enter(address).map(|guest| Some(Arc::new(guest))).ok_or(limits::TooMany)
+    }
+
+    /// Whether there may be another request now of who was let in as `guest`, or of the client of a trusted proxy.
+    pub fn may_ask(&self, guest: Option<&limits::Guest>, by_proxy: Option<IpAddr>) -> bool {
+        match guest {
+            Some(guest) => guest.may_ask(),
+            None => self.limits.as_ref().zip(by_proxy).is_none_or(|(limits, client)| limits.may_ask(client)),
+        }
+    }
+
+    /// Where the client of a request is that has this head, on a connection from `remote` of which `source` tells.
+    fn client(&self, source: Source, remote: Option<IpAddr>, head: &[u8]) -> Option<IpAddr> {
+        match source {
+            Source::Fields => self.settings.proxies.client_of_head(remote, head),
+            _ => remote,
+        }
     }
 
     /// That the workers go on: each beats four times a second from when it serves until it has drained.

@@ -24,6 +24,7 @@ fn serve(root: &Path) -> (Arc<Front>, SocketAddr, Vec<JoinHandle<()>>) {
         pipe_memory: 1 << 20,
         tls_memory: 1 << 20,
         revalidate: Duration::from_secs(1),
+        proxies: Proxies::default(),
         connections: 100,
         head_timeout: Duration::from_secs(20),
         idle_timeout: Duration::from_secs(20),

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -20,10 +20,11 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use rustix::time::{ClockId, clock_gettime};
 use service::panics;
+use service::proxies::Source;
 
 use super::Front;
-use super::connection::{Connection, Next};
-use super::limits::Guest;
+use super::connection::{Connection, Next, Who};
+use super::limits::{Guest, TooMany};
 use super::seal::Seal;
 use crate::desk::{Desk, TICK, ticks};
 use crate::disk::{Mailbox, Token};
@@ -273,13 +274,18 @@ impl Loop {
 
     fn admit(&mut self, stream: OwnedFd, peer: Option<SocketAddr>) {
         let front = &self.worker.desk.front;
-        let limits = front.limits.as_ref();
-        let guest = limits.zip(peer).map(|(limits, peer)| limits.enter(peer.ip()));
-        if matches!(guest, Some(None)) {
-            return self.worker.desk.metrics.shed.add(1);
-        }
-        let guest = guest.flatten().map(Arc::new);
-        if self.begin(stream, peer.map(|peer| peer.ip()), guest, None, Vec::new()) {
+        let address = peer.map(|peer| peer.ip());
+        let source = front.settings.proxies.source(address);
+        let guest = match source {
+            Source::Connection => match front.let_in(address) {
+                Ok(guest) => guest,
+                Err(TooMany) => return self.worker.desk.metrics.shed.add(1),
+            },
+            // Those of a proxy are counted by the addresses it tells.
+            Source::ProxyHeader | Source::Fields => None,
+            Source::Nobody => return self.worker.desk.metrics.proxy_refused.add(1),
+        };
+        if self.begin(stream, Who { address, guest, source }, None, Vec::new()) {
             self.worker.desk.metrics.accepted.add(1);
         }
     }
@@ -288,20 +294,16 @@ impl Loop {
     fn adopt(&mut self, connection: Offloaded) {
         let Offloaded { socket, peer, received, alt_svc } = connection;
         let guest = peer.guest.clone().and_then(|guest| guest.downcast::<Guest>().ok());
-        if self.begin(socket, peer.remote.map(|peer| peer.ip()), guest, Some(Seal::new(alt_svc)), received) {
+        // The TLS listener has read the PROXY header, where there was one.
+        let source = if peer.proxies.is_some() { Source::Fields } else { Source::Connection };
+        let who = Who { address: peer.remote.map(|peer| peer.ip()), guest, source };
+        if self.begin(socket, who, Some(Seal::new(alt_svc)), received) {
             self.worker.desk.metrics.offloaded.add(1);
         }
     }
 
     /// Begins to serve a connection. Returns whether there is room for it.
-    fn begin(
-        &mut self,
-        stream: OwnedFd,
-        address: Option<IpAddr>,
-        guest: Option<Arc<Guest>>,
-        seal: Option<Seal>,
-        received: Vec<u8>,
-    ) -> bool {
+    fn begin(&mut self, stream: OwnedFd, who: Who, seal: Option<Seal>, received: Vec<u8>) -> bool {
         let settings = &self.worker.desk.front.settings;
         if self.open >= settings.connections {
             self.worker.desk.metrics.shed.add(1);
@@ -321,7 +323,7 @@ impl Loop {
             self.free.push(place);
             return false;
         }
-        slot.connection = Some(Box::new(Connection::new(stream, address, guest, seal, received, deadline)));
+        slot.connection = Some(Box::new(Connection::new(stream, who, seal, received, deadline)));
         self.open += 1;
         true
     }

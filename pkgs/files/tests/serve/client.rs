@@ -48,6 +48,11 @@ impl Client {
         stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         stream.set_write_timeout(Some(TIMEOUT)).expect("a timeout");
         stream.set_nodelay(true).expect("an option");
+        Self::on(stream)
+    }
+
+    /// On this connection.
+    pub fn on(stream: TcpStream) -> Self {
         Self { stream, received: Vec::new() }
     }
 

@@ -9,6 +9,7 @@ mod limits;
 mod listing;
 mod operation;
 mod place;
+mod proxies;
 mod ranges;
 mod secure;
 mod semantics;
