@@ -14,6 +14,7 @@ use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::logs::{self, LogArgs};
 use service::metrics::Registry;
 use service::panics;
+use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::settings;
 use service::shutdown::Shutdown;
@@ -39,6 +40,10 @@ pub struct Args {
     /// By TLS too.
     #[command(flatten)]
     pub tls: TlsArgs,
+
+    /// Which proxies are in front.
+    #[command(flatten)]
+    pub proxies: ProxyArgs,
 
     /// Where health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
     #[arg(long, value_name = "ADDR")]
@@ -127,9 +132,18 @@ pub struct Args {
           value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub max_connections: usize,
 
-    /// Connections of one address; further ones are closed at once. Default: no limit.
-    #[arg(long, value_name = "N", help_heading = "Resources")]
+    /// Connections of one address; further ones are closed at once. Those of a trusted proxy are nobody's. Default: no
+    /// limit.
+    #[arg(long, value_name = "N", help_heading = "Limits of one address")]
     pub address_connections: Option<NonZero<u32>>,
+
+    /// Requests a second of one address; further ones are answered 429. Default: no limit.
+    #[arg(long, value_name = "N", help_heading = "Limits of one address")]
+    pub address_rate: Option<NonZero<u32>>,
+
+    /// Requests one address may have at once before its rate counts.
+    #[arg(long, value_name = "N", default_value = "100", help_heading = "Limits of one address")]
+    pub address_burst: NonZero<u32>,
 
     /// How long a request's head may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Time",
@@ -246,6 +260,9 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
 
     let api = Api::new(users.clone(), keys, settings(&args));
     let mut front = Front::new(api.clone(), routes::router(api.clone())).holding(args.max_bodies_bytes);
+    if let Some(rate) = args.address_rate {
+        front = front.limiting_addresses(rate.get(), args.address_burst.get());
+    }
     // Where anybody may ask from anywhere, so may a page: unless it is said for which hosts.
     if !keys && (local || !args.hosts.allowed_hosts.is_empty()) {
         front = front.only_for(AllowedHosts::new(&args.hosts, public.addresses()));
@@ -367,6 +384,7 @@ fn public(args: &Args) -> Config {
         endpoints: plain.chain(args.tls.tls_listen.iter().cloned().map(Endpoint::tls)).collect(),
         runtime: Runtime::PerCore(args.workers),
         tls: args.tls.files().map(|(cert, key)| Tls::new(cert, key)),
+        proxies: (&args.proxies).into(),
         limits: listener::Limits {
             connections: args.max_connections,
             connections_per_address: args.address_connections.map_or(0, NonZero::get),

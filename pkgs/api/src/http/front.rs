@@ -5,6 +5,7 @@
 //! Everything else goes to the router.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,8 +17,10 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
+use listener::Peer;
 use service::allowed_hosts::AllowedHosts;
 use service::problem::Problem;
+use service::socket::network;
 use tower_service::Service;
 
 use super::Api;
@@ -28,6 +31,7 @@ use super::guard::Admitted;
 use super::held::Answers;
 use super::hosts;
 use super::metrics::Operation;
+use super::rate::{Buckets, Rate, seconds};
 use super::users::validated;
 use crate::store::Scope;
 use crate::user::{Record, UserId};
@@ -45,6 +49,14 @@ pub struct Front {
     /// Where everybody who can reach the service may use it: for which hosts, and from pages of which.
     hosts: Option<Arc<AllowedHosts>>,
     answers: Arc<Answers>,
+    /// Where one address may ask so often and no more.
+    addresses: Option<Arc<AddressRate>>,
+}
+
+/// How often one address may ask.
+struct AddressRate {
+    rate: Rate,
+    buckets: Buckets<IpAddr>,
 }
 
 /// An answer: there, or to come.
@@ -60,7 +72,7 @@ pub enum Answering {
 impl Front {
     /// Before this router.
     pub fn new(api: Api, router: Router) -> Self {
-        Self { api, router, hosts: None, answers: Answers::new(u64::MAX) }
+        Self { api, router, hosts: None, answers: Answers::new(u64::MAX), addresses: None }
     }
 
     /// The same, for requests for these hosts alone: for a service that asks for no key, which a web page must not reach
@@ -74,6 +86,24 @@ impl Front {
     #[must_use]
     pub fn holding(self, bytes: u64) -> Self {
         Self { answers: Answers::new(bytes), ..self }
+    }
+
+    /// The same, with so many requests for each address: `burst` at once, and `per_second` beyond.
+    #[must_use]
+    pub fn limiting_addresses(self, per_second: u32, burst: u32) -> Self {
+        let addresses = AddressRate { rate: Rate { per_second, burst }, buckets: Buckets::new() };
+        Self { addresses: Some(Arc::new(addresses)), ..self }
+    }
+
+    /// The refusal of a request whose client's address asks too often. One that has no address is let in.
+    fn exceeded<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
+        let AddressRate { rate, buckets } = &**self.addresses.as_ref()?;
+        let fields = request.headers();
+        let client = request.extensions().get::<Peer>()?.client(fields)?;
+        let exceeded = buckets.take(network(client), *rate).err()?;
+        let failure = Failure::from(Problem::new(429, "the address asks more often than it may"))
+            .with(header::RETRY_AFTER, HeaderValue::from(seconds(exceeded.retry).max(1)));
+        Some(self.tell(fields, Err(failure)))
     }
 
     /// The refusal of a request that is for another host, or from a page of another origin than may ask.
@@ -272,7 +302,7 @@ where
     fn call(&mut self, request: Request<B>) -> Answering {
         let begin = Instant::now();
         let operation = Operation::of(request.method(), request.uri().path());
-        if let Some(response) = self.refusal(&request) {
+        if let Some(response) = self.exceeded(&request).or_else(|| self.refusal(&request)) {
             self.api.0.metrics.count(operation, response.status(), begin);
             return Answering::Now(Some(response));
         }

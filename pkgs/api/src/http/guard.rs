@@ -37,7 +37,7 @@ pub struct Admitted {
 pub struct Guard {
     users: Users,
     keys: bool,
-    buckets: Buckets,
+    buckets: Buckets<i64>,
 }
 
 impl Guard {

@@ -1,6 +1,7 @@
-//! How often a key may ask: a token bucket each, as the generic cell rate algorithm has it (ITU-T I.371, annex A), which
+//! How often a key or an address may ask: a token bucket each, as the generic cell rate algorithm has it (ITU-T I.371, annex A), which
 //! keeps one number: when the bucket will be full again.
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -16,14 +17,14 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
 const NANOS: u64 = 1_000_000_000;
 
-/// The buckets of all keys.
-pub struct Buckets {
+/// The buckets of all who have one.
+pub struct Buckets<K> {
     begin: Instant,
-    /// By key, when each is full: nanoseconds since `begin`.
-    full_at: moka::sync::Cache<i64, Arc<AtomicU64>>,
+    /// Of each, when it is full: nanoseconds since `begin`.
+    full_at: moka::sync::Cache<K, Arc<AtomicU64>>,
 }
 
-/// How much a key may ask.
+/// How much one may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Requests a second in the long run.
@@ -51,7 +52,7 @@ pub struct Exceeded {
     pub retry: Duration,
 }
 
-impl Buckets {
+impl<K: Hash + Eq + Send + Sync + 'static> Buckets<K> {
     /// None yet.
     pub fn new() -> Self {
         let full_at =
@@ -59,8 +60,8 @@ impl Buckets {
         Self { begin: Instant::now(), full_at }
     }
 
-    /// Takes a token from the bucket of a key.
-    pub fn take(&self, key: i64, rate: Rate) -> Result<Left, Exceeded> {
+    /// Takes a token from a bucket.
+    pub fn take(&self, key: K, rate: Rate) -> Result<Left, Exceeded> {
         let now = u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         take(&self.full_at.get_with(key, Arc::default), rate, now)
     }

@@ -17,6 +17,7 @@ mod lists;
 mod nesting;
 mod operation;
 mod outage;
+mod proxies;
 mod secrets;
 mod sums;
 // Shared with the listener's tests, which need more of it.

@@ -1,0 +1,108 @@
+//! Behind nginx and HAProxy: limits of one address are those of each client, whoever it says it is.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use bench::proxy::{Proxy, connect_from};
+
+use crate::client::{Answer, Client};
+use crate::place::{Place, until};
+
+/// As little as there can be, so that two requests within a second are one too many.
+const RATE: [&str; 4] = ["--address-rate", "1", "--address-burst", "2"];
+
+/// The name that clients ask for is one that proxies pass on.
+const TRUSTED: [&str; 4] = ["--allowed-host", "h", "--trusted-proxy", "127.0.0.1"];
+
+/// The answer to a client at 127.0.0.`host`.
+fn get(to: SocketAddr, host: u8, fields: &str) -> Answer {
+    let stream = connect_from(Ipv4Addr::new(127, 0, 0, host), to).expect("it listens");
+    Client::on(stream).get("/v1/users", fields)
+}
+
+/// Asks until it is too often, each time as somebody else, and then as a neighbour.
+fn assert_limited(to: SocketAddr, host: u8) {
+    let mut asked = 0;
+    let mut refused = None;
+    until("a client has asked too often", || {
+        asked += 1;
+        let fields = format!("X-Forwarded-For: 203.0.113.{}\r\n", asked % 250);
+        refused = Some(get(to, host, &fields)).filter(|answer| answer.status == 429);
+        refused.is_some()
+    });
+    let refused = refused.expect("waited for");
+    assert_eq!(refused.field("retry-after").as_deref(), Some("1"), "{}", refused.text());
+    assert!(refused.text().contains("\"status\":429"), "{}", refused.text());
+    assert_eq!(get(to, host + 1, "").status, 200, "another client");
+}
+
+#[test]
+fn each_client_behind_nginx_has_a_rate_of_its_own() {
+    let place = Place::new();
+    let server = place.serve(&[&RATE[..], &TRUSTED].concat());
+    let append = "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;";
+    let upstream = format!("http://{}", server.public);
+    let Some(proxy) = Proxy::nginx("rates behind nginx", &upstream, append) else { return };
+    assert_limited(proxy.address(), 7);
+    // From who is no proxy, the field is not believed.
+    assert_limited(server.public, 11);
+}
+
+#[test]
+fn each_client_behind_haproxy_has_a_rate_of_its_own() {
+    let place = Place::new();
+    let by_fields = place.serve(&[&RATE[..], &TRUSTED].concat());
+    let by_header = place.serve(&[&RATE[..], &TRUSTED, &["--proxy-protocol"]].concat());
+    for (server, options, lines) in [
+        (&by_fields, "", "mode http\n option forwardfor"),
+        (
+            &by_fields,
+            "",
+            "mode http\n http-request add-header Forwarded for=%[src]\n http-request del-header X-Forwarded-For",
+        ),
+        (&by_header, "send-proxy-v2", "mode http"),
+    ] {
+        let line = format!("{} {options}", server.public);
+        let Some(proxy) = Proxy::haproxy("rates behind HAProxy", &line, lines) else { return };
+        assert_limited(proxy.address(), 7);
+    }
+    // Past the proxy nobody is served, with a header or without.
+    let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x09\x7f\0\0\x01\x03\xe8\0\x50";
+    for (host, sent) in [(9, &header[..]), (1, b"")] {
+        let mut stream = connect_from(Ipv4Addr::new(127, 0, 0, host), by_header.public).expect("it listens");
+        // It may be closed before all is sent.
+        let _ = stream.write_all(&[sent, b"GET /v1/users HTTP/1.1\r\nHost: localhost\r\n\r\n"].concat());
+        assert!(Client::on(stream).receive(true).is_err(), "from {host}");
+    }
+}
+
+#[test]
+fn connections_are_limited_by_the_client_that_a_proxy_tells() {
+    let place = Place::new();
+    let server = place.serve(&["--allowed-host", "h", "--proxy-protocol", "--address-connections", "1"]);
+    let come = |last| {
+        let mut client = server.connect();
+        client.send(
+            [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &[192, 0, 2, last, 127, 0, 0, 1, 3, 232, 0, 80]]
+                .concat(),
+        );
+        client
+    };
+    let (mut first, mut second) = (come(1), come(2));
+    let get = |client: &mut Client| client.get("/v1/users", "").status;
+    assert_eq!((get(&mut first), get(&mut second)), (200, 200));
+    assert!(come(1).is_closed());
+    assert_eq!(get(&mut first), 200, "and goes on");
+}
+
+#[test]
+fn what_is_no_network_is_told_on_one_line() {
+    let place = Place::new();
+    for (network, why) in
+        [("10.0.0.1/8", "the network is 10.0.0.0/8"), ("proxy.example", "expected a network")]
+    {
+        let (code, said) = place.refused(&["--trusted-proxy", network]);
+        assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
