@@ -230,6 +230,33 @@ let
       };
       says = "services.linerate.links: linerate-links has no setting cach-bytes";
     };
+    "a proxy that is no network" = {
+      module.services.linerate.files = {
+        enable = true;
+        settings.trusted-proxy = [
+          "10.0.0.0/8"
+          "10.0.0.0/33"
+        ];
+      };
+      says = "services.linerate.files.settings.trusted-proxy: 10.0.0.0/33 is neither";
+    };
+    "proxies by address and by network are fine" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings = {
+          public-url = "https://go.example";
+          proxy-protocol = true;
+          trusted-proxy = [
+            "192.0.2.255"
+            "0.0.0.0/0"
+            "::1"
+            "2001:db8::/32"
+            "::ffff:10.0.0.0/104"
+          ];
+        };
+      };
+      says = null;
+    };
     "a secret that is no setting" = {
       module.services.linerate.files = {
         enable = true;

@@ -45,6 +45,7 @@ let
   daemon = "linerate-${name}";
   option = "services.linerate.${name}";
   address = import ./address.nix { inherit lib; };
+  network = import ./network.nix { inherit lib; };
   certificate = import ./tls.nix { inherit config lib; } daemon cfg;
 
   # What it asks for where it cannot be told.
@@ -157,7 +158,10 @@ in
         settings = told;
         tcpPorts = address.ports (cfg.settings.listen ++ secureListen);
         inherit addresses databases;
-        udpPorts = lib.optionals (!(cfg.settings.no-http3 or false)) (address.ports secureListen);
+        # HTTP/3 has no PROXY header.
+        udpPorts = lib.optionals (
+          !(cfg.settings.no-http3 or false) && !(cfg.settings.proxy-protocol or false)
+        ) (address.ports secureListen);
         readyUrl = mkIf (address.isTcp cfg.settings.admin) "${address.url cfg.settings.admin}/readyz";
       };
       networking.firewall = mkIf cfg.openFirewall {
@@ -233,6 +237,10 @@ in
           message = "${option}.settings.listen: it is empty, and the program would then listen where it does by default; name an address.";
         }
       ]
+      ++ map (proxy: {
+        assertion = false;
+        message = "${option}.settings.trusted-proxy: ${proxy} is neither an address nor a network such as 10.0.0.0/8 or 2001:db8::/32.";
+      }) (lib.filter (proxy: !network.valid proxy) cfg.settings.trusted-proxy)
       ++ map (setting: {
         assertion = false;
         message = "${option}: ${daemon} has no setting ${setting}; `${daemon} serve --help` lists them.";

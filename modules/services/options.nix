@@ -37,6 +37,19 @@ let
       default = 16384;
       description = "Connections of all workers together; further ones are closed at once.";
     };
+    trusted-proxy = mkOption {
+      type = types.listOf types.str;
+      default = [ ];
+      example = [
+        "10.0.0.0/8"
+        "2001:db8::1"
+      ];
+      description = ''
+        Proxies in front, by address or network. The client's address is what they say in `Forwarded` or
+        `X-Forwarded-For`, or with `proxy-protocol` in the PROXY header of version 2 that every connection then has to
+        begin with. From anybody else it is not believed.
+      '';
+    };
     drain-timeout = mkOption {
       type = types.ints.unsigned;
       default = defaults.drain-timeout;

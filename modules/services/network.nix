@@ -1,0 +1,12 @@
+# Networks as the services read them: an address alone, or one with the bits of its prefix.
+{ lib }:
+let
+  # Up to 255, 32 and 128.
+  octet = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
+  v4 = "${octet}(\\.${octet}){3}(/(3[0-2]|[12]?[0-9]))?";
+  v6 = "[0-9a-fA-F:]*:[0-9a-fA-F:.]*(/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))?";
+in
+{
+  # Whether a text may be one. What is wrong about it beyond that, the program says when the host is built.
+  valid = text: builtins.match "${v4}|${v6}" text != null;
+}
