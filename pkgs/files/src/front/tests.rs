@@ -6,6 +6,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 
 use service::panics;
+use service::proxies::Source;
 
 use super::*;
 use crate::faults;
@@ -190,7 +191,8 @@ fn a_client_that_never_pauses_has_turns_as_others_have() {
     client.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 999999999\r\n\r\n").expect("room");
     let mut fill = || std::iter::from_fn(|| client.write(&[b'x'; 8192]).ok()).sum::<usize>();
     assert!(fill() > 100_000, "more than is read in a turn");
-    let mut connection = connection::Connection::new(ours.into(), None, None, None, Vec::new(), 100);
+    let who = connection::Who { address: None, guest: None, source: Source::Connection };
+    let mut connection = connection::Connection::new(ours.into(), who, None, Vec::new(), 100);
     for turn in 0..10 {
         assert_eq!(connection.turn(&mut worker, &mut room, 0), connection::Next::Turn, "{turn}");
         fill();
