@@ -235,8 +235,8 @@ def _settle(root: Path) -> None:
     (root / "var/log/journal").mkdir(exist_ok=True)
     for name in ("etc/.updated", "var/.updated"):
         (root / name).touch()
-        # Newer than /usr, so that nothing is brought up to date at boot.
-        os.utime(root / name, (2**32, 2**32))
+        # Newer than /usr, so that nothing is brought up to date at boot. mke2fs keeps 31 bits of it, and no more.
+        os.utime(root / name, (2**31 - 1, 2**31 - 1))
 
 
 @dataclass
