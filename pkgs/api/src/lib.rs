@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
+#[cfg(test)]
+mod faults;
 pub mod http;
 pub mod json;
 pub mod keys;

@@ -90,11 +90,16 @@ fn command() -> clap::Command {
 
 /// Parses the arguments and runs what they ask for.
 pub fn main() -> ExitCode {
-    match run(settings::parse("api", "serve")) {
-        Ok(()) => ExitCode::SUCCESS,
+    ExitCode::from(finish(run(settings::parse("api", "serve"))))
+}
+
+/// Tells of an error; the exit code.
+fn finish(outcome: Result<(), Error>) -> u8 {
+    match outcome {
+        Ok(()) => exit::OK,
         Err(error) => {
             eprintln!("error: {}", exit::chain(&error));
-            ExitCode::from(error.exit_code())
+            error.exit_code()
         }
     }
 }

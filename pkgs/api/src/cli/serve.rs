@@ -30,6 +30,9 @@ use crate::store;
 use crate::user::Limits;
 use crate::users::{DatabaseUrl, Options};
 
+/// How long the database's writer may be at one transaction: no disk that is worth waiting for holds one up longer.
+const WRITE_STUCK: Duration = Duration::from_secs(120);
+
 /// Arguments of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
@@ -225,7 +228,10 @@ struct Reloaded {
 }
 
 /// Runs the server until it is told to stop.
-pub(super) fn run(args: Args) -> Result<(), Error> {
+///
+/// # Errors
+/// When it cannot start, or something that it cannot go on without ends by itself.
+pub fn run(args: Args) -> Result<(), Error> {
     logs::init(&args.logs);
     panics::install();
     let reloaded: Arc<OnceLock<Reloaded>> = Arc::default();
@@ -280,7 +286,7 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     let mut lines: String = addresses
         .map(|(index, address)| address.line("api", if index < plain { "http" } else { "https" }))
         .collect();
-    let mut watched = vec![public.heartbeats().watch(STUCK)];
+    let mut watched = vec![public.heartbeats().watch(STUCK), users.heartbeats().watch(WRITE_STUCK)];
     let mut threads = vec![public.start("api", front, &shutdown)?];
     if let Some(admin) = admin {
         watched.push(admin.heartbeats().watch(STUCK));
@@ -398,5 +404,95 @@ fn public(args: &Args) -> Config {
         http3: args.tls.http3(),
         drain: Duration::from_secs(args.drain_timeout),
         ..Config::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use clap::Parser;
+
+    use super::super::{Cli, finish, run};
+
+    /// Longer than anything here takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Where the process that is to lose its writer keeps its database.
+    const DOOMED: &str = "LINERATE_TEST_DOOMED_DATABASE";
+
+    /// A process; killed when dropped.
+    struct Process(Child);
+
+    impl Drop for Process {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Nothing from outside makes the writer panic, as far as is known: here it does so after its first transaction. The
+    /// program is this very test, started once more.
+    #[test]
+    fn the_process_ends_for_all_to_see_when_its_writer_does() {
+        if let Ok(database) = env::var(DOOMED) {
+            crate::faults::doom_writer();
+            let flags = ["--listen", "127.0.0.1:0", "--workers", "1", "--database-url", &database];
+            let cli = Cli::parse_from([&["linerate-api", "serve"], &flags[..]].concat());
+            std::process::exit(finish(run(cli)).into());
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let this = concat!(module_path!(), "::the_process_ends_for_all_to_see_when_its_writer_does");
+        let this = this.split_once("::").map_or(this, |(_, path)| path);
+        let child = Command::new(env::current_exe().expect("a path"))
+            .args(["--exact", this, "--nocapture"])
+            .env(DOOMED, format!("sqlite:{}", directory.path().join("users.db").display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut process = Process(child.expect("it runs"));
+        let (mut output, mut errors) = (process.0.stdout.take().expect("a pipe"), process.0.stderr.take());
+        let mut said = String::new();
+        let address = loop {
+            // Up to the next white space, so that it is there whole.
+            let start = said.find("http://").map(|at| &said[at + 7..]);
+            if let Some((address, _)) = start.and_then(|rest| rest.split_once(char::is_whitespace)) {
+                break address.trim_end_matches('/').to_owned();
+            }
+            let mut buffer = [0; 1024];
+            let count = output.read(&mut buffer).expect("a pipe");
+            assert!(count > 0, "it does not serve: {said}");
+            said.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        };
+        let user = r#"{"email":"a@b.example","name":"n"}"#;
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let length = user.len();
+        let head = "POST /v1/users HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+        write!(stream, "{head}Content-Length: {length}\r\nConnection: close\r\n\r\n{user}")
+            .expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 201 "), "the first transaction is whole: {answer}");
+
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = process.0.try_wait().expect("a child") {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it goes on without its writer");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let mut log = String::new();
+        errors.as_mut().expect("a pipe").read_to_string(&mut log).expect("text");
+        assert_eq!(status.code(), Some(1), "{log}");
+        for line in ["what works on the database has ended by itself", "error: a worker ended by itself"] {
+            assert!(log.contains(line), "{line:?} is not in {log}");
+        }
     }
 }

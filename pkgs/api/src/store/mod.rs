@@ -22,6 +22,8 @@ mod tests;
 
 use std::future::Future;
 
+use service::ready::Heartbeats;
+
 use crate::user::{Record, UserId};
 
 pub use alarm::Alarm;
@@ -84,6 +86,9 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Tells when something has ended that this database cannot be used without, which no request brings back.
     fn alarm(&self) -> &Alarm;
+
+    /// Shows that what writes goes on. It beats a few times a second, but for as long as one transaction takes.
+    fn heartbeats(&self) -> &Heartbeats;
 
     /// Whether the database answers.
     fn ping(&self) -> impl Future<Output = Result<(), Error>> + Send;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use service::metrics::{Family, Registry};
+use service::ready::Heartbeats;
 
 use crate::store::{
     Change, Claim, Created, Deleted, Draft, Entry, Error, Filter, Key, NewKey, Page, Postgres, Query,
@@ -234,6 +235,11 @@ impl Users {
     /// Returns once something has ended by itself that nothing can be written, or trusted, without.
     pub async fn broken(&self) {
         store!(self, store => store.alarm().raised().await)
+    }
+
+    /// Shows that what writes goes on, for [`service::ready::watchdog`].
+    pub fn heartbeats(&self) -> &Heartbeats {
+        store!(self, store => store.heartbeats())
     }
 
     /// Adds an API key.

@@ -12,9 +12,11 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
+use service::ready::Heartbeats;
 use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use tokio::runtime::Runtime;
+use tokio::time::MissedTickBehavior;
 
 use crate::user::{Record, UserId};
 
@@ -30,6 +32,9 @@ pub use url::{InvalidUrl, Url};
 
 /// Threads that write and read lists, apart from those that read by id.
 const THREADS: usize = 2;
+
+/// How often they show that they go on. Where both are stuck, no deadline of a request is kept any more.
+const BEAT: Duration = Duration::from_millis(250);
 
 /// How PostgreSQL is used.
 #[derive(Clone, Debug)]
@@ -59,6 +64,7 @@ pub struct Postgres {
     watch: Arc<dyn Watch>,
     background: Arc<Background>,
     alarm: Alarm,
+    beats: Heartbeats,
 }
 
 impl Postgres {
@@ -103,7 +109,17 @@ impl Postgres {
             let _armed = armed;
             listener.run().await;
         });
-        Ok(Self { pool, lanes, timeout: options.timeout, watch, background, alarm })
+        let beats = Heartbeats::new(1);
+        let beating = beats.clone();
+        background.spawn(async move {
+            let mut ticks = tokio::time::interval(BEAT);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                beating.beat(0);
+            }
+        });
+        Ok(Self { pool, lanes, timeout: options.timeout, watch, background, alarm, beats })
     }
 
     /// Does work of the pool where the pool's connections are served, and to its end even if nobody waits for it.
@@ -188,6 +204,10 @@ impl Store for Postgres {
 
     fn alarm(&self) -> &Alarm {
         &self.alarm
+    }
+
+    fn heartbeats(&self) -> &Heartbeats {
+        &self.beats
     }
 
     async fn ping(&self) -> Result<(), Error> {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use service::ready::Heartbeats;
 use sqlx::sqlite::{SqliteArguments, SqlitePool, SqliteRow};
 use sqlx::{AssertSqlSafe, Row};
 use uuid::Uuid;
@@ -154,6 +155,10 @@ impl Store for Sqlite {
 
     fn alarm(&self) -> &Alarm {
         self.writer.alarm()
+    }
+
+    fn heartbeats(&self) -> &Heartbeats {
+        self.writer.heartbeats()
     }
 
     async fn ping(&self) -> Result<(), Error> {

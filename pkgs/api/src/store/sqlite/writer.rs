@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use service::panics;
+use service::ready::Heartbeats;
 use tokio::sync::oneshot;
 
 use crate::store::{Alarm, Change, Error, Watch};
@@ -57,6 +58,7 @@ pub struct Writer {
     queue: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
     alarm: Alarm,
+    beats: Heartbeats,
 }
 
 impl Writer {
@@ -64,21 +66,28 @@ impl Writer {
         let (queue, jobs) = sync_channel(QUEUE);
         let alarm = Alarm::default();
         let armed = alarm.arm();
+        let beats = Heartbeats::new(1);
+        let beating = beats.clone();
         let thread = std::thread::Builder::new()
             .name("store".into())
             .spawn(move || {
                 // Nothing is written any more when this ends by a panic.
                 let armed = armed;
-                run(&connection, &jobs, &*watch);
+                run(&connection, &jobs, &*watch, &beating);
                 armed.disarm();
             })
             .expect("the system can start a thread");
-        Self { queue: Some(queue), thread: Some(thread), alarm }
+        Self { queue: Some(queue), thread: Some(thread), alarm, beats }
     }
 
     /// Raised when the thread has ended by itself.
     pub fn alarm(&self) -> &Alarm {
         &self.alarm
+    }
+
+    /// Shows that the thread goes on: it beats between transactions.
+    pub fn heartbeats(&self) -> &Heartbeats {
+        &self.beats
     }
 
     /// Hands a write over and waits for its commit. A write that fails leaves nothing behind.
@@ -123,12 +132,15 @@ fn lost() -> Error {
     Error::failed("the transaction could not be committed")
 }
 
-fn run(connection: &Connection, jobs: &Receiver<Job>, watch: &dyn Watch) {
+fn run(connection: &Connection, jobs: &Receiver<Job>, watch: &dyn Watch, beats: &Heartbeats) {
     let mut version = None;
     loop {
+        beats.beat(0);
         match jobs.recv_timeout(FOREIGN_POLL) {
             Ok(first) => {
-                transact(connection, std::iter::once(first).chain(jobs.try_iter().take(GROUP - 1)), watch)
+                transact(connection, std::iter::once(first).chain(jobs.try_iter().take(GROUP - 1)), watch);
+                #[cfg(test)]
+                crate::faults::strike_writer();
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -145,6 +157,7 @@ fn run(connection: &Connection, jobs: &Receiver<Job>, watch: &dyn Watch) {
     if let Err(error) = connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);") {
         tracing::warn!(%error, "cannot tidy the database up");
     }
+    beats.done(0);
 }
 
 fn transact(connection: &Connection, group: impl Iterator<Item = Job>, watch: &dyn Watch) {

@@ -1,0 +1,15 @@
+//! Panics on purpose, for tests.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static WRITER: AtomicBool = AtomicBool::new(false);
+
+/// Has the thread that writes to SQLite panic outside of any write, after its next transaction.
+pub fn doom_writer() {
+    WRITER.store(true, Ordering::Relaxed);
+}
+
+/// Panics if that was asked for.
+pub fn strike_writer() {
+    assert!(!WRITER.load(Ordering::Relaxed), "on purpose: the writer");
+}
