@@ -98,7 +98,16 @@ impl Program {
     /// Where it does not come up.
     #[must_use]
     pub fn serve(name: &str, place: &Place, flags: &[&str]) -> Self {
-        let program = Self::try_serve(name, place, flags);
+        Self::serve_with(name, place, flags, &[])
+    }
+
+    /// The same with these variables in its environment, and none of systemd's beside them.
+    ///
+    /// # Panics
+    /// Where it does not come up.
+    #[must_use]
+    pub fn serve_with(name: &str, place: &Place, flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let program = Self::try_serve_with(name, place, flags, variables);
         assert!(!program.said.is_empty(), "{name} did not start: {}", program.complaints());
         program
     }
@@ -109,11 +118,20 @@ impl Program {
     /// Where it cannot be run.
     #[must_use]
     pub fn try_serve(name: &str, place: &Place, flags: &[&str]) -> Self {
+        Self::try_serve_with(name, place, flags, &[])
+    }
+
+    fn try_serve_with(name: &str, place: &Place, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let errors = place.path(&format!("stderr-{name}-{}", STARTED.fetch_add(1, Ordering::Relaxed)));
-        let mut child = Command::new(binary(&format!("linerate-{name}")))
+        let mut command = Command::new(binary(&format!("linerate-{name}")));
+        for variable in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
+            command.env_remove(variable);
+        }
+        let mut child = command
             .arg("serve")
             .args(flags)
+            .envs(variables.iter().copied())
             .current_dir(place.0.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -150,6 +168,21 @@ impl Program {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The number of its thread of this name, as the kernel has it, waited for.
+    ///
+    /// # Panics
+    /// Where it does not come.
+    #[must_use]
+    pub fn thread(&self, name: &str) -> i32 {
+        until(&format!("a thread {name:?} of {}", self.name), || {
+            let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).ok()?;
+            let mut named = tasks.filter_map(Result::ok).filter(|task| {
+                fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+            });
+            named.next()?.file_name().to_str()?.parse().ok()
+        })
     }
 
     /// What it has written to standard error.

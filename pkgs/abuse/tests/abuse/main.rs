@@ -9,6 +9,7 @@
 //! - [`conversations`]: whole connections, against the model.
 //! - [`ports`]: two processes, one port.
 //! - [`operators`]: crowds at the admin listeners, which have few places.
+//! - [`watchdog`]: workers that stand still, and such as end; [`standstill`]: how they come to.
 
 mod conversations;
 mod crowds;
@@ -19,4 +20,6 @@ mod operators;
 mod ports;
 mod refused;
 mod services;
+mod standstill;
 mod sums;
+mod watchdog;

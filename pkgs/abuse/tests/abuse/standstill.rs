@@ -1,0 +1,82 @@
+//! Having one thread of a program stand still, as a lock that is never free or a disk that never answers would, while
+//! all its others go on; and having what it waits for fail. There is no way to do that but a debugger's, ptrace(2).
+
+use std::io;
+use std::marker::PhantomData;
+use std::ptr;
+
+/// More registers than any machine has, each of 8 bytes.
+const REGISTERS: usize = 128;
+
+/// Which of them has what a system call came to.
+const RESULT: usize = if cfg!(target_arch = "x86_64") { 10 } else { 0 };
+
+/// A thread of a child that stands still until this is dropped. That has to be on the thread that made it: the kernel
+/// knows that one as the debugger.
+#[derive(Debug)]
+pub struct Standstill {
+    thread: libc::pid_t,
+    here: PhantomData<*const ()>,
+}
+
+impl Standstill {
+    /// Stops the thread of this number and waits until it stands still.
+    ///
+    /// # Errors
+    /// When there is no such thread, or it is not ours to stop.
+    pub fn of(thread: libc::pid_t) -> io::Result<Self> {
+        ask(libc::PTRACE_SEIZE, thread, 0, ptr::null_mut())?;
+        // From here on dropping it lets it go.
+        let this = Self { thread, here: PhantomData };
+        ask(libc::PTRACE_INTERRUPT, thread, 0, ptr::null_mut())?;
+        let mut status = 0;
+        // SAFETY: `status` is there to be written to.
+        let stopped = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
+        match stopped {
+            -1 => Err(io::Error::last_os_error()),
+            _ if libc::WIFSTOPPED(status) => Ok(this),
+            _ => Err(io::Error::other("it has ended")),
+        }
+    }
+
+    /// Lets it go on, and has the system call fail in which it waited and was interrupted. False where it is in none that
+    /// says so, as epoll_wait(2) does.
+    ///
+    /// # Errors
+    /// When its registers cannot be had.
+    pub fn fail_wait(self, errno: i32) -> io::Result<bool> {
+        let mut registers = [0_u64; REGISTERS];
+        let mut area =
+            libc::iovec { iov_base: registers.as_mut_ptr().cast(), iov_len: size_of_val(&registers) };
+        ask(libc::PTRACE_GETREGSET, self.thread, libc::NT_PRSTATUS as usize, (&raw mut area).cast())?;
+        if registers[RESULT] != failure(libc::EINTR) {
+            return Ok(false);
+        }
+        registers[RESULT] = failure(errno);
+        // As many bytes as there were.
+        area.iov_base = registers.as_mut_ptr().cast();
+        ask(libc::PTRACE_SETREGSET, self.thread, libc::NT_PRSTATUS as usize, (&raw mut area).cast())?;
+        Ok(true)
+    }
+}
+
+impl Drop for Standstill {
+    fn drop(&mut self) {
+        // It may be gone.
+        let _ = ask(libc::PTRACE_DETACH, self.thread, 0, ptr::null_mut());
+    }
+}
+
+/// How the kernel has it that a call failed.
+fn failure(errno: i32) -> u64 {
+    i64::from(-errno).cast_unsigned()
+}
+
+fn ask(what: libc::c_uint, thread: libc::pid_t, which: usize, area: *mut libc::c_void) -> io::Result<()> {
+    // SAFETY: of what is asked here, only PTRACE_GETREGSET writes to this process, through the iovec that `area` then
+    // points to, whose buffer is live and as long as it says; the others read it, or `area` is null.
+    match unsafe { libc::ptrace(what, thread, which, area) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
