@@ -7,4 +7,6 @@ seeds::targets! {
     listener = "../fuzz/fuzz_targets/listener.rs",
     links = "../fuzz/fuzz_targets/links.rs",
     files = "../fuzz/fuzz_targets/files.rs",
+    api = "../fuzz/fuzz_targets/api.rs",
+    admin = "../fuzz/fuzz_targets/admin.rs",
 }
