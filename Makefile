@@ -20,7 +20,7 @@ bench: bench-links bench-router bench-listener bench-files bench-api bench-ladde
 bench-links:        ## redirects against nginx and a constant handler
 	.ci/bench.sh linerate-links redirect -- $(ARGS)
 
-bench-router:       ## the router beside silent, axum, matchit, actix-router and path-tree
+bench-router:       ## the router beside matchit, actix-router and path-tree
 	.ci/bench-router.sh
 
 bench-listener:     ## a hello over HTTP/1.1, 2 and 3 against axum, actix-web, nginx, Caddy and quinn with h3 alone

@@ -1,3 +1,5 @@
+//! What is wrong with routes.
+
 use crate::tree;
 
 /// Why a tree cannot be built.
@@ -16,43 +18,15 @@ pub enum BuildError {
     },
 
     /// Two routes match the same paths for the same method.
-    #[error("route {new:?} conflicts with {old:?}{}", method.as_ref().map(|method| format!(" for {method}")).unwrap_or_default())]
+    #[error("route {new:?} conflicts with {old:?} for {method}")]
     Conflict {
         /// The later route.
         new: String,
         /// The earlier one.
         old: String,
-        /// The method both have, where the tree knows of methods.
-        method: Option<String>,
+        /// The method that both have.
+        method: String,
     },
-
-    /// `{name:type}` with a type that was not registered.
-    #[error("route {route:?}: unknown type {kind:?}")]
-    UnknownType {
-        /// The route.
-        route: String,
-        /// The type's name in it.
-        kind: String,
-    },
-
-    /// Two types of one name.
-    #[error("the parameter type {0:?} is there already")]
-    TypeTwice(String),
-
-    /// A handler asks for more or fewer parameters than its route has.
-    #[error("route {route:?} has {has} parameters, its handler takes {takes}")]
-    Arity {
-        /// The route.
-        route: String,
-        /// Parameters in the route.
-        has: usize,
-        /// Parameters that the handler takes.
-        takes: usize,
-    },
-
-    /// A host that is neither a name nor `*.name`.
-    #[error("{0:?} is no host: a name, or *. and a name")]
-    Host(String),
 
     /// Some path could cost more tries than [`MAX_TRIES`](crate::MAX_TRIES), because places with both a
     /// static segment and parameters follow each other too often.

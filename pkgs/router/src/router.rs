@@ -1,298 +1,211 @@
-//! The frozen router, and a request's way through it.
+//! Routes with their values: while they are put together, frozen, and found.
 
-use std::convert::Infallible;
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use http::header::{HeaderValue, LOCATION};
-use http::{Method, Request, Response, StatusCode};
-use tower_service::Service;
+use http::Method;
+use http::header::HeaderValue;
 
-use crate::answer::Answer;
-use crate::builder::Builder;
-use crate::handler::Endpoint;
-use crate::hosts::Hosts;
-use crate::matched::Matched;
-use crate::methods::{self, Found, Methods};
-use crate::middleware::{self, Chain, Layer};
+use crate::error::BuildError;
+use crate::escape::{self, NotUtf8};
+use crate::methods::{self, Methods};
 use crate::names::Names;
-use crate::response::IntoResponse;
-use crate::tree::{Captures, Tree};
+use crate::pattern;
+use crate::tree::{Begun, Captures, Draft, Tree};
 
-/// Routes with their handlers and middlewares, frozen. Clones share it.
-///
-/// `B` is the body of requests, `R` that of responses.
-pub struct Router<B, R>(Arc<Shared<B, R>>);
-
-/// What all clones share.
-pub(crate) struct Shared<B, R> {
-    /// The tree of routes without a host is the first.
-    pub(crate) trees: Box<[Tree]>,
-    pub(crate) hosts: Option<Hosts>,
-    /// By the values of the trees.
-    pub(crate) paths: Box<[Methods]>,
-    pub(crate) handlers: Box<[Slot<B, R>]>,
-    pub(crate) names: Names,
-    /// Chains of middlewares, from the root on.
-    pub(crate) chains: Box<[Chain<B, R>]>,
-    pub(crate) allows: Box<[HeaderValue]>,
-    pub(crate) trailing_slash: TrailingSlash,
-    pub(crate) fallback: Option<Box<dyn Endpoint<B, R>>>,
-    /// That of what no route matches.
-    pub(crate) root_chain: u32,
+/// Routes that are added to, until [`build`](Self::build).
+pub struct Builder<T> {
+    draft: Draft,
+    names: Names,
+    /// The methods of each path, and their routes.
+    paths: Vec<Vec<(Method, u32)>>,
+    values: Vec<T>,
 }
 
-/// A handler of a route.
-pub(crate) struct Slot<B, R> {
-    pub(crate) endpoint: Box<dyn Endpoint<B, R>>,
-    pub(crate) route: u32,
-    pub(crate) chain: u32,
-    pub(crate) method: Option<Method>,
-}
-
-/// What happens when a path matches nothing, but would with a `/` more or less at its end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TrailingSlash {
-    /// It is another path: 404.
-    #[default]
-    Strict,
-    /// It is the same path.
-    Ignore,
-    /// 308 to the path that matches. Paths that begin with `//`, or with `/\` which browsers take for it, are
-    /// left alone, since they would lead to another host.
-    Redirect,
-}
-
-/// What a request is for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
-    Handler(u32),
-    /// A handler for GET, for its headers.
-    Head(u32),
-    /// A path, for its methods.
-    Options(u32),
-    /// A path that does not have the method.
-    NotAllowed(u32),
-    /// Nothing that is here.
-    Nothing,
-}
-
-impl<B, R> Router<B, R>
-where
-    B: 'static,
-    R: http_body::Body + Default + 'static,
-{
-    /// A router to be.
-    pub fn builder<S: Clone + Send + Sync + 'static>() -> Builder<B, R, S> {
-        Builder::new()
+impl<T> Builder<T> {
+    /// No routes.
+    pub fn new() -> Self {
+        Self { draft: Draft::default(), names: Names::default(), paths: Vec::new(), values: Vec::new() }
     }
 
-    /// Answers a request.
-    #[inline]
-    pub fn handle(&self, request: Request<B>) -> Answer<R> {
-        let shared = &self.0;
-        let mut captures = Captures::new();
-        let Some(path) = shared.find(&request, request.uri().path(), &mut captures) else {
-            return self.miss(request, captures);
-        };
-        self.dispatch(path, request, captures)
-    }
-
-    /// Every route with its method, `None` for all methods, in no particular order.
-    pub fn routes(&self) -> impl Iterator<Item = (Option<&Method>, &str)> {
-        self.0.handlers.iter().map(|slot| (slot.method.as_ref(), self.0.names.route(slot.route)))
-    }
-
-    #[inline]
-    fn dispatch(&self, path: u32, request: Request<B>, captures: Captures) -> Answer<R> {
-        let shared = &self.0;
-        let found = shared.paths[path as usize].find(request.method());
-        if let Found::Handler(handler) = found {
-            let slot = &shared.handlers[handler as usize];
-            if shared.chains[slot.chain as usize].is_empty() {
-                let matched = Matched { names: &shared.names, route: Some(slot.route), captures: &captures };
-                return slot.endpoint.call(request, &matched);
-            }
+    /// Adds a route. A GET is HEAD's too, unless HEAD has a route of its own.
+    ///
+    /// # Errors
+    /// When the pattern is none, or matches the same paths as an earlier one of this method.
+    pub fn insert(&mut self, method: Method, pattern: &str, value: T) -> Result<(), BuildError> {
+        let segments = pattern::parse(pattern).map_err(|(at, reason)| BuildError::Syntax {
+            route: pattern.to_owned(),
+            at,
+            reason,
+        })?;
+        let number = u32::try_from(self.values.len()).map_err(|_| BuildError::TooManyRoutes)?;
+        let path = *self.draft.value(&segments).get_or_insert_with(|| {
+            self.paths.push(Vec::new());
+            self.paths.len() as u32 - 1
+        });
+        let path = &mut self.paths[path as usize];
+        if let Some((_, old)) = path.iter().find(|(known, _)| *known == method) {
+            let old = self.names.route(*old).to_owned();
+            return Err(BuildError::Conflict { new: pattern.to_owned(), old, method: method.to_string() });
         }
-        let target = match found {
-            Found::Handler(handler) => Target::Handler(handler),
-            Found::Head(handler) => Target::Head(handler),
-            Found::Options => Target::Options(path),
-            Found::NotAllowed => Target::NotAllowed(path),
-        };
-        middleware::chain(shared, target, request, captures, 0)
+        self.names.push(pattern, &segments)?;
+        path.push((method, number));
+        self.values.push(value);
+        Ok(())
     }
 
-    /// What happens to a request whose path matches nothing as it is.
-    #[cold]
-    fn miss(&self, request: Request<B>, captures: Captures) -> Answer<R> {
-        let shared = &self.0;
-        if shared.trailing_slash == TrailingSlash::Ignore {
-            let mut captures = Captures::new();
-            if let Some((path, _)) = shared.find_other_slash(&request, &mut captures) {
-                return self.dispatch(path, request, captures);
-            }
-        }
-        middleware::chain(shared, Target::Nothing, request, captures, 0)
-    }
-}
-
-impl<B, R> Shared<B, R>
-where
-    B: 'static,
-    R: http_body::Body + Default + 'static,
-{
-    /// The path that a request's is.
-    #[inline]
-    fn find(&self, request: &Request<B>, path: &str, captures: &mut Captures) -> Option<u32> {
-        if let Some(hosts) = &self.hosts {
-            let found = hosts.find(request, |tree| {
-                *captures = Captures::new();
-                self.trees[tree as usize].find(path, captures)
+    /// The finished table.
+    ///
+    /// # Errors
+    /// When some path could cost too many tries.
+    pub fn build(self) -> Result<Router<T>, BuildError> {
+        let mut numbers = HashMap::new();
+        let mut allows = Vec::new();
+        let paths = self.paths.into_iter().map(|routes| {
+            let text = methods::allow(&routes);
+            let allow = *numbers.entry(text).or_insert_with_key(|text| {
+                // Methods are tokens, which a field may hold.
+                allows.push(HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("")));
+                allows.len() as u32 - 1
             });
-            if found.is_some() {
-                return found;
-            }
-            *captures = Captures::new();
-        }
-        self.trees[0].find(path, captures)
-    }
-
-    /// The path that a request's would be with a `/` less at its end, or more, and how it is then written.
-    fn find_other_slash(&self, request: &Request<B>, captures: &mut Captures) -> Option<(u32, String)> {
-        let path = request.uri().path();
-        if path == "/" || !path.starts_with('/') {
-            return None;
-        }
-        let other = path.strip_suffix('/').map_or_else(|| format!("{path}/"), str::to_owned);
-        Some((self.find(request, &other, captures)?, other))
-    }
-
-    /// The way to the path that a request's would be with a `/` less or more.
-    fn redirect(&self, request: &Request<B>) -> Option<Response<R>> {
-        let (_, mut location) = self.find_other_slash(request, &mut Captures::new())?;
-        if location[1..].starts_with(['/', '\\']) {
-            return None;
-        }
-        if let Some(query) = request.uri().query() {
-            location.push('?');
-            location.push_str(query);
-        }
-        let mut response: Response<R> = StatusCode::PERMANENT_REDIRECT.into_response();
-        response.headers_mut().insert(LOCATION, HeaderValue::try_from(location).ok()?);
-        Some(response)
-    }
-
-    /// The middlewares of a target.
-    pub(crate) fn layers(&self, target: Target) -> &[Layer<B, R>] {
-        let chain =
-            self.handler(target).map_or(self.root_chain, |handler| self.handlers[handler as usize].chain);
-        &self.chains[chain as usize]
-    }
-
-    /// What is known of a request for a target.
-    pub(crate) fn matched<'s>(&'s self, target: Target, captures: &'s Captures) -> Matched<'s> {
-        let route = self.handler(target).map(|handler| self.handlers[handler as usize].route);
-        Matched { names: &self.names, route, captures }
-    }
-
-    /// The handler of a target, or the one of its path whose middlewares it shares.
-    fn handler(&self, target: Target) -> Option<u32> {
-        match target {
-            Target::Handler(handler) | Target::Head(handler) => Some(handler),
-            Target::Options(path) | Target::NotAllowed(path) => {
-                Some(self.paths[path as usize].representative())
-            }
-            Target::Nothing => None,
-        }
-    }
-
-    /// Answers a request that is through all middlewares.
-    pub(crate) fn reach(&self, target: Target, request: Request<B>, captures: &Captures) -> Answer<R> {
-        let matched = self.matched(target, captures);
-        let allow = |path: u32| &self.allows[self.paths[path as usize].allow as usize];
-        match target {
-            Target::Handler(handler) => self.handlers[handler as usize].endpoint.call(request, &matched),
-            Target::Head(handler) => {
-                self.handlers[handler as usize].endpoint.call(request, &matched).map(methods::without_body)
-            }
-            Target::Options(path) => methods::allowing(StatusCode::NO_CONTENT, allow(path)).into(),
-            Target::NotAllowed(path) => methods::allowing(StatusCode::METHOD_NOT_ALLOWED, allow(path)).into(),
-            Target::Nothing if methods::asks_server(&request) => {
-                StatusCode::NO_CONTENT.into_response().into()
-            }
-            Target::Nothing => {
-                if self.trailing_slash == TrailingSlash::Redirect
-                    && let Some(response) = self.redirect(&request)
-                {
-                    return response.into();
-                }
-                match &self.fallback {
-                    Some(fallback) => fallback.call(request, &matched),
-                    None => StatusCode::NOT_FOUND.into_response().into(),
-                }
-            }
-        }
+            Methods::new(routes, allow)
+        });
+        Ok(Router {
+            paths: paths.collect(),
+            allows: allows.into(),
+            tree: self.draft.freeze()?,
+            names: self.names,
+            values: self.values.into(),
+        })
     }
 }
 
-impl<B, R> Clone for Router<B, R> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
+impl<T> Default for Builder<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
-impl<B, R> From<Shared<B, R>> for Router<B, R> {
-    fn from(shared: Shared<B, R>) -> Self {
-        Self(Arc::new(shared))
-    }
-}
-
-impl<B, R> fmt::Debug for Router<B, R> {
+impl<T> fmt::Debug for Builder<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let routes =
-            self.0.handlers.iter().map(|slot| (slot.method.as_ref(), self.0.names.route(slot.route)));
-        f.debug_list().entries(routes).finish()
+        f.debug_struct("Builder").field("routes", &self.values.len()).finish_non_exhaustive()
     }
 }
 
-impl<B, R> Service<Request<B>> for Router<B, R>
-where
-    B: 'static,
-    R: http_body::Body + Default + 'static,
-{
-    type Response = Response<R>;
-    type Error = Infallible;
-    type Future = RouterFuture<R>;
+/// Routes with a value each, frozen.
+#[derive(Debug)]
+pub struct Router<T> {
+    tree: Tree,
+    names: Names,
+    /// By the values of the tree.
+    paths: Box<[Methods]>,
+    /// What [`Methods`] refer to.
+    allows: Box<[HeaderValue]>,
+    /// By the numbers of routes.
+    values: Box<[T]>,
+}
 
-    #[inline]
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
+/// What there is for a method and a path.
+#[derive(Debug)]
+pub enum Lookup<'r, 'p, T> {
+    /// A route.
+    Match(Match<'r, 'p, T>),
+    /// Routes for the path, but none for the method: 405. What `Allow` has to say (RFC 9110, section 10.2.1): methods
+    /// in the order in which their routes were added, with a comma between two.
+    MethodNotAllowed(&'r HeaderValue),
+    /// No route for the path: 404.
+    NotFound,
+}
 
-    #[inline]
-    fn call(&mut self, request: Request<B>) -> RouterFuture<R> {
-        RouterFuture { answer: self.handle(request) }
+impl<'r, 'p, T> Lookup<'r, 'p, T> {
+    /// The route, if there is one.
+    pub fn matched(self) -> Option<Match<'r, 'p, T>> {
+        match self {
+            Self::Match(found) => Some(found),
+            _ => None,
+        }
     }
 }
 
-pin_project_lite::pin_project! {
-    /// The future of a router's response.
-    #[derive(Debug)]
-    pub struct RouterFuture<R> {
-        #[pin]
-        answer: Answer<R>,
+impl<T> Router<T> {
+    /// What there is for a method and a path, which is a URI's without its query. Allocates only for a path with
+    /// escapes that RFC 3986, section 6.2.2 would write otherwise.
+    #[inline]
+    pub fn find<'r, 'p>(&'r self, method: &Method, path: &'p str) -> Lookup<'r, 'p, T> {
+        let mut captures = Captures::new();
+        let number = match self.tree.begin(path) {
+            // Captures that nothing was written into need not be copied.
+            Begun::Found(number) => return self.choose(number, method, path, Captures::new()),
+            begun => self.tree.finish(begun, path, &mut captures),
+        };
+        match number {
+            Some(number) => self.choose(number, method, path, captures),
+            None => Lookup::NotFound,
+        }
+    }
+
+    #[inline(always)]
+    fn choose<'r, 'p>(
+        &'r self,
+        number: u32,
+        method: &Method,
+        path: &'p str,
+        captures: Captures,
+    ) -> Lookup<'r, 'p, T> {
+        let methods = &self.paths[number as usize];
+        let Some(route) = methods.find(method) else {
+            return Lookup::MethodNotAllowed(&self.allows[methods.allow() as usize]);
+        };
+        Lookup::Match(Match {
+            value: &self.values[route as usize],
+            names: &self.names,
+            route,
+            path,
+            captures,
+        })
+    }
+
+    /// The most nodes of the tree that any path visits, at most [`MAX_TRIES`](crate::MAX_TRIES). It does
+    /// not grow with the number of routes, only with the places where static segments and parameters
+    /// compete.
+    pub fn tries(&self) -> u32 {
+        self.tree.tries()
     }
 }
 
-impl<R> Future for RouterFuture<R> {
-    type Output = Result<Response<R>, Infallible>;
+/// A route that matched.
+#[derive(Debug)]
+pub struct Match<'r, 'p, T> {
+    /// What the route was added with.
+    pub value: &'r T,
+    names: &'r Names,
+    route: u32,
+    path: &'p str,
+    captures: Captures,
+}
 
+impl<'r, 'p, T> Match<'r, 'p, T> {
+    /// The route's pattern as it was written.
+    pub fn pattern(&self) -> &'r str {
+        self.names.route(self.route)
+    }
+
+    /// A parameter as it stands in the path.
     #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(Ok(ready!(self.project().answer.poll(cx))))
+    pub fn param(&self, name: &str) -> Option<&'p str> {
+        let index = self.names.params(self.route).position(|known| known == name)?;
+        self.captures.get(self.path, index)
+    }
+
+    /// A parameter without its escapes.
+    pub fn decoded(&self, name: &str) -> Option<Result<Cow<'p, str>, NotUtf8>> {
+        self.param(name).map(escape::decode)
+    }
+
+    /// All parameters with their names, as they stand in the path, in the order of the pattern.
+    pub fn params(&self) -> impl Iterator<Item = (&'r str, &'p str)> + '_ {
+        let names = self.names.params(self.route);
+        names.enumerate().filter_map(|(index, name)| Some((name, self.captures.get(self.path, index)?)))
     }
 }

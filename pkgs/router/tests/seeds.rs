@@ -5,5 +5,4 @@ extern crate seeds as libfuzzer_sys;
 
 seeds::targets! {
     matching = "../fuzz/fuzz_targets/matching.rs",
-    requests = "../fuzz/fuzz_targets/requests.rs",
 }

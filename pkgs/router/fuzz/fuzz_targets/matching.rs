@@ -1,9 +1,10 @@
-//! Any routes and any path: what matches is the route with its parameters put in, and without other
-//! routes it matches all the same.
+//! Any routes and any path: what matches is the route with its parameters put in, for its methods alone, and without
+//! other routes it matches all the same.
 #![no_main]
 
+use http::Method;
 use libfuzzer_sys::fuzz_target;
-use router::matcher::Builder;
+use router::{Builder, Lookup};
 
 fuzz_target!(|text: &str| {
     let mut lines = text.lines();
@@ -11,25 +12,27 @@ fuzz_target!(|text: &str| {
     let mut builder = Builder::new();
     let mut routes = Vec::new();
     for route in lines.take(64) {
-        if builder.insert(route, routes.len()).is_ok() {
+        if builder.insert(Method::GET, route, routes.len()).is_ok() {
             routes.push(route);
         }
     }
-    let Ok(matcher) = builder.build() else { return };
-    let Some(found) = matcher.find(path) else { return };
-    assert_eq!(found.route(), routes[*found.value]);
+    let Ok(router) = builder.build() else { return };
+    let Some(found) = router.find(&Method::GET, path).matched() else { return };
+    assert_eq!(found.pattern(), routes[*found.value]);
     assert!(found.params().all(|(_, value)| !value.is_empty()));
+    let other = router.find(&Method::PUT, path);
+    assert!(matches!(other, Lookup::MethodNotAllowed(allow) if allow == "GET,HEAD"));
 
     // Literals are compared as RFC 3986 normalises them, so only without escapes this is so simple.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@{}".contains(&byte);
-    if path.bytes().all(plain) && found.route().bytes().all(plain) {
-        assert_eq!(filled(found.route(), found.params()), path, "{}", found.route());
+    if path.bytes().all(plain) && found.pattern().bytes().all(plain) {
+        assert_eq!(filled(found.pattern(), found.params()), path, "{}", found.pattern());
     }
 
     let mut alone = Builder::new();
-    alone.insert(found.route(), ()).expect("a route again");
+    alone.insert(Method::GET, found.pattern(), ()).expect("a route again");
     let alone = alone.build().expect("one route is never ambiguous");
-    let again = alone.find(path).expect("a match again");
+    let again = alone.find(&Method::GET, path).matched().expect("a match again");
     assert!(again.params().eq(found.params()));
 });
 

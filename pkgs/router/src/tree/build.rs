@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use super::exact::Exact;
 use super::{Alternative, Bucket, COMPARED, MAX_TRIES, NONE, Node, Span, Takes, Tree, bytes, head};
 use crate::error::BuildError;
-use crate::kind::Kinds;
 use crate::pattern::Segment;
 
 /// The longest run of probes that a table may need, for each bit of its size; another seed is tried
@@ -39,16 +38,11 @@ struct Param {
 }
 
 impl Param {
-    /// What is tried first comes first: typed before plain before catch-all, then more literal bytes, then
-    /// the longer prefix, then the type in the order of registration, then the text.
+    /// What is tried first comes first: a segment before a catch-all, then more literal bytes, then the longer
+    /// prefix, then the text.
     fn order(&self) -> impl Ord + '_ {
-        let class = match self.takes {
-            Takes::Typed(_) => 0,
-            Takes::Segment => 1,
-            Takes::Rest => 2,
-        };
         let literal = self.prefix.len() + self.suffix.len();
-        (class, Reverse(literal), Reverse(self.prefix.len()), self.takes, &self.prefix, &self.suffix)
+        (self.takes, Reverse(literal), Reverse(self.prefix.len()), &self.prefix, &self.suffix)
     }
 }
 
@@ -66,28 +60,25 @@ impl DraftNode {
 
 impl Draft {
     /// Where the value of the route with these segments goes. Routes that differ only in the names of
-    /// their parameters share it. The error is the name of an unknown type.
-    pub(crate) fn value(
-        &mut self,
-        segments: &[Segment<'_>],
-        kinds: &Kinds,
-    ) -> Result<&mut Option<u32>, String> {
+    /// their parameters share it.
+    pub(crate) fn value(&mut self, segments: &[Segment<'_>]) -> &mut Option<u32> {
         let mut at = 0;
         for segment in segments {
-            at = match segment {
-                Segment::Static(text) => self.child(at, text),
-                Segment::Param { prefix, kind, suffix, .. } => {
-                    let takes = match kind {
-                        None => Takes::Segment,
-                        Some(name) => Takes::Typed(kinds.find(name).ok_or_else(|| (*name).to_owned())?),
-                    };
-                    self.param(at, Param { takes, prefix: prefix[..].into(), suffix: suffix[..].into() })
+            let param = match segment {
+                Segment::Static(text) => {
+                    at = self.child(at, text);
+                    continue;
                 }
-                Segment::CatchAll { .. } => self
-                    .param(at, Param { takes: Takes::Rest, prefix: Box::default(), suffix: Box::default() }),
+                Segment::Param { prefix, suffix, .. } => {
+                    Param { takes: Takes::Segment, prefix: prefix[..].into(), suffix: suffix[..].into() }
+                }
+                Segment::CatchAll { .. } => {
+                    Param { takes: Takes::Rest, prefix: Box::default(), suffix: Box::default() }
+                }
             };
+            at = self.param(at, param);
         }
-        Ok(&mut self.nodes[at].value)
+        &mut self.nodes[at].value
     }
 
     fn child(&mut self, at: usize, text: &[u8]) -> usize {
@@ -114,7 +105,7 @@ impl Draft {
     }
 
     /// The tree, with runs of segments that nothing branches off from made one.
-    pub(crate) fn freeze(mut self, kinds: &Kinds) -> Result<Tree, BuildError> {
+    pub(crate) fn freeze(mut self) -> Result<Tree, BuildError> {
         let mut frozen = Frozen::default();
         let root = frozen.place(Span::default())?;
         // Draft and frozen nodes that are placed and not filled in yet, parents before children, with their path
@@ -175,7 +166,6 @@ impl Draft {
             alternatives: frozen.alternatives.into(),
             tables: frozen.tables.into(),
             literals: frozen.literals.into(),
-            kinds: kinds.all().into(),
             exact: Exact::new(&exact),
             tries,
         })

@@ -9,7 +9,7 @@ pub const MAX_PARAMS: usize = 16;
 
 /// What the parameters of a route matched: byte ranges of the path, in the order of the route.
 #[derive(Clone, Copy)]
-pub struct Captures {
+pub(crate) struct Captures {
     /// The first `count` are written. Clearing all of them would take longer than most matches.
     ranges: [MaybeUninit<(u16, u16)>; MAX_PARAMS],
     count: u8,
@@ -24,19 +24,13 @@ impl Captures {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// What the parameter at `index` is in `path`, as it stands there. `None` past the last, and for a
-    /// path that is not the one that was matched and has no such range.
+    /// What the parameter at `index` is in `path`, as it stands there. `None` past the last.
     #[inline]
-    pub fn get<'p>(&self, path: &'p str, index: usize) -> Option<&'p str> {
+    pub(crate) fn get<'p>(&self, path: &'p str, index: usize) -> Option<&'p str> {
         let range = self.ranges[..self.len()].get(index)?;
         // SAFETY: the first `count` ranges are written.
         let (start, end) = unsafe { range.assume_init() };

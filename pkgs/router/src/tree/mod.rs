@@ -6,10 +6,10 @@ mod captures;
 mod exact;
 
 pub(crate) use build::Draft;
-pub use captures::{Captures, MAX_PARAMS};
+pub(crate) use captures::Captures;
+pub use captures::MAX_PARAMS;
 
 use crate::escape;
-use crate::kind::Kind;
 
 use exact::Exact;
 
@@ -27,7 +27,7 @@ const NONE: u32 = u32::MAX;
 /// by its hash.
 const COMPARED: usize = size_of::<u32>();
 
-/// Which routes match a path. A route is known by its number, [`Draft::value`]'s.
+/// Which routes match a path. They are known by a number, [`Draft::value`]'s.
 #[derive(Debug)]
 pub(crate) struct Tree {
     /// The root is the first; children come after their parents, static siblings side by side.
@@ -38,7 +38,6 @@ pub(crate) struct Tree {
     tables: Box<[Bucket]>,
     /// All text.
     literals: Box<[u8]>,
-    kinds: Box<[Kind]>,
     exact: Option<Exact>,
     tries: u32,
 }
@@ -76,8 +75,6 @@ struct Alternative {
 /// What a parameter takes of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Takes {
-    /// A segment of a type.
-    Typed(u16),
     /// A segment.
     Segment,
     /// All that follows.
@@ -110,12 +107,6 @@ struct Span {
 }
 
 impl Tree {
-    /// The number of the route that matches `path`, and in `captures`, empty before, its parameters.
-    #[inline]
-    pub(crate) fn find(&self, path: &str, captures: &mut Captures) -> Option<u32> {
-        self.finish(self.begin(path), path, captures)
-    }
-
     /// Matches as far as there is one way only and nothing to capture: for most static routes that is all.
     #[inline(always)]
     pub(crate) fn begin(&self, path: &str) -> Begun {
@@ -142,7 +133,7 @@ impl Tree {
         }
     }
 
-    /// Matches the rest.
+    /// Matches the rest: the number of what matches `path`, and in `captures`, empty before, its parameters.
     #[inline]
     pub(crate) fn finish(&self, begun: Begun, path: &str, captures: &mut Captures) -> Option<u32> {
         let value = match begun {
@@ -300,12 +291,7 @@ impl Tree {
             start += alternative.prefix.length as usize;
             stop = start + inner.len();
         }
-        let accepted = start < stop
-            && match alternative.takes {
-                Takes::Typed(kind) => self.kinds[usize::from(kind)].accepts(&path[start..stop]),
-                _ => true,
-            };
-        accepted.then_some((start, stop))
+        (start < stop).then_some((start, stop))
     }
 
     #[inline(always)]

@@ -1,6 +1,5 @@
-//! The router beside its peers, in one run: which only find a route, and which also call its handler.
+//! The router beside its peers, in one run: how long each takes to find a route.
 
-mod dispatch;
 mod lines;
 mod matching;
 mod table;
@@ -23,9 +22,6 @@ fn main() {
     for line in &LINES {
         let mut group = criterion.benchmark_group(format!("match/{}", line.name));
         matching::measure(&mut group, line);
-        group.finish();
-        let mut group = criterion.benchmark_group(format!("dispatch/{}", line.name));
-        dispatch::measure(&mut group, line);
         group.finish();
     }
     criterion.final_summary();

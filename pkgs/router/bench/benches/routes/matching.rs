@@ -1,4 +1,5 @@
-//! Finding the route of a path, and its parameters' places in it, without a request.
+//! Finding the route of a path, and its parameters' places in it. The router finds it for a method too, which the others
+//! know nothing of.
 
 use std::hint::black_box;
 
@@ -10,18 +11,22 @@ use crate::lines::Line;
 pub fn measure(group: &mut BenchmarkGroup<'_, WallTime>, line: &Line) {
     let path = line.path;
 
-    let mut builder = router::matcher::Builder::new();
-    for (route, _) in line.routes {
-        builder.insert(route, ()).expect("a route");
+    let mut builder = router::Builder::new();
+    for (route, methods) in line.routes {
+        for method in *methods {
+            builder.insert(method.clone(), route, ()).expect("a route");
+        }
     }
     let router = builder.build().expect("a tree");
     group.bench_function("router", |b| {
-        b.iter(|| line.each(|| router.find(black_box(path)).expect("a route")))
+        b.iter(|| {
+            line.each(|| router.find(black_box(&line.method), black_box(path)).matched().expect("a route"))
+        });
     });
 
     let mut matchit = matchit::Router::new();
     for (route, _) in line.routes {
-        matchit.insert(Line::untyped(route), ()).expect("a route");
+        matchit.insert(*route, ()).expect("a route");
     }
     group.bench_function("matchit", |b| {
         b.iter(|| line.each(|| matchit.at(black_box(path)).expect("a route")))
@@ -30,7 +35,7 @@ pub fn measure(group: &mut BenchmarkGroup<'_, WallTime>, line: &Line) {
     let mut path_tree = path_tree::PathTree::new();
     for (route, _) in line.routes {
         // Its parameters are `:name`.
-        let _ = path_tree.insert(&Line::untyped(route).replace('{', ":").replace('}', ""), ());
+        let _ = path_tree.insert(&route.replace('{', ":").replace('}', ""), ());
     }
     group.bench_function("path-tree", |b| {
         b.iter(|| line.each(|| path_tree.find(black_box(path)).expect("a route")))
@@ -38,7 +43,7 @@ pub fn measure(group: &mut BenchmarkGroup<'_, WallTime>, line: &Line) {
 
     let mut actix = actix_router::Router::<()>::build();
     for (route, _) in line.routes {
-        actix.path(Line::untyped(route), ());
+        actix.path(*route, ());
     }
     let actix = actix.finish();
     group.bench_function("actix-router", |b| {

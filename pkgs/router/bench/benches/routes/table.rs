@@ -10,46 +10,25 @@ use crate::lines::LINES;
 /// Prints what criterion has found out.
 pub fn print(results: &Path) {
     println!(
-        "\nDispatch: make a request, read its URI, find its route, call the handler, have the response."
+        "\nFind the route of a path and where its parameters are: nanoseconds, medians; x: times the router's.\n"
     );
-    println!(
-        "Nanoseconds, medians; x: times the router's. \"not run\" is how silent's own bench calls it: the"
-    );
-    println!(
-        "future is dropped unpolled, so nothing is routed. \"claimed\" is an article's figure of that.\n"
-    );
-    let peers = ["silent", "axum", "silent, not run"];
-    table(results, "dispatch", &peers, true);
-
-    println!(
-        "\nMatching only: find the route of a path and where its parameters are. None of these dispatches.\n"
-    );
-    table(results, "match", &["matchit", "path-tree", "actix-router"], false);
-}
-
-fn table(results: &Path, kind: &str, peers: &[&str], claimed: bool) {
+    let peers = ["matchit", "path-tree", "actix-router"];
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
     let mut header = vec!["".to_owned(), "router".to_owned()];
     for peer in peers {
-        header.extend([(*peer).to_owned(), "x".to_owned()]);
-    }
-    if claimed {
-        header.push("claimed".to_owned());
+        header.extend([peer.to_owned(), "x".to_owned()]);
     }
     let columns = header.len();
     table.set_header(header);
     for line in &LINES {
-        let median = |peer: &str| median(results, &format!("{kind}_{}", line.name), peer);
+        let median = |peer: &str| median(results, &format!("match_{}", line.name), peer);
         let router = median("router");
         let mut row = vec![line.name.to_owned(), figure(router)];
         for peer in peers {
             let peer = median(peer);
             let ratio = peer.zip(router).map(|(peer, router)| peer / router);
             row.extend([figure(peer), ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.1}"))]);
-        }
-        if claimed {
-            row.push(figure(line.claimed_ns));
         }
         table.add_row(row);
     }
