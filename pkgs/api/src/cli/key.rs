@@ -125,12 +125,8 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
 }
 
 fn show(key: Key) -> Shown {
-    let scope = match key.scope {
-        Scope::Read => "read",
-        Scope::Write => "write",
-    };
-    let Key { id, name, rate, burst, created_at, expires_at, .. } = key;
-    Shown { key: None, id, name, scope, rate, burst, created_at, expires_at }
+    let Key { id, name, scope, rate, burst, created_at, expires_at, .. } = key;
+    Shown { key: None, id, name, scope: scope.name(), rate, burst, created_at, expires_at }
 }
 
 fn row(key: &Shown) -> [String; 7] {

@@ -265,7 +265,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     });
 
     let api = Api::new(users.clone(), keys, settings(&args));
-    let mut front = Front::new(api.clone(), routes::router(api.clone())).holding(args.max_bodies_bytes);
+    let mut front = Front::new(api.clone(), routes::router()).holding(args.max_bodies_bytes);
     if let Some(rate) = args.address_rate {
         front = front.limiting_addresses(rate.get(), args.address_burst.get());
     }

@@ -12,7 +12,7 @@ use super::Api;
 use super::body::Many;
 use super::conditions::Conditions;
 use super::failure::Failure;
-use super::guard::{Reader, Writer};
+use super::guard::Caller;
 use super::openapi::{Deletion, Ids, Lookup, NewUsers, Users};
 use super::users::{claim, created, draft, json, mark};
 use crate::store::Deleted;
@@ -30,16 +30,16 @@ const PART: usize = 100;
 #[utoipa::path(post, path = "/v1/users:batchCreate", tag = "batch", operation_id = "createUsers",
     params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = r#"^[\x21\x23-\x7e]{1,255}$"#,
             description = "Makes the request once, however often it is sent; known as long as the users are")),
-    request_body = NewUsers, security(("key" = ["write"])),
+    request_body = NewUsers,
     responses((status = 201, description = "The users, in the order asked for", body = Users),
               (status = 409, description = "Another user has an email, two of these have one, or they were created before by this Idempotency-Key and one has been deleted", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn create(
-    writer: Writer,
+    caller: Caller,
     State(api): State<Api>,
     head: HeaderMap,
     Many(body): Many,
 ) -> Result<Response, Failure> {
-    let claim = claim(&head, &writer.0, "/v1/users:batchCreate", &body)?;
+    let claim = claim(&head, &caller, "/v1/users:batchCreate", &body)?;
     let documents = parse::documents(&body, &api.settings().limits)?;
     let drafts = documents.iter().map(draft).collect::<Result<_, _>>()?;
     let created_users = api.users().create(drafts, claim).await?;
@@ -51,9 +51,9 @@ pub(super) async fn create(
 
 /// Read many users
 #[utoipa::path(post, path = "/v1/users:batchGet", tag = "batch", operation_id = "getUsers",
-    request_body = Ids, security(("key" = ["read"])),
+    request_body = Ids,
     responses((status = 200, description = "Those that there are, in the order asked for, and those that there are not", body = Lookup)))]
-pub(super) async fn get(_: Reader, State(api): State<Api>, Many(body): Many) -> Result<Response, Failure> {
+pub(super) async fn get(State(api): State<Api>, Many(body): Many) -> Result<Response, Failure> {
     let ids = distinct(parse::ids(&body, &api.settings().limits)?);
     let (mut records, mut bytes) = (HashMap::with_capacity(ids.len()), 0);
     // In parts, so that what is too much is known before all of it is here.
@@ -78,10 +78,9 @@ pub(super) async fn get(_: Reader, State(api): State<Api>, Many(body): Many) -> 
 ///
 /// Whatever versions they are at: where a write has to say which version it is of, `If-Match` has to be `*`.
 #[utoipa::path(post, path = "/v1/users:batchDelete", tag = "batch", operation_id = "deleteUsers",
-    request_body = Ids, security(("key" = ["write"])),
+    request_body = Ids,
     responses((status = 200, description = "Those that are gone now, and those that there were not", body = Deletion)))]
 pub(super) async fn delete(
-    _: Writer,
     State(api): State<Api>,
     head: HeaderMap,
     Many(body): Many,

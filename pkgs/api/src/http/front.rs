@@ -1,8 +1,9 @@
 //! What every request meets first.
 //!
-//! Plain reads of one user are answered here, before axum's router: of one that is cached that is a look into the cache
-//! and a body of stored bytes, with nothing boxed and nothing awaited. So are documents that are to be checked.
-//! Everything else goes to the router.
+//! One match tells what a request is for: the operation it is counted as, the scope it takes, the id in its path and the
+//! handler. Plain reads of one user are answered here: of one that is cached that is a look into the cache and a body of
+//! stored bytes, with nothing boxed and nothing awaited. So are documents that are to be checked. Everything else is left
+//! to the route's handler, which is axum's.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -11,13 +12,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use axum::Router;
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use listener::Peer;
+use router::{Lookup, Router};
 use service::allowed_hosts::AllowedHosts;
 use service::problem::Problem;
 use service::socket::network;
@@ -27,16 +28,16 @@ use super::Api;
 use super::body::One;
 use super::conditions::{Conditions, tag};
 use super::failure::{Failure, RETRY_AFTER};
-use super::guard::Admitted;
+use super::guard::{Admitted, Call};
 use super::held::Answers;
 use super::hosts;
 use super::metrics::Operation;
 use super::rate::{Buckets, Rate, seconds};
+use super::routes::Route;
 use super::users::validated;
-use crate::store::Scope;
 use crate::user::{Record, UserId};
 
-/// The body of an answer: bytes that are there, or whatever the router made.
+/// The body of an answer: bytes that are there, or whatever a handler made.
 pub type Body = Either<Full<Bytes>, axum::body::Body>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -45,7 +46,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 #[derive(Clone)]
 pub struct Front {
     api: Api,
-    router: Router,
+    routes: Arc<Router<Route>>,
     /// Where everybody who can reach the service may use it: for which hosts, and from pages of which.
     hosts: Option<Arc<AllowedHosts>>,
     answers: Arc<Answers>,
@@ -59,6 +60,16 @@ struct AddressRate {
     buckets: Buckets<IpAddr>,
 }
 
+/// What a request is for.
+enum Target {
+    /// A route, with the id in its path if there is one.
+    Route(Route, Option<UserId>),
+    /// A path that has only these methods.
+    OtherMethods(HeaderValue),
+    /// Nothing that is here.
+    Nothing,
+}
+
 /// An answer: there, or to come.
 // The large one is the common one.
 #[allow(clippy::large_enum_variant)]
@@ -70,9 +81,9 @@ pub enum Answering {
 }
 
 impl Front {
-    /// Before this router.
-    pub fn new(api: Api, router: Router) -> Self {
-        Self { api, router, hosts: None, answers: Answers::new(u64::MAX), addresses: None }
+    /// By these routes.
+    pub fn new(api: Api, routes: Router<Route>) -> Self {
+        Self { api, routes: Arc::new(routes), hosts: None, answers: Answers::new(u64::MAX), addresses: None }
     }
 
     /// The same, for requests for these hosts alone: for a service that asks for no key, which a web page must not reach
@@ -103,7 +114,23 @@ impl Front {
         let exceeded = buckets.take(network(client), *rate).err()?;
         let failure = Failure::from(Problem::new(429, "the address asks more often than it may"))
             .with(header::RETRY_AFTER, HeaderValue::from(seconds(exceeded.retry).max(1)));
-        Some(self.tell(fields, Err(failure)))
+        Some(tell(&self.api, fields, Err(failure)))
+    }
+
+    /// What a request is for.
+    #[inline]
+    fn target<B>(&self, request: &Request<B>) -> Target {
+        match self.routes.find(request.method(), request.uri().path()) {
+            Lookup::Match(found) => {
+                let id = found.param("id").and_then(|text| match text.parse() {
+                    Ok(id) => Some(id),
+                    Err(_) => found.decoded("id")?.ok()?.parse().ok(),
+                });
+                Target::Route(*found.value, id)
+            }
+            Lookup::MethodNotAllowed(allow) => Target::OtherMethods(allow.clone()),
+            Lookup::NotFound => Target::Nothing,
+        }
     }
 
     /// The refusal of a request that is for another host, or from a page of another origin than may ask.
@@ -113,116 +140,135 @@ impl Front {
         let origin = fields.get(header::ORIGIN).filter(|origin| !self.api.settings().cors.allows(origin));
         let refused = hosts::check(hosts, request, origin).err()?;
         let failure = Failure::from(Problem::from(refused));
-        Some(self.tell(fields, Err(failure)))
+        Some(tell(&self.api, fields, Err(failure)))
     }
+}
 
-    /// The answer, if it can be had without waiting: a cached user to somebody known.
-    fn at_once(&self, id: UserId, fields: &HeaderMap) -> Option<Response<Body>> {
-        let record = self.api.users().cached(id)?;
-        let admitted = self.api.0.guard.at_once(fields)?;
-        Some(self.tell(fields, admitted.and_then(|admitted| one(fields, admitted, Some(record)))))
-    }
+/// The answer, if it can be had without waiting: a cached user to somebody known.
+fn at_once(api: &Api, route: Route, id: UserId, fields: &HeaderMap) -> Option<Response<Body>> {
+    let record = api.users().cached(id)?;
+    let admitted = api.0.guard.at_once(fields)?;
+    Some(tell(api, fields, admitted.and_then(|admitted| one(route, fields, admitted, Some(record)))))
+}
 
-    /// The answer once the database has been asked.
-    async fn read(self, id: UserId, fields: HeaderMap) -> Response<Body> {
-        let read = async {
-            let admitted = self.api.0.guard.admit(&fields).await?;
-            admitted.caller.require(Scope::Read)?;
-            let record = self.api.users().read(id).await?;
-            one(&fields, admitted, record)
-        };
-        let read = read.await;
-        self.tell(&fields, read)
-    }
+/// The answer once the database has been asked.
+async fn read(api: &Api, route: Route, id: UserId, fields: HeaderMap) -> Response<Body> {
+    let read = async {
+        let admitted = api.0.guard.admit(&fields).await?;
+        admitted.caller.require(route.scope)?;
+        let record = api.users().read(id).await?;
+        one(route, &fields, admitted, record)
+    };
+    let read = read.await;
+    tell(api, &fields, read)
+}
 
-    /// The answer to a document that is to be checked.
-    async fn validate<B>(self, fields: HeaderMap, body: B) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>>,
-    {
-        let checked = async {
-            let admitted = self.api.0.guard.admit(&fields).await?;
-            admitted.caller.require(Scope::Read)?;
-            acceptable(&fields)?;
-            let One(body) = One::of(&fields, body, &self.api).await?;
-            let mut response = Response::new(validated(&self.api, &body)?);
-            response.headers_mut().insert(header::CONTENT_TYPE, JSON);
-            Ok::<_, Failure>((admitted, response))
-        };
-        let checked = checked.await;
-        self.tell(&fields, checked)
-    }
+/// The answer to a document that is to be checked.
+async fn validate<B>(api: &Api, route: Route, fields: HeaderMap, body: B) -> Response<Body>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>>,
+{
+    let checked = async {
+        let admitted = api.0.guard.admit(&fields).await?;
+        admitted.caller.require(route.scope)?;
+        acceptable(&fields)?;
+        let One(body) = One::of(&fields, body, api).await?;
+        let mut response = Response::new(validated(api, &body)?);
+        response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+        Ok::<_, Failure>((admitted, response))
+    };
+    let checked = checked.await;
+    tell(api, &fields, checked)
+}
 
-    /// An answer with what the client is told beside it.
-    fn tell(
-        &self,
-        fields: &HeaderMap,
-        answer: Result<(Admitted, Response<Bytes>), Failure>,
-    ) -> Response<Body> {
-        let mut response = match answer {
-            Ok((admitted, mut response)) => {
-                if let Some(left) = &admitted.left {
-                    left.tell(response.headers_mut());
-                }
-                response.map(|body| Either::Left(Full::new(body)))
+/// An answer with what the client is told beside it.
+fn tell(
+    api: &Api,
+    fields: &HeaderMap,
+    answer: Result<(Admitted, Response<Bytes>), Failure>,
+) -> Response<Body> {
+    let mut response = match answer {
+        Ok((admitted, mut response)) => {
+            if let Some(left) = &admitted.left {
+                left.tell(response.headers_mut());
             }
-            Err(failure) => failure.into_response().map(Either::Right),
-        };
-        self.api.settings().cors.tell(fields, response.headers_mut());
-        response
-    }
+            response.map(|body| Either::Left(Full::new(body)))
+        }
+        Err(failure) => failure.into_response().map(Either::Right),
+    };
+    api.settings().cors.tell(fields, response.headers_mut());
+    response
+}
 
-    async fn answer<B>(mut self, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
-    {
-        let settings = self.api.0.settings.load_full();
-        if let Some(response) = settings.cors.preflight::<Full<Bytes>>(request.method(), request.headers()) {
-            return response.map(Either::Left);
-        }
-        // For CORS, which has to be told in refusals too.
-        let origin = request.headers().get(header::ORIGIN).cloned().filter(|_| settings.cors.is_on());
-        let mut response = match self.api.0.guard.admit(request.headers()).await {
-            Ok(admitted) => {
-                let (parts, body) = self.route(request, &admitted).await.into_parts();
-                let mut response = match self.answers.hold(body) {
-                    Some(body) => Response::from_parts(parts, body),
-                    None => busy().into_response(),
-                };
-                if let Some(left) = &admitted.left {
-                    left.tell(response.headers_mut());
-                }
-                response
-            }
-            Err(failure) => failure.into_response(),
-        };
-        let asked: HeaderMap = origin.into_iter().map(|origin| (header::ORIGIN, origin)).collect();
-        settings.cors.tell(&asked, response.headers_mut());
-        response.map(Either::Right)
+/// The answer to anything else.
+async fn answer<B>(api: &Api, answers: &Arc<Answers>, target: Target, request: Request<B>) -> Response<Body>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
+{
+    let settings = api.0.settings.load_full();
+    if let Some(response) = settings.cors.preflight::<Full<Bytes>>(request.method(), request.headers()) {
+        return response.map(Either::Left);
     }
+    // For CORS, which has to be told in refusals too.
+    let origin = request.headers().get(header::ORIGIN).cloned().filter(|_| settings.cors.is_on());
+    let mut response = match api.0.guard.admit(request.headers()).await {
+        Ok(admitted) => {
+            let response = handle(api, target, request, &admitted).await;
+            let (parts, body) = response.unwrap_or_else(IntoResponse::into_response).into_parts();
+            let mut response = match answers.hold(body) {
+                Some(body) => Response::from_parts(parts, body),
+                None => busy().into_response(),
+            };
+            if let Some(left) = &admitted.left {
+                left.tell(response.headers_mut());
+            }
+            response
+        }
+        Err(failure) => failure.into_response(),
+    };
+    let asked: HeaderMap = origin.into_iter().map(|origin| (header::ORIGIN, origin)).collect();
+    settings.cors.tell(&asked, response.headers_mut());
+    response.map(Either::Right)
+}
 
-    async fn route<B>(&mut self, request: Request<B>, admitted: &Admitted) -> axum::response::Response
-    where
-        B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
-    {
-        let mut request = request.map(axum::body::Body::new);
-        if let Err(failure) = acceptable(request.headers()) {
-            return failure.into_response();
+/// What a route's handler answers to who may ask.
+///
+/// # Errors
+/// 406, 401 and 403; 404 and 405 where there is no route.
+async fn handle<B>(
+    api: &Api,
+    target: Target,
+    request: Request<B>,
+    admitted: &Admitted,
+) -> Result<axum::response::Response, Failure>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
+{
+    acceptable(request.headers())?;
+    let (route, id) = match target {
+        Target::Route(route, id) => (route, id),
+        Target::OtherMethods(allow) => return Ok(other_methods(request.method(), allow)),
+        Target::Nothing => {
+            return Err(Problem::not_found("nothing is here; /openapi.json tells what is where").into());
         }
-        request.extensions_mut().insert(admitted.caller.clone());
-        let options = *request.method() == Method::OPTIONS;
-        let Ok(mut response) = self.router.call(request).await;
-        // The router knows which methods there are, and says so where it knows none.
-        if options && response.status() == StatusCode::METHOD_NOT_ALLOWED {
-            let allow = response.headers().get(header::ALLOW).and_then(|value| value.to_str().ok());
-            let allow = format!("{},OPTIONS", allow.unwrap_or_default());
-            response = StatusCode::NO_CONTENT.into_response();
-            if let Ok(allow) = HeaderValue::from_str(allow.trim_start_matches(',')) {
-                response.headers_mut().insert(header::ALLOW, allow);
-            }
-        }
-        response
-    }
+    };
+    admitted.caller.require(route.scope)?;
+    let mut request = request.map(axum::body::Body::new);
+    request.extensions_mut().insert(Call { caller: admitted.caller.clone(), id });
+    Ok((route.handler)(request, api.clone()).await)
+}
+
+/// The answer for a path that has only these methods: to OPTIONS that they are there, to others that theirs is not.
+fn other_methods(method: &Method, allow: HeaderValue) -> axum::response::Response {
+    let (mut response, allow) = if *method == Method::OPTIONS {
+        let allow = HeaderValue::from_bytes(&[allow.as_bytes(), b",OPTIONS"].concat()).unwrap_or(allow);
+        (StatusCode::NO_CONTENT.into_response(), allow)
+    } else {
+        let detail = "there is no such method here; Allow has those that there are";
+        (Failure::from(Problem::new(405, detail)).into_response(), allow)
+    };
+    response.headers_mut().insert(header::ALLOW, allow);
+    response
 }
 
 /// 503: there is no room for the answer.
@@ -233,11 +279,12 @@ fn busy() -> Failure {
 
 /// A user as it is stored, to somebody who may read it.
 fn one(
+    route: Route,
     fields: &HeaderMap,
     admitted: Admitted,
     record: Option<Record>,
 ) -> Result<(Admitted, Response<Bytes>), Failure> {
-    admitted.caller.require(Scope::Read)?;
+    admitted.caller.require(route.scope)?;
     acceptable(fields)?;
     let response = found(fields, &record.ok_or_else(Failure::no_user)?)?;
     Ok((admitted, response))
@@ -301,63 +348,50 @@ where
 
     fn call(&mut self, request: Request<B>) -> Answering {
         let begin = Instant::now();
-        let operation = Operation::of(request.method(), request.uri().path());
+        let target = self.target(&request);
+        let operation = match &target {
+            Target::Route(route, _) => route.operation,
+            _ => Operation::Other,
+        };
         if let Some(response) = self.exceeded(&request).or_else(|| self.refusal(&request)) {
             self.api.0.metrics.count(operation, response.status(), begin);
             return Answering::Now(Some(response));
         }
-        match plain(operation, &request) {
-            Some(Plain::Read(id)) => {
-                if let Some(response) = self.at_once(id, request.headers()) {
+        match (target, operation) {
+            (Target::Route(route, Some(id)), Operation::Get) if request.uri().query().is_none() => {
+                if let Some(response) = at_once(&self.api, route, id, request.headers()) {
                     self.api.0.metrics.count(operation, response.status(), begin);
                     return Answering::Now(Some(response));
                 }
-                let fields = request.into_parts().0.headers;
-                Answering::later(self.api.clone(), operation, begin, self.clone().read(id, fields))
+                let (api, fields) = (self.api.clone(), request.into_parts().0.headers);
+                Answering::Later(Box::pin(async move {
+                    let response = read(&api, route, id, fields).await;
+                    api.counted(operation, response, begin)
+                }))
             }
-            Some(Plain::Validate) => {
-                let (parts, body) = request.into_parts();
-                let response = self.clone().validate(parts.headers, body);
-                Answering::later(self.api.clone(), operation, begin, response)
+            (Target::Route(route, _), Operation::Validate) if request.uri().query().is_none() => {
+                let (api, (parts, body)) = (self.api.clone(), request.into_parts());
+                Answering::Later(Box::pin(async move {
+                    let response = validate(&api, route, parts.headers, body).await;
+                    api.counted(operation, response, begin)
+                }))
             }
-            None => Answering::later(self.api.clone(), operation, begin, self.clone().answer(request)),
+            (target, _) => {
+                let (api, answers) = (self.api.clone(), Arc::clone(&self.answers));
+                Answering::Later(Box::pin(async move {
+                    let response = answer(&api, &answers, target, request).await;
+                    api.counted(operation, response, begin)
+                }))
+            }
         }
     }
 }
 
-/// What is answered without the router.
-enum Plain {
-    /// A read of one user.
-    Read(UserId),
-    /// A document to be checked.
-    Validate,
-}
-
-/// What a request is about, where it is about nothing but that.
-fn plain<B>(operation: Operation, request: &Request<B>) -> Option<Plain> {
-    if request.uri().query().is_some() {
-        return None;
-    }
-    match operation {
-        Operation::Get => request.uri().path().strip_prefix("/v1/users/")?.parse().ok().map(Plain::Read),
-        Operation::Validate => Some(Plain::Validate),
-        _ => None,
-    }
-}
-
-impl Answering {
-    fn later(
-        api: Api,
-        operation: Operation,
-        begin: Instant,
-        response: impl Future<Output = Response<Body>> + Send + 'static,
-    ) -> Self {
-        Self::Later(Box::pin(async move {
-            let response = response.await;
-            // A task may have moved to another thread meanwhile, which then counts it.
-            api.0.metrics.count(operation, response.status(), begin);
-            response
-        }))
+impl Api {
+    /// An answer, counted. A task may have moved to another thread meanwhile, which then counts it.
+    fn counted(&self, operation: Operation, response: Response<Body>, begin: Instant) -> Response<Body> {
+        self.0.metrics.count(operation, response.status(), begin);
+        response
     }
 }
 

@@ -1,4 +1,5 @@
-//! Who asks: API keys as bearer tokens (RFC 6750), their scopes and their rates.
+//! Who asks: API keys as bearer tokens (RFC 6750), their scopes and their rates. A request takes one token from its key's
+//! bucket, whatever it is for.
 
 use axum::extract::FromRequestParts;
 use http::HeaderMap;
@@ -12,6 +13,7 @@ use super::failure::Failure;
 use super::rate::{Buckets, Left, Rate, seconds};
 use crate::keys::Secret;
 use crate::store::{Key, Scope};
+use crate::user::UserId;
 use crate::users::Users;
 
 /// Who asks.
@@ -112,11 +114,12 @@ impl Guard {
 }
 
 impl Caller {
-    /// Whether this caller has a scope.
+    /// Whether this caller has the scope that a route takes.
     ///
     /// # Errors
     /// 401 where there is no key, 403 where it is for less.
-    pub fn require(&self, scope: Scope) -> Result<(), Failure> {
+    pub fn require(&self, scope: Option<Scope>) -> Result<(), Failure> {
+        let Some(scope) = scope else { return Ok(()) };
         match self {
             Self::Anybody => Ok(()),
             Self::Key(_, granted) if *granted >= scope => Ok(()),
@@ -141,33 +144,31 @@ impl Caller {
     }
 }
 
-/// A caller who may read.
-pub struct Reader;
+/// What the front has found out about a request, for axum's extractors.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Who asks, and has the scope that the route takes.
+    pub caller: Caller,
+    /// The id in the path, where there is one.
+    pub id: Option<UserId>,
+}
 
-/// A caller who may write.
-pub struct Writer(pub Caller);
-
-impl FromRequestParts<Api> for Reader {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Failure> {
-        caller(parts)?.require(Scope::Read)?;
-        Ok(Self)
+impl Call {
+    /// That of a request.
+    ///
+    /// # Errors
+    /// 500 where nobody put one in.
+    pub fn of(parts: &Parts) -> Result<&Self, Failure> {
+        parts.extensions.get().ok_or_else(|| Problem::internal("nobody asked who asks").into())
     }
 }
 
-impl FromRequestParts<Api> for Writer {
+impl FromRequestParts<Api> for Caller {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Failure> {
-        let caller = caller(parts)?;
-        caller.require(Scope::Write)?;
-        Ok(Self(caller.clone()))
+        Ok(Call::of(parts)?.caller.clone())
     }
-}
-
-fn caller(parts: &Parts) -> Result<&Caller, Failure> {
-    parts.extensions.get().ok_or_else(|| Problem::internal("nobody asked who asks").into())
 }
 
 fn invalid(detail: &str) -> Failure {

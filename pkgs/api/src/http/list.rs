@@ -15,7 +15,6 @@ use utoipa::ToSchema;
 use super::batch::users;
 use super::failure::Failure;
 use super::fields::Selection;
-use super::guard::Reader;
 use super::openapi::{Count, Page};
 use super::users::{json, unwritable};
 use super::{Api, cursor};
@@ -117,14 +116,10 @@ impl From<Order> for Sort {
 
 /// List and search users
 #[utoipa::path(get, path = "/v1/users", tag = "users", operation_id = "listUsers",
-    params(Which, How), security(("key" = ["read"])),
+    params(Which, How),
     responses((status = 200, description = "A page", body = Page,
                headers(("Link" = Option<String>, description = "The next page (RFC 8288)")))))]
-pub(super) async fn list(
-    _: Reader,
-    State(api): State<Api>,
-    RawQuery(text): RawQuery,
-) -> Result<Response, Failure> {
+pub(super) async fn list(State(api): State<Api>, RawQuery(text): RawQuery) -> Result<Response, Failure> {
     let (asked, selection) = asked(text.as_deref().unwrap_or_default(), api.settings().limits.unknown)?;
     let page = api.users().list(&asked).await?;
     let bodies: Vec<Bytes> = page.records.iter().map(|record| selection.of(&record.body)).collect();
@@ -166,13 +161,9 @@ pub fn asked(text: &str, unknown: Unknown) -> Result<(Query, Selection), Failure
 
 /// Count users
 #[utoipa::path(get, path = "/v1/users:count", tag = "users", operation_id = "countUsers",
-    params(Which), security(("key" = ["read"])),
+    params(Which),
     responses((status = 200, description = "How many there are", body = Count)))]
-pub(super) async fn count(
-    _: Reader,
-    State(api): State<Api>,
-    RawQuery(text): RawQuery,
-) -> Result<Response, Failure> {
+pub(super) async fn count(State(api): State<Api>, RawQuery(text): RawQuery) -> Result<Response, Failure> {
     let count = api.users().count(&filter(query(text.as_deref())?)?).await?;
     Ok(json(StatusCode::OK, sonic_rs::to_vec(&Count { count }).map_err(unwritable)?))
 }

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 use service::metrics::{Family, LocalCounter, LocalHistogram, Registry};
 
-/// What a request is about.
+/// What a request is about, as the table of [`routes`](super::routes) says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// One user, read.
@@ -26,7 +26,7 @@ pub enum Operation {
     Batch,
     /// A document, checked.
     Validate,
-    /// Anything else.
+    /// Anything else: the description, and what is not served.
     Other,
 }
 
@@ -43,22 +43,6 @@ impl Operation {
         (Self::Validate, "validate"),
         (Self::Other, "other"),
     ];
-
-    /// That of a request.
-    pub fn of(method: &Method, path: &str) -> Self {
-        let Some(rest) = path.strip_prefix("/v1/users") else { return Self::Other };
-        match (method, rest) {
-            (&Method::GET | &Method::HEAD, "") => Self::List,
-            (&Method::GET | &Method::HEAD, ":count") => Self::Count,
-            (&Method::GET | &Method::HEAD, _) if rest.starts_with('/') => Self::Get,
-            (&Method::POST, "") => Self::Create,
-            (&Method::POST, ":validate") => Self::Validate,
-            (&Method::POST, _) if rest.starts_with(":batch") => Self::Batch,
-            (&Method::PUT | &Method::PATCH, _) => Self::Change,
-            (&Method::DELETE, _) => Self::Delete,
-            _ => Self::Other,
-        }
-    }
 }
 
 /// Classes of status codes: 2xx to 5xx.
@@ -147,22 +131,6 @@ mod tests {
     fn operations_are_numbered_as_they_are_listed() {
         for (index, (operation, _)) in Operation::ALL.into_iter().enumerate() {
             assert_eq!(operation as usize, index);
-        }
-    }
-
-    #[test]
-    fn requests_are_told_apart() {
-        for (method, path, operation) in [
-            (Method::GET, "/v1/users/x", Operation::Get),
-            (Method::HEAD, "/v1/users", Operation::List),
-            (Method::POST, "/v1/users", Operation::Create),
-            (Method::POST, "/v1/users:batchGet", Operation::Batch),
-            (Method::GET, "/v1/users:count", Operation::Count),
-            (Method::PATCH, "/v1/users/x", Operation::Change),
-            (Method::GET, "/", Operation::Other),
-            (Method::GET, "/v1/usersx", Operation::Other),
-        ] {
-            assert_eq!(Operation::of(&method, path), operation, "{method} {path}");
         }
     }
 

@@ -1,8 +1,8 @@
 //! HTTP: from a request to an answer.
 //!
-//! - [`front`]: what every request meets first: who asks, how often, from which origin; and users that are cached,
-//!   which are answered there and then.
-//! - [`routes`]: the table of everything else, and the API's description, which is made from it.
+//! - [`routes`]: the table of what is served; the router and the API's description are made from it.
+//! - [`front`]: what every request meets first: what it is for, who asks, how often, from which origin; and users that are
+//!   cached, which are answered there and then.
 //! - `users`, `batch`, `list`: the operations.
 //! - `guard`, `hosts`, `rate`, `cors`: who may ask, by which name, how often, and from where.
 //! - `held`: what large answers hold together.
@@ -38,6 +38,7 @@ use crate::users::Users;
 use cors::Cors;
 use guard::Guard;
 use metrics::Metrics;
+use routes::Described;
 
 pub use front::Front;
 
@@ -49,6 +50,7 @@ struct Shared {
     users: Users,
     guard: Guard,
     metrics: Metrics,
+    described: Described,
     settings: ArcSwap<Settings>,
 }
 
@@ -71,6 +73,7 @@ impl Api {
             users,
             guard,
             metrics: Metrics::default(),
+            described: Described::new(settings.limits.unknown),
             settings: ArcSwap::from_pointee(settings),
         }))
     }
@@ -83,6 +86,11 @@ impl Api {
     /// What was counted.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// What it says of itself: as it was at the start, whatever settings have changed since.
+    fn described(&self) -> &Described {
+        &self.0.described
     }
 
     fn users(&self) -> &Users {

@@ -1,7 +1,9 @@
 //! The API's description (OpenAPI 3.1), from the handlers themselves.
 
+use http::Method;
 use serde::Serialize;
 use service::problem::Problem;
+use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, Object, ObjectBuilder, Schema, SchemaFormat, Type,
 };
@@ -171,11 +173,22 @@ fn schemas(description: &mut Description, unknown: Unknown) {
     }
 }
 
+/// The operations of a path, by their methods.
+pub(super) fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
+    let operations = [
+        (Method::GET, &mut item.get),
+        (Method::POST, &mut item.post),
+        (Method::PUT, &mut item.put),
+        (Method::PATCH, &mut item.patch),
+        (Method::DELETE, &mut item.delete),
+    ];
+    operations.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+}
+
 /// What any operation may answer besides what it says itself: every error is a problem.
 fn problems(description: &mut Description) {
     for item in description.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
-        for operation in operations.into_iter().flatten().filter(|operation| operation.security.is_some()) {
+        for (_, operation) in operations(item).filter(|(_, operation)| operation.security.is_some()) {
             let writes = operation.request_body.is_some();
             let known = [
                 ("400", "Malformed", true),

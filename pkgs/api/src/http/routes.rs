@@ -1,25 +1,117 @@
-//! The table of what is served, and its description, which is made from it.
+//! The table of what is served. The router is made from it, which says of each request what it is for, and so is the
+//! description.
 
-use axum::extract::State;
+use std::pin::Pin;
+
+use axum::extract::{Request, State};
+use axum::handler::Handler;
 use axum::response::{Html, IntoResponse, Response};
-use axum::{Extension, Router};
 use bytes::Bytes;
 use http::{StatusCode, header};
-use service::problem::Problem;
+use router::Router;
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa::openapi::security::SecurityRequirement;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
-use super::failure::Failure;
-use super::openapi::{Base, complete};
+use super::metrics::Operation;
+use super::openapi::{Base, complete, operations};
 use super::users::json;
 use super::{Api, batch, list, users};
 use crate::json::object::Unknown;
+use crate::store::Scope;
+
+/// What a request is for: what a match yields.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// What it is counted as; the front has a shorter way for some.
+    pub operation: Operation,
+    /// The scope that a key needs; none where no key is needed.
+    pub scope: Option<Scope>,
+    /// Axum's handler with its extractors, which the front calls when it has looked at all of this.
+    pub handler: fn(Request, Api) -> HandlerFuture,
+}
+
+/// What a handler of axum gives.
+type HandlerFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// A route, and what its handler says of itself: method, pattern and schemas.
+struct Entry {
+    route: Route,
+    described: UtoipaMethodRouter<Api>,
+}
+
+const OPEN: Option<Scope> = None;
+const READ: Option<Scope> = Some(Scope::Read);
+const WRITE: Option<Scope> = Some(Scope::Write);
+
+/// An entry of the table. Method and pattern stand once, in the annotation of the handler.
+macro_rules! route {
+    ($operation:ident, $scope:ident, $($handler:ident)::+) => {
+        Entry {
+            route: Route {
+                operation: Operation::$operation,
+                scope: $scope,
+                handler: |request, api| Handler::call($($handler)::+, request, api),
+            },
+            described: routes!($($handler)::+),
+        }
+    };
+}
+
+/// Everything that is served. `Allow` names the methods of a path in this order.
+#[rustfmt::skip]
+fn table() -> [Entry; 13] {
+    [
+        route!(Create,   WRITE, users::create),
+        route!(List,     READ,  list::list),
+        route!(Get,      READ,  users::get),
+        route!(Change,   WRITE, users::replace),
+        route!(Change,   WRITE, users::patch),
+        route!(Delete,   WRITE, users::delete),
+        route!(Validate, READ,  users::validate),
+        route!(Count,    READ,  list::count),
+        route!(Batch,    WRITE, batch::create),
+        route!(Batch,    READ,  batch::get),
+        route!(Batch,    WRITE, batch::delete),
+        route!(Other,    OPEN,  document),
+        route!(Other,    OPEN,  page),
+    ]
+}
+
+/// The router of the table.
+pub fn router() -> Router<Route> {
+    let mut builder = router::Builder::new();
+    for Entry { route, described: (_, mut paths, _) } in table() {
+        for (pattern, item) in &mut paths.paths {
+            for (method, _) in operations(item) {
+                builder
+                    .insert(method, pattern, route)
+                    .expect("patterns of the table, each with a method once");
+            }
+        }
+    }
+    builder.build().expect("a table of few routes")
+}
+
+/// The description of what is served.
+pub fn describe(unknown: Unknown) -> Description {
+    let mut whole = OpenApiRouter::with_openapi(Base::openapi());
+    for Entry { route, mut described } in table() {
+        for operation in described.1.paths.values_mut().flat_map(operations).map(|(_, operation)| operation) {
+            let scope = route.scope.map(|scope| SecurityRequirement::new("key", [scope.name()]));
+            operation.security = scope.map(|scope| vec![scope]);
+        }
+        whole = whole.routes(described);
+    }
+    let mut description = whole.into_openapi();
+    complete(&mut description, unknown);
+    description
+}
 
 /// The description, as it is sent.
-#[derive(Clone)]
-struct Described {
+pub(super) struct Described {
     json: Bytes,
     page: Bytes,
 }
@@ -27,56 +119,28 @@ struct Described {
 /// Where the description is.
 const DESCRIPTION: &str = "/openapi.json";
 
-fn table() -> OpenApiRouter<Api> {
-    OpenApiRouter::with_openapi(Base::openapi())
-        .routes(routes!(users::create, list::list))
-        .routes(routes!(users::get, users::replace, users::patch, users::delete))
-        .routes(routes!(users::validate))
-        .routes(routes!(list::count))
-        .routes(routes!(batch::create))
-        .routes(routes!(batch::get))
-        .routes(routes!(batch::delete))
-        .routes(routes!(document))
-        .routes(routes!(page))
-}
-
-/// Everything that is not answered before.
-pub fn router(api: Api) -> Router {
-    let description = describe(api.settings().limits.unknown);
-    let described = Described {
-        json: description.to_json().unwrap_or_default().into(),
-        page: service::openapi::page(&description, DESCRIPTION).into(),
-    };
-    let (router, _) = table().split_for_parts();
-    router.fallback(unknown).method_not_allowed_fallback(method).layer(Extension(described)).with_state(api)
-}
-
-/// The description of what the router serves.
-pub fn describe(unknown: Unknown) -> Description {
-    let mut description = table().into_openapi();
-    complete(&mut description, unknown);
-    description
+impl Described {
+    /// Of a service that does this with unknown fields.
+    pub(super) fn new(unknown: Unknown) -> Self {
+        let description = describe(unknown);
+        Self {
+            json: description.to_json().unwrap_or_default().into(),
+            page: service::openapi::page(&description, DESCRIPTION).into(),
+        }
+    }
 }
 
 /// This document
 #[utoipa::path(get, path = "/openapi.json", tag = "documentation", operation_id = "openapi",
     responses((status = 200, description = "OpenAPI 3.1", content_type = "application/json")))]
-async fn document(State(_): State<Api>, Extension(described): Extension<Described>) -> Response {
-    json(StatusCode::OK, described.json)
+async fn document(State(api): State<Api>) -> Response {
+    json(StatusCode::OK, api.described().json.clone())
 }
 
 /// This document, for people
 #[utoipa::path(get, path = "/", tag = "documentation", operation_id = "page",
     responses((status = 200, description = "A page without scripts", content_type = "text/html")))]
-async fn page(State(_): State<Api>, Extension(described): Extension<Described>) -> impl IntoResponse {
+async fn page(State(api): State<Api>) -> impl IntoResponse {
     let policy = "default-src 'none'; style-src 'unsafe-inline'";
-    ([(header::CONTENT_SECURITY_POLICY, policy)], Html(described.page))
-}
-
-async fn unknown() -> Failure {
-    Problem::not_found("nothing is here; /openapi.json tells what is where").into()
-}
-
-async fn method() -> Failure {
-    Problem::new(405, "there is no such method here; Allow has those that there are").into()
+    ([(header::CONTENT_SECURITY_POLICY, policy)], Html(api.described().page.clone()))
 }

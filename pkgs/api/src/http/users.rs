@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::extract::{FromRequestParts, RawQuery, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
@@ -19,7 +19,7 @@ use super::conditions::{Conditions, Write, tag};
 use super::failure::Failure;
 use super::fields::Selection;
 use super::front::found;
-use super::guard::{Caller, Reader, Writer};
+use super::guard::{Call, Caller};
 use super::list::query;
 use super::openapi::{User, UserSelection};
 use crate::json::merge::merge;
@@ -35,15 +35,14 @@ const KEY_CHARS: usize = 255;
 /// The answer to a request that was made before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// The id in a path.
+/// The id in a path, which the router found there.
 pub(super) struct Id(UserId);
 
 impl FromRequestParts<Api> for Id {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Failure> {
-        let text = Path::<String>::from_request_parts(parts, api).await;
-        text.ok().and_then(|text| text.parse().ok()).map(Self).ok_or_else(Failure::no_user)
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Failure> {
+        Call::of(parts)?.id.map(Self).ok_or_else(Failure::no_user)
     }
 }
 
@@ -63,18 +62,18 @@ pub(super) struct Selected {
 #[utoipa::path(post, path = "/v1/users", tag = "users", operation_id = "createUser",
     params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = r#"^[\x21\x23-\x7e]{1,255}$"#,
             description = "Makes the request once, however often it is sent within a day")),
-    request_body = Document, security(("key" = ["write"])),
+    request_body = Document,
     responses((status = 201, description = "The user", body = User,
                headers(("Location" = String, description = "Where it is"), ("ETag" = String, description = "Its version"),
                        ("Idempotency-Replayed" = Option<String>, description = "`true`: it was created before"))),
               (status = 409, description = "Another user has the email, or the user was created before by this Idempotency-Key and has been deleted", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn create(
-    writer: Writer,
+    caller: Caller,
     State(api): State<Api>,
     head: HeaderMap,
     One(body): One,
 ) -> Result<Response, Failure> {
-    let claim = claim(&head, &writer.0, "/v1/users", &body)?;
+    let claim = claim(&head, &caller, "/v1/users", &body)?;
     let document = parse::document(&body, &api.settings().limits)?;
     let (records, replayed) =
         created(api.users().create(vec![draft(&document)?], claim).await?, |_| "/email".to_owned())?;
@@ -91,11 +90,9 @@ pub(super) async fn create(
 #[utoipa::path(get, path = "/v1/users/{id}", tag = "users", operation_id = "getUser",
     params(("id" = String, Path, format = "uuid"), Selected,
            ("If-None-Match" = Option<String>, Header, pattern = r#"^(\*|(W/)?"[0-9]{1,18}")$"#, description = "304 where the version is this")),
-    security(("key" = ["read"])),
     responses((status = 200, description = "The user", body = UserSelection, headers(("ETag" = String, description = "Its version"))),
               (status = 304, description = "It is as the client has it")))]
 pub(super) async fn get(
-    _: Reader,
     State(api): State<Api>,
     Id(id): Id,
     RawQuery(query_text): RawQuery,
@@ -112,10 +109,9 @@ pub(super) async fn get(
 #[utoipa::path(put, path = "/v1/users/{id}", tag = "users", operation_id = "replaceUser",
     params(("id" = String, Path, format = "uuid"),
            ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,18}")$"#, description = "Only where the version is this")),
-    request_body = Document, security(("key" = ["write"])),
+    request_body = Document,
     responses((status = 200, description = "The user as it is now", body = User, headers(("ETag" = String, description = "Its version")))))]
 pub(super) async fn replace(
-    _: Writer,
     State(api): State<Api>,
     Id(id): Id,
     head: HeaderMap,
@@ -138,10 +134,9 @@ pub(super) async fn replace(
 #[utoipa::path(patch, path = "/v1/users/{id}", tag = "users", operation_id = "patchUser",
     params(("id" = String, Path, format = "uuid"),
            ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,18}")$"#, description = "Only where the version is this")),
-    request_body(content = super::openapi::UserPatch, content_type = "application/merge-patch+json"), security(("key" = ["write"])),
+    request_body(content = super::openapi::UserPatch, content_type = "application/merge-patch+json"),
     responses((status = 200, description = "The user as it is now", body = User, headers(("ETag" = String, description = "Its version")))))]
 pub(super) async fn patch(
-    _: Writer,
     State(api): State<Api>,
     Id(id): Id,
     head: HeaderMap,
@@ -178,10 +173,8 @@ pub(super) async fn patch(
 #[utoipa::path(delete, path = "/v1/users/{id}", tag = "users", operation_id = "deleteUser",
     params(("id" = String, Path, format = "uuid"),
            ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,18}")$"#, description = "Only where the version is this")),
-    security(("key" = ["write"])),
     responses((status = 204, description = "It is gone")))]
 pub(super) async fn delete(
-    _: Writer,
     State(api): State<Api>,
     Id(id): Id,
     head: HeaderMap,
@@ -198,9 +191,9 @@ pub(super) async fn delete(
 ///
 /// Reads and checks a document as creating does, and answers what would be stored. Nothing is.
 #[utoipa::path(post, path = "/v1/users:validate", tag = "users", operation_id = "validateUser",
-    request_body = Document, security(("key" = ["read"])),
+    request_body = Document,
     responses((status = 200, description = "The document as it would be stored", body = Document)))]
-pub(super) async fn validate(_: Reader, State(api): State<Api>, One(body): One) -> Result<Response, Failure> {
+pub(super) async fn validate(State(api): State<Api>, One(body): One) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, validated(&api, &body)?))
 }
 

@@ -144,6 +144,14 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// What people and programs call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+
     /// As it is stored.
     pub(super) fn number(self) -> i16 {
         match self {
