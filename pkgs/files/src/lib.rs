@@ -12,12 +12,11 @@
 //! - [`listing`], [`listing_pool`], [`parts`]: directories, the threads that write them, and several ranges of a file.
 //! - [`http`]: HTTP itself, without input or output.
 //! - [`secure`], [`body`]: the same over TLS, through `listener`.
-//! - [`admin`], [`metrics`], [`access_log`]: what operators see.
+//! - [`metrics`], [`access_log`]: what operators see.
 //! - [`cli`]: the command line.
 #![deny(unsafe_code)]
 
 pub mod access_log;
-pub mod admin;
 pub mod answer;
 pub mod body;
 pub mod cache;

@@ -5,6 +5,9 @@
 //! does with the value (call a handler, count, check a scope) is the service's affair; there is no transport, no body
 //! and no future in here.
 //!
+//! The API routes everything that it serves by it (`api::http::routes`), and `service::admin` the pages of admin
+//! listeners.
+//!
 //! # Which route matches
 //!
 //! A path is the segments between its `/`, and so is a pattern. A path's segments are looked at from left

@@ -24,6 +24,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use http::Request;
+use http::header::{self, HeaderValue};
+
 use crate::problem::Problem;
 use crate::socket::Address;
 
@@ -126,6 +129,26 @@ impl AllowedHosts {
             Some(origin) if !self.has_origin(origin) => Err(Refused::Origin),
             _ => Ok(()),
         }
+    }
+
+    /// [`check`](Self::check) of a request as it came. HTTP/2 and 3 have the host in the URI, and may have a `Host` too:
+    /// then both count. `origin` is its `Origin`, unless pages of that may ask whatever their name is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_request<B>(
+        &self,
+        via: Via,
+        request: &Request<B>,
+        origin: Option<&HeaderValue>,
+    ) -> Result<(), Refused> {
+        let host = request.headers().get(header::HOST).map(HeaderValue::as_bytes);
+        let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+        let origin = origin.map(HeaderValue::as_bytes);
+        if let (Some(_), Some(_)) = (authority, host) {
+            self.check(via, authority, origin)?;
+        }
+        self.check(via, host.or(authority), origin)
     }
 
     /// `scheme "://" host [ ":" port ]` (RFC 6454, section 6.1); anything else, `null` too, is nobody's origin here.

@@ -5,7 +5,7 @@
 //!
 //! let answer = health::ready(&Readiness::new());
 //! assert_eq!(answer.status, 503);
-//! // With axum: (StatusCode::from_u16(answer.status)?, answer.headers(), answer.body).into_response()
+//! // On a listener: service::admin::Admin serves it.
 //! // With actix: HttpResponse::build(..), insert_header for each of answer.headers(), .body(answer.body)
 //! ```
 

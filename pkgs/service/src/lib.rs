@@ -4,6 +4,7 @@
 //! - [`logs`]: tracing to stderr, as text or JSON, or compiled out.
 //! - [`metrics`]: Prometheus exposition, with counters that cost a hot path one plain store.
 //! - [`allowed_hosts`]: which names a server without keys is asked by.
+//! - [`admin`]: what an admin listener serves: health and metrics.
 //! - [`health`]: what `/healthz` and `/readyz` answer.
 //! - [`ready`]: whether the service can answer, told to systemd and to `/readyz`.
 //! - [`proxies`]: which proxies are in front, and whose a connection or a request is behind them.
@@ -23,6 +24,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod admin;
 pub mod allowed_hosts;
 pub mod exit;
 pub mod health;

@@ -291,13 +291,13 @@ pub fn run(args: Args) -> Result<(), Error> {
     if let Some(admin) = admin {
         watched.push(admin.heartbeats().watch(STUCK));
         lines.extend(admin.addresses().iter().map(|address| address.line("admin", "http")));
-        let mut router = admin::router(users, readiness.clone(), registry);
+        let mut pages = admin::admin(users, readiness.clone(), registry);
         if let [Address::Tcp(at)] = admin.addresses()
             && at.ip().is_loopback()
         {
-            router = admin::only_for(router, AllowedHosts::new(&args.hosts, admin.addresses()));
+            pages = pages.only_for(AllowedHosts::new(&args.hosts, admin.addresses()));
         }
-        threads.push(admin.start("api-admin", router, &shutdown)?);
+        threads.push(admin.start("api-admin", pages, &shutdown)?);
     }
     if !keys {
         tracing::info!("no API keys are asked for");

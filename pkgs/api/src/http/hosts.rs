@@ -15,16 +15,9 @@ pub(super) fn check<B>(
     request: &Request<B>,
     origin: Option<&HeaderValue>,
 ) -> Result<(), Refused> {
-    let host = request.headers().get(header::HOST);
     // Only an empty name is another thing on a Unix socket.
-    let unnamed = host.is_none_or(HeaderValue::is_empty);
+    let unnamed = request.headers().get(header::HOST).is_none_or(HeaderValue::is_empty);
     let unix = || request.extensions().get::<Peer>().is_some_and(|peer| peer.local.is_none());
     let via = if unnamed && unix() { Via::Unix } else { Via::Network };
-    let (host, origin) = (host.map(HeaderValue::as_bytes), origin.map(HeaderValue::as_bytes));
-    // HTTP/2 and 3 have it here, and may have both.
-    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
-    if let (Some(_), Some(_)) = (authority, host) {
-        hosts.check(via, authority, origin)?;
-    }
-    hosts.check(via, host.or(authority), origin)
+    hosts.check_request(via, request, origin)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use service::admin::Admin;
 use service::logs::{self, LogArgs};
 use service::metrics::Registry;
 use service::panics;
@@ -20,7 +21,6 @@ use service::tls::TlsArgs;
 use service::workers;
 
 use crate::access_log::AccessLog;
-use crate::admin;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::front::limits::Limits;
@@ -271,8 +271,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     }
     if let Some(admin) = admin {
         lines.extend(admin.addresses().iter().map(|address| address.line("admin", "http")));
-        let router = admin::router(readiness.clone(), registry);
-        threads.push(admin.start("files-admin", router, &shutdown)?);
+        let pages = Admin::new(readiness.clone(), registry);
+        threads.push(admin.start("files-admin", pages, &shutdown)?);
     }
     // Whoever reads where it listens finds it ready.
     readiness.set_ready();

@@ -1,0 +1,159 @@
+//! What an admin listener serves: `/healthz`, `/readyz` and `/metrics`, as a `tower` service.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use router::{Lookup, Router};
+use tower_service::Service;
+
+use crate::allowed_hosts::{AllowedHosts, Via};
+use crate::health::{self, Answer};
+use crate::metrics::{CONTENT_TYPE, Registry, encode};
+use crate::problem::{self, Problem};
+use crate::ready::Readiness;
+
+/// The path of metrics.
+pub const METRICS_PATH: &str = "/metrics";
+
+/// Answers the requests of an admin listener; clones share it.
+#[derive(Clone)]
+pub struct Admin {
+    shared: Arc<Shared>,
+    hosts: Option<Arc<AllowedHosts>>,
+    check: Option<Arc<Check>>,
+}
+
+struct Shared {
+    routes: Router<Page>,
+    readiness: Readiness,
+    registry: Registry,
+}
+
+/// What there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Page {
+    /// The process runs.
+    Alive,
+    /// It should be sent requests.
+    Ready,
+    /// What it has counted.
+    Metrics,
+}
+
+/// Whether what a service stands on answers, or why not.
+type Check = dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
+
+impl Admin {
+    /// Of a service that is ready when it says so, with what `registry` shows.
+    pub fn new(readiness: Readiness, registry: Registry) -> Self {
+        let mut routes = router::Builder::new();
+        for (path, page) in [
+            (health::ALIVE_PATH, Page::Alive),
+            (health::READY_PATH, Page::Ready),
+            (METRICS_PATH, Page::Metrics),
+        ] {
+            routes.insert(Method::GET, path, page).expect("three paths");
+        }
+        let routes = routes.build().expect("three routes");
+        Self { shared: Arc::new(Shared { routes, readiness, registry }), hosts: None, check: None }
+    }
+
+    /// Has `/readyz` of a service that is ready ask `check` too, such as whether its database answers.
+    #[must_use]
+    pub fn checking<F, U>(self, check: F) -> Self
+    where
+        F: Fn() -> U + Send + Sync + 'static,
+        U: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        Self { check: Some(Arc::new(move || Box::pin(check()))), ..self }
+    }
+
+    /// Takes requests by these names only: for a listener on loopback, where web pages are kept out by nothing else (DNS
+    /// rebinding).
+    #[must_use]
+    pub fn only_for(self, hosts: AllowedHosts) -> Self {
+        Self { hosts: Some(Arc::new(hosts)), ..self }
+    }
+
+    /// What a request is for, or the answer to one that is for nothing.
+    fn page<B>(&self, request: &Request<B>) -> Result<Page, Response<Full<Bytes>>> {
+        let origin = request.headers().get(header::ORIGIN);
+        let refused =
+            self.hosts.as_ref().map(|hosts| hosts.check_request(Via::Network, request, origin)).transpose();
+        refused.map_err(|refused| refusal(&refused.into()))?;
+        match self.shared.routes.find(request.method(), request.uri().path()) {
+            Lookup::Match(found) => Ok(*found.value),
+            Lookup::MethodNotAllowed(allow) => {
+                let mut response = Response::new(Full::default());
+                *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+                response.headers_mut().insert(header::ALLOW, allow.clone());
+                Err(response)
+            }
+            Lookup::NotFound => {
+                let mut response = Response::new(Full::default());
+                *response.status_mut() = StatusCode::NOT_FOUND;
+                Err(response)
+            }
+        }
+    }
+
+    async fn show(&self, page: Page) -> Response<Full<Bytes>> {
+        let Shared { readiness, registry, .. } = &*self.shared;
+        match (page, &self.check) {
+            (Page::Alive, _) => told(health::alive()),
+            (Page::Ready, Some(check)) if readiness.is_ready() => match check().await {
+                Ok(()) => told(health::ready(readiness)),
+                Err(why) => told(health::not_ready(why)),
+            },
+            (Page::Ready, _) => told(health::ready(readiness)),
+            (Page::Metrics, _) => {
+                let mut response = Response::new(Full::from(encode(registry)));
+                let content_type = HeaderValue::from_static(CONTENT_TYPE);
+                response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+                response
+            }
+        }
+    }
+}
+
+fn told(answer: Answer) -> Response<Full<Bytes>> {
+    let fields = answer.headers();
+    let mut response = Response::new(Full::from(answer.body.into_owned()));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in fields {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A problem, which no cache may keep.
+fn refusal(problem: &Problem) -> Response<Full<Bytes>> {
+    let (status, body) = (problem.status, problem.json().into());
+    told(Answer { status, content_type: problem::CONTENT_TYPE, body })
+}
+
+impl<B> Service<Request<B>> for Admin {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (admin, page) = (self.clone(), self.page(&request));
+        Box::pin(async move {
+            Ok(match page {
+                Ok(page) => admin.show(page).await,
+                Err(response) => response,
+            })
+        })
+    }
+}
