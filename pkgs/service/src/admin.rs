@@ -82,6 +82,7 @@ impl Admin {
     }
 
     /// What a request is for, or the answer to one that is for nothing.
+    #[expect(clippy::result_large_err, reason = "both are answers")]
     fn page<B>(&self, request: &Request<B>) -> Result<Page, Response<Full<Bytes>>> {
         let origin = request.headers().get(header::ORIGIN);
         let refused =
