@@ -84,8 +84,8 @@ impl Counter {
         *self.referrers.entry(lower).or_insert(next)
     }
 
-    /// Classifies an agent, or remembers the answer: browsers send the same long value over and over.
-    fn agent(&mut self, value: &[u8]) -> Agent {
+    /// What kind of program sends this `User-Agent`; remembered, for browsers send the same long value over and over.
+    pub fn agent(&mut self, value: &[u8]) -> Agent {
         // Length and last byte tell common agents apart well enough; a wrong slot only costs a new look.
         let slot = (value.len() ^ usize::from(value.last().copied().unwrap_or(0)) << 2) % AGENT_SLOTS;
         let (known, agent) = &mut self.agents[slot];

@@ -73,7 +73,8 @@ pub struct Link {
     /// 410 from this instant on.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
-    /// 410 after this many clicks.
+    /// 410 after this many clicks. A HEAD is no click, nor is a visit by a known bot, such as the preview of a chat: both
+    /// are answered 200 with a page that does not tell the target.
     pub max_clicks: Option<u64>,
     /// Clicks flushed so far; at most one flush interval behind.
     pub clicks: u64,

@@ -49,7 +49,7 @@ pub struct Fields {
     #[arg(long, value_name = "WHEN", value_parser = Timestamp::parse)]
     pub expires: Option<Timestamp>,
 
-    /// Answer only this many times.
+    /// Answer only this many times. Known bots, such as previews of chats, do not count and are not shown the target.
     #[arg(long, value_name = "N")]
     pub max_clicks: Option<u64>,
 }

@@ -132,6 +132,15 @@ pub fn welcome() -> String {
     frame("linerate-links", "<h1>linerate-links</h1><p>Short links are followed here, each at its code.</p>")
 }
 
+/// The page for who only looks at a link that answers so often and no more. A browser that is taken for a bot shows it.
+pub fn limited() -> String {
+    frame(
+        "Link",
+        "<h1>This link works a limited number of times</h1><p>Bots and previews are not shown where it leads. Open it \
+         in a browser.</p>",
+    )
+}
+
 /// The page that asks for a password; `wrong` after a failed try.
 pub fn ask(wrong: bool) -> String {
     let note = if wrong { "<p role=alert>That password is not the one.</p>" } else { "" };

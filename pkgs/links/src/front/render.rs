@@ -91,8 +91,7 @@ pub fn render<R: Render>(to: R, request: &Request<'_>, trusted: bool, outcome: O
         }
         Outcome::Ask(_) => return to.page(&ok(&page::ask(false)), request.head),
         Outcome::Welcome => return to.page(&ok(&page::welcome()), request.head),
-        // What a GET would spend, a HEAD does not show.
-        Outcome::Limited => return to.page(&ok(""), true),
+        Outcome::Limited => return to.page(&ok(&page::limited()), request.head),
         Outcome::Robots(text) => {
             let fields = "cache-control: max-age=86400\r\n";
             return to.page(&Page { fields, kind: "text/plain", ..ok(text) }, request.head);

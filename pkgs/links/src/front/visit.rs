@@ -1,5 +1,6 @@
 //! Deciding a visit: what all listeners ask.
 
+use crate::agent::Agent;
 use crate::cache::{Entry, Source, Verdict};
 
 use super::context::WorkerContext;
@@ -23,8 +24,8 @@ pub enum Outcome<'e> {
     Follow(&'e Entry),
     /// The page that asks for the password of this entry.
     Ask(&'e Entry),
-    /// Only the head is asked for of a link that answers so often and no more: what is there is neither spent nor
-    /// shown.
+    /// A link that answers so often and no more, for a visitor who only looks: by HEAD, or as crawlers and previews of
+    /// chats do. It is neither spent nor shown where it leads.
     Limited,
     /// No such link.
     Missing,
@@ -80,7 +81,9 @@ impl WorkerContext {
             Verdict::Missing => render(Outcome::Missing),
             Verdict::Gone => render(Outcome::Gone),
             Verdict::Ask if !visitor.trusted => render(Outcome::Ask(entry)),
-            Verdict::Follow | Verdict::Ask if visitor.head && entry.is_limited() => render(Outcome::Limited),
+            Verdict::Follow | Verdict::Ask if entry.is_limited() && self.only_looks(visitor) => {
+                render(Outcome::Limited)
+            }
             Verdict::Follow | Verdict::Ask => {
                 if !visitor.head {
                     if !entry.spend() {
@@ -91,5 +94,12 @@ impl WorkerContext {
                 render(Outcome::Follow(entry))
             }
         }
+    }
+
+    /// Whether a visitor looks at a link without following it. Were bots shown the target without spending a click,
+    /// whoever calls himself one could follow the link for ever.
+    fn only_looks(&self, visitor: &Visitor<'_>) -> bool {
+        let is_bot = |agent| self.counter.borrow_mut().agent(agent) == Agent::Bot;
+        visitor.head || visitor.agent.is_some_and(is_bot)
     }
 }

@@ -211,10 +211,78 @@ fn a_head_shows_nothing_of_what_a_get_would_spend() {
         let head = client.receive_head().unwrap();
         assert_eq!((head.status, head.field("location")), (200, None), "{path}");
         assert_eq!(head.field("cache-control"), Some("no-store"));
+        if !head.closes() {
+            // No byte of a body follows.
+            assert_eq!(client.get("unknown").unwrap().status, 404);
+        }
     }
     assert_eq!(server.answer(visit("GET", "/once", "")).status, 307, "not spent");
     let mut client = server.connect();
     client.send(visit("HEAD", "/once", "")).unwrap();
     assert_eq!(client.receive_head().unwrap().status, 410);
     server.assert_clicks("once", 1);
+}
+
+/// What asks for a link that was sent in a chat, found by a crawler, or watched.
+const BOTS: [&str; 3] = [
+    "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
+    "WhatsApp/2.23.20.0",
+    "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+];
+
+#[test]
+fn a_bot_neither_uses_up_a_limited_link_nor_sees_where_it_leads() {
+    let server = Server::start(settings());
+    server.link("once", |link| link.max_clicks = Some(1));
+    server.link("asks", |link| {
+        link.max_clicks = Some(1);
+        link.password = Some("secret".to_owned());
+    });
+    for bot in BOTS {
+        let agent = format!("User-Agent: {bot}\r\n");
+        // By the fast path and by the slow one.
+        for path in ["/once", "/%6fnce"] {
+            let mut client = server.connect();
+            client.send(visit("GET", path, &agent)).unwrap();
+            let answer = client.receive().unwrap();
+            assert_eq!((answer.status, answer.field("location")), (200, None), "{path} {bot}");
+            assert_eq!(answer.field("cache-control"), Some("no-store"));
+            assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
+            assert!(answer.text().ends_with("in a browser.</p>") && !answer.text().contains("t.example"));
+            if !answer.closes() {
+                // The body ends where the head says.
+                assert_eq!(client.get("unknown").unwrap().status, 404);
+            }
+            let mut client = server.connect();
+            client.send(visit("HEAD", path, "")).unwrap();
+            let head = client.receive_head().unwrap();
+            assert_eq!(head.field("content-length"), answer.field("content-length"), "{path}");
+        }
+        let answer = server.answer(visit("GET", "/asks", &agent));
+        assert!(answer.status == 200 && answer.text().contains("<form method=post>"), "{bot}");
+        let form = format!("{agent}Content-Type: application/x-www-form-urlencoded\r\n");
+        let answer = server.connect().request("POST", "/asks", &form, "password=secret").unwrap();
+        assert_eq!((answer.status, answer.field("location")), (200, None), "{bot}");
+        assert!(answer.text().ends_with("in a browser.</p>") && !answer.text().contains("t.example"));
+    }
+    server.assert_clicks("once", 0);
+    server.assert_clicks("asks", 0);
+    assert_eq!(server.answer(visit("GET", "/once", "User-Agent: curl/8.7.1\r\n")).status, 307, "not spent");
+    let bot = format!("User-Agent: {}\r\n", BOTS[0]);
+    assert_eq!(server.answer(visit("GET", "/once", &bot)).status, 410);
+    server.assert_clicks("once", 1);
+}
+
+#[test]
+fn a_bot_follows_a_link_without_a_limit_and_is_counted() {
+    let server = Server::start(settings());
+    server.link("abc", |_| ());
+    for bot in BOTS {
+        assert_eq!(
+            server.answer(visit("GET", "/abc", &format!("User-Agent: {bot}\r\n"))).status,
+            307,
+            "{bot}"
+        );
+    }
+    server.assert_clicks("abc", BOTS.len() as u64);
 }

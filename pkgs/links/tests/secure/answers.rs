@@ -9,6 +9,7 @@ use crate::server::Server;
 
 const FORM: &str = "content-type: application/x-www-form-urlencoded";
 const HTML: &str = "accept: text/html";
+const BOT: &str = "user-agent: Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)";
 
 /// Links of every kind; those with a password are of one version each, for a visitor has few tries at one.
 fn links(server: &Server) {
@@ -59,6 +60,7 @@ fn requests(version: Version) -> Vec<Request> {
         }
         requests.push(request("GET", path, &[HTML]));
         requests.push(request("HEAD", path, &[HTML]));
+        requests.push(request("GET", path, &[BOT]));
         requests.push(form(path, &[FORM, HTML], "password=x"));
     }
     requests.push(Request { body: "of no use".to_owned(), ..request("GET", "/kept", &[]) });
@@ -102,10 +104,13 @@ fn check(flags: &[&str]) {
             assert_eq!(&found, plain, "{version:?} {request:?}");
         }
     }
-    // GET, GET by a browser and GET with a body: each has clicked, and nobody else.
+    // GET, GET by a browser, by a bot and with a body: each has clicked, and nobody else.
     let mut api = server.api();
-    until("all clicks are stored", || api.clicks("kept") >= 4 * 5);
-    assert_eq!(api.clicks("kept"), 4 * 5);
+    until("all clicks are stored", || api.clicks("kept") >= 4 * 7);
+    assert_eq!(api.clicks("kept"), 4 * 7);
+    // Of clicks that are limited, bots have none.
+    until("all clicks are stored", || api.clicks("few") >= 4 * 2);
+    assert_eq!(api.clicks("few"), 4 * 2);
     for version in Version::ALL {
         let code = format!("lock{version:?}");
         until("the click of who knew the password is stored", || api.clicks(&code) >= 1);
@@ -129,6 +134,27 @@ fn answers_are_those_in_the_clear_whatever_is_set() {
         "--favicon-target",
         "https://icon.example/",
     ]);
+}
+
+#[test]
+fn a_bot_neither_uses_up_a_limited_link_nor_sees_where_it_leads() {
+    let secure = Secure::new();
+    let server = secure.serve(&[]);
+    let link = json!({ "code": "once", "target": "https://t.example/", "max_clicks": 1 });
+    assert_eq!(server.api().add(&link).unwrap(), 201);
+    for version in Version::ALL {
+        let answer = ask_one(&server, version, request("GET", "/once", &[BOT]));
+        assert_eq!((answer.status, answer.field("location")), (200, None), "{version:?}");
+        assert!(answer.body.ends_with("in a browser.</p>") && !answer.body.contains("t.example"));
+        let head = ask_one(&server, version, request("HEAD", "/once", &[])).essence();
+        assert_eq!(
+            (head.status, head.fields, &*head.body),
+            (200, answer.essence().fields, ""),
+            "{version:?}"
+        );
+    }
+    assert_eq!(ask_one(&server, Version::Http2, request("GET", "/once", &[])).status, 307, "not spent");
+    assert_eq!(ask_one(&server, Version::Http3, request("GET", "/once", &[BOT])).status, 410);
 }
 
 #[test]
