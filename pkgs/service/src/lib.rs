@@ -14,6 +14,7 @@
 //! - [`workers`]: how many workers, and on which CPU each.
 //! - [`problem`]: RFC 9457 error bodies.
 //! - [`panics`]: logged, counted, and the end of one connection only.
+//! - [`permissions`]: databases are for their owner.
 //! - [`exit`]: exit codes, and the one line an error is worth.
 //! - `output`: what commands print, for people and for programs.
 //! - `manual`: what describes a command line, to shells and readers.
@@ -37,6 +38,7 @@ pub mod openapi;
 #[cfg(feature = "output")]
 pub mod output;
 pub mod panics;
+pub mod permissions;
 pub mod problem;
 pub mod proxies;
 pub mod ready;

@@ -15,6 +15,7 @@ use service::logs::{self, LogArgs};
 use service::metrics::Registry;
 use service::panics;
 use service::proxies::ProxyArgs;
+use service::permissions;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::settings;
 use service::shutdown::Shutdown;
@@ -243,6 +244,9 @@ pub fn run(args: Args) -> Result<(), Error> {
     let public = Listener::new(public(&args))?;
     let admin = args.admin.clone().map(|address| Listener::new(Config::private(address))).transpose()?;
     let (runtime, users) = database::open(&options(&args))?;
+    if let DatabaseUrl::Sqlite(path) = args.database.url() {
+        permissions::restrict(&path);
+    }
     let local = public.addresses().iter().all(is_local);
     let keys = match args.auth {
         Auth::Auto => !local,

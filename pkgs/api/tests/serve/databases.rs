@@ -92,6 +92,26 @@ fn a_database_is_marked_and_private_and_one_from_before_there_were_marks_is_take
 }
 
 #[test]
+fn a_database_that_is_open_to_everybody_is_private_once_it_is_served() {
+    let place = Place::new();
+    let path = place.path("users.db");
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert!(place.command(&["migrate"]).status.success());
+    for (from, to) in [(0o644, 0o600), (0o640, 0o640)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(from)).expect("it is ours");
+        let server = place.serve(&[]);
+        for end in ["", "-wal", "-shm"] {
+            assert_eq!(mode(&place.path(&format!("users.db{end}"))) & !to, 0, "users.db{end} of {from:o}");
+        }
+        assert_eq!(mode(&path), to);
+        let log = fs::read_to_string(place.path("stderr")).expect("a log");
+        let told = log.lines().filter(|line| line.contains("everybody on this machine could use")).count();
+        assert_eq!(told, usize::from(from != to), "{log}");
+        server.create(&format!("a{from}@example.org"));
+    }
+}
+
+#[test]
 fn a_database_that_somebody_else_holds_is_named() {
     let place = Place::new();
     assert!(place.command(&["migrate"]).status.success());

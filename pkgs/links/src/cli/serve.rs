@@ -15,6 +15,7 @@ use service::logs::{self, LogArgs};
 use service::metrics::{Family, Registry};
 use service::panics;
 use service::proxies::ProxyArgs;
+use service::permissions;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
@@ -237,6 +238,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         on_change: Box::new(move |change| coherent.changed(&change)),
     })
     .map_err(failed)?;
+    permissions::restrict(&path);
 
     let admin = args.admin.listen(&TcpOptions { reuse_port: false, ..TcpOptions::default() })?;
     let admin_address = admin.address();

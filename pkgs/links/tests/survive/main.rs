@@ -7,6 +7,7 @@ mod disk;
 mod drain;
 #[path = "../http/mod.rs"]
 mod http;
+mod permissions;
 mod rival;
 // Shared with the tests of TLS, which need more of it.
 #[allow(dead_code)]
