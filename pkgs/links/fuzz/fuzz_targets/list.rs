@@ -13,7 +13,8 @@ use links::target::TargetPolicy;
 fn reader() -> &'static Mutex<(Store, Reader)> {
     static READER: OnceLock<Mutex<(Store, Reader)>> = OnceLock::new();
     READER.get_or_init(|| {
-        let path = std::env::temp_dir().join(format!("links-fuzz-{}.db", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("links-fuzz-{}", std::process::id()));
+        let path = directory.join("links.db");
         let (codes, targets) = (CodePolicy::default(), TargetPolicy::default());
         let store = Store::open(Options { path, codes, targets, queue: 16, on_change: Box::new(|_| {}) });
         let store = store.expect("a new database");
@@ -23,6 +24,9 @@ fn reader() -> &'static Mutex<(Store, Reader)> {
             store.create(link, None).wait().expect("a valid link");
         }
         let reader = store.reader().expect("a reader");
+        assert!(!reader.is_empty().expect("it reads"));
+        // A fuzzer ends at once, without a word. Its files are open by now, and go with it.
+        std::fs::remove_dir_all(&directory).expect("it was made here");
         Mutex::new((store, reader))
     })
 }
