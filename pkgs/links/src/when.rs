@@ -41,10 +41,15 @@ impl Timestamp {
             return Ok(Self(instant.as_second()));
         }
         if let Ok(day) = parse_day(text) {
-            return Ok(Self(i64::from(day) * DAY));
+            return Ok(Self::of_day(day));
         }
         let span = span(text).ok_or_else(|| NotAnInstant(text.to_owned()))?;
         Ok(Self(Self::now().0 + span))
+    }
+
+    /// The first instant of a day since the Unix epoch, UTC.
+    pub fn of_day(day: i32) -> Self {
+        Self(i64::from(day) * DAY)
     }
 
     /// Days since the Unix epoch, UTC.

@@ -273,7 +273,7 @@ fn exports_are_for_their_owner_only() {
 fn stats_are_empty_before_the_first_click() {
     on_both(|place| {
         place.ok(&["add", "https://example.com", "--code", "a"]);
-        let nothing = json!({"clicks": 0, "days": [], "referrers": [], "agents": []});
+        let nothing = json!({"clicks": 0, "days": [], "referrers": [], "agents": [], "older": null});
         assert_eq!(place.json(&["stats"]), nothing);
         assert_eq!(place.json(&["stats", "a", "--from", "2020-01-01", "--to", "2030-01-01"]), nothing);
         assert_eq!(place.ok(&["stats", "a"]), "0 clicks\n");

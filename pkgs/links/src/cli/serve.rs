@@ -97,6 +97,11 @@ pub struct Args {
           value_parser = clap::value_parser!(i32).range(1..))]
     pub backlog: i32,
 
+    /// For how many days before today clicks are told apart by day; older ones stay in all other sums. 0: for ever.
+    #[arg(long, value_name = "DAYS", default_value_t = 400, help_heading = "Resources",
+          value_parser = clap::value_parser!(u32).range(..=36_525))]
+    pub click_retention: u32,
+
     /// Writes that may wait for the database; further ones are answered 503.
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Resources",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
@@ -360,6 +365,7 @@ fn settings(args: &Args, count: usize) -> Result<Settings, Error> {
         head_timeout: Duration::from_secs(args.head_timeout),
         idle_timeout: Duration::from_secs(args.idle_timeout),
         drain_timeout: Duration::from_secs(args.drain_timeout),
+        click_retention: NonZero::new(args.click_retention),
     })
 }
 

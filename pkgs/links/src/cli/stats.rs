@@ -6,7 +6,7 @@ use super::backend::BackendArgs;
 use super::database::Missing;
 use super::policy::PolicyArgs;
 use super::{Error, Output};
-use crate::store::{Count, Stats};
+use crate::store::{Count, Older, Stats};
 
 /// Arguments of `stats`.
 #[derive(Debug, clap::Args)]
@@ -36,6 +36,11 @@ pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
 
 fn print(stats: &Stats, output: &mut Output) -> Result<(), Error> {
     output.line(format_args!("{} clicks", stats.clicks))?;
+    if let Some(Older { from, to, clicks }) = &stats.older {
+        output.line(format_args!(
+            "{clicks} of them from {from} to {to}, days that are not told apart any more"
+        ))?;
+    }
     for (header, counts) in [("DAY", &stats.days), ("REFERRER", &stats.referrers), ("AGENT", &stats.agents)] {
         if !counts.is_empty() {
             output.line("")?;

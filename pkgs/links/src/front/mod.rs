@@ -18,6 +18,7 @@ mod page;
 mod render;
 pub mod request;
 mod response;
+mod retention;
 mod slow_path;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ mod visit;
 mod worker;
 
 use std::net::TcpListener;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -79,6 +81,8 @@ pub struct Settings {
     pub idle_timeout: Duration,
     /// At shutdown, requests in flight have this long.
     pub drain_timeout: Duration,
+    /// For how many days before today clicks are told apart by day; for ever where absent.
+    pub click_retention: Option<NonZero<u32>>,
 }
 
 /// What the workers share.

@@ -44,6 +44,7 @@ fn fixture() -> Fixture {
             head_timeout: 10 * second,
             idle_timeout: 10 * second,
             drain_timeout: second,
+            click_retention: None,
         },
         store,
         cache: Arc::new(Cache::new(1 << 20)),

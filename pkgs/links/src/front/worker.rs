@@ -17,7 +17,7 @@ use crate::when::Timestamp;
 
 use super::answer::{DATE_BYTES, Pieces};
 use super::context::WorkerContext;
-use super::{Front, MAX_HEAD_BYTES, lane};
+use super::{Front, MAX_HEAD_BYTES, lane, retention};
 
 /// How often a worker looks at the clock, enters its clicks in the ledger and closes what has waited too
 /// long.
@@ -242,6 +242,9 @@ impl Worker {
                 false => end.notified().await,
             }
         });
+        let front = &self.context.front;
+        let days = front.settings.click_retention.filter(|_| flushes);
+        let mut keeping = tokio::task::spawn_local(retention::keep(front.store.clone(), days));
         tokio::select! {
             biased;
             () = self.context.front.shutdown.wait() => {}
@@ -249,7 +252,9 @@ impl Worker {
             Some(ended) = accepting.join_next() => panic!("accepting connections ended: {ended:?}"),
             ended = &mut ticking => panic!("the clock ended: {ended:?}"),
             ended = &mut flushing => panic!("flushing clicks ended: {ended:?}"),
+            ended = &mut keeping => panic!("folding old clicks ended: {ended:?}"),
         }
+        keeping.abort();
         self.draining.set(true);
         // Ends when every connection already in a backlog has been accepted.
         while accepting.join_next().await.is_some() {}

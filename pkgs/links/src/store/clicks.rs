@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Params, params};
 
 use crate::agent::Agent;
 use crate::when::{Timestamp, format_day};
 
+use super::retention::{self, OLDER};
 use super::writer::Work;
 use super::{ClickBatch, Count, Error, Stats};
 
@@ -29,8 +30,12 @@ const OTHER: &str = "(other)";
 /// Referrers that a breakdown names.
 const TOP_REFERRERS: i64 = 100;
 
+/// The rows of a link from day to day, and those of a day beside them, if there is one.
+const ROWS: &str = "SELECT referrer, agent, count FROM clicks WHERE link = ?1 AND day BETWEEN ?2 AND ?3 \
+    UNION ALL SELECT referrer, agent, count FROM clicks WHERE link = ?1 AND day = ?4";
+
 /// What a row of counts is told apart by: link, day, referrer and agent.
-type Key<'b> = (i64, i32, &'b str, Agent);
+pub(super) type Key<'b> = (i64, i32, &'b str, Agent);
 
 pub(super) fn count(work: &mut Work<'_>, batch: &ClickBatch) -> Result<(), Error> {
     let connection = work.connection;
@@ -82,11 +87,15 @@ pub(super) fn add_to_total(connection: &Connection, link: i64, clicks: u64) -> R
 pub(super) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
     connection.prepare_cached("DELETE FROM totals WHERE link = ?1")?.execute([link])?;
     connection.prepare_cached("DELETE FROM clicks WHERE link = ?1")?.execute([link])?;
-    Ok(())
+    retention::delete(connection, link)
 }
 
 /// Adds the counts of one link, which are in order.
-fn add_by_day(connection: &Connection, counts: &[(Key<'_>, u64)], now: Timestamp) -> Result<(), Error> {
+pub(super) fn add_by_day(
+    connection: &Connection,
+    counts: &[(Key<'_>, u64)],
+    now: Timestamp,
+) -> Result<(), Error> {
     for counts in counts.chunk_by(|((_, one, ..), _), ((_, other, ..), _)| one == other) {
         let mut new = Vec::new();
         for &(key, clicks) in counts {
@@ -179,40 +188,44 @@ pub(super) fn stats(
     days: &RangeInclusive<i32>,
 ) -> Result<Stats, Error> {
     let link = link.unwrap_or(ALL);
-    let (first, last) = (*days.start(), *days.end());
+    let (first, last) = ((*days.start()).max(OLDER + 1), *days.end());
+    let older = retention::within(connection, link, first, last)?;
+    let counted = older.as_ref().map(|_| OLDER);
     let days = breakdown(
         connection,
         "SELECT day, sum(count) FROM clicks WHERE link = ?1 AND day BETWEEN ?2 AND ?3 GROUP BY day ORDER BY day",
-        (link, first, last),
+        params![link, first, last],
         |row| Ok(format_day(row.get(0)?)),
     )?;
     let referrers = breakdown(
         connection,
         &format!(
-            "SELECT referrer, sum(count) AS clicks FROM clicks WHERE link = ?1 AND day BETWEEN ?2 AND ?3 \
+            "SELECT referrer, sum(count) AS clicks FROM ({ROWS}) \
              GROUP BY referrer ORDER BY clicks DESC, referrer LIMIT {TOP_REFERRERS}"
         ),
-        (link, first, last),
+        params![link, first, last, counted],
         |row| row.get(0),
     )?;
     let agents = breakdown(
         connection,
-        "SELECT agent, sum(count) AS clicks FROM clicks WHERE link = ?1 AND day BETWEEN ?2 AND ?3 \
-         GROUP BY agent ORDER BY clicks DESC, agent",
-        (link, first, last),
+        &format!(
+            "SELECT agent, sum(count) AS clicks FROM ({ROWS}) GROUP BY agent ORDER BY clicks DESC, agent"
+        ),
+        params![link, first, last, counted],
         |row| Ok(Agent::from_u8(row.get(0)?).name().to_owned()),
     )?;
-    let clicks = days.iter().map(|day| day.clicks).sum();
-    Ok(Stats { clicks, days, referrers, agents })
+    let told_apart: u64 = days.iter().map(|day| day.clicks).sum();
+    let clicks = told_apart + older.as_ref().map_or(0, |older| older.clicks);
+    Ok(Stats { clicks, days, referrers, agents, older })
 }
 
 fn breakdown(
     connection: &Connection,
     query: &str,
-    range: (i64, i32, i32),
+    parameters: impl Params,
     name: impl Fn(&rusqlite::Row<'_>) -> rusqlite::Result<String>,
 ) -> Result<Vec<Count>, Error> {
     let mut statement = connection.prepare_cached(query)?;
-    let rows = statement.query_map(range, |row| Ok(Count { name: name(row)?, clicks: row.get(1)? }))?;
+    let rows = statement.query_map(parameters, |row| Ok(Count { name: name(row)?, clicks: row.get(1)? }))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -12,6 +12,7 @@ mod links;
 mod list;
 mod model;
 mod reader;
+mod retention;
 mod schema;
 mod tokens;
 mod writer;
@@ -167,6 +168,16 @@ impl Store {
     /// it is an error, nothing of it was counted.
     pub fn count(&self, batch: Arc<ClickBatch>) -> Pending<()> {
         self.writer.submit_clicks(move |work| clicks::count(work, &batch))
+    }
+
+    /// Folds days of clicks before day `before` (since the Unix epoch) into one a link, in which they cannot be told apart
+    /// any more. Does a small part of it, from this link on, and answers where the next one begins; none where all are
+    /// done. Sums stay what they are, also where the rest is never done.
+    pub fn fold_days(&self, before: i32, from: FoldFrom) -> Pending<Option<FoldFrom>> {
+        self.writer.submit_clicks(move |work| {
+            let next = retention::fold(work.connection, before, from.0)?;
+            Ok(next.map(FoldFrom))
+        })
     }
 
     /// Creates a token; the secret is in the answer and nowhere else.

@@ -193,7 +193,25 @@ pub struct Stats {
     pub referrers: Vec<Count>,
     /// By kind of agent, most first.
     pub agents: Vec<Count>,
+    /// Days too old to be told apart, which are in all sums but that by day; none where not all of them were asked for.
+    #[serde(default)]
+    pub older: Option<Older>,
 }
+
+/// Days too old to be told apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Older {
+    /// The first of them (`2030-01-31`, UTC).
+    pub from: String,
+    /// The last of them.
+    pub to: String,
+    /// Clicks of all of them.
+    pub clicks: u64,
+}
+
+/// Where folding old days goes on; from the beginning by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoldFrom(pub(super) i64);
 
 /// One line of a breakdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

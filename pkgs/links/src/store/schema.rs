@@ -90,6 +90,13 @@ pub(super) const MIGRATIONS: &[&str] = &["
     DROP TABLE clicks;
     DROP TABLE referrers;
     ALTER TABLE clicks_by_name RENAME TO clicks;
+", "
+    -- Days too old to be told apart are one day in clicks, the least number there is. Which they were.
+    CREATE TABLE folded_days (
+        link  INTEGER PRIMARY KEY,
+        first INTEGER NOT NULL,
+        last  INTEGER NOT NULL
+    ) STRICT;
 "];
 
 /// `application_id` of our files (sqlite.org/pragma.html#pragma_application_id): `lnks`.

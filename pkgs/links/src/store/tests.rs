@@ -542,6 +542,151 @@ fn made_up_referrers_cannot_spoil_the_count_of_real_ones() {
     assert!(rows < 6_000, "{rows} rows");
 }
 
+/// Folds what is older than a day, whole.
+fn fold(store: &Store, before: i32) {
+    let mut next = Some(FoldFrom::default());
+    while let Some(from) = next {
+        next = store.fold_days(before, from).wait().unwrap();
+    }
+}
+
+/// One click a referrer and day, from as many referrers.
+fn clicks_on(link: i64, days: std::ops::Range<i32>, referrers: u32) -> ClickBatch {
+    let names = std::iter::once(String::new()).chain((0..referrers).map(|n| format!("r{n}.example")));
+    let clicks =
+        days.flat_map(|day| (1..=referrers).map(move |n| click(link, day, n, Agent::Chrome, 1))).collect();
+    ClickBatch { referrers: names.collect(), clicks }
+}
+
+#[test]
+fn days_that_are_too_old_become_one_and_no_sum_changes() {
+    let bed = Bed::new();
+    let (one, two) = (bed.add("one").id, bed.add("two").id);
+    bed.count(clicks_on(one, 0..10, 3));
+    bed.count(ClickBatch {
+        referrers: vec![String::new()],
+        clicks: vec![click(one, 2, 0, Agent::Bot, 7), click(two, 9, 0, Agent::None, 1)],
+    });
+    let reader = bed.reader();
+    let ever = i32::MIN..=i32::MAX;
+    let sums = |code: Option<&str>| {
+        let stats = reader.stats(code, ever.clone()).unwrap();
+        (stats.clicks, stats.referrers, stats.agents)
+    };
+    let named = |days: &[Count]| days.iter().map(|day| day.name.clone()).collect::<Vec<_>>();
+    let before = [sums(Some("one")), sums(Some("two")), sums(None)];
+    assert_eq!([before[0].0, before[1].0, before[2].0], [37, 1, 38]);
+
+    fold(&bed.store, 8);
+    assert_eq!([sums(Some("one")), sums(Some("two")), sums(None)], before);
+    assert_eq!(reader.get("one").unwrap().clicks, 37);
+    let stats = reader.stats(Some("one"), 0..=20).unwrap();
+    assert_eq!(named(&stats.days), ["1970-01-09", "1970-01-10"]);
+    let older = Older { from: "1970-01-01".to_owned(), to: "1970-01-08".to_owned(), clicks: 31 };
+    assert_eq!(stats.older, Some(older));
+    assert_eq!(reader.stats(Some("two"), ever.clone()).unwrap().older, None);
+    // Where only some of them are asked for, nobody knows how many clicks they had.
+    for (days, clicks) in [(1..=20, 6), (0..=6, 0), (8..=20, 6), (9..=9, 3)] {
+        let stats = reader.stats(Some("one"), days.clone()).unwrap();
+        assert_eq!((stats.clicks, stats.older), (clicks, None), "{days:?}");
+        let sums = [&stats.referrers, &stats.agents]
+            .map(|counts| counts.iter().map(|count| count.clicks).sum::<u64>());
+        assert_eq!(sums, [clicks; 2], "{days:?}");
+    }
+
+    // Again another day, and with a click that comes late.
+    bed.count(clicks_on(one, 3..4, 1));
+    let before = [sums(Some("one")), sums(None)];
+    assert_eq!(before[0].0, 38);
+    fold(&bed.store, 9);
+    fold(&bed.store, 9);
+    assert_eq!([sums(Some("one")), sums(None)], before);
+    let stats = reader.stats(Some("one"), 0..=20).unwrap();
+    let older = Older { from: "1970-01-01".to_owned(), to: "1970-01-09".to_owned(), clicks: 35 };
+    assert_eq!((named(&stats.days), stats.older), (vec!["1970-01-10".to_owned()], Some(older)));
+
+    bed.store.delete("one".to_owned()).wait().unwrap();
+    assert_eq!(sums(None), before[1], "the sum outlives the link");
+    let left = |table: &str| -> i64 {
+        let sql = format!("SELECT count(*) FROM {table} WHERE link = {one}");
+        Connection::open(bed.path()).unwrap().query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!([left("clicks"), left("folded_days")], [0, 0]);
+}
+
+#[test]
+fn however_many_days_a_link_is_followed_its_rows_are_bounded() {
+    let bed = Bed::new();
+    let one = bed.add("one").id;
+    let rows = |link: i64| -> i64 {
+        let sql = format!("SELECT count(*) FROM clicks WHERE link = {link}");
+        Connection::open(bed.path()).unwrap().query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    let mut most = 0;
+    for day in 0..40 {
+        let made_up = (0..200).map(|n| format!("x{n}-{day}.example"));
+        let mut batch = clicks_from(one, made_up.chain(["real.example".to_owned()]));
+        for click in &mut batch.clicks {
+            click.day = day;
+        }
+        batch.clicks.last_mut().unwrap().count = 3;
+        bed.count(batch);
+        fold(&bed.store, day - 1);
+        most = most.max(rows(one));
+    }
+    assert!(most <= 3 * 250, "{most} rows");
+    let stats = bed.reader().stats(Some("one"), 0..=100).unwrap();
+    assert_eq!((stats.clicks, from(&stats, "real.example")), (40 * 203, 40 * 3));
+    assert_eq!(stats.days.len(), 2);
+}
+
+#[test]
+fn folding_takes_small_steps_and_goes_on_after_a_restart() {
+    use super::retention::{MAX_LINKS, MAX_ROWS, OLDER};
+    let bed = Bed::new();
+    let one = bed.add("one").id;
+    let codes = (0..2 * MAX_LINKS).map(|n| link(&format!("c{n}"))).collect();
+    let others = bed.store.create_many(codes).wait().unwrap();
+    let clicks = others.iter().map(|link| click(link.as_ref().unwrap().id, 9, 0, Agent::None, 1)).collect();
+    bed.count(ClickBatch { referrers: vec![String::new()], clicks });
+    bed.count(clicks_on(one, 0..9, 100));
+    bed.store.close();
+    let path = bed.path();
+    let counted = |sql: &str| -> usize {
+        Connection::open(&path).unwrap().query_row(sql, [OLDER], |row| row.get(0)).unwrap()
+    };
+    let apart = || counted("SELECT count(*) FROM clicks WHERE day > ?1 AND day < 9");
+    assert_eq!(apart(), 2 * 900, "of the link and of all");
+    let mut steps = 0;
+    let mut next = Some(FoldFrom::default());
+    while next.is_some() {
+        let before = apart();
+        let store = Store::open(options(&path)).unwrap();
+        // As after each start.
+        next = store.fold_days(9, FoldFrom::default()).wait().unwrap().filter(|_| before > 0);
+        let reader = store.reader().unwrap();
+        for (code, clicks) in [(Some("one"), 900), (None, 900 + 2 * MAX_LINKS as u64)] {
+            assert_eq!(reader.stats(code, 0..=9).unwrap().clicks, clicks, "after {steps} steps");
+        }
+        store.close();
+        assert!(before - apart() <= MAX_ROWS && (apart() < before || before == 0), "{steps}");
+        steps += 1;
+    }
+    assert_eq!(steps, 2 * 900 / MAX_ROWS + 2);
+    // Where nothing is old, a step ends after so many links.
+    let store = Store::open(options(&path)).unwrap();
+    let mut next = Some(FoldFrom::default());
+    let mut steps = 0;
+    while let Some(from) = next {
+        next = store.fold_days(9, from).wait().unwrap();
+        steps += 1;
+    }
+    assert_eq!(steps, 3);
+    let folding = store.fold_days(9, FoldFrom::default());
+    store.close();
+    folding.wait().expect("what waited is done before the writer stops");
+}
+
 #[test]
 fn a_writer_that_is_stuck_is_not_alive_until_it_goes_on() {
     let bed = Bed::new();

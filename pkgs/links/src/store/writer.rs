@@ -163,10 +163,10 @@ impl Handle {
     }
 
     /// Hands over work that a power cut may take back, though a crash of the process may not.
-    pub fn submit_clicks(
+    pub fn submit_clicks<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Work<'_>) -> Result<(), Error> + Send + 'static,
-    ) -> Pending<()> {
+        work: impl FnOnce(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Pending<T> {
         self.send(false, work)
     }
 

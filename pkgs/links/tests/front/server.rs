@@ -41,6 +41,7 @@ pub fn settings() -> Settings {
         head_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(20),
         drain_timeout: Duration::from_secs(2),
+        click_retention: None,
     }
 }
 

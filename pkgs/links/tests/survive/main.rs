@@ -8,6 +8,7 @@ mod drain;
 #[path = "../http/mod.rs"]
 mod http;
 mod permissions;
+mod retention;
 mod rival;
 // Shared with the tests of TLS, which need more of it.
 #[allow(dead_code)]
