@@ -4,7 +4,7 @@ import json
 
 
 def status(url: str) -> str:
-    return visitor.succeed(f"curl -s -o /dev/null --max-time 20 -w '%{{http_code}}' {url}")
+    return visitor.succeed(f"curl -s -o /dev/null --max-time 120 -w '%{{http_code}}' {url}")
 
 
 def user_of(unit: str) -> str:
