@@ -103,12 +103,15 @@ fn who_reads_a_drop_at_a_time_is_cut_on_private_listeners_too() {
 }
 
 #[test]
-fn private_listeners_have_room_for_so_many() {
+fn private_listeners_have_room_for_so_many_and_then_make_some() {
     let server = Server::run(Config::private("127.0.0.1:0".parse().expect("an address")));
-    let held: Vec<_> = (0..256).map(|_| server.connect()).collect();
-    assert_eq!(server.connect().send(get("/")).text(), "");
-    assert_eq!(server.metrics.sum(|worker| &worker.shed_overall), 1);
-    drop(held);
+    let mut held: Vec<_> = (0..256).map(|_| server.connect()).collect();
+    assert_eq!(server.connect().send(get("/")).answer().0, 200);
+    // Who came first has made room, and nobody else.
+    assert_eq!(held[0].text(), "");
+    let counted =
+        [server.metrics.sum(|worker| &worker.timed_out), server.metrics.sum(|worker| &worker.shed_overall)];
+    assert_eq!(counted, [1, 0]);
 }
 
 #[test]
