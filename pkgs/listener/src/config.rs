@@ -12,6 +12,7 @@ use std::time::Duration;
 use service::proxies::Proxies;
 use service::socket::Address;
 
+use crate::limits::ConnectionLimit;
 use crate::peer::Peer;
 
 /// How a listener behaves. [`Default`] listens nowhere; everything else has a default to run with.
@@ -27,6 +28,9 @@ pub struct Config {
     pub proxies: Proxies,
     /// What clients may take.
     pub limits: Limits,
+    /// What its connections are counted by along with those of others, in place of [`Limits::connections`]. None by
+    /// default.
+    pub connections: Option<Arc<ConnectionLimit>>,
     /// Who else has a say in whom to let in. Nobody by default.
     pub admission: Option<Arc<dyn Admission>>,
     /// Who takes connections of HTTP/1.1 over TLS whose encryption can be the kernel's. Nobody by default.
@@ -79,6 +83,7 @@ impl Default for Config {
             tls: None,
             proxies: Proxies::default(),
             limits: Limits::default(),
+            connections: None,
             admission: None,
             offload: None,
             refusals: None,

@@ -77,6 +77,7 @@ pub use config::{
     Runtime, Speaks, Tcp, Tls,
 };
 pub use fast_path::{Connection, Exchange, FastPath, WithFastPath};
+pub use limits::{ConnectionLimit, ConnectionPermit};
 pub use listen::{Error, Listener};
 pub use peer::{Peer, PeerInfo, Protocol, TlsInfo};
 pub use service_trait::{BoxError, HttpService};

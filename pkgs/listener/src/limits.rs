@@ -11,14 +11,49 @@ use crate::config::{Admission, Guest, Limits};
 /// when it closes.
 const PARTS: usize = 64;
 
+/// How many connections there may be at once, of all who share it.
+#[derive(Debug)]
+pub struct ConnectionLimit {
+    most: usize,
+    open: AtomicUsize,
+}
+
+/// The right to one connection of a [`ConnectionLimit`]; given back when dropped.
+#[derive(Debug)]
+pub struct ConnectionPermit(Arc<ConnectionLimit>);
+
+impl ConnectionLimit {
+    /// For so many, of which none is open yet.
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, open: AtomicUsize::new(0) })
+    }
+
+    /// Admits one more. None where there are as many as there may be.
+    pub fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
+        self.admit_or(|| false)
+    }
+
+    /// The same, but admits one too many where `make_room` says that it ends another.
+    pub fn admit_or(self: &Arc<Self>, make_room: impl FnOnce() -> bool) -> Option<ConnectionPermit> {
+        // What was one too many is given back by dropping it.
+        let permit = ConnectionPermit(Arc::clone(self));
+        (self.open.fetch_add(1, Relaxed) < self.most || make_room()).then_some(permit)
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
 type Part = Mutex<HashMap<u64, u32, foldhash::quality::RandomState>>;
 
 /// How many connections are open, of all workers and protocols.
 #[derive(Debug)]
 pub struct Connections {
-    limit: usize,
+    limit: Arc<ConnectionLimit>,
     limit_per_address: u32,
-    open: AtomicUsize,
     /// By address, where that is limited.
     by_address: Box<[Part]>,
     hasher: foldhash::quality::RandomState,
@@ -39,18 +74,22 @@ pub enum Refused {
 #[derive(Debug)]
 pub struct Permit {
     connections: Arc<Connections>,
+    _open: ConnectionPermit,
     address: Option<u64>,
     guest: Option<Guest>,
 }
 
 impl Connections {
-    /// None open yet.
-    pub fn new(limits: &Limits, admission: Option<Arc<dyn Admission>>) -> Arc<Self> {
+    /// None open yet, but for those that others have of `shared`.
+    pub fn new(
+        limits: &Limits,
+        shared: Option<Arc<ConnectionLimit>>,
+        admission: Option<Arc<dyn Admission>>,
+    ) -> Arc<Self> {
         let parts = if limits.connections_per_address == 0 { 0 } else { PARTS };
         Arc::new(Self {
-            limit: limits.connections,
+            limit: shared.unwrap_or_else(|| ConnectionLimit::new(limits.connections)),
             limit_per_address: limits.connections_per_address,
-            open: AtomicUsize::new(0),
             by_address: (0..parts).map(|_| Part::default()).collect(),
             hasher: foldhash::quality::RandomState::default(),
             admission,
@@ -59,7 +98,7 @@ impl Connections {
 
     #[cfg(test)]
     fn open(&self) -> usize {
-        self.open.load(Relaxed)
+        self.limit.open.load(Relaxed)
     }
 
     /// Admits one more connection, from `address` if it has one.
@@ -80,12 +119,8 @@ impl Connections {
         address: Option<IpAddr>,
         make_room: impl FnOnce() -> bool,
     ) -> Result<Permit, Refused> {
-        if self.open.fetch_add(1, Relaxed) >= self.limit && !make_room() {
-            self.open.fetch_sub(1, Relaxed);
-            return Err(Refused::Overall);
-        }
-        // From here on the permit gives the connection back.
-        let mut permit = Permit { connections: Arc::clone(self), address: None, guest: None };
+        let open = self.limit.admit_or(make_room).ok_or(Refused::Overall)?;
+        let mut permit = Permit { connections: Arc::clone(self), _open: open, address: None, guest: None };
         if let Some(address) = address {
             permit.charge(address)?;
         }
@@ -138,7 +173,6 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.connections.open.fetch_sub(1, Relaxed);
         let Some(key) = self.address else { return };
         let mut part = self.connections.part(key);
         if let Some(count) = part.get_mut(&key) {
@@ -204,7 +238,7 @@ mod tests {
     use super::*;
 
     fn connections(connections: usize, connections_per_address: u32) -> Arc<Connections> {
-        Connections::new(&Limits { connections, connections_per_address, ..Limits::default() }, None)
+        Connections::new(&Limits { connections, connections_per_address, ..Limits::default() }, None, None)
     }
 
     #[test]
@@ -229,6 +263,21 @@ mod tests {
         assert_eq!(connections.admit(None).err(), Some(Refused::Overall));
         drop(second);
         assert_eq!(connections.open(), 0);
+    }
+
+    #[test]
+    fn connections_of_two_listeners_may_have_one_limit() {
+        let limit = ConnectionLimit::new(2);
+        let listener = || Connections::new(&Limits::default(), Some(Arc::clone(&limit)), None);
+        let (one, other) = (listener(), listener());
+        let first = one.admit(None).expect("room");
+        let second = limit.admit().expect("room");
+        assert_eq!(other.admit(None).err(), Some(Refused::Overall));
+        drop(first);
+        let _third = other.admit(None).expect("room again");
+        assert!(limit.admit().is_none() && one.admit(None).is_err());
+        drop(second);
+        assert!(one.admit(None).is_ok());
     }
 
     #[test]
@@ -273,7 +322,7 @@ mod tests {
                 (address.to_bits() % 2 == 0).then(|| Arc::new(address) as Guest)
             }
         }
-        let connections = Connections::new(&Limits::default(), Some(Arc::new(Even)));
+        let connections = Connections::new(&Limits::default(), None, Some(Arc::new(Even)));
         let address = Ipv4Addr::from_bits(4);
         let permit = connections.admit(Some(address.into())).expect("an even one");
         let guest = permit.guest().expect("a guest");

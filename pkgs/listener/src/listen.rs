@@ -148,7 +148,11 @@ impl Listener {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::Worker)?;
         let (control, drain) = drain::pair();
-        let connections = Connections::new(&self.config.limits, self.config.admission.clone());
+        let connections = Connections::new(
+            &self.config.limits,
+            self.config.connections.clone(),
+            self.config.admission.clone(),
+        );
         let bodies = Bodies::new(&self.config.limits);
         let (ended, mut running) = tokio::sync::mpsc::channel::<()>(1);
         let mut outcome = Ok(());

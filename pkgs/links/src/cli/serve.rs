@@ -8,14 +8,15 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use listener::ConnectionLimit;
 use listener::WithFastPath;
 use listener::tls::Store as Certificates;
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::logs::{self, LogArgs};
 use service::metrics::{Family, Registry};
 use service::panics;
-use service::proxies::ProxyArgs;
 use service::permissions;
+use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
@@ -87,7 +88,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, help_heading = "Resources")]
     pub cache_bytes: u64,
 
-    /// Connections of all workers of a listener; further ones are closed at once.
+    /// Connections of all workers, in the clear and by TLS together; further ones are closed at once.
     #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     pub max_connections: usize,
@@ -211,14 +212,15 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     };
     let readiness = Readiness::new();
     let count = workers::count(args.workers);
-    let settings = settings(&args, count)?;
+    let settings = settings(&args)?;
 
     // Whom to send elsewhere is the TLS listener's to answer, and then there is nobody left for the plain one: its
     // worker hands clicks to the store, and no more.
     let listeners = if args.https_redirect { vec![Vec::new()] } else { listen(&args, count)? };
     let by_tls = if args.tls.tls_listen.is_empty() { 0 } else { count };
     let metrics = Arc::new(Metrics::new(listeners.len(), by_tls));
-    let secure = (by_tls > 0).then(|| listener::Listener::new(secure(&args, &metrics))).transpose()?;
+    let secure =
+        (by_tls > 0).then(|| listener::Listener::new(secure(&args, &settings, &metrics))).transpose()?;
     if let Some(certificates) = secure.as_ref().and_then(listener::Listener::certificates) {
         let _ = reloaded.set(Arc::clone(certificates));
     }
@@ -346,8 +348,8 @@ fn serve_admin(
     })
 }
 
-/// The settings of each of `count` workers.
-fn settings(args: &Args, count: usize) -> Result<Settings, Error> {
+/// The settings of all workers.
+fn settings(args: &Args) -> Result<Settings, Error> {
     let robots = match &args.robots {
         None => ROBOTS.to_owned(),
         Some(path) => {
@@ -361,7 +363,7 @@ fn settings(args: &Args, count: usize) -> Result<Settings, Error> {
         redirect_body: args.redirect_body,
         redirect_max_age: args.redirect_max_age,
         proxies: (&args.proxies).into(),
-        connections: args.max_connections.div_ceil(count),
+        connections: ConnectionLimit::new(args.max_connections),
         head_timeout: Duration::from_secs(args.head_timeout),
         idle_timeout: Duration::from_secs(args.idle_timeout),
         drain_timeout: Duration::from_secs(args.drain_timeout),
@@ -380,7 +382,7 @@ fn reload(certificates: &Arc<Certificates>) {
 }
 
 /// The listener that speaks TLS, and in the clear sends visitors there where that is asked for.
-fn secure(args: &Args, metrics: &Arc<Metrics>) -> listener::Config {
+fn secure(args: &Args, settings: &Settings, metrics: &Arc<Metrics>) -> listener::Config {
     let head = Duration::from_secs(args.head_timeout);
     let plain = args.policy.public.listen.iter().filter(|_| args.https_redirect);
     let plain = plain.cloned().map(listener::Endpoint::plain);
@@ -391,7 +393,6 @@ fn secure(args: &Args, metrics: &Arc<Metrics>) -> listener::Config {
         tls: args.tls.files().map(|(cert, key)| listener::Tls::new(cert, key)),
         proxies: (&args.proxies).into(),
         limits: listener::Limits {
-            connections: args.max_connections,
             handshake_time: head,
             head_bytes: MAX_HEAD_BYTES,
             head_time: head,
@@ -403,6 +404,7 @@ fn secure(args: &Args, metrics: &Arc<Metrics>) -> listener::Config {
             write_stall: head,
             ..listener::Limits::default()
         },
+        connections: Some(Arc::clone(&settings.connections)),
         refusals: Some(Arc::clone(metrics) as Arc<dyn listener::Refusals>),
         tcp: listener::Tcp { backlog: args.backlog, ..listener::Tcp::default() },
         // What is sent here are forms of a few hundred bytes.

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use listener::ConnectionLimit;
 use service::proxies::Proxies;
 use service::shutdown::Shutdown;
 
@@ -73,8 +74,8 @@ pub struct Settings {
     pub redirect_max_age: u32,
     /// Which proxies are in front, by whom visitors come.
     pub proxies: Proxies,
-    /// Connections of one worker; further ones are closed at once.
-    pub connections: usize,
+    /// Connections of all workers, and of the TLS listener; further ones are closed at once.
+    pub connections: Arc<ConnectionLimit>,
     /// A request head must be complete this long after its first byte.
     pub head_timeout: Duration,
     /// A connection may be idle this long between requests.

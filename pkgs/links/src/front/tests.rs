@@ -1,7 +1,8 @@
-//! What a panic costs: hooks for it are in the crate's own tests alone.
+//! What a panic costs, and who waits when draining begins: hooks for it are in the crate's own tests alone.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Barrier;
 use std::thread::JoinHandle;
 
 use super::*;
@@ -9,6 +10,19 @@ use crate::code::CodePolicy;
 use crate::link::NewLink;
 use crate::store::Options;
 use crate::target::TargetPolicy;
+
+/// A worker that is asked to pause has come, and may go on.
+static PAUSED: [Barrier; 2] = [Barrier::new(2), Barrier::new(2)];
+
+/// Does what a visit to such a code asks for.
+pub fn strike(code: &str) {
+    assert_ne!(code, "panic-in-a-test", "as a test asks");
+    if code == "pause-in-a-test" {
+        for barrier in &PAUSED {
+            barrier.wait();
+        }
+    }
+}
 
 /// A listener with one worker, and a link `abc`.
 struct Fixture {
@@ -18,7 +32,8 @@ struct Fixture {
     _directory: tempfile::TempDir,
 }
 
-fn fixture() -> Fixture {
+/// One for so many connections.
+fn fixture(connections: usize) -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(Options {
         path: directory.path().join("links.db"),
@@ -40,7 +55,7 @@ fn fixture() -> Fixture {
             redirect_body: false,
             redirect_max_age: 0,
             proxies: Proxies::default(),
-            connections: 2,
+            connections: ConnectionLimit::new(connections),
             head_timeout: 10 * second,
             idle_timeout: 10 * second,
             drain_timeout: second,
@@ -61,20 +76,47 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    /// What is answered to a request on a connection of its own, to the end.
-    fn answer(&self, request: &str) -> String {
+    /// A request on a connection of its own.
+    fn ask(&self, request: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         write!(stream, "{request} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        let _ = stream.read_to_string(&mut text);
-        text
+        stream
     }
+
+    /// What is answered to a request on a connection of its own, to the end.
+    fn answer(&self, request: &str) -> String {
+        rest(self.ask(request))
+    }
+}
+
+/// What comes, to the end.
+fn rest(mut stream: TcpStream) -> String {
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    text
+}
+
+#[test]
+fn who_waits_when_draining_begins_is_served() {
+    let fixture = fixture(100);
+    let first = fixture.ask("GET /pause-in-a-test");
+    PAUSED[0].wait();
+    // When the worker goes on, it hears of the end before it hears of those who wait.
+    fixture.front.shutdown.trigger();
+    let last: Vec<TcpStream> = (0..80).map(|_| fixture.ask("GET /abc")).collect();
+    PAUSED[1].wait();
+    assert!(rest(first).starts_with("HTTP/1.1 404 "));
+    for stream in last {
+        let answer = rest(stream);
+        assert!(answer.starts_with("HTTP/1.1 307 "), "{answer:?}");
+    }
+    fixture.thread.join().expect("the worker ends");
 }
 
 #[test]
 fn a_panic_costs_its_connection_and_no_other() {
-    let fixture = fixture();
+    let fixture = fixture(2);
     // More than there are places, by the fast path and by the slow one.
     for request in ["GET /panic-in-a-test", "GET /%70anic-in-a-test"].repeat(4) {
         assert_eq!(fixture.answer(request), "", "{request}");
@@ -90,7 +132,7 @@ fn a_panic_costs_its_connection_and_no_other() {
 
 #[test]
 fn a_worker_that_ends_takes_the_service_down() {
-    let fixture = fixture();
+    let fixture = fixture(2);
     fixture.front.store.close();
     fixture.front.metrics.worker(0).panic_at_next_tick();
     let wait = fixture.front.shutdown.wait();

@@ -1,13 +1,16 @@
 //! One worker: a thread, a single-threaded runtime, its sockets and everything it need not share.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::net::TcpListener;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
+use listener::ConnectionPermit;
+use rustix::net::{SocketFlags, acceptfrom_with};
 use service::proxies::Source;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, LocalSet};
@@ -32,6 +35,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// At shutdown, an idle connection is kept this long, so that a request already on its way is answered.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+/// The most that are accepted of those who wait when draining begins: what net.core.somaxconn is since Linux 5.4.
+const DRAIN_ACCEPTS: usize = 4096;
 
 /// Bytes of answers that clients are slow to take, of all workers together. Beyond, whose answers find no room is
 /// closed: most take theirs at once, and what they need is not for those who never read.
@@ -175,8 +181,8 @@ impl Life {
     }
 }
 
-/// Marks a connection as done, however its task ends.
-struct Slot(Rc<Life>);
+/// Marks a connection as done, and makes room for another, however its task ends.
+struct Slot(Rc<Life>, #[expect(dead_code, reason = "it counts until it is dropped")] ConnectionPermit);
 
 impl Drop for Slot {
     fn drop(&mut self) {
@@ -275,7 +281,7 @@ impl Worker {
             let accepted = tokio::select! {
                 biased;
                 accepted = socket.accept() => accepted,
-                () = self.context.front.shutdown.wait() => return,
+                () = self.context.front.shutdown.wait() => break,
             };
             match accepted {
                 Ok((stream, peer)) => self.admit(stream, peer),
@@ -287,25 +293,33 @@ impl Worker {
                 }
             }
         }
+        // The kernel is asked itself: the runtime may not have heard yet of those that wait. Not for ever: while there
+        // is load, there is always one more.
+        for _ in 0..DRAIN_ACCEPTS {
+            match accept_now(&socket) {
+                Ok((stream, peer)) => self.admit(stream, peer),
+                Err(error) if is_about_one_connection(&error) => {}
+                Err(_) => return,
+            }
+        }
     }
 
-    fn admit(self: &Rc<Self>, stream: tokio::net::TcpStream, peer: std::net::SocketAddr) {
+    fn admit(self: &Rc<Self>, stream: tokio::net::TcpStream, peer: SocketAddr) {
         let source = self.context.front.settings.proxies.source(Some(peer.ip()));
         if source == Source::Nobody {
             return self.context.metrics.proxy_refused.add(1);
         }
+        let Some(permit) = self.context.front.settings.connections.admit() else {
+            return self.context.metrics.shed.add(1);
+        };
         let mut lives = self.lives.borrow_mut();
-        if lives.len() >= self.context.front.settings.connections {
+        if lives.len() == lives.capacity() {
             lives.retain(|life| !life.done.get());
-        }
-        if lives.len() >= self.context.front.settings.connections {
-            self.context.metrics.shed.add(1);
-            return;
         }
         self.context.metrics.accepted.add(1);
         let life = Rc::new(Life::default());
         life.fresh(self);
-        let (worker, slot) = (Rc::clone(self), Slot(Rc::clone(&life)));
+        let (worker, slot) = (Rc::clone(self), Slot(Rc::clone(&life), permit));
         let task = if source == Source::ProxyHeader {
             tokio::task::spawn_local(async move { lane::run_proxied(&worker, stream, peer, &slot.0).await })
         } else {
@@ -381,10 +395,20 @@ async fn flush(front: Arc<Front>, drained: Rc<Notify>) {
     }
 }
 
+/// One that waits already.
+///
+/// # Errors
+/// `WouldBlock` where none does.
+fn accept_now(socket: &tokio::net::TcpListener) -> io::Result<(tokio::net::TcpStream, SocketAddr)> {
+    let (stream, peer) = acceptfrom_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+    Ok((tokio::net::TcpStream::from_std(stream.into())?, peer.ok_or(io::ErrorKind::ConnectionAborted)?))
+}
+
 /// Whether an accept failed for one connection's sake (accept(2): errors of the new socket are passed
 /// on), so that the next may be accepted at once.
-fn is_about_one_connection(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind as Kind;
+fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
     matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::Interrupted)
 }
 

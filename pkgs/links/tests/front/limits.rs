@@ -2,16 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use listener::ConnectionLimit;
+
 use crate::http::Client;
 use crate::server::{Server, settings};
 
 #[test]
 fn connections_beyond_the_limit_are_closed_and_taken_again_once_there_is_room() {
     let mut configured = settings();
-    configured.connections = 4;
+    // Of both workers together.
+    configured.connections = ConnectionLimit::new(8);
     let server = Server::start(configured);
     server.link("abc", |_| ());
-    // Each of two workers takes four, and the kernel shares connections out by hash.
     let answers = |client: &mut Client| client.get("abc").is_ok_and(|answer| answer.status == 307);
     let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
     clients.retain_mut(answers);
@@ -66,7 +68,7 @@ fn stalled(server: &Server, stage: usize) -> Client {
 #[test]
 fn whoever_stands_still_at_whatever_stage_gives_its_place_back() {
     let mut configured = settings();
-    configured.connections = 4;
+    configured.connections = ConnectionLimit::new(4);
     configured.head_timeout = Duration::from_secs(1);
     configured.idle_timeout = Duration::from_secs(1);
     let server = Server::start(configured);

@@ -12,6 +12,7 @@ use links::front::{Attempts, Front, Metrics, Settings};
 use links::link::NewLink;
 use links::store::{Options, Store};
 use links::target::TargetPolicy;
+use listener::ConnectionLimit;
 use service::proxies::Proxies;
 use service::shutdown::Shutdown;
 use service::socket::{Address, Listener, TcpOptions};
@@ -37,7 +38,7 @@ pub fn settings() -> Settings {
         redirect_body: false,
         redirect_max_age: 0,
         proxies: Proxies::default(),
-        connections: 1024,
+        connections: ConnectionLimit::new(1024),
         head_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(20),
         drain_timeout: Duration::from_secs(2),

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::client::{Secure, Version, ask_one, curl_command, h3_script, metric, metrics, request, until};
+use crate::http::Client;
 use crate::server::{BINARY, Server};
 
 /// Whether a server shows this certificate, asked by a version.
@@ -39,6 +40,34 @@ fn a_certificate_is_read_again_and_a_bad_one_is_not_taken() {
     let newest = secure.certify();
     until("the newest certificate", || shows(&server, Version::Http2, &secure, &newest));
     server.stop();
+}
+
+#[test]
+fn connections_in_the_clear_and_by_tls_have_one_limit() {
+    let secure = Secure::new();
+    let server = secure.serve(&["--max-connections", "4"]);
+    // They have been let in when they are answered.
+    let held: Vec<Client> = (0..4)
+        .map(|_| {
+            let mut client = Client::connect(server.public).expect("it listens");
+            client.send("GET /missing HTTP/1.1\r\nHost: h\r\n\r\n").expect("it reads");
+            assert_eq!(client.receive().expect("an answer").status, 404);
+            client
+        })
+        .collect();
+    let _fifth = Client::connect(server.secure.expect("it speaks TLS")).expect("it listens");
+    until("that a fifth is turned away", || {
+        metric(&server, &["linerate_links_listener_shed_total", "reason=\"overall\""]) > 0.0
+    });
+    drop(held);
+    until("room by TLS", || shows_anything(&server));
+    server.stop();
+}
+
+/// Whether somebody is served by TLS.
+fn shows_anything(server: &Server) -> bool {
+    let mut command = curl_command(server, Version::Http1, &["/missing"]);
+    command.args(["--output", "/dev/null"]).status().expect("curl runs").success()
 }
 
 #[test]
