@@ -101,6 +101,11 @@ impl Mailbox {
         std::mem::take(&mut *self.letters())
     }
 
+    /// Whether nothing has arrived.
+    pub fn is_empty(&self) -> bool {
+        self.letters().arrived.is_empty()
+    }
+
     /// Puts a letter in, and rings.
     pub fn put(&self, token: Token, done: Done) {
         self.letters().done.push((token, done));

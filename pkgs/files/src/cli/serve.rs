@@ -24,6 +24,7 @@ use crate::access_log::AccessLog;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::front::limits::Limits;
+use crate::front::seal::Handover;
 use crate::front::{Front, Settings};
 use crate::http::head::MAX_HEAD_BYTES;
 use crate::secure::Secure;
@@ -315,7 +316,7 @@ fn tls(args: &Args, limits: Option<Arc<Limits>>, front: &Arc<Front>) -> listener
         },
         // An address has its connections of both listeners together.
         admission: limits.map(|limits| limits as Arc<dyn listener::Admission>),
-        offload: (!args.no_ktls).then(|| Arc::clone(front) as Arc<dyn listener::Offload>),
+        offload: (!args.no_ktls).then(|| Arc::new(Handover::new(front)) as Arc<dyn listener::Offload>),
         refusals: Some(Arc::new(Secure::new(Arc::clone(front)))),
         http3: args.tls.http3(),
         drain: Duration::from_secs(args.drain_timeout),

@@ -9,7 +9,7 @@
 
 mod connection;
 pub mod limits;
-mod seal;
+pub mod seal;
 mod sending;
 #[cfg(test)]
 mod tests;
@@ -89,6 +89,8 @@ pub struct Front {
     mailboxes: Vec<Arc<Mailbox>>,
     /// Connections that came from the TLS listener.
     offloaded: AtomicUsize,
+    /// Those who may yet bring some.
+    givers: AtomicUsize,
     /// That the workers go on.
     heartbeats: Heartbeats,
 }
@@ -137,6 +139,7 @@ impl Front {
             changes: AtomicU64::new(0),
             mailboxes,
             offloaded: AtomicUsize::new(0),
+            givers: AtomicUsize::new(0),
             heartbeats: Heartbeats::new(workers),
         }))
     }

@@ -2,6 +2,7 @@
 //! as plain ones are: with sendfile, and with no buffers of their own.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use listener::{Offload, Offloaded, ktls};
@@ -56,11 +57,32 @@ impl Seal {
     }
 }
 
-impl Offload for Front {
+/// Where the TLS listener gives connections away. Until it drops this, no worker ends: one that has been shaken hands
+/// with when draining begins is served too.
+#[derive(Debug)]
+pub struct Handover(Arc<Front>);
+
+impl Handover {
+    /// To the workers of this front.
+    pub fn new(front: &Arc<Front>) -> Self {
+        front.givers.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(front))
+    }
+}
+
+impl Offload for Handover {
     /// Gives it to one worker after the other.
     fn take(&self, connection: Offloaded) {
-        let next = self.offloaded.fetch_add(1, Ordering::Relaxed);
-        self.mailboxes[next % self.mailboxes.len()].arrive(connection);
+        let next = self.0.offloaded.fetch_add(1, Ordering::Relaxed);
+        self.0.mailboxes[next % self.0.mailboxes.len()].arrive(connection);
+    }
+}
+
+impl Drop for Handover {
+    fn drop(&mut self) {
+        // Whoever sees this sees what was given before.
+        self.0.givers.fetch_sub(1, Ordering::Release);
+        self.0.wake();
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::thread::JoinHandle;
 
+use listener::{Offload, Offloaded, Peer, PeerInfo, Protocol};
 use service::panics;
 use service::proxies::Source;
 
@@ -147,6 +148,40 @@ fn who_connects_in_the_round_that_draining_begins_in_is_served() {
         assert!(receive(client, "text a").starts_with("HTTP/1.1 200 "));
     }
     drop((first, last));
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+    assert!(front.shutdown.outcome().is_ok());
+}
+
+#[test]
+fn a_connection_that_tls_hands_over_once_draining_has_begun_is_served() {
+    let place = tempfile::tempdir().expect("a directory");
+    std::fs::write(place.path().join("a"), "text a").expect("a file");
+    let (front, address, threads) = serve(place.path());
+    let tls = seal::Handover::new(&front);
+    front.shutdown.trigger();
+    front.wake();
+    // Until nobody listens any more: a worker that does not wait for the TLS listener has ended then, or is about to.
+    while TcpStream::connect(address).is_ok() {
+        std::thread::yield_now();
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let mut client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    client.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    let (socket, _) = listener.accept().expect("a connection");
+    socket.set_nonblocking(true).expect("a socket");
+    let peer = PeerInfo { remote: None, local: None, protocol: Protocol::Http1, tls: None, guest: None };
+    ask(&mut client, "/a");
+    tls.take(Offloaded {
+        socket: socket.into(),
+        peer: Peer::new(peer),
+        received: Vec::new(),
+        alt_svc: Box::default(),
+    });
+    drop(tls);
+    // Behind it comes an alert, which nobody encrypts here.
+    let answer = receive(&mut client, "text a\u{1}\0");
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    drop(client);
     assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
     assert!(front.shutdown.outcome().is_ok());
 }

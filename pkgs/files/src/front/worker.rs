@@ -375,8 +375,15 @@ impl Loop {
         Ok(())
     }
 
+    /// Whether there is no connection, and none is to come: those of TLS come until their listener has drained, which
+    /// has as long as the connections here have.
     fn is_drained(&self) -> bool {
-        self.worker.desk.draining && self.open == 0
+        let Some(from) = self.drained_from.filter(|_| self.open == 0) else { return false };
+        let front = &self.worker.desk.front;
+        let end = from.saturating_add(ticks(front.settings.drain_timeout + DRAIN_GRACE));
+        let awaited = front.givers.load(Ordering::Acquire) > 0 && self.worker.desk.tick < end;
+        // In this order: what was given last is there.
+        !awaited && self.worker.mailbox.is_empty()
     }
 
     /// Ticks, where it is time to.
