@@ -161,6 +161,12 @@ impl Maker<'_> {
             None => match self.site.root.find(&path, Patience::None) {
                 Ok(found) => self.cache.insert(self.site, &path, found, (self.tick, self.now)),
                 Err(root::Error::Cold) => return Err(Cold(path.into_owned())),
+                // Open files are what there are too many of: those that are kept can be opened again, and who may wait
+                // gets one.
+                Err(root::Error::Exhausted) => {
+                    self.cache.clear();
+                    return Err(Cold(path.into_owned()));
+                }
                 Err(error) => return Ok(self.failed(error, &path, request, out)),
             },
         };
@@ -197,11 +203,7 @@ impl Maker<'_> {
         let refusal = match error {
             root::Error::Missing => Refusal::Missing,
             root::Error::Denied => Refusal::Denied,
-            // Open files are what there are too many of: those that are kept can be opened again.
-            root::Error::Exhausted => {
-                self.cache.clear();
-                Refusal::Exhausted
-            }
+            root::Error::Exhausted => Refusal::Exhausted,
             root::Error::Cold | root::Error::Failed(_) => {
                 tracing::warn!(path = %String::from_utf8_lossy(path), %error, "cannot open a file");
                 Refusal::Failed

@@ -47,6 +47,8 @@ pub struct Desk {
     memory_max: u64,
     log: Option<Lines>,
     changes: u64,
+    /// How often there were too few file descriptors when it was last looked.
+    shortages: u64,
     /// What was read ahead last, and from which tick on it may be again.
     prefetched: (Vec<u8>, u32),
 }
@@ -87,6 +89,7 @@ impl Desk {
             memory_max: if memory == 0 { 0 } else { settings.memory_max },
             log: front.access_log.as_ref().map(|log| AccessLog::lines(log, Arc::clone(&metrics))),
             changes,
+            shortages: front.disk.shortages(),
             prefetched: Default::default(),
             metrics,
             sealed,
@@ -148,6 +151,12 @@ impl Desk {
             self.tail = Tail::at(now);
         }
         self.flush_log();
+        let shortages = self.front.disk.shortages();
+        if shortages != self.shortages {
+            self.shortages = shortages;
+            self.let_go();
+            self.front.disk.look_again();
+        }
         self.metrics.open_files.store(self.cache.len() as u64, Ordering::Relaxed);
     }
 
@@ -169,8 +178,9 @@ impl Desk {
     }
 
     /// Closes all files that are not being sent.
-    pub fn let_go(&mut self) {
+    fn let_go(&mut self) {
         self.cache.clear();
+        self.front.piped.clear();
     }
 
     /// Begins anew with what a panic may have left half changed.

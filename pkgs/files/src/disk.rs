@@ -41,6 +41,9 @@ const PREFETCH_BYTES: u64 = 32 << 20;
 /// of its own accord (mm/readahead.c, `force_page_cache_ra`), which is this much by default.
 const ADVICE_BYTES: u64 = 128 << 10;
 
+/// How long a lookup waits for a file descriptor: others are given back as transfers end.
+const SCARCE_FOR: Duration = Duration::from_secs(10);
+
 /// Whom a job is for: a connection of a worker.
 pub type Token = u64;
 
@@ -195,6 +198,25 @@ pub struct Disk {
     jobs: Sender<Job>,
     prefetches: Arc<AtomicUsize>,
     listings: Arc<Pool>,
+    scarce: Arc<Scarce>,
+}
+
+/// A lookup.
+struct Lookup {
+    site: Arc<Site>,
+    path: Vec<u8>,
+    done: Box<dyn FnOnce(Vec<u8>, Result<Found, Error>) + Send>,
+    /// When it fails, should there be no file descriptor until then.
+    until: Instant,
+}
+
+/// What is known of times without file descriptors.
+#[derive(Default)]
+struct Scarce {
+    /// Lookups that wait for some: each connection or stream has one at most.
+    waiting: Mutex<Vec<Lookup>>,
+    /// How often there were too few.
+    times: AtomicU64,
 }
 
 impl fmt::Debug for Disk {
@@ -219,7 +241,13 @@ impl Disk {
                 .name(format!("files-disk-{number}"))
                 .spawn(move || work(&queue, &thread))?;
         }
-        Ok(Self { busy, jobs, prefetches: Arc::default(), listings: Arc::new(Pool::start()?) })
+        Ok(Self {
+            busy,
+            jobs,
+            prefetches: Arc::default(),
+            listings: Arc::new(Pool::start()?),
+            scarce: Arc::default(),
+        })
     }
 
     /// Whether the threads go on, for the watchdog.
@@ -227,25 +255,53 @@ impl Disk {
         self.busy.is_alive(STUCK) && self.listings.busy().is_alive(STUCK)
     }
 
-    /// Finds out what a path names.
+    /// Finds out what a path names. Where there is no file descriptor for that, it waits a while for one.
     pub fn find(
         &self,
         site: Arc<Site>,
         path: Vec<u8>,
         done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static,
     ) {
+        self.look(Lookup { site, path, done: Box::new(done), until: Instant::now() + SCARCE_FOR });
+    }
+
+    fn look(&self, lookup: Lookup) {
+        // What waits there keeps no thread from ending.
+        let scarce = Arc::downgrade(&self.scarce);
         self.run(move |_| {
             let find = || {
                 #[cfg(test)]
-                crate::faults::strike(crate::faults::LOOKUP, &path);
-                site.root.find(&path, Patience::Disk)
+                crate::faults::strike(crate::faults::LOOKUP, &lookup.path);
+                lookup.site.root.find(&lookup.path, Patience::Disk)
             };
             let found = panics::catch(find).unwrap_or_else(|panic| {
-                panic.log("lookup", &String::from_utf8_lossy(&path));
+                panic.log("lookup", &String::from_utf8_lossy(&lookup.path));
                 Err(Error::Failed(Errno::IO))
             });
-            done(path, found);
+            match (found, scarce.upgrade()) {
+                (Err(Error::Exhausted), Some(scarce)) if Instant::now() < lookup.until => {
+                    scarce.waiting().push(lookup);
+                    scarce.times.fetch_add(1, Ordering::Relaxed);
+                }
+                (found, _) => (lookup.done)(lookup.path, found),
+            }
         });
+    }
+
+    /// There are too few file descriptors: each thread lets go of those it keeps.
+    pub fn is_short(&self) {
+        self.scarce.times.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often there were too few file descriptors.
+    pub fn shortages(&self) -> u64 {
+        self.scarce.times.load(Ordering::Relaxed)
+    }
+
+    /// Has those looked up again that wait for a file descriptor.
+    pub fn look_again(&self) {
+        let waiting = std::mem::take(&mut *self.scarce.waiting());
+        waiting.into_iter().for_each(|lookup| self.look(lookup));
     }
 
     /// Reads a part of a file, so that it is in memory.
@@ -284,6 +340,12 @@ impl Disk {
     /// Begins a listing. None where there are too many.
     pub fn list(&self, site: Arc<Site>, request: listing::Request) -> Option<Listing> {
         self.listings.open(site, request)
+    }
+}
+
+impl Scarce {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Lookup>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

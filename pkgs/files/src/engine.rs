@@ -250,12 +250,12 @@ impl Transfer {
             }
             let wanted = usize::try_from((self.end - self.at).min(left)).unwrap_or(usize::MAX);
             let sent = match means.engine {
-                Engine::Auto | Engine::Sendfile => {
-                    let mut at = self.at;
-                    let sent = sendfile(&socket, &*self.file.fd, Some(&mut at), wanted);
-                    sent.inspect(|sent| self.at += *sent as u64)
-                }
-                Engine::Splice => self.load(means, wanted),
+                Engine::Auto | Engine::Sendfile => self.sendfile(&socket, wanted),
+                Engine::Splice => match self.load(means, wanted) {
+                    // Without a pipe.
+                    Err(Errno::MFILE | Errno::NFILE) => self.sendfile(&socket, wanted),
+                    loaded => loaded,
+                },
                 Engine::Copy => self.copy(&socket, means, wanted, more),
             };
             match sent {
@@ -310,6 +310,14 @@ impl Transfer {
             }
         }
         taken.unwrap_or(0)
+    }
+
+    /// Sends bytes of the file, and returns how many.
+    fn sendfile(&mut self, socket: impl AsFd, wanted: usize) -> Result<usize, Errno> {
+        let mut at = self.at;
+        let sent = sendfile(socket, &*self.file.fd, Some(&mut at), wanted)?;
+        self.at += sent as u64;
+        Ok(sent)
     }
 
     /// Moves bytes of the file into a pipe, and returns how many.

@@ -9,10 +9,12 @@ use std::ffi::{CStr, CString};
 use std::fmt::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use std::vec;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{AtFlags, Dir, FileType, StatxFlags, statx};
+use rustix::io::Errno;
 
 use crate::http::date;
 use crate::site::Site;
@@ -27,6 +29,9 @@ pub const SMALL_BYTES: usize = 32 << 10;
 
 /// What a name takes beside its bytes: itself, and what the allocator rounds up to.
 const NAME_BYTES: usize = size_of::<Ranked>() + 16;
+
+/// How long a listing waits for a file descriptor.
+const SCARCE_FOR: Duration = Duration::from_secs(10);
 
 /// A block is handed on once it has this many bytes.
 pub const BLOCK_BYTES: usize = 16 * 1024;
@@ -144,10 +149,17 @@ pub enum Error {
     Open(#[from] root::Error),
     /// The directory cannot be read.
     #[error(transparent)]
-    Read(#[from] rustix::io::Errno),
+    Read(#[from] Errno),
     /// Its writer panicked.
     #[error("a panic, which is logged")]
     Panicked,
+}
+
+impl Error {
+    /// Whether there may be file descriptors for it later.
+    fn is_scarcity(&self) -> bool {
+        matches!(self, Self::Open(root::Error::Exhausted) | Self::Read(Errno::MFILE | Errno::NFILE))
+    }
 }
 
 /// A listing under way.
@@ -166,6 +178,8 @@ pub struct Lister {
     small: usize,
     /// Whether they take more.
     large: bool,
+    /// Until when it waits for a file descriptor, where there was none.
+    scarce_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -194,7 +208,7 @@ pub enum Step {
     Block(Vec<u8>),
     /// Nothing more is to come.
     End,
-    /// The names of this directory take more memory, and there was none.
+    /// There was no memory for the names of this directory, which take more, or no file descriptor to read it.
     Wait,
 }
 
@@ -212,6 +226,7 @@ impl Lister {
             empty: true,
             small: SMALL_BYTES,
             large: false,
+            scarce_until: None,
         }
     }
 
@@ -225,6 +240,21 @@ impl Lister {
     /// # Errors
     /// [`Error`]; what was given until then is no whole listing.
     pub fn step(&mut self, memory: &mut impl Memory) -> Result<Step, Error> {
+        match self.write(memory) {
+            Err(error) if error.is_scarcity() => {
+                memory.fits(0);
+                let now = Instant::now();
+                let until = *self.scarce_until.get_or_insert(now + SCARCE_FOR);
+                if now < until { Ok(Step::Wait) } else { Err(error) }
+            }
+            step => {
+                self.scarce_until = None;
+                step
+            }
+        }
+    }
+
+    fn write(&mut self, memory: &mut impl Memory) -> Result<Step, Error> {
         loop {
             if self.directory.is_none() {
                 self.directory = Some(self.site.root.directory(&self.request.path, Patience::Disk)?);

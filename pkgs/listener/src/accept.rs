@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::service_trait::HttpService;
 use crate::sockets::{Place, Socket};
 use crate::worker::Worker;
 
-/// How long accepting pauses when the process is out of file descriptors or memory.
+/// How long accepting pauses when the process is short of file descriptors, or out of memory.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts until draining, and then what is in the backlog already.
@@ -27,13 +28,28 @@ pub async fn run(worker: Arc<Worker>, socket: Socket, service: impl HttpService)
         Err(error) => return tracing::error!(%error, "cannot use a listening socket"),
     };
     let mut drain = worker.drain.clone();
+    let high_water = worker.config.high_water;
+    let mut full = false;
     loop {
+        if full && high_water.is_reached(&acceptor) {
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => continue,
+                _ = drain.draining() => break,
+            }
+        }
+        full = false;
         let accepted = tokio::select! {
             accepted = acceptor.accept() => accepted,
             _ = drain.draining() => break,
         };
         match accepted {
-            Ok((stream, remote)) => admit(&worker, &place, stream, remote, &service),
+            Ok((stream, remote)) => {
+                if high_water.is_passed_by(&stream) {
+                    full = true;
+                    worker.counts().accept_errors.increment();
+                }
+                admit(&worker, &place, stream, remote, &service);
+            }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "cannot accept connections just now");
@@ -94,6 +110,15 @@ pub enum Stream {
     Unix(UnixStream),
 }
 
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
 impl Stream {
     fn local(&self) -> Option<SocketAddr> {
         match self {
@@ -106,6 +131,15 @@ impl Stream {
 enum Acceptor {
     Tcp(TcpListener),
     Unix(UnixListener),
+}
+
+impl AsFd for Acceptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
+    }
 }
 
 impl Acceptor {

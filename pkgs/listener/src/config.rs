@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use service::descriptors::HighWater;
 use service::proxies::Proxies;
 use service::socket::Address;
 
@@ -31,6 +32,9 @@ pub struct Config {
     /// What its connections are counted by along with those of others, in place of [`Limits::connections`]. None by
     /// default.
     pub connections: Option<Arc<ConnectionLimit>>,
+    /// From how many file descriptors on accepting pauses, so that there are some for what those are sent that are let in.
+    /// Up to the last by default.
+    pub high_water: HighWater,
     /// Who else has a say in whom to let in. Nobody by default.
     pub admission: Option<Arc<dyn Admission>>,
     /// Who takes connections of HTTP/1.1 over TLS whose encryption can be the kernel's. Nobody by default.
@@ -84,6 +88,7 @@ impl Default for Config {
             proxies: Proxies::default(),
             limits: Limits::default(),
             connections: None,
+            high_water: HighWater::default(),
             admission: None,
             offload: None,
             refusals: None,

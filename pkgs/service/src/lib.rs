@@ -9,6 +9,7 @@
 //! - [`ready`]: whether the service can answer, told to systemd and to `/readyz`.
 //! - [`proxies`]: which proxies are in front, and whose a connection or a request is behind them.
 //! - [`shutdown`]: SIGTERM drains, a second signal does not wait.
+//! - [`descriptors`]: which are kept free for those who are let in.
 //! - [`socket`]: addresses to listen on: TCP, Unix or handed over by systemd.
 //! - [`tls`]: addresses and certificates for TLS.
 //! - [`workers`]: how many workers, and on which CPU each.
@@ -27,6 +28,7 @@ struct Readme;
 
 pub mod admin;
 pub mod allowed_hosts;
+pub mod descriptors;
 pub mod exit;
 pub mod health;
 pub mod logs;

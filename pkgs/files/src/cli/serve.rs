@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::admin::Admin;
+use service::descriptors::HighWater;
 use service::logs::{self, LogArgs};
 use service::metrics::Registry;
 use service::panics;
@@ -201,6 +202,14 @@ pub enum Error {
 /// The longest file whose bytes are kept in memory. Beyond, copying them costs more than asking the kernel.
 const MEMORY_MAX_BYTES: u64 = 4 * 1024;
 
+/// File descriptors that are kept free for what connections are sent: files, directories that are listed, pipes. Whoever
+/// finds none waits for those of others, so that there need not be one for each of thousands.
+const SPARE_DESCRIPTORS: u64 = 4096;
+
+/// File descriptors that a worker of the plain listener takes, and one of the TLS listener: epoll instances, inotify, and
+/// what wakes them.
+const WORKER_DESCRIPTORS: [u64; 2] = [4, 8];
+
 /// RFC 9110, section 8.3.2: a token; those of use have no other characters.
 fn charset(name: &str) -> Result<String, &'static str> {
     let valid = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:+".contains(&byte));
@@ -229,7 +238,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     let addresses: Vec<_> = listeners[0].iter().filter_map(|socket| socket.local_addr().ok()).collect();
     let limits = Limits::new(args.address_rate, args.address_burst, args.address_connections).map(Arc::new);
     let log = args.access_log.as_ref().map(|path| open_log(path, args.access_log_sample)).transpose()?;
-    let settings = settings(&args, count);
+    let high_water = high_water(&args, count);
+    let settings = settings(&args, count, high_water);
     let front = Front::new(settings, site, Disk::start()?, log, limits.clone(), shutdown.clone(), count)?;
     let secure = (!args.tls.tls_listen.is_empty())
         .then(|| listener::Listener::new(tls(&args, limits, &front)))
@@ -314,6 +324,7 @@ fn tls(args: &Args, limits: Option<Arc<Limits>>, front: &Arc<Front>) -> listener
             write_stall: Duration::from_secs(args.write_timeout),
             ..listener::Limits::default()
         },
+        high_water: front.settings.high_water,
         // An address has its connections of both listeners together.
         admission: limits.map(|limits| limits as Arc<dyn listener::Admission>),
         offload: (!args.no_ktls).then(|| Arc::new(Handover::new(front)) as Arc<dyn listener::Offload>),
@@ -365,8 +376,16 @@ fn options(args: &Args) -> Options {
     }
 }
 
+/// From how many file descriptors on `count` workers of each listener let nobody in.
+fn high_water(args: &Args, count: usize) -> HighWater {
+    let [plain, tls] = WORKER_DESCRIPTORS;
+    // A socket for each address of TCP, and one of UDP.
+    let tls = if args.tls.tls_listen.is_empty() { 0 } else { tls + 2 * args.tls.tls_listen.len() as u64 };
+    HighWater::keeping(SPARE_DESCRIPTORS, count as u64 * (plain + tls))
+}
+
 /// The settings of each of `count` workers.
-fn settings(args: &Args, count: usize) -> Settings {
+fn settings(args: &Args, count: usize, high_water: HighWater) -> Settings {
     Settings {
         engine: args.engine,
         open_files: args.open_files.div_ceil(count),
@@ -377,6 +396,7 @@ fn settings(args: &Args, count: usize) -> Settings {
         revalidate: Duration::from_millis(args.revalidate),
         proxies: (&args.proxies).into(),
         connections: args.max_connections.div_ceil(count),
+        high_water,
         head_timeout: Duration::from_secs(args.head_timeout),
         idle_timeout: Duration::from_secs(args.idle_timeout),
         write_timeout: Duration::from_secs(args.write_timeout),

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use service::descriptors::HighWater;
 use service::proxies::{Proxies, Source};
 use service::ready::Heartbeats;
 use service::shutdown::Shutdown;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub proxies: Proxies,
     /// Connections of one worker; further ones are closed at once.
     pub connections: usize,
+    /// From how many file descriptors on accepting pauses.
+    pub high_water: HighWater,
     /// A head must be complete this long after its first byte.
     pub head_timeout: Duration,
     /// A connection may be idle this long between requests.

@@ -28,6 +28,7 @@ fn serve(root: &Path) -> (Arc<Front>, SocketAddr, Vec<JoinHandle<()>>) {
         revalidate: Duration::from_secs(1),
         proxies: Proxies::default(),
         connections: 100,
+        high_water: HighWater::default(),
         head_timeout: Duration::from_secs(20),
         idle_timeout: Duration::from_secs(20),
         write_timeout: Duration::from_secs(20),

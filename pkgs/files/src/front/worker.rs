@@ -84,8 +84,10 @@ struct Loop {
     room: Room,
     epoll: OwnedFd,
     listeners: Vec<TcpListener>,
-    /// Whether connections are accepted; not while there are no file descriptors.
+    /// Whether connections are accepted; not while there are too few file descriptors.
     accepting: bool,
+    /// Whether that is to be found out before the next tick.
+    full: bool,
     slots: Vec<Slot>,
     free: Vec<u32>,
     open: usize,
@@ -126,6 +128,7 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
         epoll,
         listeners,
         accepting: false,
+        full: false,
         slots: Vec::new(),
         free: Vec::new(),
         open: 0,
@@ -134,7 +137,7 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
         ticked: coarse(),
         drained_from: None,
     };
-    this.accept_again()?;
+    this.listen()?;
     this.run()
 }
 
@@ -189,6 +192,10 @@ impl Loop {
                 if let Some(token) = self.due.pop_front() {
                     self.turn(token, |_| ());
                 }
+            }
+            // Whoever has just left has made room.
+            if self.full {
+                self.accept_again();
             }
         }
         self.worker.desk.flush_log();
@@ -253,17 +260,20 @@ impl Loop {
             match acceptfrom_with(socket, flags) {
                 Ok((stream, peer)) => {
                     let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    // The others are for what those are sent that are in.
+                    let last = self.worker.desk.front.settings.high_water.is_passed_by(&stream);
                     self.admit(stream, peer);
+                    if last && !self.worker.desk.draining {
+                        self.accept_no_more()?;
+                        self.full = true;
+                        return Ok(false);
+                    }
                 }
                 Err(Errno::AGAIN) => return Ok(false),
                 // accept(2): errors of the new connection are passed on; the next may be fine.
                 Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept connections just now");
-                    self.worker.desk.metrics.accept_errors.add(1);
-                    // Kept files are what can be let go of.
-                    self.worker.desk.let_go();
-                    self.worker.desk.front.piped.clear();
                     self.accept_no_more()?;
                     return Ok(false);
                 }
@@ -328,7 +338,7 @@ impl Loop {
         true
     }
 
-    fn accept_again(&mut self) -> io::Result<()> {
+    fn listen(&mut self) -> io::Result<()> {
         if !self.accepting {
             self.accepting = true;
             for (token, listener) in (LISTENER..).zip(&self.listeners) {
@@ -338,7 +348,7 @@ impl Loop {
         Ok(())
     }
 
-    fn accept_no_more(&mut self) -> io::Result<()> {
+    fn listen_no_more(&mut self) -> io::Result<()> {
         if self.accepting {
             self.accepting = false;
             for listener in &self.listeners {
@@ -346,6 +356,26 @@ impl Loop {
             }
         }
         Ok(())
+    }
+
+    /// Accepts again where there are file descriptors for it.
+    fn accept_again(&mut self) {
+        if self.accepting || self.worker.desk.draining {
+            self.full = false;
+        } else if !self.worker.desk.front.settings.high_water.is_reached(&self.epoll) {
+            self.full = false;
+            if self.listen().is_err() {
+                self.accepting = false;
+            }
+        }
+    }
+
+    /// Pauses: what is kept, and need not be, is let go of.
+    fn accept_no_more(&mut self) -> io::Result<()> {
+        let desk = &self.worker.desk;
+        desk.metrics.accept_errors.add(1);
+        desk.front.disk.is_short();
+        self.listen_no_more()
     }
 
     /// What the disk has done, and what the other threads want.
@@ -369,7 +399,7 @@ impl Loop {
                     }
                 }
             }
-            self.accept_no_more()?;
+            self.listen_no_more()?;
             self.listeners.clear();
         }
         Ok(())
@@ -401,9 +431,7 @@ impl Loop {
         self.worker.means.tidy(self.worker.desk.tick);
         self.expire();
         self.worker.desk.metrics.open.store(self.open as u64, Ordering::Relaxed);
-        if !self.worker.desk.draining && self.accept_again().is_err() {
-            self.accepting = false;
-        }
+        self.accept_again();
     }
 
     /// Closes connections whose time is up.
