@@ -201,11 +201,14 @@ pub struct Disk {
     scarce: Arc<Scarce>,
 }
 
+/// What is done with a path and what it names.
+type Then = Box<dyn FnOnce(Vec<u8>, Result<Found, Error>) + Send>;
+
 /// A lookup.
 struct Lookup {
     site: Arc<Site>,
     path: Vec<u8>,
-    done: Box<dyn FnOnce(Vec<u8>, Result<Found, Error>) + Send>,
+    done: Then,
     /// When it fails, should there be no file descriptor until then.
     until: Instant,
 }
