@@ -12,7 +12,7 @@ use http_body_util::Full;
 use router::{Lookup, Router};
 use tower_service::Service;
 
-use crate::allowed_hosts::{AllowedHosts, Via};
+use crate::allowed_hosts::{AllowedHosts, Refused, Via};
 use crate::health::{self, Answer};
 use crate::metrics::{CONTENT_TYPE, Registry, encode};
 use crate::problem::{self, Problem};
@@ -44,6 +44,17 @@ enum Page {
     Ready,
     /// What it has counted.
     Metrics,
+}
+
+/// What a request is for.
+enum Target {
+    Page(Page),
+    /// Nothing: it came by a name that is not taken.
+    Refused(Refused),
+    /// A page that has only these methods.
+    OtherMethods(HeaderValue),
+    /// Nothing that is here.
+    Nothing,
 }
 
 /// Whether what a service stands on answers, or why not.
@@ -81,27 +92,33 @@ impl Admin {
         Self { hosts: Some(Arc::new(hosts)), ..self }
     }
 
-    /// What a request is for, or the answer to one that is for nothing.
-    #[expect(clippy::result_large_err, reason = "both are answers")]
-    fn page<B>(&self, request: &Request<B>) -> Result<Page, Response<Full<Bytes>>> {
+    /// What a request is for.
+    fn target<B>(&self, request: &Request<B>) -> Target {
         let origin = request.headers().get(header::ORIGIN);
-        let refused =
-            self.hosts.as_ref().map(|hosts| hosts.check_request(Via::Network, request, origin)).transpose();
-        refused.map_err(|refused| refusal(&refused.into()))?;
-        match self.shared.routes.find(request.method(), request.uri().path()) {
-            Lookup::Match(found) => Ok(*found.value),
-            Lookup::MethodNotAllowed(allow) => {
-                let mut response = Response::new(Full::default());
-                *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-                response.headers_mut().insert(header::ALLOW, allow.clone());
-                Err(response)
-            }
-            Lookup::NotFound => {
-                let mut response = Response::new(Full::default());
-                *response.status_mut() = StatusCode::NOT_FOUND;
-                Err(response)
-            }
+        if let Some(hosts) = &self.hosts
+            && let Err(refused) = hosts.check_request(Via::Network, request, origin)
+        {
+            return Target::Refused(refused);
         }
+        match self.shared.routes.find(request.method(), request.uri().path()) {
+            Lookup::Match(found) => Target::Page(*found.value),
+            Lookup::MethodNotAllowed(allow) => Target::OtherMethods(allow.clone()),
+            Lookup::NotFound => Target::Nothing,
+        }
+    }
+
+    async fn answer(&self, target: Target) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = match target {
+            Target::Page(page) => return self.show(page).await,
+            Target::Refused(refused) => return refusal(&refused.into()),
+            Target::OtherMethods(allow) => {
+                response.headers_mut().insert(header::ALLOW, allow);
+                StatusCode::METHOD_NOT_ALLOWED
+            }
+            Target::Nothing => StatusCode::NOT_FOUND,
+        };
+        response
     }
 
     async fn show(&self, page: Page) -> Response<Full<Bytes>> {
@@ -149,12 +166,7 @@ impl<B> Service<Request<B>> for Admin {
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (admin, page) = (self.clone(), self.page(&request));
-        Box::pin(async move {
-            Ok(match page {
-                Ok(page) => admin.show(page).await,
-                Err(response) => response,
-            })
-        })
+        let (admin, target) = (self.clone(), self.target(&request));
+        Box::pin(async move { Ok(admin.answer(target).await) })
     }
 }

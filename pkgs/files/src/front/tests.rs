@@ -170,7 +170,14 @@ fn a_connection_that_tls_hands_over_once_draining_has_begun_is_served() {
     client.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
     let (socket, _) = listener.accept().expect("a connection");
     socket.set_nonblocking(true).expect("a socket");
-    let peer = PeerInfo { remote: None, local: None, protocol: Protocol::Http1, tls: None, guest: None };
+    let peer = PeerInfo {
+        remote: None,
+        local: None,
+        protocol: Protocol::Http1,
+        tls: None,
+        guest: None,
+        proxies: None,
+    };
     ask(&mut client, "/a");
     tls.take(Offloaded {
         socket: socket.into(),
