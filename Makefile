@@ -17,7 +17,7 @@ fuzz:               ## parsers, the router and whole connections, each target a 
 
 bench: bench-links bench-router bench-listener bench-files bench-api bench-ladder  ## all benches; with ARGS=--strict one that misses a target fails
 
-bench-links:        ## redirects against nginx and a constant handler
+bench-links:        ## redirects against nginx and a constant handler, in the clear and by TLS; ARGS=tls or clear runs one
 	.ci/bench.sh linerate-links redirect -- $(ARGS)
 
 bench-router:       ## the router beside matchit, actix-router and path-tree

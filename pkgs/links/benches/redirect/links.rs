@@ -52,10 +52,19 @@ pub fn serve(database: &Path, placement: Placement, more: &[&str]) -> Result<Ser
     serve_by(NAME, Path::new(PROGRAM), database, placement, more)
 }
 
-/// The same by another build of it, where one is to be measured beside; see [`setup::other_build`].
-pub fn serve_other(database: &Path, placement: Placement) -> Result<Option<Server>, Error> {
-    let program = setup::other_build("linerate-links")?;
-    program.map(|program| serve_by(OTHER, &program, database, placement, &[])).transpose()
+/// The same by another build of it, where one is to be measured beside; see [`setup::other_build`]. None of one that does
+/// not know the first of the arguments.
+pub fn serve_other(database: &Path, placement: Placement, more: &[&str]) -> Result<Option<Server>, Error> {
+    let Some(program) = setup::other_build("linerate-links")? else { return Ok(None) };
+    if let Some(argument) = more.first() {
+        let help = Command::new(&program).args(["serve", "--help"]).output();
+        let help = help.map_err(|source| Error::Run { program: OTHER.into(), source })?.stdout;
+        if !String::from_utf8_lossy(&help).contains(argument) {
+            eprintln!("{OTHER}: left out, since it does not know {argument}");
+            return Ok(None);
+        }
+    }
+    serve_by(OTHER, &program, database, placement, more).map(Some)
 }
 
 fn serve_by(

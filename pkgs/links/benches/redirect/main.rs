@@ -1,21 +1,23 @@
-//! What a redirect costs, beside nginx, a constant actix-web handler and the floor the kernel sets.
+//! What a redirect costs: in the clear, beside nginx, a constant actix-web handler and the floor the kernel sets; by
+//! TLS, beside nginx.
 //!
-//! `cargo bench -p linerate-links --bench redirect [-- [--quick] [--strict]]`. Needs wrk and nginx, and installs them from
-//! Debian packages where root runs it. Prints one table and the targets, and writes both to
-//! `target/bench/links.json`, the bars to `target/bench/links.svg`. An unexpected answer is a failure, and by
-//! `--strict` a missed target too. `LINERATE_BENCH_OTHER` names a directory with another build of linerate-links, such
-//! as the commit before, which then takes part.
+//! `cargo bench -p linerate-links --bench redirect [-- [--quick] [--strict] [PART...]]`. Needs wrk, h2load and nginx, and
+//! installs them from Debian packages where root runs it. Prints one table and the targets, and writes both to
+//! `target/bench/links.json`, or `links-PART.json`, the bars of redirects in the clear to `target/bench/links.svg`. An
+//! unexpected answer is a failure, and by `--strict` a missed target too. `LINERATE_BENCH_OTHER` names a directory with
+//! another build of linerate-links, such as the commit before, which then takes part.
 #![forbid(unsafe_code)]
 
 mod codes;
 mod links;
+mod tls;
 
 use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bench::peers::{self, Nginx};
+use bench::peers::{self, Newest, Nginx};
 use bench::report::{Report, find, mebibytes};
 use bench::rounds::{Case, alternate, median};
 use bench::server::{Placement, Server};
@@ -28,6 +30,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const NGINX: &str = "nginx";
 const FLOOR: &str = "floor";
+
+/// What can be run alone: redirects in the clear, with memory and starts, and what is by TLS.
+const PARTS: [&str; 2] = [CLEAR, TLS];
+const CLEAR: &str = "clear";
+const TLS: &str = "tls";
 
 /// Links that fit in any cache.
 const FEW: u64 = 10_000;
@@ -78,33 +85,84 @@ struct Scale {
     more: u64,
     /// Starts of which the median counts.
     starts: usize,
+    /// Of the cases by TLS, which are many and differ less the shorter they are apart.
+    secure: (usize, Duration),
+    /// Connections by TLS that are idle.
+    idle: usize,
 }
 
 // 64 connections keep all workers of every server busy; more only lengthen the queue, fewer let workers sleep,
 // and then waking them is measured. Below 3 s a round, the 10 ms in which CPU time is counted and the load's own
 // start would show.
-const FULL: Scale =
-    Scale { connections: 64, seconds: 3, rounds: 3, many: 1_000_000, more: 200_000, starts: 5 };
-const QUICK: Scale = Scale { connections: 64, seconds: 1, rounds: 1, many: 100_000, more: 50_000, starts: 3 };
+const FULL: Scale = Scale {
+    connections: 64,
+    seconds: 3,
+    rounds: 3,
+    many: 1_000_000,
+    more: 200_000,
+    starts: 5,
+    secure: (5, Duration::from_secs(2)),
+    idle: 10_000,
+};
+const QUICK: Scale = Scale {
+    connections: 64,
+    seconds: 1,
+    rounds: 1,
+    many: 100_000,
+    more: 50_000,
+    starts: 3,
+    secure: (1, Duration::from_secs(1)),
+    idle: 1_000,
+};
 
 fn main() -> ExitCode {
     if let Some(code) = peers::serve_if_asked() {
         return code;
     }
-    entry::run(|quick| run(if quick { &QUICK } else { &FULL }))
+    entry::run_parts(&PARTS, |quick, parts| run(if quick { &QUICK } else { &FULL }, parts))
 }
 
-fn run(scale: &Scale) -> Result<Report, Error> {
+fn run(scale: &Scale, parts: &[&str]) -> Result<Report, Error> {
     // Packages come over the network, which is gone once the bench has its own.
     setup::require("wrk", "wrk")?;
     setup::require("nginx", "nginx-light")?;
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let nginx = if parts.contains(&TLS) {
+        setup::require("h2load", "nghttp2-client")?;
+        Some(Newest::find(place)?)
+    } else {
+        None
+    };
     let network = setup::isolate();
     eprintln!("{network}");
 
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let results = scratch.with_file_name("bench");
-    let scratch = tempfile::tempdir_in(scratch)?;
+    let results = place.with_file_name("bench");
+    let scratch = tempfile::tempdir_in(place)?;
     let mut report = Report::new(&network);
+    if parts.contains(&CLEAR) {
+        clear(scale, scratch.path(), &mut report)?;
+    }
+    if let Some(nginx) = nginx {
+        tls::measure(scale, &nginx, scratch.path(), &mut report)?;
+    }
+    report.print();
+    let json = match parts {
+        [part] => results.join(format!("links-{part}.json")),
+        _ => results.join("links.json"),
+    };
+    report.write(&json)?;
+    print!("written: {}", json.display());
+    if parts.contains(&CLEAR) {
+        let svg = results.join("links.svg");
+        chart::write(&svg, "CPU time per hot redirect", SPREAD.hot, &report.rows)?;
+        print!(" {}", svg.display());
+    }
+    println!();
+    Ok(report)
+}
+
+/// Redirects in the clear.
+fn clear(scale: &Scale, scratch: &Path, report: &mut Report) -> Result<(), Error> {
     report.condition(format!("{} rounds of all cases in turn; medians", scale.rounds));
     for setting in [&SPREAD, &ONE_CORE] {
         let Placement { workers, cpu } = setting.placement;
@@ -115,21 +173,14 @@ fn run(scale: &Scale) -> Result<Report, Error> {
             load(scale, setting)
         ));
     }
-    let (few, _) = links::import(scratch.path(), FEW)?;
-    let (many, took) = links::import(scratch.path(), scale.many)?;
+    let (few, _) = links::import(scratch, FEW)?;
+    let (many, took) = links::import(scratch, scale.many)?;
     let name = format!("import of {} links", scale.many);
     report.target(name, took.as_secs_f64(), "s", 15.0 * scale.many as f64 / 1e6);
 
-    redirects(scale, &many, &mut report)?;
-    memory(scale, &few, &many, &mut report)?;
-    starts(scale, &many, &mut report)?;
-
-    report.print();
-    let (json, svg) = (results.join("links.json"), results.join("links.svg"));
-    report.write(&json)?;
-    chart::write(&svg, "CPU time per hot redirect", SPREAD.hot, &report.rows)?;
-    println!("written: {} {}", json.display(), svg.display());
-    Ok(report)
+    redirects(scale, &many, report)?;
+    memory(scale, &few, &many, report)?;
+    starts(scale, &many, report)
 }
 
 fn paths(numbers: Range<u64>) -> Vec<String> {
@@ -159,7 +210,7 @@ impl Servers {
         let ours = links::serve(&copy("cached")?, placement, &[])?;
         ours.visit(&paths(0..FEW), 307)?;
         ours.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;
-        let other = links::serve_other(&copy("other")?, placement)?;
+        let other = links::serve_other(&copy("other")?, placement, &[])?;
         if let Some(other) = &other {
             other.visit(&paths(0..FEW), 307)?;
             other.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;
