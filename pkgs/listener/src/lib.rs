@@ -45,6 +45,7 @@ pub mod tls;
 mod accept;
 mod config;
 mod connection;
+mod connection_fields;
 mod date;
 mod drain;
 mod fast_path;

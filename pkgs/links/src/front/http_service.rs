@@ -113,7 +113,7 @@ impl HttpService {
         let asked = asked(request);
         let visitor = Visitor { head: asked.head, referrer: asked.referrer, agent: asked.agent, trusted };
         self.with(|context| {
-            context.visit(&code(request), &visitor, |outcome| {
+            context.visit(&decoded(asked.code), &visitor, |outcome| {
                 render::render(&self.0.responses, &asked, trusted, outcome)
             })
         })
@@ -292,7 +292,13 @@ fn asked(request: &request::Parts) -> plain::Request<'_> {
 
 /// The code that is asked for.
 fn code(request: &request::Parts) -> Cow<'_, str> {
-    percent_decode_str(asked(request).code).decode_utf8_lossy()
+    let path = request.uri.path();
+    decoded(path.strip_prefix('/').unwrap_or(path))
+}
+
+/// A code as it is stored.
+fn decoded(code: &str) -> Cow<'_, str> {
+    percent_decode_str(code).decode_utf8_lossy()
 }
 
 /// A form, of which there is one deadline for the whole. One that is too long is heard out, for it cannot be much longer

@@ -48,9 +48,11 @@ impl Render for &Responses {
 
     fn redirect(self, redirect: Redirect, location: &str, head: bool) -> Response<Body> {
         let body = if self.redirect_body { page::moved(location) } else { String::new() };
+        // With room for what is added to it: date, alt-svc and strict-transport-security.
         let mut fields = HeaderMap::with_capacity(6);
         fields.insert(header::CACHE_CONTROL, self.cache_control.clone());
-        fields.insert(header::CONTENT_LENGTH, body.len().into());
+        let length = if body.is_empty() { HeaderValue::from_static("0") } else { body.len().into() };
+        fields.insert(header::CONTENT_LENGTH, length);
         fields.insert(header::LOCATION, text(location));
         if self.redirect_body {
             fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(HTML));

@@ -8,7 +8,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{self, HeaderName};
+use http::header;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use service::panics::Catch;
@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::body::Body;
 use crate::config::Limits;
+use crate::connection_fields;
 use crate::date;
 use crate::limits::PIECE;
 use crate::peer::Peer;
@@ -34,15 +35,6 @@ pub struct Terms {
     /// What was read, for the window.
     pub received: Arc<AtomicUsize>,
 }
-
-/// Fields that are about a connection of HTTP/1.1 and malformed in HTTP/2 (RFC 9113, section 8.2.2).
-const OF_CONNECTIONS: [HeaderName; 5] = [
-    header::CONNECTION,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
 
 /// Answers a request; `second` is the present. Resets the stream where that fails.
 pub async fn serve(
@@ -127,15 +119,13 @@ async fn answer(
     drop(reserved);
 
     let (mut parts, body) = response.into_parts();
-    OF_CONNECTIONS.iter().for_each(|name| drop(parts.headers.remove(name)));
+    connection_fields::remove(&mut parts.headers);
     complete(&mut parts.headers, terms, second);
     let bodiless =
         is_head || parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED;
     let exact = body.size_hint().exact();
-    if let Some(exact) = exact.filter(|exact| !bodiless || (is_head && *exact > 0))
-        && !parts.headers.contains_key(header::CONTENT_LENGTH)
-    {
-        parts.headers.insert(header::CONTENT_LENGTH, exact.into());
+    if let Some(exact) = exact.filter(|exact| !bodiless || (is_head && *exact > 0)) {
+        parts.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| exact.into());
     }
     let ends = bodiless || body.is_end_stream();
     *answered = true;
@@ -222,9 +212,7 @@ async fn room(sending: &mut SendStream<Bytes>, terms: &Terms, pace: &mut Pace) -
 
 /// Adds what every response has.
 fn complete(fields: &mut HeaderMap, terms: &Terms, second: u64) {
-    if !fields.contains_key(header::DATE) {
-        fields.insert(header::DATE, date::value(second));
-    }
+    fields.entry(header::DATE).or_insert_with(|| date::value(second));
     if let Some(alt_svc) = &terms.alt_svc {
         fields.insert(header::ALT_SVC, alt_svc.clone());
     }

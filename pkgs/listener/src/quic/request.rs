@@ -18,21 +18,13 @@ use super::body::Source;
 use super::stall::Stall;
 use super::transport;
 use crate::body::Body;
+use crate::connection_fields;
 use crate::date;
 use crate::limits::PIECE;
 use crate::peer::Peer;
 use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
 use crate::worker::Worker;
-
-/// Fields that belong to a connection of HTTP/1 (RFC 9114, section 4.2).
-const CONNECTION_FIELDS: [header::HeaderName; 5] = [
-    header::CONNECTION,
-    header::HeaderName::from_static("keep-alive"),
-    header::HeaderName::from_static("proxy-connection"),
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
 
 /// What the requests of a connection share.
 pub(super) struct Context {
@@ -134,7 +126,7 @@ async fn respond<S: HttpService>(
 /// The length a request announces, if any; nothing if the request is malformed (RFC 9114, section 4.1.2).
 fn announced(request: &Request<()>) -> Option<Option<u64>> {
     let fields = request.headers();
-    if CONNECTION_FIELDS.iter().any(|name| fields.contains_key(name)) {
+    if connection_fields::has(fields) {
         return None;
     }
     if fields.get_all(header::TE).iter().any(|te| te != "trailers") {
@@ -264,17 +256,11 @@ impl Drop for Answer<'_> {
 
 /// Makes the fields of a response fit for HTTP/3 and adds what every response should have.
 fn prepare(fields: &mut HeaderMap, length: Option<u64>, second: u64) {
-    for name in &CONNECTION_FIELDS {
-        fields.remove(name);
+    connection_fields::remove(fields);
+    if let Some(length) = length {
+        fields.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
     }
-    if let Some(length) = length
-        && !fields.contains_key(header::CONTENT_LENGTH)
-    {
-        fields.insert(header::CONTENT_LENGTH, length.into());
-    }
-    if !fields.contains_key(header::DATE) {
-        fields.insert(header::DATE, date::value(second));
-    }
+    fields.entry(header::DATE).or_insert_with(|| date::value(second));
 }
 
 #[cfg(test)]
