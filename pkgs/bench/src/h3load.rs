@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes};
 use http::{Method, Request};
 use quinn::crypto::rustls::QuicClientConfig;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, SignatureScheme};
 use tokio::task::JoinSet;
+
+use crate::anybody::Anybody;
+use crate::wrk;
 
 /// Bytes of a request's body given to h3 at a time.
 const PIECE: usize = 64 * 1024;
@@ -27,17 +26,24 @@ pub struct Asked {
     sent: u64,
     /// Bytes of the response's body, where they are told.
     expected: Option<u64>,
+    status: u16,
 }
 
 impl Asked {
     /// A `GET` whose answer has so many bytes.
     pub fn get(path: &str, expected: u64) -> Self {
-        Self { method: Method::GET, path: path.into(), sent: 0, expected: Some(expected) }
+        Self { method: Method::GET, path: path.into(), sent: 0, expected: Some(expected), status: 200 }
     }
 
     /// A `POST` of so many bytes.
     pub fn post(path: &str, sent: u64) -> Self {
-        Self { method: Method::POST, path: path.into(), sent, expected: None }
+        Self { method: Method::POST, path: path.into(), sent, expected: None, status: 200 }
+    }
+
+    /// The same, answered with another status than 200.
+    #[must_use]
+    pub fn answered(self, status: u16) -> Self {
+        Self { status, ..self }
     }
 }
 
@@ -67,6 +73,13 @@ impl Outcome {
     pub fn percentile(&self, part: f64) -> f64 {
         let last = self.latencies.len().saturating_sub(1);
         self.latencies.get((last as f64 * part) as usize).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
+    }
+
+    /// What every load is told by.
+    pub fn summary(&self) -> wrk::Outcome {
+        let at =
+            |part: usize| self.latencies.get(self.latencies.len().saturating_sub(1) * part / 100).copied();
+        wrk::Outcome { requests: self.requests, elapsed: self.elapsed, p50: at(50), p99: at(99) }
     }
 }
 
@@ -136,7 +149,7 @@ async fn again(mut sender: Sender, asked: Asked, until: Instant) -> Result<Vec<D
         while let Some(data) = stream.recv_data().await.map_err(told)? {
             received += data.remaining() as u64;
         }
-        if response.status() != 200 || asked.expected.is_some_and(|expected| expected != received) {
+        if response.status() != asked.status || asked.expected.is_some_and(|expected| expected != received) {
             return Err(format!("{} with {received} bytes", response.status()));
         }
         latencies.push(begun.elapsed());
@@ -162,43 +175,4 @@ fn config() -> quinn::ClientConfig {
     transport.stream_receive_window((4_u32 << 20).into()).receive_window((16_u32 << 20).into());
     config.transport_config(Arc::new(transport));
     config
-}
-
-/// Takes any certificate: a bench asks nobody it has not started itself.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -10,7 +10,9 @@
 //! - [`proxy`]: nginx and HAProxy in front of a program under test.
 //! - [`usage`]: CPU time and memory of a process tree.
 //! - [`client`]: a small client for single requests and for visiting each of many paths once.
-//! - [`wrk`]: load, and what came of it; [`h2load`]: the same over HTTP/2 and TLS; `h3load`: over HTTP/3.
+//! - [`wrk`]: load, and what came of it; [`h2load`]: the same over HTTP/2 and TLS; `h3load`: over HTTP/3;
+//!   `tlsload`: handshakes, and connections that are idle.
+//! - `certificate`: what the servers prove themselves by.
 //! - [`rounds`]: servers loaded in turn, and the medians.
 //! - [`report`]: the table, the targets and the JSON.
 //! - [`chart`]: the bars.
@@ -19,6 +21,8 @@
 //! - [`peers`]: what every bench compares with: nginx, a constant actix-web handler, and the floor.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "tls")]
+pub mod certificate;
 pub mod chart;
 pub mod client;
 pub mod entry;
@@ -34,9 +38,13 @@ pub mod rounds;
 pub mod server;
 pub mod setup;
 pub mod skip;
+#[cfg(feature = "tls")]
+pub mod tlsload;
 pub mod usage;
 pub mod wrk;
 
+#[cfg(feature = "tls")]
+mod anybody;
 mod error;
 
 pub use error::Error;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::server::{Placement, Server};
-use crate::wrk::{Load, Requests};
+use crate::wrk::{Load, Outcome, Requests};
 
 /// One line of the table: a server under one kind of request.
 pub struct Case<'a> {
@@ -21,6 +21,16 @@ pub struct Case<'a> {
     pub load: Load,
     /// Where the load runs: beside the server.
     pub placement: Placement,
+}
+
+/// A server under a load that need not be wrk's or h2load's.
+pub struct Loaded<'a> {
+    /// The server, already running.
+    pub server: &'a Server,
+    /// What the requests have in common.
+    pub name: &'static str,
+    /// Loads it for about so long.
+    pub load: Box<dyn Fn(Duration) -> Result<Outcome, Error> + 'a>,
 }
 
 /// One round's figures. Times are microseconds; a latency wrk cannot tell is not a number.
@@ -70,25 +80,26 @@ pub fn alternate_in<S>(
         }
         measure(Load { seconds: 1, ..case.load }, case)?;
     }
-    let mut all: Vec<Series> = cases
-        .iter()
-        .map(|case| Series {
-            server: case.server.name(),
-            case: case.name,
-            samples: Vec::with_capacity(rounds),
-            resident: 0,
-        })
-        .collect();
+    let mut all: Vec<Series> = cases.iter().map(|case| Series::new(case.server, case.name)).collect();
     for round in 1..=rounds {
         for (case, series) in cases.iter().zip(&mut all) {
             let _held = surroundings(case)?;
-            let sample = measure(case.load, case)?;
-            eprintln!(
-                "round {round}/{rounds}  {:<14} {:<14} {:>9.0}/s {:>7.3} µs",
-                series.case, series.server, sample.qps, sample.cpu_us
-            );
-            series.samples.push(sample);
-            series.resident = case.server.usage()?.resident;
+            series.push(measure(case.load, case)?, case.server, (round, rounds))?;
+        }
+    }
+    Ok(all)
+}
+
+/// Loads each case in turn for `time`, `rounds` times, after a first round that only warms up.
+pub fn alternate_loads(rounds: usize, time: Duration, cases: &[Loaded<'_>]) -> Result<Vec<Series>, Error> {
+    for case in cases {
+        (case.load)(time.min(Duration::from_secs(1)))?;
+    }
+    let mut all: Vec<Series> = cases.iter().map(|case| Series::new(case.server, case.name)).collect();
+    for round in 1..=rounds {
+        for (case, series) in cases.iter().zip(&mut all) {
+            let sample = sample(case.server, || (case.load)(time))?;
+            series.push(sample, case.server, (round, rounds))?;
         }
     }
     Ok(all)
@@ -109,9 +120,14 @@ pub fn merge(all: &mut Vec<Series>, more: Vec<Series>) {
 }
 
 fn measure(load: Load, case: &Case<'_>) -> Result<Sample, Error> {
-    let before = case.server.usage()?;
-    let outcome = load.run(case.server, case.placement, case.name, &case.requests)?;
-    let after = case.server.usage()?;
+    sample(case.server, || load.run(case.server, case.placement, case.name, &case.requests))
+}
+
+/// What a load cost its server.
+fn sample(server: &Server, load: impl FnOnce() -> Result<Outcome, Error>) -> Result<Sample, Error> {
+    let before = server.usage()?;
+    let outcome = load()?;
+    let after = server.usage()?;
     let requests = outcome.requests as f64;
     Ok(Sample {
         qps: requests / outcome.elapsed.as_secs_f64(),
@@ -127,6 +143,26 @@ fn microseconds(time: Duration) -> f64 {
 }
 
 impl Series {
+    fn new(server: &Server, case: &'static str) -> Self {
+        Self { server: server.name(), case, samples: Vec::new(), resident: 0 }
+    }
+
+    /// Adds what a round found out, and says it.
+    fn push(
+        &mut self,
+        sample: Sample,
+        server: &Server,
+        (round, rounds): (usize, usize),
+    ) -> Result<(), Error> {
+        eprintln!(
+            "round {round}/{rounds}  {:<14} {:<14} {:>9.0}/s {:>7.3} µs",
+            self.case, self.server, sample.qps, sample.cpu_us
+        );
+        self.samples.push(sample);
+        self.resident = server.usage()?.resident;
+        Ok(())
+    }
+
     /// The median of one figure over the rounds.
     pub fn median(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
         median(self.samples.iter().map(figure))

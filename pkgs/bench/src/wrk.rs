@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -41,6 +42,8 @@ pub struct Requests {
     pub http2: Option<Streams>,
     /// Sent with POST; without it every request is a GET.
     pub content: Option<Content>,
+    /// By TLS, where the server speaks it; at its own address, in the clear, otherwise.
+    pub secure: Option<SocketAddr>,
 }
 
 /// What a POST carries.
@@ -95,7 +98,7 @@ impl Requests {
 
     /// What `script` makes of them, of which `path` is one.
     pub fn scripted(path: impl Into<String>, script: String, status: u16) -> Self {
-        Self { path: path.into(), script, status, http2: None, content: None }
+        Self { path: path.into(), script, status, http2: None, content: None, secure: None }
     }
 
     /// The same content to one path, over and over.
@@ -123,6 +126,19 @@ impl Requests {
     /// One path over and over by HTTP/2.
     pub fn http2(path: &str, streams: Streams, status: u16) -> Self {
         Self { http2: Some(streams), ..Self::same(path, status) }
+    }
+
+    /// The same by wrk and TLS, at the address where the server speaks it.
+    #[must_use]
+    pub fn by_tls(self, address: SocketAddr) -> Self {
+        Self { secure: Some(address), ..self }
+    }
+
+    fn url(&self, server: &Server) -> String {
+        match self.secure {
+            Some(address) => format!("https://{address}{}", self.path),
+            None => format!("http://{}{}", server.address(), self.path),
+        }
     }
 
     /// The whole of what wrk is told.
@@ -164,7 +180,7 @@ impl Load {
             .arg(format!("-d{}s", self.seconds))
             .arg("-s")
             .arg(&script)
-            .arg(format!("http://{}{}", server.address(), requests.path))
+            .arg(requests.url(server))
             .output()
             .map_err(|source| Error::Run { program: "wrk".into(), source })?;
         let printed = String::from_utf8_lossy(&output.stdout);

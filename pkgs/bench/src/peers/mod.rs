@@ -3,6 +3,7 @@
 
 mod actix;
 mod floor;
+mod newest;
 mod nginx;
 
 use std::env;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 use crate::error::Error;
 use crate::server::{Placement, Server, free_address};
 
+pub use newest::Newest;
 pub use nginx::Nginx;
 
 /// Where the peers redirect to.

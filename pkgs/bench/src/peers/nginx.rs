@@ -21,10 +21,15 @@ impl Nginx {
 
     /// Starts nginx answering any request with a `Location` and no body, as the other peers do.
     pub fn start(placement: Placement) -> Result<Self, Error> {
+        Self::serving(placement, &Self::redirecting())
+    }
+
+    /// What is in the `server` block of one that answers like this.
+    pub fn redirecting() -> String {
         let (target, status) = (super::TARGET, Self::STATUS);
         let answer =
             format!("default_type \"\"; add_header Location \"{target}\" always; return {status} \"\";");
-        Self::serving(placement, &format!("location / {{ {answer} }}"))
+        format!("location / {{ {answer} }}")
     }
 
     /// Starts nginx at its best for this purpose: a listening socket a worker, no log, connections kept.

@@ -10,7 +10,6 @@
 
 mod drain;
 mod network;
-mod newest;
 mod peers;
 mod secure;
 mod tables;
@@ -19,6 +18,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use bench::peers::Newest;
 use bench::report::{Report, mebibytes};
 use bench::rounds::median;
 use bench::server::Server;
@@ -68,11 +68,9 @@ fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
     setup::require("nginx", "nginx-light")?;
     setup::require("caddy", "caddy")?;
     let web_server = peers::install();
-    if parts.contains(&"tls") {
-        newest::unpack();
-    }
-    let isolated = setup::isolate();
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let nginx = parts.contains(&"tls").then(|| Newest::find(scratch)).transpose()?;
+    let isolated = setup::isolate();
     let results = scratch.with_file_name("bench");
     let place = tempfile::tempdir_in(scratch)?;
     for (name, size) in SIZES {
@@ -95,7 +93,10 @@ fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
             (_, Some(size)) => transfers(scale, &Network::loopback(), servers, &[*size], &mut report)?,
             ("veth-1500", _) => pair(scale, ("veth, MTU 1500", 1500), servers, &mut report)?,
             ("veth-9000", _) => pair(scale, ("veth, MTU 9000", 9000), servers, &mut report)?,
-            ("tls", _) => secure::measure(scale, place.path(), &mut report)?,
+            ("tls", _) => {
+                let nginx = nginx.as_ref().expect("it was looked for");
+                secure::measure(scale, nginx, place.path(), &mut report)?;
+            }
             _ => {
                 report.condition("RSS has no copies in pipes: up to 32 MiB of the kernel's".into());
                 memory(place.path(), &mut report)?;

@@ -4,14 +4,15 @@
 
 use std::env;
 use std::fs;
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use bench::certificate::{self, CHAIN, KEY};
 use bench::h2load::Streams;
 use bench::h3load::{self, Asked};
+use bench::peers::Newest;
 use bench::report::Report;
 use bench::rounds::median;
 use bench::server::{Placement, Server, free_address};
@@ -20,7 +21,6 @@ use bench::{Error, setup};
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::network::Network;
-use crate::newest;
 use crate::peers::{BINARY, OPEN_FILES, PLACEMENT};
 use crate::{NGINX, OURS, Scale, directory};
 
@@ -59,14 +59,17 @@ struct Peer {
 }
 
 /// Measures all servers by all protocols in turn.
-pub fn measure(scale: Scale, root: &Path, report: &mut Report) -> Result<(), Error> {
+pub fn measure(scale: Scale, newest: &Newest, root: &Path, report: &mut Report) -> Result<(), Error> {
     let certified = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    certify(certified.path())?;
-    let peers =
-        [ours(root, certified.path())?, nginx(root, certified.path())?, caddy(root, certified.path())?];
-    let caddy = PLACEMENT.command(setup::require("caddy", "caddy")?);
-    for (name, version) in [(NGINX, version(nginx_command()?, "-V")), (CADDY, version(caddy, "version"))] {
-        report.condition(format!("{name} by TLS: {}", version.lines().next().unwrap_or_default()));
+    certificate::make(certified.path())?;
+    let peers = [
+        ours(root, certified.path())?,
+        nginx(newest, root, certified.path())?,
+        caddy(root, certified.path())?,
+    ];
+    let caddy = version(PLACEMENT.command(setup::require("caddy", "caddy")?));
+    for (name, version) in [(NGINX, newest.version()), (CADDY, &caddy)] {
+        report.condition(format!("{name} by TLS: {version}"));
     }
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header([
@@ -160,38 +163,20 @@ pub fn load_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Makes a certificate for `localhost` and its address: by the latter a server chooses where a client names nobody.
-fn certify(directory: &Path) -> Result<(), Error> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
-        .map_err(io::Error::other)?;
-    for (name, text) in [("chain.pem", made.cert.pem()), ("key.pem", made.signing_key.serialize_pem())] {
-        let file = directory.join(name);
-        fs::write(&file, text).map_err(Error::file(&file))?;
-    }
-    Ok(())
-}
-
 fn ours(root: &Path, certified: &Path) -> Result<Peer, Error> {
     let (clear, secure) = (free_address()?, free_address()?);
     let mut command = PLACEMENT.command(BINARY);
     command.args(["serve", "--workers", "1", "--listen", &clear.to_string()]);
     command.args(["--tls-listen", &secure.to_string(), "--root"]).arg(root);
-    command.arg("--cert").arg(certified.join("chain.pem")).arg("--key").arg(certified.join("key.pem"));
+    command.arg("--cert").arg(certified.join(CHAIN)).arg("--key").arg(certified.join(KEY));
     Ok(Peer { server: Server::start(OURS, clear, &mut command)?, secure, http3: true })
 }
 
-/// The newest nginx there is.
-fn nginx_command() -> Result<Command, Error> {
-    let installed = || Ok(PLACEMENT.command(setup::require("nginx", "nginx-light")?));
-    newest::command().map_or_else(installed, Ok)
-}
-
 /// nginx, by HTTP/3 too where it is built with it.
-fn nginx(root: &Path, certified: &Path) -> Result<Peer, Error> {
-    let built = version(nginx_command()?, "-V");
-    let http3 = built.contains("--with-http_v3_module");
+fn nginx(newest: &Newest, root: &Path, certified: &Path) -> Result<Peer, Error> {
+    let http3 = newest.http3();
     // The kernel encrypts where it can, as for ours.
-    let ktls = if built.contains("OpenSSL 3") { "ssl_conf_command Options KTLS;" } else { "" };
+    let ktls = if newest.ktls() { "ssl_conf_command Options KTLS;" } else { "" };
     let (clear, secure) = (free_address()?, free_address()?);
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let listen = if http3 {
@@ -206,13 +191,13 @@ fn nginx(root: &Path, certified: &Path) -> Result<Peer, Error> {
          {OPEN_FILES} output_buffers 4 128k; http2_chunk_size 64k; ssl_session_cache shared:s:8m; {ktls}\n\
          default_type application/octet-stream; ssl_certificate {}; ssl_certificate_key {};\n\
          server {{ listen {clear} reuseport; {listen} root {}; }} }}\n",
-        certified.join("chain.pem").display(),
-        certified.join("key.pem").display(),
+        certified.join(CHAIN).display(),
+        certified.join(KEY).display(),
         root.display()
     );
     let file = certified.join("nginx.conf");
     fs::write(&file, configuration).map_err(Error::file(&file))?;
-    let mut command = nginx_command()?;
+    let mut command = newest.command(PLACEMENT)?;
     command.arg("-p").arg(certified).arg("-c").arg(&file).args(["-e", "stderr"]);
     Ok(Peer { server: Server::start(NGINX, clear, &mut command)?, secure, http3 })
 }
@@ -223,8 +208,8 @@ fn caddy(root: &Path, certified: &Path) -> Result<Peer, Error> {
     let site = format!(
         "{{\n admin off\n auto_https off\n}}\nhttp://{clear} {{\n respond \"here\"\n}}\n\
          https://localhost:{port}, https://127.0.0.1:{port} {{\n bind 127.0.0.1\n tls {} {}\n root * {}\n file_server\n}}\n",
-        certified.join("chain.pem").display(),
-        certified.join("key.pem").display(),
+        certified.join(CHAIN).display(),
+        certified.join(KEY).display(),
         root.display(),
         port = secure.port(),
     );
@@ -236,10 +221,8 @@ fn caddy(root: &Path, certified: &Path) -> Result<Peer, Error> {
     Ok(Peer { server: Server::start(CADDY, clear, &mut command)?, secure, http3: true })
 }
 
-/// What a program says of its version and of how it was built.
-fn version(mut command: Command, flag: &str) -> String {
-    let Ok(output) = command.arg(flag).output() else { return "unknown".into() };
-    let text =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    text.trim().to_owned()
+/// What a program says of its version, in a line.
+fn version(mut command: Command) -> String {
+    let Ok(output) = command.arg("version").output() else { return "unknown".into() };
+    String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned()
 }
