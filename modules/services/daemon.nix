@@ -45,7 +45,7 @@ let
   daemon = "linerate-${name}";
   option = "services.linerate.${name}";
   address = import ./address.nix { inherit lib; };
-  network = import ./network.nix { inherit lib; };
+  network = import ./network.nix;
   certificate = import ./tls.nix { inherit config lib; } daemon cfg;
 
   # What it asks for where it cannot be told.

@@ -1,5 +1,4 @@
 # Networks as the services read them: an address alone, or one with the bits of its prefix.
-{ lib }:
 let
   # Up to 255, 32 and 128.
   octet = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
