@@ -17,7 +17,7 @@ use bench::postgres::{Durability, Postgres};
 const STALENESS: Duration = Duration::from_millis(500);
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn server(durability: Durability) -> Postgres {
     Postgres::start(durability, &[]).expect("PostgreSQL starts")

@@ -32,7 +32,7 @@ fn what_is_under_way_is_finished_and_nothing_new_begun() {
         assert!(answer.closes());
     }
     let address = server.address();
-    assert!(server.wait(Duration::from_secs(10)).success());
+    assert!(server.wait(Duration::from_secs(60)).success());
     assert!(std::net::TcpStream::connect(address).is_err());
 }
 
@@ -101,7 +101,7 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     (0..50).for_each(|_| assert_eq!(client.get("/a", "").status, 200));
     drop(client);
     server.signal(Signal::TERM);
-    assert!(server.wait(Duration::from_secs(10)).success());
+    assert!(server.wait(Duration::from_secs(60)).success());
     assert_eq!(lines(&sampled).len(), 15);
 }
 

@@ -163,7 +163,7 @@ pub fn pattern(length: usize) -> Vec<u8> {
 
 /// Waits until something holds: long enough for a disk that other tests keep busy.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !holds() {
         assert!(Instant::now() < deadline, "{what} does not come true");
         std::thread::sleep(Duration::from_millis(10));

@@ -273,7 +273,7 @@ fn requests_are_logged_and_counted_by_what_was_spoken() {
     }
     // What was not yet handed on is when the server ends.
     server.signal(rustix::process::Signal::TERM);
-    assert!(server.wait(Duration::from_secs(10)).success());
+    assert!(server.wait(Duration::from_secs(60)).success());
     let text = fs::read_to_string(&log).expect("a log");
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

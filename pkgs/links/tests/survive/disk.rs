@@ -85,7 +85,7 @@ fn on_a_full_disk_writes_are_507_and_redirects_go_on() {
     std::fs::remove_file(disk.filler()).unwrap();
     assert_eq!(api.create("after", "https://t.example/").unwrap(), 201);
     assert_eq!(client.get("after").unwrap().status, 307);
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while api.clicks("cached") < 201 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -96,12 +96,12 @@ fn at_sigterm_every_request_is_answered_and_every_click_stored() {
 fn at_sigterm_an_idle_connection_does_not_hold_the_server_up() {
     let _alone = alone();
     let place = Place::new();
-    let server = place.serve(&["--drain-timeout", "60"]);
+    let server = place.serve(&["--drain-timeout", "600"]);
     let mut idle = server.connect();
     assert_eq!(idle.get("abc").unwrap().status, 404);
     let silent = server.connect();
     server.terminate();
-    assert_eq!(server.wait(Duration::from_secs(30)).code(), Some(0));
+    assert_eq!(server.wait(Duration::from_secs(60)).code(), Some(0));
     assert!(idle.is_closed());
     drop(silent);
 }
