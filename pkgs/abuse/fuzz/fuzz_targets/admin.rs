@@ -44,8 +44,8 @@ fn start(rules: Rules, own: [&str; 2], serve: impl FnOnce(Vec<String>) + Send + 
 fn links(directory: &Path) -> Admin {
     use links::cli::{Cli, Command, serve};
     let database = directory.join("links.db");
-    // Its parser has a bound of its own, which is not told.
-    let rules = Rules { head_bytes: usize::MAX, ..RULES };
+    // As `links::admin` has it.
+    let rules = Rules { head_bytes: 32 * 1024, ..RULES };
     start(rules, ["--database", database.to_str().expect("text")], |flags| {
         let Command::Serve(args) = Cli::parse_from(flags).command else { panic!("no server") };
         serve::run(args, false).expect("it serves");
