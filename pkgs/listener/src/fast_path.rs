@@ -18,7 +18,8 @@ pub trait FastPath: Clone + Send + 'static {
     ///
     /// Of the fields nobody has looked at more than their syntax: [`request_head::Message`] tells how the body is
     /// framed and whether the client keeps the connection. Only a request without a body may be answered, and what is
-    /// malformed is to be declined, for then it is refused as elsewhere. The head ends with [`Exchange::end`].
+    /// malformed is to be declined, for then it is refused as elsewhere. [`Exchange::connection`] tells how the connection
+    /// goes on, and the head ends with [`Exchange::end`].
     fn answer(
         &mut self,
         head: &Lines<'_, '_>,
@@ -32,7 +33,7 @@ pub trait FastPath: Clone + Send + 'static {
 pub enum Connection {
     /// It waits for another request.
     Keep,
-    /// It is closed: the client asked for it, or [`Exchange::closes`] did.
+    /// It is closed: the client asked for it, or this side drains.
     Close,
 }
 
@@ -42,12 +43,18 @@ pub struct Exchange<'a> {
     /// Who asks.
     pub peer: &'a Peer,
     /// Whether this is to be the last answer, whatever the client asked for.
-    pub closes: bool,
+    pub(crate) closes: bool,
     pub(crate) date: &'a [u8],
     pub(crate) more: &'a [u8],
 }
 
 impl Exchange<'_> {
+    /// How the connection goes on after the answer to a client that keeps it, or does not.
+    #[inline]
+    pub fn connection(&self, keep_alive: bool) -> Connection {
+        if keep_alive && !self.closes { Connection::Keep } else { Connection::Close }
+    }
+
     /// Appends what every head ends with: `connection` where it closes, the date, `alt-svc` and the empty line.
     #[inline]
     pub fn end(&self, out: &mut Vec<u8>, connection: Connection) {

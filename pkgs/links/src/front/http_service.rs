@@ -232,8 +232,7 @@ impl FastPath for HttpService {
             return None;
         }
         let request = plain::plain(head).ok()??;
-        let closes = request.close || exchange.closes;
-        let connection = if closes { Connection::Close } else { Connection::Keep };
+        let connection = exchange.connection(!request.close);
         let visitor =
             Visitor { head: request.head, referrer: request.referrer, agent: request.agent, trusted: false };
         self.with(|context| {

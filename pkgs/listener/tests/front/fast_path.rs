@@ -28,8 +28,7 @@ impl FastPath for Fast {
             message.takes(field.name, field.value).ok()?;
         }
         let message = message.settle().ok()?;
-        let closes = exchange.closes || !message.keep_alive;
-        let connection = if closes { Connection::Close } else { Connection::Keep };
+        let connection = exchange.connection(message.keep_alive);
         out.extend_from_slice(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n", rest.len()).as_bytes());
         assert_ne!(rest, "/panic", "as a test asks");
         exchange.end(out, connection);
