@@ -1,6 +1,8 @@
 //! What every linerate service shares.
 //!
 //! - [`settings`]: one definition of each setting; defaults < TOML file < credentials < environment < flags.
+//! - [`access_log`]: a line of JSON for each request, and for each write.
+//! - [`request_id`], [`traceparent`]: what a request is called, here and in who called.
 //! - [`logs`]: tracing to stderr, as text or JSON, or compiled out.
 //! - [`metrics`]: Prometheus exposition, with counters that cost a hot path one plain store.
 //! - [`allowed_hosts`]: which names a server without keys is asked by.
@@ -12,6 +14,7 @@
 //! - [`descriptors`]: which are kept free for those who are let in.
 //! - [`socket`]: addresses to listen on: TCP, Unix or handed over by systemd.
 //! - [`tls`]: addresses and certificates for TLS.
+//! - `certificate`: whom a certificate is for, and when it ends.
 //! - [`workers`]: how many workers, and on which CPU each.
 //! - [`problem`]: RFC 9457 error bodies.
 //! - [`panics`]: logged, counted, and the end of one connection only.
@@ -26,8 +29,11 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod access_log;
 pub mod admin;
 pub mod allowed_hosts;
+#[cfg(feature = "certificate")]
+pub mod certificate;
 pub mod descriptors;
 pub mod exit;
 pub mod health;
@@ -44,8 +50,10 @@ pub mod permissions;
 pub mod problem;
 pub mod proxies;
 pub mod ready;
+pub mod request_id;
 pub mod settings;
 pub mod shutdown;
 pub mod socket;
 pub mod tls;
+pub mod traceparent;
 pub mod workers;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::request_id::RequestId;
+
 /// The media type of a [`Problem`].
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
@@ -22,6 +24,9 @@ pub struct Problem {
     /// A URI that names this occurrence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
+    /// The request's id, as in `X-Request-Id` and the access log: what to name in a report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
     /// Each part of the body that is at fault.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Fault>,
@@ -50,6 +55,7 @@ impl Problem {
             status,
             detail: detail.into(),
             instance: None,
+            request_id: None,
             errors: Vec::new(),
         }
     }
@@ -59,6 +65,12 @@ impl Problem {
     pub fn with_error(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         self.errors.push(Fault { pointer: pointer.into(), detail: detail.into() });
         self
+    }
+
+    /// The same problem of the request of this id.
+    #[must_use]
+    pub fn of_request(self, id: &RequestId) -> Self {
+        Self { request_id: Some(id.as_str().to_owned()), ..self }
     }
 
     /// As JSON, the body of a response of [`CONTENT_TYPE`].

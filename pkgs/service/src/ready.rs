@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
+use crate::socket;
+
 /// Whether the service can answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -50,9 +52,11 @@ impl Readiness {
         Self(Arc::new(Mutex::new(State::Starting)))
     }
 
-    /// The service can answer, unless it is stopping already.
+    /// The service can answer, unless it is stopping already. It listens on all it will: what systemd has kept of
+    /// [other sockets](crate::socket::forget_the_rest) is closed.
     pub fn set_ready(&self) {
         if self.set(State::Ready) {
+            socket::forget_the_rest();
             notify(&[NotifyState::Ready, NotifyState::Status("ready")]);
         }
     }

@@ -2,19 +2,21 @@
 //!
 //! The process is this very test binary, asked to run [`child`] alone.
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, Signal, kill_process};
 use service::ready::{Readiness, watchdog};
 use service::settings::try_parse_from;
 use service::shutdown::Shutdown;
-use service::socket::{Address, TcpOptions};
+use service::socket::{Address, Listener, TcpOptions, bind_udp_each};
 
 /// No step of these tests takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -77,6 +79,30 @@ fn reader() {
     let help =
         try_parse_from::<Cli>("test", "serve", ["program", "add", "--help"], |name| std::env::var_os(name));
     println!("{}", help.expect_err("help"));
+}
+
+/// A service that listens where it is told, and where systemd keeps its sockets answers who has waited in them.
+#[test]
+#[ignore = "not a test: the process that the tests start"]
+fn keeper() {
+    let address: Address = std::env::var("LISTEN_AT").expect("an address").parse().expect("an address");
+    let Address::Tcp(at) = address else { panic!("TCP") };
+    let listeners = address.listen_each(1, &TcpOptions::default()).expect("listens");
+    let datagrams = bind_udp_each(at, 1, |_| {}).expect("receives");
+    Readiness::new().set_ready();
+    println!("ready, {} and {}", listeners.len(), datagrams.len());
+    loop {
+        if let Listener::Tcp(listener) = &listeners[0]
+            && let Ok((mut client, _)) = listener.accept()
+        {
+            client.write_all(b"served").expect("a client");
+        }
+        let mut datagram = [0; 16];
+        if let Ok((length, from)) = datagrams[0].recv_from(&mut datagram) {
+            datagrams[0].send_to(&datagram[..length], from).expect("a client");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// The child, through a shell that lets `prepare` go first.
@@ -171,4 +197,130 @@ fn a_socket_passed_by_systemd_is_listened_on() {
     assert!(lines.any(|line| line.ends_with(&format!("listening on {address}"))));
     signal(&child, Signal::TERM);
     assert!(child.wait().expect("an end").success());
+}
+
+/// What systemd is told in one message, and the descriptor that came with it.
+fn told(socket: &UnixDatagram) -> (String, Option<OwnedFd>) {
+    let mut text = [0; 1024];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let parts = &mut [IoSliceMut::new(&mut text)];
+    let received = recvmsg(socket, parts, &mut control, RecvFlags::empty()).expect("a message").bytes;
+    let fd = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    (String::from_utf8_lossy(&text[..received]).into_owned(), fd)
+}
+
+#[test]
+fn who_connects_while_a_service_restarts_waits_in_the_sockets_that_systemd_keeps() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    // An address of the loopback that nobody else uses.
+    let [.., third, fourth] = std::process::id().to_be_bytes();
+    let address = format!("127.77.{third}.{fourth}:7777");
+    let keeper = |prepare: &str, kept: Option<(OwnedFd, OwnedFd)>| {
+        let (stdin, stderr) =
+            kept.map_or((Stdio::null(), Stdio::inherit()), |(tcp, udp)| (tcp.into(), udp.into()));
+        Command::new("/bin/sh")
+            .args(["-c", &format!("{prepare} exec \"$0\" --exact keeper --ignored --nocapture")])
+            .arg(std::env::current_exe().expect("this test"))
+            .envs([
+                ("NOTIFY_SOCKET", path.to_str().expect("UTF-8")),
+                ("FDSTORE", "16"),
+                ("LISTEN_AT", &address),
+            ])
+            .stdin(stdin)
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .expect("a child")
+    };
+    let mut first = keeper("", None);
+    let (mut tcp, mut udp) = (None, None);
+    loop {
+        let (text, fd) = told(&manager);
+        let name = text.lines().find_map(|line| line.strip_prefix("FDNAME="));
+        match (name, fd) {
+            (Some(name), Some(fd)) => {
+                assert!(text.contains("FDSTORE=1\n") && !name.contains(':'), "{text}");
+                let kept = if name.contains("udp") { &mut udp } else { &mut tcp };
+                assert!(kept.replace((name.to_owned(), fd)).is_none(), "twice: {text}");
+            }
+            _ if text.contains("READY=1") => break,
+            _ => panic!("{text}"),
+        }
+    }
+    let ((tcp_name, tcp), (udp_name, udp)) = (tcp.expect("kept"), udp.expect("kept"));
+    first.kill().expect("a signal");
+    first.wait().expect("an end");
+
+    // Nobody serves, and nobody is refused.
+    let mut client = TcpStream::connect(&address).expect("waits");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    datagrams.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    datagrams.send_to(b"early", &address).expect("waits");
+    // A third one is of an address that the service had before its settings changed.
+    let prepare = format!(
+        "exec 3<&0 4<&2 5<&0 </dev/null 2>/dev/null; export LISTEN_PID=$$ LISTEN_FDS=3 \
+         LISTEN_FDNAMES='{tcp_name}:{udp_name}:kept tcp 192.0.2.1_80';"
+    );
+    let mut second = keeper(&prepare, Some((tcp, udp)));
+    let mut served = [0; 6];
+    client.read_exact(&mut served).expect("served");
+    assert_eq!(&served, b"served");
+    let mut echoed = [0; 16];
+    let length = datagrams.recv(&mut echoed).expect("an answer");
+    assert_eq!(&echoed[..length], b"early");
+    let mut forgotten = Vec::new();
+    loop {
+        let (text, fd) = told(&manager);
+        if text.contains("READY=1") {
+            break;
+        }
+        if fd.is_none() {
+            forgotten.push(text);
+        }
+    }
+    assert_eq!(forgotten, ["FDSTOREREMOVE=1\nFDNAME=kept tcp 192.0.2.1_80\n"]);
+    second.kill().expect("a signal");
+    second.wait().expect("an end");
+}
+
+#[test]
+fn a_socket_that_was_kept_is_not_in_the_way_of_another_address_on_its_port() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let [.., third, fourth] = std::process::id().to_be_bytes();
+    let address = format!("127.78.{third}.{fourth}:7777");
+    // As if it were that of all addresses.
+    let kept = TcpListener::bind(&address).expect("an address of its own");
+    let held_by_manager = kept.try_clone().expect("a descriptor");
+    let mut child = Command::new("/bin/sh")
+        .args([
+            "-c",
+            "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES='kept tcp 0.0.0.0_7777'; \
+             exec \"$0\" --exact keeper --ignored --nocapture",
+        ])
+        .arg(std::env::current_exe().expect("this test"))
+        .envs([("NOTIFY_SOCKET", path.to_str().expect("UTF-8")), ("FDSTORE", "16"), ("LISTEN_AT", &address)])
+        .stdin(Stdio::from(OwnedFd::from(kept)))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a child");
+    let (text, _) = told(&manager);
+    assert_eq!(text, "FDSTOREREMOVE=1\nFDNAME=kept tcp 0.0.0.0_7777\n");
+    drop(held_by_manager);
+    while !told(&manager).0.contains("READY=1") {}
+    let mut served = [0; 6];
+    TcpStream::connect(&address).expect("it listens").read_exact(&mut served).expect("served");
+    assert_eq!(&served, b"served");
+    child.kill().expect("a signal");
+    child.wait().expect("an end");
 }

@@ -45,7 +45,11 @@ impl Reading for Snapshot {
     }
 }
 
-type Labels = Vec<(&'static str, String)>;
+/// What tells a series from others of its metric: names, and their values.
+pub type Labels = Vec<(&'static str, String)>;
+
+/// Tells which series there are, and what each reads.
+type Changing<R> = Box<dyn Fn() -> Vec<(Labels, R)> + Send + Sync>;
 
 /// One metric, its series told apart by labels, each read by a closure when somebody scrapes.
 ///
@@ -67,13 +71,14 @@ pub struct Family<R> {
     name: &'static str,
     help: &'static str,
     series: Vec<(Labels, Box<dyn Fn() -> R + Send + Sync>)>,
+    changing: Option<Changing<R>>,
 }
 
 impl<R: Reading> Family<R> {
     /// A metric without series. A counter's `name` has no `_total`: the exposition adds it; times
     /// are in seconds and their name ends in `_seconds`. `help` is without its final full stop.
     pub fn new(name: &'static str, help: &'static str) -> Self {
-        Self { name, help, series: Vec::new() }
+        Self { name, help, series: Vec::new(), changing: None }
     }
 
     /// Adds the series of `labels`, whose value is what `read` gives.
@@ -86,6 +91,12 @@ impl<R: Reading> Family<R> {
         let labels = labels.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
         self.series.push((labels, Box::new(read)));
         self
+    }
+
+    /// Has the series too that `read` gives, which may be others at every scrape.
+    #[must_use]
+    pub fn with_changing(self, read: impl Fn() -> Vec<(Labels, R)> + Send + Sync + 'static) -> Self {
+        Self { changing: Some(Box::new(read)), ..self }
     }
 
     /// Shows it in `registry` from here on.
@@ -112,6 +123,9 @@ impl<R: Reading> Collector for Family<R> {
             }
             value.encode(metric.encode_family(labels)?)?;
         }
+        for (labels, value) in self.changing.iter().flat_map(|read| read()) {
+            value.encode(metric.encode_family(&labels)?)?;
+        }
         Ok(())
     }
 }
@@ -135,6 +149,20 @@ mod tests {
             "# HELP hits Hits.\n# TYPE hits counter\nhits_total 3\n\
              # HELP ratio Ratio.\n# TYPE ratio gauge\nratio{of=\"a\",on=\"b\"} 0.5\nratio{of=\"c\"} 1.0\n# EOF\n"
         );
+    }
+
+    #[test]
+    fn series_may_come_and_go() {
+        let of = std::sync::Arc::new(std::sync::Mutex::new("a"));
+        let now = std::sync::Arc::clone(&of);
+        let mut registry = Registry::default();
+        Family::new("left", "Left")
+            .with_changing(move || vec![(vec![("of", (*now.lock().unwrap()).to_owned())], 1.0)])
+            .register(&mut registry);
+        assert!(encode(&registry).contains("left{of=\"a\"} 1.0\n"));
+        *of.lock().unwrap() = "b";
+        let text = encode(&registry);
+        assert!(text.contains("left{of=\"b\"} 1.0\n") && !text.contains("\"a\""), "{text}");
     }
 
     #[test]

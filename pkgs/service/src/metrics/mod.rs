@@ -7,7 +7,7 @@ mod family;
 mod local;
 mod process;
 
-pub use family::{Family, Reading};
+pub use family::{Family, Labels, Reading};
 pub use local::{BOUNDS, LocalCounter, LocalHistogram, Snapshot};
 pub use process::register as register_process;
 pub use prometheus_client::registry::Registry;

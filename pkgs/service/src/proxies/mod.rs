@@ -137,7 +137,7 @@ impl Proxies {
 }
 
 /// The values of a field's lines in a head that was found in order.
-fn lines<'h>(head: &'h [u8], name: &'static [u8]) -> impl DoubleEndedIterator<Item = &'h [u8]> {
+pub(crate) fn lines<'h>(head: &'h [u8], name: &'static [u8]) -> impl DoubleEndedIterator<Item = &'h [u8]> {
     head.split(|byte| *byte == b'\n').filter_map(move |line| {
         let (start, rest) = line.split_at_checked(name.len())?;
         let value = rest.strip_prefix(b":")?;

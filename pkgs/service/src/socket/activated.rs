@@ -1,5 +1,6 @@
 //! Sockets that systemd passes: sd_listen_fds(3).
 
+use std::collections::BTreeSet;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -15,6 +16,18 @@ pub(super) fn take(name: &str) -> Result<Listener, Error> {
     let (_, fd) =
         index.map(|index| passed.swap_remove(index)).ok_or_else(|| Error::NotPassed(name.into()))?;
     listener(fd).ok_or_else(|| Error::NotListening(name.into()))
+}
+
+/// Takes all that was passed as `name`.
+pub(super) fn take_all(name: &str) -> Vec<OwnedFd> {
+    let mut passed = passed().lock().unwrap_or_else(PoisonError::into_inner);
+    passed.extract_if(.., |(passed, _)| passed == name).map(|(_, fd)| fd).collect()
+}
+
+/// Closes all that was passed by a name of this kind and nobody has taken; tells which names those were, each once.
+pub(super) fn close_all(kind: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    let mut passed = passed().lock().unwrap_or_else(PoisonError::into_inner);
+    passed.extract_if(.., |(name, _)| kind(name)).map(|(name, _)| name).collect()
 }
 
 /// `fd` as what it is, when it is a stream socket in the state of listening.

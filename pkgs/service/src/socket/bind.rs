@@ -8,9 +8,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use rustix::io::Errno;
+use rustix::net::listen;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::{Address, Error, activated};
+use super::{Address, Error, activated, kept};
 
 /// How many connections may wait to be accepted. Standard libraries and runtimes ask for 128 or
 /// 1024, so raising `net.core.somaxconn` alone does nothing; the kernel takes the lesser of the two.
@@ -94,23 +95,43 @@ impl Address {
     /// TCP the kernel spreads connections over them (`SO_REUSEPORT`), and another process that listens there already is
     /// an error, whatever it has allowed. What is no TCP address can be bound once: there, all are the same socket.
     ///
+    /// Where systemd [keeps](super::keeps) sockets, those of the process before are among them: more than there are
+    /// workers, where it had more.
+    ///
     /// # Errors
     /// When that is impossible; the error says where and why.
     pub fn listen_each(&self, workers: usize, options: &TcpOptions) -> Result<Vec<Listener>, Error> {
-        let first = match self {
-            Self::Tcp(address) => Listener::Tcp(tcp(*address, options, true)?),
-            other => other.listen(options)?,
-        };
-        let shared = TcpOptions { reuse_port: true, ..*options };
-        let mut all = vec![first];
+        if let Self::Tcp(address) = self {
+            let all = tcp_each(*address, workers, options)?;
+            return Ok(all.into_iter().map(Listener::Tcp).collect());
+        }
+        let mut all = vec![self.listen(options)?];
         while all.len() < workers {
-            all.push(match (self, all[0].address()) {
-                (Self::Tcp(_), Some(address)) => address.listen(&shared)?,
-                _ => all[0].try_clone().map_err(|error| Error::Bind { address: self.to_string(), error })?,
-            });
+            let again = all[0].try_clone();
+            all.push(again.map_err(|error| Error::Bind { address: self.to_string(), error })?);
         }
         Ok(all)
     }
+}
+
+fn tcp_each(address: SocketAddr, workers: usize, options: &TcpOptions) -> Result<Vec<TcpListener>, Error> {
+    let name = address.to_string();
+    let failed = |error| Error::Bind { address: name.clone(), error };
+    let mut all = kept::tcp(&name).map_err(failed)?;
+    for socket in &all {
+        // What may have changed with the settings.
+        listen(socket, options.backlog).map_err(|error| failed(error.into()))?;
+    }
+    if all.is_empty() {
+        all.push(kept::in_place_of_others(address.port(), || tcp(address, options, true))?);
+    }
+    let shared = TcpOptions { reuse_port: true, ..*options };
+    while all.len() < workers {
+        let bound = all[0].local_addr().map_err(failed)?;
+        all.push(bind_tcp(bound, &shared)?);
+    }
+    kept::keep_tcp(&name, &all);
+    Ok(all)
 }
 
 /// Listens on `address`, non-blocking, with `SO_REUSEADDR`.
@@ -126,8 +147,8 @@ pub fn bind_tcp(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener
 }
 
 /// Receives on `address` by a socket for each of so many workers, non-blocking; `prepare` is called for each before it is
-/// bound. As with [`Address::listen_each`], another process that receives there already is an error, and as with
-/// [`bind_tcp`], the address need not be there yet.
+/// bound. As with [`Address::listen_each`], another process that receives there already is an error, and sockets that
+/// systemd has kept are among them; as with [`bind_tcp`], the address need not be there yet.
 ///
 /// # Errors
 /// [`Error::Bind`].
@@ -136,12 +157,17 @@ pub fn bind_udp_each(
     workers: usize,
     prepare: impl Fn(&Socket),
 ) -> Result<Vec<UdpSocket>, Error> {
-    let first = udp(address, true, &prepare)?;
-    let address = first.local_addr().unwrap_or(address);
-    let mut all = vec![first];
-    while all.len() < workers {
-        all.push(udp(address, false, &prepare)?);
+    let name = address.to_string();
+    let mut all =
+        kept::udp(&name).map_err(|error| Error::Bind { address: format!("{address} (UDP)"), error })?;
+    if all.is_empty() {
+        all.push(kept::in_place_of_others(address.port(), || udp(address, true, &prepare))?);
     }
+    while all.len() < workers {
+        let bound = all[0].local_addr().unwrap_or(address);
+        all.push(udp(bound, false, &prepare)?);
+    }
+    kept::keep_udp(&name, &all);
     Ok(all)
 }
 
@@ -371,6 +397,15 @@ mod tests {
         let text = error.to_string();
         assert!(text.starts_with("cannot listen on [::]:80: permission denied; "), "{text}");
         assert!(text.contains("CAP_NET_BIND_SERVICE"), "{text}");
+    }
+
+    #[test]
+    fn who_takes_an_address_can_be_found_out() {
+        let first = tcp(ANY, TcpOptions::default()).expect("listens");
+        let address = first.local_addr().expect("address").to_string();
+        let text = tcp(&address, TcpOptions::default()).expect_err("it is taken").to_string();
+        let expected = format!("cannot listen on {address}: address already in use; ");
+        assert!(text.starts_with(&expected) && text.contains("ss -ltunp"), "{text}");
     }
 
     #[test]

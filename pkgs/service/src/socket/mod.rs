@@ -3,10 +3,12 @@
 mod activated;
 mod address;
 mod bind;
+mod kept;
 mod network;
 
 pub use address::{Address, AddressError};
 pub use bind::{Listener, TcpOptions, bind_tcp, bind_udp, bind_udp_each, bind_unix};
+pub use kept::{forget_the_rest, keeps};
 pub use network::network;
 
 use std::io;
@@ -35,6 +37,13 @@ pub enum Error {
     /// What systemd passed is nothing to accept connections from.
     #[error("what systemd passed as {0:?} is no listening stream socket")]
     NotListening(String),
+}
+
+impl Error {
+    /// Whether somebody else listens there.
+    pub fn is_taken(&self) -> bool {
+        matches!(self, Self::Bind { error, .. } if error.kind() == io::ErrorKind::AddrInUse)
+    }
 }
 
 /// The kernel's reason in words, without its number, and what can be done.

@@ -1,0 +1,25 @@
+//! What is logged of requests and of writes: a JSON object a line, of one schema in all services.
+//!
+//! - [`AccessLog`]: a line for each request, or for one in so many. Workers gather lines and hand them on a few times a
+//!   second; a thread writes them. What the disk cannot keep up with is dropped and counted, for clients come first.
+//! - [`AuditLog`]: a line for each write of an operator or a key: who, what, and digests from before and after. None is
+//!   sampled, and none is dropped in silence.
+//! - [`Asked`], [`Began`], [`RequestContext`]: a request from its first line to its last byte.
+//! - [`Shown`]: bytes of clients as text that does nothing to who looks at it.
+//! - `line`: the schema; `sink`: the bounded queue and the thread that writes; `options`: the command line.
+//!
+//! Where neither is asked for, there is no thread and no queue, and nothing is read of a request for them.
+
+mod audit;
+mod line;
+mod lines;
+mod options;
+mod shown;
+mod sink;
+
+pub use audit::{Actor, AuditLog, AuditRecord, digest};
+pub use line::{Asked, FIELDS, RequestContext, Via, markdown};
+pub use lines::{AccessLog, Began, Lines};
+pub use options::{AccessLogArgs, AuditLogArgs, Destination};
+pub use shown::Shown;
+pub use sink::OpenError;

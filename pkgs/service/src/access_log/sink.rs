@@ -1,0 +1,345 @@
+//! Where lines go: a bounded queue, and the thread that writes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::time::{Duration, Instant};
+
+use super::options::Destination;
+
+/// Blocks of lines that wait for the disk, at most.
+pub(super) const BLOCKS: usize = 1024;
+
+/// Bytes of them together; one block always has room.
+const QUEUE_BYTES: usize = 2 << 20;
+
+/// Lines are handed on once they take this many bytes.
+pub(super) const BLOCK_BYTES: usize = 32 * 1024;
+
+/// How long the end waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a disk that takes nothing is left alone.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How often it is looked meanwhile whether all is to end, or the file to be opened anew.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Lines are of clients, so they are for their owner and his group.
+const MODE: u32 = 0o640;
+
+/// A log that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{to}: {source}")]
+pub struct OpenError {
+    to: Destination,
+    source: io::Error,
+}
+
+/// What becomes of lines that the disk does not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// They are dropped and counted.
+    Accepted,
+    /// They are tried again until the end.
+    Avoided,
+}
+
+/// The way to the thread that writes. Clones share.
+#[derive(Clone, Debug)]
+pub(super) struct Sink {
+    blocks: SyncSender<Block>,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    reopen: AtomicBool,
+    ending: AtomicBool,
+    lost: AtomicU64,
+    /// Bytes that wait.
+    queued: AtomicUsize,
+}
+
+/// What the thread is given.
+#[derive(Debug)]
+enum Block {
+    /// Lines to write.
+    Lines(Vec<u8>),
+    /// The file is to be opened anew, if that has not been done yet.
+    Reopen,
+    /// To be answered once all before it is written.
+    End(SyncSender<()>),
+}
+
+impl Sink {
+    /// Writes to `to` from here on, by a thread of this name.
+    pub fn open(to: &Destination, thread: &str, loss: Loss) -> Result<Self, OpenError> {
+        let failed = |source| OpenError { to: to.clone(), source };
+        let output = Output { file: open(to).map_err(failed)?, to: to.clone(), torn: false, failing: false };
+        let (blocks, queue) = mpsc::sync_channel(BLOCKS);
+        let state = Arc::<State>::default();
+        let shared = Arc::clone(&state);
+        let thread = std::thread::Builder::new().name(thread.to_owned());
+        thread.spawn(move || run(&queue, output, &shared, loss)).map_err(failed)?;
+        Ok(Self { blocks, state })
+    }
+
+    /// Hands lines on.
+    ///
+    /// # Errors
+    /// The lines, where too many wait.
+    pub fn offer(&self, lines: Vec<u8>) -> Result<(), Vec<u8>> {
+        let (queued, bytes) = (&self.state.queued, lines.len());
+        let before = queued.fetch_add(bytes, Relaxed);
+        let sent = match before == 0 || before + bytes <= QUEUE_BYTES {
+            true => self.blocks.try_send(Block::Lines(lines)).map_err(|error| match error {
+                TrySendError::Full(block) | TrySendError::Disconnected(block) => block.into_lines(),
+            }),
+            false => Err(lines),
+        };
+        sent.inspect_err(|_| {
+            queued.fetch_sub(bytes, Relaxed);
+        })
+    }
+
+    /// Counts lines as lost.
+    pub fn lose(&self, lines: &[u8]) {
+        self.state.lose(lines);
+    }
+
+    /// How many lines were lost.
+    pub fn lost(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
+        let state = Arc::clone(&self.state);
+        move || state.lost.load(Relaxed)
+    }
+
+    /// Opens the file anew before the next write, so that it can have been renamed.
+    pub fn reopen(&self) {
+        self.state.reopen.store(true, Relaxed);
+        // Where there is no room for it, there is something to write all the same.
+        let _ = self.blocks.try_send(Block::Reopen);
+    }
+
+    /// Waits until what was handed on is written, but not for a disk that takes none of it.
+    pub fn finish(&self) {
+        self.state.ending.store(true, Relaxed);
+        let (written, answer) = mpsc::sync_channel(1);
+        let deadline = Instant::now() + PATIENCE;
+        let mut end = Block::End(written);
+        while let Err(TrySendError::Full(again)) = self.blocks.try_send(end) {
+            if Instant::now() >= deadline {
+                return;
+            }
+            end = again;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = answer.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Block {
+    fn into_lines(self) -> Vec<u8> {
+        match self {
+            Self::Lines(lines) => lines,
+            Self::Reopen | Self::End(_) => Vec::new(),
+        }
+    }
+}
+
+impl State {
+    fn lose(&self, lines: &[u8]) {
+        let count = lines.iter().filter(|byte| **byte == b'\n').count();
+        self.lost.fetch_add(count as u64, Relaxed);
+    }
+}
+
+/// What is written to.
+#[derive(Debug)]
+struct Output {
+    to: Destination,
+    file: File,
+    /// Whether the last line has no end.
+    torn: bool,
+    /// Whether the last write failed, which was told.
+    failing: bool,
+}
+
+impl Output {
+    /// Writes what is `left`, and takes off it what is written.
+    fn write(&mut self, left: &mut &[u8]) -> io::Result<()> {
+        while !left.is_empty() {
+            match self.file.write(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => *left = &left[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.failing {
+            self.failing = false;
+            tracing::info!(to = %self.to, "the log is written again");
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self) {
+        match open(&self.to) {
+            Ok(file) => (self.file, self.torn) = (file, false),
+            Err(error) => tracing::error!(%error, to = %self.to, "the log stays where it was"),
+        }
+    }
+
+    /// Tells of a failure, but once only for as long as it lasts.
+    fn complain(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.failing, true) {
+            tracing::error!(%error, to = %self.to, "cannot write the log");
+        }
+    }
+}
+
+fn open(to: &Destination) -> io::Result<File> {
+    match to {
+        Destination::Stdout => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+        Destination::File(path) => OpenOptions::new().append(true).create(true).mode(MODE).open(path),
+    }
+}
+
+fn run(queue: &Receiver<Block>, mut output: Output, state: &State, loss: Loss) {
+    for block in queue {
+        if state.reopen.swap(false, Relaxed) {
+            output.reopen();
+        }
+        match block {
+            Block::Lines(lines) => {
+                write(&lines, &mut output, state, loss);
+                state.queued.fetch_sub(lines.len(), Relaxed);
+            }
+            Block::Reopen => {}
+            Block::End(written) => {
+                let _ = written.try_send(());
+            }
+        }
+    }
+}
+
+fn write(lines: &[u8], output: &mut Output, state: &State, loss: Loss) {
+    if output.torn {
+        let mut end = &b"\n"[..];
+        // Where it fails, so will what is next.
+        output.torn = output.write(&mut end).is_err();
+    }
+    let mut left = lines;
+    while let Err(error) = output.write(&mut left) {
+        output.complain(&error);
+        let until = Instant::now() + RETRY;
+        while loss == Loss::Avoided
+            && Instant::now() < until
+            && !state.ending.load(Relaxed)
+            && !state.reopen.load(Relaxed)
+        {
+            std::thread::sleep(LOOK);
+        }
+        if loss == Loss::Accepted || state.ending.load(Relaxed) {
+            state.lose(left);
+            let written = lines.len() - left.len();
+            output.torn |= written > 0 && lines[written - 1] != b'\n';
+            return;
+        }
+        if state.reopen.swap(false, Relaxed) {
+            output.reopen();
+            // The new file has whole lines.
+            let written = lines.len() - left.len();
+            let start = lines[..written].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            left = &lines[start..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sink(to: &str, loss: Loss) -> Sink {
+        Sink::open(&to.parse().expect("a destination"), "log", loss).expect("it opens")
+    }
+
+    fn until(what: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !what() {
+            assert!(Instant::now() < deadline, "it never comes");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_does_not_take_are_counted_and_nobody_waits() {
+        let full = sink("/dev/full", Loss::Accepted);
+        full.offer(b"a\nb\n".to_vec()).expect("room");
+        until(|| full.lost()() == 2);
+        // Of more than there is room for, the rest comes back at once.
+        let refused = (0..10_000).filter_map(|_| full.offer(b"c\n".to_vec()).err()).count();
+        (0..refused).for_each(|_| full.lose(b"c\n"));
+        until(|| full.lost()() == 10_002);
+        full.finish();
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes_and_in_blocks() {
+        let full = sink("/dev/full", Loss::Avoided);
+        let large = || vec![b'x'; QUEUE_BYTES / 4];
+        let taken = (0..10).filter(|_| full.offer(large()).is_ok()).count();
+        assert_eq!(taken, 4);
+        let full = sink("/dev/full", Loss::Avoided);
+        let taken = (0..2 * BLOCKS).filter(|_| full.offer(vec![b'\n']).is_ok()).count();
+        // The thread has one in hand.
+        assert!((BLOCKS..=BLOCKS + 1).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn lines_that_are_not_to_be_lost_wait_for_another_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        // A disk that becomes full, as far as the thread can tell.
+        std::os::unix::fs::symlink("/dev/full", &path).expect("a link");
+        let log = sink(&path.display().to_string(), Loss::Avoided);
+        log.offer(b"a\n".to_vec()).expect("room");
+        std::fs::remove_file(&path).expect("it is there");
+        log.reopen();
+        until(|| std::fs::read(&path).is_ok_and(|text| text == b"a\n"));
+        assert_eq!(log.lost()(), 0);
+
+        std::fs::remove_file(&path).expect("it is there");
+        std::os::unix::fs::symlink("/dev/full", &path).expect("a link");
+        log.reopen();
+        log.offer(b"b\n".to_vec()).expect("room");
+        let begin = Instant::now();
+        log.finish();
+        assert!(begin.elapsed() < 2 * PATIENCE, "the end does not wait for it");
+        until(|| log.lost()() == 1);
+    }
+
+    #[test]
+    fn a_file_is_its_owners_and_one_that_was_renamed_is_made_anew() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let log = sink(&path.display().to_string(), Loss::Accepted);
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o007, 0, "{mode:o}");
+        log.offer(b"a\n".to_vec()).expect("room");
+        log.finish();
+        let moved = directory.path().join("log.1");
+        std::fs::rename(&path, &moved).expect("it is there");
+        log.reopen();
+        until(|| path.exists());
+        log.offer(b"b\n".to_vec()).expect("room");
+        log.finish();
+        let text = |path| std::fs::read_to_string(path).expect("text");
+        assert_eq!((text(&moved).as_str(), text(&path).as_str()), ("a\n", "b\n"));
+    }
+}

@@ -1,0 +1,173 @@
+//! Request ids: what a client's report, a line of the access log and a line of the audit log have in common.
+//!
+//! A request has one where somebody will read it: where it is logged, and where its answer is an error. That of a request
+//! which is neither is never made, so that it costs nothing.
+
+use std::cell::Cell;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+/// The field of requests and responses that has one.
+pub const FIELD: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest one that is taken over, in bytes; a UUID has 36, and those of AWS some 60.
+const MAX_BYTES: usize = 128;
+
+/// The name of one request.
+#[derive(Clone, Debug)]
+pub struct RequestId(Text);
+
+#[derive(Clone, Debug)]
+enum Text {
+    /// Digits that were made here, in place: many answers have one.
+    Made([u8; RequestId::LENGTH]),
+    /// That of a proxy.
+    Given(Arc<str>),
+}
+
+thread_local! {
+    /// Two numbers of this thread's own, from the system's randomness, and how many ids were made with them.
+    static MADE: Cell<([u64; 2], u64)> = Cell::new({
+        let keys = RandomState::new();
+        ([0_u8, 1].map(|which| keys.hash_one(which)), 0)
+    });
+}
+
+impl RequestId {
+    /// Characters of one that is made here.
+    pub const LENGTH: usize = 32;
+
+    /// One that no other request has: 32 hexadecimal digits. They name a request and keep no secret.
+    #[must_use]
+    pub fn generate() -> Self {
+        let ([thread, first], count) = MADE.get();
+        MADE.set(([thread, first], count.wrapping_add(1)));
+        let mut digits = [0; Self::LENGTH];
+        for (bytes, half) in digits.chunks_exact_mut(16).zip([thread, scattered(first.wrapping_add(count))]) {
+            for (digits, byte) in bytes.chunks_exact_mut(2).zip(half.to_be_bytes()) {
+                digits.copy_from_slice(
+                    &[byte >> 4, byte & 0xf].map(|four| b"0123456789abcdef"[usize::from(four)]),
+                );
+            }
+        }
+        Self(Text::Made(digits))
+    }
+
+    /// The one that a trusted proxy has sent, where it is well-formed: letters, digits and `-_.:=+/@`, 128 bytes at most.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let known = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:=+/@".contains(byte);
+        let well_formed = (1..=MAX_BYTES).contains(&bytes.len()) && bytes.iter().all(known);
+        std::str::from_utf8(bytes).ok().filter(|_| well_formed).map(|text| Self(Text::Given(text.into())))
+    }
+
+    /// The one that these fields of a trusted proxy's request have. None where there are several.
+    #[must_use]
+    pub fn of_fields(fields: &HeaderMap) -> Option<Self> {
+        let mut lines = fields.get_all(FIELD).iter();
+        let first = lines.next().filter(|_| lines.next().is_none())?;
+        Self::parse(first.as_bytes())
+    }
+
+    /// The one that a trusted proxy's request has of which this is the head, from its request line on. None where there are
+    /// several.
+    #[must_use]
+    pub fn of_head(head: &[u8]) -> Option<Self> {
+        let mut lines = crate::proxies::lines(head, b"x-request-id");
+        lines.next().filter(|_| lines.next().is_none()).and_then(Self::parse)
+    }
+
+    /// Its text, which is ASCII.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Text::Made(digits) => digits,
+            Text::Given(text) => text.as_bytes(),
+        }
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    /// It as a field's value.
+    #[must_use]
+    pub fn value(&self) -> HeaderValue {
+        HeaderValue::from_bytes(self.as_bytes()).unwrap_or(HeaderValue::from_static(""))
+    }
+}
+
+/// Another number for each: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014), which can be undone.
+const fn scattered(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+impl PartialEq for RequestId {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for RequestId {}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_request_has_another_on_any_thread() {
+        let make = || std::thread::spawn(|| (0..1000).map(|_| RequestId::generate()).collect::<Vec<_>>());
+        let threads = [make(), make()];
+        let ids: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().expect("ids")).collect();
+        assert!(
+            ids.iter()
+                .all(|id| id.as_str().len() == 32 && RequestId::parse(id.as_str().as_bytes()).is_some())
+        );
+        let different: HashSet<_> = ids.iter().map(RequestId::as_str).collect();
+        assert_eq!(different.len(), 2000);
+    }
+
+    #[test]
+    fn what_is_taken_over_can_do_no_harm() {
+        let long = "x".repeat(MAX_BYTES + 1);
+        for (text, taken) in [
+            ("6f1c2a7e-8a54-4a0b-9d5f-0f4f6a1d2b3c", true),
+            ("Root=1-67891233-abcdef012345678912345678", true),
+            ("a", true),
+            (&long[1..], true),
+            (&long, false),
+            ("", false),
+            ("a b", false),
+            ("a\"b", false),
+            ("a\r\nb", false),
+            ("\u{e9}", false),
+        ] {
+            assert_eq!(RequestId::parse(text.as_bytes()).is_some(), taken, "{text:?}");
+        }
+        let mut fields = HeaderMap::new();
+        assert_eq!(RequestId::of_fields(&fields), None);
+        fields.append(FIELD, HeaderValue::from_static("a"));
+        assert_eq!(RequestId::of_fields(&fields).expect("one").as_str(), "a");
+        fields.append(FIELD, HeaderValue::from_static("b"));
+        assert_eq!(RequestId::of_fields(&fields), None, "nobody knows which");
+        let head = b"GET /X-Request-Id: HTTP/1.1\r\nHost: h\r\nX-Request-ID: a\r\n\r\n";
+        assert_eq!(RequestId::of_head(head).expect("one").as_str(), "a");
+        assert_eq!(RequestId::of_head(&[&head[..head.len() - 2], b"x-request-id:b\r\n\r\n"].concat()), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! `traceparent` (W3C Trace Context, level 1): which trace a request is part of.
+
+use http::header::{HeaderMap, HeaderName};
+
+/// The field that has it.
+pub const FIELD: HeaderName = HeaderName::from_static("traceparent");
+
+/// The length of version 00, in bytes: version, trace id, parent id and flags, with a `-` between each two.
+const BYTES: usize = 55;
+
+/// A well-formed `traceparent`. Its characters are hexadecimal digits and `-` alone, so that it can be written into a log
+/// or a comment of SQL as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceParent(Box<str>);
+
+impl TraceParent {
+    /// Reads a field's value, of a later version too as far as version 00 goes (section 3.2.2). None where it is malformed,
+    /// for which a trace has to begin anew.
+    #[must_use]
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let (known, rest) = value.split_at_checked(BYTES)?;
+        let text = std::str::from_utf8(known).ok()?;
+        let (version, ids) = text.split_once('-')?;
+        let parts: Vec<&str> = ids.split('-').collect();
+        let [trace, parent, flags] = parts[..] else { return None };
+        let hexadecimal = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let sized = (version.len(), trace.len(), parent.len(), flags.len()) == (2, 32, 16, 2);
+        let whole = rest.is_empty() || (version != "00" && rest[0] == b'-');
+        let named = |id: &str| id.bytes().any(|byte| byte != b'0');
+        let valid = sized
+            && whole
+            && version != "ff"
+            && [version, trace, parent, flags].into_iter().all(hexadecimal)
+            && named(trace)
+            && named(parent);
+        valid.then(|| Self(format!("00-{ids}").into()))
+    }
+
+    /// That of a request with these fields. None where there are several.
+    #[must_use]
+    pub fn of_fields(fields: &HeaderMap) -> Option<Self> {
+        let mut lines = fields.get_all(FIELD).iter();
+        let first = lines.next().filter(|_| lines.next().is_none())?;
+        Self::parse(first.as_bytes())
+    }
+
+    /// It as version 00 writes it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The trace's id: 32 hexadecimal digits.
+    #[must_use]
+    pub fn trace_id(&self) -> &str {
+        &self.0[3..35]
+    }
+
+    /// Whether the caller records the trace (section 3.2.2.5.1).
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        u8::from_str_radix(&self.0[53..], 16).is_ok_and(|flags| flags & 1 == 1)
+    }
+
+    /// It as a comment behind a statement, as sqlcommenter has it.
+    #[must_use]
+    pub fn sql_comment(&self) -> String {
+        format!(" /*traceparent='{}'*/", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn what_is_well_formed_is_known() {
+        let trace = TraceParent::parse(EXAMPLE.as_bytes()).expect("the example of the recommendation");
+        assert_eq!((trace.as_str(), trace.is_sampled()), (EXAMPLE, true));
+        assert_eq!(trace.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(trace.sql_comment(), format!(" /*traceparent='{EXAMPLE}'*/"));
+        for (text, sampled) in [
+            (EXAMPLE.replace("-01", "-00"), Some(false)),
+            (EXAMPLE.replace("-01", "-ff"), Some(true)),
+            (EXAMPLE.replacen("00", "cc", 1), Some(true)),
+            (format!("{}-what-the-future-will-be-like", EXAMPLE.replacen("00", "cc", 1)), Some(true)),
+            (format!("{EXAMPLE}-more"), None),
+            (format!("{}.more", EXAMPLE.replacen("00", "cc", 1)), None),
+            (EXAMPLE.replacen("00", "ff", 1), None),
+            (EXAMPLE.to_uppercase(), None),
+            (EXAMPLE.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)), None),
+            (EXAMPLE.replace("00f067aa0ba902b7", &"0".repeat(16)), None),
+            (EXAMPLE.replace('4', "'"), None),
+            (EXAMPLE.replace('-', "_"), None),
+            (EXAMPLE[1..].to_owned(), None),
+            (String::new(), None),
+        ] {
+            let parsed = TraceParent::parse(text.as_bytes());
+            assert_eq!(parsed.map(|trace| trace.is_sampled()), sampled, "{text}");
+        }
+    }
+}
