@@ -90,13 +90,14 @@ impl<'r, 'b> Lines<'r, 'b> {
         let mut parsed = httparse::Request::new(&mut []);
         let length = match parsed.parse_with_uninit_headers(bytes, room) {
             Ok(Status::Complete(length)) if length <= most => length,
-            Ok(Status::Partial) if bytes.len() < most => return Ok(None),
+            Ok(Status::Partial) if bytes.len() < most && !has_bare_lf(bytes) => return Ok(None),
+            Ok(Status::Partial) if bytes.len() < most => return Err(BARE_LF),
             failed => return Err(refused(failed, bytes, most)),
         };
         // Section 2.2: a bare LF may be taken for a line's end; here it is not.
         let raw = &bytes[..length];
         if has_bare_lf(raw) {
-            return Err(Error::Malformed("a line ends without CR"));
+            return Err(BARE_LF);
         }
         let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
             return Err(Error::Malformed("the request line is malformed"));
@@ -108,6 +109,8 @@ impl<'r, 'b> Lines<'r, 'b> {
         Ok(Some(Self { method, target, old: minor == 0, fields: parsed.headers, length }))
     }
 }
+
+const BARE_LF: Error = Error::Malformed("a line ends without CR");
 
 /// Whether some LF has no CR before it. Looks at every byte, several at a time, which takes less than half as long
 /// as going from one LF to the next.
@@ -405,6 +408,13 @@ mod tests {
             "\x16\x03\x01\x02\x00\x01",
         ] {
             assert!(matches!(message(whole), Err(Error::Malformed(_))), "{whole:?}");
+        }
+    }
+
+    #[test]
+    fn a_bare_lf_is_refused_before_the_head_is_whole() {
+        for begun in ["\n", "\r\n\n", "\n\r\n\r\n", "GET / HTTP/1.1\n", "GET / HTTP/1.1\r\nHost: h\n"] {
+            assert!(matches!(message(begun), Err(Error::Malformed(_))), "{begun:?}");
         }
     }
 
