@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,14 @@ use std::time::Duration;
 use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
 use service::proxies::Source;
 use service::socket::Listener;
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
+use crate::config::Speaks;
 use crate::connection::Accepted;
 use crate::service_trait::HttpService;
 use crate::sockets::{Place, Socket};
+use crate::stream::LazyTcpStream;
 use crate::worker::Worker;
 
 /// How long accepting pauses when the process is short of file descriptors, or out of memory.
@@ -28,27 +31,29 @@ pub async fn run(worker: Arc<Worker>, socket: Socket, service: impl HttpService)
         Err(error) => return tracing::error!(%error, "cannot use a listening socket"),
     };
     let mut drain = worker.drain.clone();
+    // One for all connections: to begin to wait for it takes longer than to look whether it has come.
+    let mut draining = pin!(drain.draining());
     let high_water = worker.config.high_water;
     let mut full = false;
     loop {
-        if full && high_water.is_reached(&acceptor) {
+        if full && high_water.is_reached(&acceptor.listener) {
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => continue,
-                _ = drain.draining() => break,
+                _ = &mut draining => break,
             }
         }
         full = false;
         let accepted = tokio::select! {
             accepted = acceptor.accept() => accepted,
-            _ = drain.draining() => break,
+            _ = &mut draining => break,
         };
         match accepted {
-            Ok((stream, remote)) => {
-                if high_water.is_passed_by(&stream) {
+            Ok((socket, remote)) => {
+                if high_water.is_passed_by(&socket) {
                     full = true;
                     worker.counts().accept_errors.increment();
                 }
-                admit(&worker, &place, stream, remote, &service);
+                admit(&worker, &place, acceptor.stream(socket), remote, &service);
             }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
@@ -62,7 +67,7 @@ pub async fn run(worker: Arc<Worker>, socket: Socket, service: impl HttpService)
     // load, there is always one more.
     for _ in 0..worker.config.tcp.backlog {
         match acceptor.accept_now() {
-            Ok((stream, remote)) => admit(&worker, &place, stream, remote, &service),
+            Ok((socket, remote)) => admit(&worker, &place, acceptor.stream(socket), remote, &service),
             Err(error) if is_about_one_connection(&error) => {}
             Err(_) => return,
         }
@@ -92,31 +97,34 @@ fn admit(
     };
     let life = worker.lives.begin(worker.config.limits.handshake_time);
     let (worker, place, service) = (Arc::clone(worker), Arc::clone(place), service.clone());
-    tokio::spawn(async move {
-        let local = place.local.or_else(|| stream.local());
-        let permit = &mut permit;
-        let accepted =
-            Accepted { worker: &worker, life: &life, place: &place, permit, source, remote, local };
-        // Pinned here, so that it is not held twice.
-        life.run(pin!(accepted.serve(stream, service))).await;
-    });
+    match stream {
+        // There is nothing to find out, and no room for it: of these many are idle.
+        Stream::Tcp(stream) if place.speaks == Speaks::Http1 && source != Source::ProxyHeader => {
+            tokio::spawn(async move {
+                let local = place.local.or_else(|| stream.local_addr().ok());
+                let permit = &mut permit;
+                let accepted =
+                    Accepted { worker: &worker, life: &life, place: &place, permit, source, remote, local };
+                life.run(pin!(accepted.http1(stream, &[], None, service))).await;
+            })
+        }
+        stream => tokio::spawn(async move {
+            let local = place.local.or_else(|| stream.local());
+            let permit = &mut permit;
+            let accepted =
+                Accepted { worker: &worker, life: &life, place: &place, permit, source, remote, local };
+            // Pinned here, so that it is not held twice.
+            life.run(pin!(accepted.serve(stream, service))).await;
+        }),
+    };
 }
 
 /// A connection that was accepted.
 pub enum Stream {
     /// By TCP.
-    Tcp(TcpStream),
+    Tcp(LazyTcpStream),
     /// By a Unix socket.
-    Unix(UnixStream),
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
-    }
+    Unix(OwnedFd),
 }
 
 impl Stream {
@@ -128,54 +136,45 @@ impl Stream {
     }
 }
 
-enum Acceptor {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-impl AsFd for Acceptor {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(listener) => listener.as_fd(),
-            Self::Unix(listener) => listener.as_fd(),
-        }
-    }
+/// Accepts sockets that the runtime knows nothing of, and that do not block.
+struct Acceptor {
+    listener: AsyncFd<OwnedFd>,
+    /// Whether clients come by TCP.
+    tcp: bool,
 }
 
 impl Acceptor {
+    #[allow(unsafe_code)]
     fn new(listener: Listener) -> io::Result<Self> {
-        match listener {
-            Listener::Tcp(listener) => TcpListener::from_std(listener).map(Self::Tcp),
-            Listener::Unix(listener) => UnixListener::from_std(listener).map(Self::Unix),
-        }
+        let (listener, tcp): (OwnedFd, _) = match listener {
+            Listener::Tcp(listener) => (listener.into(), true),
+            Listener::Unix(listener) => (listener.into(), false),
+        };
+        // SAFETY: the descriptor is owned, and so stays open and the same for as long as what it is given to.
+        let listener = unsafe { AsyncFd::register_with_interest(listener, Interest::READABLE) }?;
+        Ok(Self { listener, tcp })
     }
 
     /// One that waits already.
     ///
     /// # Errors
     /// `WouldBlock` where none does.
-    fn accept_now(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
+    fn accept_now(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        match self {
-            Self::Tcp(listener) => {
-                let (stream, remote) = acceptfrom_with(listener, flags)?;
-                let stream = TcpStream::from_std(stream.into())?;
-                Ok((Stream::Tcp(stream), remote.and_then(|remote| SocketAddr::try_from(remote).ok())))
-            }
-            Self::Unix(listener) => {
-                let stream = UnixStream::from_std(accept_with(listener, flags)?.into())?;
-                Ok((Stream::Unix(stream), None))
-            }
+        if !self.tcp {
+            return Ok((accept_with(&self.listener, flags)?, None));
         }
+        let (socket, remote) = acceptfrom_with(&self.listener, flags)?;
+        Ok((socket, remote.and_then(|remote| SocketAddr::try_from(remote).ok())))
     }
 
-    async fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
-        match self {
-            Self::Tcp(listener) => {
-                listener.accept().await.map(|(stream, remote)| (Stream::Tcp(stream), Some(remote)))
-            }
-            Self::Unix(listener) => listener.accept().await.map(|(stream, _)| (Stream::Unix(stream), None)),
-        }
+    async fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+        self.listener.async_io(Interest::READABLE, |_| self.accept_now()).await
+    }
+
+    /// A connection by such a socket.
+    fn stream(&self, socket: OwnedFd) -> Stream {
+        if self.tcp { Stream::Tcp(LazyTcpStream::new(socket)) } else { Stream::Unix(socket) }
     }
 }
 

@@ -174,6 +174,9 @@ impl http_body::Body for Body {
         let body = self.get_mut();
         let Poll::Ready(frame) = body.poll_source(context) else {
             let error = ready!(body.poll_pause(context));
+            if let Kind::Http1(reader) = &body.kind {
+                reader.give_up();
+            }
             body.kind = Kind::Empty;
             return Poll::Ready(Some(Err(error)));
         };

@@ -9,12 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use service::access_log::AccessLog;
 use service::descriptors::HighWater;
 use service::proxies::Proxies;
 use service::socket::Address;
-
-use crate::limits::ConnectionLimit;
-use crate::peer::Peer;
+pub use service::tls::CertificateFiles;
 
 /// How a listener behaves. [`Default`] listens nowhere; everything else has a default to run with.
 #[derive(Clone, Debug)]
@@ -29,9 +28,6 @@ pub struct Config {
     pub proxies: Proxies,
     /// What clients may take.
     pub limits: Limits,
-    /// What its connections are counted by along with those of others, in place of [`Limits::connections`]. None by
-    /// default.
-    pub connections: Option<Arc<ConnectionLimit>>,
     /// From how many file descriptors on accepting pauses, so that there are some for what those are sent that are let in.
     /// Up to the last by default.
     pub high_water: HighWater,
@@ -41,6 +37,12 @@ pub struct Config {
     pub offload: Option<Arc<dyn Offload>>,
     /// Who is told of requests that no service gets to see. Nobody by default.
     pub refusals: Option<Arc<dyn Refusals>>,
+    /// Whether [`Peer::local`](crate::PeerInfo::local) is the very address a client connected to where an endpoint is every
+    /// address, for which the kernel is asked once a connection. On by default; else it is the endpoint's there.
+    pub local_addresses: bool,
+    /// Where requests are logged. A request that is has a [`RequestContext`](service::access_log::RequestContext) in its
+    /// extensions. Nowhere by default.
+    pub access_log: Option<AccessLog>,
     /// TCP.
     pub tcp: Tcp,
     /// HTTP/2.
@@ -77,6 +79,16 @@ impl Config {
             ..Self::default()
         }
     }
+
+    /// Speaks TLS at every endpoint, and nothing else, with these certificates; as it is where there are none.
+    #[must_use]
+    pub fn by_tls(mut self, certificates: &[CertificateFiles]) -> Self {
+        if let Some(tls) = Tls::of(certificates) {
+            self.tls = Some(tls);
+            self.endpoints.iter_mut().for_each(|endpoint| endpoint.speaks = Speaks::Tls);
+        }
+        self
+    }
 }
 
 impl Default for Config {
@@ -87,11 +99,12 @@ impl Default for Config {
             tls: None,
             proxies: Proxies::default(),
             limits: Limits::default(),
-            connections: None,
             high_water: HighWater::default(),
             admission: None,
             offload: None,
             refusals: None,
+            local_addresses: true,
+            access_log: None,
             tcp: Tcp::default(),
             http2: Http2::default(),
             http3: false,
@@ -119,11 +132,10 @@ pub trait Offload: Debug + Send + Sync {
     fn take(&self, connection: Offloaded);
 }
 
-/// Is told of requests that the listener refuses, on the worker that does: for a log that has all of them.
+/// Is told of requests that the listener refuses, on the worker that does: for counters that have all of them.
 pub trait Refusals: Debug + Send + Sync {
-    /// A request of `peer` is answered with `status` and a body of `length` bytes. `request` is what there is of it: all
-    /// that came by HTTP/1.1, and by HTTP/2 and 3 the method and the path with a space between.
-    fn refused(&self, peer: &Peer, request: &[u8], status: u16, length: u64);
+    /// A request is answered with `status`.
+    fn refused(&self, status: u16);
 }
 
 /// A connection of HTTP/1.1 over TLS that carries plain bytes on this side: the kernel has its keys.
@@ -132,7 +144,7 @@ pub struct Offloaded {
     /// Non-blocking.
     pub socket: OwnedFd,
     /// Who is at the other end.
-    pub peer: Peer,
+    pub peer: crate::peer::Peer,
     /// What was received already: at most what a record holds, 16 KiB.
     pub received: Vec<u8>,
     /// The line by which answers tell of HTTP/3, with its line end; empty where there is none.
@@ -190,7 +202,8 @@ impl Default for Runtime {
 /// Certificates and how they are read.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// The first is for clients that name no host, or none that any of them is for.
+    /// The first is for clients that name no host, or none that any of them is for. Where several are for one name, a
+    /// client is shown the first whose key's signatures it takes: of ECDSA, and of RSA for those that know no other.
     pub certificates: Vec<CertificateFiles>,
     /// How often the files are looked at for changes. 10 s by default; zero is never.
     pub poll: Duration,
@@ -202,18 +215,23 @@ pub struct Tls {
 impl Tls {
     /// One certificate, its files looked at every 10 s, and a new key for session tickets every 6 h.
     pub fn new(chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        let files = CertificateFiles { chain: chain.into(), key: key.into() };
-        Self { certificates: vec![files], poll: Duration::from_secs(10), ticket_key: crate::tls::TICKET_KEY }
+        Self::from_iter([CertificateFiles { chain: chain.into(), key: key.into() }])
+    }
+
+    /// The same with several; none where there are none.
+    pub fn of(files: &[CertificateFiles]) -> Option<Self> {
+        (!files.is_empty()).then(|| files.iter().cloned().collect())
     }
 }
 
-/// A certificate in PEM files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateFiles {
-    /// The certificate, and after it those that signed it.
-    pub chain: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
+impl FromIterator<CertificateFiles> for Tls {
+    fn from_iter<I: IntoIterator<Item = CertificateFiles>>(files: I) -> Self {
+        Self {
+            certificates: files.into_iter().collect(),
+            poll: crate::tls::POLL,
+            ticket_key: crate::tls::TICKET_KEY,
+        }
+    }
 }
 
 /// What clients may take. Sizes are bytes.
@@ -230,7 +248,7 @@ pub struct Limits {
     /// 0 is no limit, the default: behind a NAT all come from one. Those of [`Config::proxies`] count as their clients'
     /// where they begin with a PROXY header, and otherwise not at all.
     pub connections_per_address: u32,
-    /// A TLS or QUIC handshake, and the first bytes after it. 10 s by default.
+    /// A TLS or QUIC handshake, and the first bytes after it, or after connecting in the clear. 10 s by default.
     pub handshake_time: Duration,
     /// The request line and all header fields. 16 KiB by default.
     pub head_bytes: usize,
@@ -245,11 +263,14 @@ pub struct Limits {
     /// the like as 16 KiB, of which it may then have no more. Beyond, requests are refused with 503. 256 MiB by default;
     /// at least `body_bytes`.
     pub body_bytes_total: u64,
+    /// What connections of HTTP/1.1 hold of answers that their clients are slow to take, together; pieces of a body that
+    /// are the service's own do not count. Beyond, who finds no room is closed. 256 MiB by default.
+    pub answer_bytes_total: u64,
     /// The longest pause within a request body. 30 s by default.
     pub body_idle: Duration,
     /// A request body from when it is first waited for to its end, however it drips. 5 min by default.
     pub body_time: Duration,
-    /// A connection without a request. 60 s by default.
+    /// A connection without a request, after the first. 60 s by default.
     pub idle: Duration,
     /// A response of which the client takes less than 16 KiB, or the rest where that is less. 30 s by default.
     pub write_stall: Duration,
@@ -267,6 +288,7 @@ impl Default for Limits {
             fields: 100,
             body_bytes: 2 << 20,
             body_bytes_total: 256 << 20,
+            answer_bytes_total: 256 << 20,
             body_idle: Duration::from_secs(30),
             body_time: Duration::from_secs(300),
             idle: Duration::from_secs(60),

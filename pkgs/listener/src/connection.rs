@@ -2,13 +2,14 @@
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use rustls::ServerConnection;
 use service::proxies::Source;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -23,6 +24,7 @@ use crate::reading::{NotTls, Reading};
 use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
 use crate::sockets::Place;
+use crate::stream::LazyTcpStream;
 use crate::worker::Worker;
 use crate::{http1, http2};
 
@@ -46,7 +48,10 @@ impl Accepted<'_> {
     pub async fn serve(self, stream: Stream, service: impl HttpService) {
         match stream {
             Stream::Tcp(stream) => self.introduce(stream, service).await,
-            Stream::Unix(stream) => self.introduce(stream, service).await,
+            Stream::Unix(socket) => match UnixStream::from_std(socket.into()) {
+                Ok(stream) => self.introduce(stream, service).await,
+                Err(error) => tracing::warn!(%error, "a connection cannot be waited for"),
+            },
         }
     }
 
@@ -154,9 +159,9 @@ impl Accepted<'_> {
             let mut received = vec![0; state.plaintext_bytes_to_read()];
             connection.reader().read_exact(&mut received)?;
             let secrets = connection.dangerous_extract_secrets().map_err(io::Error::other)?;
-            let stream = records.into_inner().into_tcp().ok_or(io::ErrorKind::Unsupported)?;
+            let stream = records.into_inner().into_tcp()?;
             ktls::give_keys(&stream, &secrets)?;
-            Ok::<_, io::Error>((stream.into_std()?, received))
+            Ok::<_, io::Error>((stream, received))
         };
         match give() {
             Ok((stream, received)) => offload.take(Offloaded {
@@ -176,7 +181,8 @@ impl Accepted<'_> {
         }
     }
 
-    async fn http1(
+    /// Serves HTTP/1.1 to its end; `received` is what has been read already.
+    pub async fn http1(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send,
         received: &[u8],
@@ -218,23 +224,26 @@ impl Accepted<'_> {
 /// What is spoken on, from below.
 trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static {
     /// The socket, where it is one of TCP.
-    fn tcp(&self) -> Option<&TcpStream> {
+    fn tcp(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
     /// The same alone.
-    fn into_tcp(self) -> Option<TcpStream> {
-        None
+    ///
+    /// # Errors
+    /// When it is none, or is not let go of.
+    fn into_tcp(self) -> io::Result<std::net::TcpStream> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-impl Socket for TcpStream {
-    fn tcp(&self) -> Option<&TcpStream> {
-        Some(self)
+impl Socket for LazyTcpStream {
+    fn tcp(&self) -> Option<BorrowedFd<'_>> {
+        self.socket()
     }
 
-    fn into_tcp(self) -> Option<TcpStream> {
-        Some(self)
+    fn into_tcp(self) -> io::Result<std::net::TcpStream> {
+        self.into_std()
     }
 }
 

@@ -1,9 +1,11 @@
 //! Answers to plain requests of HTTP/1.1 before anything is made of them.
 
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::Request;
 use request_head::Lines;
+use service::request_id::RequestId;
 
 use crate::body::Body;
 use crate::peer::Peer;
@@ -55,6 +57,12 @@ impl Exchange<'_> {
         if keep_alive && !self.closes { Connection::Keep } else { Connection::Close }
     }
 
+    /// The id of the request of this head, for an answer that is an error, in whose head it is to be as `x-request-id`: as
+    /// trusted proxies tell it, or made here.
+    pub fn request_id(&self, head: &Lines<'_, '_>) -> RequestId {
+        self.peer.given_id(head).unwrap_or_else(RequestId::generate)
+    }
+
     /// Appends what every head ends with: `connection` where it closes, the date, `alt-svc` and the empty line.
     #[inline]
     pub fn end(&self, out: &mut Vec<u8>, connection: Connection) {
@@ -80,6 +88,8 @@ impl<S: HttpService, F: FastPath> HttpService for WithFastPath<S, F> {
     type ResponseBody = S::ResponseBody;
     type Error = S::Error;
     type Future = S::Future;
+    // Most requests have none, and most connections wait: these have no room for one.
+    type Exchange<E: Future + Send> = Pin<Box<E>>;
 
     const FAST: bool = true;
 
@@ -91,6 +101,11 @@ impl<S: HttpService, F: FastPath> HttpService for WithFastPath<S, F> {
     #[inline]
     fn call(&mut self, request: Request<Body>) -> S::Future {
         self.service.call(request)
+    }
+
+    #[inline]
+    fn exchange<E: Future + Send>(exchange: E) -> Pin<Box<E>> {
+        Box::pin(exchange)
     }
 
     #[inline]

@@ -30,6 +30,8 @@
 //! - [`HttpService`]: what is served: any `tower` service of requests, such as a router.
 //! - [`FastPath`]: what answers plain requests of HTTP/1.1 beside it, before anything is made of them.
 //! - [`Body`]: a request's body, whatever it came by, within the limits.
+//! - [`Config::access_log`]: a line for each request; answers that are errors have its id, a
+//!   [`Problem`](service::problem::Problem) in their extensions as well.
 //! - [`Peer`]: who asks; in every request's extensions.
 //! - [`tls`]: certificates that are replaced while in use; [`ktls`]: connections that the kernel encrypts.
 //! - [`metrics`]: what is counted, once a connection.
@@ -63,6 +65,8 @@ mod refusal;
 mod service_trait;
 mod sockets;
 mod sockopt;
+mod stream;
+mod trail;
 mod worker;
 
 /// What is fuzzed, and of no use to anybody else.
@@ -78,7 +82,6 @@ pub use config::{
     Runtime, Speaks, Tcp, Tls,
 };
 pub use fast_path::{Connection, Exchange, FastPath, WithFastPath};
-pub use limits::{ConnectionLimit, ConnectionPermit};
 pub use listen::{Error, Listener};
 pub use peer::{Peer, PeerInfo, Protocol, TlsInfo};
 pub use service_trait::{BoxError, HttpService};

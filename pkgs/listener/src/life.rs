@@ -12,6 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How often deadlines are looked at, and how far the clock may be behind.
 pub const TICK: Duration = Duration::from_millis(250);
 
+/// Ticks of a second.
+const PER_SECOND: u64 = 4;
+
 /// How long a client has to close an idle connection once it was asked to, while the server goes on.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -84,6 +87,13 @@ impl Lives {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         // Read under the lock, so that nothing falls between this and a change for all.
         life.flags.store(self.flags.load(Relaxed), Relaxed);
+        if open.len() == open.capacity() {
+            // Those that came and went since the last tick. With room for as many more as are left, for this looks at
+            // all of them.
+            open.retain(|life| !life.ended.load(Relaxed));
+            let open_now = open.len();
+            open.reserve(open_now.max(1));
+        }
         open.push(Arc::clone(&life));
         life
     }
@@ -161,10 +171,18 @@ impl Lives {
     }
 
     fn after(&self, time: Duration) -> u32 {
-        let ticks = u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX);
+        let ticks = ticks(time);
         // One more, since the present tick is part over.
         self.clock.tick.load(Relaxed).saturating_add(ticks).saturating_add(1)
     }
+}
+
+/// The fewest ticks that are no shorter than `time`. Asked for each request: 128 bits would take long to divide.
+#[inline]
+fn ticks(time: Duration) -> u32 {
+    let part = time.subsec_nanos().div_ceil(TICK.subsec_nanos());
+    let ticks = time.as_secs().saturating_mul(PER_SECOND).saturating_add(part.into());
+    ticks.try_into().unwrap_or(u32::MAX)
 }
 
 impl Life {
@@ -279,6 +297,21 @@ mod tests {
         assert_eq!(lives.open(), 0);
     }
 
+    #[test]
+    fn a_part_of_a_tick_counts_as_one() {
+        for (time, expected) in [
+            (Duration::ZERO, 0),
+            (Duration::from_nanos(1), 1),
+            (TICK, 1),
+            (TICK + Duration::from_nanos(1), 2),
+            (Duration::from_secs(10), 40),
+            (Duration::new(59, 999_999_999), 240),
+            (Duration::MAX, u32::MAX),
+        ] {
+            assert_eq!(ticks(time), expected, "{time:?}");
+        }
+    }
+
     #[tokio::test]
     async fn a_cut_ends_what_would_wait_for_ever() {
         let lives = Arc::new(Lives::new(TICK));
@@ -309,6 +342,18 @@ mod tests {
         }
         assert!(!lives.make_room(), "what is served is not cut, nor anything twice");
         assert_eq!(seen(), [false, true, true, true]);
+    }
+
+    #[tokio::test]
+    async fn those_that_come_and_go_are_not_kept() {
+        let lives = Lives::new(TICK);
+        let held = [(); 10].map(|()| lives.begin(TICK));
+        for _ in 0..10_000 {
+            lives.begin(TICK).run(pin!(std::future::ready(()))).await;
+        }
+        let kept = lives.open.lock().expect("no panic").len();
+        assert!(kept < 4 * held.len(), "{kept} are kept");
+        assert_eq!(lives.open(), held.len());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::config::{Admission, Guest, Limits};
 /// when it closes.
 const PARTS: usize = 64;
 
-/// How many connections there may be at once, of all who share it.
+/// How many connections there may be at once.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     most: usize,
@@ -28,12 +28,8 @@ impl ConnectionLimit {
         Arc::new(Self { most, open: AtomicUsize::new(0) })
     }
 
-    /// Admits one more. None where there are as many as there may be.
-    pub fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
-        self.admit_or(|| false)
-    }
-
-    /// The same, but admits one too many where `make_room` says that it ends another.
+    /// Admits one more, and one too many where `make_room` says that it ends another. None else where there are as many as
+    /// there may be.
     pub fn admit_or(self: &Arc<Self>, make_room: impl FnOnce() -> bool) -> Option<ConnectionPermit> {
         // What was one too many is given back by dropping it.
         let permit = ConnectionPermit(Arc::clone(self));
@@ -80,15 +76,11 @@ pub struct Permit {
 }
 
 impl Connections {
-    /// None open yet, but for those that others have of `shared`.
-    pub fn new(
-        limits: &Limits,
-        shared: Option<Arc<ConnectionLimit>>,
-        admission: Option<Arc<dyn Admission>>,
-    ) -> Arc<Self> {
+    /// None open yet.
+    pub fn new(limits: &Limits, admission: Option<Arc<dyn Admission>>) -> Arc<Self> {
         let parts = if limits.connections_per_address == 0 { 0 } else { PARTS };
         Arc::new(Self {
-            limit: shared.unwrap_or_else(|| ConnectionLimit::new(limits.connections)),
+            limit: ConnectionLimit::new(limits.connections),
             limit_per_address: limits.connections_per_address,
             by_address: (0..parts).map(|_| Part::default()).collect(),
             hasher: foldhash::quality::RandomState::default(),
@@ -227,6 +219,51 @@ impl Drop for Reserved {
     }
 }
 
+/// How many bytes of answers wait for clients to take them, of all workers: what connections of HTTP/1.1 hold themselves.
+#[derive(Debug)]
+pub struct Answers {
+    limit: u64,
+    held: AtomicU64,
+}
+
+/// What one connection holds; given back when dropped.
+#[derive(Debug)]
+pub struct Held {
+    answers: Arc<Answers>,
+    bytes: u64,
+}
+
+impl Answers {
+    /// None held yet.
+    pub fn new(limits: &Limits) -> Arc<Self> {
+        Arc::new(Self { limit: limits.answer_bytes_total, held: AtomicU64::new(0) })
+    }
+
+    /// Room for what is yet to be asked for.
+    pub fn held(self: &Arc<Self>) -> Held {
+        Held { answers: Arc::clone(self), bytes: 0 }
+    }
+}
+
+impl Held {
+    /// Holds so many bytes instead of what it held. Says whether there is room for more, where it is more.
+    pub fn resize(&mut self, bytes: u64) -> bool {
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        if bytes <= before {
+            self.answers.held.fetch_sub(before - bytes, Relaxed);
+            return true;
+        }
+        let more = bytes - before;
+        self.answers.held.fetch_add(more, Relaxed).saturating_add(more) <= self.answers.limit
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.answers.held.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
 /// The least a client takes of a response, or sends of what else is waited for, in the time it has for that: what takes
 /// less of it is as good as stalled.
 pub const PIECE: usize = 16 * 1024;
@@ -238,7 +275,7 @@ mod tests {
     use super::*;
 
     fn connections(connections: usize, connections_per_address: u32) -> Arc<Connections> {
-        Connections::new(&Limits { connections, connections_per_address, ..Limits::default() }, None, None)
+        Connections::new(&Limits { connections, connections_per_address, ..Limits::default() }, None)
     }
 
     #[test]
@@ -263,21 +300,6 @@ mod tests {
         assert_eq!(connections.admit(None).err(), Some(Refused::Overall));
         drop(second);
         assert_eq!(connections.open(), 0);
-    }
-
-    #[test]
-    fn connections_of_two_listeners_may_have_one_limit() {
-        let limit = ConnectionLimit::new(2);
-        let listener = || Connections::new(&Limits::default(), Some(Arc::clone(&limit)), None);
-        let (one, other) = (listener(), listener());
-        let first = one.admit(None).expect("room");
-        let second = limit.admit().expect("room");
-        assert_eq!(other.admit(None).err(), Some(Refused::Overall));
-        drop(first);
-        let _third = other.admit(None).expect("room again");
-        assert!(limit.admit().is_none() && one.admit(None).is_err());
-        drop(second);
-        assert!(one.admit(None).is_ok());
     }
 
     #[test]
@@ -313,6 +335,21 @@ mod tests {
     }
 
     #[test]
+    fn answers_that_wait_have_a_sum() {
+        let answers = Answers::new(&Limits { answer_bytes_total: 10, ..Limits::default() });
+        let (mut first, mut second) = (answers.held(), answers.held());
+        assert!(first.resize(6) && second.resize(4));
+        assert!(
+            !second.resize(5) && second.resize(4) && first.resize(6),
+            "what there is no room for is given back"
+        );
+        drop(second);
+        assert!(first.resize(10) && first.resize(0));
+        drop(first);
+        assert_eq!(answers.held.load(Relaxed), 0);
+    }
+
+    #[test]
     fn a_service_has_a_say_in_who_is_let_in() {
         #[derive(Debug)]
         struct Even;
@@ -322,7 +359,7 @@ mod tests {
                 (address.to_bits() % 2 == 0).then(|| Arc::new(address) as Guest)
             }
         }
-        let connections = Connections::new(&Limits::default(), None, Some(Arc::new(Even)));
+        let connections = Connections::new(&Limits::default(), Some(Arc::new(Even)));
         let address = Ipv4Addr::from_bits(4);
         let permit = connections.admit(Some(address.into())).expect("an even one");
         let guest = permit.guest().expect("a guest");

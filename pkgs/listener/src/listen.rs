@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use service::access_log::AccessLog;
 use service::ready::Heartbeats;
 use service::shutdown::Shutdown;
 use service::socket::{self, Address};
@@ -14,7 +15,7 @@ use crate::config::{Config, Runtime, Speaks};
 use crate::drain;
 use crate::handover::{Offer, Old};
 use crate::life::Lives;
-use crate::limits::{Bodies, Connections};
+use crate::limits::{Answers, Bodies, Connections};
 use crate::metrics::Metrics;
 use crate::service_trait::HttpService;
 use crate::sockets::Bound;
@@ -148,12 +149,9 @@ impl Listener {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::Worker)?;
         let (control, drain) = drain::pair();
-        let connections = Connections::new(
-            &self.config.limits,
-            self.config.connections.clone(),
-            self.config.admission.clone(),
-        );
+        let connections = Connections::new(&self.config.limits, self.config.admission.clone());
         let bodies = Bodies::new(&self.config.limits);
+        let answers = Answers::new(&self.config.limits);
         let (ended, mut running) = tokio::sync::mpsc::channel::<()>(1);
         let mut outcome = Ok(());
         let pinned = workers::pinnable(self.sockets.workers.len());
@@ -169,11 +167,13 @@ impl Listener {
                 config: Arc::clone(&self.config),
                 connections: Arc::clone(&connections),
                 bodies: Arc::clone(&bodies),
+                answers: Arc::clone(&answers),
                 metrics: self.metrics.clone(),
                 drain: drain.clone(),
                 lives: Lives::new(self.config.drain_grace),
                 tls: self.tls.clone(),
                 heartbeats: self.heartbeats.clone(),
+                log: self.config.access_log.as_ref().map(AccessLog::lines),
             });
             let (service, ended) = (service.clone(), Alarm(Some(ended.clone())));
             let runtime = worker::runtime(&self.config.runtime).map_err(Error::Worker)?;
@@ -256,12 +256,5 @@ impl Drop for Alarm {
 async fn poll_certificates(tls: Option<&Tls>, config: &Config) {
     let poll = config.tls.as_ref().map(|tls| tls.poll).filter(|poll| *poll > Duration::ZERO);
     let (Some(tls), Some(poll)) = (tls, poll) else { return std::future::pending().await };
-    loop {
-        tokio::time::sleep(poll).await;
-        match tls.store.reload_if_changed() {
-            Ok(true) => tracing::info!("certificates loaded anew"),
-            Ok(false) => {}
-            Err(error) => tracing::error!(%error, "certificates stay as they are"),
-        }
-    }
+    tls.store.poll(poll).await
 }

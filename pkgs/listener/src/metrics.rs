@@ -1,12 +1,16 @@
-//! What the workers count, once a connection and never a request.
+//! What the workers count, once a connection. Of requests, one read in [`TIME_EVERY`] is timed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
-use service::metrics::{Family, Registry};
+use service::metrics::{Family, LocalCounter, LocalHistogram, Registry, Snapshot};
 
 use crate::limits::Refused;
 use crate::peer::Protocol;
+
+/// One read in so many is timed for [`Metrics::read_times`]; two looks at the clock take some 50 ns.
+const TIME_EVERY: u64 = 16;
 
 /// What all workers count; clones share.
 #[derive(Clone, Debug)]
@@ -25,6 +29,8 @@ pub struct WorkerMetrics {
     pub shed_address: Count,
     /// Requests refused because too many bodies were under way.
     pub shed_bodies: Count,
+    /// Connections closed because too much waited for clients to take it.
+    pub shed_answers: Count,
     /// Failures to accept, such as for want of file descriptors.
     pub accept_errors: Count,
     /// Connections closed because the client was too slow, or idle for too long.
@@ -35,6 +41,9 @@ pub struct WorkerMetrics {
     pub quic_forwarded: Count,
     /// Datagrams of QUIC that were dropped because their owner had too many waiting.
     pub quic_dropped: Count,
+    /// Reads of connections with a fast path.
+    reads: LocalCounter,
+    read_times: LocalHistogram,
 }
 
 #[derive(Debug, Default)]
@@ -65,15 +74,11 @@ impl Count {
 
 /// A connection that is counted as open; no longer when dropped.
 #[derive(Debug)]
-pub struct Open {
-    metrics: Metrics,
-    worker: usize,
-    protocol: Protocol,
-}
+pub struct Open<'m>(&'m ProtocolMetrics);
 
-impl Drop for Open {
+impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.metrics.worker(self.worker).protocols[self.protocol as usize].open.decrement();
+        self.0.open.decrement();
     }
 }
 
@@ -84,6 +89,18 @@ impl WorkerMetrics {
             Refused::Overall => self.shed_overall.increment(),
             Refused::Address => self.shed_address.increment(),
         }
+    }
+
+    /// Counts a read. The time, where this is one of those to be timed.
+    #[inline]
+    pub fn read(&self) -> Option<Instant> {
+        self.reads.add(1);
+        self.reads.get().is_multiple_of(TIME_EVERY).then(Instant::now)
+    }
+
+    /// What was read at `started` is answered.
+    pub fn answered(&self, started: Instant) {
+        self.read_times.record_duration(started.elapsed());
     }
 }
 
@@ -99,11 +116,17 @@ impl Metrics {
     }
 
     /// Counts a connection as accepted, and as open until what this returns is dropped.
-    pub fn open(&self, worker: usize, protocol: Protocol) -> Open {
+    pub fn open(&self, worker: usize, protocol: Protocol) -> Open<'_> {
         let metrics = &self.0[worker].protocols[protocol as usize];
         metrics.accepted.increment();
         metrics.open.increment();
-        Open { metrics: self.clone(), worker, protocol }
+        Open(metrics)
+    }
+
+    /// How long it took from a read to the end of the answers that the [fast path](crate::FastPath) gives to it, of one
+    /// read in 16.
+    pub fn read_times(&self) -> Snapshot {
+        self.0.iter().map(|worker| worker.read_times.snapshot()).sum()
     }
 
     /// The sum of one count over the workers.
@@ -138,15 +161,16 @@ impl Metrics {
         open.register(registry);
 
         type Read = fn(&WorkerMetrics) -> &Count;
-        let shed: [(_, Read); 4] = [
+        let shed: [(_, Read); 5] = [
             ("overall", |worker| &worker.shed_overall),
             ("address", |worker| &worker.shed_address),
             ("proxy", |worker| &worker.proxy_refused),
             ("bodies", |worker| &worker.shed_bodies),
+            ("answers", |worker| &worker.shed_answers),
         ];
         let mut family = Family::new(
             "listener_shed",
-            "Connections closed, and requests refused, before anything was served",
+            "Connections closed, and requests refused, for want of room or trust",
         );
         for (reason, read) in shed {
             let metrics = self.clone();

@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use request_head::Lines;
 use service::proxies::Proxies;
+use service::request_id::RequestId;
 
 use crate::config::Guest;
 
@@ -18,7 +20,8 @@ pub struct PeerInfo {
     /// The other end's address, or the one that a PROXY header told; absent on Unix sockets. Where the client of a
     /// request is, says [`Peer::client`].
     pub remote: Option<SocketAddr>,
-    /// The address the client connected to; absent on Unix sockets.
+    /// The address the client connected to ([`Config::local_addresses`](crate::Config::local_addresses)); absent on Unix
+    /// sockets.
     pub local: Option<SocketAddr>,
     /// What is spoken.
     pub protocol: Protocol,
@@ -82,6 +85,29 @@ impl Peer {
         let lines = |name| fields.get_all(name).into_iter().map(HeaderValue::as_bytes);
         proxies.client(remote, lines(header::FORWARDED), lines(X_FORWARDED_FOR))
     }
+
+    /// The same of a request of which these lines are all that was made.
+    pub(crate) fn client_of(&self, head: &Lines<'_, '_>) -> Option<IpAddr> {
+        let remote = self.remote.map(|remote| remote.ip());
+        let Some(proxies) = &self.proxies else { return remote };
+        proxies.client(remote, values(head, "forwarded"), values(head, "x-forwarded-for"))
+    }
+
+    /// The id of a request that a trusted proxy tells, where it is well-formed and the only one.
+    pub(crate) fn given_id(&self, head: &Lines<'_, '_>) -> Option<RequestId> {
+        self.proxies.as_ref()?;
+        let mut given = values(head, "x-request-id");
+        given.next().filter(|_| given.next().is_none()).and_then(RequestId::parse)
+    }
+}
+
+/// The values of a field's lines.
+fn values<'r, 'b>(
+    head: &Lines<'r, 'b>,
+    name: &'static str,
+) -> impl DoubleEndedIterator<Item = &'b [u8]> + use<'r, 'b> {
+    let fields = head.fields;
+    fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
 }
 
 impl std::ops::Deref for Peer {

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use service::problem::{self, Problem};
+use service::request_id;
 
-use crate::peer::Peer;
+use crate::trail::Trail;
 use crate::worker::Worker;
 
 /// After how many seconds a client may ask again that was refused for want of room.
@@ -73,21 +74,28 @@ impl Refusal {
         }
     }
 
-    /// Tells whoever wants to know of such an answer to `peer`.
-    pub fn tell(self, worker: &Worker, peer: &Peer, request: &[u8]) {
+    /// The answer, of which whoever wants to know is told.
+    pub fn answer(self, worker: &Worker, trail: &mut Trail) -> Response<Bytes> {
         if let Some(refusals) = &worker.config.refusals {
-            let response = self.response();
-            refusals.refused(peer, request, response.status().as_u16(), response.body().len() as u64);
+            refusals.refused(self.text().0);
         }
+        self.response(trail)
     }
 
-    /// The answer (RFC 9457).
-    pub fn response(self) -> Response<Bytes> {
+    /// The answer (RFC 9457), with the id of the request that leaves this trail.
+    pub fn response(self, trail: &mut Trail) -> Response<Bytes> {
         let (status, detail) = self.text();
-        let mut response = Response::new(Problem::new(status, detail).json().into());
+        let id = trail.id();
+        let body: Bytes = Problem::new(status, detail).of_request(&id).json().into();
+        trail.answered(status);
+        trail.sent(body.len());
+        let mut response = Response::new(body);
+        response.headers_mut().insert(request_id::FIELD, id.value());
         *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-        let kind = HeaderValue::from_static(problem::CONTENT_TYPE);
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        let fields = response.headers_mut();
+        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
+        // Some of these statuses may be kept unless it is said that they are not to be (RFC 9110, section 15.1).
+        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if self == Self::Busy {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY);
         }

@@ -34,6 +34,14 @@ pub trait HttpService: Clone + Send + 'static {
     /// Whether there is a [fast path](crate::FastPath); where there is none, nothing of it is compiled.
     const FAST: bool = false;
 
+    /// Where an exchange of HTTP/1.1 is while it goes on: in the connection's own memory, or apart.
+    #[doc(hidden)]
+    type Exchange<E: Future + Send>: Future<Output = E::Output> + Send;
+
+    /// Puts it there.
+    #[doc(hidden)]
+    fn exchange<E: Future + Send>(exchange: E) -> Self::Exchange<E>;
+
     /// Answers a plain request of HTTP/1.1, or declines; see [`FastPath::answer`](crate::FastPath::answer).
     #[inline]
     fn fast(&mut self, _: &Lines<'_, '_>, _: &Exchange<'_>, _: &mut Vec<u8>) -> Option<Connection> {
@@ -51,6 +59,8 @@ where
     type ResponseBody = B;
     type Error = S::Error;
     type Future = S::Future;
+    // An allocation less for each request.
+    type Exchange<E: Future + Send> = E;
 
     #[inline]
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
@@ -60,5 +70,10 @@ where
     #[inline]
     fn call(&mut self, request: Request<Body>) -> S::Future {
         tower_service::Service::call(self, request)
+    }
+
+    #[inline]
+    fn exchange<E: Future + Send>(exchange: E) -> E {
+        exchange
     }
 }

@@ -1,6 +1,5 @@
 //! The sockets of all workers.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -150,7 +149,7 @@ impl Bound {
         let place = Arc::new(Place {
             endpoint: self.addresses.len(),
             speaks: endpoint.speaks,
-            local: tcp.filter(|address| !address.ip().is_unspecified()),
+            local: tcp.filter(|address| !config.local_addresses || !address.ip().is_unspecified()),
             alt_svc: quic_address.map(|address| AltSvc::new(address.port())),
         });
         let workers = self.workers.len();
@@ -178,7 +177,7 @@ impl Bound {
 
 /// Whether an address is somebody else's.
 fn is_taken(error: &Error) -> bool {
-    matches!(error, Error::Listen(service::socket::Error::Bind { error, .. }) if error.kind() == io::ErrorKind::AddrInUse)
+    matches!(error, Error::Listen(error) if error.is_taken())
 }
 
 /// At least one socket for each worker, and where they listen; `inherited` ones are among them.

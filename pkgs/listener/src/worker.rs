@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
+use service::access_log::Lines;
 use service::panics::Panic;
 use service::ready::Heartbeats;
 use tokio::task::{JoinError, JoinSet};
@@ -14,7 +15,7 @@ use crate::accept;
 use crate::config::{Config, Runtime};
 use crate::drain::{Drain, Phase};
 use crate::life::{Lives, TICK};
-use crate::limits::{Bodies, Connections, Reserved};
+use crate::limits::{Answers, Bodies, Connections, Reserved};
 use crate::metrics::{Metrics, WorkerMetrics};
 use crate::quic;
 use crate::refusal::Refusal;
@@ -47,6 +48,8 @@ pub struct Worker {
     pub connections: Arc<Connections>,
     /// The request bodies of all workers.
     pub bodies: Arc<Bodies>,
+    /// What of the answers of all workers waits for clients.
+    pub answers: Arc<Answers>,
     /// What all workers count.
     pub metrics: Metrics,
     /// Whether to go on.
@@ -57,6 +60,8 @@ pub struct Worker {
     pub tls: Option<Tls>,
     /// That all workers go on.
     pub heartbeats: Heartbeats,
+    /// Its lines of the access log, where there is one.
+    pub log: Option<Lines>,
 }
 
 impl Worker {
@@ -81,6 +86,12 @@ impl Worker {
         })
     }
 
+    fn flush_log(&self) {
+        if let Some(lines) = &self.log {
+            lines.flush();
+        }
+    }
+
     /// Ends the connection that has waited for its client for longest, where there is one.
     pub fn make_room(&self) -> bool {
         let made = self.lives.make_room();
@@ -90,9 +101,10 @@ impl Worker {
         made
     }
 
-    /// Sees to deadlines, and shows that it goes on. To be called every [`TICK`].
+    /// Sees to deadlines, hands on what was logged, and shows that it goes on. To be called every [`TICK`].
     fn tick(&self) {
         self.lives.tick();
+        self.flush_log();
         self.heartbeats.beat(self.index);
     }
 }
@@ -167,6 +179,7 @@ pub async fn run(worker: Arc<Worker>, sockets: Sockets, service: impl HttpServic
     worker.lives.cut();
     // What is cut ends as soon as it is polled, and may have a word to say to its client.
     let _ = tokio::time::timeout(CUT, async { while serving.join_next().await.is_some() {} }).await;
+    worker.flush_log();
     worker.heartbeats.done(worker.index);
     Ok(())
 }

@@ -167,6 +167,11 @@ impl Output {
         self.bytes.len() - self.written + self.after.len()
     }
 
+    /// The memory of what is to be written, without what is sent from where it is.
+    pub fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether everything is written.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.after.is_empty()

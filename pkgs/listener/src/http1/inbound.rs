@@ -61,6 +61,8 @@ struct State {
     receiver: Option<Waker>,
     /// Whether the service has let go of the body.
     abandoned: bool,
+    /// Whether it was waited for too long.
+    late: bool,
 }
 
 impl Shared {
@@ -118,6 +120,8 @@ impl Inbound {
         match self {
             Self::Done => true,
             Self::Receiving(Receiver { expected: true, .. }) => false,
+            // RFC 9110, section 15.5.9: who does not send it now is not waited for any longer.
+            Self::Receiving(receiver) if receiver.shared.lock().late => false,
             Self::Receiving(Receiver { decoder: Decoder::Length(left), .. }) => *left <= DISCARD_BYTES,
             // Most often only the last chunk is missing.
             Self::Receiving(Receiver { decoder: Decoder::Chunked(_), .. }) => true,
@@ -295,6 +299,11 @@ impl Reader {
             *exact -= piece.len() as u64;
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    /// It is not waited for any longer.
+    pub fn give_up(&self) {
+        self.shared.lock().late = true;
     }
 
     pub fn is_end(&self) -> bool {

@@ -18,11 +18,11 @@ mod wire;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use http::{Method, Request, Version};
+use bytes::Bytes;
+use http::{Method, Request, Response, Version};
 use http_body::Body as _;
-use request_head::Lines;
 use service::panics::{self, Catch};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -32,10 +32,10 @@ use crate::life::Life;
 use crate::peer::{Peer, Protocol};
 use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
+use crate::trail::{self, Trail};
 use crate::worker::Worker;
 
 use answer::{Framing, Terms};
-use buffers::Output;
 use head::{Head, Room};
 use inbound::Inbound;
 use wire::Wire;
@@ -46,6 +46,9 @@ const SEND_BYTES: usize = 32 * 1024;
 /// After a last answer, what the client still sends is received this long, so that no reset overtakes the
 /// answer (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
+
+/// The longest part of a request's line that is logged, in bytes.
+const LOGGED_BYTES: usize = 256;
 
 /// How a connection goes on after an exchange.
 enum Next {
@@ -58,25 +61,37 @@ enum Next {
 }
 
 /// Serves a connection to its end; `received` is what has been read from it already.
-pub async fn serve(
+pub async fn serve<S: HttpService>(
     worker: &Worker,
     life: &Life,
-    io: impl AsyncRead + AsyncWrite + Unpin,
+    io: impl AsyncRead + AsyncWrite + Unpin + Send,
     received: &[u8],
     peer: Peer,
     more: &[u8],
-    mut service: impl HttpService,
+    mut service: S,
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http1);
     let mut wire = Wire::new(worker, life, io, received);
+    // Who has just come has not the time of who is known.
+    life.within(&worker.lives, worker.config.limits.handshake_time);
+    let mut waiting = Some(Wait::Idle);
     let next = loop {
-        let next = match next_head(&mut wire, &peer, more, &mut service).await {
+        let next = match next_head(&mut wire, waiting.take(), &peer, more, &mut service).await {
             Ok(Asked::Head(head)) => {
                 let (method, path) = (head.method.clone(), head.uri.path_and_query().cloned());
+                let mut trail =
+                    Trail::begin(worker, &peer, head.version, (&head.method, &head.uri, &head.fields));
                 let mut answered = false;
-                let next =
-                    Catch::new(pin!(exchange(&mut wire, head, &peer, more, &mut service, &mut answered)))
-                        .await;
+                let progress = (&mut trail, &mut answered);
+                let next = Catch::new(pin!(S::exchange(exchange(
+                    &mut wire,
+                    head,
+                    &peer,
+                    more,
+                    &mut service,
+                    progress
+                ))))
+                .await;
                 // Not in a function of its own, in whose future a head would have to have room once more.
                 next.unwrap_or_else(|panic| {
                     let path = path.as_ref().map_or("", |path| path.as_str());
@@ -84,7 +99,7 @@ pub async fn serve(
                     if answered {
                         return Next::Drop;
                     }
-                    refuse(&mut wire, Refusal::Panicked);
+                    refuse(&mut wire, Refusal::Panicked.answer(worker, &mut trail));
                     Next::Close { polite: true }
                 })
             }
@@ -94,8 +109,8 @@ pub async fn serve(
             }
             Ok(Asked::Gone) => Next::Drop,
             Err(refusal) => {
-                refusal.tell(worker, &peer, wire.input.bytes());
-                refuse(&mut wire, refusal);
+                let mut trail = Trail::of_bytes(worker, &peer, wire.input.bytes());
+                refuse(&mut wire, refusal.answer(worker, &mut trail));
                 Next::Close { polite: true }
             }
         };
@@ -116,9 +131,8 @@ pub async fn turn_away(
     io: impl AsyncRead + AsyncWrite + Unpin,
     refusal: Refusal,
 ) {
-    refusal.tell(worker, peer, b"");
     let mut wire = Wire::new(worker, life, io, b"");
-    refuse(&mut wire, refusal);
+    refuse(&mut wire, refusal.answer(worker, &mut Trail::of_bytes(worker, peer, b"")));
     close(&mut wire, true, false).await;
 }
 
@@ -144,40 +158,40 @@ enum Asked {
     Gone,
 }
 
-/// The next request's head that the fast path declines.
-async fn next_head(
+/// The next request's head that the fast path declines; `waiting` is what the connection has waited for already.
+async fn next_head<S: HttpService>(
     wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    mut waiting: Option<Wait>,
     peer: &Peer,
     more: &[u8],
-    service: &mut impl HttpService,
+    service: &mut S,
 ) -> Result<Asked, Refusal> {
-    let mut waiting = None;
     // Whether there is more to see since the head was last looked at.
     let mut look = true;
+    let mut timed = None;
     std::future::poll_fn(|context| {
         loop {
-            while look && !wire.input.is_empty() && wire.output.len() < SEND_BYTES {
-                let Wire { worker, life, input, output, .. } = &mut *wire;
-                let limits = &worker.config.limits;
-                let mut room: Room<'_> = request_head::room();
-                let Some(lines) = head::lines(input.bytes(), &mut room, limits)? else {
-                    look = false;
-                    break;
-                };
-                let length = lines.length;
-                let Some(connection) = fast(service, &lines, (worker, life), (peer, more), output)? else {
-                    let head = Head::of(input.bytes(), &lines, limits)?;
-                    input.consume(length);
-                    life.unbounded();
-                    return Poll::Ready(Ok(Asked::Head(head)));
-                };
-                input.consume(length);
-                waiting = None;
-                if connection == Connection::Close {
-                    return Poll::Ready(Ok(Asked::Closed));
+            if look && !wire.input.is_empty() && wire.output.len() < SEND_BYTES {
+                let before = wire.input.bytes().len();
+                let found = answer_plain(wire, peer, more, service)?;
+                if wire.input.bytes().len() < before {
+                    waiting = None;
+                }
+                match found {
+                    Found::Head(head) => {
+                        wire.life.unbounded();
+                        return Poll::Ready(Ok(Asked::Head(head)));
+                    }
+                    Found::Last => return Poll::Ready(Ok(Asked::Closed)),
+                    Found::Part => look = false,
+                    Found::Rest => {}
                 }
             }
-            if ready!(wire.poll_send(context)).is_err() {
+            let sent = wire.poll_send(context);
+            if let Some(started) = timed.take() {
+                wire.worker.counts().answered(started);
+            }
+            if ready!(sent).is_err() {
                 return Poll::Ready(Ok(Asked::Gone));
             }
             if look && !wire.input.is_empty() {
@@ -187,6 +201,9 @@ async fn next_head(
             match wire.poll_receive(context) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Ok(Asked::Gone)),
                 Poll::Ready(Ok(_)) => {
+                    if S::FAST {
+                        timed = wire.worker.counts().read();
+                    }
                     let bytes = wire.input.bytes();
                     look |= memchr::memchr(b'\n', &bytes[before..]).is_some();
                     look |= bytes.len() >= wire.limits().head_bytes;
@@ -198,32 +215,83 @@ async fn next_head(
     .await
 }
 
-/// The fast path's answer, where there is one.
+/// What comes of the requests that were received.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
+enum Found {
+    /// One is for the service.
+    Head(Head),
+    /// The fast path gave a last answer.
+    Last,
+    /// What is left is no whole head.
+    Part,
+    /// Nothing is left, or what was answered is to be sent first.
+    Rest,
+}
+
+/// Has the fast path answer all that it does.
 ///
 /// # Errors
-/// When it panics, with nothing of its answer left.
+/// When a head is to be refused, or the fast path panics, with nothing of that answer left.
 #[inline]
-fn fast<S: HttpService>(
+fn answer_plain<S: HttpService>(
+    wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    peer: &Peer,
+    more: &[u8],
     service: &mut S,
-    lines: &Lines<'_, '_>,
-    (worker, life): (&Worker, &Life),
-    (peer, more): (&Peer, &[u8]),
-    output: &mut Output,
-) -> Result<Option<Connection>, Refusal> {
-    if !S::FAST {
-        return Ok(None);
-    }
-    let out = output.buffer();
-    let before = out.len();
+) -> Result<Found, Refusal> {
+    let Wire { worker, life, input, output, .. } = wire;
+    let limits = &worker.config.limits;
+    let mut before = None;
+    // Once for all of a pipeline.
     let answered = date::with_line(worker.lives.clock.second(), |date| {
         let exchange = Exchange { peer, closes: life.is_draining(), date, more };
-        panics::catch(|| service.fast(lines, &exchange, out))
+        panics::catch(|| -> Result<Found, Refusal> {
+            while !input.is_empty() && output.len() < SEND_BYTES {
+                let mut room: Room<'_> = request_head::room();
+                let Some(lines) = head::lines(input.bytes(), &mut room, limits)? else {
+                    return Ok(Found::Part);
+                };
+                let length = lines.length;
+                let connection = if S::FAST {
+                    let out = output.buffer();
+                    let start = out.len();
+                    before = Some(start);
+                    let since = worker.log.as_ref().map(|_| Instant::now());
+                    let connection = service.fast(&lines, &exchange, out);
+                    if let (Some(since), Some(_)) = (since, connection) {
+                        trail::logged_at_once(worker, peer, &lines, &out[start..], since);
+                    }
+                    connection
+                } else {
+                    None
+                };
+                let Some(connection) = connection else {
+                    let head = Head::of(input.bytes(), &lines, limits)?;
+                    input.consume(length);
+                    return Ok(Found::Head(head));
+                };
+                input.consume(length);
+                if connection == Connection::Close {
+                    return Ok(Found::Last);
+                }
+            }
+            Ok(Found::Rest)
+        })
     });
-    answered.map_err(|panic| {
-        out.truncate(before);
-        panic.log("connection", &format_args!("{} {}", lines.method, lines.target));
-        Refusal::Panicked
+    answered.unwrap_or_else(|panic| {
+        if let Some(before) = before {
+            output.buffer().truncate(before);
+        }
+        panic.log("connection", &request_line(input.bytes()));
+        Err(Refusal::Panicked)
     })
+}
+
+/// The line of the request that `bytes` begin with, as it may be logged.
+fn request_line(bytes: &[u8]) -> impl std::fmt::Display + '_ {
+    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = line.strip_suffix(b" HTTP/1.1").unwrap_or(line);
+    line[..line.len().min(LOGGED_BYTES)].escape_ascii()
 }
 
 /// Nothing more can be done at present: sees to the deadline.
@@ -247,8 +315,8 @@ fn poll_wait(
 }
 
 /// Answers what no service gets to see.
-fn refuse(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, refusal: Refusal) {
-    let (parts, body) = refusal.response().into_parts();
+fn refuse(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, response: Response<Bytes>) {
+    let (parts, body) = response.into_parts();
     let exact = Some(body.len() as u64);
     date::with_line(wire.worker.lives.clock.second(), |date| {
         let terms =
@@ -258,14 +326,14 @@ fn refuse(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, refusal: Ref
     wire.output.push(body);
 }
 
-/// One request and its response; `answered` becomes true when the latter begins.
+/// One request and its response; what it leaves behind is told, and `answered` becomes true when the response begins.
 async fn exchange<S: HttpService>(
     wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
     head: Head,
     peer: &Peer,
     more: &[u8],
     service: &mut S,
-    answered: &mut bool,
+    (trail, answered): (&mut Trail, &mut bool),
 ) -> Next {
     let (mut body, mut inbound) = Inbound::new(head.framing, head.expects_continue, wire);
     // Held until the response begins: what a service makes of a body may be as large as that.
@@ -273,9 +341,8 @@ async fn exchange<S: HttpService>(
     {
         Ok(reserved) => reserved,
         Err(refusal) => {
-            let path = head.uri.path_and_query().map_or("", |path| path.as_str());
-            refusal.tell(wire.worker, peer, format!("{} {path}", head.method).as_bytes());
-            refuse(wire, refusal);
+            let response = refusal.answer(wire.worker, trail);
+            refuse(wire, response);
             return Next::Close { polite: true };
         }
     };
@@ -289,6 +356,9 @@ async fn exchange<S: HttpService>(
     *request.version_mut() = version;
     *request.headers_mut() = head.fields;
     request.extensions_mut().insert(peer.clone());
+    if let Some(context) = trail.context() {
+        request.extensions_mut().insert(context.clone());
+    }
 
     if std::future::poll_fn(|context| service.poll_ready(context)).await.is_err() {
         return Next::Drop;
@@ -303,8 +373,9 @@ async fn exchange<S: HttpService>(
     let Ok(Some(response)) = response else { return Next::Drop };
     drop(reserved);
 
-    let (parts, body) = response.into_parts();
-    let exact = body.size_hint().exact();
+    let (mut parts, body) = response.into_parts();
+    let told = trail.respond(&mut parts);
+    let exact = told.as_ref().map_or_else(|| body.size_hint().exact(), |told| Some(told.len() as u64));
     *answered = true;
     let keep_alive = asked_to_keep && inbound.is_reusable() && !wire.broken && !wire.life.is_draining();
     let (framing, keep_alive) = date::with_line(wire.worker.lives.clock.second(), |date| {
@@ -313,9 +384,12 @@ async fn exchange<S: HttpService>(
     });
     buffers::give_fields(parts.headers);
     inbound.answered();
-    if framing != Framing::None
+    if let (Some(told), Framing::Length(_)) = (told, framing) {
+        trail.sent(told.len());
+        wire.output.push(told);
+    } else if framing != Framing::None
         && framing != Framing::Length(0)
-        && !send(wire, &mut inbound, framing, body).await
+        && !send(wire, &mut inbound, framing, body, trail).await
     {
         return Next::Drop;
     }
@@ -337,11 +411,12 @@ async fn exchange<S: HttpService>(
 }
 
 /// Sends a response's body, and says whether all of it could be.
-async fn send<B: http_body::Body<Data = bytes::Bytes>>(
+async fn send<B: http_body::Body<Data = Bytes>>(
     wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
     inbound: &mut Inbound,
     framing: Framing,
     body: B,
+    trail: &mut Trail,
 ) -> bool {
     let mut body = pin!(body);
     let mut left = if let Framing::Length(length) = framing { Some(length) } else { None };
@@ -369,6 +444,7 @@ async fn send<B: http_body::Body<Data = bytes::Bytes>>(
         if chunked {
             answer::chunk_size(wire.output.buffer(), piece.len());
         }
+        trail.sent(piece.len());
         let large = wire.output.push(piece);
         if (large || wire.output.len() >= SEND_BYTES)
             && std::future::poll_fn(|context| wire.poll_send(context)).await.is_err()

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::config::Limits;
 use crate::life::Life;
-use crate::limits::PIECE;
+use crate::limits::{Held, PIECE};
 use crate::worker::Worker;
 
 use super::buffers::{Input, Output};
@@ -22,6 +22,8 @@ pub struct Wire<'a, I> {
     pub output: Output,
     /// What was taken by a client that is being waited for, since it was last given time.
     stalled: Option<usize>,
+    /// Room for what waits for it meanwhile.
+    held: Option<Held>,
     /// Whether no further request can be read.
     pub broken: bool,
 }
@@ -29,7 +31,7 @@ pub struct Wire<'a, I> {
 impl<'a, I: AsyncRead + AsyncWrite + Unpin> Wire<'a, I> {
     pub fn new(worker: &'a Worker, life: &'a Life, io: I, received: &[u8]) -> Self {
         let input = Input::with(received, worker.config.limits.head_bytes);
-        Self { worker, life, io, input, output: Output::default(), stalled: None, broken: false }
+        Self { worker, life, io, input, output: Output::default(), stalled: None, held: None, broken: false }
     }
 
     pub fn limits(&self) -> &'a Limits {
@@ -41,7 +43,7 @@ impl<'a, I: AsyncRead + AsyncWrite + Unpin> Wire<'a, I> {
         self.input.poll_read(&mut self.io, context, self.worker.config.limits.head_bytes)
     }
 
-    /// Sends everything; an error where the client takes next to nothing for too long.
+    /// Sends everything; an error where the client takes next to nothing for too long, or what waits finds no room.
     pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.output.is_empty() && self.stalled.is_none() {
             return Poll::Ready(Ok(()));
@@ -54,6 +56,11 @@ impl<'a, I: AsyncRead + AsyncWrite + Unpin> Wire<'a, I> {
             sent = Pin::new(&mut self.io).poll_flush(context);
         }
         if sent.is_pending() {
+            let held = self.held.get_or_insert_with(|| worker.answers.held());
+            if !held.resize(self.output.held() as u64) {
+                worker.counts().shed_answers.increment();
+                return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+            }
             let before = self.stalled.replace(0);
             let enough = before.map(|before| before.saturating_add(taken)).filter(|taken| *taken < PIECE);
             let Some(taken) = enough else {
@@ -68,6 +75,7 @@ impl<'a, I: AsyncRead + AsyncWrite + Unpin> Wire<'a, I> {
             return Poll::Pending;
         }
         if self.stalled.take().is_some() {
+            self.held = None;
             life.unbounded();
         }
         ready!(sent)?;

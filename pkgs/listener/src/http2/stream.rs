@@ -9,7 +9,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::header;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use service::panics::Catch;
 use tokio::time::{Instant, timeout_at};
@@ -22,6 +22,7 @@ use crate::limits::PIECE;
 use crate::peer::Peer;
 use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
+use crate::trail::Trail;
 use crate::worker::Worker;
 
 use super::inbound::Reader;
@@ -45,9 +46,12 @@ pub async fn serve(
     second: u64,
 ) {
     let (method, path) = (request.method().clone(), request.uri().path_and_query().cloned());
+    let head = (request.method(), request.uri(), request.headers());
+    let mut trail = Trail::begin(&terms.worker, &terms.peer, Version::HTTP_2, head);
     let mut answered = false;
     let done = {
-        let answer = pin!(answer(&terms, service, request, &mut respond, second, &mut answered));
+        let progress = (&mut trail, &mut answered);
+        let answer = pin!(answer(&terms, service, request, &mut respond, second, progress));
         Catch::new(answer).await
     };
     let done = match done {
@@ -55,7 +59,7 @@ pub async fn serve(
         Err(panic) => {
             panic.log("stream", &format_args!("{method} {}", path.as_ref().map_or("", |path| path.as_str())));
             // Half an answer must not pass for one.
-            if answered { None } else { refuse(&mut respond, Refusal::Panicked, second) }
+            if answered { None } else { refuse(&mut respond, Refusal::Panicked.response(&mut trail), second) }
         }
     };
     if done.is_none() {
@@ -63,30 +67,25 @@ pub async fn serve(
     }
 }
 
-/// Answers a request; `None` where the stream is to be reset, which does no harm to one that is gone. `answered` becomes
-/// true when the answer begins.
+/// Answers a request; `None` where the stream is to be reset, which does no harm to one that is gone. What it leaves behind
+/// is told, and `answered` becomes true when the answer begins.
 async fn answer(
     terms: &Terms,
     mut service: impl HttpService,
     request: Request<RecvStream>,
     respond: &mut SendResponse<Bytes>,
     second: u64,
-    answered: &mut bool,
+    (trail, answered): (&mut Trail, &mut bool),
 ) -> Option<()> {
     let (parts, stream) = request.into_parts();
-    let tell = |refusal: Refusal| {
-        let request = format!("{} {}", parts.method, parts.uri.path());
-        refusal.tell(&terms.worker, &terms.peer, request.as_bytes());
-        refusal
-    };
     if parts.headers.len() > terms.limits.fields {
-        return refuse(respond, tell(Refusal::HeadTooLarge), second);
+        return refuse(respond, Refusal::HeadTooLarge.answer(&terms.worker, trail), second);
     }
     if parts.method == Method::CONNECT {
-        return refuse(respond, tell(Refusal::Method), second);
+        return refuse(respond, Refusal::Method.answer(&terms.worker, trail), second);
     }
     if let Err(refusal) = Refusal::expectation(&parts.headers) {
-        return refuse(respond, tell(refusal), second);
+        return refuse(respond, refusal.answer(&terms.worker, trail), second);
     }
     let is_head = parts.method == Method::HEAD;
     // Held until the response begins: what a service makes of a body may be as large as that.
@@ -99,12 +98,15 @@ async fn answer(
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         let room = match terms.worker.reserve(&parts.method, length) {
             Ok(room) => reserved.insert(room),
-            Err(refusal) => return refuse(respond, tell(refusal), second),
+            Err(refusal) => return refuse(respond, refusal.answer(&terms.worker, trail), second),
         };
         Body::http2(Reader::new(stream, length, Arc::clone(&terms.received)), &terms.limits).within(room)
     };
     let mut request = Request::from_parts(parts, body);
     request.extensions_mut().insert(terms.peer.clone());
+    if let Some(context) = trail.context() {
+        request.extensions_mut().insert(context.clone());
+    }
 
     std::future::poll_fn(|context| service.poll_ready(context)).await.ok()?;
     let response = {
@@ -119,19 +121,25 @@ async fn answer(
     drop(reserved);
 
     let (mut parts, body) = response.into_parts();
+    let told = trail.respond(&mut parts);
     connection_fields::remove(&mut parts.headers);
     complete(&mut parts.headers, terms, second);
     let bodiless =
         is_head || parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED;
-    let exact = body.size_hint().exact();
+    let exact = told.as_ref().map_or_else(|| body.size_hint().exact(), |told| Some(told.len() as u64));
     if let Some(exact) = exact.filter(|exact| !bodiless || (is_head && *exact > 0)) {
         parts.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| exact.into());
     }
-    let ends = bodiless || body.is_end_stream();
+    let ends = bodiless || (told.is_none() && body.is_end_stream());
     *answered = true;
     let mut sending = respond.send_response(Response::from_parts(parts, ()), ends).ok()?;
-    if !ends {
-        send(&mut sending, body, terms).await?;
+    match told {
+        _ if ends => {}
+        Some(told) => {
+            trail.sent(told.len());
+            sending.send_data(told, true).ok()?;
+        }
+        None => send(&mut sending, body, terms, trail).await?,
     }
     Some(())
 }
@@ -141,6 +149,7 @@ async fn send<B: http_body::Body<Data = Bytes>>(
     sending: &mut SendStream<Bytes>,
     body: B,
     terms: &Terms,
+    trail: &mut Trail,
 ) -> Option<()> {
     let mut body = pin!(body);
     let mut pace = Pace::default();
@@ -162,6 +171,7 @@ async fn send<B: http_body::Body<Data = Bytes>>(
                     }
                     let piece = data.split_to(sending.capacity().min(data.len()));
                     pace.took(piece.len());
+                    trail.sent(piece.len());
                     let ends = last && data.is_empty();
                     sending.send_data(piece, ends).ok()?;
                     if ends {
@@ -219,8 +229,7 @@ fn complete(fields: &mut HeaderMap, terms: &Terms, second: u64) {
 }
 
 /// Answers what no service gets to see.
-fn refuse(respond: &mut SendResponse<Bytes>, refusal: Refusal, second: u64) -> Option<()> {
-    let mut response = refusal.response();
+fn refuse(respond: &mut SendResponse<Bytes>, mut response: Response<Bytes>, second: u64) -> Option<()> {
     response.headers_mut().insert(header::DATE, date::value(second));
     let (parts, body) = response.into_parts();
     let mut sending = respond.send_response(Response::from_parts(parts, ()), false).ok()?;

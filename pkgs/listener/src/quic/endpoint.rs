@@ -122,14 +122,19 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: Socket, service: impl Htt
     }
     tokio::select! {
         () = async { while connections.join_next().await.is_some() {} } => {}
-        // Who connects now learns at once that it is in vain.
-        () = async { while let Some(incoming) = endpoint.accept().await { incoming.refuse() } } => {}
+        () = async { while let Some(incoming) = endpoint.accept().await { turn_away(incoming) } } => {}
         () = drain.cut() => {}
     }
     endpoint.close(varint(Code::H3_NO_ERROR.value()), b"");
     // Long enough to say so, and no longer.
     let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
     sending.abort();
+}
+
+/// Who connects while it drains learns at once that it is in vain; or nothing, where another process comes to these sockets:
+/// then it tries again.
+fn turn_away(incoming: Incoming) {
+    if socket::keeps() { incoming.ignore() } else { incoming.refuse() }
 }
 
 fn open(

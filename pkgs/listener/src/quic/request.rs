@@ -24,6 +24,7 @@ use crate::limits::PIECE;
 use crate::peer::Peer;
 use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
+use crate::trail::Trail;
 use crate::worker::Worker;
 
 /// What the requests of a connection share.
@@ -47,6 +48,8 @@ pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut ser
     // Where it fails h3 has said so to the client.
     let Ok(resolved) = resolver.accept_with_frame(head) else { return };
     let Ok((request, stream)) = resolved.resolve().await else { return };
+    let head = (request.method(), request.uri(), request.headers());
+    let mut trail = Trail::begin(&context.worker, &context.peer, Version::HTTP_3, head);
     let (send, mut receive) = stream.split();
     let answer = Answer { stream: send, context: &context, sent: 0, ended: false };
 
@@ -54,22 +57,17 @@ pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut ser
         receive.stop_sending(Code::H3_MESSAGE_ERROR);
         return answer.reset(Code::H3_MESSAGE_ERROR);
     };
-    let tell = |refusal: Refusal| {
-        let line = format!("{} {}", request.method(), request.uri().path());
-        refusal.tell(&context.worker, &context.peer, line.as_bytes());
-        refusal
-    };
     if request.headers().len() > limits.fields {
-        return answer.refuse(tell(Refusal::HeadTooLarge)).await;
+        return answer.refuse(Refusal::HeadTooLarge, &mut trail).await;
     }
     if *request.method() == Method::CONNECT {
-        return answer.refuse(tell(Refusal::Method)).await;
+        return answer.refuse(Refusal::Method, &mut trail).await;
     }
     if let Err(refusal) = Refusal::expectation(request.headers()) {
-        return answer.refuse(tell(refusal)).await;
+        return answer.refuse(refusal, &mut trail).await;
     }
     if announced.is_some_and(|announced| announced > limits.body_bytes) {
-        return answer.refuse(tell(Refusal::BodyTooLarge)).await;
+        return answer.refuse(Refusal::BodyTooLarge, &mut trail).await;
     }
     // Held until the response begins: what a service makes of a body may be as large as that.
     let mut reserved = None;
@@ -78,7 +76,7 @@ pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut ser
         Ok(Some(source)) => {
             let room = match context.worker.reserve(request.method(), announced) {
                 Ok(room) => reserved.insert(room),
-                Err(refusal) => return answer.refuse(tell(refusal)).await,
+                Err(refusal) => return answer.refuse(refusal, &mut trail).await,
             };
             let malformed = source.malformed();
             (Body::boxed(Box::pin(source), limits).within(room), Some(malformed))
@@ -92,6 +90,9 @@ pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut ser
     };
     let mut request = request.map(|()| body);
     request.extensions_mut().insert(context.peer.clone());
+    if let Some(context) = trail.context() {
+        request.extensions_mut().insert(context.clone());
+    }
     let response = Catch::new(pin!(respond(&mut service, request))).await;
     drop(reserved);
     match response {
@@ -99,13 +100,25 @@ pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut ser
         _ if malformed.as_deref().is_some_and(is_set) => answer.reset(Code::H3_MESSAGE_ERROR),
         Ok(Some(response)) => {
             // What is sent in part is reset when it is dropped.
-            let sent = Catch::new(pin!(answer.send(response, method == Method::HEAD))).await;
+            let head = method == Method::HEAD;
+            let (mut parts, body) = response.into_parts();
+            let sent = match trail.respond(&mut parts) {
+                Some(told) => {
+                    let response = Response::from_parts(parts, Body::whole(told));
+                    Catch::new(pin!(answer.send(response, head, &mut trail))).await
+                }
+                None => {
+                    let response = Response::from_parts(parts, body);
+                    Catch::new(pin!(answer.send(response, head, &mut trail))).await
+                }
+            };
             sent.unwrap_or_else(panicked);
         }
         Ok(None) => answer.reset(Code::H3_INTERNAL_ERROR),
         Err(panic) => {
             panicked(panic);
-            answer.refuse(Refusal::Panicked).await;
+            let response = Refusal::Panicked.response(&mut trail);
+            answer.tell(response).await;
         }
     }
 }
@@ -181,7 +194,7 @@ struct Answer<'a> {
 
 impl Answer<'_> {
     /// Sends a response whole, its body as fast as the client takes it.
-    async fn send<B>(mut self, response: Response<B>, head: bool)
+    async fn send<B>(mut self, response: Response<B>, head: bool, trail: &mut Trail)
     where
         B: http_body::Body<Data = Bytes>,
     {
@@ -194,19 +207,25 @@ impl Answer<'_> {
         if !taken(self.context, self.stream.send_response(Response::from_parts(parts, ()))).await {
             return;
         }
-        if !silent && !self.body(body).await {
+        if !silent && !self.body(body, trail).await {
             return;
         }
         self.finish().await;
     }
 
     /// Answers what no service gets to see.
-    async fn refuse(self, refusal: Refusal) {
-        self.send(refusal.response().map(Body::whole), false).await;
+    async fn refuse(self, refusal: Refusal, trail: &mut Trail) {
+        let response = refusal.answer(&self.context.worker, trail);
+        self.tell(response).await;
+    }
+
+    /// Sends a refusal, which was logged as it was made.
+    async fn tell(self, response: Response<Bytes>) {
+        self.send(response.map(Body::whole), false, &mut Trail::none()).await;
     }
 
     /// Sends a body; false if it cannot be sent whole.
-    async fn body(&mut self, body: impl http_body::Body<Data = Bytes>) -> bool {
+    async fn body(&mut self, body: impl http_body::Body<Data = Bytes>, trail: &mut Trail) -> bool {
         let mut body = pin!(body);
         let mut next = async || {
             std::future::poll_fn(|cx| body.as_mut().poll_frame(cx).map(|frame| frame.map(Result::ok))).await
@@ -221,6 +240,7 @@ impl Answer<'_> {
                         if !taken(self.context, self.stream.send_data(transport::payload(piece))).await {
                             return false;
                         }
+                        trail.sent(length as usize);
                         self.sent += length;
                         self.context.stall.took(length);
                     }

@@ -1,10 +1,9 @@
-//! Certificates by the name a client asks for, replaced while they are in use.
+//! Certificates read from files, replaced while they are in use.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
@@ -16,40 +15,37 @@ use rustls::sign::CertifiedKey;
 use crate::config::CertificateFiles;
 
 use super::Error;
+use super::names::Names;
 
 /// Certificates read from files. A handshake takes what is there at its start, without a lock.
 pub struct Store {
     files: Vec<CertificateFiles>,
     provider: Arc<CryptoProvider>,
-    loaded: ArcSwap<Loaded>,
+    loaded: ArcSwap<Names>,
     /// When the files were changed that are loaded, or last tried, and how long they were: one that is read while it is
-    /// written may be finished within the same tick of the file system's clock.
-    changed: Mutex<Vec<Option<(SystemTime, u64)>>>,
+    /// written may be finished within the same tick of the file system's clock. Whoever reads them anew holds it, so that
+    /// what was read last is what is used.
+    changed: Mutex<Changes>,
 }
 
-struct Loaded {
-    default: Arc<CertifiedKey>,
-    /// By lower-case name. Of `*.example.org` it is `example.org` in `wildcards`.
-    names: HashMap<Box<str>, Arc<CertifiedKey>>,
-    wildcards: HashMap<Box<str>, Arc<CertifiedKey>>,
-}
+type Changes = Vec<Option<(SystemTime, u64)>>;
 
 impl Store {
     pub(super) fn load(files: &[CertificateFiles], provider: Arc<CryptoProvider>) -> Result<Self, Error> {
         // Before reading, so that a change meanwhile is seen at the next look.
         let changed = Mutex::new(changes(files));
-        let loaded = ArcSwap::from_pointee(Loaded::read(files, &provider)?);
+        let loaded = ArcSwap::from_pointee(read_all(files, &provider)?);
         Ok(Self { files: files.to_vec(), provider, loaded, changed })
     }
 
     /// Reads all files anew. Handshakes from now on use them; connections that are open stay as they are.
     ///
     /// # Errors
-    /// When one of them cannot be used; then those from before stay in use.
+    /// When one of them cannot be used; then all of those from before stay in use.
     pub fn reload(&self) -> Result<(), Error> {
-        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = changes(&self.files);
-        self.loaded.store(Arc::new(Loaded::read(&self.files, &self.provider)?));
-        Ok(())
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        *changed = changes(&self.files);
+        self.replace()
     }
 
     /// Reads all files anew if one of them has changed since they were last read, and says whether.
@@ -57,19 +53,45 @@ impl Store {
     /// # Errors
     /// As of [`reload`](Self::reload). What could not be used is not tried again until it changes again.
     pub fn reload_if_changed(&self) -> Result<bool, Error> {
-        if *self.changed.lock().unwrap_or_else(PoisonError::into_inner) == changes(&self.files) {
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = changes(&self.files);
+        if *changed == now {
             return Ok(false);
         }
-        self.reload().map(|()| true)
+        *changed = now;
+        self.replace().map(|()| true)
+    }
+
+    fn replace(&self) -> Result<(), Error> {
+        self.loaded.store(Arc::new(read_all(&self.files, &self.provider)?));
+        Ok(())
+    }
+
+    /// Reads all files anew whenever one of them has changed, and logs it; looks so often, and never returns.
+    pub async fn poll(&self, every: Duration) {
+        loop {
+            tokio::time::sleep(every).await;
+            match self.reload_if_changed() {
+                Ok(true) => tracing::info!("certificates loaded anew"),
+                Ok(false) => {}
+                Err(error) => tracing::error!(%error, "certificates stay as they are"),
+            }
+        }
+    }
+
+    /// How many seconds are left by now of the time of each name's certificate, of several of that which ends first;
+    /// below zero where it has ended.
+    pub(super) fn left(&self) -> Vec<(String, f64)> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
+        let loaded = self.loaded.load();
+        loaded.ends().iter().map(|(name, end)| (name.clone(), (*end as f64 - now).round())).collect()
     }
 }
 
 impl ResolvesServerCert for Store {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let loaded = self.loaded.load();
         // rustls has made the name lower-case.
-        let found = hello.server_name().and_then(|name| loaded.find(name));
-        Some(Arc::clone(found.unwrap_or(&loaded.default)))
+        Some(Arc::clone(self.loaded.load().find(hello.server_name(), hello.signature_schemes())))
     }
 }
 
@@ -79,30 +101,9 @@ impl std::fmt::Debug for Store {
     }
 }
 
-impl Loaded {
-    fn read(files: &[CertificateFiles], provider: &CryptoProvider) -> Result<Self, Error> {
-        let (mut default, mut names, mut wildcards) = (None, HashMap::new(), HashMap::new());
-        for files in files {
-            let certificate = Arc::new(read(files, provider)?);
-            for name in dns_names(&certificate) {
-                let name = name.to_ascii_lowercase();
-                // The first certificate for a name is the one that counts.
-                match name.strip_prefix("*.") {
-                    Some(parent) => wildcards.entry(parent.into()).or_insert_with(|| certificate.clone()),
-                    None => names.entry(name.into()).or_insert_with(|| certificate.clone()),
-                };
-            }
-            default.get_or_insert(certificate);
-        }
-        Ok(Self { default: default.ok_or(Error::None)?, names, wildcards })
-    }
-
-    fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
-        // RFC 6125, section 6.4.3: a wildcard stands for exactly one label.
-        self.names
-            .get(name)
-            .or_else(|| name.split_once('.').and_then(|(_, parent)| self.wildcards.get(parent)))
-    }
+fn read_all(files: &[CertificateFiles], provider: &CryptoProvider) -> Result<Names, Error> {
+    let certificates = files.iter().map(|files| read(files, provider)).collect::<Result<Vec<_>, _>>()?;
+    Names::new(certificates).ok_or(Error::None)
 }
 
 fn read(files: &CertificateFiles, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
@@ -124,14 +125,63 @@ fn read(files: &CertificateFiles, provider: &CryptoProvider) -> Result<Certified
     })
 }
 
-/// The names in a certificate; none of one that cannot be read, which clients judge, not we.
-fn dns_names(certificate: &CertifiedKey) -> Vec<String> {
-    let end_entity = certificate.end_entity_cert().ok();
-    let parsed = end_entity.and_then(|der| webpki::EndEntityCert::try_from(der).ok());
-    parsed.map_or_else(Vec::new, |parsed| parsed.valid_dns_names().map(str::to_owned).collect())
-}
-
-fn changes(files: &[CertificateFiles]) -> Vec<Option<(SystemTime, u64)>> {
+fn changes(files: &[CertificateFiles]) -> Changes {
     let files = files.iter().flat_map(|files| [&files.chain, &files.key]);
     files.map(|file| fs::metadata(file).and_then(|file| Ok((file.modified()?, file.len()))).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::SignatureScheme;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// Puts a certificate for a name there, and says what is shown then.
+    fn make(directory: &TempDir, name: &str) -> CertificateDer<'static> {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+        let files = files(directory, name);
+        fs::write(files.chain, made.cert.pem()).expect("a file");
+        fs::write(files.key, made.signing_key.serialize_pem()).expect("a file");
+        made.cert.der().clone()
+    }
+
+    fn files(directory: &TempDir, name: &str) -> CertificateFiles {
+        let file = |kind: &str| directory.path().join(format!("{name}.{kind}"));
+        CertificateFiles { chain: file("chain"), key: file("key") }
+    }
+
+    fn shown(store: &Store, name: &str) -> CertificateDer<'static> {
+        let loaded = store.loaded.load();
+        let found = loaded.find(Some(name), &[SignatureScheme::ECDSA_NISTP256_SHA256]);
+        found.end_entity_cert().expect("a certificate").clone().into_owned()
+    }
+
+    #[test]
+    fn all_are_replaced_or_none() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let names = ["a.example", "b.example"];
+        let before = names.map(|name| make(&directory, name));
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let store = Store::load(&names.map(|name| files(&directory, name)), provider).expect("certificates");
+        let all = || names.map(|name| shown(&store, name));
+        assert_eq!(all(), before);
+        assert!(!store.reload_if_changed().expect("as before"));
+
+        let mut after = [make(&directory, "a.example"), before[1].clone()];
+        let bad = files(&directory, "b.example").key;
+        for broken in ["no key", &rcgen::KeyPair::generate().expect("a key").serialize_pem()] {
+            fs::write(&bad, broken).expect("a file");
+            for said in [store.reload_if_changed().map(drop), store.reload()] {
+                let said = said.expect_err("no pair").to_string();
+                assert!(said.contains(&*bad.to_string_lossy()), "{said}");
+                assert_eq!(all(), before);
+            }
+            // It is not tried again while nothing changes.
+            assert!(!store.reload_if_changed().expect("as before"));
+        }
+        after[1] = make(&directory, "b.example");
+        assert!(store.reload_if_changed().expect("good ones"));
+        assert_eq!(all(), after);
+    }
 }

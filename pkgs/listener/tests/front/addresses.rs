@@ -5,7 +5,7 @@ use std::num::NonZero;
 use listener::{Config, Endpoint, Listener, Runtime};
 use service::socket::Address;
 
-use crate::server::Server;
+use crate::server::{Client, Server};
 
 fn config(address: &str, workers: usize) -> Config {
     let address: Address = address.parse().expect("an address");
@@ -30,6 +30,16 @@ fn two_listeners_do_not_share_an_address() {
     drop(server);
     let next = Server::run(config(&address.to_string(), 2));
     assert_eq!(next.connect().send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").answer().0, 200);
+}
+
+#[test]
+fn the_address_of_an_endpoint_that_is_every_address_is_asked_for_where_it_is_wanted() {
+    for (local_addresses, ip) in [(true, "127.0.0.1"), (false, "0.0.0.0")] {
+        let server = Server::run(Config { local_addresses, ..config("0.0.0.0:0", 1) });
+        let mut client = Client::connect(([127, 0, 0, 1], server.address.port()).into());
+        let told = client.send("GET /who HTTP/1.1\r\nHost: h\r\n\r\n").answer().1;
+        assert!(told.contains(&format!(" Some({ip}:{}) ", server.address.port())), "{told}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What clients hold has a deadline, and what they hold together a bound, on every kind of endpoint.
 
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use listener::{Config, Endpoint, Limits, Speaks};
@@ -26,6 +26,7 @@ fn is_refused(answer: &str, status: u16) {
     assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     assert!(head.contains("content-type: application/problem+json\r\n"), "{answer}");
     assert!(head.contains("connection: close\r\n"), "{answer}");
+    assert!(head.contains("cache-control: no-store\r\n"), "{answer}");
     let problem: Problem = serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"));
     assert_eq!(problem.status, status);
 }
@@ -144,6 +145,27 @@ fn bodies_under_way_have_a_sum() {
     assert_eq!(other.send(head("Content-Length: 50000\r\n")).send([0; 50_000]).answer().0, 200);
     assert_eq!(first.send([0; 100_000]).answer(), (200, "100000 bytes".into()));
     assert_eq!(other.send(head("Content-Length: 100000\r\n")).send([0; 100_000]).answer().0, 200);
+}
+
+#[test]
+fn answers_that_nobody_takes_have_a_sum() {
+    let limits = Limits { answer_bytes_total: 100 << 10, write_stall: 10 * PATIENCE, ..Limits::default() };
+    let server = start(limits);
+    // Room for one or two of them.
+    let mut crowd: Vec<_> = (0..8).map(|_| (server.connect(), 0)).collect();
+    for (client, _) in &crowd {
+        client.0.set_nonblocking(true).expect("a socket");
+    }
+    let requests = get("/").repeat(1000);
+    let begun = Instant::now();
+    while server.metrics.sum(|worker| &worker.shed_answers) < 6 {
+        assert!(begun.elapsed() < PATIENCE, "all of them are waited for");
+        for (client, sent) in &mut crowd {
+            *sent += client.0.write(&requests.as_bytes()[*sent % requests.len()..]).unwrap_or(0);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(server.connect().send(get("/")).answer().0, 200, "who takes an answer has one");
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn old_clients_are_answered_in_their_way() {
 fn idle_and_paused_clients_are_let_go() {
     let second = Duration::from_secs(1);
     let start = |limits| Server::start(Endpoint::plain, Config { limits, ..Config::default() });
-    let server = start(Limits { idle: second, ..Limits::default() });
+    let server = start(Limits { idle: second, handshake_time: second, ..Limits::default() });
     // Before a request, and after one, unless this machine was too busy to send it in time.
     assert_eq!(server.connect().text(), "");
     while !server.connect().send(get("/")).text().starts_with("HTTP/1.1 200 ") {}
@@ -171,8 +171,14 @@ fn idle_and_paused_clients_are_let_go() {
     let server = start(Limits { body_idle: second, ..Limits::default() });
     let mut paused = server.connect();
     paused.send("POST /read HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhel");
-    let answer = paused.answer();
-    assert!(answer.1.contains("paused"), "{answer:?}");
+    let answer = paused.text();
+    assert!(answer.contains("paused") && answer.contains("connection: close\r\n"), "{answer:?}");
+    // Who has just come has not the time of who is known.
+    let server = start(Limits { idle: 2 * PATIENCE, handshake_time: second, ..Limits::default() });
+    let mut known = server.connect();
+    assert_eq!(known.send(get("/")).answer().0, 200);
+    assert_eq!(server.connect().text(), "");
+    assert_eq!(known.send(get("/")).answer().0, 200);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! TLS: who does not speak it, and certificates that change.
+//! TLS: who does not speak it, certificates that change, and sessions that are taken up again.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,9 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use listener::{Config, Endpoint, Tls};
-use rustls::pki_types::CertificateDer;
-use rustls::{ClientConnection, StreamOwned};
+use listener::{Config, Endpoint, Listener, Tls};
+use rustls::client::{
+    ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
+    Tls13ClientSessionValue,
+};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, NamedGroup, StreamOwned};
 use service::problem::Problem;
 
 use crate::server::{PATIENCE, Server};
@@ -48,7 +52,7 @@ impl Certificate {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.der.clone()).expect("a certificate");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_root_certificates(roots)
@@ -121,4 +125,89 @@ fn certificates_are_replaced_when_their_files_change() {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// Sessions of whatever name, each for every other: what no honest client does.
+#[derive(Debug)]
+struct Nameless(ClientSessionMemoryCache);
+
+fn nobody() -> ServerName<'static> {
+    "nobody.example".try_into().expect("a name")
+}
+
+impl ClientSessionStore for Nameless {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        self.0.set_kx_hint(nobody(), group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        self.0.kx_hint(&nobody())
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, value: Tls12ClientSessionValue) {
+        self.0.set_tls12_session(nobody(), value);
+    }
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.0.tls12_session(&nobody())
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {
+        self.0.remove_tls12_session(&nobody());
+    }
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
+        self.0.insert_tls13_ticket(nobody(), value);
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.0.take_tls13_ticket(&nobody())
+    }
+}
+
+#[test]
+fn a_session_with_one_name_is_not_taken_up_again_with_another() {
+    let hosts = ["a.example", "b.example"].map(|name| (name, Certificate::new(name)));
+    let tls = hosts.iter().flat_map(|(_, certificate)| certificate.config().certificates).collect();
+    let server = Server::start(Endpoint::tls, Config { tls: Some(tls), ..Config::default() });
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add_parsable_certificates(hosts.iter().map(|(_, certificate)| certificate.der.clone()));
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .expect("a version")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.resumption = Resumption::store(Arc::new(Nameless(ClientSessionMemoryCache::new(32))));
+        let config = Arc::new(config);
+        for (host, resumed) in [(0, false), (0, true), (1, false), (1, true), (0, false)] {
+            let (name, certificate) = &hosts[host];
+            let connection = ClientConnection::new(Arc::clone(&config), (*name).try_into().expect("a name"))
+                .expect("a client");
+            let stream = TcpStream::connect(server.address).expect("connects");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            let mut client = TlsClient(StreamOwned::new(connection, stream));
+            client.send(CLOSING);
+            assert!(client.text().ends_with("Hello, World!"));
+            let kind = client.0.conn.handshake_kind();
+            assert_eq!(kind == Some(HandshakeKind::Resumed), resumed, "{version:?} {name}: {kind:?}");
+            // Of a session that is taken up again the certificate is that of the first time.
+            let shown = client.0.conn.peer_certificates().and_then(|chain| chain.first());
+            assert_eq!(shown, Some(&certificate.der), "{version:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_key_of_another_certificate_is_refused_by_the_names_of_both() {
+    let (good, bad, other) =
+        (Certificate::new("a.example"), Certificate::new("b.example"), Certificate::new("c.example"));
+    let (chain, key) = (bad.file("chain.pem"), other.file("key.pem"));
+    let mut tls = good.config();
+    tls.certificates.extend(Tls::new(&chain, &key).certificates);
+    let endpoints = vec![Endpoint::tls("127.0.0.1:0".parse().expect("an address"))];
+    let refused = Listener::new(Config { endpoints, tls: Some(tls), ..Config::default() });
+    let said = refused.expect_err("a key that does not fit").to_string();
+    assert!([chain, key].iter().all(|file| said.contains(&*file.to_string_lossy())), "{said}");
 }

@@ -19,4 +19,5 @@ mod ports;
 mod raw;
 mod server;
 mod slow;
+mod spec;
 mod tools;

@@ -22,11 +22,17 @@ const SHOWN: [(&str, &str); 5] = [
 
 /// A certificate for `name` that signs itself, in two files of `directory`: the chain, then the key.
 fn certificate(directory: &Path, name: &str) -> [PathBuf; 2] {
-    let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
     let file = |kind: &str| directory.join(format!("{}.{kind}.pem", name.replace('*', "any")));
-    let files = [file("chain"), file("key")];
-    std::fs::write(&files[0], made.cert.pem()).expect("a writable directory");
-    std::fs::write(&files[1], made.signing_key.serialize_pem()).expect("a writable directory");
+    signed(name, &rcgen::PKCS_ECDSA_P256_SHA256, [file("chain"), file("key")])
+}
+
+/// The same by a key of any kind.
+fn signed(name: &str, algorithm: &'static rcgen::SignatureAlgorithm, files: [PathBuf; 2]) -> [PathBuf; 2] {
+    let key = rcgen::KeyPair::generate_for(algorithm).expect("a key");
+    let params = rcgen::CertificateParams::new([name.to_owned()]).expect("a name");
+    let certificate = params.self_signed(&key).expect("a certificate");
+    std::fs::write(&files[0], certificate.pem()).expect("a writable directory");
+    std::fs::write(&files[1], key.serialize_pem()).expect("a writable directory");
     files
 }
 
@@ -98,6 +104,31 @@ fn each_name_is_shown_its_certificate() {
     let default = std::fs::read_to_string(server.certificate.chain()).expect("a chain").replace('\r', "");
     assert!(openssl(&server, &["-noservername"]).contains(default.trim()), "who names nobody");
     h3::run(&server, &["shows_certificates_by_name"]);
+}
+
+#[test]
+fn a_client_is_shown_a_certificate_whose_signatures_it_takes() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut arguments = Vec::new();
+    for (kind, algorithm) in [("ecdsa", &rcgen::PKCS_ECDSA_P256_SHA256), ("rsa", &rcgen::PKCS_RSA_SHA256)] {
+        let files = ["chain", "key"].map(|what| directory.path().join(format!("{kind}.{what}")));
+        let [chain, key] = signed("a.example", algorithm, files).map(|file| file.display().to_string());
+        arguments.extend(["--certificate".to_owned(), chain, "--key".to_owned(), key]);
+    }
+    let server = Server::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    for (offer, kind) in [
+        (&["-tls1_3"][..], "ecdsa"),
+        (&["-tls1_2"], "ecdsa"),
+        (&["-tls1_3", "-sigalgs", "RSA-PSS+SHA256:ECDSA+SHA256"], "ecdsa"),
+        (&["-tls1_3", "-sigalgs", "RSA-PSS+SHA256"], "rsa"),
+        (&["-tls1_2", "-sigalgs", "RSA-PSS+SHA256"], "rsa"),
+        // Before TLS 1.3 the cipher suite says so too.
+        (&["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"], "rsa"),
+    ] {
+        let chain = std::fs::read_to_string(directory.path().join(format!("{kind}.chain"))).expect("a chain");
+        let text = openssl(&server, &[offer, &["-servername", "a.example"]].concat());
+        assert!(text.contains(chain.replace('\r', "").trim()), "{offer:?}: {text}");
+    }
 }
 
 #[test]
