@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::SystemTime;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use service::request_id::RequestId;
 
 use crate::cache::{Cache, Entry, Kind};
 use crate::http::conditional::{self, Verdict};
@@ -61,6 +62,8 @@ pub struct Maker<'w> {
     pub tail: &'w Tail,
     /// Further lines of heads.
     pub more: &'w [u8],
+    /// The request's id, where it has one.
+    pub id: Option<RequestId>,
     /// Whether the connection ends with this answer, whatever the request says.
     pub last: bool,
 }
@@ -217,7 +220,8 @@ impl Maker<'_> {
         let html =
             request.fields.accept.is_some_and(|accept| memchr::memmem::find(accept, b"text/html").is_some());
         let head = request.method == Method::Head;
-        let written = self.site.pages.write(out, refusal, fields, self.tail(request), html, head);
+        let id = self.id.clone().unwrap_or_else(RequestId::generate);
+        let written = self.site.pages.write(out, refusal, (fields, &id), self.tail(request), html, head);
         Answer { status: refusal.status(), payload: Payload::None, written, closes: self.closes(request) }
     }
 

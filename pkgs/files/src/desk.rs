@@ -1,15 +1,13 @@
 //! What a thread answers from, whichever listener it serves: the site, open files, the time, its counters and its
 //! lines of the access log.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use listener::Protocol;
 use rustix::time::{ClockId, clock_gettime};
+use service::access_log::{AccessLog, Lines};
 
-use crate::access_log::{AccessLog, Asked, Lines};
 use crate::answer::{Maker, Payload, Tail};
 use crate::cache::Cache;
 use crate::front::Front;
@@ -45,23 +43,13 @@ pub struct Desk {
     cache: Cache,
     memory: usize,
     memory_max: u64,
-    log: Option<Lines>,
+    /// Lines of the access log, where there is one; what comes by the listener for TLS, that logs.
+    pub log: Option<Lines>,
     changes: u64,
     /// How often there were too few file descriptors when it was last looked.
     shortages: u64,
     /// What was read ahead last, and from which tick on it may be again.
     prefetched: (Vec<u8>, u32),
-}
-
-/// Who asks, as the access log has it.
-#[derive(Clone, Copy, Debug)]
-pub struct Client {
-    /// Absent where the kernel did not tell.
-    pub address: Option<IpAddr>,
-    /// What is spoken.
-    pub protocol: Protocol,
-    /// Whether by TLS.
-    pub tls: bool,
 }
 
 impl Desk {
@@ -87,7 +75,7 @@ impl Desk {
             cache: Cache::new(settings.open_files, fresh_for, memory, Watcher::new()),
             memory,
             memory_max: if memory == 0 { 0 } else { settings.memory_max },
-            log: front.access_log.as_ref().map(|log| AccessLog::lines(log, Arc::clone(&metrics))),
+            log: front.access_log.as_ref().map(AccessLog::lines),
             changes,
             shortages: front.disk.shortages(),
             prefetched: Default::default(),
@@ -112,6 +100,7 @@ impl Desk {
             memory_max: self.memory_max,
             tail: &self.tail,
             more: b"",
+            id: None,
             last: self.draining,
         }
     }
@@ -119,14 +108,6 @@ impl Desk {
     /// What is counted of connections by TLS, or of others.
     pub fn counts(&self, tls: bool) -> &WorkerMetrics {
         if tls { &self.sealed } else { &self.metrics }
-    }
-
-    /// Counts and logs an answer with a body of so many bytes, as far as that is known.
-    pub fn answered(&mut self, client: Client, asked: &Asked<'_>, status: u16, bytes: Option<u64>) {
-        self.counts(client.tls).answered(status);
-        if let Some(lines) = &mut self.log {
-            lines.add(self.now, client, asked, (status, bytes));
-        }
     }
 
     /// Has the file that a manifest has behind this one read ahead, when this one begins to be sent.
@@ -161,8 +142,8 @@ impl Desk {
     }
 
     /// Hands on what was logged.
-    pub fn flush_log(&mut self) {
-        if let Some(lines) = &mut self.log {
+    pub fn flush_log(&self) {
+        if let Some(lines) = &self.log {
             lines.flush();
         }
     }
@@ -186,9 +167,6 @@ impl Desk {
     /// Begins anew with what a panic may have left half changed.
     pub fn reset(&mut self) {
         self.cache.reset(self.memory);
-        if let Some(lines) = &mut self.log {
-            lines.mend();
-        }
         self.prefetched = Default::default();
     }
 

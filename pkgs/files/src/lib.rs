@@ -12,11 +12,10 @@
 //! - [`listing`], [`listing_pool`], [`parts`]: directories, the threads that write them, and several ranges of a file.
 //! - [`http`]: HTTP itself, without input or output.
 //! - [`secure`], [`body`]: the same over TLS, through `listener`.
-//! - [`metrics`], [`access_log`]: what operators see.
+//! - [`metrics`]: what operators see.
 //! - [`cli`]: the command line.
 #![deny(unsafe_code)]
 
-pub mod access_log;
 pub mod answer;
 pub mod body;
 pub mod cache;

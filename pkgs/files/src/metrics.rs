@@ -61,8 +61,6 @@ pub struct WorkerMetrics {
     pub prefetched: LocalCounter,
     /// Times accepting had to pause.
     pub accept_errors: LocalCounter,
-    /// Lines of the access log that were dropped.
-    pub log_dropped: LocalCounter,
     /// Connections open at the last tick.
     pub open: AtomicU64,
     /// Entries of the cache at the last tick.
@@ -133,12 +131,6 @@ impl Metrics {
         Family::new("linerate_files_prefetches", "Files read ahead for a manifest")
             .with(&[], self.summing(None, |worker| worker.prefetched.get()))
             .register(registry);
-        Family::new(
-            "linerate_files_access_log_dropped",
-            "Lines of the access log that the disk did not keep up with",
-        )
-        .with(&[], self.summing(None, |worker| worker.log_dropped.get()))
-        .register(registry);
         let files = self.summing(None, |worker| worker.open_files.load(Ordering::Relaxed));
         Family::new("linerate_files_cache_entries", "Paths the workers keep open")
             .with(&[], move || files() as f64)

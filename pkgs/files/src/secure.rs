@@ -14,17 +14,18 @@ use std::task::{Context, Poll};
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode};
-use listener::{Peer, Protocol};
+use listener::Peer;
+use service::access_log::{Asked, RequestContext};
 use service::panics;
+use service::request_id::RequestId;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 use tower_service::Service;
 
-use crate::access_log::Asked;
 use crate::answer::{Answer, Cold, Payload};
 use crate::body::Body;
-use crate::desk::{Client, Desk, TICK};
+use crate::desk::{Desk, TICK};
 use crate::front::Front;
 use crate::front::limits::Guest;
 use crate::http::head::{self, Fields, Method, Values};
@@ -77,9 +78,9 @@ impl Secure {
             })
         };
         panics::catch(make).unwrap_or_else(|panic| {
-            let asked = asked(request);
-            panic.log("request", &Asked::from(&asked).line().unwrap_or_default());
-            Ok(failed(client(request.extensions().get(), request.headers()), &asked))
+            let line = Asked::of_head(request.method(), request.uri(), request.headers()).line();
+            panic.log("request", &line.unwrap_or_default());
+            Ok(failed(&asked(request)))
         })
     }
 }
@@ -130,25 +131,23 @@ async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
 
 /// The answer where one panicked. What it may have left half changed begins anew.
 #[cold]
-fn failed(client: Client, asked: &head::Request<'_>) -> Response<Body> {
+fn failed(asked: &head::Request<'_>) -> Response<Body> {
     DESK.with_borrow_mut(|desk| {
         let Some(desk) = desk else { return gone() };
         desk.reset();
         let mut out = Vec::new();
         let site = Arc::clone(&desk.site);
         let answer = desk.maker(&site).refuse(Refusal::Failed, asked, "", &mut out);
-        desk.answered(client, &asked.into(), answer.status, answer.length());
+        desk.counts(true).answered(answer.status);
         response(&out, &answer, None, asked)
     })
 }
 
-/// Who asks with these fields, as the access log has it.
-fn client(peer: Option<&Peer>, fields: &HeaderMap) -> Client {
-    Client {
-        address: peer.and_then(|peer| peer.client(fields)),
-        protocol: peer.map_or(Protocol::Http1, |peer| peer.protocol),
-        tls: true,
-    }
+/// The request's id, where it is logged or a trusted proxy has told one.
+fn id<B>(desk: &Desk, peer: Option<&Peer>, request: &Request<B>) -> Option<RequestId> {
+    let context = desk.log.as_ref().and_then(|_| request.extensions().get::<RequestContext>());
+    let given = || peer?.proxies.as_ref().and_then(|_| RequestId::of_fields(request.headers()));
+    context.map(|context| context.id().clone()).or_else(given)
 }
 
 /// The answer where not even that is there which answers are made from.
@@ -166,18 +165,18 @@ fn answer<B>(
 ) -> Result<Response<Body>, Cold> {
     let asked = asked(request);
     let peer = request.extensions().get::<Peer>();
-    let client = client(peer, request.headers());
     let guest = peer.and_then(|peer| peer.guest.as_ref()?.downcast_ref::<Guest>());
-    let by_proxy = client.address.filter(|_| peer.is_some_and(|peer| peer.proxies.is_some()));
+    let by_proxy = peer.filter(|peer| peer.proxies.is_some()).and_then(|peer| peer.client(request.headers()));
     let site = Arc::clone(&desk.site);
     let may_ask = found.is_some() || desk.front.may_ask(guest, by_proxy);
+    let id = id(desk, peer, request);
     let mut maker = desk.maker(&site);
+    maker.id.clone_from(&id);
     let mut answer = match found {
         _ if !may_ask => maker.refuse(Refusal::TooMany, &asked, "", out),
         Some((path, found)) => maker.found(&path, found, &asked, out),
         None => maker.answer(&asked, out)?,
     };
-    let mut length = answer.length();
     desk.prefetch(&answer.payload);
     let body = match std::mem::replace(&mut answer.payload, Payload::None) {
         Payload::None => None,
@@ -187,13 +186,14 @@ fn answer<B>(
             let body = Body::listing(desk, *listing);
             if body.is_none() {
                 out.clear();
-                answer = desk.maker(&site).refuse(Refusal::Exhausted, &asked, "", out);
-                length = answer.length();
+                let mut maker = desk.maker(&site);
+                maker.id = id;
+                answer = maker.refuse(Refusal::Exhausted, &asked, "", out);
             }
             body
         }
     };
-    desk.answered(client, &(&asked).into(), answer.status, length);
+    desk.counts(true).answered(answer.status);
     Ok(response(out, &answer, body, &asked))
 }
 
@@ -268,11 +268,9 @@ fn response(out: &[u8], answer: &Answer, body: Option<Body>, asked: &head::Reque
 }
 
 impl listener::Refusals for Secure {
-    fn refused(&self, peer: &Peer, request: &[u8], status: u16, length: u64) {
+    fn refused(&self, status: u16) {
         DESK.with_borrow_mut(|desk| {
-            let desk = desk.get_or_insert_with(|| open(&self.0));
-            // Of a request that is none nothing is believed.
-            desk.answered(client(Some(peer), &HeaderMap::new()), &Asked::of(request), status, Some(length));
+            desk.get_or_insert_with(|| open(&self.0)).counts(true).answered(status);
         });
     }
 }

@@ -94,7 +94,7 @@ impl Error {
             | Self::Serve(
                 serve::Error::Site(_)
                 | serve::Error::NotTcp(_)
-                | serve::Error::AccessLog { .. }
+                | serve::Error::AccessLog(_)
                 | serve::Error::Listener(listener::Error::Tls(_)),
             ) => exit::USAGE,
             Self::Serve(_) | Self::Io(_) => exit::FAILURE,

@@ -3,12 +3,14 @@
 use std::io::Write;
 use std::net::TcpListener;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
+use listener::tls::Stores;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use service::access_log::{self, AccessLog, AccessLogArgs};
 use service::admin::Admin;
 use service::descriptors::HighWater;
 use service::logs::{self, LogArgs};
@@ -18,10 +20,9 @@ use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
-use service::tls::TlsArgs;
+use service::tls::{AdminTlsArgs, TlsArgs};
 use service::workers;
 
-use crate::access_log::AccessLog;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::front::limits::Limits;
@@ -58,6 +59,10 @@ pub struct Args {
     /// Where health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<Address>,
+
+    /// By TLS, where that is asked for.
+    #[command(flatten)]
+    pub admin_tls: AdminTlsArgs,
 
     /// A TOML file with settings, named as the flags without their dashes in front.
     #[arg(long, value_name = "FILE")]
@@ -158,13 +163,9 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time")]
     pub drain_timeout: u64,
 
-    /// Appends a JSON line for each request to this file; opened anew at SIGHUP.
-    #[arg(long, value_name = "FILE", help_heading = "Access log")]
-    pub access_log: Option<PathBuf>,
-
-    /// Logs one in so many requests of each worker.
-    #[arg(long, value_name = "N", default_value = "1", help_heading = "Access log")]
-    pub access_log_sample: NonZero<u64>,
+    /// Which requests are logged.
+    #[command(flatten)]
+    pub access_log: AccessLogArgs,
 
     /// What is logged.
     #[command(flatten)]
@@ -187,13 +188,8 @@ pub enum Error {
     #[error(transparent)]
     Listener(#[from] listener::Error),
     /// The access log.
-    #[error("{}: {source}", path.display())]
-    AccessLog {
-        /// Its file.
-        path: PathBuf,
-        /// Why it cannot be written.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    AccessLog(#[from] access_log::OpenError),
     /// Signals or threads, or a worker that ended by itself.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -216,18 +212,25 @@ fn charset(name: &str) -> Result<String, &'static str> {
     if valid { Ok(name.to_owned()) } else { Err("no name of a charset") }
 }
 
+/// What SIGHUP changes.
+struct Reloaded {
+    front: Arc<Front>,
+    certificates: Stores,
+}
+
 /// Runs the server until it is told to stop.
 pub fn run(args: Args) -> Result<(), Error> {
     logs::init(&args.logs);
     panics::install();
     raise_file_limit();
     let options = options(&args);
-    let reloaded: Arc<OnceLock<Arc<Front>>> = Arc::default();
+    let reloaded: Arc<OnceLock<Reloaded>> = Arc::default();
     let shutdown = {
-        let (front, options) = (Arc::clone(&reloaded), options.clone());
+        let (reloaded, options) = (Arc::clone(&reloaded), options.clone());
         Shutdown::on_signals_and_hangup(move || {
-            if let Some(front) = front.get() {
-                reload(front, &options);
+            if let Some(reloaded) = reloaded.get() {
+                reload(&reloaded.front, &options);
+                reloaded.certificates.reload();
             }
         })?
     };
@@ -237,7 +240,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let listeners = listen(&args, count)?;
     let addresses: Vec<_> = listeners[0].iter().filter_map(|socket| socket.local_addr().ok()).collect();
     let limits = Limits::new(args.address_rate, args.address_burst, args.address_connections).map(Arc::new);
-    let log = args.access_log.as_ref().map(|path| open_log(path, args.access_log_sample)).transpose()?;
+    let log = AccessLog::open(&args.access_log, "files")?;
     let high_water = high_water(&args, count);
     let settings = settings(&args, count, high_water);
     let front = Front::new(settings, site, Disk::start()?, log, limits.clone(), shutdown.clone(), count)?;
@@ -247,10 +250,15 @@ pub fn run(args: Args) -> Result<(), Error> {
     let admin = args
         .admin
         .clone()
-        .map(|address| listener::Listener::new(listener::Config::private(address)))
+        .map(|address| {
+            listener::Listener::new(listener::Config::private(address).by_tls(&args.admin_tls.files))
+        })
         .transpose()?;
+    let certificates = Stores::default()
+        .with("public", secure.as_ref().and_then(listener::Listener::certificates))
+        .with("admin", admin.as_ref().and_then(listener::Listener::certificates));
 
-    let _ = reloaded.set(Arc::clone(&front));
+    let _ = reloaded.set(Reloaded { front: Arc::clone(&front), certificates: certificates.clone() });
     let mut watched = vec![front.heartbeats().watch(STUCK)];
     watched
         .extend([&secure, &admin].into_iter().flatten().map(|listener| listener.heartbeats().watch(STUCK)));
@@ -262,6 +270,10 @@ pub fn run(args: Args) -> Result<(), Error> {
     service::metrics::register_process(&mut registry);
     panics::register(&mut registry, "linerate_files_panics");
     front.metrics.register(&mut registry);
+    certificates.register(&mut registry, "linerate_files");
+    if let Some(log) = &front.access_log {
+        log.register(&mut registry, "linerate_files_access_log_dropped");
+    }
     front.piped.register(
         &mut registry,
         "linerate_files_pipe_bytes",
@@ -281,7 +293,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         threads.push(secure.start("files-tls", Secure::new(Arc::clone(&front)), &shutdown)?);
     }
     if let Some(admin) = admin {
-        lines.extend(admin.addresses().iter().map(|address| address.line("admin", "http")));
+        lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin_tls.scheme())));
         let pages = Admin::new(readiness.clone(), registry);
         threads.push(admin.start("files-admin", pages, &shutdown)?);
     }
@@ -314,7 +326,7 @@ fn tls(args: &Args, limits: Option<Arc<Limits>>, front: &Arc<Front>) -> listener
     listener::Config {
         endpoints: args.tls.tls_listen.iter().cloned().map(listener::Endpoint::tls).collect(),
         runtime: listener::Runtime::PerCore(args.workers),
-        tls: args.tls.files().map(|(cert, key)| listener::Tls::new(cert, key)),
+        tls: listener::Tls::of(args.tls.files()),
         proxies: (&args.proxies).into(),
         limits: listener::Limits {
             connections: args.max_connections,
@@ -329,14 +341,11 @@ fn tls(args: &Args, limits: Option<Arc<Limits>>, front: &Arc<Front>) -> listener
         admission: limits.map(|limits| limits as Arc<dyn listener::Admission>),
         offload: (!args.no_ktls).then(|| Arc::new(Handover::new(front)) as Arc<dyn listener::Offload>),
         refusals: Some(Arc::new(Secure::new(Arc::clone(front)))),
+        access_log: front.access_log.clone(),
         http3: args.tls.http3(),
         drain: Duration::from_secs(args.drain_timeout),
         ..listener::Config::default()
     }
-}
-
-fn open_log(path: &Path, every: NonZero<u64>) -> Result<AccessLog, Error> {
-    AccessLog::open(path, every).map_err(|source| Error::AccessLog { path: path.to_owned(), source })
 }
 
 /// Takes as many file descriptors as the process may have: a connection is one, and a file another.
@@ -404,7 +413,8 @@ fn settings(args: &Args, count: usize, high_water: HighWater) -> Settings {
     }
 }
 
-/// The sockets of each worker: one of its own on each address, or all the same one where systemd passed it.
+/// The sockets of each worker: one of its own on each address, or all the same one where systemd passed it. What a process
+/// with more workers has left is shared out.
 fn listen(args: &Args, count: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
     let options = TcpOptions { backlog: args.backlog, ..TcpOptions::default() };
     let mut listeners: Vec<Vec<TcpListener>> = (0..count).map(|_| Vec::new()).collect();
@@ -412,9 +422,9 @@ fn listen(args: &Args, count: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
         if matches!(address, Address::Unix(_)) {
             return Err(Error::NotTcp(address.clone()));
         }
-        for (sockets, socket) in listeners.iter_mut().zip(address.listen_each(count, &options)?) {
+        for (index, socket) in address.listen_each(count, &options)?.into_iter().enumerate() {
             match socket {
-                Listener::Tcp(socket) => sockets.push(socket),
+                Listener::Tcp(socket) => listeners[index % count].push(socket),
                 Listener::Unix(_) => return Err(Error::NotTcp(address.clone())),
             }
         }

@@ -8,20 +8,21 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use listener::ktls;
 use listener::proxy::{self, Header};
-use listener::{Protocol, ktls};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use service::access_log::{Asked, Began, Shown, Via};
 use service::proxies::Source;
+use service::request_id::RequestId;
 
 use super::limits::Guest;
 use super::seal::Seal;
 use super::sending::{Cut, Progress, Sending};
 use super::worker::{Room, Worker};
-use crate::access_log::{Asked, Shown};
 use crate::answer::{Cold, Payload};
-use crate::desk::{Client, Desk};
+use crate::desk::Desk;
 use crate::disk::{Done, Token};
 use crate::engine::Transfer;
 use crate::http::head::{self, Request};
@@ -52,6 +53,8 @@ pub struct Connection {
     /// Whether whole requests may be among them.
     whole: bool,
     sending: Sending,
+    /// The line of the answer that is under way, where it is logged.
+    logged: Option<Box<Logged>>,
     state: State,
     /// What the disk had for the first request among `kept`.
     found: Option<(Vec<u8>, Result<Found, Error>)>,
@@ -64,6 +67,13 @@ pub struct Connection {
     pub deadline: u32,
     /// Whether it waits for a request.
     pub idle: bool,
+}
+
+/// The line of an answer that is under way.
+struct Logged {
+    began: Began,
+    /// Bytes before its body that are yet to be sent.
+    ahead: u64,
 }
 
 /// Whose a connection is.
@@ -116,6 +126,7 @@ impl Connection {
             whole: !received.is_empty(),
             kept: received,
             sending: Sending::default(),
+            logged: None,
             state: if introduces { State::Introducing } else { State::Open },
             found: None,
             last: false,
@@ -332,9 +343,23 @@ impl Connection {
         let client = worker.desk.front.client(self.who.source, self.who.address, head);
         let by_proxy = client.filter(|_| self.who.source == Source::Fields);
         let may_ask = self.found.is_some() || worker.desk.front.may_ask(self.who.guest.as_deref(), by_proxy);
+        let given = || RequestId::of_head(head).filter(|_| self.who.source == Source::Fields);
+        // Where the disk was asked, it has begun before.
+        if self.found.is_none() {
+            let asked = || Asked::of_whole_head(head, request.path);
+            let http = if request.old { "1.0" } else { "1.1" };
+            let began = self.begin(&worker.desk, asked, (http, client), given);
+            self.logged = began.map(|began| Box::new(Logged { began, ahead: 0 }));
+        }
+        let id = match &self.logged {
+            Some(logged) => Some(logged.began.context().id().clone()),
+            None if by_proxy.is_some() => given(),
+            None => None,
+        };
         let site = worker.desk.site.clone();
         let start = out.len();
         let mut maker = worker.desk.maker(&site);
+        maker.id.clone_from(&id);
         if let Some(seal) = &self.seal {
             maker.more = seal.alt_svc();
             maker.last |= seal.is_worn();
@@ -372,29 +397,56 @@ impl Connection {
                 } else {
                     // The head is not sent yet: it is taken back.
                     out.truncate(start);
-                    answer = worker.desk.maker(&site).refuse(Refusal::Exhausted, request, "", out);
+                    let mut maker = worker.desk.maker(&site);
+                    maker.id = id;
+                    answer = maker.refuse(Refusal::Exhausted, request, "", out);
                     length = answer.length();
                 }
             }
         }
-        worker.desk.answered(self.client(client), &request.into(), answer.status, length);
+        worker.desk.counts(self.seal.is_some()).answered(answer.status);
+        if let Some(mut logged) = self.logged.take() {
+            logged.began.answered(answer.status);
+            if self.sending.is_done() {
+                logged.began.sent(length.unwrap_or(0));
+            } else {
+                logged.ahead = out.len() as u64;
+                self.logged = Some(logged);
+            }
+        }
         Ok(())
     }
 
     /// Refuses what begins with `bytes`, which are no whole request, into `out`, as the last of the connection.
     fn refuse(&self, desk: &mut Desk, refusal: Refusal, bytes: &[u8], out: &mut Vec<u8>) {
-        let length = desk.site.pages.write(out, refusal, "", desk.tail.last(), false, false);
         // Of a head that is none nothing is believed.
-        desk.answered(self.client(self.who.address), &Asked::of(bytes), refusal.status(), Some(length));
+        let began = self.begin(desk, || Asked::of_bytes(bytes), ("1.1", self.who.address), || None);
+        let id = began.as_ref().map_or_else(RequestId::generate, |began| began.context().id().clone());
+        let length = desk.site.pages.write(out, refusal, ("", &id), desk.tail.last(), false, false);
+        desk.counts(self.seal.is_some()).answered(refusal.status());
+        if let Some(mut began) = began {
+            began.answered(refusal.status());
+            began.sent(length);
+        }
     }
 
-    fn client(&self, address: Option<IpAddr>) -> Client {
-        Client { address, protocol: Protocol::Http1, tls: self.seal.is_some() }
+    /// Begins the line of a request, if it is to have one; `given` is its id, where it has one.
+    fn begin<'r>(
+        &self,
+        desk: &Desk,
+        asked: impl FnOnce() -> Asked<'r>,
+        (http, client): (&'static str, Option<IpAddr>),
+        given: impl FnOnce() -> Option<RequestId>,
+    ) -> Option<Began> {
+        let lines = desk.log.as_ref()?;
+        // The kernel takes keys of TLS 1.3 alone.
+        let via = || Via { client, http, tls: self.seal.as_ref().map(|_| "1.3") };
+        lines.begin(&asked(), via, || given().unwrap_or_else(RequestId::generate))
     }
 
     /// What it is about, for the log: the request that is being answered, or the file that is being sent.
     pub fn about(&self, room: &Room) -> String {
-        let asked = Asked::of(room.scratch.get(room.asked.clone()).unwrap_or_default());
+        let asked = Asked::of_bytes(room.scratch.get(room.asked.clone()).unwrap_or_default());
         let about = match (asked.line(), self.sending.sent_file()) {
             (Some(line), _) => line,
             (None, Some(file)) => format!("sending /{}", Shown(file.path())),
@@ -415,6 +467,16 @@ impl Connection {
             self.sending.begin(head, &self.stream, &mut worker.means, tick, &mut count)
         };
         worker.desk.counts(self.seal.is_some()).sent.add(count);
+        // What was found out about the next request is none of this.
+        let logged = self.logged.as_mut().filter(|_| !matches!(self.state, State::Finding));
+        if let Some(logged) = logged {
+            let ahead = count.min(logged.ahead);
+            logged.ahead -= ahead;
+            logged.began.sent(count - ahead);
+            if matches!(progress, Ok(Progress::Done)) {
+                self.logged = None;
+            }
+        }
         let used_up = self.seal.as_mut().is_some_and(|seal| {
             seal.sent(count);
             seal.is_used_up()

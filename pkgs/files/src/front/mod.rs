@@ -21,12 +21,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use service::access_log::AccessLog;
 use service::descriptors::HighWater;
 use service::proxies::{Proxies, Source};
 use service::ready::Heartbeats;
 use service::shutdown::Shutdown;
 
-use crate::access_log::AccessLog;
 use crate::copies::{Loaded, Piped};
 use crate::disk::{Disk, Mailbox};
 use crate::engine::Engine;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use service::problem::{self, Problem};
+use service::request_id::RequestId;
 
 use crate::http::head;
 use crate::http::status::phrase;
@@ -110,13 +111,13 @@ impl Pages {
         self.0.insert(status, (media_type, body));
     }
 
-    /// Appends a whole answer, and returns how many bytes its body has. `fields` and `tail` are further fields, the latter ending the head; `html` is
+    /// Appends a whole answer, and returns how many bytes its body has. `fields` and `tail` are further fields, the latter ending the head, and `id` is the request's; `html` is
     /// whether a page is asked for, `head` whether the body is left out.
     pub fn write(
         &self,
         out: &mut Vec<u8>,
         refusal: Refusal,
-        fields: &str,
+        (fields, id): (&str, &RequestId),
         tail: &[u8],
         html: bool,
         head: bool,
@@ -134,14 +135,14 @@ impl Pages {
                 ("text/html; charset=utf-8", made.as_bytes())
             }
             None => {
-                let problem = Problem::new(status, detail);
+                let problem = Problem::new(status, detail).of_request(id);
                 made = serde_json::to_string(&problem).expect("a struct of texts and a number is JSON");
                 (problem::CONTENT_TYPE, made.as_bytes())
             }
         };
         let described = format!(
             "HTTP/1.1 {status} {}\r\n{}cache-control: no-store\r\nx-content-type-options: nosniff\r\n\
-             content-type: {kind}\r\ncontent-length: {}\r\n{fields}",
+             x-request-id: {id}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{fields}",
             phrase(status),
             refusal.fields(),
             body.len()

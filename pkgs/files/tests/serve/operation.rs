@@ -73,10 +73,12 @@ fn requests_are_logged_and_the_log_can_be_moved() {
     let line = lines(&log).remove(0);
     assert_eq!((&line["method"], &line["path"], &line["status"]), (&"GET".into(), &"/a".into(), &200.into()));
     assert_eq!(
-        (&line["bytes"], &line["agent"], &line["address"]),
+        (&line["bytes"], &line["agent"], &line["client"]),
         (&4.into(), &"test\"s".into(), &"127.0.0.1".into())
     );
-    assert_eq!((&line["protocol"], &line["tls"]), (&"http1".into(), &false.into()));
+    assert_eq!((&line["http"], &line["tls"], &line["host"]), (&"1.1".into(), &Value::Null, &"h".into()));
+    assert_eq!((&line["kind"], &line["key"]), (&"access".into(), &Value::Null));
+    assert!(line["duration"].as_f64().is_some_and(|seconds| (0.0..60.0).contains(&seconds)), "{line}");
     let moved = place.beside("access.log.1");
     fs::rename(&log, &moved).unwrap();
     server.signal(Signal::HUP);
@@ -153,12 +155,67 @@ fn every_request_is_logged_refused_ones_too_with_whatever_bytes_it_has() {
         until("its line", || logged(&log).len() == number + 1);
         let line = logged(&log).remove(number);
         assert_eq!((&line["method"], &line["path"]), (&Value::from(method), &Value::from(path)), "{shown}");
-        assert_eq!((&line["status"], &line["address"]), (&status.into(), &"127.0.0.1".into()), "{shown}");
-        // Of a listing nobody knows it beforehand.
-        let bytes = (path != Some("/")).then_some(answer.body.len());
-        assert_eq!(line["bytes"], Value::from(bytes), "{shown}");
+        assert_eq!((&line["status"], &line["client"]), (&status.into(), &"127.0.0.1".into()), "{shown}");
+        let bytes = line["bytes"].as_u64().expect("a number") as usize;
+        // A listing is sent in chunks, which have sizes of their own.
+        let fits = if path == Some("/") { bytes > answer.body.len() } else { bytes == answer.body.len() };
+        assert!(fits, "{shown}: {bytes} of {}", answer.body.len());
+        if status >= 400 {
+            assert_eq!(answer.field("x-request-id").as_deref(), line["id"].as_str(), "{shown}");
+        }
+        if answer.field("content-type").as_deref() == Some("application/problem+json") && bytes > 0 {
+            let problem: Value = serde_json::from_str(answer.text()).expect("JSON");
+            assert_eq!(problem["request_id"], line["id"], "{shown}");
+        }
     }
     assert_eq!(logged(&log)[0]["agent"], r"a\xffb\x80");
+}
+
+#[test]
+fn an_answer_is_logged_when_it_ends_with_what_was_sent_of_it() {
+    let place = Place::new();
+    place.file("large", pattern(32 << 20));
+    let log = place.beside("access.log");
+    let server = place.serve(&["--access-log", log.to_str().unwrap()]);
+    assert_eq!(server.get("/large", "").body.len(), 32 << 20);
+    until("its line", || logged(&log).len() == 1);
+    let line = logged(&log).remove(0);
+    assert_eq!((&line["status"], &line["bytes"]), (&200.into(), &(32 << 20).into()));
+    // Who leaves in the middle has taken less.
+    let mut client = server.connect();
+    client.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.receive_head().expect("a head");
+    drop(client);
+    until("its line", || logged(&log).len() == 2);
+    let line = logged(&log).remove(1);
+    assert_eq!(line["status"], 200);
+    assert!(line["bytes"].as_u64().is_some_and(|bytes| bytes < 32 << 20), "{line}");
+}
+
+#[test]
+fn an_error_has_an_id_also_where_nothing_is_logged_and_a_trusted_proxys_is_taken_over() {
+    let place = Place::new();
+    for (flags, taken) in [(&[][..], false), (&["--trusted-proxy", "127.0.0.1"], true)] {
+        let server = place.serve(flags);
+        for (given, known) in [("from-proxy", taken), ("no \"good\"", false)] {
+            let answer = server.get("/none", &format!("X-Request-Id: {given}\r\n"));
+            let problem: Value = serde_json::from_str(answer.text()).expect("JSON");
+            let id = problem["request_id"].as_str().expect("an id");
+            assert_eq!(answer.field("x-request-id").as_deref(), Some(id));
+            assert_eq!(id == given, known, "{flags:?}: {id}");
+            assert!(known || (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())), "{id}");
+        }
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_nobody_and_is_counted() {
+    let place = Place::new();
+    place.file("a", "text");
+    let server = place.serve(&["--admin", "127.0.0.1:0", "--access-log", "/dev/full"]);
+    assert_eq!(server.get("/a", "").status, 200);
+    until("a line is dropped", || server.metric("linerate_files_access_log_dropped_total") >= 1.0);
+    server.assert_alive("/a");
 }
 
 #[test]

@@ -80,7 +80,8 @@ impl Place {
             let said = process.said();
             panic!("the server said {said:?} and {:?}", fs::read_to_string(&errors).unwrap_or_default());
         };
-        let (admin, secure) = (address("admin ", "http://"), address("secure ", "https://"));
+        let admin = address("admin ", "http://").or_else(|| address("admin ", "https://"));
+        let secure = address("secure ", "https://");
         Server { process, public, admin, secure, errors }
     }
 }

@@ -69,7 +69,7 @@ fn logged(place: &Place, path: &str) -> String {
         let log = fs::read_to_string(place.beside("log")).unwrap_or_default();
         let mut lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         let line = lines.find(|line| line["path"] == path);
-        found = line.map(|line| line["address"].as_str().unwrap_or("none").to_owned());
+        found = line.map(|line| line["client"].as_str().unwrap_or("none").to_owned());
         found.is_some()
     });
     found.expect("waited for")

@@ -278,16 +278,16 @@ fn requests_are_logged_and_counted_by_what_was_spoken() {
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     for (protocol, path, status, count) in [
-        ("http1", "/a", 200, 2),
-        ("http2", "/a", 200, 2),
-        ("http3", "/a", 200, 2),
-        ("http1", "/b", 404, 1),
-        ("http2", "/b", 404, 1),
-        ("http3", "/b", 404, 1),
+        ("1.1", "/a", 200, 2),
+        ("2", "/a", 200, 2),
+        ("3", "/a", 200, 2),
+        ("1.1", "/b", 404, 1),
+        ("2", "/b", 404, 1),
+        ("3", "/b", 404, 1),
     ] {
         let like = |line: &&serde_json::Value| {
-            (&line["protocol"], &line["path"], &line["status"], &line["tls"], &line["address"])
-                == (&protocol.into(), &path.into(), &status.into(), &true.into(), &"127.0.0.1".into())
+            (&line["http"], &line["path"], &line["status"], &line["tls"], &line["client"])
+                == (&protocol.into(), &path.into(), &status.into(), &"1.3".into(), &"127.0.0.1".into())
         };
         assert_eq!(lines.iter().filter(like).count(), count, "{protocol} {path}: {text}");
     }
@@ -325,8 +325,8 @@ fn what_the_listener_refuses_is_logged_and_counted_too() {
         };
         until("its line", || lines().len() > number);
         let line = &lines()[number];
-        let told = (&line["method"], &line["path"], &line["status"], &line["tls"], &line["address"]);
-        let wanted = (&"GET".into(), &path.into(), &status.into(), &true.into(), &"127.0.0.1".into());
+        let told = (&line["method"], &line["path"], &line["status"], &line["tls"], &line["client"]);
+        let wanted = (&"GET".into(), &path.into(), &status.into(), &"1.3".into(), &"127.0.0.1".into());
         assert_eq!(told, wanted);
         assert!(line["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{line}");
         until("it is counted", || {
@@ -439,4 +439,54 @@ fn a_server_out_of_file_descriptors_recovers() {
     assert!((1..80).contains(&crowd.len()), "{} got a connection", crowd.len());
     drop(crowd);
     until("an answer again", || curl(&server, "/small", &[]) == (200, b"small".to_vec()));
+}
+
+#[test]
+fn each_host_has_its_certificate_and_operators_have_one_too() {
+    let place = Place::new();
+    place.file("a", "of both");
+    let certify = |name: &str| {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+        let files = ["cert", "key"].map(|kind| place.beside(&format!("{name}.{kind}")));
+        fs::write(&files[0], made.cert.pem()).expect("a file");
+        fs::write(&files[1], made.signing_key.serialize_pem()).expect("a file");
+        files.map(|file| file.to_str().expect("UTF-8").to_owned())
+    };
+    let [cert, key] = certify("b.example");
+    let more = ["--cert", &cert, "--key", &key, "--admin-cert", &cert, "--admin-key", &key];
+    let server = secure(&place, &more);
+    let public = server.secure.expect("a TLS listener").port();
+    let admin = server.admin.expect("an admin listener").port();
+    let first = place.beside("cert.pem");
+    let ask = |name: &str, port: u16, trusted: &Path, path: &str| {
+        let output = Command::new("curl")
+            .args([
+                "--silent",
+                "--http1.1",
+                "--max-time",
+                "60",
+                "--resolve",
+                &format!("{name}:{port}:127.0.0.1"),
+            ])
+            .arg("--cacert")
+            .arg(trusted)
+            .arg(format!("https://{name}:{port}{path}"))
+            .output()
+            .expect("curl runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(ask("localhost", public, &first, "/a"), "of both");
+    assert_eq!(ask("b.example", public, cert.as_ref(), "/a"), "of both");
+    assert_eq!(ask("c.example", public, &first, "/a"), "", "the first is for another");
+    let metrics = ask("b.example", admin, cert.as_ref(), "/metrics");
+    for (listener, name) in [("public", "localhost"), ("public", "b.example"), ("admin", "b.example")] {
+        let series = format!(
+            "linerate_files_certificate_not_after_seconds{{listener=\"{listener}\",name=\"{name}\"}} "
+        );
+        assert!(metrics.lines().any(|line| line.starts_with(&series)), "{series} is not in\n{metrics}");
+    }
+    // A new one is shown without a restart.
+    let [again, _] = certify("b.example");
+    server.signal(rustix::process::Signal::HUP);
+    until("the new certificate", || ask("b.example", public, again.as_ref(), "/a") == "of both");
 }
