@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
-use listener::tls::Store as Certificates;
+use listener::tls::Stores;
 use listener::{Config, Endpoint, Listener, Runtime, Tls};
+use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::logs::{self, LogArgs};
 use service::metrics::Registry;
@@ -20,12 +21,12 @@ use service::ready::{self, Readiness, STUCK, Watch};
 use service::settings;
 use service::shutdown::Shutdown;
 use service::socket::Address;
-use service::tls::TlsArgs;
+use service::tls::{AdminTlsArgs, TlsArgs};
 
 use super::database::{self, DatabaseArgs};
 use super::{Cli, Command};
 use crate::http::cors::{self, Cors};
-use crate::http::{Api, Front, Settings, admin, routes};
+use crate::http::{Api, Front, Logs, Settings, admin, routes};
 use crate::json::object::Unknown;
 use crate::store;
 use crate::user::Limits;
@@ -52,6 +53,10 @@ pub struct Args {
     /// Where health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<Address>,
+
+    /// By TLS, where that is asked for.
+    #[command(flatten)]
+    pub admin_tls: AdminTlsArgs,
 
     /// A TOML file with settings, named as the flags without their dashes in front.
     #[arg(long, value_name = "FILE")]
@@ -168,6 +173,20 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time")]
     pub drain_timeout: u64,
 
+    /// Which requests are logged.
+    #[command(flatten)]
+    pub access_log: AccessLogArgs,
+
+    /// Whether writes are.
+    #[command(flatten)]
+    pub audit_log: AuditLogArgs,
+
+    /// With PostgreSQL: puts the traceparent of requests (W3C Trace Context) that are recorded, by their flag 01, behind each
+    /// of their statements, as a comment (sqlcommenter). Such a statement is planned anew, and such a read shares no
+    /// round trip: for where clients, or a proxy in front, set the flag with moderation.
+    #[arg(long, help_heading = "Database")]
+    pub trace_database: bool,
+
     /// What is logged.
     #[command(flatten)]
     pub logs: LogArgs,
@@ -196,6 +215,9 @@ pub enum Error {
     /// A listener.
     #[error(transparent)]
     Listener(#[from] listener::Error),
+    /// The access log or the audit log.
+    #[error(transparent)]
+    Log(#[from] access_log::OpenError),
     /// Nobody could ask.
     #[error(
         "there are no API keys in {database}, and they are asked for where not every address is loopback: make one with 'linerate-api key add NAME --scope write{arguments}', or say --auth none"
@@ -215,7 +237,7 @@ impl Error {
     /// Whether other arguments would have helped.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::NoKeys { .. } | Self::Listener(listener::Error::Tls(_)) => true,
+            Self::NoKeys { .. } | Self::Listener(listener::Error::Tls(_)) | Self::Log(_) => true,
             Self::Database(error) => error.is_usage(),
             _ => false,
         }
@@ -225,7 +247,9 @@ impl Error {
 /// What SIGHUP changes.
 struct Reloaded {
     api: Api,
-    certificates: Option<Arc<Certificates>>,
+    certificates: Stores,
+    access_log: Option<AccessLog>,
+    audit_log: Option<AuditLog>,
 }
 
 /// Runs the server until it is told to stop.
@@ -241,8 +265,11 @@ pub fn run(args: Args) -> Result<(), Error> {
         Shutdown::on_signals_and_hangup(move || reloaded.get().into_iter().for_each(reload))?
     };
     let readiness = Readiness::new();
-    let public = Listener::new(public(&args))?;
-    let admin = args.admin.clone().map(|address| Listener::new(Config::private(address))).transpose()?;
+    let access_log = AccessLog::open(&args.access_log, "api")?;
+    let audit_log = AuditLog::open(&args.audit_log, "api")?;
+    let public = Listener::new(public(&args, access_log.clone()))?;
+    let admin = args.admin.clone().map(|address| Config::private(address).by_tls(&args.admin_tls.files));
+    let admin = admin.map(Listener::new).transpose()?;
     let (runtime, users) = database::open(&options(&args))?;
     if let DatabaseUrl::Sqlite(path) = args.database.url() {
         permissions::restrict(&path);
@@ -268,7 +295,8 @@ pub fn run(args: Args) -> Result<(), Error> {
         }
     });
 
-    let api = Api::new(users.clone(), keys, settings(&args));
+    let logs = Logs { access: access_log.is_some(), audit: audit_log.clone(), trace: args.trace_database };
+    let api = Api::logging(users.clone(), keys, settings(&args), logs);
     let mut front = Front::new(api.clone(), routes::router()).holding(args.max_bodies_bytes);
     if let Some(rate) = args.address_rate {
         front = front.limiting_addresses(rate.get(), args.address_burst.get());
@@ -277,13 +305,29 @@ pub fn run(args: Args) -> Result<(), Error> {
     if !keys && (local || !args.hosts.allowed_hosts.is_empty()) {
         front = front.only_for(AllowedHosts::new(&args.hosts, public.addresses()));
     }
-    let _ = reloaded.set(Reloaded { api: api.clone(), certificates: public.certificates().cloned() });
+    let certificates = Stores::default()
+        .with("public", public.certificates())
+        .with("admin", admin.as_ref().and_then(Listener::certificates));
+    let _ = reloaded.set(Reloaded {
+        api: api.clone(),
+        certificates: certificates.clone(),
+        access_log: access_log.clone(),
+        audit_log: audit_log.clone(),
+    });
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
     panics::register(&mut registry, "linerate_api_panics");
     public.metrics().register(&mut registry, "linerate_api");
+    certificates.register(&mut registry, "linerate_api");
     api.metrics().register(&mut registry);
     users.register(&mut registry);
+    if let Some(log) = &access_log {
+        log.register(&mut registry, "linerate_api_access_log_dropped");
+    }
+    if let Some(log) = &audit_log {
+        let names = ["linerate_api_audit_lines", "linerate_api_audit_waited", "linerate_api_audit_lost"];
+        log.register(&mut registry, names);
+    }
 
     let plain = args.listen.len();
     let addresses = public.addresses().iter().enumerate();
@@ -294,7 +338,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let mut threads = vec![public.start("api", front, &shutdown)?];
     if let Some(admin) = admin {
         watched.push(admin.heartbeats().watch(STUCK));
-        lines.extend(admin.addresses().iter().map(|address| address.line("admin", "http")));
+        lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin_tls.scheme())));
         let mut pages = admin::admin(users, readiness.clone(), registry);
         if let [Address::Tcp(at)] = admin.addresses()
             && at.ip().is_loopback()
@@ -320,11 +364,23 @@ pub fn run(args: Args) -> Result<(), Error> {
             tracing::error!("a listener ended in a panic");
         }
     }
+    if let Some(log) = &access_log {
+        log.finish();
+    }
+    if let Some(log) = &audit_log {
+        log.finish();
+    }
     Ok(shutdown.outcome()?)
 }
 
-/// Reads the settings again, and the certificate; what cannot be read leaves everything as it was.
+/// Reads the settings again, and the certificates, and opens the logs anew; what cannot be read leaves everything as it was.
 fn reload(reloaded: &Reloaded) {
+    if let Some(log) = &reloaded.access_log {
+        log.reopen();
+    }
+    if let Some(log) = &reloaded.audit_log {
+        log.reopen();
+    }
     match settings::try_parse::<Cli>("api", "serve") {
         Ok(Cli { command: Command::Serve(args) }) => {
             reloaded.api.set(settings(&args));
@@ -333,9 +389,7 @@ fn reload(reloaded: &Reloaded) {
         Ok(_) => {}
         Err(error) => tracing::error!(%error, "settings stay as they are"),
     }
-    if let Some(Err(error)) = reloaded.certificates.as_ref().map(|certificates| certificates.reload()) {
-        tracing::error!(error = service::exit::chain(&error), "the certificate stays as it is");
-    }
+    reloaded.certificates.reload();
 }
 
 /// The arguments by which a command finds the database that is served.
@@ -388,13 +442,14 @@ fn options(args: &Args) -> Options {
 }
 
 /// The listener of the API.
-fn public(args: &Args) -> Config {
+fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
     let plain = args.listen.iter().cloned().map(Endpoint::plain);
     Config {
         endpoints: plain.chain(args.tls.tls_listen.iter().cloned().map(Endpoint::tls)).collect(),
         runtime: Runtime::PerCore(args.workers),
-        tls: args.tls.files().map(|(cert, key)| Tls::new(cert, key)),
+        tls: Tls::of(args.tls.files()),
         proxies: (&args.proxies).into(),
+        access_log,
         limits: listener::Limits {
             connections: args.max_connections,
             connections_per_address: args.address_connections.map_or(0, NonZero::get),

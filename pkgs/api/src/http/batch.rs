@@ -9,6 +9,7 @@ use http::{HeaderMap, StatusCode};
 use service::problem::Problem;
 
 use super::Api;
+use super::audit::{Audit, Written};
 use super::body::Many;
 use super::conditions::Conditions;
 use super::failure::Failure;
@@ -36,6 +37,7 @@ const PART: usize = 100;
 pub(super) async fn create(
     caller: Caller,
     State(api): State<Api>,
+    audit: Audit,
     head: HeaderMap,
     Many(body): Many,
 ) -> Result<Response, Failure> {
@@ -44,6 +46,10 @@ pub(super) async fn create(
     let drafts = documents.iter().map(draft).collect::<Result<_, _>>()?;
     let created_users = api.users().create(drafts, claim).await?;
     let (records, replayed) = created(created_users, |index| format!("/users/{index}/email"))?;
+    if !replayed {
+        let written = || records.iter().map(|record| Written::new(record.id, None, Some(record)));
+        audit.wrote("user.create", written).await;
+    }
     let mut response = json(StatusCode::CREATED, users(records.iter().map(|record| &record.body), "}"));
     mark(&mut response, replayed);
     Ok(response)
@@ -82,6 +88,7 @@ pub(super) async fn get(State(api): State<Api>, Many(body): Many) -> Result<Resp
     responses((status = 200, description = "Those that are gone now, and those that there were not", body = Deletion)))]
 pub(super) async fn delete(
     State(api): State<Api>,
+    audit: Audit,
     head: HeaderMap,
     Many(body): Many,
 ) -> Result<Response, Failure> {
@@ -91,9 +98,20 @@ pub(super) async fn delete(
         return Err(Problem::new(428, detail).into());
     }
     let ids = distinct(parse::ids(&body, &api.settings().limits)?);
+    let mut before = HashMap::new();
+    for part in ids.chunks(PART).filter(|_| audit.is_on()) {
+        // Digests only: all of the users together may be large.
+        let records = api.users().get_many(part).await?;
+        before.extend(records.iter().map(|record| (record.id, Written::new(record.id, Some(record), None))));
+    }
     let Deleted::Done(deleted) = api.users().delete(&ids, None).await? else {
         return Err(Problem::internal("no version was asked for").into());
     };
+    let written = || {
+        let of = |id: &UserId| before.remove(id).unwrap_or_else(|| Written::new(*id, None, None));
+        deleted.iter().map(of).collect::<Vec<_>>()
+    };
+    audit.wrote("user.delete", written).await;
     let deleted: HashSet<UserId> = deleted.into_iter().collect();
     let gone = list(ids.iter().filter(|id| deleted.contains(id)));
     let missing = list(ids.iter().filter(|id| !deleted.contains(id)));

@@ -22,7 +22,7 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PAT
 const REQUEST_FIELDS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, idempotency-key, if-match, if-none-match");
 const EXPOSED_FIELDS: HeaderValue = HeaderValue::from_static(
-    "etag, idempotency-replayed, link, location, ratelimit, ratelimit-policy, retry-after",
+    "etag, idempotency-replayed, link, location, ratelimit, ratelimit-policy, retry-after, x-request-id",
 );
 
 /// Checks an origin as `--cors-origin` takes it: scheme, host and port, or `*`.

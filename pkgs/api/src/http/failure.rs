@@ -86,7 +86,10 @@ impl IntoResponse for Failure {
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        (status, fields, sonic_rs::to_vec(&problem).unwrap_or_default()).into_response()
+        let mut response = (status, fields, sonic_rs::to_vec(&problem).unwrap_or_default()).into_response();
+        // The listener sends it with the request's id.
+        response.extensions_mut().insert(problem);
+        response
     }
 }
 

@@ -19,12 +19,15 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use listener::Peer;
 use router::{Lookup, Router};
+use service::access_log::{Actor, RequestContext};
 use service::allowed_hosts::AllowedHosts;
 use service::problem::Problem;
+use service::request_id::RequestId;
 use service::socket::network;
+use service::traceparent::TraceParent;
 use tower_service::Service;
 
-use super::Api;
+use super::audit::Audit;
 use super::body::One;
 use super::conditions::{Conditions, tag};
 use super::failure::{Failure, RETRY_AFTER};
@@ -35,6 +38,9 @@ use super::metrics::Operation;
 use super::rate::{Buckets, Rate, seconds};
 use super::routes::Route;
 use super::users::validated;
+use super::{Api, Logs};
+use crate::store::Scope;
+use crate::store::postgres::trace;
 use crate::user::{Record, UserId};
 
 /// The body of an answer: bytes that are there, or whatever a handler made.
@@ -145,16 +151,28 @@ impl Front {
 }
 
 /// The answer, if it can be had without waiting: a cached user to somebody known.
-fn at_once(api: &Api, route: Route, id: UserId, fields: &HeaderMap) -> Option<Response<Body>> {
+fn at_once(
+    api: &Api,
+    route: Route,
+    id: UserId,
+    fields: &HeaderMap,
+    context: Option<&RequestContext>,
+) -> Option<Response<Body>> {
     let record = api.users().cached(id)?;
-    let admitted = api.0.guard.at_once(fields)?;
+    let admitted = api.0.guard.at_once(fields, context)?;
     Some(tell(api, fields, admitted.and_then(|admitted| one(route, fields, admitted, Some(record)))))
 }
 
 /// The answer once the database has been asked.
-async fn read(api: &Api, route: Route, id: UserId, fields: HeaderMap) -> Response<Body> {
+async fn read(
+    api: &Api,
+    route: Route,
+    id: UserId,
+    fields: HeaderMap,
+    context: Option<RequestContext>,
+) -> Response<Body> {
     let read = async {
-        let admitted = api.0.guard.admit(&fields).await?;
+        let admitted = api.0.guard.admit(&fields, context.as_ref()).await?;
         admitted.caller.require(route.scope)?;
         let record = api.users().read(id).await?;
         one(route, &fields, admitted, record)
@@ -164,12 +182,17 @@ async fn read(api: &Api, route: Route, id: UserId, fields: HeaderMap) -> Respons
 }
 
 /// The answer to a document that is to be checked.
-async fn validate<B>(api: &Api, route: Route, fields: HeaderMap, body: B) -> Response<Body>
+async fn validate<B>(
+    api: &Api,
+    route: Route,
+    (fields, body): (HeaderMap, B),
+    context: Option<RequestContext>,
+) -> Response<Body>
 where
     B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>>,
 {
     let checked = async {
-        let admitted = api.0.guard.admit(&fields).await?;
+        let admitted = api.0.guard.admit(&fields, context.as_ref()).await?;
         admitted.caller.require(route.scope)?;
         acceptable(&fields)?;
         let One(body) = One::of(&fields, body, api).await?;
@@ -201,7 +224,13 @@ fn tell(
 }
 
 /// The answer to anything else.
-async fn answer<B>(api: &Api, answers: &Arc<Answers>, target: Target, request: Request<B>) -> Response<Body>
+async fn answer<B>(
+    api: &Api,
+    answers: &Arc<Answers>,
+    target: Target,
+    request: Request<B>,
+    context: Option<RequestContext>,
+) -> Response<Body>
 where
     B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
 {
@@ -211,9 +240,9 @@ where
     }
     // For CORS, which has to be told in refusals too.
     let origin = request.headers().get(header::ORIGIN).cloned().filter(|_| settings.cors.is_on());
-    let mut response = match api.0.guard.admit(request.headers()).await {
+    let mut response = match api.0.guard.admit(request.headers(), context.as_ref()).await {
         Ok(admitted) => {
-            let response = handle(api, target, request, &admitted).await;
+            let response = handle(api, target, request, &admitted, context).await;
             let (parts, body) = response.unwrap_or_else(IntoResponse::into_response).into_parts();
             let mut response = match answers.hold(body) {
                 Some(body) => Response::from_parts(parts, body),
@@ -240,6 +269,7 @@ async fn handle<B>(
     target: Target,
     request: Request<B>,
     admitted: &Admitted,
+    context: Option<RequestContext>,
 ) -> Result<axum::response::Response, Failure>
 where
     B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
@@ -253,9 +283,30 @@ where
         }
     };
     admitted.caller.require(route.scope)?;
+    let audit = match route.scope {
+        Some(Scope::Write) => audit(api, &request, admitted, context),
+        _ => Audit::default(),
+    };
     let mut request = request.map(axum::body::Body::new);
-    request.extensions_mut().insert(Call { caller: admitted.caller.clone(), id });
+    request.extensions_mut().insert(Call { caller: admitted.caller.clone(), id, audit });
     Ok((route.handler)(request, api.clone()).await)
+}
+
+/// Where the writes of a request are logged.
+fn audit<B>(api: &Api, request: &Request<B>, admitted: &Admitted, context: Option<RequestContext>) -> Audit {
+    let Some(log) = api.0.logs.audit.clone() else { return Audit::default() };
+    let peer = request.extensions().get::<Peer>();
+    let fields = request.headers();
+    let key = admitted.key.as_deref();
+    let actor = Actor {
+        key: key.map(|key| key.id),
+        name: key.map(|key| key.name.clone()),
+        client: peer.and_then(|peer| peer.client(fields)),
+    };
+    // One that is not in the access log may have the id of a trusted proxy.
+    let given = || peer?.proxies.as_ref().and_then(|_| RequestId::of_fields(fields));
+    let id = context.map(|context| context.id().clone()).or_else(given).unwrap_or_else(RequestId::generate);
+    Audit::new(log, id, actor)
 }
 
 /// The answer for a path that has only these methods: to OPTIONS that they are there, to others that theirs is not.
@@ -357,33 +408,45 @@ where
             self.api.0.metrics.count(operation, response.status(), begin);
             return Answering::Now(Some(response));
         }
+        let logs = &self.api.0.logs;
+        let context = if logs.access { request.extensions().get::<RequestContext>().cloned() } else { None };
         match (target, operation) {
             (Target::Route(route, Some(id)), Operation::Get) if request.uri().query().is_none() => {
-                if let Some(response) = at_once(&self.api, route, id, request.headers()) {
+                if let Some(response) = at_once(&self.api, route, id, request.headers(), context.as_ref()) {
                     self.api.0.metrics.count(operation, response.status(), begin);
                     return Answering::Now(Some(response));
                 }
+                let trace = logs.trace(request.headers());
                 let (api, fields) = (self.api.clone(), request.into_parts().0.headers);
                 Answering::Later(Box::pin(async move {
-                    let response = read(&api, route, id, fields).await;
+                    let response = trace::scope(trace, read(&api, route, id, fields, context)).await;
                     api.counted(operation, response, begin)
                 }))
             }
             (Target::Route(route, _), Operation::Validate) if request.uri().query().is_none() => {
                 let (api, (parts, body)) = (self.api.clone(), request.into_parts());
                 Answering::Later(Box::pin(async move {
-                    let response = validate(&api, route, parts.headers, body).await;
+                    let response = validate(&api, route, (parts.headers, body), context).await;
                     api.counted(operation, response, begin)
                 }))
             }
             (target, _) => {
+                let trace = logs.trace(request.headers());
                 let (api, answers) = (self.api.clone(), Arc::clone(&self.answers));
                 Answering::Later(Box::pin(async move {
-                    let response = answer(&api, &answers, target, request).await;
+                    let response = answer(&api, &answers, target, request, context);
+                    let response = trace::scope(trace, response).await;
                     api.counted(operation, response, begin)
                 }))
             }
         }
+    }
+}
+
+impl Logs {
+    /// The trace of a request with these fields, where the database is to be told of it.
+    fn trace(&self, fields: &HeaderMap) -> Option<TraceParent> {
+        self.trace.then(|| TraceParent::of_fields(fields)).flatten().filter(TraceParent::is_sampled)
     }
 }
 

@@ -1,14 +1,18 @@
 //! Who asks: API keys as bearer tokens (RFC 6750), their scopes and their rates. A request takes one token from its key's
 //! bucket, whatever it is for.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use jiff::Timestamp;
+use service::access_log::RequestContext;
 use service::problem::Problem;
 
 use super::Api;
+use super::audit::Audit;
 use super::failure::Failure;
 use super::rate::{Buckets, Left, Rate, seconds};
 use crate::keys::Secret;
@@ -33,6 +37,8 @@ pub struct Admitted {
     pub caller: Caller,
     /// Where the key has a rate.
     pub left: Option<Left>,
+    /// The key, where one was given and asked for.
+    pub key: Option<Arc<Key>>,
 }
 
 /// Lets in who may come.
@@ -48,11 +54,15 @@ impl Guard {
         Self { users, keys, buckets: Buckets::new() }
     }
 
-    /// Who asks, if that is known without asking the database.
-    pub fn at_once(&self, fields: &HeaderMap) -> Option<Result<Admitted, Failure>> {
+    /// Who asks, if that is known without asking the database. What is known of a request that is logged is told its key.
+    pub fn at_once(
+        &self,
+        fields: &HeaderMap,
+        context: Option<&RequestContext>,
+    ) -> Option<Result<Admitted, Failure>> {
         match self.credential(fields) {
             Ok(None) => Some(Ok(self.anonymous())),
-            Ok(Some(digest)) => self.users.known_key(&digest).map(|key| self.let_in(&key)),
+            Ok(Some(digest)) => self.users.known_key(&digest).map(|key| self.let_in(key, context)),
             Err(failure) => Some(Err(failure)),
         }
     }
@@ -61,11 +71,15 @@ impl Guard {
     ///
     /// # Errors
     /// 401 for what is no key, 429 for one that asks too often.
-    pub async fn admit(&self, fields: &HeaderMap) -> Result<Admitted, Failure> {
+    pub async fn admit(
+        &self,
+        fields: &HeaderMap,
+        context: Option<&RequestContext>,
+    ) -> Result<Admitted, Failure> {
         let Some(digest) = self.credential(fields)? else { return Ok(self.anonymous()) };
         let key = self.users.key_by_digest(&digest).await?;
         let key = key.ok_or_else(|| invalid("the API key is unknown or revoked"))?;
-        self.let_in(&key)
+        self.let_in(key, context)
     }
 
     /// The digest of the key that is given, where one is asked for and given.
@@ -86,15 +100,18 @@ impl Guard {
 
     fn anonymous(&self) -> Admitted {
         let caller = if self.keys { Caller::Nobody } else { Caller::Anybody };
-        Admitted { caller, left: None }
+        Admitted { caller, left: None, key: None }
     }
 
-    fn let_in(&self, key: &Key) -> Result<Admitted, Failure> {
+    fn let_in(&self, key: Arc<Key>, context: Option<&RequestContext>) -> Result<Admitted, Failure> {
+        if let Some(context) = context {
+            context.set_key(key.id);
+        }
         if let Some(end) = key.expires_at.filter(|end| *end <= Timestamp::now()) {
             return Err(invalid(&format!("the API key expired at {end}")));
         }
-        let left = self.take(key)?;
-        Ok(Admitted { caller: Caller::Key(key.id, key.scope), left })
+        let left = self.take(&key)?;
+        Ok(Admitted { caller: Caller::Key(key.id, key.scope), left, key: Some(key) })
     }
 
     fn take(&self, key: &Key) -> Result<Option<Left>, Failure> {
@@ -145,12 +162,14 @@ impl Caller {
 }
 
 /// What the front has found out about a request, for axum's extractors.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Call {
     /// Who asks, and has the scope that the route takes.
     pub caller: Caller,
     /// The id in the path, where there is one.
     pub id: Option<UserId>,
+    /// Where writes are logged.
+    pub audit: Audit,
 }
 
 impl Call {

@@ -6,10 +6,12 @@
 //! - `users`, `batch`, `list`: the operations.
 //! - `guard`, `hosts`, `rate`, `cors`: who may ask, by which name, how often, and from where.
 //! - `held`: what large answers hold together.
+//! - `audit`: what the audit log is told of writes.
 //! - `body`, `conditions`, `cursor`, `fields`, `failure`: what the operations stand on.
 //! - [`openapi`], [`admin`], [`metrics`]: for people and their machines.
 
 pub mod admin;
+mod audit;
 mod batch;
 mod body;
 pub mod conditions;
@@ -31,6 +33,7 @@ mod users;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use service::access_log::AuditLog;
 
 use crate::user::Limits;
 use crate::users::Users;
@@ -52,6 +55,18 @@ struct Shared {
     metrics: Metrics,
     described: Described,
     settings: ArcSwap<Settings>,
+    logs: Logs,
+}
+
+/// What is told of requests, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Logs {
+    /// Whether the listener logs requests, for which it is told their keys.
+    pub access: bool,
+    /// Where writes are logged.
+    pub audit: Option<AuditLog>,
+    /// Whether the database is told the traces of requests that their callers record.
+    pub trace: bool,
 }
 
 /// What can be changed while the service runs.
@@ -68,6 +83,11 @@ pub struct Settings {
 impl Api {
     /// An API over these users; `keys`: whether it takes an API key to use it.
     pub fn new(users: Users, keys: bool, settings: Settings) -> Self {
+        Self::logging(users, keys, settings, Logs::default())
+    }
+
+    /// The same, which tells of its requests.
+    pub fn logging(users: Users, keys: bool, settings: Settings, logs: Logs) -> Self {
         let guard = Guard::new(users.clone(), keys);
         Self(Arc::new(Shared {
             users,
@@ -75,6 +95,7 @@ impl Api {
             metrics: Metrics::default(),
             described: Described::new(settings.limits.unknown),
             settings: ArcSwap::from_pointee(settings),
+            logs,
         }))
     }
 

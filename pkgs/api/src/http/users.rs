@@ -14,6 +14,7 @@ use service::problem::Problem;
 use sha2::{Digest, Sha256};
 
 use super::Api;
+use super::audit::{Audit, Written};
 use super::body::{One, Patch};
 use super::conditions::{Conditions, Write, tag};
 use super::failure::Failure;
@@ -70,6 +71,7 @@ pub(super) struct Selected {
 pub(super) async fn create(
     caller: Caller,
     State(api): State<Api>,
+    audit: Audit,
     head: HeaderMap,
     One(body): One,
 ) -> Result<Response, Failure> {
@@ -78,6 +80,9 @@ pub(super) async fn create(
     let (records, replayed) =
         created(api.users().create(vec![draft(&document)?], claim).await?, |_| "/email".to_owned())?;
     let record = records.into_iter().next().ok_or_else(|| Problem::internal("nothing was created"))?;
+    if !replayed {
+        audit.wrote("user.create", || [Written::new(record.id, None, Some(&record))]).await;
+    }
     let mut response = written(StatusCode::CREATED, &record);
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/users/{}", record.id)) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -114,17 +119,29 @@ pub(super) async fn get(
 pub(super) async fn replace(
     State(api): State<Api>,
     Id(id): Id,
+    audit: Audit,
     head: HeaderMap,
     One(body): One,
 ) -> Result<Response, Failure> {
     let document = parse::document(&body, &api.settings().limits)?;
     let expected = expected(&api, id, &conditions(&api, &head)?).await?;
-    match api.users().replace(id, expected, draft(&document)?).await? {
-        Replaced::Done(record) => Ok(written(StatusCode::OK, &record)),
-        Replaced::Missing => Err(Failure::no_user()),
-        Replaced::Changed(_) => Err(Failure::precondition()),
-        Replaced::EmailTaken => Err(Failure::email_taken("/email".to_owned())),
+    for _ in 0..ATTEMPTS {
+        let before = before(&api, &audit, id).await?;
+        let at = expected.or(before.as_ref().map(|before| before.version));
+        match api.users().replace(id, at, draft(&document)?).await? {
+            Replaced::Done(record) => {
+                let written_user = || [Written::new(id, before.as_ref(), Some(&record))];
+                audit.wrote("user.replace", written_user).await;
+                return Ok(written(StatusCode::OK, &record));
+            }
+            Replaced::Missing => return Err(Failure::no_user()),
+            // Only the digest from before has to be of another version.
+            Replaced::Changed(_) if expected.is_none() => {}
+            Replaced::Changed(_) => return Err(Failure::precondition()),
+            Replaced::EmailTaken => return Err(Failure::email_taken("/email".to_owned())),
+        }
     }
+    Err(changing())
 }
 
 /// Change a user
@@ -139,6 +156,7 @@ pub(super) async fn replace(
 pub(super) async fn patch(
     State(api): State<Api>,
     Id(id): Id,
+    audit: Audit,
     head: HeaderMap,
     Patch(body): Patch,
 ) -> Result<Response, Failure> {
@@ -159,14 +177,17 @@ pub(super) async fn patch(
         }
         let user = patched(&record, change.clone(), &api)?;
         match api.users().replace(id, Some(record.version), user).await? {
-            Replaced::Done(record) => return Ok(written(StatusCode::OK, &record)),
+            Replaced::Done(after) => {
+                audit.wrote("user.patch", || [Written::new(id, Some(&record), Some(&after))]).await;
+                return Ok(written(StatusCode::OK, &after));
+            }
             Replaced::Missing => return Err(Failure::no_user()),
             Replaced::EmailTaken => return Err(Failure::email_taken("/email".to_owned())),
             // Those who collided try again at different times.
             Replaced::Changed(_) => tokio::time::sleep(Duration::from_millis(attempt.into())).await,
         }
     }
-    Err(Problem::conflict("the user changes too often to be changed").into())
+    Err(changing())
 }
 
 /// Delete a user
@@ -177,14 +198,40 @@ pub(super) async fn patch(
 pub(super) async fn delete(
     State(api): State<Api>,
     Id(id): Id,
+    audit: Audit,
     head: HeaderMap,
 ) -> Result<StatusCode, Failure> {
     let expected = expected(&api, id, &conditions(&api, &head)?).await?;
-    match api.users().delete(&[id], expected).await? {
-        Deleted::Done(ids) if ids.is_empty() => Err(Failure::no_user()),
-        Deleted::Done(_) => Ok(StatusCode::NO_CONTENT),
-        Deleted::Changed(_) => Err(Failure::precondition()),
+    for _ in 0..ATTEMPTS {
+        let before = before(&api, &audit, id).await?;
+        let at = expected.or(before.as_ref().map(|before| before.version));
+        match api.users().delete(&[id], at).await? {
+            Deleted::Done(ids) if ids.is_empty() => return Err(Failure::no_user()),
+            Deleted::Done(_) => {
+                audit.wrote("user.delete", || [Written::new(id, before.as_ref(), None)]).await;
+                return Ok(StatusCode::NO_CONTENT);
+            }
+            Deleted::Changed(_) if expected.is_none() => {}
+            Deleted::Changed(_) => return Err(Failure::precondition()),
+        }
     }
+    Err(changing())
+}
+
+/// The user before a write that is logged.
+///
+/// # Errors
+/// 404 where there is none.
+async fn before(api: &Api, audit: &Audit, id: UserId) -> Result<Option<Record>, Failure> {
+    if !audit.is_on() {
+        return Ok(None);
+    }
+    api.users().read(id).await?.ok_or_else(Failure::no_user).map(Some)
+}
+
+/// 409: other writes come in between each time.
+fn changing() -> Failure {
+    Problem::conflict("the user changes too often to be changed").into()
 }
 
 /// Check a user

@@ -120,3 +120,47 @@ fn without_keys_only_local_names_are_taken_by_http_2_and_unix_sockets_too() {
         assert_eq!(status, expected, "{flags:?} {url} {host:?}");
     }
 }
+
+#[test]
+fn each_host_has_its_certificate_and_operators_have_one_too() {
+    let place = Place::new();
+    let files = ["localhost", "b.example"].map(|name| {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+        let files = ["cert", "key"].map(|kind| place.path(&format!("{name}.{kind}")));
+        fs::write(&files[0], made.cert.pem()).expect("a file");
+        fs::write(&files[1], made.signing_key.serialize_pem()).expect("a file");
+        files.map(|file| file.display().to_string())
+    });
+    let [[first, first_key], [second, second_key]] = &files;
+    let public = ["--cert", first, "--key", first_key, "--cert", second, "--key", second_key];
+    let admin = ["--admin-cert", second, "--admin-key", second_key];
+    let flags = [
+        &["--tls-listen", "127.0.0.1:0", "--auth", "none", "--allowed-host", "b.example"],
+        &public[..],
+        &admin,
+    ]
+    .concat();
+    let server = place.serve(&flags);
+    let public = server.secure.expect("a TLS listener").port();
+    let ask = |name: &str, port: u16, trusted: &str, path: &str| {
+        let resolve = format!("{name}:{port}:127.0.0.1");
+        let flags = ["--no-insecure", "--cacert", trusted, "--resolve", &resolve];
+        let (_, status, body) = curl(&flags, &format!("https://{name}:{port}{path}"));
+        (status, String::from_utf8_lossy(&body).into_owned())
+    };
+    for (name, trusted, status) in [
+        ("localhost", first, 200),
+        ("b.example", second, 200),
+        ("b.example", first, 0),
+        ("c.example", first, 0),
+    ] {
+        assert_eq!(ask(name, public, trusted, "/v1/users").0, status, "{name} {trusted}");
+    }
+    let (status, metrics) = ask("b.example", server.admin.port(), second, "/metrics");
+    assert_eq!(status, 200, "{metrics}");
+    for (listener, name) in [("public", "localhost"), ("public", "b.example"), ("admin", "b.example")] {
+        let series =
+            format!("linerate_api_certificate_not_after_seconds{{listener=\"{listener}\",name=\"{name}\"}} ");
+        assert!(metrics.lines().any(|line| line.starts_with(&series)), "{series} is not in\n{metrics}");
+    }
+}

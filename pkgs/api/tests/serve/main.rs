@@ -14,6 +14,7 @@ mod client;
 mod databases;
 mod described;
 mod lists;
+mod logs;
 mod nesting;
 mod operation;
 mod outage;

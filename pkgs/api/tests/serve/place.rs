@@ -97,6 +97,13 @@ impl Place {
         }
     }
 
+    /// The rows of a statement on PostgreSQL, as psql prints them.
+    pub fn query(&self, sql: &str) -> String {
+        let (_, name) = self.database.rsplit_once('/').expect("a URL");
+        let server = self.postgres.as_ref().expect("PostgreSQL");
+        server.execute(name, sql).expect("PostgreSQL answers")
+    }
+
     /// Runs a command on the database.
     pub fn command(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(BINARY);
@@ -143,7 +150,8 @@ impl Place {
             let said = process.said();
             panic!("the server said {said:?} and {:?}", fs::read_to_string(&errors).unwrap_or_default());
         };
-        let admin = address("admin ", "http://").expect("an admin listener");
+        let admin = address("admin ", "http://").or_else(|| address("admin ", "https://"));
+        let admin = admin.expect("an admin listener");
         let secure = address("api ", "https://");
         Server { process, public, secure, admin, errors }
     }

@@ -14,6 +14,7 @@ use crate::user::{Record, UserId};
 
 use super::failure::{is_duplicate, of_pool};
 use super::listen::CHANNEL;
+use super::trace;
 
 /// How often a write is tried again that another came before.
 const TRIES: usize = 8;
@@ -65,7 +66,7 @@ fn insertion(mut entries: Vec<&Entry>) -> Result<PgArguments, Error> {
 /// The users of some ids.
 pub async fn get_many(pool: &PgPool, ids: &[UserId]) -> Result<Vec<Record>, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let query = sqlx::query("SELECT id, version, body FROM users WHERE id = ANY($1)").bind(ids);
+    let query = trace::query("SELECT id, version, body FROM users WHERE id = ANY($1)").bind(ids);
     let rows = query.fetch_all(pool).await.map_err(of_pool)?;
     rows.iter().map(record_of).collect::<Result<_, _>>().map_err(of_pool)
 }
@@ -83,7 +84,7 @@ pub async fn create(pool: &PgPool, entries: &[Entry], claim: Option<&Claim>) -> 
             // A statement is a transaction of its own.
             None => {
                 let arguments = insertion(entries.iter().collect())?;
-                sqlx::query_with(INSERT, arguments).execute(pool).await.map(|_| None)
+                trace::query_with(INSERT, arguments).execute(pool).await.map(|_| None)
             }
             Some(claim) => create_once(pool, entries, &records, claim).await?,
         };
@@ -104,7 +105,7 @@ pub async fn create(pool: &PgPool, entries: &[Entry], claim: Option<&Claim>) -> 
 /// The first of the entries whose email is somebody's, or an earlier one's.
 async fn taken(pool: &PgPool, entries: &[Entry]) -> Result<Option<usize>, Error> {
     let emails: Vec<&str> = entries.iter().map(|entry| entry.draft.email.as_str()).collect();
-    let query = sqlx::query_scalar("SELECT email FROM users WHERE email = ANY($1)").bind(&emails);
+    let query = trace::query_scalar("SELECT email FROM users WHERE email = ANY($1)").bind(&emails);
     let taken: Vec<String> = query.fetch_all(pool).await.map_err(of_pool)?;
     let mut taken: std::collections::HashSet<&str> = taken.iter().map(String::as_str).collect();
     Ok(emails.iter().position(|email| !taken.insert(email)))
@@ -122,7 +123,7 @@ async fn create_once(
         return Ok(Ok(Some(before)));
     }
     let arguments = insertion(entries.iter().collect())?;
-    if let Err(error) = sqlx::query_with(INSERT, arguments).execute(&mut *transaction).await {
+    if let Err(error) = trace::query_with(INSERT, arguments).execute(&mut *transaction).await {
         // Rolled back before the next statement on another connection waits for it.
         transaction.rollback().await.map_err(of_pool)?;
         return Ok(Err(error));
@@ -139,7 +140,7 @@ async fn stake(
     records: &[Record],
 ) -> Result<Option<Created>, Error> {
     let (owner, expired) = (claims::owner(claim), entry::now() - claims::KEPT_MICROSECONDS);
-    let insert = sqlx::query_scalar(
+    let insert = trace::query_scalar(
         "INSERT INTO claims (seq, owner, key, digest, answer, created_at) \
          VALUES ((SELECT max(nextval('claims_seq_seq')) FROM generate_series(1, $7)), $1, $2, $3, $4, $5) \
          ON CONFLICT (owner, key) DO UPDATE \
@@ -152,12 +153,12 @@ async fn stake(
     let insert = insert.bind(instant).bind(expired).bind(blocks);
     let seq: Option<i64> = insert.fetch_optional(&mut **transaction).await.map_err(of_pool)?;
     let Some(seq) = seq else {
-        let known = sqlx::query_as("SELECT digest, answer FROM claims WHERE owner = $1 AND key = $2");
+        let known = trace::query_as("SELECT digest, answer FROM claims WHERE owner = $1 AND key = $2");
         let known = known.bind(owner).bind(&claim.key).fetch_one(&mut **transaction).await;
         let (digest, kept): (Vec<u8>, Vec<u8>) = known.map_err(of_pool)?;
         return claims::judge(claim, &digest, kept).map(Some);
     };
-    let forget = sqlx::query(
+    let forget = trace::query(
         "DELETE FROM claims WHERE seq IN (SELECT seq FROM claims WHERE created_at < $1 OR seq <= $2 \
          LIMIT $3 FOR UPDATE SKIP LOCKED)",
     );
@@ -174,7 +175,7 @@ pub async fn replace(
     mut user: Draft,
 ) -> Result<Replaced, Error> {
     for _ in 0..TRIES {
-        let found = sqlx::query_as("SELECT version, created_at FROM users WHERE id = $1").bind(id.0);
+        let found = trace::query_as("SELECT version, created_at FROM users WHERE id = $1").bind(id.0);
         let found: Option<(i64, i64)> = found.fetch_optional(pool).await.map_err(of_pool)?;
         let Some((version, created_at)) = found else { return Ok(Replaced::Missing) };
         if expected.is_some_and(|expected| expected != version) {
@@ -194,7 +195,7 @@ pub async fn replace(
 
 /// Writes the next version of a user and tells the nodes; false where the user is not at `version`.
 async fn update(pool: &PgPool, version: i64, entry: &Entry) -> Result<bool, sqlx::Error> {
-    let update = sqlx::query(
+    let update = trace::query(
         "WITH written AS (UPDATE users SET version = $3, status = $4, updated_at = $5, email = $6, name = $7, \
          tags = $8, words = array_to_tsvector($9), body = $10 WHERE id = $1 AND version = $2 RETURNING id) \
          SELECT pg_notify($11, 'user ' || id) FROM written",
@@ -214,7 +215,7 @@ async fn update(pool: &PgPool, version: i64, entry: &Entry) -> Result<bool, sqlx
 pub async fn delete(pool: &PgPool, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     // In the order of what is locked, so that two deletions never wait for each other.
-    let delete = sqlx::query_scalar(
+    let delete = trace::query_scalar(
         "WITH doomed AS (SELECT id FROM users WHERE id = ANY($1) AND ($2::int8 IS NULL OR version = $2) \
          ORDER BY id FOR UPDATE), \
          gone AS (DELETE FROM users USING doomed WHERE users.id = doomed.id RETURNING users.id, users.created_at), \
@@ -227,7 +228,7 @@ pub async fn delete(pool: &PgPool, ids: &[UserId], expected: Option<i64>) -> Res
     let delete = delete.bind(&ids).bind(expected).bind(CHANNEL).fetch_all(pool);
     let gone: Vec<Uuid> = delete.await.map_err(of_pool)?;
     if gone.is_empty() && expected.is_some() {
-        let version = sqlx::query_scalar("SELECT version FROM users WHERE id = ANY($1) LIMIT 1").bind(&ids);
+        let version = trace::query_scalar("SELECT version FROM users WHERE id = ANY($1) LIMIT 1").bind(&ids);
         if let Some(version) = version.fetch_optional(pool).await.map_err(of_pool)? {
             return Ok(Deleted::Changed(version));
         }
@@ -268,20 +269,20 @@ async fn rows(pool: &PgPool, statement: Statement) -> Result<Vec<PgRow>, Error> 
         .map_err(Error::Failed)?;
     }
     // Every text from outside is a parameter.
-    sqlx::query_with(AssertSqlSafe(statement.sql), arguments).fetch_all(pool).await.map_err(of_pool)
+    trace::query_with(AssertSqlSafe(statement.sql), arguments).fetch_all(pool).await.map_err(of_pool)
 }
 
 /// Writes rows as they are, but for those that are there.
 pub async fn load(pool: &PgPool, entries: &[Entry]) -> Result<u64, Error> {
     let arguments = insertion(entries.iter().collect())?;
-    let load = sqlx::query_with(AssertSqlSafe(format!("{INSERT}{LOAD}")), arguments);
+    let load = trace::query_with(AssertSqlSafe(format!("{INSERT}{LOAD}")), arguments);
     Ok(load.execute(pool).await.map_err(of_pool)?.rows_affected())
 }
 
 /// Adds an API key and tells the nodes.
 pub async fn add_key(pool: &PgPool, key: NewKey) -> Result<Key, Error> {
     let created_at = entry::now();
-    let insert = sqlx::query_scalar(
+    let insert = trace::query_scalar(
         "WITH added AS (INSERT INTO keys (name, digest, scope, rate, burst, created_at, expires_at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id) \
          SELECT id FROM (SELECT id, pg_notify($8, 'keys') AS told FROM added) AS all_told WHERE told IS NOT NULL",
@@ -295,7 +296,7 @@ pub async fn add_key(pool: &PgPool, key: NewKey) -> Result<Key, Error> {
 
 /// Revokes an API key and tells the nodes.
 pub async fn revoke_key(pool: &PgPool, id: i64) -> Result<bool, Error> {
-    let delete = sqlx::query(
+    let delete = trace::query(
         "WITH revoked AS (DELETE FROM keys WHERE id = $1 RETURNING id) SELECT pg_notify($2, 'keys') FROM revoked",
     );
     let row = delete.bind(id).bind(CHANNEL).fetch_optional(pool).await.map_err(of_pool)?;
@@ -304,7 +305,7 @@ pub async fn revoke_key(pool: &PgPool, id: i64) -> Result<bool, Error> {
 
 /// All API keys.
 pub async fn list_keys(pool: &PgPool) -> Result<Vec<Key>, Error> {
-    let query = sqlx::query(
+    let query = trace::query(
         "SELECT id, digest, name, scope, rate, burst, created_at, expires_at FROM keys ORDER BY id",
     );
     let rows = query.fetch_all(pool).await.map_err(of_pool)?;

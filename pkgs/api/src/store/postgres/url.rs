@@ -3,7 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tokio_postgres::config::Host;
+
+/// What of a database's name is shown encoded, as it may have been given: control characters, which could do something to
+/// whoever reads a log, space, and % itself.
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 /// A URL as libpq takes it. It is shown without anything secret, and never as it was given.
 #[derive(Clone, PartialEq, Eq)]
@@ -51,9 +56,11 @@ impl FromStr for Url {
         let database = one.get_dbname().unwrap_or_default();
         // A second @ is one of the password's, or it ended at what was not encoded.
         let plain = [host.as_str(), database].iter().all(|name| !name.contains(['@', '/', '?', '#']));
-        if !user || !plain || one.get_dbname() != other.get_database() {
+        let host_is_shown = host.chars().all(|letter| letter.is_ascii_graphic() && letter != '%');
+        if !user || !plain || !host_is_shown || one.get_dbname() != other.get_database() {
             return Err(InvalidUrl);
         }
+        let database = utf8_percent_encode(database, ENCODED);
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         Ok(Self { given: text.to_owned(), shown: format!("postgres://{host}{port}/{database}") })
     }

@@ -1,0 +1,76 @@
+//! What the audit log is told of writes.
+//!
+//! A digest is SHA-256 of a user's representation, byte by byte as GET sends it. That from before is of the very version
+//! that was replaced or deleted; in a batch of deletions, of the version that was read right before.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use service::access_log::{Actor, AuditLog, AuditRecord, digest};
+use service::request_id::RequestId;
+use sha2::{Digest, Sha256};
+
+use super::Api;
+use super::failure::Failure;
+use super::guard::Call;
+use crate::user::{Record, UserId};
+
+/// Where the writes of a request are logged; nowhere where there is no audit log.
+#[derive(Clone, Default)]
+pub struct Audit(Option<Arc<Auditing>>);
+
+struct Auditing {
+    log: AuditLog,
+    id: RequestId,
+    actor: Actor,
+}
+
+/// A user that was written.
+pub struct Written {
+    id: String,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+impl Written {
+    /// What a user was, and what it is.
+    pub fn new(id: UserId, before: Option<&Record>, after: Option<&Record>) -> Self {
+        let of = |record: &Record| digest("sha256", &Sha256::digest(&record.body));
+        Self { id: id.to_string(), before: before.map(of), after: after.map(of) }
+    }
+}
+
+impl Audit {
+    /// Of a request of this id by this actor.
+    pub fn new(log: AuditLog, id: RequestId, actor: Actor) -> Self {
+        Self(Some(Arc::new(Auditing { log, id, actor })))
+    }
+
+    /// Whether there is an audit log.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Logs that users were written; `written` is asked for only where there is an audit log.
+    pub async fn wrote<W: IntoIterator<Item = Written>>(&self, action: &str, written: impl FnOnce() -> W) {
+        let Some(auditing) = &self.0 else { return };
+        let written: Vec<Written> = written().into_iter().collect();
+        let records = written.iter().map(|written| AuditRecord {
+            action,
+            target: Some(&written.id),
+            before: written.before.as_deref(),
+            after: written.after.as_deref(),
+            count: 1,
+        });
+        auditing.log.write(&auditing.id, &auditing.actor, records).await;
+    }
+}
+
+impl FromRequestParts<Api> for Audit {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Failure> {
+        Ok(Call::of(parts)?.audit.clone())
+    }
+}
