@@ -1,4 +1,4 @@
-//! Ready-made answers by code, in two layers, coherent with the store.
+//! Ready-made answers by domain and code, in two layers, coherent with the store.
 //!
 //! [`Cache`] is shared by all workers and bounded by bytes. [`Near`] is one worker's small set-associative
 //! table in front of it: a hit there touches no memory that another core writes, so a popular link costs
@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 use quick_cache::sync::DefaultLifecycle;
 use triomphe::ThinArc;
 
+use crate::code;
+use crate::domains::{DomainId, LinkKey};
 use crate::link::{RedirectStatus, Status};
 use crate::store::{Change, Error, Reader, Route};
 use crate::when::Timestamp;
@@ -51,6 +53,9 @@ const TOUCH_EVERY: u32 = 64;
 /// that a reloaded entry never starts from a count that lags behind.
 const COUNTER_KEPT: Duration = Duration::from_secs(60);
 
+/// The longest [key](with_key), in bytes.
+const MAX_KEY_BYTES: usize = 1 + size_of::<i64>() + code::MAX_BYTES;
+
 /// What is known of a code: one allocation, shared by whoever holds a clone, with the text right behind the
 /// rest, so that a visit finds it all in neighbouring lines of memory.
 #[derive(Clone)]
@@ -59,7 +64,7 @@ pub struct Entry(ThinArc<Head, u8>);
 /// An entry but for its text.
 struct Head {
     stamp: u32,
-    code_bytes: u8,
+    key_bytes: u8,
     /// The redirect's status, or none where no link answers to this code.
     redirect: Option<RedirectStatus>,
     forward_query: bool,
@@ -93,11 +98,11 @@ pub enum Verdict {
 }
 
 impl Entry {
-    fn new(code: &str, stamp: u32, route: Option<Route>, limits: &Limits) -> Self {
-        let code_bytes = u8::try_from(code.len()).expect("codes are at most 64 bytes");
+    fn new(key: &[u8], stamp: u32, route: Option<Route>, limits: &Limits) -> Self {
+        let key_bytes = u8::try_from(key.len()).expect("keys are at most 73 bytes");
         let Some(route) = route.filter(|route| route.status == Status::Active) else {
-            let head = Head { stamp, code_bytes, redirect: None, forward_query: false, link: 0, rules: None };
-            return Self(ThinArc::from_header_and_slice(head, code.as_bytes()));
+            let head = Head { stamp, key_bytes, redirect: None, forward_query: false, link: 0, rules: None };
+            return Self(ThinArc::from_header_and_slice(head, key));
         };
         let limit = route.max_clicks.map(|most| (most, limits.counter(route.id, route.clicks)));
         let plain = route.not_before.is_none()
@@ -114,13 +119,13 @@ impl Entry {
         });
         let head = Head {
             stamp,
-            code_bytes,
+            key_bytes,
             redirect: Some(route.redirect),
             forward_query: route.forward_query,
             link: route.id,
             rules,
         };
-        let text = [code.as_bytes(), route.target.as_bytes()].concat();
+        let text = [key, route.target.as_bytes()].concat();
         Self(ThinArc::from_header_and_slice(head, &text))
     }
 
@@ -128,25 +133,24 @@ impl Entry {
         &self.0.header.header
     }
 
-    /// The code, then the target.
+    /// The key, then the target.
     fn text(&self) -> &[u8] {
         &self.0.slice
     }
 
-    /// Whether this is what the store had for `code` when its stamp was `stamp`.
-    fn is(&self, code: &str, stamp: u32) -> bool {
-        self.head().stamp == stamp && self.code() == code.as_bytes()
+    /// Whether this is what the store had for `key` when its stamp was `stamp`.
+    fn is(&self, key: &[u8], stamp: u32) -> bool {
+        self.head().stamp == stamp && self.key() == key
     }
 
-    /// The code it stands for.
-    fn code(&self) -> &[u8] {
-        &self.text()[..usize::from(self.head().code_bytes)]
+    /// The [key](with_key) it stands for.
+    fn key(&self) -> &[u8] {
+        &self.text()[..usize::from(self.head().key_bytes)]
     }
 
-    /// Where the redirect leads; empty where there is no link.
-    pub fn target(&self) -> &str {
-        let target = &self.text()[usize::from(self.head().code_bytes)..];
-        str::from_utf8(target).expect("it was one when it was put there")
+    /// Where the redirect leads, in UTF-8; empty where there is no link.
+    pub fn target(&self) -> &[u8] {
+        &self.text()[usize::from(self.head().key_bytes)..]
     }
 
     /// The redirect's status.
@@ -215,6 +219,22 @@ impl Rules {
     }
 }
 
+/// Does something with the key of a code: the code itself at the default domain, at another one its id before it. No code
+/// has a slash, so no two keys are the same.
+#[inline]
+fn with_key<R>(domain: DomainId, code: &str, what: impl FnOnce(&[u8]) -> R) -> R {
+    if domain == DomainId::DEFAULT {
+        return what(code.as_bytes());
+    }
+    let mut room = [0; MAX_KEY_BYTES];
+    let (mark, rest) = room.split_at_mut(1);
+    let (id, rest) = rest.split_at_mut(size_of::<i64>());
+    mark[0] = b'/';
+    id.copy_from_slice(&domain.0.to_le_bytes());
+    rest[..code.len()].copy_from_slice(code.as_bytes());
+    what(&room[..1 + size_of::<i64>() + code.len()])
+}
+
 /// When each code last changed: a counter a stripe of codes, and one for all.
 struct Generations {
     stripes: Box<[AtomicU32]>,
@@ -272,7 +292,7 @@ impl Limits {
     }
 }
 
-/// By the hash of the code: the entry itself has the code, which tells it from another of the same hash.
+/// By the hash of the key: the entry itself has the key, which tells it from another of the same hash.
 type Shared = quick_cache::sync::Cache<u64, Entry, Weigher, BuildHasherDefault<AsIs>>;
 
 /// Weighs an entry at the memory it takes.
@@ -335,8 +355,9 @@ impl Cache {
     pub fn changed(&self, change: &Change<'_>) {
         match change {
             Change::Codes(codes) => {
-                for code in *codes {
-                    self.generations.raise(self.hasher.hash_one(code.as_bytes()));
+                for LinkKey { domain, code } in *codes {
+                    let hash = with_key(*domain, code, |key| self.hasher.hash_one(key));
+                    self.generations.raise(hash);
                 }
             }
             Change::All => self.generations.raise_all(),
@@ -358,13 +379,19 @@ impl Cache {
         self.entries.as_ref().map_or(0, Shared::weight)
     }
 
-    fn shared(&self, code: &str, hash: u64, stamp: u32, reader: &Reader) -> Result<(Entry, Source), Error> {
+    /// What is known of a key, which hashes to this and is read so where it is not known.
+    fn shared(
+        &self,
+        (key, hash): (&[u8], u64),
+        stamp: u32,
+        read: impl FnOnce() -> Result<Option<Route>, Error>,
+    ) -> Result<(Entry, Source), Error> {
         if let Some(entry) = self.entries.as_ref().and_then(|entries| entries.get(&hash))
-            && entry.is(code, stamp)
+            && entry.is(key, stamp)
         {
             return Ok((entry, Source::Cache));
         }
-        let entry = Entry::new(code, stamp, reader.route(code)?, &self.limits);
+        let entry = Entry::new(key, stamp, read()?, &self.limits);
         if let Some(entries) = &self.entries {
             entries.insert(hash, entry.clone());
         }
@@ -399,20 +426,39 @@ impl Near {
         Self { cache, sets, other: None, hits: 0, victim: 0 }
     }
 
-    /// What is known of a code; read from the store where no layer knows it.
+    /// What is known of a code of the default domain; read from the store where no layer knows it.
     pub fn find(&mut self, code: &str, reader: &Reader) -> Result<(&Entry, Source), Error> {
-        let hash = self.cache.hasher.hash_one(code.as_bytes());
+        self.find_at(DomainId::DEFAULT, code, reader)
+    }
+
+    /// The same at a domain. The code is well-formed.
+    #[inline]
+    pub fn find_at(
+        &mut self,
+        domain: DomainId,
+        code: &str,
+        reader: &Reader,
+    ) -> Result<(&Entry, Source), Error> {
+        with_key(domain, code, move |key| self.look(key, || reader.route_at(domain, code)))
+    }
+
+    #[inline]
+    fn look(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce() -> Result<Option<Route>, Error>,
+    ) -> Result<(&Entry, Source), Error> {
+        let hash = self.cache.hasher.hash_one(key);
         let stamp = self.cache.generations.stamp(hash);
         if self.sets.is_empty() {
-            let (entry, source) = self.cache.shared(code, hash, stamp, reader)?;
+            let (entry, source) = self.cache.shared((key, hash), stamp, read)?;
             return Ok((self.other.insert(entry), source));
         }
         // The stripe is in the low bits, the tag in the high ones, the set between.
         let tag = (hash >> 32) as u32;
         let set = &mut self.sets[(hash >> 16) as usize % NEAR_SETS];
         let matching = (0..WAYS).find(|&way| set.tags[way] == tag && set.slots[way].is_some());
-        let known =
-            matching.filter(|&way| set.slots[way].as_ref().is_some_and(|entry| entry.is(code, stamp)));
+        let known = matching.filter(|&way| set.slots[way].as_ref().is_some_and(|entry| entry.is(key, stamp)));
         if let Some(way) = known {
             self.hits = self.hits.wrapping_add(1);
             if self.hits.is_multiple_of(TOUCH_EVERY)
@@ -422,7 +468,7 @@ impl Near {
             }
             return Ok((set.slots[way].as_ref().expect("known"), Source::Cache));
         }
-        let (entry, source) = self.cache.shared(code, hash, stamp, reader)?;
+        let (entry, source) = self.cache.shared((key, hash), stamp, read)?;
         if entry.text().len() > NEAR_TEXT_BYTES {
             return Ok((self.other.insert(entry), source));
         }
@@ -443,6 +489,7 @@ mod tests {
 
     use super::*;
     use crate::code::CodePolicy;
+    use crate::domains::NewDomain;
     use crate::link::{LinkPatch, NewLink};
     use crate::store::{Options, Store};
     use crate::target::TargetPolicy;
@@ -457,7 +504,7 @@ mod tests {
         let reader = bed.store.reader().unwrap();
         for source in [Source::Store, Source::Cache, Source::Cache] {
             let (entry, from) = near.find("long", &reader).unwrap();
-            assert_eq!((entry.target(), from), (target.as_str(), source));
+            assert_eq!((entry.target(), from), (target.as_bytes(), source));
         }
         assert!(near.sets.iter().flat_map(|set| &set.slots).all(Option::is_none));
     }
@@ -505,8 +552,8 @@ mod tests {
 
     fn target((near, reader): &mut (Near, Reader), code: &str) -> (String, Source) {
         let (entry, source) = near.find(code, reader).unwrap();
-        assert_eq!(entry.code(), code.as_bytes());
-        (entry.target().to_owned(), source)
+        assert_eq!(entry.key(), code.as_bytes());
+        (String::from_utf8_lossy(entry.target()).into_owned(), source)
     }
 
     #[test]
@@ -527,6 +574,62 @@ mod tests {
                 assert_eq!(entry.judge(Timestamp::now()), Verdict::Missing);
             }
         }
+    }
+
+    #[test]
+    fn the_same_code_at_two_domains_is_two_answers() {
+        for bytes in [1 << 20, 0] {
+            let bed = Bed::new(bytes);
+            bed.add("one", None);
+            let domains = ["a.example", "b.example"].map(|host| {
+                let new = NewDomain { host: host.to_owned(), ..NewDomain::default() };
+                let domain = bed.store.create_domain(new).wait().unwrap();
+                let target = format!("https://example.com/{host}");
+                let code = Some("one".to_owned());
+                let new = NewLink { domain: Some(host.to_owned()), code, target, ..NewLink::default() };
+                bed.store.create(new, None).wait().unwrap();
+                domain.id
+            });
+            let mut workers = [bed.worker(), bed.worker()];
+            let mut found = |expected: [&str; 3]| {
+                for (near, reader) in &mut workers {
+                    // Twice: from the store, and from where it is kept.
+                    for _ in 0..2 {
+                        for (domain, expected) in
+                            [DomainId::DEFAULT, domains[0], domains[1]].into_iter().zip(expected)
+                        {
+                            let (entry, _) = near.find_at(domain, "one", reader).unwrap();
+                            assert_eq!(entry.target(), expected.as_bytes(), "{domain:?}");
+                        }
+                    }
+                }
+            };
+            found([
+                "https://example.com/0",
+                "https://example.com/a.example",
+                "https://example.com/b.example",
+            ]);
+            bed.store.delete(LinkKey { domain: domains[0], code: "one".to_owned() }).wait().unwrap();
+            found(["https://example.com/0", "", "https://example.com/b.example"]);
+            bed.aim("one", 7);
+            found(["https://example.com/7", "", "https://example.com/b.example"]);
+            while !bed.store.delete_domain("b.example".to_owned(), true).wait().unwrap() {}
+            found(["https://example.com/7", "", ""]);
+        }
+    }
+
+    #[test]
+    fn a_key_is_of_one_domain_and_one_code() {
+        let longest = "x".repeat(code::MAX_BYTES);
+        let all: Vec<_> = [0, 1, 2, 256, i64::MAX]
+            .into_iter()
+            .flat_map(|domain| ["a", "b", "aa", &*longest].map(|code| (DomainId(domain), code)))
+            .map(|(domain, code)| with_key(domain, code, <[u8]>::to_vec))
+            .collect();
+        let distinct: std::collections::HashSet<_> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len());
+        assert_eq!(with_key(DomainId::DEFAULT, "abc", <[u8]>::to_vec), b"abc");
+        assert!(all.iter().all(|key| key.len() <= MAX_KEY_BYTES));
     }
 
     #[test]
@@ -654,7 +757,7 @@ mod tests {
                 clicks: 0,
                 password_hash: hash.map(str::to_owned),
             };
-            let entry = Entry::new("one", 0, Some(route.clone()), &Limits::default());
+            let entry = Entry::new(b"one", 0, Some(route.clone()), &Limits::default());
             assert_eq!(entry.judge(Timestamp(100)), expected, "{route:?}");
         }
     }

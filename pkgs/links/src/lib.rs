@@ -6,6 +6,7 @@
 //! - [`clicks`]: what each worker counts, flushed to the store once a second.
 //! - [`store`]: SQLite; one writer thread, one read connection per worker.
 //! - [`admin`]: the admin listener; the `/api/v1` API, health and metrics.
+//! - [`domains`]: which host a link is at, and the table of them.
 //! - [`cli`]: the command line, on the database itself or over the API.
 //! - [`transfer`]: links as CSV and JSON, for import and export.
 //! - [`link`], [`code`], [`target`], [`when`], [`password`], [`agent`]: the words the rest is written in.
@@ -17,6 +18,7 @@ pub mod cache;
 pub mod cli;
 pub mod clicks;
 pub mod code;
+pub mod domains;
 pub mod front;
 pub mod link;
 pub mod password;
@@ -28,5 +30,5 @@ pub mod when;
 /// What is fuzzed, and of no use to anybody else.
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::front::{body, password_of};
+    pub use crate::front::password_of;
 }

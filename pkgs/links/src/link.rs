@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::domains::DomainId;
 use crate::password;
 use crate::store::Error;
 use crate::when::Timestamp;
@@ -48,6 +49,13 @@ pub struct Link {
     /// Grows with creation; the key of every list's cursor. Not part of the API.
     #[serde(skip)]
     pub id: i64,
+    /// The domain, as the database knows it. Not part of the API.
+    #[serde(skip)]
+    pub domain_id: DomainId,
+    /// The domain it is at; absent for the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "go.example")]
+    pub domain: Option<String>,
     /// What stands after the host in the short URL.
     #[schema(example = "q7Hk2mZ")]
     pub code: String,
@@ -90,6 +98,9 @@ pub struct Link {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewLink {
+    /// The domain it shall be at; the default one where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
     /// A custom code; a random one where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
@@ -178,7 +189,7 @@ pub struct LinkPatch {
 }
 
 /// Tells a field that is `null` (`Some(None)`) from one that is absent (`None`).
-fn present<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: Deserialize<'de>,

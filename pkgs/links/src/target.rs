@@ -52,6 +52,15 @@ impl TargetPolicy {
     /// The target as it is stored and sent: normalised, of visible ASCII only, and thus fit for a header.
     /// Validating the result again gives the same.
     pub fn validate(&self, target: &str) -> Result<String, InvalidTarget> {
+        self.validate_besides(target, |_| false)
+    }
+
+    /// The same, where further hosts are the shortener's own at any port: `is_own` tells them.
+    pub(crate) fn validate_besides(
+        &self,
+        target: &str,
+        is_own: impl Fn(&str) -> bool,
+    ) -> Result<String, InvalidTarget> {
         if target.len() > self.max_bytes {
             return Err(InvalidTarget::TooLong(self.max_bytes));
         }
@@ -65,7 +74,8 @@ impl TargetPolicy {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(InvalidTarget::Credentials);
         }
-        if url.host_str().is_some_and(|host| self.is_own(host, url.port_or_known_default())) {
+        let loops = |host: &str| self.is_own(host, url.port_or_known_default()) || is_own(host);
+        if url.host_str().is_some_and(loops) {
             return Err(InvalidTarget::Loop);
         }
         // A path without slashes (`mailto:`) keeps its spaces, which a header would not.
@@ -78,6 +88,12 @@ impl TargetPolicy {
             return Err(InvalidTarget::Ambiguous);
         }
         Ok(text)
+    }
+
+    /// Whether this is one of the shortener's own hosts, at whatever port.
+    pub(crate) fn has_host(&self, host: &str) -> bool {
+        let host = canonical(host);
+        self.own_hosts.iter().any(|own| canonical(split(own).0) == host)
     }
 
     fn is_own(&self, host: &str, port: Option<u16>) -> bool {

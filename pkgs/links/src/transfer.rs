@@ -24,7 +24,7 @@ use crate::link::{NewLink, RedirectStatus, Status};
 use crate::store::Record;
 use crate::when::Timestamp;
 
-pub use import::{Cause, ImportError, import};
+pub use import::{Cause, How, ImportError, import};
 pub use write::Writer;
 
 /// The longest row, in bytes. A link at every limit (target, title, tags) is well below it.
@@ -150,6 +150,7 @@ pub fn read(
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Row {
+    domain: Option<String>,
     code: Option<String>,
     target: String,
     title: Option<String>,
@@ -170,6 +171,7 @@ impl From<Row> for Record {
     fn from(row: Row) -> Self {
         Self {
             link: NewLink {
+                domain: row.domain,
                 code: row.code,
                 target: row.target,
                 title: row.title,
@@ -314,6 +316,7 @@ mod tests {
     fn what_is_written_reads_back_the_same() {
         let full = Record {
             link: NewLink {
+                domain: Some("b.example".to_owned()),
                 code: Some("spring".to_owned()),
                 target: "https://example.com/?q=\"a,b\"&r=\u{fc}".to_owned(),
                 title: Some("=HYPERLINK(\"x\"),\r\n'new line'".to_owned()),
@@ -335,7 +338,7 @@ mod tests {
             ..Record::default()
         };
         for format in [Format::Csv, Format::Json] {
-            let mut writer = Writer::new(format, Vec::new()).unwrap();
+            let mut writer = Writer::new(format, true, Vec::new()).unwrap();
             for record in [&full, &plain] {
                 writer.write(record).unwrap();
             }
@@ -353,7 +356,7 @@ mod tests {
     #[test]
     fn an_empty_file_written_is_an_empty_file_read() {
         for format in [Format::Csv, Format::Json] {
-            let bytes = Writer::new(format, Vec::new()).unwrap().finish().unwrap();
+            let bytes = Writer::new(format, true, Vec::new()).unwrap().finish().unwrap();
             assert_eq!(rows(format, &bytes), (Vec::new(), Ok(())), "{format:?}");
         }
     }
@@ -365,7 +368,7 @@ mod tests {
                 link: NewLink { target: "t".to_owned(), title: Some(title.to_owned()), ..NewLink::default() },
                 ..Record::default()
             };
-            let mut writer = Writer::new(Format::Csv, Vec::new()).unwrap();
+            let mut writer = Writer::new(Format::Csv, true, Vec::new()).unwrap();
             writer.write(&record).unwrap();
             let text = String::from_utf8(writer.finish().unwrap()).unwrap();
             assert!(!text.contains(",=") && !text.contains(",+") && !text.contains(",@"), "{text}");
@@ -395,6 +398,24 @@ mod tests {
                 matches!(&rows[..], [Err(_), Ok(target)] if target == "https://b/"),
                 "{row:.60}: {rows:?}"
             );
+        }
+    }
+
+    #[test]
+    fn where_there_are_no_domains_nothing_is_written_of_them() {
+        let link = NewLink { target: "t".to_owned(), code: Some("c".to_owned()), ..NewLink::default() };
+        let record = Record { link, ..Record::default() };
+        for (format, with_domains, start) in [
+            (Format::Csv, false, "code,target,"),
+            (Format::Csv, true, "domain,code,target,"),
+            (Format::Json, false, "[\n{\"code\":"),
+            (Format::Json, true, "[\n{\"code\":"),
+        ] {
+            let mut writer = Writer::new(format, with_domains, Vec::new()).unwrap();
+            writer.write(&record).unwrap();
+            let text = String::from_utf8(writer.finish().unwrap()).unwrap();
+            assert!(text.starts_with(start), "{text}");
+            assert_eq!(one(format, &text), record);
         }
     }
 

@@ -405,15 +405,6 @@ fn what_cannot_be_a_database_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_unix_socket_for_redirects_is_refused_before_anything_is_made() {
-    let place = Place::with_database();
-    place
-        .run(&["serve", "--listen", "unix:links.sock", "--admin", "unix:admin.sock"])
-        .failed(2, "on TCP only");
-    assert_eq!(std::fs::read_dir(place.path("")).expect("readable").count(), 0);
-}
-
-#[test]
 fn an_export_without_hashes_opens_nothing() {
     on_both(|from| {
         from.ok(&["add", "https://example.com", "--code", "open"]);
@@ -556,11 +547,167 @@ fn an_api_that_cannot_be_used_is_told_of() {
         (&["add", "https://example.com", "--token", "lr_wrong"], 1, "key is unknown"),
         (&["list", "--api", "http://127.0.0.1:1"], 1, "no server answers at http://127.0.0.1:1/"),
         (&["list", "--api", &format!("{url}/elsewhere")], 2, "nothing is here"),
-        (&["list", "--api", "https://127.0.0.1"], 2, "https"),
-        (&["list", "--api", "nonsense"], 2, "http URL"),
+        (&["list", "--api", &url.replace("http:", "https:")], 2, "it does not speak TLS"),
+        (&["list", "--cacert", "/nonexistent", "--api", "https://127.0.0.1:1"], 2, "/nonexistent"),
+        (&["list", "--api", "nonsense"], 2, "https URL"),
         (&["list", "--database", "links.db"], 2, "cannot be used with"),
     ] {
         place.run(args).failed(code, why);
     }
     Place::with_database().run(&["list", "--api", url, "--database", "links.db"]).failed(2, "cannot be");
+}
+
+#[test]
+fn domains_are_added_listed_changed_and_deleted() {
+    on_both(|place| {
+        assert_eq!(place.ok(&["domain", "add", "A.example"]), "a.example\n");
+        let page = place.write("lost.html", "<h1>Lost</h1>");
+        let made = place.json(&[
+            "domain",
+            "add",
+            "b.example",
+            "--root",
+            "https://t.example",
+            "--not-found-page",
+            &page,
+        ]);
+        assert_eq!(
+            (&made["host"], &made["root_target"], &made["not_found_html"]),
+            (&json!("b.example"), &json!("https://t.example/"), &json!("<h1>Lost</h1>"))
+        );
+        let listed = place.json(&["domain", "list"]);
+        let hosts: Vec<_> =
+            listed["domains"].as_array().expect("domains").iter().map(|one| &one["host"]).collect();
+        assert_eq!(hosts, ["a.example", "b.example"]);
+        let table = place.ok(&["domain", "list"]);
+        let lines: Vec<_> = table.lines().map(squeezed).collect();
+        assert_eq!(lines[0], "HOST ROOT DEFAULT PAGE CREATED");
+        assert!(lines[2].starts_with("b.example https://t.example/ - 13 bytes 20"), "{lines:?}");
+        let changed = place.json(&[
+            "domain",
+            "edit",
+            "b.example",
+            "--clear-root",
+            "--clear-not-found-page",
+            "--default",
+            "https://t.example/d",
+        ]);
+        assert_eq!(
+            (&changed["root_target"], &changed["not_found_html"], &changed["default_target"]),
+            (&Value::Null, &Value::Null, &json!("https://t.example/d"))
+        );
+        place.run(&["domain", "edit", "b.example"]).failed(2, "nothing to change");
+        place.run(&["domain", "edit", "c.example", "--clear-root"]).failed(2, "c.example");
+        place.run(&["domain", "add", "192.0.2.1"]).failed(2, "not an address");
+        place.run(&["domain", "add", "go.example"]).failed(2, "the default domain");
+        place.run(&["domain", "add", "a.example"]).failed(1, "already");
+        let long = place.write("long.html", &"x".repeat(65_537));
+        place.run(&["domain", "edit", "a.example", "--not-found-page", &long]).failed(2, "65536 bytes");
+
+        place.ok(&["add", "https://example.com", "--code", "one", "--domain", "a.example"]);
+        place.run(&["domain", "rm", "a.example"]).failed(1, "has links");
+        assert_eq!(place.ok(&["domain", "rm", "a.example", "--force"]), "deleted a.example\n");
+        assert_eq!(place.json(&["domain", "rm", "b.example"]), json!({ "deleted": "b.example" }));
+        assert_eq!(place.json(&["list"])["links"], json!([]));
+        assert_eq!(place.json(&["domain", "list"]), json!({ "domains": [] }));
+    });
+}
+
+#[test]
+fn every_command_on_links_knows_domains() {
+    on_both(|place| {
+        place.ok(&["domain", "add", "a.example"]);
+        let add = ["add", "https://example.com", "--code", "one"];
+        assert_eq!(place.ok(&add), "https://go.example/one\n");
+        assert_eq!(place.ok(&[&add[..], &["--domain", "A.Example"]].concat()), "https://a.example/one\n");
+        place.run(&[&add[..], &["--domain", "b.example"]].concat()).failed(2, "b.example");
+        let shown = place.ok(&["get", "one", "--domain", "a.example"]);
+        let lines: Vec<_> = shown.lines().map(squeezed).collect();
+        assert_eq!(lines[..2], ["short URL https://a.example/one", "domain a.example"]);
+        assert!(!place.ok(&["get", "one"]).contains("domain"));
+        let edited = place.json(&["edit", "one", "--domain", "a.example", "--title", "A", "--add-tag", "x"]);
+        assert_eq!((&edited["title"], &edited["tags"]), (&json!("A"), &json!(["x"])));
+        assert_eq!(place.json(&["get", "one", "--domain", "default"])["title"], Value::Null);
+
+        let codes = |args: &[&str]| {
+            let table = place.ok(&[&["list", "--sort", "code"], args].concat());
+            table
+                .lines()
+                .skip(1)
+                .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(codes(&[]), ["one", "a.example/one"]);
+        assert_eq!(codes(&["--all"]), ["one", "a.example/one"]);
+        assert_eq!(codes(&["--domain", "a.example"]), ["a.example/one"]);
+        assert_eq!(codes(&["--domain", "default", "--all"]), ["one"]);
+        assert_eq!(place.json(&["stats", "--domain", "a.example"])["clicks"], 0);
+        assert_eq!(place.json(&["stats", "one", "--domain", "a.example"])["clicks"], 0);
+
+        let all = place.ok(&["export"]);
+        assert!(all.starts_with("domain,code,") && all.contains("\na.example,one,"), "{all}");
+        let of_a = place.ok(&["export", "--domain", "a.example"]);
+        assert_eq!(of_a.lines().count(), 2, "{of_a}");
+        let file = place.write("links.csv", "code,target\ntwo,https://example.com\n");
+        place.ok(&["import", &file, "--domain", "a.example"]);
+        assert_eq!(codes(&[]), ["one", "a.example/one", "a.example/two"]);
+        for args in [
+            &["get", "one"][..],
+            &["edit", "one", "--title", "t"],
+            &["rm", "one"],
+            &["list"],
+            &["stats"],
+            &["export"],
+            &["import", &file],
+        ] {
+            place.run(&[args, &["--domain", "b.example"]].concat()).failed(2, "b.example");
+        }
+        assert_eq!(place.ok(&["rm", "one", "two", "--domain", "a.example"]), "deleted one\ndeleted two\n");
+        assert_eq!(codes(&[]), ["one"]);
+    });
+}
+
+#[test]
+fn a_key_may_be_for_some_domains() {
+    let place = Place::with_database();
+    place.ok(&["domain", "add", "a.example"]);
+    let args = ["key", "add", "a", "--scope", "write", "--domain", "a.example", "--domain", "default"];
+    assert_eq!(place.json(&args)["domains"], json!(["a.example", "default"]));
+    place.run(&["key", "add", "b", "--scope", "read", "--domain", "b.example"]).failed(2, "b.example");
+    assert!(place.json(&["key", "add", "b", "--scope", "read"]).get("domains").is_none());
+    let lines: Vec<_> = place.ok(&["key", "list"]).lines().map(squeezed).collect();
+    assert_eq!(lines[0], "ID NAME SCOPE CREATED DOMAINS");
+    assert!(lines[1].ends_with(" a.example default") && lines[2].ends_with(" (all)"), "{lines:?}");
+}
+
+#[test]
+fn a_setting_of_the_server_is_none_of_a_domain() {
+    let place = Place::with_database();
+    let settings = place.write("links.toml", "root-target = 'https://t.example'\nunknown-host = 'default'\n");
+    let made = place.json(&["domain", "add", "a.example", "--config", &settings]);
+    assert_eq!(made["root_target"], Value::Null);
+}
+
+#[test]
+fn unknown_hosts_are_not_found_only_where_the_own_one_is_known() {
+    let place = Place::with_database();
+    let serve = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        "127.0.0.1:0",
+        "--unknown-host",
+        "not-found",
+        "--check",
+    ];
+    let run = |public: Option<&str>| {
+        let mut command = command(&place.path(""));
+        command.args(serve).args(public.map(|url| ["--public-url", url]).iter().flatten());
+        command.output().expect("it runs")
+    };
+    assert!(run(Some("https://go.example")).status.success());
+    let refused = run(None);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--public-url"), "{refused:?}");
 }

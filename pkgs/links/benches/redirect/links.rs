@@ -19,19 +19,33 @@ pub fn import(directory: &Path, count: u64) -> Result<(PathBuf, Duration), Error
     let database = directory.join(format!("{count}.db"));
     let file = File::create(&list).map_err(Error::file(&list))?;
     codes::write_csv(file, count).map_err(Error::file(&list))?;
-    let mut command = Command::new(PROGRAM);
-    command.arg("import").arg("--database").arg(&database).arg(&list);
     let begin = Instant::now();
-    let output = command.output().map_err(|source| Error::Run { program: PROGRAM.into(), source })?;
-    let took = begin.elapsed();
-    if !output.status.success() {
-        return Err(Error::Failed {
+    import_by(Path::new(PROGRAM), &list, &database)?;
+    Ok((database, begin.elapsed()))
+}
+
+fn import_by(program: &Path, list: &Path, database: &Path) -> Result<(), Error> {
+    let mut command = Command::new(program);
+    command.arg("import").arg("--database").arg(database).arg(list);
+    let output = command.output();
+    let output = output.map_err(|source| Error::Run { program: program.display().to_string(), source })?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(Error::Failed {
             program: "linerate-links import".into(),
             status: output.status,
             output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        });
+        }),
     }
-    Ok((database, took))
+}
+
+/// The same links in a file of this name beside a database that was [imported](import), by the other build: an older one does
+/// not read what this one writes. A copy where there is no other build.
+pub fn copy_for_other(database: &Path, name: &str) -> Result<PathBuf, Error> {
+    let Some(program) = setup::other_build("linerate-links")? else { return copy(database, name) };
+    let own = database.with_file_name(name).with_extension("db");
+    import_by(&program, &database.with_extension("csv"), &own)?;
+    Ok(own)
 }
 
 /// Copies a database nobody has open to a file of this name beside it.

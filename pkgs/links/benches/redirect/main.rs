@@ -210,7 +210,11 @@ impl Servers {
         let ours = links::serve(&copy("cached")?, placement, &[])?;
         ours.visit(&paths(0..FEW), 307)?;
         ours.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;
-        let other = links::serve_other(&copy("other")?, placement, &[])?;
+        let other = links::serve_other(
+            &links::copy_for_other(database, &format!("other-{}", placement.workers))?,
+            placement,
+            &[],
+        )?;
         if let Some(other) = &other {
             other.visit(&paths(0..FEW), 307)?;
             other.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;

@@ -42,7 +42,7 @@ pub fn check(format: Format, bytes: &[u8]) {
     };
 
     let records: Vec<_> = found.into_iter().filter_map(Result::ok).collect();
-    let mut writer = Writer::new(format, Vec::new()).expect("memory takes everything");
+    let mut writer = Writer::new(format, true, Vec::new()).expect("memory takes everything");
     for record in &records {
         writer.write(record).expect("memory takes everything");
     }

@@ -9,13 +9,15 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, HttpRequest, ResponseError, web};
+use service::access_log::RequestContext;
 use service::allowed_hosts::Via;
 use service::problem::Problem;
 use sha2::{Digest, Sha256};
 
 use super::State;
 use super::failure::Failure;
-use crate::store::{Reader, Scope};
+use crate::domains::{DEFAULT, InDomains};
+use crate::store::{Grant, Reader, Scope};
 
 /// The longest token looked at, in bytes; ours are far shorter.
 const TOKEN_BYTES: usize = 256;
@@ -36,6 +38,9 @@ pub(super) async fn require(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     match check(scope, request.request()).await {
         Ok(granted) => {
+            if let Some(context) = request.extensions().get::<RequestContext>() {
+                context.set_key(granted.id);
+            }
             request.extensions_mut().insert(granted);
             next.call(request).await
         }
@@ -62,9 +67,27 @@ pub(super) async fn by_local_names<B: MessageBody + 'static>(
     Ok(next.call(request).await?.map_into_boxed_body())
 }
 
-/// The scope of the request's token, which [`require`] has found.
-pub(super) fn granted(request: &HttpRequest) -> Option<Scope> {
-    request.extensions().get().copied()
+/// What the request's token allows, as [`require`] has found.
+pub(super) fn granted(request: &HttpRequest) -> Result<Grant, Failure> {
+    let granted = request.extensions().get().cloned();
+    granted.ok_or_else(|| Problem::internal("nobody has looked for a key").into())
+}
+
+/// 403 for a token that is not for all domains.
+pub(super) fn for_all_domains(request: &HttpRequest) -> Result<(), Failure> {
+    match granted(request)?.domains {
+        InDomains::All => Ok(()),
+        InDomains::Only(_) => {
+            Err(Problem::forbidden("this needs a key for all domains; the one sent is for some of them")
+                .into())
+        }
+    }
+}
+
+/// 403 for a token that is for other domains than this.
+pub(super) fn elsewhere(domain: Option<&str>) -> Failure {
+    let domain = domain.unwrap_or(DEFAULT);
+    Problem::forbidden(format!("the key is not for the domain {domain:?}")).into()
 }
 
 /// 403 for a token that may only read.
@@ -76,7 +99,7 @@ pub(super) fn insufficient() -> Failure {
         )
 }
 
-async fn check(needed: Scope, request: &HttpRequest) -> Result<Scope, Failure> {
+async fn check(needed: Scope, request: &HttpRequest) -> Result<Grant, Failure> {
     let token = bearer(request).map_err(|detail| unauthorized(detail, "Bearer"))?;
     let unknown = || unauthorized("the key is unknown or revoked", "Bearer error=\"invalid_token\"");
     if !Reader::could_be_token(&token) {
@@ -91,7 +114,7 @@ async fn check(needed: Scope, request: &HttpRequest) -> Result<Scope, Failure> {
     let granted = state.readers.with(move |reader| reader.authorize(&token)).await?;
     state.strangers.looked(hash, granted.is_some(), Instant::now());
     match granted {
-        Some(granted) if granted >= needed => Ok(granted),
+        Some(granted) if granted.scope >= needed => Ok(granted),
         Some(_) => Err(insufficient()),
         None => Err(unknown()),
     }

@@ -14,6 +14,9 @@ use super::{Patience, State};
 /// The most bytes one link may take.
 pub(super) const ONE: usize = 64 * 1024;
 
+/// The most bytes a domain may take: its page may be escaped.
+pub(super) const DOMAIN: usize = 512 * 1024;
+
 /// The most bytes a batch may take.
 pub(super) const BATCH: usize = 8 * 1024 * 1024;
 
@@ -40,13 +43,14 @@ pub(super) async fn json_as_sent<T: DeserializeOwned>(
     Ok((parse(&body)?, body))
 }
 
-/// Reads a merge patch (RFC 7396) of at most [`ONE`] bytes.
+/// Reads a merge patch (RFC 7396) of at most `limit` bytes.
 pub(super) async fn merge_patch<T: DeserializeOwned>(
     request: &HttpRequest,
     payload: web::Payload,
+    limit: usize,
 ) -> Result<T, Failure> {
     media_type(request, &["application/merge-patch+json", "application/json"])?;
-    parse(&bytes(request, payload, ONE).await?)
+    parse(&bytes(request, payload, limit).await?)
 }
 
 /// The body's media type, one of these, in lower case and without parameters.

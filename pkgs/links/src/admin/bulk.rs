@@ -15,11 +15,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{sleep, timeout};
 
+use super::audit::Audit;
 use super::failure::Failure;
 use super::links::uncached;
-use super::{State, auth, body, query};
+use super::{State, auth, body, domains, query};
 use crate::store::{Error, OnConflict, Scope, Tally};
-use crate::transfer::{self, Cause, Format, ImportError, ReadError, Writer};
+use crate::transfer::{self, Cause, Format, How, ImportError, ReadError, Writer};
 
 /// The field that says how many links an export disables.
 pub(crate) const LOCKED: &str = "linerate-locked";
@@ -44,6 +45,8 @@ struct ExportParameters {
     /// Whether to include the hashes of passwords, which needs a token that may write.
     #[serde(default)]
     hashes: bool,
+    /// Only links at this domain, where `default` is the one without a name; of all domains unless given.
+    domain: Option<String>,
 }
 
 /// Export all links
@@ -57,10 +60,11 @@ struct ExportParameters {
         headers(("Linerate-Locked" = u64,
             description = "How many links are exported as disabled for want of their password")))))]
 pub(super) async fn export(request: HttpRequest, state: web::Data<State>) -> Result<HttpResponse, Failure> {
-    let ExportParameters { format, hashes } = query::parse(&request)?;
-    if hashes && auth::granted(&request) != Some(Scope::Write) {
+    let ExportParameters { format, hashes, domain } = query::parse(&request)?;
+    if hashes && auth::granted(&request)?.scope != Scope::Write {
         return Err(auth::insufficient());
     }
+    let of = domains::several(&request, &state, domain.as_deref())?;
     let name = match format {
         Format::Csv => "attachment; filename=\"links.csv\"",
         Format::Json => "attachment; filename=\"links.json\"",
@@ -72,22 +76,23 @@ pub(super) async fn export(request: HttpRequest, state: web::Data<State>) -> Res
         return Ok(response.finish());
     }
     let permit = permit(&state)?;
+    let with_domains = !state.store.domains().is_empty();
     let store = state.store.clone();
     let opened = web::block(move || {
         let reader = store.reader()?;
-        let locked = if hashes { 0 } else { reader.locked()? };
-        Ok::<_, Error>((reader, locked))
+        let locked = if hashes { 0 } else { reader.locked(&of)? };
+        Ok::<_, Error>((reader, of, locked))
     });
-    let (reader, locked) = opened.await.map_err(|_| Error::Closed)??;
+    let (reader, of, locked) = opened.await.map_err(|_| Error::Closed)??;
     response.insert_header((LOCKED, locked));
     let (sender, mut receiver) = mpsc::channel(CHUNKS);
     let runtime = Handle::current();
     spawn_blocking(move || {
         let _permit = permit;
         let mut output = Chunks { sender, runtime, chunk: BytesMut::with_capacity(CHUNK_BYTES) };
-        let ended = Writer::new(format, &mut output).and_then(|mut writer| {
+        let ended = Writer::new(format, with_domains, &mut output).and_then(|mut writer| {
             let mut written = Ok(());
-            let walked = reader.export(hashes, &mut |record| {
+            let walked = reader.export(&of, hashes, &mut |record| {
                 written = writer.write(&record);
                 written.is_ok()
             });
@@ -154,6 +159,8 @@ struct ImportParameters {
     #[param(inline)]
     #[serde(default)]
     on_conflict: OnConflict,
+    /// The domain of rows that name none; the default one unless given.
+    domain: Option<String>,
 }
 
 /// Import links
@@ -172,7 +179,11 @@ pub(super) async fn import(
     payload: web::Payload,
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
-    let ImportParameters { format, on_conflict } = query::parse(&request)?;
+    let ImportParameters { format, on_conflict, domain } = query::parse(&request)?;
+    let grant = auth::granted(&request)?;
+    if domain.is_some() {
+        domains::one(&grant, &state, domain.as_deref())?;
+    }
     let media_type = body::media_type(&request, &["text/csv", "application/json", "application/x-ndjson"])?;
     let implied = if media_type == "text/csv" { Format::Csv } else { Format::Json };
     if format.is_some_and(|format| format != implied) {
@@ -184,10 +195,18 @@ pub(super) async fn import(
     let imported = web::block(move || {
         let _permit = permit;
         let input = Upload { receiver, chunk: Bytes::new(), ended: false };
-        transfer::import(implied, input, &store, on_conflict, &mut |_| {})
+        let how = How { on_conflict, domain, within: grant.domains };
+        transfer::import(implied, input, &store, &how, &mut |_| {})
     });
     let ((), imported) = future::join(feed(payload, sender), imported).await;
-    Ok(uncached(HttpResponse::Ok()).json(imported.map_err(|_| Error::Closed)??))
+    let imported = imported.map_err(|_| Error::Closed)?;
+    // What was stored before it broke off, too.
+    let tally = imported.as_ref().unwrap_or_else(|error| &error.tally);
+    if tally.created + tally.replaced > 0 {
+        let count = tally.created + tally.replaced;
+        Audit::of(&request, &state).wrote_many("links.import", count).await;
+    }
+    Ok(uncached(HttpResponse::Ok()).json(imported?))
 }
 
 /// Passes the body on, chunk by chunk. An empty chunk marks its end: a channel that just closes is a client

@@ -167,6 +167,13 @@ impl<S> Watched<S> {
         }
     }
 
+    /// Waits for the client to take something; an error once it has taken nothing for too long.
+    fn stall<T>(&mut self, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let since = self.client.stalled.get().unwrap_or_else(Instant::now);
+        self.client.stalled.set(Some(since));
+        self.wait(context)
+    }
+
     fn poll_until(&mut self, due: Instant, context: &mut Context<'_>) -> Poll<()> {
         if self.timer.deadline() != due {
             self.timer.as_mut().reset(due);
@@ -239,11 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     ) -> Poll<io::Result<usize>> {
         self.check()?;
         match Pin::new(&mut self.stream).poll_write(context, bytes) {
-            Poll::Pending => {
-                let since = self.client.stalled.get().unwrap_or_else(Instant::now);
-                self.client.stalled.set(Some(since));
-                self.wait(context)
-            }
+            Poll::Pending => self.stall(context),
             written => {
                 self.client.stalled.set(None);
                 self.moved();
@@ -252,8 +255,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         }
     }
 
+    /// By TLS, what was written may wait here for the client to take it.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        self.check()?;
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Pending => self.stall(context),
+            flushed => {
+                self.client.stalled.set(None);
+                flushed
+            }
+        }
     }
 
     /// Says that all is said, and waits a moment for the client to say so too: a socket closed on bytes that were not

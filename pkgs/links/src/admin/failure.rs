@@ -7,6 +7,7 @@ use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::{HttpResponse, ResponseError};
 use serde::Serialize;
 use service::problem::{self, Problem};
+use service::request_id::RequestId;
 
 use crate::store::{Error, Tally};
 
@@ -14,14 +15,31 @@ use crate::store::{Error, Tally};
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// An error answer: a problem and the headers that go with it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Failure(Box<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     problem: Problem,
     header: Option<(HeaderName, HeaderValue)>,
     tally: Option<Tally>,
+    /// The request's id, where it is known here.
+    id: Option<RequestId>,
+}
+
+/// What an answer tells, in its extensions, for who knows the request's id.
+#[derive(Clone)]
+pub(super) struct Told {
+    problem: Problem,
+    tally: Option<Tally>,
+}
+
+impl Told {
+    /// The body of the answer to the request of this id.
+    pub(super) fn json(&self, id: &RequestId) -> String {
+        let body = Body { problem: &self.problem.clone().of_request(id), tally: &self.tally };
+        serde_json::to_string(&body).unwrap_or_default()
+    }
 }
 
 /// A problem, and how far an import had come.
@@ -44,6 +62,13 @@ impl Failure {
         self
     }
 
+    /// The same, of the request of this id.
+    pub(super) fn of_request(mut self, id: RequestId) -> Self {
+        self.0.problem = self.0.problem.of_request(&id);
+        self.0.id = Some(id);
+        self
+    }
+
     /// The store takes no more at the moment.
     pub(super) fn busy(detail: &str) -> Self {
         Self::from(Problem::unavailable(detail)).with_header(header::RETRY_AFTER, RETRY_AFTER)
@@ -57,7 +82,7 @@ impl Failure {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        Self(Box::new(Inner { problem, header: None, tally: None }))
+        Self(Box::new(Inner { problem, header: None, tally: None, id: None }))
     }
 }
 
@@ -66,8 +91,11 @@ impl From<Error> for Failure {
         let detail = error.to_string();
         let at = |pointer: &str| Problem::unprocessable("a field is wrong").with_error(pointer, &detail);
         Self::from(match &error {
-            Error::NotFound(_) | Error::NoToken(_) => Problem::not_found(detail),
+            Error::NotFound(_) | Error::NoToken(_) | Error::NoDomain(_) => Problem::not_found(detail),
             Error::Taken(_) => Problem::conflict(&detail).with_error("/code", "taken"),
+            Error::DomainTaken(_) => Problem::conflict(&detail).with_error("/host", "taken"),
+            Error::DomainInUse(_) => Problem::conflict(&detail),
+            Error::Host(_) => at("/host"),
             Error::Code(_) => at("/code"),
             Error::Target(_) => at("/target"),
             Error::Field { field, reason } => {
@@ -105,26 +133,37 @@ impl ResponseError for Failure {
     }
 
     fn error_response(&self) -> HttpResponse {
-        let Inner { problem, header, tally } = &*self.0;
+        let Inner { problem, header, tally, id } = &*self.0;
         let mut response = HttpResponse::build(self.status_code());
         response.insert_header((header::CACHE_CONTROL, "no-store"));
         if let Some(pair) = header {
             response.insert_header(pair.clone());
         }
+        if let Some(id) = id {
+            response.insert_header(("x-request-id", id.as_str()));
+        }
         // The header goes in first: the builder keeps a content type that is there.
-        response.insert_header((header::CONTENT_TYPE, problem::CONTENT_TYPE)).json(Body { problem, tally })
+        response.insert_header((header::CONTENT_TYPE, problem::CONTENT_TYPE));
+        let mut response = response.json(Body { problem, tally });
+        response.extensions_mut().insert(Told { problem: problem.clone(), tally: tally.clone() });
+        response
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domains::InvalidHost;
 
     #[test]
     fn each_refusal_of_the_store_has_its_status() {
         for (error, status, retry) in [
             (Error::NotFound("a".to_owned()), 404, false),
             (Error::Taken("a".to_owned()), 409, false),
+            (Error::NoDomain("a".to_owned()), 404, false),
+            (Error::DomainTaken("a".to_owned()), 409, false),
+            (Error::DomainInUse("a".to_owned()), 409, false),
+            (Error::Host(InvalidHost::Address), 422, false),
             (Error::Changed, 412, false),
             (Error::KeyReused, 422, false),
             (Error::field("title", "too long"), 422, false),

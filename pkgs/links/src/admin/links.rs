@@ -4,12 +4,13 @@ use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::{Deserialize, Serialize};
 use service::problem::Problem;
-use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 use utoipa::ToSchema;
 
+use super::audit::{self, Audit, Before, Written};
+use super::domains::At;
 use super::failure::Failure;
-use super::{State, body, query};
+use super::{State, auth, body, domains, query};
 use crate::link::{Link, LinkPatch, NewLink, Status};
 use crate::store::{Error, IdempotencyKey, ListQuery, Pending, Sort};
 
@@ -26,7 +27,7 @@ pub struct Shown {
 
 impl Shown {
     pub(super) fn new(state: &State, link: Link) -> Self {
-        Self { short_url: state.short_url(&link.code), link }
+        Self { short_url: state.short_url(&link), link }
     }
 }
 
@@ -71,6 +72,9 @@ pub(super) struct ListParameters {
     #[param(inline)]
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
+    /// Only links at this domain, where `default` is the one without a name; of all domains unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    domain: Option<String>,
     /// What to sort by: `created`, `updated`, `clicks` or `code`, with a `-` in front for the greatest first.
     /// `-created` unless given.
     #[param(value_type = Option<String>, pattern = "^-?(created|updated|clicks|code)$", default = "-created")]
@@ -82,7 +86,7 @@ pub(super) struct ListParameters {
 }
 
 /// The parameters of a list, for whoever gives another.
-const PARAMETERS: &str = "limit, cursor, q, tag, status, sort";
+const PARAMETERS: &str = "limit, cursor, q, tag, status, domain, sort";
 
 /// What a list is sorted by, and whether the greatest comes first.
 fn sorting(sort: Option<&str>, order: Option<Order>) -> Result<(Sort, bool), Failure> {
@@ -124,15 +128,22 @@ pub(super) async fn create(
 ) -> Result<HttpResponse, Failure> {
     let key = idempotency_key(&request)?;
     let (link, body): (NewLink, _) = body::json_as_sent(&request, payload).await?;
+    domains::one(&auth::granted(&request)?, &state, link.domain.as_deref()).map_err(of_body)?;
     let key = key.map(|key| IdempotencyKey::new(key, &body));
     let hashes = link.password.is_some();
     let store = state.store.clone();
     let created = submit(hashes, move || store.create(link, key)).await?;
+    let audit = Audit::of(&request, &state);
+    if audit.is_on() && !created.replayed {
+        let (target, after) = (audit::target_of(&created.link), Some(audit::digest(&created.link)));
+        audit.wrote("link.create", &[Written { target, before: None, after }]).await;
+    }
     let mut response = if created.replayed { HttpResponse::Ok() } else { HttpResponse::Created() };
     if created.replayed {
         response.insert_header(("Idempotent-Replayed", "true"));
     }
-    response.insert_header((header::LOCATION, format!("/api/v1/links/{}", created.link.code)));
+    let at = created.link.domain.as_ref().map_or_else(String::new, |domain| format!("?domain={domain}"));
+    response.insert_header((header::LOCATION, format!("/api/v1/links/{}{at}", created.link.code)));
     Ok(show(response, &state, created.link))
 }
 
@@ -154,6 +165,7 @@ pub(super) async fn list(request: HttpRequest, state: web::Data<State>) -> Resul
         search: parameters.q.clone(),
         tag: parameters.tag.clone(),
         status: parameters.status,
+        domains: domains::several(&request, &state, parameters.domain.as_deref())?,
         sort,
         descending,
         limit,
@@ -176,10 +188,15 @@ pub(super) async fn list(request: HttpRequest, state: web::Data<State>) -> Resul
 ///
 /// The ETag changes with every edit, and not with clicks, so that a busy link can be edited with `If-Match`.
 #[utoipa::path(get, path = "/api/v1/links/{code}", tag = "links", operation_id = "readLink",
-    params(("code" = String, Path)), security(("bearer" = ["read"])),
+    params(("code" = String, Path), At), security(("bearer" = ["read"])),
     responses((status = 200, description = "The link", body = Shown, headers(("ETag" = String)))))]
-pub(super) async fn read(code: web::Path<String>, state: web::Data<State>) -> Result<HttpResponse, Failure> {
-    let link = state.readers.with(move |reader| reader.get(&code)).await?;
+pub(super) async fn read(
+    request: HttpRequest,
+    code: web::Path<String>,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    let key = domains::key(&request, &state, code.into_inner())?;
+    let link = state.readers.with(move |reader| reader.get(key)).await?;
     Ok(show(HttpResponse::Ok(), &state, link))
 }
 
@@ -187,7 +204,7 @@ pub(super) async fn read(code: web::Path<String>, state: web::Data<State>) -> Re
 ///
 /// A merge patch (RFC 7396): an absent field stays, `null` clears it.
 #[utoipa::path(patch, path = "/api/v1/links/{code}", tag = "links", operation_id = "editLink",
-    params(("code" = String, Path), ("If-Match" = Option<String>, Header, description = "ETags, or `*`")),
+    params(("code" = String, Path), At, ("If-Match" = Option<String>, Header, description = "ETags, or `*`")),
     request_body(content = LinkPatch, content_type = "application/merge-patch+json"),
     security(("bearer" = ["write"])),
     responses(
@@ -201,17 +218,24 @@ pub(super) async fn edit(
     payload: web::Payload,
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
-    let patch: LinkPatch = body::merge_patch(&request, payload).await?;
-    let expected = if_match(&request);
+    let key = domains::key(&request, &state, code.into_inner())?;
+    let patch: LinkPatch = body::merge_patch(&request, payload, body::ONE).await?;
+    let (audit, expected) = (Audit::of(&request, &state), if_match(&request));
+    let before = audit.before();
+    let expected = seen(before.clone(), expected);
     let hashes = matches!(patch.password, Some(Some(_)));
     let store = state.store.clone();
-    let link = submit(hashes, move || store.edit_if(code.into_inner(), patch, expected)).await?;
+    let link = submit(hashes, move || store.edit_if(key, patch, expected)).await?;
+    if let Some(before) = before {
+        let (target, after) = (audit::target_of(&link), Some(audit::digest(&link)));
+        audit.wrote("link.edit", &[Written { target, before: before.get(), after }]).await;
+    }
     Ok(show(HttpResponse::Ok(), &state, link))
 }
 
 /// Delete a link and its clicks
 #[utoipa::path(delete, path = "/api/v1/links/{code}", tag = "links", operation_id = "deleteLink",
-    params(("code" = String, Path), ("If-Match" = Option<String>, Header, description = "ETags, or `*`")),
+    params(("code" = String, Path), At, ("If-Match" = Option<String>, Header, description = "ETags, or `*`")),
     security(("bearer" = ["write"])),
     responses(
         (status = 204, description = "Deleted"),
@@ -223,8 +247,23 @@ pub(super) async fn delete(
     code: web::Path<String>,
     state: web::Data<State>,
 ) -> Result<HttpResponse, Failure> {
-    state.store.delete_if(code.into_inner(), if_match(&request)).await?;
+    let key = domains::key(&request, &state, code.into_inner())?;
+    let audit = Audit::of(&request, &state);
+    let (before, target) = (audit.before(), audit.is_on().then(|| audit::target(&state, &key)));
+    state.store.delete_if(key, seen(before.clone(), if_match(&request))).await?;
+    if let (Some(before), Some(target)) = (before, target) {
+        audit.wrote("link.delete", &[Written { target, before: before.get(), after: None }]).await;
+    }
     Ok(HttpResponse::NoContent().finish())
+}
+
+/// What is wrong with the domain of a link that is sent: there is none, or it is another's.
+pub(super) fn of_body(failure: Failure) -> Failure {
+    let problem = failure.into_problem();
+    match problem.status {
+        404 => Problem::unprocessable("a field is wrong").with_error("/domain", problem.detail).into(),
+        _ => problem.into(),
+    }
 }
 
 /// Hands a command to the writer; where it hashes a password first, on a thread that may block.
@@ -253,10 +292,20 @@ pub(super) fn uncached(mut response: actix_web::HttpResponseBuilder) -> actix_we
 /// A strong validator of all that an edit can change. Clicks stay out of it: with them no busy link could
 /// ever be edited conditionally. Nothing is cached by it.
 fn etag(link: &Link) -> String {
-    let edited = Link { clicks: 0, ..link.clone() };
-    let json = serde_json::to_vec(&edited).unwrap_or_default();
-    let digest: [u8; 32] = Sha256::digest(json).into();
-    digest[..12].iter().fold(String::from("\""), |text, byte| format!("{text}{byte:02x}")) + "\""
+    audit::sum(link)[..12].iter().fold(String::from("\""), |text, byte| format!("{text}{byte:02x}")) + "\""
+}
+
+/// The same condition, which takes the digest of the link where it is met.
+fn seen(
+    before: Option<Before>,
+    expected: impl FnOnce(&Link) -> bool + Send + 'static,
+) -> impl FnOnce(&Link) -> bool + Send + 'static {
+    move |link| {
+        if let Some(before) = before {
+            before.take(link);
+        }
+        expected(link)
+    }
 }
 
 /// Whether a link is as `If-Match` has it (RFC 9110, section 13.1.1); any link is, where there is none.

@@ -1,18 +1,21 @@
 //! The admin listener: the API under `/api/v1`, health and metrics.
 //!
 //! - [`routes`]: the table of what is served, and who may ask.
-//! - `links`, `batch`, `bulk`, `stats`, `qr`: the API itself.
+//! - `links`, `batch`, `bulk`, `stats`, `qr`, `domains`: the API itself.
 //! - `health`, `metrics`: for the operator's machines.
 //! - [`openapi`]: the API's description, and its page for people.
-//! - `strict`, `connection`: what stands before actix-web: the one parser, and deadlines.
+//! - `strict`, `connection`, `wire`: what stands before actix-web: the one parser, deadlines, and TLS.
+//! - `trail`, `audit`: what a request leaves behind in its answer and in the logs.
 //! - `auth`, `body`, `compress`, `failure`, `query`, `readers`: what the handlers stand on.
 
+mod audit;
 mod auth;
 mod batch;
 mod body;
 pub(crate) mod bulk;
 mod compress;
 mod connection;
+mod domains;
 mod failure;
 mod health;
 mod links;
@@ -24,6 +27,8 @@ mod readers;
 pub mod routes;
 mod stats;
 mod strict;
+mod trail;
+mod wire;
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,6 +42,8 @@ use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
 use actix_web::dev::AppConfig;
 use actix_web::middleware::from_fn;
 use actix_web::{App, web};
+use listener::tls::Tls;
+use service::access_log::{AuditLog, Lines};
 use service::allowed_hosts::AllowedHosts;
 use service::metrics::Registry;
 use service::ready::{Heartbeats, Readiness};
@@ -45,14 +52,19 @@ use service::socket::Listener;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 
+use crate::domains::short_url;
+use crate::link::Link;
 use crate::store::{self, Store};
 use auth::Strangers;
 use connection::Connections;
 use metrics::Requests;
 use readers::Readers;
+use wire::Wire;
 
 pub use batch::Outcome;
+pub use domains::DomainList;
 pub use links::{Listing, Shown};
 
 /// Connections at once; one more takes the place of the one that has stood still for longest.
@@ -111,6 +123,9 @@ pub struct State {
     /// By which names requests without a key are taken; by any where absent.
     hosts: Option<AllowedHosts>,
     patience: Patience,
+    /// Lines of the access log, where there is one.
+    access_log: Option<Lines>,
+    audit_log: Option<AuditLog>,
 }
 
 impl State {
@@ -136,6 +151,8 @@ impl State {
             strangers: Strangers::default(),
             hosts: None,
             patience: Patience::default(),
+            access_log: None,
+            audit_log: None,
             registry,
         })
     }
@@ -155,23 +172,32 @@ impl State {
         self
     }
 
+    /// Logs requests there, and writes there.
+    #[must_use]
+    pub fn logging(mut self, access_log: Option<Lines>, audit_log: Option<AuditLog>) -> Self {
+        self.access_log = access_log;
+        self.audit_log = audit_log;
+        self
+    }
+
     /// The listener's signs of life.
     pub fn heartbeats(&self) -> Heartbeats {
         self.beats.clone()
     }
 
-    fn short_url(&self, code: &str) -> String {
-        format!("{}/{code}", self.base)
+    fn short_url(&self, link: &Link) -> String {
+        short_url(&self.base, link.domain.as_deref(), &link.code)
     }
 }
 
-/// Serves until `shutdown`, then finishes what is in flight. Runs on actix's runtime
+/// Serves until `shutdown`, then finishes what is in flight; by TLS alone where that is given. Runs on actix's runtime
 /// ([`actix_web::rt::System`]).
 ///
 /// # Errors
 /// When a listener cannot be used.
 pub async fn serve(
     listeners: Vec<Listener>,
+    tls: Option<Tls>,
     state: Arc<State>,
     workers: usize,
     shutdown: Shutdown,
@@ -187,23 +213,23 @@ pub async fn serve(
         .max_concurrent_connections(2 * places)
         .shutdown_timeout(DRAIN_SECONDS)
         .disable_signals();
+    let acceptor = tls.as_ref().map(acceptor);
     for listener in listeners {
-        let (state, stopping) = (state.clone(), shutdown.clone());
+        let (state, stopping, tls) = (state.clone(), shutdown.clone(), acceptor.clone());
+        let connections = move || (Connections::new(places, patience), tls.clone());
         server = match listener {
             Listener::Tcp(listener) => server.listen("admin", listener, move || {
-                http(
-                    state.clone(),
-                    stopping.clone(),
-                    Connections::new(places, patience),
-                    |stream: &TcpStream| stream.peer_addr().ok(),
-                )
-            })?,
-            Listener::Unix(listener) => server.listen_uds("admin", listener, move || {
-                http(state.clone(), stopping.clone(), Connections::new(places, patience), |_: &UnixStream| {
-                    None
+                http(state.clone(), stopping.clone(), connections(), |stream: &TcpStream| {
+                    stream.peer_addr().ok()
                 })
             })?,
+            Listener::Unix(listener) => server.listen_uds("admin", listener, move || {
+                http(state.clone(), stopping.clone(), connections(), |_: &UnixStream| None)
+            })?,
         };
+    }
+    if let Some(Tls { store, .. }) = tls {
+        actix_web::rt::spawn(async move { store.poll(listener::tls::POLL).await });
     }
     let running = server.run();
     let handle = running.handle();
@@ -216,32 +242,45 @@ pub async fn serve(
     ended
 }
 
-/// What one worker does with the connections of a listener.
+/// HTTP/1.1 by TLS, which is what actix-web speaks here.
+fn acceptor(tls: &Tls) -> TlsAcceptor {
+    let mut config = (*tls.tcp).clone();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// What one worker does with the connections of a listener, by TLS where there is what accepts it.
 fn http<S: FromStream + AsyncRead + AsyncWrite + Unpin + 'static>(
     state: web::Data<State>,
     shutdown: Shutdown,
-    connections: Connections,
+    (connections, tls): (Connections, Option<TlsAcceptor>),
     peer: fn(&S) -> Option<SocketAddr>,
 ) -> impl ServiceFactory<S, Config = (), Response = (), Error = DispatchError, InitError = ()> {
     let (beats, patience) = (state.beats.clone(), state.patience);
+    let lines = state.access_log.clone();
     actix_web::rt::spawn(async move {
         loop {
             beats.beat(0);
+            if let Some(lines) = &lines {
+                lines.flush();
+            }
             tokio::time::sleep(BEAT).await;
         }
     });
     let app = App::new()
         .app_data(state)
-        .wrap(from_fn(compress::answers))
         .wrap(from_fn(auth::by_local_names))
         .wrap(from_fn(metrics::count))
+        .wrap(from_fn(trail::told))
+        .wrap(from_fn(compress::answers))
+        .wrap(from_fn(trail::logged))
         .wrap(from_fn(connection::answers))
         .configure(routes::configure);
     let http = HttpService::build()
         .keep_alive(patience.idle)
         // The stream sees to it, of every request.
         .client_request_timeout(Duration::ZERO)
-        .on_connect_ext(connection::remember::<S>)
+        .on_connect_ext(connection::remember::<Wire<S>>)
         .client_disconnect_timeout(CLOSE_TIMEOUT)
         .graceful_shutdown_signal(move || {
             let shutdown = shutdown.clone();
@@ -250,7 +289,8 @@ fn http<S: FromStream + AsyncRead + AsyncWrite + Unpin + 'static>(
         .h1(map_config(app, |()| AppConfig::default()));
     fn_service(move |stream: S| {
         let peer = peer(&stream);
-        std::future::ready(Ok::<_, DispatchError>((connections.take(stream), peer)))
+        let wire = Wire::new(stream, tls.as_ref());
+        std::future::ready(Ok::<_, DispatchError>((connections.take(wire), peer)))
     })
     .and_then(http)
 }

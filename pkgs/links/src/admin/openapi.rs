@@ -10,7 +10,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi as Document, Ref, RefOr, Response};
 use utoipa::{Modify, OpenApi};
 
-use super::{batch, bulk, health, links, metrics, qr, stats};
+use super::{batch, bulk, domains, health, links, metrics, qr, stats};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -31,6 +31,11 @@ use super::{batch, bulk, health, links, metrics, qr, stats};
         stats::of_link,
         stats::of_all,
         qr::draw,
+        domains::list,
+        domains::create,
+        domains::read,
+        domains::edit,
+        domains::delete,
         document,
         page,
         health::alive,
@@ -43,6 +48,7 @@ use super::{batch, bulk, health, links, metrics, qr, stats};
         (name = "links", description = "One link, a page of them, or a batch"),
         (name = "bulk", description = "All of them, as a stream"),
         (name = "stats", description = "Clicks"),
+        (name = "domains", description = "Further hosts that links can be at"),
         (name = "health", description = "For load balancers and monitors"),
         (name = "documentation", description = "This")
     )
@@ -73,7 +79,7 @@ impl Modify for Problems {
                 let responses = &mut operation.responses.responses;
                 for (status, description) in [
                     ("401", "No token, or an unknown one"),
-                    ("403", "The token may only read"),
+                    ("403", "The token may only read, or is for other domains"),
                     ("default", "Any other error"),
                 ] {
                     responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(problem(description)));

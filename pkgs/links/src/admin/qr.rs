@@ -9,7 +9,7 @@ use std::fmt::Write;
 use utoipa::ToSchema;
 
 use super::failure::Failure;
-use super::{State, query};
+use super::{State, domains, query};
 
 /// How the code is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
@@ -37,6 +37,8 @@ struct Look {
     /// The quiet zone around it, in modules; 4, as the standard asks, unless given.
     #[param(minimum = 0, maximum = 16, default = 4)]
     margin: Option<u32>,
+    /// The domain of the link; the default one unless given, or where it is `default`.
+    domain: Option<String>,
 }
 
 /// A link's QR code
@@ -62,8 +64,9 @@ pub(super) async fn draw(
     if margin > 16 {
         return Err(query::refuse("margin", "is from 0 to 16"));
     }
-    let link = state.readers.with(move |reader| reader.get(&code)).await?;
-    let url = state.short_url(&link.code);
+    let key = domains::key_at(&request, &state, look.domain.as_deref(), code.into_inner())?;
+    let link = state.readers.with(move |reader| reader.get(key)).await?;
+    let url = state.short_url(&link);
     // Weak, so that the image may be compressed on its way. What decides it is in the URL and the look.
     let etag = format!("W/\"{}-{}-{size}-{margin}\"", crc(&url), look.format as u8);
     let mut response = HttpResponse::Ok();

@@ -8,7 +8,7 @@ use actix_web::{HttpRequest, HttpResponse, ResponseError, Route, guard, web};
 use service::problem::Problem;
 
 use super::failure::Failure;
-use super::{auth, batch, bulk, health, links, metrics, openapi, qr, stats, strict};
+use super::{auth, batch, bulk, domains, health, links, metrics, openapi, qr, stats, strict};
 use crate::store::Scope;
 
 /// One method of one path.
@@ -37,7 +37,7 @@ const WRITE: Option<Scope> = Some(Scope::Write);
 
 /// Everything that is served. Fixed paths stand before the patterns that would match them too.
 #[rustfmt::skip]
-pub static ENDPOINTS: [Endpoint; 17] = [
+pub static ENDPOINTS: [Endpoint; 22] = [
     endpoint(Method::GET,    "/healthz",                   OPEN,  || web::to(health::alive)),
     endpoint(Method::GET,    "/readyz",                    OPEN,  || web::to(health::ready)),
     endpoint(Method::GET,    "/metrics",                   OPEN,  || web::to(metrics::show)),
@@ -55,6 +55,11 @@ pub static ENDPOINTS: [Endpoint; 17] = [
     endpoint(Method::GET,    "/api/v1/links/{code}/stats", READ,  || web::to(stats::of_link)),
     endpoint(Method::GET,    "/api/v1/links/{code}/qr",    READ,  || web::to(qr::draw)),
     endpoint(Method::GET,    "/api/v1/stats",              READ,  || web::to(stats::of_all)),
+    endpoint(Method::GET,    "/api/v1/domains",            READ,  || web::to(domains::list)),
+    endpoint(Method::POST,   "/api/v1/domains",            WRITE, || web::to(domains::create)),
+    endpoint(Method::GET,    "/api/v1/domains/{host}",     READ,  || web::to(domains::read)),
+    endpoint(Method::PATCH,  "/api/v1/domains/{host}",     WRITE, || web::to(domains::edit)),
+    endpoint(Method::DELETE, "/api/v1/domains/{host}",     WRITE, || web::to(domains::delete)),
 ];
 
 /// Other places of what [`ENDPOINTS`] has: where the description was, and the base that is printed and asked for.

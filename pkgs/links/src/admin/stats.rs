@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use super::failure::Failure;
 use super::links::uncached;
-use super::{State, query};
-use crate::store::Stats;
+use super::{State, domains, query};
+use crate::store::{Counted, Stats};
 
 /// Which days to sum up; by UTC.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -22,6 +22,9 @@ struct Days {
     /// The last day; today unless given.
     #[param(value_type = Option<String>, format = Date)]
     to: Option<Date>,
+    /// Of this domain, where `default` is the one without a name: of a link the one it is at, which is the default one
+    /// unless given; otherwise the links there are at it.
+    domain: Option<String>,
 }
 
 /// A link's clicks
@@ -39,21 +42,26 @@ pub(super) async fn of_link(
 /// All clicks
 #[utoipa::path(get, path = "/api/v1/stats", tag = "stats", operation_id = "stats",
     params(Days), security(("bearer" = ["read"])),
-    responses((status = 200, description = "The clicks of all links", body = Stats)))]
+    responses((status = 200, description = "The clicks of all links, or of those at some domains", body = Stats)))]
 pub(super) async fn of_all(request: HttpRequest, state: web::Data<State>) -> Result<HttpResponse, Failure> {
     answer(&request, &state, None).await
 }
 
 async fn answer(request: &HttpRequest, state: &State, code: Option<String>) -> Result<HttpResponse, Failure> {
-    let days: Days = query::parse(request)?;
+    let asked: Days = query::parse(request)?;
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
-    let to = days.to.unwrap_or(today);
-    let from = days.from.unwrap_or_else(|| to.saturating_sub(29.days()));
+    let to = asked.to.unwrap_or(today);
+    let from = asked.from.unwrap_or_else(|| to.saturating_sub(29.days()));
     if from > to {
         return Err(query::refuse("from", "is later than to"));
     }
     let days = day(from)..=day(to);
-    let stats = state.readers.with(move |reader| reader.stats(code.as_deref(), days)).await?;
+    let domain = asked.domain.as_deref();
+    let counted: Counted = match code {
+        Some(code) => Counted::Link(domains::key_at(request, state, domain, code)?),
+        None => domains::several(request, state, domain)?.into(),
+    };
+    let stats = state.readers.with(move |reader| reader.stats(counted, days)).await?;
     Ok(uncached(HttpResponse::Ok()).json(stats))
 }
 

@@ -19,6 +19,10 @@ pub struct Args {
     #[arg(long, value_name = "CODE")]
     pub code: Option<String>,
 
+    /// The domain it shall be at; the default one where absent.
+    #[arg(long, value_name = "HOST")]
+    pub domain: Option<String>,
+
     /// The rest of it.
     #[command(flatten)]
     pub fields: Fields,
@@ -37,6 +41,7 @@ pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
     let password = args.fields.password()?;
     let fields = args.fields;
     let link = NewLink {
+        domain: args.domain,
         code: args.code,
         target: args.target,
         title: fields.title,

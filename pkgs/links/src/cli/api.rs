@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::civil::Date;
@@ -9,15 +10,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use service::problem::Problem;
 use ureq::http::{Request, Response};
+use ureq::tls::TlsConfig;
 use ureq::{Agent, Body, SendBody};
 use url::Url;
 
+use super::backend::Export;
+use super::trust;
 use crate::admin::bulk::LOCKED;
-use crate::admin::{Listing, Shown};
+use crate::admin::{DomainList, Listing, Shown};
+use crate::domains::{Domain, DomainPatch, NewDomain};
 use crate::front::Refusal;
 use crate::link::{LinkPatch, NewLink};
-use crate::store::{ListQuery, OnConflict, Stats, Tally};
-use crate::transfer::Format;
+use crate::store::{ListQuery, Stats, Tally};
+use crate::transfer::{Format, How};
 
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -52,20 +57,37 @@ pub enum Error {
         /// Its base.
         url: Url,
         /// Why.
-        source: ureq::Error,
+        source: Box<ureq::Error>,
     },
+    /// It is not known to be who it should be.
+    #[error("{url} cannot be trusted: {reason}")]
+    Untrusted {
+        /// Its base.
+        url: Url,
+        /// Why not.
+        reason: String,
+    },
+    /// There is nobody who could vouch for it.
+    #[error(transparent)]
+    Trust(#[from] trust::Error),
     /// Its answer breaks off.
     #[error("the answer breaks off: {0}")]
     Answer(#[source] io::Error),
     /// Its answer is something else.
     #[error("this is no answer of a linerate-links API: {0}")]
-    Strange(#[source] ureq::Error),
+    Strange(#[source] Box<ureq::Error>),
 }
 
 impl Error {
     /// Whether other input would have helped.
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Self::Refused { status: 400 | 404 | 422, .. } | Self::Public(_))
+        matches!(
+            self,
+            Self::Refused { status: 400 | 404 | 422, .. }
+                | Self::Public(_)
+                | Self::Untrusted { .. }
+                | Self::Trust(_)
+        )
     }
 }
 
@@ -76,36 +98,37 @@ pub struct Client {
     agent: Agent,
 }
 
-/// Why a URL is no API's.
+/// Said of a URL that is no API's.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotABase {
-    #[error("an http URL without query is needed")]
-    Form,
-    #[error("https is not supported: reach the admin listener over a tunnel")]
-    Tls,
-}
+#[error("an http or https URL without query is needed")]
+pub(super) struct NotABase;
 
 /// Parses the base URL of an API.
 pub(super) fn base(text: &str) -> Result<Url, NotABase> {
-    let mut url = Url::parse(text).map_err(|_| NotABase::Form)?;
+    let mut url = Url::parse(text).map_err(|_| NotABase)?;
     match url.scheme() {
-        "https" => Err(NotABase::Tls),
-        "http" if url.has_host() && url.query().is_none() && url.fragment().is_none() => {
+        "http" | "https" if url.has_host() && url.query().is_none() && url.fragment().is_none() => {
             // As it stands in the description of the API.
             let path = url.path().trim_end_matches('/');
             let path = path.strip_suffix("/api/v1").unwrap_or(path).to_owned();
             url.set_path(&path);
             Ok(url)
         }
-        _ => Err(NotABase::Form),
+        _ => Err(NotABase),
     }
 }
 
 impl Client {
-    /// A client; connects with the first request.
-    pub fn new(base: Url, token: &str) -> Self {
+    /// A client; connects with the first request. By TLS, `authorities` is a file with those that are trusted, in the
+    /// place of the system's.
+    ///
+    /// # Errors
+    /// When it speaks TLS, and there is nobody to trust.
+    pub fn new(base: Url, token: &str, authorities: Option<&Path>) -> Result<Self, Error> {
+        let tls = if base.scheme() == "https" { trust::config(authorities)? } else { TlsConfig::default() };
         // A proxy meant for the web has no business with an admin token.
         let agent = Agent::config_builder()
+            .tls_config(tls)
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
@@ -115,7 +138,7 @@ impl Client {
             .user_agent(concat!("linerate-links/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        Self { base, authorization: format!("Bearer {token}"), agent }
+        Ok(Self { base, authorization: format!("Bearer {token}"), agent })
     }
 
     /// `POST /links`.
@@ -124,13 +147,13 @@ impl Client {
     }
 
     /// `GET /links/{code}`.
-    pub fn get(&self, code: &str) -> Result<Shown, Error> {
-        self.json("GET", self.url(&["links", code]), NOTHING)
+    pub fn get(&self, domain: Option<&str>, code: &str) -> Result<Shown, Error> {
+        self.json("GET", self.url_at(&["links", code], domain), NOTHING)
     }
 
     /// `GET /links`.
-    pub fn list(&self, query: &ListQuery) -> Result<Listing, Error> {
-        let mut url = self.url(&["links"]);
+    pub fn list(&self, domain: Option<&str>, query: &ListQuery) -> Result<Listing, Error> {
+        let mut url = self.url_at(&["links"], domain);
         {
             let mut pairs = url.query_pairs_mut();
             for (name, value) in [("q", &query.search), ("tag", &query.tag), ("cursor", &query.cursor)] {
@@ -149,37 +172,32 @@ impl Client {
     }
 
     /// `PATCH /links/{code}`.
-    pub fn edit(&self, code: &str, patch: &LinkPatch) -> Result<Shown, Error> {
-        self.json("PATCH", self.url(&["links", code]), Some(patch))
+    pub fn edit(&self, domain: Option<&str>, code: &str, patch: &LinkPatch) -> Result<Shown, Error> {
+        self.json("PATCH", self.url_at(&["links", code], domain), Some(patch))
     }
 
     /// `DELETE /links/{code}`.
-    pub fn delete(&self, code: &str) -> Result<(), Error> {
-        let request = self.request("DELETE", &self.url(&["links", code]));
+    pub fn delete(&self, domain: Option<&str>, code: &str) -> Result<(), Error> {
+        let request = self.request("DELETE", &self.url_at(&["links", code], domain));
         self.send(request, SendBody::none()).map(drop)
     }
 
     /// `POST /links/import`, the input streamed.
-    pub fn import(
-        &self,
-        format: Format,
-        input: &mut dyn Read,
-        on_conflict: OnConflict,
-    ) -> Result<Tally, Error> {
-        let mut url = self.url(&["links", "import"]);
+    pub fn import(&self, format: Format, input: &mut dyn Read, how: &How) -> Result<Tally, Error> {
+        let mut url = self.url_at(&["links", "import"], how.domain.as_deref());
         url.query_pairs_mut()
             .append_pair("format", &word(&format))
-            .append_pair("on_conflict", &word(&on_conflict));
+            .append_pair("on_conflict", &word(&how.on_conflict));
         let request = self.request("POST", &url).header("Content-Type", format.media_type());
         parsed(self.send(request, SendBody::from_reader(input))?)
     }
 
     /// `GET /links/export`, to be streamed, and how many links it disables for want of their password.
-    pub fn export(&self, format: Format, hashes: bool) -> Result<(impl Read, u64), Error> {
-        let mut url = self.url(&["links", "export"]);
+    pub fn export(&self, what: &Export<'_>) -> Result<(impl Read, u64), Error> {
+        let mut url = self.url_at(&["links", "export"], what.domain);
         url.query_pairs_mut()
-            .append_pair("format", &word(&format))
-            .append_pair("hashes", if hashes { "true" } else { "false" });
+            .append_pair("format", &word(&what.format))
+            .append_pair("hashes", if what.hashes { "true" } else { "false" });
         let request = self.request("GET", &url);
         let response = self.send(request, SendBody::none())?;
         let locked = response.headers().get(LOCKED).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -187,15 +205,53 @@ impl Client {
     }
 
     /// `GET /links/{code}/stats` or `GET /stats`.
-    pub fn stats(&self, code: Option<&str>, days: RangeInclusive<Date>) -> Result<Stats, Error> {
+    pub fn stats(
+        &self,
+        domain: Option<&str>,
+        code: Option<&str>,
+        days: RangeInclusive<Date>,
+    ) -> Result<Stats, Error> {
         let mut url = match code {
-            Some(code) => self.url(&["links", code, "stats"]),
-            None => self.url(&["stats"]),
+            Some(code) => self.url_at(&["links", code, "stats"], domain),
+            None => self.url_at(&["stats"], domain),
         };
         url.query_pairs_mut()
             .append_pair("from", &days.start().to_string())
             .append_pair("to", &days.end().to_string());
         self.json("GET", url, NOTHING)
+    }
+
+    /// `POST /domains`.
+    pub fn create_domain(&self, new: &NewDomain) -> Result<Domain, Error> {
+        self.json("POST", self.url(&["domains"]), Some(new))
+    }
+
+    /// `GET /domains`.
+    pub fn domains(&self) -> Result<DomainList, Error> {
+        self.json("GET", self.url(&["domains"]), NOTHING)
+    }
+
+    /// `PATCH /domains/{host}`.
+    pub fn edit_domain(&self, host: &str, patch: &DomainPatch) -> Result<Domain, Error> {
+        self.json("PATCH", self.url(&["domains", host]), Some(patch))
+    }
+
+    /// `DELETE /domains/{host}`.
+    pub fn delete_domain(&self, host: &str, force: bool) -> Result<(), Error> {
+        let mut url = self.url(&["domains", host]);
+        if force {
+            url.query_pairs_mut().append_pair("force", "true");
+        }
+        self.send(self.request("DELETE", &url), SendBody::none()).map(drop)
+    }
+
+    /// With the domain as a parameter, where there is one.
+    fn url_at(&self, path: &[&str], domain: Option<&str>) -> Url {
+        let mut url = self.url(path);
+        if let Some(domain) = domain {
+            url.query_pairs_mut().append_pair("domain", domain);
+        }
+        url
     }
 
     fn url(&self, path: &[&str]) -> Url {
@@ -244,7 +300,11 @@ impl Client {
     }
 
     fn unreachable(&self, source: ureq::Error) -> Error {
-        Error::Unreachable { url: self.base.clone(), source }
+        let url = self.base.clone();
+        match trust::refusal(&source) {
+            Some(reason) => Error::Untrusted { url, reason },
+            None => Error::Unreachable { url, source: Box::new(source) },
+        }
     }
 }
 
@@ -258,7 +318,12 @@ fn is_public(problem: &Problem) -> bool {
 const NOTHING: Option<&()> = None;
 
 fn parsed<T: DeserializeOwned>(mut response: Response<Body>) -> Result<T, Error> {
-    response.body_mut().with_config().limit(ANSWER_BYTES).read_json().map_err(Error::Strange)
+    response
+        .body_mut()
+        .with_config()
+        .limit(ANSWER_BYTES)
+        .read_json()
+        .map_err(|error| Error::Strange(Box::new(error)))
 }
 
 /// What a problem says that a person can act on: which fields are wrong and how, where it knows.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use jiff::civil::Date;
 use url::Url;
@@ -11,10 +12,11 @@ use super::api::{self, Client};
 use super::database::{DatabaseArgs, Missing, Open};
 use super::policy::{PolicyArgs, PublicArgs};
 use super::shown::with_short_url;
-use crate::admin::{Listing, Shown};
+use crate::admin::{DomainList, Listing, Shown};
+use crate::domains::{Domain, DomainPatch, InDomains, LinkKey, NewDomain};
 use crate::link::{LinkPatch, NewLink};
-use crate::store::{ListQuery, OnConflict, Reader, Stats, Tally};
-use crate::transfer::{self, Format, Writer};
+use crate::store::{Counted, ListQuery, Reader, Stats, Tally};
+use crate::transfer::{self, Format, How, Writer};
 
 /// Which links a command works on.
 #[derive(Clone, Debug, clap::Args)]
@@ -31,6 +33,10 @@ pub struct BackendArgs {
     /// The token for the API.
     #[arg(long, value_name = "TOKEN", env = "LINERATE_LINKS_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
+
+    /// Trust the authorities in this PEM file when the API is an https one, and no others. Default: those of the system.
+    #[arg(long, value_name = "FILE", env = "LINERATE_LINKS_CACERT", requires = "api")]
+    pub cacert: Option<PathBuf>,
 }
 
 /// Where links are.
@@ -52,7 +58,9 @@ impl BackendArgs {
     /// Opens what was asked for. The policy is the database's; a server has its own.
     pub fn open(&self, policy: &PolicyArgs, missing: Missing) -> Result<Backend, Error> {
         match (&self.api, &self.token) {
-            (Some(url), Some(token)) => Ok(Backend::Api(Client::new(url.clone(), token))),
+            (Some(url), Some(token)) => {
+                Ok(Backend::Api(Client::new(url.clone(), token, self.cacert.as_deref())?))
+            }
             (None, Some(_)) => Err(Error::NoApi),
             (_, None) => {
                 let store = self.database.open(policy, missing)?;
@@ -74,74 +82,75 @@ impl Backend {
         }
     }
 
-    /// A link by code.
-    pub fn get(&self, code: &str) -> Result<Shown, Error> {
+    /// A link by code, at the default domain or at another one.
+    pub fn get(&self, domain: Option<&str>, code: &str) -> Result<Shown, Error> {
         match self {
-            Self::Database { reader, public, .. } => Ok(with_short_url(reader.get(code)?, public)),
-            Self::Api(client) => Ok(client.get(code)?),
+            Self::Database { reader, store, public } => {
+                Ok(with_short_url(reader.get(key(store, domain, code)?)?, public))
+            }
+            Self::Api(client) => Ok(client.get(domain, code)?),
         }
     }
 
-    /// A page of links.
-    pub fn list(&self, query: &ListQuery) -> Result<Listing, Error> {
+    /// A page of links, of all domains or of one.
+    pub fn list(&self, domain: Option<&str>, mut query: ListQuery) -> Result<Listing, Error> {
         match self {
-            Self::Database { reader, public, .. } => {
-                let page = reader.list(query)?;
+            Self::Database { reader, store, public } => {
+                query.domains = within(store, domain)?;
+                let page = reader.list(&query)?;
                 let links = page.links.into_iter().map(|link| with_short_url(link, public)).collect();
                 Ok(Listing { links, next: page.next })
             }
-            Self::Api(client) => Ok(client.list(query)?),
+            Self::Api(client) => Ok(client.list(domain, &query)?),
         }
     }
 
     /// Changes a link.
-    pub fn edit(&self, code: &str, patch: LinkPatch) -> Result<Shown, Error> {
+    pub fn edit(&self, domain: Option<&str>, code: &str, patch: LinkPatch) -> Result<Shown, Error> {
         match self {
             Self::Database { store, public, .. } => {
-                Ok(with_short_url(store.done(store.edit(code.to_owned(), patch))?, public))
+                let key = key(store, domain, code)?;
+                Ok(with_short_url(store.done(store.edit(key, patch))?, public))
             }
-            Self::Api(client) => Ok(client.edit(code, &patch)?),
+            Self::Api(client) => Ok(client.edit(domain, code, &patch)?),
         }
     }
 
     /// Deletes a link.
-    pub fn delete(&self, code: &str) -> Result<(), Error> {
+    pub fn delete(&self, domain: Option<&str>, code: &str) -> Result<(), Error> {
         match self {
-            Self::Database { store, .. } => store.done(store.delete(code.to_owned())),
-            Self::Api(client) => Ok(client.delete(code)?),
+            Self::Database { store, .. } => store.done(store.delete(key(store, domain, code)?)),
+            Self::Api(client) => Ok(client.delete(domain, code)?),
         }
     }
 
     /// Imports links until the input ends.
-    pub fn import(
-        &self,
-        format: Format,
-        input: &mut dyn Read,
-        on_conflict: OnConflict,
-    ) -> Result<Tally, Error> {
+    pub fn import(&self, format: Format, input: &mut dyn Read, how: How) -> Result<Tally, Error> {
         match self {
             Self::Database { store, .. } => {
-                Ok(transfer::import(format, input, store, on_conflict, &mut |_| {})?)
+                store.domains().id(how.domain.as_deref())?;
+                Ok(transfer::import(format, input, store, &how, &mut |_| {})?)
             }
-            Self::Api(client) => Ok(client.import(format, input, on_conflict)?),
+            Self::Api(client) => Ok(client.import(format, input, &how)?),
         }
     }
 
-    /// Exports all links, with the hashes of their passwords where asked. `failed` says what a failure to
-    /// write means. Answers how many links it disabled for want of their password.
+    /// Exports links. `failed` says what a failure to write means. Answers how many links it disabled for want of their
+    /// password.
     pub fn export(
         &self,
-        format: Format,
-        hashes: bool,
+        what: &Export<'_>,
         output: &mut dyn Write,
         failed: &dyn Fn(std::io::Error) -> Error,
     ) -> Result<u64, Error> {
         match self {
-            Self::Database { reader, .. } => {
-                let locked = if hashes { 0 } else { reader.locked()? };
-                let mut writer = Writer::new(format, output).map_err(failed)?;
+            Self::Database { reader, store, .. } => {
+                let of = within(store, what.domain)?;
+                let locked = if what.hashes { 0 } else { reader.locked(&of)? };
+                let with_domains = !store.domains().is_empty();
+                let mut writer = Writer::new(what.format, with_domains, output).map_err(failed)?;
                 let mut written = Ok(());
-                reader.export(hashes, &mut |record| {
+                reader.export(&of, what.hashes, &mut |record| {
                     written = writer.write(&record);
                     written.is_ok()
                 })?;
@@ -149,7 +158,7 @@ impl Backend {
                 Ok(locked)
             }
             Self::Api(client) => {
-                let (mut body, locked) = client.export(format, hashes)?;
+                let (mut body, locked) = client.export(what)?;
                 let mut chunk = [0; 64 * 1024];
                 loop {
                     match body.read(&mut chunk).map_err(api::Error::Answer)? {
@@ -161,15 +170,83 @@ impl Backend {
         }
     }
 
-    /// Clicks of one link, or of all, on the days asked for.
-    pub fn stats(&self, code: Option<&str>, days: RangeInclusive<Date>) -> Result<Stats, Error> {
+    /// Clicks of one link, of all, or of those at a domain, on the days asked for.
+    pub fn stats(
+        &self,
+        domain: Option<&str>,
+        code: Option<&str>,
+        days: RangeInclusive<Date>,
+    ) -> Result<Stats, Error> {
         match self {
-            Self::Database { reader, .. } => {
-                Ok(reader.stats(code, since_epoch(*days.start())..=since_epoch(*days.end()))?)
+            Self::Database { reader, store, .. } => {
+                let counted = match code {
+                    Some(code) => Counted::Link(key(store, domain, code)?),
+                    None => within(store, domain)?.into(),
+                };
+                Ok(reader.stats(counted, since_epoch(*days.start())..=since_epoch(*days.end()))?)
             }
-            Self::Api(client) => Ok(client.stats(code, days)?),
+            Self::Api(client) => Ok(client.stats(domain, code, days)?),
         }
     }
+
+    /// Creates a domain.
+    pub fn create_domain(&self, new: NewDomain) -> Result<Domain, Error> {
+        match self {
+            Self::Database { store, .. } => store.done(store.create_domain(new)),
+            Self::Api(client) => Ok(client.create_domain(&new)?),
+        }
+    }
+
+    /// The domains, by their hosts.
+    pub fn domains(&self) -> Result<DomainList, Error> {
+        match self {
+            Self::Database { store, .. } => {
+                let domains = store.domains().sorted();
+                Ok(DomainList { domains: domains.iter().map(|domain| Domain::clone(domain)).collect() })
+            }
+            Self::Api(client) => Ok(client.domains()?),
+        }
+    }
+
+    /// Changes a domain.
+    pub fn edit_domain(&self, host: &str, patch: DomainPatch) -> Result<Domain, Error> {
+        match self {
+            Self::Database { store, .. } => store.done(store.edit_domain(host.to_owned(), patch)),
+            Self::Api(client) => Ok(client.edit_domain(host, &patch)?),
+        }
+    }
+
+    /// Deletes a domain, with `force` along with its links.
+    pub fn delete_domain(&self, host: &str, force: bool) -> Result<(), Error> {
+        match self {
+            Self::Database { store, .. } => {
+                while !store.done(store.delete_domain(host.to_owned(), force))? {}
+                Ok(())
+            }
+            Self::Api(client) => Ok(client.delete_domain(host, force)?),
+        }
+    }
+}
+
+/// What an export has.
+pub struct Export<'e> {
+    /// How it is written.
+    pub format: Format,
+    /// With the hashes of passwords.
+    pub hashes: bool,
+    /// The links of one domain; of all where absent.
+    pub domain: Option<&'e str>,
+}
+
+fn key(store: &Open, domain: Option<&str>, code: &str) -> Result<LinkKey, Error> {
+    Ok(LinkKey { domain: store.domains().id(domain)?, code: code.to_owned() })
+}
+
+fn within(store: &Open, domain: Option<&str>) -> Result<InDomains, Error> {
+    Ok(match domain {
+        Some(_) => InDomains::Only(vec![store.domains().id(domain)?]),
+        None => InDomains::All,
+    })
 }
 
 /// Days since the Unix epoch.

@@ -14,6 +14,10 @@ pub struct Args {
     /// Which link.
     pub code: String,
 
+    /// The domain it is at; the default one where absent, or "default".
+    #[arg(long, value_name = "HOST")]
+    pub domain: Option<String>,
+
     /// A new target.
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
@@ -92,18 +96,19 @@ pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
         return Err(Error::NothingToChange);
     }
     let backend = args.backend.open(&args.policy, Missing::Refuse)?;
+    let domain = args.domain.as_deref();
     if retags {
-        let mut tags = backend.get(&args.code)?.link.tags;
+        let mut tags = backend.get(domain, &args.code)?.link.tags;
         tags.extend(args.add_tags);
         tags.retain(|tag| !args.remove_tags.contains(tag));
         patch.tags = Some(tags);
     }
-    let link = backend.edit(&args.code, patch)?;
+    let link = backend.edit(domain, &args.code, patch)?;
     shown::note_expired(&link);
     output.show(&link, shown::print)
 }
 
 /// A member of a merge patch: set, cleared or absent.
-fn set_or_clear<T>(value: Option<T>, clear: bool) -> Option<Option<T>> {
+pub fn set_or_clear<T>(value: Option<T>, clear: bool) -> Option<Option<T>> {
     value.map(Some).or_else(|| clear.then_some(None))
 }

@@ -87,12 +87,16 @@ fn of_file(error: &io::Error) -> u8 {
 
 /// What was asked of the store that it cannot do, or of a file that is none of its.
 fn of_store(error: &store::Error) -> u8 {
-    use store::Error::{Code, Directory, Field, Foreign, NoToken, NotADatabase, NotFound, Target, TooNew};
+    use store::Error::{
+        Code, Directory, Field, Foreign, Host, NoDomain, NoToken, NotADatabase, NotFound, Target, TooNew,
+    };
     match error {
         Code(_)
         | Directory
         | Field { .. }
         | Foreign
+        | Host(_)
+        | NoDomain(_)
         | NoToken(_)
         | NotADatabase
         | NotFound(_)
@@ -115,7 +119,7 @@ impl Error {
             Self::Store(error) | Self::Database { source: error, .. } => of_store(error),
             Self::Serve(serve::Error::Store { source, .. }) => of_store(source),
             Self::Serve(serve::Error::File { source, .. }) | Self::File { source, .. } => of_file(source),
-            Self::Serve(serve::Error::NotTcp(_) | serve::Error::Listener(listener::Error::Tls(_)))
+            Self::Serve(serve::Error::Log(_) | serve::Error::Listener(listener::Error::Tls(_)))
             | Self::BackupExists(_)
             | Self::NoApi
             | Self::NoDatabase(_)

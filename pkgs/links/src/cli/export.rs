@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use service::output::Closed;
 
-use super::backend::BackendArgs;
+use super::backend::{BackendArgs, Export};
 use super::database::Missing;
 use super::import::{by_name, format, unknown};
 use super::policy::PolicyArgs;
@@ -28,6 +28,10 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", value_parser = format())]
     pub format: Option<Format>,
 
+    /// Only links at this domain, where "default" is the one without a name.
+    #[arg(long, value_name = "HOST")]
+    pub domain: Option<String>,
+
     /// With the hashes of passwords, so that an import protects links again. Without, links that ask for a password
     /// are exported as disabled.
     #[arg(long)]
@@ -47,18 +51,19 @@ pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
         None => fallback,
     };
     let backend = args.backend.open(&PolicyArgs::default(), Missing::Refuse)?;
+    let what = Export { format, hashes: args.hashes, domain: args.domain.as_deref() };
     let bar = progress::bytes(None);
     let exported = if args.file == Path::new("-") {
         if output.is_terminal() {
             bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
         }
-        backend.export(format, args.hashes, &mut bar.wrap_write(output.raw()), &|error| Closed(error).into())
+        backend.export(&what, &mut bar.wrap_write(output.raw()), &|error| Closed(error).into())
     } else {
         let failed = |source| Error::File { path: args.file.clone(), source };
         let file = create(&args.file).map_err(failed)?;
         let mut file = BufWriter::new(bar.wrap_write(file));
         backend
-            .export(format, args.hashes, &mut file, &failed)
+            .export(&what, &mut file, &failed)
             .and_then(|locked| file.flush().map_err(failed).map(|()| locked))
     };
     bar.finish_and_clear();

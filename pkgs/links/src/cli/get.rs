@@ -12,6 +12,10 @@ pub struct Args {
     /// Which link.
     pub code: String,
 
+    /// The domain it is at; the default one where absent, or "default".
+    #[arg(long, value_name = "HOST")]
+    pub domain: Option<String>,
+
     /// Where.
     #[command(flatten)]
     pub backend: BackendArgs,
@@ -24,6 +28,6 @@ pub struct Args {
 /// Prints a link.
 pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     let policy = PolicyArgs { public: args.public, ..PolicyArgs::default() };
-    let link = args.backend.open(&policy, Missing::Refuse)?.get(&args.code)?;
+    let link = args.backend.open(&policy, Missing::Refuse)?.get(args.domain.as_deref(), &args.code)?;
     output.show(&link, shown::print)
 }

@@ -11,8 +11,9 @@ use super::database::Missing;
 use super::fields::words;
 use super::policy::PolicyArgs;
 use super::{Error, Output, progress};
+use crate::domains::InDomains;
 use crate::store::{OnConflict, Tally};
-use crate::transfer::Format;
+use crate::transfer::{Format, How};
 
 /// Arguments of `import`.
 #[derive(Debug, clap::Args)]
@@ -29,6 +30,10 @@ pub struct Args {
           value_parser = words::<OnConflict>(["fail", "skip", "replace"]))]
     pub on_conflict: OnConflict,
 
+    /// The domain of rows that name none; the default one where absent.
+    #[arg(long, value_name = "HOST")]
+    pub domain: Option<String>,
+
     /// Where to.
     #[command(flatten)]
     pub backend: BackendArgs,
@@ -44,7 +49,8 @@ pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
     let (input, size) = open(&args.file)?;
     let bar = progress::bytes(size);
     let backend = args.backend.open(&args.policy, Missing::Create)?;
-    let imported = backend.import(format, &mut bar.wrap_read(input), args.on_conflict);
+    let how = How { on_conflict: args.on_conflict, domain: args.domain.clone(), within: InDomains::All };
+    let imported = backend.import(format, &mut bar.wrap_read(input), how);
     bar.finish_and_clear();
     let tally = imported?;
     output.show(&tally, print)?;

@@ -7,7 +7,8 @@ use super::database::{DatabaseArgs, Missing};
 use super::fields::words;
 use super::policy::PolicyArgs;
 use super::{Error, Output};
-use crate::store::{Scope, TokenInfo};
+use crate::domains::DomainId;
+use crate::store::{Scope, Store, TokenInfo};
 
 /// Arguments of `key`.
 #[derive(Debug, clap::Args)]
@@ -28,6 +29,9 @@ pub enum Action {
         /// What it allows; write includes read.
         #[arg(long, value_name = "SCOPE", value_parser = words::<Scope>(["read", "write"]))]
         scope: Scope,
+        /// A domain it is for, where "default" is the one without a name; may be repeated. Without this flag it is for all.
+        #[arg(long = "domain", value_name = "HOST")]
+        domains: Vec<String>,
         /// Where.
         #[command(flatten)]
         database: DatabaseArgs,
@@ -72,16 +76,20 @@ struct Revoked {
 /// Creates, lists or revokes.
 pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     match args.action {
-        Action::Add { name, scope, database } => {
+        Action::Add { name, scope, domains, database } => {
             let store = database.open(&PolicyArgs::default(), Missing::Create)?;
-            let (info, key) = store.done(store.create_token(name, scope))?;
+            let (info, key) = store.done(store.create_token_for(name, scope, ids(&store, &domains)?))?;
             output.show(&Created { key, info }, |created, output| output.line(&created.key))
         }
         Action::List { database } => {
             let store = database.open(&PolicyArgs::default(), Missing::Refuse)?;
             let keys = store.reader()?.tokens()?;
             output.show(&Keys { keys }, |Keys { keys }, output| {
-                output.table(["ID", "NAME", "SCOPE", "CREATED"], keys.iter().map(row))
+                if keys.iter().all(|key| key.domains.is_none()) {
+                    return output.table(["ID", "NAME", "SCOPE", "CREATED"], keys.iter().map(row));
+                }
+                let header = ["ID", "NAME", "SCOPE", "CREATED", "DOMAINS"];
+                output.table(header, keys.iter().map(row_with_domains))
             })
         }
         Action::Rm { ids, database } => {
@@ -92,6 +100,21 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
             })
         }
     }
+}
+
+/// The domains that a key is to be for; of all where none is named.
+fn ids(store: &Store, domains: &[String]) -> Result<Option<Vec<DomainId>>, Error> {
+    if domains.is_empty() {
+        return Ok(None);
+    }
+    let known = store.domains();
+    Ok(Some(domains.iter().map(|domain| known.id(Some(domain))).collect::<Result<_, _>>()?))
+}
+
+fn row_with_domains(token: &TokenInfo) -> [String; 5] {
+    let [id, name, scope, created] = row(token);
+    let domains = token.domains.as_ref().map_or_else(|| "(all)".to_owned(), |domains| domains.join(" "));
+    [id, name, scope, created, domains]
 }
 
 fn row(token: &TokenInfo) -> [String; 4] {

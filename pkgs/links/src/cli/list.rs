@@ -11,6 +11,7 @@ use super::policy::{PolicyArgs, PublicArgs};
 use super::shown;
 use super::{Error, Output};
 use crate::admin::{Listing, Shown};
+use crate::domains::InDomains;
 use crate::link::Status;
 use crate::store::{ListQuery, Sort};
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
@@ -35,6 +36,10 @@ pub struct Args {
     /// Only links of this status.
     #[arg(long, value_name = "STATUS", value_parser = words::<Status>(["active", "disabled"]))]
     pub status: Option<Status>,
+
+    /// Only links at this domain, where "default" is the one without a name.
+    #[arg(long, value_name = "HOST")]
+    pub domain: Option<String>,
 
     /// The order: a field, with a - in front for the greatest first. Default: the newest link first.
     #[arg(long, value_name = "FIELD", default_value = "-created", hide_default_value = true,
@@ -83,15 +88,17 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
         search: args.search,
         tag: args.tag,
         status: args.status,
+        domains: InDomains::All,
         sort,
         descending: descending || args.desc,
         limit: if args.all { PAGE } else { args.limit },
         cursor: args.cursor,
     };
+    let domain = args.domain.as_deref();
     match (args.all, output.is_json()) {
-        (true, true) => all_as_json(&backend, query, output),
-        (true, false) => each_page(&backend, query, |page| table(&page, output)),
-        (false, _) => output.show(&backend.list(&query)?, |page, output| {
+        (true, true) => all_as_json(&backend, domain, query, output),
+        (true, false) => each_page(&backend, domain, query, |page| table(&page, output)),
+        (false, _) => output.show(&backend.list(domain, query)?, |page, output| {
             table(page, output)?;
             if let Some(cursor) = &page.next {
                 // Not part of the list: a pipe shall not see it.
@@ -104,11 +111,12 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
 
 fn each_page(
     backend: &Backend,
+    domain: Option<&str>,
     mut query: ListQuery,
     mut each: impl FnMut(Listing) -> Result<(), Error>,
 ) -> Result<(), Error> {
     loop {
-        let page = backend.list(&query)?;
+        let page = backend.list(domain, query.clone())?;
         query.cursor.clone_from(&page.next);
         each(page)?;
         if query.cursor.is_none() {
@@ -118,9 +126,14 @@ fn each_page(
 }
 
 /// One [`Listing`] with everything in it, written as it comes.
-fn all_as_json(backend: &Backend, query: ListQuery, output: &mut Output) -> Result<(), Error> {
+fn all_as_json(
+    backend: &Backend,
+    domain: Option<&str>,
+    query: ListQuery,
+    output: &mut Output,
+) -> Result<(), Error> {
     let mut before = "{\"links\":[";
-    each_page(backend, query, |page| {
+    each_page(backend, domain, query, |page| {
         for link in page.links {
             let raw = output.raw();
             raw.write_all(before.as_bytes()).map_err(Closed)?;
@@ -138,7 +151,7 @@ fn table(page: &Listing, output: &mut Output) -> Result<(), Error> {
         ["CODE", "TARGET", "TITLE", "TAGS", "STATUS", "CLICKS", "CREATED"],
         page.links.iter().map(|Shown { link, .. }| {
             [
-                link.code.clone(),
+                shown::code(link),
                 link.target.clone(),
                 shown::or_dash(link.title.as_ref()),
                 shown::tags(link),

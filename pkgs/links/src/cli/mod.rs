@@ -9,6 +9,7 @@ pub mod backend;
 pub mod backup;
 pub mod check;
 pub mod database;
+pub mod domain;
 pub mod edit;
 pub mod error;
 pub mod export;
@@ -23,6 +24,7 @@ pub mod rm;
 pub mod serve;
 pub mod shown;
 pub mod stats;
+pub mod trust;
 
 use std::process::ExitCode;
 
@@ -89,6 +91,8 @@ pub enum Command {
     Export(export::Args),
     /// Print clicks by day, referrer and kind of agent.
     Stats(stats::Args),
+    /// Add, list, change and delete domains: further hosts that links can be at.
+    Domain(domain::Args),
     /// Add, list and revoke the API's keys.
     #[command(alias = "token")]
     Key(key::Args),
@@ -127,6 +131,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Import(args) => import::run(&args, &mut output),
         Command::Export(args) => export::run(&args, &mut output),
         Command::Stats(args) => stats::run(&args, &mut output),
+        Command::Domain(args) => domain::run(args, &mut output),
         Command::Key(args) => key::run(args, &mut output),
         Command::Backup(args) => backup::run(args, &mut output),
         Command::Check(args) => check::run(&args, &mut output),

@@ -58,7 +58,7 @@ pub struct PublicArgs {
     #[arg(long, value_name = "URL", env = "LINERATE_LINKS_PUBLIC_URL", value_parser = public_url)]
     pub public_url: Option<Url>,
 
-    /// Where the server answers redirects: IP:PORT, :PORT or systemd:NAME; may be repeated.
+    /// Where the server answers redirects: IP:PORT, :PORT, unix:PATH or systemd:NAME; may be repeated.
     #[arg(long, value_name = "ADDR", env = "LINERATE_LINKS_LISTEN", default_value = LISTEN, value_delimiter = ',',
           help_heading = None)]
     pub listen: Vec<Address>,

@@ -14,6 +14,10 @@ pub struct Args {
     #[arg(required = true, value_name = "CODE")]
     pub codes: Vec<String>,
 
+    /// The domain they are at; the default one where absent, or "default".
+    #[arg(long, value_name = "HOST")]
+    pub domain: Option<String>,
+
     /// Where.
     #[command(flatten)]
     pub backend: BackendArgs,
@@ -38,7 +42,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     let total = args.codes.len() as u64;
     let mut outcome = Outcome::default();
     for code in args.codes {
-        match backend.delete(&code) {
+        match backend.delete(args.domain.as_deref(), &code) {
             Ok(()) => outcome.deleted.push(code),
             // Alone it is the command's own failure.
             Err(error) if total == 1 => return Err(error),

@@ -1,16 +1,15 @@
-//! `serve`: both listeners, from start to drain.
+//! `serve`: the public and the admin listener, from start to drain.
 
 use std::io::Write;
-use std::net::TcpListener;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use listener::ConnectionLimit;
 use listener::WithFastPath;
-use listener::tls::Store as Certificates;
+use listener::tls::{Stores, Tls};
+use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::logs::{self, LogArgs};
 use service::metrics::{Family, Registry};
@@ -20,17 +19,16 @@ use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
-use service::tls::TlsArgs;
+use service::tls::{AdminTlsArgs, TlsArgs};
 use service::workers;
+use tokio::sync::Notify;
 
 use super::database::DatabaseArgs;
 use super::policy::PolicyArgs;
 use crate::admin;
 use crate::cache::Cache;
 use crate::clicks::Ledger;
-use crate::front::{
-    Attempts, Front, HttpService, MAX_BODY_BYTES, MAX_FIELDS, MAX_HEAD_BYTES, Metrics, Secured, Settings,
-};
+use crate::front::{Attempts, Front, HttpService, Limits, Metrics, Secured, Settings, UnknownHost};
 use crate::store::{self, Options, Scope, Store};
 
 /// The name of the token that `--print-token` renews.
@@ -41,6 +39,9 @@ const WRITE_STUCK: Duration = Duration::from_secs(120);
 
 /// How often the threads are looked for.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// The same once they were told to end.
+const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
 /// Arguments of `serve`.
 #[derive(Clone, Debug, clap::Args)]
@@ -66,6 +67,10 @@ pub struct Args {
     /// Where the API, health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
     pub admin: Address,
+
+    /// By TLS, where that is asked for.
+    #[command(flatten)]
+    pub admin_tls: AdminTlsArgs,
 
     /// By which names the admin listener is asked.
     #[command(flatten)]
@@ -129,9 +134,15 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Resources")]
     pub drain_timeout: u64,
 
-    /// Where / redirects to. Default: 404.
+    /// Where / of the default domain redirects to. Default: 404.
     #[arg(long, value_name = "URL", help_heading = "Public listener")]
     pub root_target: Option<url::Url>,
+
+    /// What answers visitors that ask for a host which is no domain's: the default domain, or 404. With not-found the default
+    /// domain answers at the host of --public-url alone. Only the Host field counts, whatever a proxy adds to it.
+    #[arg(long, value_name = "WHAT", default_value = "default", help_heading = "Public listener",
+          value_parser = ["default", "not-found"], requires_if("not-found", "public_url"))]
+    pub unknown_host: String,
 
     /// Where /favicon.ico redirects to. Default: 404.
     #[arg(long, value_name = "URL", help_heading = "Public listener")]
@@ -153,6 +164,14 @@ pub struct Args {
     #[command(flatten)]
     pub policy: PolicyArgs,
 
+    /// Which requests are logged, to the public and to the admin listener.
+    #[command(flatten)]
+    pub access_log: AccessLogArgs,
+
+    /// Whether writes are.
+    #[command(flatten)]
+    pub audit_log: AuditLogArgs,
+
     /// What is logged.
     #[command(flatten)]
     pub logs: LogArgs,
@@ -169,15 +188,15 @@ pub enum Error {
         /// Why.
         source: store::Error,
     },
-    /// A listener.
+    /// The admin listener's socket.
     #[error(transparent)]
     Socket(#[from] socket::Error),
-    /// The TLS listener.
+    /// The public listener.
     #[error(transparent)]
     Listener(#[from] listener::Error),
-    /// `--listen` names a Unix socket.
-    #[error("redirects are answered on TCP only, not on {0}")]
-    NotTcp(Address),
+    /// The access log or the audit log.
+    #[error(transparent)]
+    Log(#[from] access_log::OpenError),
     /// A file that was named cannot be read.
     #[error("{path}: {source}")]
     File {
@@ -201,35 +220,31 @@ const ROBOTS: &str = "User-agent: *\nDisallow:\n";
 pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     logs::init(&args.logs);
     panics::install();
-    // Before anything is made that would be left behind.
-    if let Some(unix) = args.policy.public.listen.iter().find(|address| matches!(address, Address::Unix(_))) {
-        return Err(Error::NotTcp(unix.clone()));
-    }
-    let reloaded: Arc<OnceLock<Arc<Certificates>>> = Arc::default();
+    let access_log = AccessLog::open(&args.access_log, "links")?;
+    let audit_log = AuditLog::open(&args.audit_log, "links")?;
+    let reloaded: Arc<OnceLock<Stores>> = Arc::default();
     let shutdown = {
-        let reloaded = Arc::clone(&reloaded);
-        Shutdown::on_signals_and_hangup(move || reloaded.get().into_iter().for_each(reload))?
+        let (reloaded, logs) = (Arc::clone(&reloaded), (access_log.clone(), audit_log.clone()));
+        Shutdown::on_signals_and_hangup(move || {
+            logs.0.iter().for_each(AccessLog::reopen);
+            logs.1.iter().for_each(AuditLog::reopen);
+            reloaded.get().into_iter().for_each(Stores::reload);
+        })?
     };
     let readiness = Readiness::new();
     let count = workers::count(args.workers);
     let settings = settings(&args)?;
 
-    // Whom to send elsewhere is the TLS listener's to answer, and then there is nobody left for the plain one: its
-    // worker hands clicks to the store, and no more.
-    let listeners = if args.https_redirect { vec![Vec::new()] } else { listen(&args, count)? };
-    let by_tls = if args.tls.tls_listen.is_empty() { 0 } else { count };
-    let metrics = Arc::new(Metrics::new(listeners.len(), by_tls));
-    let secure =
-        (by_tls > 0).then(|| listener::Listener::new(secure(&args, &settings, &metrics))).transpose()?;
-    if let Some(certificates) = secure.as_ref().and_then(listener::Listener::certificates) {
-        let _ = reloaded.set(Arc::clone(certificates));
-    }
-    let mut plain: Vec<_> =
-        listeners[0].iter().filter_map(|socket| socket.local_addr().ok().map(Address::Tcp)).collect();
-    let mut https = secure.as_ref().map_or_else(Vec::new, |secure| secure.addresses().to_vec());
-    if args.https_redirect {
-        plain.extend(https.drain(..args.policy.public.listen.len()));
-    }
+    let metrics = Arc::new(Metrics::new(count));
+    let admin_tls = listener::Tls::of(&args.admin_tls.files).map(|files| Tls::new(&files, false));
+    let admin_tls = admin_tls.transpose().map_err(listener::Error::Tls)?;
+    let public = listener::Listener::new(listening(&args, &metrics, access_log.clone()))?;
+    let certificates = Stores::default()
+        .with("public", public.certificates())
+        .with("admin", admin_tls.as_ref().map(|tls| &tls.store));
+    let _ = reloaded.set(certificates.clone());
+    let (plain, https) = public.addresses().split_at(args.policy.public.listen.len());
+    let (plain, https) = (plain.to_vec(), https.to_vec());
     args.policy.public.listen = plain.clone();
     args.policy.also_at(&https);
 
@@ -247,7 +262,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     .map_err(failed)?;
     permissions::restrict(&path);
 
-    let admin = args.admin.listen(&TcpOptions { reuse_port: false, ..TcpOptions::default() })?;
+    let admin = args.admin.listen_each(1, &TcpOptions::default())?.swap_remove(0);
     let admin_address = admin.address();
 
     let front = Arc::new(Front {
@@ -259,17 +274,20 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         metrics,
         shutdown: shutdown.clone(),
     });
-    let mut registry = registry(&front);
-    let mut watches = vec![front.metrics.beats.watch(STUCK), store.watch(WRITE_STUCK)];
-    let pinned = workers::pinnable(listeners.len());
-    let mut threads = front.start(listeners, pinned).map_err(failed)?;
-    if let Some(secure) = secure {
-        secure.metrics().register(&mut registry, "linerate_links");
-        watches.push(secure.heartbeats().watch(STUCK));
-        let service = HttpService::new(Arc::clone(&front), by_tls, secured(&args, &https)).map_err(failed)?;
-        let service = WithFastPath { fast: service.clone(), service };
-        threads.push(secure.start("links-tls", service, &shutdown)?);
+    let mut registry = registry(&front, public.metrics());
+    certificates.register(&mut registry, "linerate_links");
+    if let Some(log) = &access_log {
+        log.register(&mut registry, "linerate_links_access_log_dropped");
     }
+    if let Some(log) = &audit_log {
+        let names =
+            ["linerate_links_audit_lines", "linerate_links_audit_waited", "linerate_links_audit_lost"];
+        log.register(&mut registry, names);
+    }
+    let mut watches = vec![public.heartbeats().watch(STUCK), store.watch(WRITE_STUCK)];
+    let service = HttpService::new(Arc::clone(&front), count, secured(&args, &https)).map_err(failed)?;
+    let service = WithFastPath { fast: service.clone(), service };
+    let public = public.start("links", service, &shutdown)?;
     let base = args.policy.public.base();
     let mut state = admin::State::new(store.clone(), &base, readiness.clone(), registry).map_err(failed)?;
     state = state.with_patience(admin::Patience {
@@ -282,26 +300,37 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     {
         state = state.only_for(AllowedHosts::new(&args.allowed_hosts, [address]));
     }
+    state = state.logging(access_log.as_ref().map(AccessLog::lines), audit_log.clone());
     let admin_beats = state.heartbeats();
-    let admin = serve_admin(admin, state, shutdown.clone())?;
+    let admin = serve_admin(admin, admin_tls, state, shutdown.clone())?;
 
     let token = token(&store, args.print_token).map_err(failed)?;
     // Whoever reads where it listens finds it ready.
     readiness.set_ready();
-    greet(json, &plain, &https, admin_address.as_ref(), &path, token.as_deref());
+    let admin_address = admin_address.as_ref().map(|address| (address, args.admin_tls.scheme()));
+    greet(json, &plain, &https, admin_address, &path, token.as_deref());
     watches.push(admin_beats.watch(STUCK));
     ready::watchdog(move || watches.iter_mut().all(Watch::alive))?;
 
-    supervise(&shutdown, || admin.is_finished() || store.has_ended())?;
-    readiness.set_stopping();
-    // The workers end when their connections have drained.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(async {
+        let drained = Notify::new();
+        let stopping = async {
+            tokio::select! {
+                () = supervise(&shutdown, || admin.is_finished() || store.has_ended()) => {}
+                never = front.fold_clicks() => match never {},
+            }
+            readiness.set_stopping();
+            // It ends when its connections have drained.
+            while !public.is_finished() {
+                tokio::time::sleep(DRAIN_LOOK).await;
+            }
+            drained.notify_one();
+        };
+        tokio::join!(stopping, front.flush_until(drained.notified()));
+    });
     let mut ended = None;
-    for thread in threads {
-        if thread.join().is_err() {
-            ended = Some("a worker");
-        }
-    }
-    if ended.is_none() && shutdown.outcome().is_err() {
+    if public.join().is_err() || shutdown.outcome().is_err() {
         ended = Some("a listener");
     }
     if store.has_ended() {
@@ -312,11 +341,13 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         ended = Some("the admin listener");
     }
     store.close();
+    access_log.iter().for_each(AccessLog::finish);
+    audit_log.iter().for_each(AuditLog::finish);
     ended.map_or(Ok(()), |thread| Err(Error::Ended(thread)))
 }
 
 /// Waits until it is time to stop: told to, or one of the threads there should be is there no more.
-fn supervise(shutdown: &Shutdown, has_ended: impl Fn() -> bool) -> std::io::Result<()> {
+async fn supervise(shutdown: &Shutdown, has_ended: impl Fn() -> bool) {
     let ended = async {
         while !has_ended() {
             tokio::time::sleep(LOOK).await;
@@ -324,31 +355,28 @@ fn supervise(shutdown: &Shutdown, has_ended: impl Fn() -> bool) -> std::io::Resu
         tracing::error!("a thread ended: so does the service");
         shutdown.fail();
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    runtime.block_on(async {
-        tokio::select! {
-            // Told to stop, threads end: then that is no failure.
-            biased;
-            () = shutdown.wait() => {}
-            () = ended => {}
-        }
-    });
-    Ok(())
+    tokio::select! {
+        // Told to stop, threads end: then that is no failure.
+        biased;
+        () = shutdown.wait() => {}
+        () = ended => {}
+    }
 }
 
 /// The admin listener, on a thread of its own; one worker is plenty.
 fn serve_admin(
     listener: Listener,
+    tls: Option<Tls>,
     state: admin::State,
     shutdown: Shutdown,
 ) -> std::io::Result<JoinHandle<std::io::Result<()>>> {
     std::thread::Builder::new().name("admin".into()).spawn(move || {
-        let serving = admin::serve(vec![listener], Arc::new(state), 1, shutdown);
+        let serving = admin::serve(vec![listener], tls, Arc::new(state), 1, shutdown);
         actix_web::rt::System::new().block_on(serving)
     })
 }
 
-/// The settings of all workers.
+/// What visits come to.
 fn settings(args: &Args) -> Result<Settings, Error> {
     let robots = match &args.robots {
         None => ROBOTS.to_owned(),
@@ -358,65 +386,44 @@ fn settings(args: &Args) -> Result<Settings, Error> {
     };
     Ok(Settings {
         root_target: args.root_target.as_ref().map(url::Url::to_string),
+        unknown_host: unknown_host(args),
         favicon_target: args.favicon_target.as_ref().map(url::Url::to_string),
         robots,
         redirect_body: args.redirect_body,
         redirect_max_age: args.redirect_max_age,
-        proxies: (&args.proxies).into(),
-        connections: ConnectionLimit::new(args.max_connections),
-        head_timeout: Duration::from_secs(args.head_timeout),
-        idle_timeout: Duration::from_secs(args.idle_timeout),
-        drain_timeout: Duration::from_secs(args.drain_timeout),
         click_retention: NonZero::new(args.click_retention),
     })
 }
 
-/// Loads the certificate anew; one that cannot be used leaves the old one in place.
-fn reload(certificates: &Arc<Certificates>) {
-    match certificates.reload() {
-        Ok(()) => tracing::info!("the certificate was read again"),
-        Err(error) => {
-            tracing::error!(error = service::exit::chain(&error), "the certificate stays as it is");
-        }
+/// What answers at hosts that are no domain's.
+fn unknown_host(args: &Args) -> UnknownHost {
+    let own = args.policy.public.public_url.as_ref().and_then(url::Url::host_str);
+    match own.filter(|_| args.unknown_host == "not-found") {
+        Some(own) => UnknownHost::NotFound { own: own.to_owned() },
+        None => UnknownHost::Default,
     }
 }
 
-/// The listener that speaks TLS, and in the clear sends visitors there where that is asked for.
-fn secure(args: &Args, settings: &Settings, metrics: &Arc<Metrics>) -> listener::Config {
-    let head = Duration::from_secs(args.head_timeout);
-    let plain = args.policy.public.listen.iter().filter(|_| args.https_redirect);
-    let plain = plain.cloned().map(listener::Endpoint::plain);
+/// The public listener: those in the clear first, and then those by TLS.
+fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>) -> listener::Config {
+    let plain = args.policy.public.listen.iter().cloned().map(listener::Endpoint::plain);
     let secure = args.tls.tls_listen.iter().cloned().map(listener::Endpoint::tls);
+    let limits = Limits {
+        connections: args.max_connections,
+        head_timeout: Duration::from_secs(args.head_timeout),
+        idle_timeout: Duration::from_secs(args.idle_timeout),
+        drain_timeout: Duration::from_secs(args.drain_timeout),
+    };
     listener::Config {
         endpoints: plain.chain(secure).collect(),
         runtime: listener::Runtime::PerCore(args.workers),
-        tls: args.tls.files().map(|(cert, key)| listener::Tls::new(cert, key)),
+        tls: listener::Tls::of(args.tls.files()),
         proxies: (&args.proxies).into(),
-        limits: listener::Limits {
-            handshake_time: head,
-            head_bytes: MAX_HEAD_BYTES,
-            head_time: head,
-            fields: MAX_FIELDS,
-            body_bytes: MAX_BODY_BYTES,
-            body_idle: head,
-            body_time: head,
-            idle: Duration::from_secs(args.idle_timeout),
-            write_stall: head,
-            ..listener::Limits::default()
-        },
-        connections: Some(Arc::clone(&settings.connections)),
         refusals: Some(Arc::clone(metrics) as Arc<dyn listener::Refusals>),
+        access_log,
         tcp: listener::Tcp { backlog: args.backlog, ..listener::Tcp::default() },
-        // What is sent here are forms of a few hundred bytes.
-        http2: listener::Http2 {
-            stream_window: 16 * 1024,
-            connection_window: 64 * 1024,
-            adaptive: false,
-            ..listener::Http2::default()
-        },
         http3: args.tls.http3(),
-        drain: Duration::from_secs(args.drain_timeout),
-        ..listener::Config::default()
+        ..limits.config()
     }
 }
 
@@ -431,32 +438,19 @@ fn secured(args: &Args, https: &[Address]) -> Secured {
         })
     };
     Secured {
+        redirects: args.https_redirect,
         hsts: args.hsts,
         port: announced.or_else(bound).unwrap_or(443),
         host: public.and_then(|url| url.host_str().map(str::to_owned)),
     }
 }
 
-/// The sockets of each worker: one of its own on each address, or all the same one where systemd passed it.
-fn listen(args: &Args, count: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
-    let options = TcpOptions { backlog: args.backlog, ..TcpOptions::default() };
-    let mut listeners: Vec<Vec<TcpListener>> = (0..count).map(|_| Vec::new()).collect();
-    for address in &args.policy.public.listen {
-        for (sockets, socket) in listeners.iter_mut().zip(address.listen_each(count, &options)?) {
-            match socket {
-                Listener::Tcp(socket) => sockets.push(socket),
-                Listener::Unix(_) => return Err(Error::NotTcp(address.clone())),
-            }
-        }
-    }
-    Ok(listeners)
-}
-
-fn registry(front: &Arc<Front>) -> Registry {
+fn registry(front: &Arc<Front>, public: &listener::metrics::Metrics) -> Registry {
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
     panics::register(&mut registry, "linerate_links_panics");
-    front.metrics.register(&mut registry);
+    front.metrics.register(public, &mut registry);
+    public.register(&mut registry, "linerate_links");
     let mut gauge = |name, help, read: fn(&Front) -> u64| {
         let front = Arc::clone(front);
         Family::new(name, help).with(&[], move || read(&front) as f64).register(&mut registry);
@@ -493,7 +487,7 @@ fn greet(
     json: bool,
     plain: &[Address],
     https: &[Address],
-    admin: Option<&Address>,
+    admin: Option<(&Address, &str)>,
     database: &std::path::Path,
     token: Option<&str>,
 ) {
@@ -506,14 +500,14 @@ fn greet(
             other => other.to_string(),
         };
         let links: Vec<_> = public().map(url).collect();
-        let admin = admin.map(|admin| url((admin, "http")));
+        let admin = admin.map(url);
         let greeting =
             serde_json::json!({ "links": links, "admin": admin, "database": database, "token": token });
         let _ = writeln!(std::io::stdout(), "{greeting}");
         return;
     }
     let mut lines: String = public().map(|(address, scheme)| address.line("links", scheme)).collect();
-    lines.extend(admin.map(|admin| admin.line("admin", "http")));
+    lines.extend(admin.map(|(address, scheme)| address.line("admin", scheme)));
     lines.push_str(&format!("database  {}\n", database.display()));
     if let Some(token) = token {
         lines.push_str(&format!("token     {token}\n"));
@@ -525,16 +519,16 @@ fn greet(
 mod tests {
     use super::*;
 
-    #[test]
-    fn threads_that_end_because_they_were_told_to_are_no_failure() {
+    #[tokio::test]
+    async fn threads_that_end_because_they_were_told_to_are_no_failure() {
         for _ in 0..20 {
             let shutdown = Shutdown::new();
             shutdown.trigger();
-            supervise(&shutdown, || true).expect("a clock");
+            supervise(&shutdown, || true).await;
             assert!(shutdown.outcome().is_ok());
         }
         let shutdown = Shutdown::new();
-        supervise(&shutdown, || true).expect("a clock");
+        supervise(&shutdown, || true).await;
         assert!(shutdown.outcome().is_err(), "one that ends by itself is");
     }
 }

@@ -5,12 +5,14 @@ use std::fmt::Display;
 use super::policy::PublicArgs;
 use super::{Error, Output};
 use crate::admin::Shown;
+use crate::domains::short_url;
 use crate::link::{Link, Status};
 use crate::when::Timestamp;
 
 /// A link of the database, as the API would show it.
 pub fn with_short_url(link: Link, public: &PublicArgs) -> Shown {
-    Shown { short_url: public.short_url(&link.code), link }
+    let short_url = short_url(&public.base(), link.domain.as_deref(), &link.code);
+    Shown { short_url, link }
 }
 
 /// Says so of a link that answers no more from the start.
@@ -23,8 +25,9 @@ pub fn note_expired(shown: &Shown) {
 /// Prints all of a link.
 pub fn print(shown: &Shown, output: &mut Output) -> Result<(), Error> {
     let Shown { link, short_url } = shown;
-    output.pairs(&[
-        ("short URL", short_url.clone()),
+    let mut pairs = vec![("short URL", short_url.clone())];
+    pairs.extend(link.domain.iter().map(|domain| ("domain", domain.clone())));
+    pairs.extend([
         ("target", link.target.clone()),
         ("title", or_dash(link.title.as_ref())),
         ("tags", tags(link)),
@@ -38,7 +41,13 @@ pub fn print(shown: &Shown, output: &mut Output) -> Result<(), Error> {
         ("clicks at most", or_dash(link.max_clicks)),
         ("created", link.created_at.to_string()),
         ("updated", link.updated_at.to_string()),
-    ])
+    ]);
+    output.pairs(&pairs)
+}
+
+/// The code of a link, behind its domain where it has one.
+pub fn code(link: &Link) -> String {
+    link.domain.as_ref().map_or_else(|| link.code.clone(), |domain| format!("{domain}/{}", link.code))
 }
 
 /// The tags of a link in one text.

@@ -14,6 +14,11 @@ pub struct Args {
     /// Of which link; of all where absent.
     pub code: Option<String>,
 
+    /// The domain of the link, the default one where absent; without a link, of those there are at this domain. The one
+    /// without a name is "default".
+    #[arg(long, value_name = "HOST")]
+    pub domain: Option<String>,
+
     /// From this day (UTC) on, such as 2030-01-31.
     #[arg(long, value_name = "DATE", default_value = "1970-01-01", hide_default_value = true)]
     pub from: Date,
@@ -30,7 +35,7 @@ pub struct Args {
 /// Prints clicks.
 pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
     let backend = args.backend.open(&PolicyArgs::default(), Missing::Refuse)?;
-    let stats = backend.stats(args.code.as_deref(), args.from..=args.to)?;
+    let stats = backend.stats(args.domain.as_deref(), args.code.as_deref(), args.from..=args.to)?;
     output.show(&stats, print)
 }
 

@@ -1,13 +1,14 @@
-//! Writing the fast lane's answers: fixed pieces, made once at start, around what differs.
+//! Writing the fast path's answers: fixed pieces, made once at start, around what differs.
+
+use listener::{Connection, Exchange};
+use request_head::Lines;
+use service::request_id::RequestId;
 
 use super::Settings;
 use super::page::{self, PAGE_FIELDS, Refusal};
 use super::render::{self, Page, Redirect, Render};
 use super::request::Request;
 use super::visit::Outcome;
-
-/// The most bytes of a date in a header (RFC 9110, section 5.6.7).
-pub const DATE_BYTES: usize = 29;
 
 /// The `Cache-Control` of a redirect. `no-cache` makes even a 301 come back to be counted.
 pub fn cache_control(settings: &Settings) -> String {
@@ -22,12 +23,46 @@ pub struct Pieces {
     /// From the status line to the last field before `location`, by [`Redirect::index`].
     redirects: [Box<[u8]>; Redirect::ALL.len()],
     redirect_body: bool,
-    /// Head and body of each refusal, for programs and for people.
+    /// Each refusal, for programs and for people.
     refusals: [[Whole; 2]; Refusal::ALL.len()],
 }
 
-/// A head up to its tail, and the body.
-type Whole = (Box<[u8]>, Box<[u8]>);
+/// An answer around the ids of requests, as long as those [made here](RequestId::generate).
+struct Whole {
+    /// A head up to its tail, but for the id.
+    head: [Box<[u8]>; 2],
+    /// The body, as a whole or around the id.
+    body: (Box<[u8]>, Option<Box<[u8]>>),
+}
+
+impl Whole {
+    fn new(refusal: Refusal, html: bool) -> Self {
+        let mark = RequestId::parse(&[b'@'; RequestId::LENGTH]).expect("it is well-formed");
+        let (head, body) = refused(refusal, html, &mark);
+        let around = |text: &str| {
+            let (before, after) = text.split_once(mark.as_str())?;
+            Some([before, after].map(|part| part.as_bytes().into()))
+        };
+        Self {
+            head: around(&head).expect("it tells the id"),
+            body: match around(&body) {
+                Some([before, after]) => (before, Some(after)),
+                None => (body.into_bytes().into(), None),
+            },
+        }
+    }
+}
+
+/// A refusal's head up to its tail, and its body.
+fn refused(refusal: Refusal, html: bool, id: &RequestId) -> (String, String) {
+    let (kind, body) = match html {
+        true => (page::HTML, refusal.html()),
+        false => (page::PROBLEM, refusal.problem().of_request(id).json()),
+    };
+    let fields = format!("{}x-request-id: {id}\r\n", refusal.fields());
+    let (status, reason, _) = refusal.text();
+    (described((status, reason), [PAGE_FIELDS, &fields], kind, body.len()), body)
+}
 
 impl Pieces {
     /// The pieces for these settings.
@@ -39,70 +74,79 @@ impl Pieces {
                 .into_bytes()
                 .into_boxed_slice()
         });
-        let refusals = Refusal::ALL.map(|refusal| {
-            let (status, reason, _) = refusal.text();
-            [(page::PROBLEM, refusal.problem()), (page::HTML, refusal.html())].map(|(kind, body)| {
-                let mut head = Vec::new();
-                describe(&mut head, (status, reason), [PAGE_FIELDS, refusal.fields()], kind, body.len());
-                (head.into_boxed_slice(), body.into_bytes().into_boxed_slice())
-            })
-        });
+        let refusals = Refusal::ALL.map(|refusal| [false, true].map(|html| Whole::new(refusal, html)));
         Self { redirects, redirect_body: settings.redirect_body, refusals }
     }
 
-    /// Appends the answer to `request`; `tail` is what all answers end with: the date, and
-    /// `connection: close` where it closes. Returns the status.
+    /// Appends the answer to `request`, and returns its status.
     #[inline]
-    pub fn write(&self, out: &mut Vec<u8>, tail: &[u8], request: &Request<'_>, outcome: Outcome<'_>) -> u16 {
-        render::render(self.to(out, tail), request, false, outcome)
+    pub fn write(
+        &self,
+        out: &mut Vec<u8>,
+        tail: Tail<'_>,
+        request: &Request<'_>,
+        outcome: Outcome<'_>,
+    ) -> u16 {
+        render::render(Appending { pieces: self, out, tail }, request, false, outcome)
     }
+}
 
-    /// Where answers are appended to `out`, each with this `tail`.
+/// What a head ends with.
+#[derive(Clone, Copy)]
+pub struct Tail<'a> {
+    /// Lines of ours, each with its line end.
+    pub lines: &'a [u8],
+    /// Tells the rest.
+    pub exchange: &'a Exchange<'a>,
+    /// What was asked, of which a refusal tells the id.
+    pub head: &'a Lines<'a, 'a>,
+    /// How it goes on.
+    pub connection: Connection,
+}
+
+impl Tail<'_> {
     #[inline]
-    pub fn to<'a>(&'a self, out: &'a mut Vec<u8>, tail: &'a [u8]) -> Appending<'a> {
-        Appending { pieces: self, out, tail }
-    }
-
-    /// Appends a refusal, as a page for people and as problem details for programs.
-    pub fn refuse(&self, out: &mut Vec<u8>, tail: &[u8], refusal: Refusal, html: bool, head: bool) -> u16 {
-        self.to(out, tail).refuse(refusal, html, head)
+    fn append(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.lines);
+        self.exchange.end(out, self.connection);
     }
 }
 
 /// Appends answers of HTTP/1.1 to what is to be sent; each comes to its status.
-pub struct Appending<'a> {
+struct Appending<'a> {
     pieces: &'a Pieces,
     out: &'a mut Vec<u8>,
-    tail: &'a [u8],
+    tail: Tail<'a>,
 }
 
 impl Render for Appending<'_> {
     type Answer = u16;
 
     #[inline]
-    fn redirect(self, redirect: Redirect, location: &str, head: bool) -> u16 {
+    fn redirect(self, redirect: Redirect, location: &[u8], head: bool) -> u16 {
         let Self { pieces, out, tail } = self;
         out.extend_from_slice(&pieces.redirects[redirect.index()]);
         out.extend_from_slice(b"location: ");
-        out.extend_from_slice(location.as_bytes());
+        out.extend_from_slice(location);
         if pieces.redirect_body {
             let body = page::moved(location);
             let fields = format!("\r\ncontent-type: {}\r\ncontent-length: {}\r\n", page::HTML, body.len());
             out.extend_from_slice(fields.as_bytes());
-            out.extend_from_slice(tail);
+            tail.append(out);
             if !head {
                 out.extend_from_slice(body.as_bytes());
             }
         } else {
             out.extend_from_slice(b"\r\n");
-            out.extend_from_slice(tail);
+            tail.append(out);
         }
         redirect.code()
     }
 
     fn page(self, page: &Page<'_>, head: bool) -> u16 {
-        describe(self.out, page.status, [page.fields, ""], page.kind, page.body.len());
-        self.out.extend_from_slice(self.tail);
+        let described = described(page.status, [page.fields, ""], page.kind, page.body.len());
+        self.out.extend_from_slice(described.as_bytes());
+        self.tail.append(self.out);
         if !head {
             self.out.extend_from_slice(page.body.as_bytes());
         }
@@ -110,21 +154,39 @@ impl Render for Appending<'_> {
     }
 
     fn refuse(self, refusal: Refusal, html: bool, head: bool) -> u16 {
-        let (described, body) = &self.pieces.refusals[refusal as usize][usize::from(html)];
-        self.out.extend_from_slice(described);
-        self.out.extend_from_slice(self.tail);
-        if !head {
-            self.out.extend_from_slice(body);
+        let Self { pieces, out, tail } = self;
+        let id = tail.exchange.request_id(tail.head);
+        let (status, ..) = refusal.text();
+        // A proxy's own is of any length.
+        if id.as_bytes().len() != RequestId::LENGTH {
+            let (described, body) = refused(refusal, html, &id);
+            out.extend_from_slice(described.as_bytes());
+            tail.append(out);
+            if !head {
+                out.extend_from_slice(body.as_bytes());
+            }
+            return status;
         }
-        refusal.text().0
+        let Whole { head: [before, after], body } = &pieces.refusals[refusal as usize][usize::from(html)];
+        out.extend_from_slice(before);
+        out.extend_from_slice(id.as_bytes());
+        out.extend_from_slice(after);
+        tail.append(out);
+        if !head {
+            out.extend_from_slice(&body.0);
+            if let Some(rest) = &body.1 {
+                out.extend_from_slice(id.as_bytes());
+                out.extend_from_slice(rest);
+            }
+        }
+        status
     }
 }
 
-/// Appends all of a head but its tail.
-fn describe(out: &mut Vec<u8>, (status, reason): (u16, &str), fields: [&str; 2], kind: &str, length: usize) {
+/// All of a head but its tail.
+fn described((status, reason): (u16, &str), fields: [&str; 2], kind: &str, length: usize) -> String {
     let [first, second] = fields;
-    let head = format!(
+    format!(
         "HTTP/1.1 {status} {reason}\r\n{first}{second}content-type: {kind}\r\ncontent-length: {length}\r\n"
-    );
-    out.extend_from_slice(head.as_bytes());
+    )
 }

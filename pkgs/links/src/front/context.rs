@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::cache::Near;
 use crate::clicks::Counter;
+use crate::domains::Current;
 use crate::store::Reader;
 use crate::when::Timestamp;
 
@@ -17,22 +18,23 @@ pub struct WorkerContext {
     pub metrics: Arc<WorkerMetrics>,
     pub reader: Reader,
     pub near: RefCell<Near>,
+    pub domains: Current,
     pub counter: RefCell<Counter>,
     /// The present, at most a tick old.
     pub now: Cell<Timestamp>,
-    /// What heads end with, where it is not made once a tick.
-    pub tail: RefCell<Vec<u8>>,
 }
 
 impl WorkerContext {
     /// One that has nothing in its cache yet.
     pub fn new(front: Arc<Front>, metrics: Arc<WorkerMetrics>, reader: Reader) -> Self {
         let now = Timestamp::now();
+        // Who is asked has a clock, also before that ticks.
+        metrics.tick();
         Self {
             near: RefCell::new(Near::new(Arc::clone(&front.cache))),
             counter: RefCell::new(Counter::new(now.day())),
+            domains: Current::new(front.store.published_domains()),
             now: Cell::new(now),
-            tail: RefCell::default(),
             front,
             metrics,
             reader,
@@ -40,7 +42,7 @@ impl WorkerContext {
     }
 
     /// Looks at the clock, and lets others have what was kept since the last time: clicks, and the snapshot that was
-    /// read from. To be called every [`TICK`](super::worker::TICK).
+    /// read from. To be called every [`TICK`](super::TICK).
     pub fn tick(&self) {
         self.metrics.tick();
         self.now.set(Timestamp::now());

@@ -1,6 +1,6 @@
-//! What the `listener` crate calls: the same visits by TLS, in HTTP/1.1, HTTP/2 and HTTP/3.
+//! What the `listener` crate calls: visits in the clear and by TLS, in HTTP/1.1, HTTP/2 and HTTP/3.
 //!
-//! Each of its threads has a [`WorkerContext`] as a plain worker has, made when it is first asked for something.
+//! Each of its threads has a [`WorkerContext`], made when it is first asked for something.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -20,20 +20,21 @@ use listener::body::Error;
 use listener::{Body, Connection, Exchange, FastPath, Peer, Protocol};
 use percent_encoding::percent_decode_str;
 use request_head::Lines;
+use service::shutdown::Shutdown;
 use tokio::time::MissedTickBehavior;
 
 use crate::store::{self, Reader};
 
-use super::answer::Pieces;
+use super::answer::{Pieces, Tail};
 use super::context::WorkerContext;
+use super::host::Host;
 use super::metrics::WorkerMetrics;
 use super::page::Refusal;
 use super::render::{self, Render};
 use super::response::{Responses, text};
 use super::unlock::{Locked, MAX_FORM_BYTES};
 use super::visit::Visitor;
-use super::worker::TICK;
-use super::{Front, TakesDown};
+use super::{Front, TICK};
 use crate::front::request as plain;
 
 thread_local! {
@@ -43,6 +44,8 @@ thread_local! {
 /// What is particular to visitors by TLS.
 #[derive(Clone, Debug, Default)]
 pub struct Secured {
+    /// Whether visitors in the clear are sent there, whatever they ask for.
+    pub redirects: bool,
     /// For how long browsers that were here come by TLS alone (RFC 6797), in seconds.
     pub hsts: Option<u32>,
     /// At which port those in the clear find them: they are sent there.
@@ -79,7 +82,7 @@ impl HttpService {
     /// # Errors
     /// When the store cannot be read.
     pub fn new(front: Arc<Front>, workers: usize, secured: Secured) -> Result<Self, store::Error> {
-        let part = |index| Ok((front.metrics.secure_worker(index), front.store.reader()?));
+        let part = |index| Ok((front.metrics.worker(index), front.store.reader()?));
         let parts = (0..workers).map(part).collect::<Result<_, store::Error>>()?;
         let hsts = secured.hsts.map(|seconds| format!("max-age={seconds}"));
         Ok(Self(Arc::new(Shared {
@@ -111,7 +114,8 @@ impl HttpService {
     /// Decides a visit, and has it counted.
     fn visit(&self, request: &request::Parts, trusted: bool) -> Response<Body> {
         let asked = asked(request);
-        let visitor = Visitor { head: asked.head, referrer: asked.referrer, agent: asked.agent, trusted };
+        let plain::Request { head, referrer, agent, .. } = asked;
+        let visitor = Visitor { host: host(request), head, referrer, agent, trusted };
         self.with(|context| {
             context.visit(&decoded(asked.code), &visitor, |outcome| {
                 render::render(&self.0.responses, &asked, trusted, outcome)
@@ -191,7 +195,7 @@ impl tower_service::Service<Request<Body>> for HttpService {
         let (request, body) = request.into_parts();
         let secure = request.extensions.get().is_some_and(is_secure);
         let response = match request.method {
-            _ if !secure => self.to_https(&request),
+            _ if !secure && self.0.secured.redirects => self.to_https(&request),
             Method::GET | Method::HEAD if body.is_end_stream() => self.visit(&request, false),
             // Content has no meaning here, but an answer that comes before all of it is missed by some clients of HTTP/2.
             Method::GET | Method::HEAD => {
@@ -204,7 +208,7 @@ impl tower_service::Service<Request<Body>> for HttpService {
                     this.finish(response, secure)
                 }));
             }
-            Method::POST => match self.with(|context| context.locked(&code(&request))) {
+            Method::POST => match self.with(|context| context.locked(&code(&request), host(&request))) {
                 Ok(locked) => {
                     let this = self.clone();
                     return Either::Right(Box::pin(async move {
@@ -220,7 +224,7 @@ impl tower_service::Service<Request<Body>> for HttpService {
     }
 }
 
-/// Plain visits by TLS and HTTP/1.1, without a request made of them.
+/// Plain visits by HTTP/1.1, without a request made of them.
 impl FastPath for HttpService {
     fn answer(
         &mut self,
@@ -228,20 +232,19 @@ impl FastPath for HttpService {
         exchange: &Exchange<'_>,
         out: &mut Vec<u8>,
     ) -> Option<Connection> {
-        if !is_secure(exchange.peer) {
+        let secure = is_secure(exchange.peer);
+        if !secure && self.0.secured.redirects {
             return None;
         }
         let request = plain::plain(head).ok()??;
         let connection = exchange.connection(!request.close);
-        let visitor =
-            Visitor { head: request.head, referrer: request.referrer, agent: request.agent, trusted: false };
+        let plain::Request { head: only_head, referrer, agent, .. } = request;
+        let visitor = Visitor { host: Host::Lines(head), head: only_head, referrer, agent, trusted: false };
+        let lines = if secure { self.0.hsts_line.as_bytes() } else { b"" };
+        let tail = Tail { lines, exchange, head, connection };
         self.with(|context| {
-            let mut tail = context.tail.borrow_mut();
-            tail.clear();
-            tail.extend_from_slice(self.0.hsts_line.as_bytes());
-            exchange.end(&mut tail, connection);
             let status = context
-                .visit(request.code, &visitor, |outcome| self.0.pieces.write(out, &tail, &request, outcome));
+                .visit(request.code, &visitor, |outcome| self.0.pieces.write(out, tail, &request, outcome));
             context.metrics.answered(status);
         });
         Some(connection)
@@ -269,12 +272,25 @@ async fn keep(front: Arc<Front>) {
     }
 }
 
+/// Shuts everything down where a worker's clock panics: a service that lost one would answer some of its clients only, for
+/// nobody knows how long.
+struct TakesDown<'f>(&'f Shutdown);
+
+impl Drop for TakesDown<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("a worker ended: so does the service");
+            self.0.fail();
+        }
+    }
+}
+
 /// Whether a visitor came by TLS, which is part of HTTP/3.
 fn is_secure(peer: &Peer) -> bool {
     peer.tls.is_some() || peer.protocol == Protocol::Http3
 }
 
-/// A request as the plain listener reads it.
+/// A request as the fast path reads it.
 fn asked(request: &request::Parts) -> plain::Request<'_> {
     let last = |name: HeaderName| request.headers.get_all(name).iter().next_back().map(HeaderValue::as_bytes);
     let path = request.uri.path();
@@ -287,6 +303,13 @@ fn asked(request: &request::Parts) -> plain::Request<'_> {
         html: last(header::ACCEPT).is_some_and(plain::names_html),
         close: false,
     }
+}
+
+/// The host that is asked: by HTTP/2 and 3 its `:authority`, and of a target in absolute form its own.
+fn host(request: &request::Parts) -> Host<'_> {
+    let named = || request.headers.get(header::HOST).map(HeaderValue::as_bytes);
+    let authority = request.uri.authority().map(|authority| authority.as_str().as_bytes());
+    authority.or_else(named).map_or(Host::None, Host::Authority)
 }
 
 /// The code that is asked for.

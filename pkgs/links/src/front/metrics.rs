@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use service::metrics::{Family, LocalCounter, LocalHistogram, Registry, Snapshot};
-use service::ready::Heartbeats;
+use listener::Protocol;
+use service::metrics::{Family, LocalCounter, Registry};
 
 /// The statuses a visit can have.
 const STATUSES: [u16; 21] =
@@ -13,14 +13,10 @@ const STATUSES: [u16; 21] =
 /// The counters of all workers.
 #[derive(Debug)]
 pub struct Metrics {
-    /// The plain ones, and then those by TLS.
     workers: Vec<Arc<WorkerMetrics>>,
-    plain: usize,
     /// Answers that the `listener` crate gave itself, by the index of their status in [`STATUSES`]. Few, and from any
     /// thread.
     refused: [AtomicU64; STATUSES.len()],
-    /// The plain workers' signs of life.
-    pub beats: Heartbeats,
 }
 
 /// The counters of one worker; written by its thread alone.
@@ -28,27 +24,12 @@ pub struct Metrics {
 pub struct WorkerMetrics {
     /// Answers, by the index of their status in [`STATUSES`].
     answers: [LocalCounter; STATUSES.len()],
-    /// Time from a read to the end of the write that answers it.
-    pub latency: LocalHistogram,
     /// Visits answered from the cache.
     pub hits: LocalCounter,
     /// Visits that read the store.
     pub misses: LocalCounter,
-    /// Connections accepted.
-    pub accepted: LocalCounter,
-    /// Connections closed at once, for there were too many.
-    pub shed: LocalCounter,
-    /// Connections closed because of a PROXY header that was malformed or not trusted.
-    pub proxy_refused: LocalCounter,
-    /// Connections closed for their silence.
-    pub timed_out: LocalCounter,
-    /// Times accepting had to pause.
-    pub accept_errors: LocalCounter,
-    /// Connections open at the last tick.
-    pub open: AtomicU64,
-    /// Ticks so far.
-    pub ticks: LocalCounter,
-    turns: LocalCounter,
+    /// Ticks so far; none before it is first asked for something.
+    ticks: LocalCounter,
     /// Ends the worker's clock.
     #[cfg(test)]
     panics: std::sync::atomic::AtomicBool,
@@ -74,47 +55,27 @@ impl WorkerMetrics {
     pub fn panic_at_next_tick(&self) {
         self.panics.store(true, Ordering::Relaxed);
     }
-
-    /// Whether this turn is one of those to be timed: every `every`-th is.
-    pub fn is_timed(&self, every: u64) -> bool {
-        self.turns.add(1);
-        self.turns.get().is_multiple_of(every)
-    }
 }
 
 impl Metrics {
-    /// Counters for so many plain workers, and so many that answer by TLS.
-    pub fn new(plain: usize, secure: usize) -> Self {
-        Self {
-            workers: (0..plain + secure).map(|_| Arc::default()).collect(),
-            plain,
-            refused: Default::default(),
-            beats: Heartbeats::new(plain),
-        }
+    /// Counters for so many workers.
+    pub fn new(workers: usize) -> Self {
+        Self { workers: (0..workers).map(|_| Arc::default()).collect(), refused: Default::default() }
     }
 
-    /// How many plain workers there are.
-    pub fn workers(&self) -> usize {
-        self.plain
-    }
-
-    /// The counters of one plain worker.
+    /// The counters of one worker.
     pub fn worker(&self, index: usize) -> Arc<WorkerMetrics> {
         Arc::clone(&self.workers[index])
     }
 
-    /// The counters of one worker that answers by TLS.
-    pub fn secure_worker(&self, index: usize) -> Arc<WorkerMetrics> {
-        self.worker(self.plain + index)
-    }
-
-    /// The ticks of each plain worker.
+    /// How often each worker has entered its clicks in the ledger; never before it is first asked for something.
     pub fn ticks(&self) -> Vec<u64> {
-        self.workers[..self.plain].iter().map(|worker| worker.ticks.get()).collect()
+        self.workers.iter().map(|worker| worker.ticks.get()).collect()
     }
 
-    /// Shows them in `registry`.
-    pub fn register(self: &Arc<Self>, registry: &mut Registry) {
+    /// Shows them in `registry`, and what the listener counts under the names that links had for it before it was the
+    /// listener's.
+    pub fn register(self: &Arc<Self>, listener: &listener::metrics::Metrics, registry: &mut Registry) {
         let mut answers = Family::new("linerate_links_requests", "Answers on the public listeners");
         for (index, status) in STATUSES.iter().enumerate() {
             let metrics = Arc::clone(self);
@@ -125,12 +86,12 @@ impl Metrics {
         }
         answers.register(registry);
 
-        let metrics = Arc::clone(self);
+        let read = listener.clone();
         Family::new(
             "linerate_links_sampled_read_seconds",
             "Time from a read to the end of the answers to it, of one read in 16",
         )
-        .with(&[], move || metrics.workers.iter().map(|worker| worker.latency.snapshot()).sum::<Snapshot>())
+        .with(&[], move || read.read_times())
         .register(registry);
 
         Family::new("linerate_links_cache_lookups", "Visits by where their answer came from")
@@ -150,22 +111,36 @@ impl Metrics {
         })
         .register(registry);
 
-        Family::new(
+        type Read = fn(&listener::metrics::Metrics) -> u64;
+        let events: [(_, Read); 4] = [
+            ("accepted", |listener| {
+                Protocol::ALL.into_iter().map(|protocol| listener.accepted(protocol)).sum()
+            }),
+            ("shed", |listener| {
+                let for_answers = listener.sum(|worker| &worker.shed_answers);
+                listener.sum(|worker| &worker.shed_overall) + for_answers
+            }),
+            ("proxy_refused", |listener| listener.sum(|worker| &worker.proxy_refused)),
+            ("timed_out", |listener| listener.sum(|worker| &worker.timed_out)),
+        ];
+        let mut connections = Family::new(
             "linerate_links_connections",
-            "Connections on the plain public listener by what became of them",
-        )
-        .with(&[("event", "accepted")], self.summing(|worker| worker.accepted.get()))
-        .with(&[("event", "shed")], self.summing(|worker| worker.shed.get()))
-        .with(&[("event", "proxy_refused")], self.summing(|worker| worker.proxy_refused.get()))
-        .with(&[("event", "timed_out")], self.summing(|worker| worker.timed_out.get()))
-        .register(registry);
+            "Connections on the public listeners by what became of them",
+        );
+        for (event, read) in events {
+            let listener = listener.clone();
+            connections = connections.with(&[("event", event)], move || read(&listener));
+        }
+        connections.register(registry);
+        let accepting = listener.clone();
         Family::new("linerate_links_accept_errors", "Times accepting had to pause")
-            .with(&[], self.summing(|worker| worker.accept_errors.get()))
+            .with(&[], move || accepting.sum(|worker| &worker.accept_errors))
             .register(registry);
-
-        let metrics = Arc::clone(self);
-        Family::new("linerate_links_connections_open", "Connections open on the plain public listener")
-            .with(&[], move || metrics.sum(|worker| worker.open.load(Ordering::Relaxed)) as f64)
+        let open = listener.clone();
+        Family::new("linerate_links_connections_open", "Connections open on the public listeners")
+            .with(&[], move || {
+                Protocol::ALL.into_iter().map(|protocol| open.opened(protocol)).sum::<u64>() as f64
+            })
             .register(registry);
     }
 
@@ -184,7 +159,7 @@ impl Metrics {
 }
 
 impl listener::Refusals for Metrics {
-    fn refused(&self, _: &listener::Peer, _: &[u8], status: u16, _: u64) {
+    fn refused(&self, status: u16) {
         if let Some(index) = index(status) {
             self.refused[index].fetch_add(1, Ordering::Relaxed);
         }

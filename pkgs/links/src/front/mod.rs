@@ -1,69 +1,75 @@
 //! The public listener: answers `GET|HEAD /{code}` and next to nothing else.
 //!
-//! One thread a worker, each with a socket, a read connection and counters of its own. A connection
-//! starts on the fast [`lane`], which answers plain visits with one read and one write and keeps no
-//! buffer between them. What the lane does not know (a password form, HTTP/1.0, a body, an absolute
-//! URI) goes the [`slow_path`], which answers once and closes.
-//!
-//! Visitors by TLS come through the `listener` crate, whose workers call the [`http_service`]. Both ask the same
+//! The `listener` crate accepts visitors, reads what they ask for and sends the answers, in the clear and by TLS, on one
+//! thread a core. Each thread has a [`context`] of its own: a read connection, a cache and counters. The [`http_service`]
+//! answers plain visits on the listener's fast path, where nothing is made of a request but its lines; what that declines
+//! (a password form, HTTP/1.0, a body, an escaped path, HTTP/2 and 3) reaches it as a request. Both ask the same
 //! [`visit`](context::WorkerContext::visit), and [`render`] what comes of it in the same words.
 
 mod answer;
 mod attempts;
 mod context;
+mod host;
 mod http_service;
-mod lane;
 mod metrics;
 mod page;
 mod render;
 pub mod request;
 mod response;
 mod retention;
-mod slow_path;
 #[cfg(test)]
 mod tests;
 mod unlock;
 mod visit;
-mod worker;
 
-use std::net::TcpListener;
+use std::convert::Infallible;
 use std::num::NonZero;
+use std::pin::pin;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use listener::ConnectionLimit;
-use service::proxies::Proxies;
 use service::shutdown::Shutdown;
 
 use crate::cache::Cache;
 use crate::clicks::Ledger;
-use crate::store::{ClickBatch, Error, Store};
+use crate::store::{ClickBatch, Store};
 
 pub use attempts::Attempts;
+pub use host::UnknownHost;
 pub use http_service::{HttpService, Secured};
 pub use metrics::Metrics;
 pub use page::Refusal;
 #[doc(hidden)]
-pub use slow_path::body;
-#[doc(hidden)]
 pub use unlock::password_of;
 
 /// The longest request head, in bytes. Browsers and proxies stay below 8 KiB by default.
-pub const MAX_HEAD_BYTES: usize = 8 * 1024;
+const MAX_HEAD_BYTES: usize = 8 * 1024;
 
 /// The most fields a head may have; browsers send some 20.
-pub const MAX_FIELDS: usize = 64;
+const MAX_FIELDS: usize = 64;
 
-/// The longest body that visitors by TLS may announce, in bytes. Forms are shorter, and what is longer than they are is
-/// still refused in the same words as in the clear; beyond, it is not listened to.
-pub const MAX_BODY_BYTES: u64 = 16 * 1024;
+/// The longest body that visitors may announce, in bytes. Forms are shorter, and what is longer than they are is still
+/// refused in words of ours; beyond, it is not listened to.
+const MAX_BODY_BYTES: u64 = 16 * 1024;
 
-/// How the public listener behaves.
+/// Bytes of answers that clients are slow to take, of all workers together. Beyond, whose answers find no room is
+/// closed: most take theirs at once, and what they need is not for those who never read.
+const HELD_BYTES: u64 = 64 << 20;
+
+/// How often a worker looks at the clock and enters its clicks in the ledger.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How often the ledger is handed to the store. Together with the tick before it, a click is on its way to the store within
+/// a second.
+const FLUSH: Duration = Duration::from_millis(750);
+
+/// What visits come to, beside the links.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where `/` redirects to; 404 where absent.
+    /// Where `/` of the default domain redirects to; 404 where absent.
     pub root_target: Option<String>,
+    /// What answers at hosts that are no domain's.
+    pub unknown_host: UnknownHost,
     /// Where `/favicon.ico` redirects to; 404 where absent.
     pub favicon_target: Option<String>,
     /// The text of `/robots.txt`.
@@ -72,18 +78,56 @@ pub struct Settings {
     pub redirect_body: bool,
     /// How long a redirect may be cached privately, in seconds. 0 keeps every click countable.
     pub redirect_max_age: u32,
-    /// Which proxies are in front, by whom visitors come.
-    pub proxies: Proxies,
-    /// Connections of all workers, and of the TLS listener; further ones are closed at once.
-    pub connections: Arc<ConnectionLimit>,
-    /// A request head must be complete this long after its first byte.
+    /// For how many days before today clicks are told apart by day; for ever where absent.
+    pub click_retention: Option<NonZero<u32>>,
+}
+
+/// What visitors may take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections of all workers; further ones are closed at once.
+    pub connections: usize,
+    /// A request's head must be complete this long after its first byte, and a form as long after its head. The first
+    /// byte of a connection, and that an answer is taken, has as long.
     pub head_timeout: Duration,
     /// A connection may be idle this long between requests.
     pub idle_timeout: Duration,
     /// At shutdown, requests in flight have this long.
     pub drain_timeout: Duration,
-    /// For how many days before today clicks are told apart by day; for ever where absent.
-    pub click_retention: Option<NonZero<u32>>,
+}
+
+impl Limits {
+    /// The same as a listener has it, which is yet to be told where it listens.
+    pub fn config(&self) -> listener::Config {
+        let Self { connections, head_timeout: head, idle_timeout: idle, drain_timeout: drain } = *self;
+        listener::Config {
+            limits: listener::Limits {
+                connections,
+                handshake_time: head,
+                head_bytes: MAX_HEAD_BYTES,
+                head_time: head,
+                fields: MAX_FIELDS,
+                body_bytes: MAX_BODY_BYTES,
+                body_idle: head,
+                body_time: head,
+                idle,
+                write_stall: head,
+                answer_bytes_total: HELD_BYTES,
+                ..listener::Limits::default()
+            },
+            // Nobody asks where a visitor has come to.
+            local_addresses: false,
+            // What is sent here are forms of a few hundred bytes.
+            http2: listener::Http2 {
+                stream_window: 16 * 1024,
+                connection_window: 64 * 1024,
+                adaptive: false,
+                ..listener::Http2::default()
+            },
+            drain,
+            ..listener::Config::default()
+        }
+    }
 }
 
 /// What the workers share.
@@ -105,36 +149,24 @@ pub struct Front {
 }
 
 impl Front {
-    /// Starts one thread per set of sockets: `listeners[i]` are those of worker `i`. With `pinned`,
-    /// worker `i` stays on the `i`-th CPU of this process. A thread ends when its connections have drained.
-    /// One that ends before it was told to takes all others down with it, and its handle's `join` fails.
-    pub fn start(
-        self: &Arc<Self>,
-        listeners: Vec<Vec<TcpListener>>,
-        pinned: bool,
-    ) -> Result<Vec<JoinHandle<()>>, Error> {
-        let mut threads = Vec::new();
-        for (index, sockets) in listeners.into_iter().enumerate() {
-            let front = Arc::clone(self);
-            let reader = self.store.reader()?;
-            let thread = std::thread::Builder::new()
-                .name(service::workers::name("links", index))
-                .spawn(move || {
-                    if pinned && !service::workers::pin(index) {
-                        tracing::warn!(worker = index, "cannot pin a worker to its CPU");
-                    }
-                    let _all = TakesDown(&front.shutdown);
-                    worker::run(&front, index, sockets, reader);
-                    front.metrics.beats.done(index);
-                })
-                .expect("the system can start a thread");
-            threads.push(thread);
+    /// Hands the clicks of all workers to the store, again and again, until those have `ended`.
+    pub async fn flush_until(&self, ended: impl Future<Output = ()>) {
+        let mut ended = pin!(ended);
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(FLUSH) => self.flush().await,
+                () = &mut ended => return,
+            }
         }
-        Ok(threads)
+    }
+
+    /// Has the store keep days of clicks for as long as they are to be kept. It may be dropped at any time.
+    pub async fn fold_clicks(&self) -> Infallible {
+        retention::keep(self.store.clone(), self.settings.click_retention).await
     }
 
     /// Hands the clicks of all workers to the store; what it cannot take stays for the next time.
-    pub async fn flush(&self) {
+    async fn flush(&self) {
         let Some(batch) = self.ledger.take() else { return };
         let batch = Arc::new(batch);
         if let Err(error) = self.store.count(Arc::clone(&batch)).await {
@@ -156,19 +188,6 @@ impl Front {
         let lost = self.ledger.enter(batch);
         if lost > 0 {
             tracing::error!(clicks = lost, "the store has been away too long: clicks are lost");
-        }
-    }
-}
-
-/// Shuts everything down where a worker panics: a service that lost one would answer some of its clients only, for
-/// nobody knows how long.
-struct TakesDown<'f>(&'f Shutdown);
-
-impl Drop for TakesDown<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            tracing::error!("a worker ended: so does the service");
-            self.0.fail();
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What people see: small pages without any outside resource, and problem details for programs.
 
-use request_head::Error;
+use std::borrow::Cow;
+
+use service::problem::Problem;
 
 use crate::cache::Entry;
 
@@ -15,10 +17,15 @@ pub const PAGE_FIELDS: &str = "cache-control: no-store\r\nx-content-type-options
     content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; \
     base-uri 'none'\r\n";
 
-/// What a client is told when there is no redirect.
+/// The same of a page that is a domain's own, which may have images but neither scripts nor forms.
+pub const OWN_PAGE_FIELDS: &str = "cache-control: no-store\r\nx-content-type-options: nosniff\r\n\
+    content-security-policy: default-src 'none'; style-src 'unsafe-inline'; img-src data: https:; \
+    form-action 'none'; frame-ancestors 'none'; base-uri 'none'\r\n";
+
+/// What a client is told when there is no redirect. What is no request at all, the listener refuses in its own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// 400: the request is no HTTP.
+    /// 400: the form has no password, or the request no place to be sent to.
     Malformed,
     /// 403: the password is wrong.
     WrongPassword,
@@ -32,25 +39,15 @@ pub enum Refusal {
     Gone,
     /// 413: more than a password was sent.
     Body,
-    /// 414: the request line is too long.
-    TargetTooLong,
-    /// 417: something else than 100-continue is expected.
-    Expectation,
     /// 429: too many tries at a password.
     Attempts,
-    /// 431: the head is too large.
-    HeadTooLarge,
-    /// 501: a transfer coding other than chunked.
-    Coding,
     /// 503: the store cannot be read.
     Unavailable,
-    /// 505: another version than 1.1 and 1.0.
-    Version,
 }
 
 impl Refusal {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 9] = [
         Self::Malformed,
         Self::WrongPassword,
         Self::Missing,
@@ -58,13 +55,8 @@ impl Refusal {
         Self::Timeout,
         Self::Gone,
         Self::Body,
-        Self::TargetTooLong,
-        Self::Expectation,
         Self::Attempts,
-        Self::HeadTooLarge,
-        Self::Coding,
         Self::Unavailable,
-        Self::Version,
     ];
 
     /// Status code, reason phrase, and one sentence for the reader.
@@ -77,17 +69,8 @@ impl Refusal {
             Self::Timeout => (408, "Request Timeout", "The request took too long to arrive."),
             Self::Gone => (410, "Gone", "This link has expired."),
             Self::Body => (413, "Content Too Large", "The form is larger than a password needs."),
-            Self::TargetTooLong => (414, "URI Too Long", "The address is longer than any link."),
-            Self::Expectation => {
-                (417, "Expectation Failed", "Nothing but 100-continue can be expected here.")
-            }
             Self::Attempts => (429, "Too Many Requests", "Too many tries. Wait a minute."),
-            Self::HeadTooLarge => {
-                (431, "Request Header Fields Too Large", "The request's header is too large.")
-            }
-            Self::Coding => (501, "Not Implemented", "The only transfer coding here is chunked."),
             Self::Unavailable => (503, "Service Unavailable", "The link cannot be looked up just now."),
-            Self::Version => (505, "HTTP Version Not Supported", "HTTP/1.1 and 1.0 are spoken here."),
         }
     }
 
@@ -102,28 +85,15 @@ impl Refusal {
     }
 
     /// The body for a program.
-    pub fn problem(self) -> String {
-        let (status, title, detail) = self.text();
-        format!(r#"{{"title":"{title}","status":{status},"detail":"{detail}"}}"#)
+    pub fn problem(self) -> Problem {
+        let (status, _, detail) = self.text();
+        Problem::new(status, detail)
     }
 
     /// The body for a person.
     pub fn html(self) -> String {
         let (status, title, detail) = self.text();
         frame(title, &format!("<h1>{status}</h1><p>{detail}</p>"))
-    }
-}
-
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Malformed(_) => Self::Malformed,
-            Error::TargetTooLong => Self::TargetTooLong,
-            Error::Expectation => Self::Expectation,
-            Error::TooLarge => Self::HeadTooLarge,
-            Error::Coding => Self::Coding,
-            Error::Version => Self::Version,
-        }
     }
 }
 
@@ -155,37 +125,34 @@ pub fn ask(wrong: bool) -> String {
 }
 
 /// The small page a redirect may carry (RFC 9110, section 15.4).
-pub fn moved(location: &str) -> String {
-    let href = escape(location);
+pub fn moved(location: &[u8]) -> String {
+    let href = escape(&String::from_utf8_lossy(location));
     frame("Moved", &format!("<p><a href=\"{href}\">{href}</a></p>"))
 }
 
 /// Where a redirect of `entry` leads for a visit with this query string.
-pub fn location<'e>(entry: &'e Entry, query: Option<&str>) -> std::borrow::Cow<'e, str> {
-    let target = entry.target();
+#[inline]
+pub fn location<'e>(entry: &'e Entry, query: Option<&str>) -> Cow<'e, [u8]> {
     match query {
         // A query with bytes no URL has cannot go into a header field.
         Some(query)
             if entry.forward_query() && !query.is_empty() && query.bytes().all(|b| b.is_ascii_graphic()) =>
         {
-            let (base, fragment) = match target.split_once('#') {
-                Some((base, fragment)) => (base, Some(fragment)),
-                None => (target, None),
-            };
-            let joint = match base.split_once('?') {
-                None => "?",
-                Some((_, "")) => "",
-                Some(_) => "&",
-            };
-            let mut whole = String::with_capacity(target.len() + query.len() + 1);
-            whole.extend([base, joint, query]);
-            if let Some(fragment) = fragment {
-                whole.extend(["#", fragment]);
-            }
-            whole.into()
+            with_query(entry.target(), query.as_bytes()).into()
         }
-        _ => target.into(),
+        _ => entry.target().into(),
     }
+}
+
+fn with_query(target: &[u8], query: &[u8]) -> Vec<u8> {
+    let find = |text: &[u8], what| text.iter().position(|byte| *byte == what);
+    let (base, fragment) = target.split_at(find(target, b'#').unwrap_or(target.len()));
+    let joint: &[u8] = match find(base, b'?') {
+        None => b"?",
+        Some(at) if at + 1 == base.len() => b"",
+        Some(_) => b"&",
+    };
+    [base, joint, query, fragment].concat()
 }
 
 fn frame(title: &str, body: &str) -> String {

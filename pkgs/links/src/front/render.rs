@@ -2,7 +2,7 @@
 
 use crate::link::RedirectStatus;
 
-use super::page::{self, HTML, PAGE_FIELDS, Refusal};
+use super::page::{self, HTML, OWN_PAGE_FIELDS, PAGE_FIELDS, Refusal};
 use super::request::Request;
 use super::visit::Outcome;
 
@@ -12,7 +12,7 @@ pub trait Render: Sized {
     type Answer;
 
     /// A redirect.
-    fn redirect(self, redirect: Redirect, location: &str, head: bool) -> Self::Answer;
+    fn redirect(self, redirect: Redirect, location: &[u8], head: bool) -> Self::Answer;
 
     /// Anything with a body of its own.
     fn page(self, page: &Page<'_>, head: bool) -> Self::Answer;
@@ -86,8 +86,8 @@ pub fn render<R: Render>(to: R, request: &Request<'_>, trusted: bool, outcome: O
             let redirect = if trusted { Redirect::SeeOther } else { Redirect::As(entry.redirect()) };
             return to.redirect(redirect, &location, request.head);
         }
-        Outcome::Root(target) | Outcome::Favicon(target) => {
-            return to.redirect(Redirect::As(RedirectStatus::Found), target, request.head);
+        Outcome::Root(target) | Outcome::Favicon(target) | Outcome::Elsewhere(target) => {
+            return to.redirect(Redirect::As(RedirectStatus::Found), target.as_bytes(), request.head);
         }
         Outcome::Ask(_) => return to.page(&ok(&page::ask(false)), request.head),
         Outcome::Welcome => return to.page(&ok(&page::welcome()), request.head),
@@ -96,7 +96,12 @@ pub fn render<R: Render>(to: R, request: &Request<'_>, trusted: bool, outcome: O
             let fields = "cache-control: max-age=86400\r\n";
             return to.page(&Page { fields, kind: "text/plain", ..ok(text) }, request.head);
         }
-        Outcome::Missing => Refusal::Missing,
+        Outcome::Lost(body) if request.html => {
+            let (status, reason, _) = Refusal::Missing.text();
+            return to
+                .page(&Page { status: (status, reason), fields: OWN_PAGE_FIELDS, ..ok(body) }, request.head);
+        }
+        Outcome::Missing | Outcome::Lost(_) => Refusal::Missing,
         Outcome::Gone => Refusal::Gone,
         Outcome::Unavailable => Refusal::Unavailable,
     };

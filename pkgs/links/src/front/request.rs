@@ -1,7 +1,6 @@
-//! Reading a request's head: a plain visit at once, anything else once more and in full.
+//! What a request's lines say of a visit.
 
-pub use request_head::Error;
-use request_head::{Framing, Lines, Message, room};
+use request_head::{Error, Framing, Lines, Message, room};
 
 use super::{MAX_FIELDS, MAX_HEAD_BYTES};
 
@@ -24,64 +23,10 @@ pub struct Request<'b> {
     pub close: bool,
 }
 
-/// What the bytes received so far are.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Head<'b> {
-    /// Not yet a whole head.
-    Partial,
-    /// A plain visit, and how many bytes its head takes.
-    Visit(Request<'b>, usize),
-    /// A request that is not plain: see [`General::read`].
-    Other,
-    /// No request that could be answered.
-    Refused(Error),
-}
-
-/// A request of any form, for the slow path.
-#[derive(Debug, PartialEq, Eq)]
-pub struct General<'b> {
-    /// What is asked for. Of the visit's fields all hold but `code`, which may be percent-encoded here.
-    pub visit: Request<'b>,
-    /// The code, with percent-encoding undone (RFC 3986, section 2.4).
-    pub code: String,
-    /// Whether it is followed, unlocked, or neither.
-    pub method: Method,
-    /// How long its body is.
-    pub framing: Framing,
-    /// Whether the client waits for 100 before it sends the body.
-    pub expects_continue: bool,
-    /// How many bytes its head takes.
-    pub length: usize,
-}
-
-/// What a method is to a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// `GET` and `HEAD`.
-    Follow,
-    /// `POST`: brings a password.
-    Unlock,
-    /// Any other.
-    Other,
-}
-
-/// Reads the head of the request that `bytes` start with.
-#[inline]
-pub fn parse(bytes: &[u8]) -> Head<'_> {
-    read(bytes).unwrap_or_else(Head::Refused)
-}
-
-#[inline]
-fn read(bytes: &[u8]) -> Result<Head<'_>, Error> {
-    let mut room = room::<MAX_FIELDS>();
-    let Some(lines) = Lines::read(bytes, &mut room, MAX_HEAD_BYTES)? else { return Ok(Head::Partial) };
-    Ok(plain(&lines)?.map_or(Head::Other, |request| Head::Visit(request, lines.length)))
-}
-
 /// The plain visit that `lines` ask for; none where they ask for anything else.
 ///
 /// # Errors
-/// [`Error`], as [`parse`] has it.
+/// [`Error`], where the fields are malformed.
 #[inline]
 pub fn plain<'b>(lines: &Lines<'_, 'b>) -> Result<Option<Request<'b>>, Error> {
     let head = match lines.method {
@@ -90,13 +35,12 @@ pub fn plain<'b>(lines: &Lines<'_, 'b>) -> Result<Option<Request<'b>>, Error> {
         _ => return Ok(None),
     };
     let Some(path) = lines.target.strip_prefix('/') else { return Ok(None) };
-    if lines.old || path.contains('%') {
+    // What is escaped is unescaped elsewhere, and a query goes on as it is.
+    let end = path.bytes().position(|byte| matches!(byte, b'%' | b'?')).unwrap_or(path.len());
+    if lines.old || path.as_bytes().get(end) == Some(&b'%') {
         return Ok(None);
     }
-    let (code, query) = match path.split_once('?') {
-        Some((code, query)) => (code, Some(query)),
-        None => (path, None),
-    };
+    let (code, query) = (&path[..end], path.get(end + 1..));
     let mut request = Request { head, code, query, referrer: None, agent: None, html: false, close: false };
     let message = fields(lines, &mut request)?;
     // A body, even if for no purpose that is known of a visit.
@@ -130,53 +74,33 @@ pub fn names_html(accept: &[u8]) -> bool {
     accept.windows(9).any(|part| part == b"text/html")
 }
 
-impl<'b> General<'b> {
-    /// Reads the head that `bytes` start with; none where it is not whole.
-    ///
-    /// # Errors
-    /// [`Error`], as [`parse`] has it.
-    pub fn read(bytes: &'b [u8]) -> Result<Option<Self>, Error> {
-        let mut room = room::<MAX_FIELDS>();
-        let Some(lines) = Lines::read(bytes, &mut room, MAX_HEAD_BYTES)? else { return Ok(None) };
-        let method = match lines.method {
-            "GET" | "HEAD" => Method::Follow,
-            "POST" => Method::Unlock,
-            _ => Method::Other,
-        };
-        let path = match path(lines.target) {
-            Some(path) => path,
-            // `OPTIONS *` and `CONNECT host:port` are refused for their methods.
-            None if method == Method::Other => "",
-            None => return Err(Error::Malformed("the request target is no path and no URL")),
-        };
-        let (code, query) = path.split_once('?').map_or((path, None), |(code, query)| (code, Some(query)));
-        let head = lines.method == "HEAD";
-        let mut visit = Request { head, code, query, referrer: None, agent: None, html: false, close: true };
-        let message = fields(&lines, &mut visit)?;
-        visit.close = true;
-        Ok(Some(Self {
-            visit,
-            code: percent_encoding::percent_decode_str(code).decode_utf8_lossy().into_owned(),
-            method,
-            framing: message.framing,
-            expects_continue: message.expects_continue,
-            length: lines.length,
-        }))
-    }
+/// What bytes are, as the listener and its fast path read them.
+#[doc(hidden)]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Head<'b> {
+    /// Not yet a whole head.
+    Partial,
+    /// A plain visit, and how many bytes its head takes.
+    Visit(Request<'b>, usize),
+    /// A request that is not plain.
+    Other,
+    /// No request that could be answered.
+    Refused(Error),
 }
 
-/// What follows the first slash of a target's path, in origin or absolute form (RFC 9112, section 3.2).
-fn path(target: &str) -> Option<&str> {
-    if let Some(path) = target.strip_prefix('/') {
-        return Some(path);
+/// Reads the head of the request that `bytes` start with: for tests and fuzzing.
+#[doc(hidden)]
+pub fn parse(bytes: &[u8]) -> Head<'_> {
+    let mut room = room::<MAX_FIELDS>();
+    match Lines::read(bytes, &mut room, MAX_HEAD_BYTES) {
+        Ok(None) => Head::Partial,
+        Ok(Some(lines)) => match plain(&lines) {
+            Ok(Some(request)) => Head::Visit(request, lines.length),
+            Ok(None) => Head::Other,
+            Err(error) => Head::Refused(error),
+        },
+        Err(error) => Head::Refused(error),
     }
-    let (scheme, rest) = target.split_once("://")?;
-    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
-        return None;
-    }
-    let authority = rest.find(['/', '?']).unwrap_or(rest.len());
-    let path = &rest[authority..];
-    (authority > 0).then(|| path.strip_prefix('/').unwrap_or(path))
 }
 
 #[cfg(test)]
@@ -241,36 +165,6 @@ mod tests {
             assert_eq!(parse(bytes.as_bytes()), Head::Refused(error), "{fields}");
         }
         assert_eq!(parse(b"GET /a HTTP/2.0\r\nHost: h\r\n\r\n"), Head::Refused(Error::Version));
-    }
-
-    #[test]
-    fn a_request_of_any_form_names_a_code() {
-        for (line, method, code, query) in [
-            ("GET /%61b", Method::Follow, "ab", None),
-            ("GET /%zz", Method::Follow, "%zz", None),
-            ("GET http://h/a?b", Method::Follow, "a", Some("b")),
-            ("GET HTTPS://h:8080/a", Method::Follow, "a", None),
-            ("GET http://h?b", Method::Follow, "", Some("b")),
-            ("GET http://h", Method::Follow, "", None),
-            ("POST /a", Method::Unlock, "a", None),
-            ("PUT /a", Method::Other, "a", None),
-            ("OPTIONS *", Method::Other, "", None),
-            ("CONNECT h:1", Method::Other, "", None),
-        ] {
-            let bytes = format!("{line} HTTP/1.1\r\nHost: h\r\n\r\n");
-            let general = General::read(bytes.as_bytes()).unwrap().expect("a whole head");
-            assert_eq!(
-                (general.method, &*general.code, general.visit.query),
-                (method, code, query),
-                "{line}"
-            );
-            assert_eq!((general.visit.close, general.length), (true, bytes.len()));
-        }
-        for line in ["GET a", "GET *", "GET ftp://h/a", "GET http:///a", "POST h:80"] {
-            let bytes = format!("{line} HTTP/1.1\r\nHost: h\r\n\r\n");
-            assert!(matches!(General::read(bytes.as_bytes()), Err(Error::Malformed(_))), "{line}");
-        }
-        assert_eq!(General::read(b"GET /a HTTP/1.1\r\n"), Ok(None));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use listener::Body;
+use service::problem::Problem;
 
 use super::Settings;
 use super::answer::cache_control;
@@ -22,6 +23,8 @@ struct Prepared {
     status: StatusCode,
     fields: HeaderMap,
     body: bytes::Bytes,
+    /// What the listener tells with the request's id, for programs.
+    problem: Option<Problem>,
 }
 
 impl Responses {
@@ -29,10 +32,11 @@ impl Responses {
     pub fn new(settings: &Settings) -> Self {
         let refusals = Refusal::ALL.map(|refusal| {
             let (status, ..) = refusal.text();
-            [(PROBLEM, refusal.problem()), (HTML, refusal.html())].map(|(kind, body)| Prepared {
+            [(PROBLEM, refusal.problem().json()), (HTML, refusal.html())].map(|(kind, body)| Prepared {
                 status: code(status),
                 fields: fields(&[PAGE_FIELDS, refusal.fields()], kind, body.len()),
                 body: body.into(),
+                problem: (kind == PROBLEM).then(|| refusal.problem()),
             })
         });
         Self {
@@ -46,14 +50,14 @@ impl Responses {
 impl Render for &Responses {
     type Answer = Response<Body>;
 
-    fn redirect(self, redirect: Redirect, location: &str, head: bool) -> Response<Body> {
+    fn redirect(self, redirect: Redirect, location: &[u8], head: bool) -> Response<Body> {
         let body = if self.redirect_body { page::moved(location) } else { String::new() };
         // With room for what is added to it: date, alt-svc and strict-transport-security.
         let mut fields = HeaderMap::with_capacity(6);
         fields.insert(header::CACHE_CONTROL, self.cache_control.clone());
         let length = if body.is_empty() { HeaderValue::from_static("0") } else { body.len().into() };
         fields.insert(header::CONTENT_LENGTH, length);
-        fields.insert(header::LOCATION, text(location));
+        fields.insert(header::LOCATION, value(location));
         if self.redirect_body {
             fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(HTML));
         }
@@ -66,8 +70,12 @@ impl Render for &Responses {
     }
 
     fn refuse(self, refusal: Refusal, html: bool, head: bool) -> Response<Body> {
-        let Prepared { status, fields, body } = &self.refusals[refusal as usize][usize::from(html)];
-        response(*status, fields.clone(), body.clone(), head)
+        let Prepared { status, fields, body, problem } = &self.refusals[refusal as usize][usize::from(html)];
+        let mut response = response(*status, fields.clone(), body.clone(), head);
+        if let Some(problem) = problem {
+            response.extensions_mut().insert(problem.clone());
+        }
+        response
     }
 }
 
@@ -98,8 +106,12 @@ fn code(status: u16) -> StatusCode {
 }
 
 /// A value of ours, or a target, which has no characters but those of URLs.
-pub fn text(value: &str) -> HeaderValue {
-    HeaderValue::from_str(value).unwrap_or_else(|_| {
+pub fn text(text: &str) -> HeaderValue {
+    value(text.as_bytes())
+}
+
+fn value(value: &[u8]) -> HeaderValue {
+    HeaderValue::from_bytes(value).unwrap_or_else(|_| {
         debug_assert!(false, "no value: {value:?}");
         HeaderValue::from_static("")
     })

@@ -5,6 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Barrier;
 use std::thread::JoinHandle;
 
+use listener::{Endpoint, Listener, Runtime, WithFastPath};
+use service::socket::Address;
+
 use super::*;
 use crate::code::CodePolicy;
 use crate::link::NewLink;
@@ -46,32 +49,36 @@ fn fixture(connections: usize) -> Fixture {
     let target = "https://t.example/".to_owned();
     let link = NewLink { code: Some("abc".to_owned()), target, ..NewLink::default() };
     store.create(link, None).wait().unwrap();
-    let second = Duration::from_secs(1);
     let front = Arc::new(Front {
         settings: Settings {
             root_target: None,
+            unknown_host: UnknownHost::default(),
             favicon_target: None,
             robots: String::new(),
             redirect_body: false,
             redirect_max_age: 0,
-            proxies: Proxies::default(),
-            connections: ConnectionLimit::new(connections),
-            head_timeout: 10 * second,
-            idle_timeout: 10 * second,
-            drain_timeout: second,
             click_retention: None,
         },
         store,
         cache: Arc::new(Cache::new(1 << 20)),
         ledger: Ledger::default(),
         attempts: Attempts::default(),
-        metrics: Arc::new(Metrics::new(1, 0)),
+        metrics: Arc::new(Metrics::new(1)),
         shutdown: Shutdown::new(),
     });
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
-    let thread = front.start(vec![vec![listener]], false).unwrap().remove(0);
+    let second = Duration::from_secs(1);
+    let limits =
+        Limits { connections, head_timeout: 10 * second, idle_timeout: 10 * second, drain_timeout: second };
+    let listener = Listener::new(listener::Config {
+        endpoints: vec![Endpoint::plain("127.0.0.1:0".parse().unwrap())],
+        runtime: Runtime::PerCore(NonZero::new(1)),
+        ..limits.config()
+    })
+    .unwrap();
+    let Address::Tcp(address) = listener.addresses()[0] else { panic!("it is one of TCP") };
+    let service = HttpService::new(Arc::clone(&front), 1, Secured::default()).unwrap();
+    let service = WithFastPath { fast: service.clone(), service };
+    let thread = listener.start("links", service, &front.shutdown).unwrap();
     Fixture { front, address, thread, _directory: directory }
 }
 
@@ -119,7 +126,7 @@ fn a_panic_costs_its_connection_and_no_other() {
     let fixture = fixture(2);
     // More than there are places, by the fast path and by the slow one.
     for request in ["GET /panic-in-a-test", "GET /%70anic-in-a-test"].repeat(4) {
-        assert_eq!(fixture.answer(request), "", "{request}");
+        assert!(fixture.answer(request).starts_with("HTTP/1.1 500 "), "{request}");
         let answer = fixture.answer("GET /abc");
         assert!(answer.starts_with("HTTP/1.1 307 ") && answer.matches("HTTP/").count() == 1, "{answer:?}");
     }
@@ -133,9 +140,11 @@ fn a_panic_costs_its_connection_and_no_other() {
 #[test]
 fn a_worker_that_ends_takes_the_service_down() {
     let fixture = fixture(2);
+    assert!(fixture.answer("GET /abc").starts_with("HTTP/1.1 307 "), "it has a clock from here on");
     fixture.front.store.close();
     fixture.front.metrics.worker(0).panic_at_next_tick();
     let wait = fixture.front.shutdown.wait();
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(wait);
-    assert!(fixture.thread.join().is_err(), "who waits for it learns of it");
+    fixture.thread.join().expect("the listener drains");
+    assert!(fixture.front.shutdown.outcome().is_err(), "who waits for it learns of it");
 }

@@ -6,6 +6,7 @@ use crate::password;
 
 use super::Front;
 use super::context::WorkerContext;
+use super::host::Host;
 use super::page::Refusal;
 use super::visit::{Outcome, Visitor};
 
@@ -19,9 +20,9 @@ pub struct Locked {
 }
 
 impl WorkerContext {
-    /// The link of this code, where it asks for a password.
-    pub fn locked(&self, code: &str) -> Result<Locked, Refusal> {
-        let unknown = Visitor { head: true, ..Visitor::default() };
+    /// The link of this code at this host, where it asks for a password.
+    pub fn locked(&self, code: &str, host: Host<'_>) -> Result<Locked, Refusal> {
+        let unknown = Visitor { host, head: true, ..Visitor::default() };
         self.visit(code, &unknown, |outcome| match outcome {
             Outcome::Ask(entry) => {
                 let hash = entry.password_hash().unwrap_or_default().to_owned();
@@ -29,7 +30,7 @@ impl WorkerContext {
             }
             Outcome::Gone => Err(Refusal::Gone),
             Outcome::Unavailable => Err(Refusal::Unavailable),
-            Outcome::Missing => Err(Refusal::Missing),
+            Outcome::Missing | Outcome::Elsewhere(_) | Outcome::Lost(_) => Err(Refusal::Missing),
             _ => Err(Refusal::Method),
         })
     }

@@ -2,12 +2,16 @@
 
 use crate::agent::Agent;
 use crate::cache::{Entry, Source, Verdict};
+use crate::domains::{Domain, DomainId};
 
 use super::context::WorkerContext;
+use super::host::{Host, Site};
 
 /// What is known of a visitor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Visitor<'v> {
+    /// Which host is asked.
+    pub host: Host<'v>,
     /// Only the head is asked for; not counted as a click.
     pub head: bool,
     /// The `Referer` field.
@@ -37,6 +41,10 @@ pub enum Outcome<'e> {
     Welcome,
     /// The root redirects here.
     Root(&'e str),
+    /// No such link, and its domain sends visitors here.
+    Elsewhere(&'e str),
+    /// No such link, and its domain has this page for that.
+    Lost(&'e str),
     /// The favicon redirects here.
     Favicon(&'e str),
     /// `/robots.txt`.
@@ -47,11 +55,18 @@ impl WorkerContext {
     /// Decides a visit, counts it, and hands what comes of it to `render`.
     pub fn visit<R>(&self, code: &str, visitor: &Visitor<'_>, render: impl FnOnce(Outcome<'_>) -> R) -> R {
         let settings = &self.front.settings;
+        let domains = self.domains.now();
+        let domain = match settings.unknown_host.site(&domains, visitor.host) {
+            Site::Default => None,
+            Site::Domain(domain) => Some(domain),
+            Site::Unknown => return render(Outcome::Missing),
+        };
         if !crate::code::is_well_formed(code) {
-            return render(match &settings.root_target {
+            let root = domain.map_or(&settings.root_target, |domain| &domain.root_target);
+            return render(match root {
                 Some(target) if code.is_empty() => Outcome::Root(target),
                 None if code.is_empty() => Outcome::Welcome,
-                _ => Outcome::Missing,
+                _ => missing(domain),
             });
         }
         #[cfg(test)]
@@ -64,7 +79,8 @@ impl WorkerContext {
             _ => {}
         }
         let mut near = self.near.borrow_mut();
-        let entry = match near.find(code, &self.reader) {
+        let id = domain.map_or(DomainId::DEFAULT, |domain| domain.id);
+        let entry = match near.find_at(id, code, &self.reader) {
             Ok((entry, source)) => {
                 match source {
                     Source::Cache => self.metrics.hits.add(1),
@@ -78,7 +94,7 @@ impl WorkerContext {
             }
         };
         match entry.judge(self.now.get()) {
-            Verdict::Missing => render(Outcome::Missing),
+            Verdict::Missing => render(missing(domain)),
             Verdict::Gone => render(Outcome::Gone),
             Verdict::Ask if !visitor.trusted => render(Outcome::Ask(entry)),
             Verdict::Follow | Verdict::Ask if entry.is_limited() && self.only_looks(visitor) => {
@@ -101,5 +117,15 @@ impl WorkerContext {
     fn only_looks(&self, visitor: &Visitor<'_>) -> bool {
         let is_bot = |agent| self.counter.borrow_mut().agent(agent) == Agent::Bot;
         visitor.head || visitor.agent.is_some_and(is_bot)
+    }
+}
+
+/// What a visit comes to where there is no link.
+fn missing(domain: Option<&Domain>) -> Outcome<'_> {
+    let Some(domain) = domain else { return Outcome::Missing };
+    match (&domain.default_target, &domain.not_found_html) {
+        (Some(target), _) => Outcome::Elsewhere(target),
+        (None, Some(page)) => Outcome::Lost(page),
+        (None, None) => Outcome::Missing,
     }
 }

@@ -7,11 +7,12 @@ use std::ops::RangeInclusive;
 use rusqlite::{Connection, Params, params};
 
 use crate::agent::Agent;
+use crate::domains::InDomains;
 use crate::when::{Timestamp, format_day};
 
 use super::retention::{self, OLDER};
 use super::writer::Work;
-use super::{ClickBatch, Count, Error, Stats};
+use super::{ClickBatch, Count, Error, Stats, domains};
 
 /// The link that stands for all of them.
 const ALL: i64 = 0;
@@ -30,9 +31,30 @@ const OTHER: &str = "(other)";
 /// Referrers that a breakdown names.
 const TOP_REFERRERS: i64 = 100;
 
-/// The rows of a link from day to day, and those of a day beside them, if there is one.
-const ROWS: &str = "SELECT referrer, agent, count FROM clicks WHERE link = ?1 AND day BETWEEN ?2 AND ?3 \
-    UNION ALL SELECT referrer, agent, count FROM clicks WHERE link = ?1 AND day = ?4";
+/// Whose clicks are summed.
+pub(super) enum Links {
+    /// One link's.
+    One(i64),
+    /// Those of all, also of those deleted since.
+    All,
+    /// Those of the links that there are at these domains.
+    At(InDomains),
+}
+
+impl Links {
+    /// The condition on the column `link`, and its parameter, which is the first.
+    fn condition(&self) -> (String, i64) {
+        match self {
+            Self::One(link) => ("link = ?1".to_owned(), *link),
+            Self::All => ("link = ?1".to_owned(), ALL),
+            Self::At(domains) => {
+                let there = domains::condition(domains).unwrap_or_else(|| "true".to_owned());
+                // Has the parameter too, as the others have.
+                (format!("?1 = {ALL} AND link IN (SELECT id FROM links WHERE {there})"), ALL)
+            }
+        }
+    }
+}
 
 /// What a row of counts is told apart by: link, day, referrer and agent.
 pub(super) type Key<'b> = (i64, i32, &'b str, Agent);
@@ -181,26 +203,34 @@ fn insert(
     Ok(())
 }
 
-/// Sums the clicks of one link, or of all.
+/// Sums the clicks of one link, of all, or of those at some domains.
 pub(super) fn stats(
     connection: &Connection,
-    link: Option<i64>,
+    links: &Links,
     days: &RangeInclusive<i32>,
 ) -> Result<Stats, Error> {
-    let link = link.unwrap_or(ALL);
+    let (these, link) = links.condition();
+    // Their rows from day to day, and those of a day beside them, if there is one.
+    let rows = format!(
+        "SELECT referrer, agent, count FROM clicks WHERE {these} AND day BETWEEN ?2 AND ?3 \
+         UNION ALL SELECT referrer, agent, count FROM clicks WHERE {these} AND day = ?4"
+    );
     let (first, last) = ((*days.start()).max(OLDER + 1), *days.end());
-    let older = retention::within(connection, link, first, last)?;
+    let older = retention::within(connection, (&these, link), first, last)?;
     let counted = older.as_ref().map(|_| OLDER);
     let days = breakdown(
         connection,
-        "SELECT day, sum(count) FROM clicks WHERE link = ?1 AND day BETWEEN ?2 AND ?3 GROUP BY day ORDER BY day",
+        &format!(
+            "SELECT day, sum(count) FROM clicks WHERE {these} AND day BETWEEN ?2 AND ?3 \
+             GROUP BY day ORDER BY day"
+        ),
         params![link, first, last],
         |row| Ok(format_day(row.get(0)?)),
     )?;
     let referrers = breakdown(
         connection,
         &format!(
-            "SELECT referrer, sum(count) AS clicks FROM ({ROWS}) \
+            "SELECT referrer, sum(count) AS clicks FROM ({rows}) \
              GROUP BY referrer ORDER BY clicks DESC, referrer LIMIT {TOP_REFERRERS}"
         ),
         params![link, first, last, counted],
@@ -209,7 +239,7 @@ pub(super) fn stats(
     let agents = breakdown(
         connection,
         &format!(
-            "SELECT agent, sum(count) AS clicks FROM ({ROWS}) GROUP BY agent ORDER BY clicks DESC, agent"
+            "SELECT agent, sum(count) AS clicks FROM ({rows}) GROUP BY agent ORDER BY clicks DESC, agent"
         ),
         params![link, first, last, counted],
         |row| Ok(Agent::from_u8(row.get(0)?).name().to_owned()),

@@ -1,5 +1,8 @@
 //! Links and edits as checked on the caller's thread, ready for the writer.
 
+use std::sync::Arc;
+
+use crate::domains::{Domain, DomainId};
 use crate::link::{self, LinkPatch, NewLink, RedirectStatus, Status};
 use crate::password;
 use crate::when::Timestamp;
@@ -8,6 +11,7 @@ use super::{Error, Policy, Record};
 
 /// A link that keeps every rule, but for its code being free.
 pub(super) struct Draft {
+    pub domain: Option<Arc<Domain>>,
     pub code: Option<String>,
     pub target: String,
     pub title: Option<String>,
@@ -29,8 +33,14 @@ impl Draft {
             policy.codes.validate(code)?;
         }
         link.check()?;
+        let domains = policy.domains.now();
+        let domain = match domains.named(link.domain.as_deref()) {
+            Ok(domain) => domain.cloned(),
+            Err(unknown) => return Err(Error::field("domain", unknown.to_string())),
+        };
         Ok(Self {
-            target: policy.targets.validate(&link.target)?,
+            domain,
+            target: policy.target(&link.target)?,
             code: link.code,
             title: link.title,
             tags: link.tags,
@@ -45,6 +55,11 @@ impl Draft {
             // Last, for it takes the longest.
             password_hash: link.password.as_deref().map(hash).transpose()?,
         })
+    }
+
+    /// The domain's id.
+    pub fn domain_id(&self) -> DomainId {
+        self.domain.as_ref().map_or(DomainId::DEFAULT, |domain| domain.id)
     }
 
     pub fn of_record(record: Record, policy: &Policy) -> Result<Self, Error> {
@@ -82,7 +97,7 @@ pub(super) struct Edit {
 impl Edit {
     pub fn new(patch: LinkPatch, policy: &Policy) -> Result<Self, Error> {
         Ok(Self {
-            target: patch.target.map(|target| policy.targets.validate(&target)).transpose()?,
+            target: patch.target.map(|target| policy.target(&target)).transpose()?,
             title: patch.title.map(link::title).transpose()?,
             tags: patch.tags.map(link::tags).transpose()?,
             status: patch.status,

@@ -3,6 +3,7 @@
 use rusqlite::ffi;
 
 use crate::code::InvalidCode;
+use crate::domains::InvalidHost;
 use crate::target::InvalidTarget;
 
 /// Why the store refuses.
@@ -11,6 +12,18 @@ pub enum Error {
     /// No link has this code.
     #[error("no link has the code {0:?}")]
     NotFound(String),
+    /// There is no domain of this name.
+    #[error("there is no domain {0:?}")]
+    NoDomain(String),
+    /// There is a domain of this host already.
+    #[error("there is a domain {0:?} already")]
+    DomainTaken(String),
+    /// The domain has links.
+    #[error("the domain {0:?} has links; they can be deleted along with it, by force")]
+    DomainInUse(String),
+    /// The name is none of a domain.
+    #[error(transparent)]
+    Host(#[from] InvalidHost),
     /// No token has this number.
     #[error("there is no key {0}")]
     NoToken(i64),

@@ -3,17 +3,19 @@
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use crate::code::{self, CodePolicy};
+use crate::domains::{DomainId, LinkKey};
 use crate::link::{self, Link, RedirectStatus, Status};
 use crate::when::Timestamp;
 
 use super::draft::{Draft, Edit};
 use super::writer::Work;
-use super::{Created, Error, IdempotencyKey, OnConflict, Tally, clicks};
+use super::{Created, Error, IdempotencyKey, OnConflict, Tally, clicks, domains};
 
 /// Columns of [`link_of`], in its order.
 pub(super) const COLUMNS: &str = "id, code, target, title, tags, status, redirect, forward_query, \
     password_hash IS NOT NULL, not_before, expires_at, max_clicks, \
-    ifnull((SELECT clicks FROM totals WHERE link = id), 0) AS clicks, created_at, updated_at";
+    ifnull((SELECT clicks FROM totals WHERE link = id), 0) AS clicks, created_at, updated_at, domain, \
+    iif(domain = 0, NULL, (SELECT host FROM domains WHERE domains.id = domain))";
 
 /// Draws of a random code before the codes grow by a character: they are getting scarce.
 const DRAWS: u32 = 8;
@@ -43,6 +45,8 @@ pub(super) fn link_of(row: &Row<'_>) -> rusqlite::Result<Link> {
         clicks: row.get(12)?,
         created_at: Timestamp(row.get(13)?),
         updated_at: Timestamp(row.get(14)?),
+        domain_id: DomainId(row.get(15)?),
+        domain: row.get(16)?,
     })
 }
 
@@ -65,10 +69,11 @@ pub(super) fn redirect_of(number: u16) -> RedirectStatus {
 }
 
 /// A link by code.
-pub(super) fn get(connection: &Connection, code: &str) -> Result<Link, Error> {
-    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM links WHERE code = ?1"))?;
-    let link = statement.query_row([code], link_of).optional()?;
-    link.ok_or_else(|| Error::NotFound(code.to_owned()))
+pub(super) fn get(connection: &Connection, key: &LinkKey) -> Result<Link, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM links WHERE domain = ?1 AND code = ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let link = statement.query_row(params![key.domain.0, key.code], link_of).optional()?;
+    link.ok_or_else(|| Error::NotFound(key.code.clone()))
 }
 
 pub(super) fn create(
@@ -107,9 +112,12 @@ pub(super) fn create(
 
 pub(super) fn insert(work: &mut Work<'_>, policy: &CodePolicy, draft: Draft) -> Result<Link, Error> {
     let (id, code) = insert_row(work.connection, policy, &draft)?;
-    work.changed(&code);
+    let domain_id = draft.domain_id();
+    work.changed(LinkKey { domain: domain_id, code: code.clone() });
     Ok(Link {
         id,
+        domain_id,
+        domain: draft.domain.map(|domain| domain.host.clone()),
         code,
         target: draft.target,
         title: draft.title,
@@ -129,6 +137,10 @@ pub(super) fn insert(work: &mut Work<'_>, policy: &CodePolicy, draft: Draft) -> 
 
 /// Inserts under the draft's code, or under the first random one that is free.
 fn insert_row(connection: &Connection, policy: &CodePolicy, draft: &Draft) -> Result<(i64, String), Error> {
+    if let Some(domain) = &draft.domain {
+        // It may have been deleted since.
+        domains::expect(connection, domain)?;
+    }
     if let Some(code) = &draft.code {
         let id = try_insert(connection, draft, code)?.ok_or_else(|| Error::Taken(code.clone()))?;
         return Ok((id, code.clone()));
@@ -170,12 +182,13 @@ fn put(
     on_conflict: &str,
 ) -> Result<bool, Error> {
     let mut statement = connection.prepare_cached(&format!(
-        "INSERT INTO links (code, target, title, tags, status, redirect, forward_query, password_hash, \
+        "INSERT INTO links (domain, code, target, title, tags, status, redirect, forward_query, password_hash, \
          not_before, expires_at, max_clicks, created_at, updated_at) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
-         ON CONFLICT (code) {on_conflict}"
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
+         ON CONFLICT (domain, code) {on_conflict}"
     ))?;
     let values = params![
+        draft.domain_id().0,
         code,
         draft.target,
         draft.title,
@@ -207,12 +220,12 @@ fn replace_tags(connection: &Connection, link: i64, tags: &[String]) -> Result<(
 
 pub(super) fn edit(
     work: &mut Work<'_>,
-    code: String,
+    key: LinkKey,
     edit: Edit,
     expected: impl FnOnce(&Link) -> bool,
 ) -> Result<Link, Error> {
     let connection = work.connection;
-    let mut link = get(connection, &code)?;
+    let mut link = get(connection, &key)?;
     if !expected(&link) {
         return Err(Error::Changed);
     }
@@ -256,19 +269,19 @@ pub(super) fn edit(
     if retagged {
         replace_tags(connection, link.id, &link.tags)?;
     }
-    work.changed(&code);
+    work.changed(key);
     Ok(link)
 }
 
-pub(super) fn delete(work: &mut Work<'_>, code: String) -> Result<(), Error> {
+pub(super) fn delete(work: &mut Work<'_>, key: LinkKey) -> Result<(), Error> {
     let connection = work.connection;
     let id: Option<i64> = connection
-        .prepare_cached("DELETE FROM links WHERE code = ?1 RETURNING id")?
-        .query_row([&code], |row| row.get(0))
+        .prepare_cached("DELETE FROM links WHERE domain = ?1 AND code = ?2 RETURNING id")?
+        .query_row(params![key.domain.0, key.code], |row| row.get(0))
         .optional()?;
-    let Some(id) = id else { return Err(Error::NotFound(code)) };
+    let Some(id) = id else { return Err(Error::NotFound(key.code)) };
     clicks::delete(connection, id)?;
-    work.changed(&code);
+    work.changed(key);
     Ok(())
 }
 
@@ -329,7 +342,7 @@ fn replace(connection: &Connection, code: &str, draft: &Draft) -> Result<(), Err
         expires_at = excluded.expires_at, max_clicks = excluded.max_clicks, updated_at = excluded.updated_at";
     put(connection, draft, code, Timestamp::now(), update)?;
     let id = connection
-        .prepare_cached("SELECT id FROM links WHERE code = ?1")?
-        .query_row([code], |row| row.get(0))?;
+        .prepare_cached("SELECT id FROM links WHERE domain = ?1 AND code = ?2")?
+        .query_row(params![draft.domain_id().0, code], |row| row.get(0))?;
     replace_tags(connection, id, &draft.tags)
 }

@@ -4,10 +4,11 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
+use crate::domains::DomainId;
 use crate::link::Link;
 
 use super::links::{COLUMNS, link_of, number_of};
-use super::{Error, ListQuery, Page, Sort};
+use super::{Error, ListQuery, Page, Sort, domains};
 
 /// The most links of a page.
 const MAX_LIMIT: usize = 1_000;
@@ -24,12 +25,18 @@ pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, E
         Sort::Code => "code",
     };
     let (order, beyond) = if query.descending { ("DESC", "<") } else { ("ASC", ">") };
-    let mut conditions = Vec::new();
+    let columns = match query.sort {
+        // As the index has them: a code is unique within its domain.
+        Sort::Code => vec!["domain", "code", "id"],
+        _ => vec![column, "id"],
+    };
+    let mut conditions = Vec::from_iter(domains::condition(&query.domains));
     let mut values: Vec<Value> = Vec::new();
     if let Some(cursor) = &query.cursor {
-        let (value, id) = read_cursor(cursor, query)?;
-        conditions.push(format!("({column}, id) {beyond} (?, ?)"));
-        values.extend([value, Value::Integer(id)]);
+        let last = read_cursor(cursor, query)?;
+        let marks = vec!["?"; columns.len()];
+        conditions.push(format!("({}) {beyond} ({})", columns.join(", "), marks.join(", ")));
+        values.extend(last);
     }
     if let Some(search) = &query.search {
         if search.len() > MAX_SEARCH {
@@ -49,7 +56,8 @@ pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, E
     }
     let filter =
         if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-    let sql = format!("SELECT {COLUMNS} FROM links {filter} ORDER BY {column} {order}, id {order} LIMIT ?");
+    let ordered: Vec<_> = columns.iter().map(|column| format!("{column} {order}")).collect();
+    let sql = format!("SELECT {COLUMNS} FROM links {filter} ORDER BY {} LIMIT ?", ordered.join(", "));
     // One more than asked for tells whether there is a next page.
     values.push(Value::Integer(limit as i64 + 1));
     let mut statement = connection.prepare_cached(&sql)?;
@@ -75,25 +83,31 @@ fn pattern(search: &str) -> String {
     pattern
 }
 
-/// A cursor names its order, and where in it the page ended: `ca~1700000000~42`.
+/// A cursor names its order, and where in it the page ended: `ca~1700000000~42`, `ka~abc~42`, `ka~7/abc~42`.
 fn write_cursor(last: &Link, query: &ListQuery) -> String {
     let value = match query.sort {
         Sort::Created => last.id.to_string(),
         Sort::Updated => last.updated_at.0.to_string(),
         Sort::Clicks => last.clicks.to_string(),
-        Sort::Code => last.code.clone(),
+        Sort::Code if last.domain_id == DomainId::DEFAULT => last.code.clone(),
+        Sort::Code => format!("{}/{}", last.domain_id.0, last.code),
     };
     format!("{}~{value}~{}", order_of(query), last.id)
 }
 
-fn read_cursor(cursor: &str, query: &ListQuery) -> Result<(Value, i64), Error> {
+/// The values of the columns that a list is sorted by, where the page before it ended.
+fn read_cursor(cursor: &str, query: &ListQuery) -> Result<Vec<Value>, Error> {
     let parse = || {
         let (value, id) = cursor.strip_prefix(order_of(query))?.strip_prefix('~')?.rsplit_once('~')?;
-        let value = match query.sort {
-            Sort::Code => Value::Text(value.to_owned()),
-            Sort::Created | Sort::Updated | Sort::Clicks => Value::Integer(value.parse().ok()?),
+        let mut values = match (query.sort, value.split_once('/')) {
+            (Sort::Code, None) => vec![Value::Integer(0), Value::Text(value.to_owned())],
+            (Sort::Code, Some((domain, code))) => {
+                vec![Value::Integer(domain.parse().ok()?), Value::Text(code.to_owned())]
+            }
+            (Sort::Created | Sort::Updated | Sort::Clicks, _) => vec![Value::Integer(value.parse().ok()?)],
         };
-        Some((value, id.parse().ok()?))
+        values.push(Value::Integer(id.parse().ok()?));
+        Some(values)
     };
     parse().ok_or_else(|| Error::field("cursor", "not a cursor of this list"))
 }

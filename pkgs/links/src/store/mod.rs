@@ -6,6 +6,7 @@
 
 mod clicks;
 mod connection;
+mod domains;
 mod draft;
 mod error;
 mod links;
@@ -25,8 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::code::CodePolicy;
+use crate::domains::{Domain, DomainId, DomainPatch, Domains, LinkKey, NewDomain, Published};
 use crate::link::{Link, LinkPatch, NewLink};
-use crate::target::TargetPolicy;
+use crate::target::{InvalidTarget, TargetPolicy};
 
 use service::ready::Watch;
 
@@ -58,7 +60,7 @@ pub type OnChange = Box<dyn Fn(Change<'_>) + Send + Sync>;
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// The links with these codes were created, edited or deleted.
-    Codes(&'a [String]),
+    Codes(&'a [LinkKey]),
     /// Anything may have changed: an import, or a commit by another process.
     All,
 }
@@ -67,6 +69,15 @@ pub enum Change<'a> {
 struct Policy {
     codes: CodePolicy,
     targets: TargetPolicy,
+    domains: Arc<Published>,
+}
+
+impl Policy {
+    /// A target as it is stored: at none of the domains.
+    fn target(&self, target: &str) -> Result<String, InvalidTarget> {
+        let domains = self.domains.now();
+        self.targets.validate_besides(target, |host| domains.find(host.as_bytes()).is_some())
+    }
 }
 
 /// A handle to the writer; cheap to clone, shared by all threads.
@@ -82,11 +93,43 @@ impl Store {
     /// be written is served as it is; writes then answer [`Error::ReadOnly`].
     pub fn open(options: Options) -> Result<Self, Error> {
         let (connection, writable) = connection::writer(&options.path)?;
-        Ok(Self {
-            path: Arc::new(options.path),
-            policy: Arc::new(Policy { codes: options.codes, targets: options.targets }),
-            writer: Arc::new(writer::Handle::start(connection, writable, options.queue, options.on_change)),
-        })
+        let domains = Arc::new(Published::default());
+        domains.set(domains::load(&connection)?);
+        let policy = Policy { codes: options.codes, targets: options.targets, domains: Arc::clone(&domains) };
+        let writer = writer::Handle::start(connection, writable, options.queue, options.on_change, domains);
+        Ok(Self { path: Arc::new(options.path), policy: Arc::new(policy), writer: Arc::new(writer) })
+    }
+
+    /// The domains, as of the last commit.
+    pub fn domains(&self) -> Arc<Domains> {
+        self.policy.domains.now()
+    }
+
+    /// The same for who looks often.
+    pub fn published_domains(&self) -> Arc<Published> {
+        Arc::clone(&self.policy.domains)
+    }
+
+    /// Creates a domain.
+    pub fn create_domain(&self, new: NewDomain) -> Pending<Domain> {
+        match domains::draft(new, &self.policy) {
+            Ok(domain) => self.writer.submit(move |work| domains::create(work, domain)),
+            Err(error) => Pending::refused(error),
+        }
+    }
+
+    /// Applies a merge patch to a domain.
+    pub fn edit_domain(&self, host: String, patch: DomainPatch) -> Pending<Domain> {
+        match domains::checked(patch, &self.policy) {
+            Ok(patch) => self.writer.submit(move |work| domains::edit(work, &host, patch)),
+            Err(error) => Pending::refused(error),
+        }
+    }
+
+    /// Deletes a domain, with `force` along with its links and their clicks. Of many links a part at a time: answers
+    /// whether the domain is gone, and is to be called until it is.
+    pub fn delete_domain(&self, host: String, force: bool) -> Pending<bool> {
+        self.writer.submit(move |work| domains::delete(work, &host, force))
     }
 
     /// A new read connection.
@@ -117,44 +160,61 @@ impl Store {
     }
 
     /// Applies a merge patch.
-    pub fn edit(&self, code: String, patch: LinkPatch) -> Pending<Link> {
-        self.edit_if(code, patch, |_| true)
+    pub fn edit(&self, key: impl Into<LinkKey>, patch: LinkPatch) -> Pending<Link> {
+        self.edit_if(key, patch, |_| true)
     }
 
     /// Applies a merge patch to a link that is as `expected`; else answers [`Error::Changed`].
     pub fn edit_if(
         &self,
-        code: String,
+        key: impl Into<LinkKey>,
         patch: LinkPatch,
         expected: impl FnOnce(&Link) -> bool + Send + 'static,
     ) -> Pending<Link> {
+        let key = key.into();
         match Edit::new(patch, &self.policy) {
-            Ok(edit) => self.writer.submit(move |work| links::edit(work, code, edit, expected)),
+            Ok(edit) => self.writer.submit(move |work| links::edit(work, key, edit, expected)),
             Err(error) => Pending::refused(error),
         }
     }
 
     /// Deletes a link and its clicks.
-    pub fn delete(&self, code: String) -> Pending<()> {
-        self.writer.submit(move |work| links::delete(work, code))
+    pub fn delete(&self, key: impl Into<LinkKey>) -> Pending<()> {
+        let key = key.into();
+        self.writer.submit(move |work| links::delete(work, key))
     }
 
     /// Deletes a link that is as `expected`; else answers [`Error::Changed`].
     pub fn delete_if(
         &self,
-        code: String,
+        key: impl Into<LinkKey>,
         expected: impl FnOnce(&Link) -> bool + Send + 'static,
     ) -> Pending<()> {
-        self.writer.submit(move |work| match expected(&links::get(work.connection, &code)?) {
-            true => links::delete(work, code),
+        let key = key.into();
+        self.writer.submit(move |work| match expected(&links::get(work.connection, &key)?) {
+            true => links::delete(work, key),
             false => Err(Error::Changed),
         })
     }
 
     /// Deletes many; one transaction, each on its own merits.
-    pub fn delete_many(&self, codes: Vec<String>) -> Pending<Vec<Result<(), Error>>> {
-        self.writer
-            .submit(move |work| each_on_its_own(codes.into_iter().map(|code| links::delete(work, code))))
+    pub fn delete_many(&self, keys: Vec<impl Into<LinkKey>>) -> Pending<Vec<Result<(), Error>>> {
+        let keys: Vec<LinkKey> = keys.into_iter().map(Into::into).collect();
+        self.writer.submit(move |work| each_on_its_own(keys.into_iter().map(|key| links::delete(work, key))))
+    }
+
+    /// The same, with what `see` makes of each link before it is deleted.
+    pub fn delete_many_seen<T: Send + 'static>(
+        &self,
+        keys: Vec<LinkKey>,
+        see: impl Fn(&Link) -> T + Send + 'static,
+    ) -> Pending<Vec<Result<T, Error>>> {
+        self.writer.submit(move |work| {
+            each_on_its_own(keys.into_iter().map(|key| {
+                let seen = see(&links::get(work.connection, &key)?);
+                links::delete(work, key).map(|()| seen)
+            }))
+        })
     }
 
     /// Imports a batch of rows in one transaction, each on its own merits. Validates on the calling thread.
@@ -182,7 +242,17 @@ impl Store {
 
     /// Creates a token; the secret is in the answer and nowhere else.
     pub fn create_token(&self, name: String, scope: Scope) -> Pending<(TokenInfo, String)> {
-        self.writer.submit(move |work| tokens::create(work, name, scope))
+        self.create_token_for(name, scope, None)
+    }
+
+    /// The same for these domains alone, where they are given.
+    pub fn create_token_for(
+        &self,
+        name: String,
+        scope: Scope,
+        domains: Option<Vec<DomainId>>,
+    ) -> Pending<(TokenInfo, String)> {
+        self.writer.submit(move |work| tokens::create(work, name, scope, domains))
     }
 
     /// Revokes a token.

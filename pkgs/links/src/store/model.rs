@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::agent::Agent;
+use crate::domains::{DomainId, InDomains, LinkKey};
 use crate::link::{Link, NewLink, RedirectStatus, Status};
 use crate::when::Timestamp;
 
@@ -150,7 +151,7 @@ pub enum Sort {
     Updated,
     /// By clicks.
     Clicks,
-    /// By code, bytewise.
+    /// By code, bytewise; where there are several domains, domain by domain, the default one first.
     Code,
 }
 
@@ -163,6 +164,8 @@ pub struct ListQuery {
     pub tag: Option<String>,
     /// Only links of this status.
     pub status: Option<Status>,
+    /// Only links at these domains.
+    pub domains: InDomains,
     /// The order.
     pub sort: Sort,
     /// Whether the greatest comes first.
@@ -180,6 +183,33 @@ pub struct Page {
     pub links: Vec<Link>,
     /// The cursor of the next page; none on the last.
     pub next: Option<String>,
+}
+
+/// Whose clicks are summed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Those of one link.
+    Link(LinkKey),
+    /// Those of all links, also of those deleted since.
+    All,
+    /// Those of the links that there are at these domains.
+    Domains(Vec<DomainId>),
+}
+
+impl From<Option<&str>> for Counted {
+    /// The link of this code at the default domain, or all.
+    fn from(code: Option<&str>) -> Self {
+        code.map_or(Self::All, |code| Self::Link(code.into()))
+    }
+}
+
+impl From<InDomains> for Counted {
+    fn from(domains: InDomains) -> Self {
+        match domains {
+            InDomains::All => Self::All,
+            InDomains::Only(domains) => Self::Domains(domains),
+        }
+    }
 }
 
 /// Clicks, summed three ways over the same days.
@@ -232,6 +262,19 @@ pub enum Scope {
     Write,
 }
 
+/// What the bearer of a token may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The token's number.
+    pub id: i64,
+    /// Its name.
+    pub name: String,
+    /// Read, or write too.
+    pub scope: Scope,
+    /// At which domains.
+    pub domains: InDomains,
+}
+
 /// A token as the store lists it; the secret itself is shown once, at creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenInfo {
@@ -241,6 +284,9 @@ pub struct TokenInfo {
     pub name: String,
     /// What it allows.
     pub scope: Scope,
+    /// The domains it is for, those deleted since left out; absent where it is for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domains: Option<Vec<String>>,
     /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,

@@ -8,15 +8,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::backup::Backup;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
+use crate::domains::{DomainId, InDomains, LinkKey};
 use crate::link::{Link, NewLink, Status};
 use crate::when::Timestamp;
 
+use super::clicks::Links;
 use super::links::{redirect_of, status_of};
 use super::{
-    Error, ListQuery, Page, Progress, Record, Route, Scope, Stats, TokenInfo, clicks, connection, links,
-    list, schema, tokens,
+    Counted, Error, Grant, ListQuery, Page, Progress, Record, Route, Stats, TokenInfo, clicks, connection,
+    domains, links, list, schema, tokens,
 };
 
 /// Pages of one step of a backup: 4 MiB at a time.
@@ -57,6 +59,11 @@ impl Reader {
     /// Stays in one read transaction from call to call until there is a commit, which saves the locking of
     /// the log a call. Call [`Reader::release`] now and then, since what is held cannot leave the log.
     pub fn route(&self, code: &str) -> Result<Option<Route>, Error> {
+        self.route_at(DomainId::DEFAULT, code)
+    }
+
+    /// The same at a domain.
+    pub fn route_at(&self, domain: DomainId, code: &str) -> Result<Option<Route>, Error> {
         let commits = self.commits.load(Ordering::Acquire);
         if self.held.get() != Some(commits) {
             self.release()?;
@@ -66,9 +73,9 @@ impl Reader {
         let mut statement = self.connection.prepare_cached(
             "SELECT id, target, status, redirect, forward_query, not_before, expires_at, max_clicks, \
              iif(max_clicks IS NULL, 0, (SELECT clicks FROM totals WHERE link = id)), \
-             password_hash FROM links WHERE code = ?1",
+             password_hash FROM links WHERE domain = ?1 AND code = ?2",
         )?;
-        let route = statement.query_row([code], |row| {
+        let route = statement.query_row(params![domain.0, code], |row| {
             Ok(Route {
                 id: row.get(0)?,
                 target: row.get(1)?,
@@ -100,8 +107,8 @@ impl Reader {
     }
 
     /// A link by code.
-    pub fn get(&self, code: &str) -> Result<Link, Error> {
-        links::get(self.latest()?, code)
+    pub fn get(&self, key: impl Into<LinkKey>) -> Result<Link, Error> {
+        links::get(self.latest()?, &key.into())
     }
 
     /// A page of links. Gives up with [`Error::TooSlow`] after 5 s.
@@ -121,18 +128,26 @@ impl Reader {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
 
-    /// How many links an export without hashes disables: those that answer, and ask for a password.
-    pub fn locked(&self) -> Result<u64, Error> {
-        let sql = "SELECT count(*) FROM links WHERE password_hash IS NOT NULL AND status = 0";
-        Ok(self.latest()?.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    /// How many of the links at these domains an export without hashes disables: those that answer, and ask for a
+    /// password.
+    pub fn locked(&self, of: &InDomains) -> Result<u64, Error> {
+        let there = domains::condition(of).map_or_else(String::new, |condition| format!("AND {condition}"));
+        let sql =
+            format!("SELECT count(*) FROM links WHERE password_hash IS NOT NULL AND status = 0 {there}");
+        Ok(self.latest()?.prepare_cached(&sql)?.query_row([], |row| row.get(0))?)
     }
 
-    /// Walks all links by id in constant memory, until `visit` answers false. What is written meanwhile is
+    /// Walks all links at these domains by id in constant memory, until `visit` answers false. What is written meanwhile is
     /// not seen. Without `hashes`, links with a password are given as disabled.
-    pub fn export(&self, hashes: bool, visit: &mut dyn FnMut(Record) -> bool) -> Result<(), Error> {
-        let mut statement = self
-            .latest()?
-            .prepare_cached(&format!("SELECT {}, password_hash FROM links ORDER BY id", links::COLUMNS))?;
+    pub fn export(
+        &self,
+        of: &InDomains,
+        hashes: bool,
+        visit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<(), Error> {
+        let there = domains::condition(of).map_or_else(String::new, |condition| format!("WHERE {condition}"));
+        let sql = format!("SELECT {}, password_hash FROM links {there} ORDER BY id", links::COLUMNS);
+        let mut statement = self.latest()?.prepare_cached(&sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let link = links::link_of(row)?;
@@ -141,6 +156,7 @@ impl Reader {
             let status = if link.protected && !hashes { Status::Disabled } else { link.status };
             let record = Record {
                 link: NewLink {
+                    domain: link.domain,
                     code: Some(link.code),
                     target: link.target,
                     title: link.title,
@@ -175,11 +191,15 @@ impl Reader {
         Ok(!any)
     }
 
-    /// Clicks of one link, or of all, on these days since the Unix epoch. Gives up with [`Error::TooSlow`]
-    /// after 5 s.
-    pub fn stats(&self, code: Option<&str>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
-        let link = code.map(|code| self.get(code)).transpose()?;
-        self.in_time(|connection| clicks::stats(connection, link.map(|link| link.id), &days))
+    /// Clicks of one link, of all, or of those at some domains, on these days since the Unix epoch. Gives up with
+    /// [`Error::TooSlow`] after 5 s.
+    pub fn stats(&self, of: impl Into<Counted>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
+        let links = match of.into() {
+            Counted::Link(key) => Links::One(self.get(key)?.id),
+            Counted::All => Links::All,
+            Counted::Domains(domains) => Links::At(InDomains::Only(domains)),
+        };
+        self.in_time(|connection| clicks::stats(connection, &links, &days))
     }
 
     /// Whether a text has the form of a token; what has not needs no look.
@@ -187,8 +207,8 @@ impl Reader {
         tokens::has_form(secret)
     }
 
-    /// The scope of a token, by its secret; compared in constant time.
-    pub fn authorize(&self, secret: &str) -> Result<Option<Scope>, Error> {
+    /// What a token allows, by its secret; compared in constant time.
+    pub fn authorize(&self, secret: &str) -> Result<Option<Grant>, Error> {
         tokens::authorize(self.latest()?, secret)
     }
 

@@ -83,20 +83,22 @@ fn fold_link(connection: &Connection, link: i64, before: i32, most: usize) -> Re
     Ok(rows.len())
 }
 
-/// What was folded of a link, where all of it is between these days.
+/// What was folded of the links that a condition with one parameter is true of, where all of it is between these days.
 pub(super) fn within(
     connection: &Connection,
-    link: i64,
+    (these, link): (&str, i64),
     first: i32,
     last: i32,
 ) -> Result<Option<Older>, Error> {
-    let days: Option<(i32, i32)> = connection
-        .prepare_cached("SELECT first, last FROM folded_days WHERE link = ?1 AND first >= ?2 AND last <= ?3")?
-        .query_row(params![link, first, last], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let Some((first, last)) = days else { return Ok(None) };
+    let folded: (Option<i32>, Option<i32>) = connection
+        .prepare_cached(&format!("SELECT min(first), max(last) FROM folded_days WHERE {these}"))?
+        .query_row([link], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (first, last) = match folded {
+        (Some(oldest), Some(newest)) if oldest >= first && newest <= last => (oldest, newest),
+        _ => return Ok(None),
+    };
     let clicks = connection
-        .prepare_cached("SELECT ifnull(sum(count), 0) FROM clicks WHERE link = ?1 AND day = ?2")?
+        .prepare_cached(&format!("SELECT ifnull(sum(count), 0) FROM clicks WHERE {these} AND day = ?2"))?
         .query_row(params![link, OLDER], |row| row.get(0))?;
     Ok(Some(Older { from: format_day(first), to: format_day(last), clicks }))
 }

@@ -97,6 +97,49 @@ pub(super) const MIGRATIONS: &[&str] = &["
         first INTEGER NOT NULL,
         last  INTEGER NOT NULL
     ) STRICT;
+", "
+    -- The default domain is 0 and has no row. Ids are never reused, so that tokens and caches never mean another.
+    CREATE TABLE domains (
+        id             INTEGER PRIMARY KEY AUTOINCREMENT,
+        host           TEXT NOT NULL UNIQUE,
+        root_target    TEXT,
+        default_target TEXT,
+        not_found_html TEXT,
+        created_at     INTEGER NOT NULL
+    ) STRICT;
+    -- A code is of its domain, and a column that is UNIQUE can be made otherwise only by another table.
+    CREATE TABLE links_of_domains (
+        id            INTEGER PRIMARY KEY AUTOINCREMENT,
+        domain        INTEGER NOT NULL DEFAULT 0,
+        code          TEXT NOT NULL,
+        target        TEXT NOT NULL,
+        title         TEXT,
+        tags          TEXT NOT NULL,               -- sorted, one space between
+        status        INTEGER NOT NULL,            -- 0 active, 1 disabled
+        redirect      INTEGER NOT NULL,            -- 301, 302, 307, 308
+        forward_query INTEGER NOT NULL,
+        password_hash TEXT,                        -- PHC string
+        not_before    INTEGER,                     -- Unix seconds, as all instants
+        expires_at    INTEGER,
+        max_clicks    INTEGER,
+        created_at    INTEGER NOT NULL,
+        updated_at    INTEGER NOT NULL
+    ) STRICT;
+    INSERT INTO links_of_domains SELECT id, 0, code, target, title, tags, status, redirect, forward_query, password_hash,
+        not_before, expires_at, max_clicks, created_at, updated_at FROM links ORDER BY id;
+    -- Also where the newest link was deleted.
+    DELETE FROM sqlite_sequence WHERE name = 'links_of_domains';
+    INSERT INTO sqlite_sequence SELECT 'links_of_domains', seq FROM sqlite_sequence WHERE name = 'links';
+    DROP TABLE links;
+    ALTER TABLE links_of_domains RENAME TO links;
+    -- After the rows: sorted at once, which is faster than one by one.
+    CREATE UNIQUE INDEX links_by_code ON links (domain, code);
+    CREATE INDEX links_by_update ON links (updated_at, id);
+    -- Costs nothing where there is the default domain alone.
+    CREATE INDEX links_by_domain ON links (domain) WHERE domain <> 0;
+
+    -- The ids of those that a token is for, one space between; of any where absent.
+    ALTER TABLE tokens ADD COLUMN domains TEXT;
 "];
 
 /// `application_id` of our files (sqlite.org/pragma.html#pragma_application_id): `lnks`.
@@ -113,6 +156,15 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
     if is_current(connection)? {
         return Ok(());
     }
+    // To drop a table that is referred to deletes its rows first, and all that refer to them. Cannot change within a
+    // transaction (sqlite.org/pragma.html#pragma_foreign_keys).
+    connection.pragma_update(None, "foreign_keys", false)?;
+    let migrated = try_migrate(connection);
+    connection.pragma_update(None, "foreign_keys", true)?;
+    migrated
+}
+
+fn try_migrate(connection: &mut Connection) -> Result<(), Error> {
     // Another process may be migrating the same file: look again behind the write lock.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = usize::try_from(version(&transaction)?).unwrap_or(0);

@@ -11,11 +11,14 @@ use tempfile::TempDir;
 
 use crate::agent::Agent;
 use crate::code::CodePolicy;
+use crate::domains::InDomains;
 use crate::link::{LinkPatch, NewLink, Status};
 use crate::target::TargetPolicy;
 use crate::when::Timestamp;
 
 use super::*;
+
+mod domains;
 
 /// A store in a directory of its own.
 struct Bed {
@@ -403,18 +406,22 @@ fn changes_are_told_after_their_commit_and_before_their_answer() {
         let committed: i64 = Connection::open(&look)
             .and_then(|other| other.query_row("SELECT count(*) FROM links", [], |row| row.get(0)))
             .unwrap();
-        log.lock().unwrap().push(format!("{change:?} {committed}"));
+        let what = match change {
+            Change::Codes(keys) => format!("{:?}", keys.iter().map(|key| &key.code).collect::<Vec<_>>()),
+            Change::All => "All".to_owned(),
+        };
+        log.lock().unwrap().push(format!("{what} {committed}"));
     });
     let store = Store::open(Options { on_change, ..options(&path) }).unwrap();
     let told = |expected: &str| assert_eq!(seen.lock().unwrap().drain(..).collect::<Vec<_>>(), [expected]);
     store.create(link("one"), None).wait().unwrap();
-    told(r#"Codes(["one"]) 1"#);
+    told(r#"["one"] 1"#);
     store.edit("one".to_owned(), LinkPatch::default()).wait().unwrap();
-    told(r#"Codes(["one"]) 1"#);
+    told(r#"["one"] 1"#);
     store.import(vec![Record { link: link("two"), ..Record::default() }], OnConflict::Fail).wait().unwrap();
     told("All 2");
     store.delete("one".to_owned()).wait().unwrap();
-    told(r#"Codes(["one"]) 1"#);
+    told(r#"["one"] 1"#);
     store.create(link("two"), None).wait().unwrap_err();
     store.count(Arc::default()).wait().unwrap();
     assert!(seen.lock().unwrap().is_empty(), "neither changes a link's answer");
@@ -759,7 +766,9 @@ fn a_token_is_known_by_all_of_its_secret_until_it_is_revoked() {
         ("lr_\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}", None),
         ("", None),
     ] {
-        assert_eq!(reader.authorize(secret).unwrap(), expected, "{secret}");
+        let grant = reader.authorize(secret).unwrap();
+        assert!(grant.as_ref().is_none_or(|grant| grant.domains == InDomains::All), "{secret}");
+        assert_eq!(grant.map(|grant| grant.scope), expected, "{secret}");
     }
     assert_eq!(reader.tokens().unwrap(), [reading.clone(), writing]);
     let bytes = std::fs::read(bed.path().with_extension("db-wal")).unwrap();
@@ -823,19 +832,22 @@ fn no_list_sorts_what_an_index_has_in_order() {
     let bed = Bed::new();
     bed.add("one");
     // There is none on clicks.
-    for sort in ["id", "updated_at", "code"] {
+    for (sort, marks) in
+        [(&["id", "id"][..], "1, 1"), (&["updated_at", "id"], "1, 1"), (&["domain", "code", "id"], "0, 1, 1")]
+    {
         for (order, beyond) in [("ASC", ">"), ("DESC", "<")] {
             let sql = format!(
-                "EXPLAIN QUERY PLAN SELECT {} FROM links WHERE ({sort}, id) {beyond} (1, 1) \
-                 ORDER BY {sort} {order}, id {order} LIMIT 10",
-                links::COLUMNS
+                "EXPLAIN QUERY PLAN SELECT {} FROM links WHERE ({}) {beyond} ({marks}) ORDER BY {} LIMIT 10",
+                links::COLUMNS,
+                sort.join(", "),
+                sort.iter().map(|column| format!("{column} {order}")).collect::<Vec<_>>().join(", "),
             );
             let connection = Connection::open(bed.path()).unwrap();
             let mut statement = connection.prepare(&sql).unwrap();
             let plan: Vec<String> =
                 statement.query_map([], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
-            assert!(plan[0].starts_with("SEARCH links"), "{sort}: {plan:?}");
-            assert!(!plan.iter().any(|step| step.contains("B-TREE")), "{sort}: {plan:?}");
+            assert!(plan[0].starts_with("SEARCH links"), "{sort:?}: {plan:?}");
+            assert!(!plan.iter().any(|step| step.contains("B-TREE")), "{sort:?}: {plan:?}");
         }
     }
 }
@@ -906,7 +918,7 @@ fn what_is_exported_is_imported_as_it_was() {
     let export = |bed: &Bed, hashes| {
         let mut records = Vec::new();
         bed.reader()
-            .export(hashes, &mut |record| {
+            .export(&InDomains::All, hashes, &mut |record| {
                 records.push(record);
                 true
             })

@@ -7,10 +7,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::domains::{DEFAULT, DomainId, Domains, InDomains};
 use crate::when::Timestamp;
 
 use super::writer::Work;
-use super::{Error, Scope, TokenInfo};
+use super::{Error, Grant, Scope, TokenInfo, domains};
 
 /// What every secret begins with, so that scanners for leaked secrets know it.
 const PREFIX: &str = "lr_";
@@ -27,7 +28,12 @@ const MAX_TOKENS: i64 = 1_000;
 /// The longest name, in characters.
 const MAX_NAME: usize = 100;
 
-pub(super) fn create(work: &mut Work<'_>, name: String, scope: Scope) -> Result<(TokenInfo, String), Error> {
+pub(super) fn create(
+    work: &mut Work<'_>,
+    name: String,
+    scope: Scope,
+    domains: Option<Vec<DomainId>>,
+) -> Result<(TokenInfo, String), Error> {
     let name = name.trim().to_owned();
     if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
         return Err(Error::field("name", format!("1 to {MAX_NAME} printable characters")));
@@ -42,11 +48,16 @@ pub(super) fn create(work: &mut Work<'_>, name: String, scope: Scope) -> Result<
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let secret = format!("{PREFIX}{digits}");
     let created_at = Timestamp::now();
+    let ids = domains.as_ref().map(|domains| {
+        let ids: Vec<_> = domains.iter().map(|domain| domain.0.to_string()).collect();
+        ids.join(" ")
+    });
     connection.execute(
-        "INSERT INTO tokens (name, scope, selector, hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![name, number_of(scope), &digits[..SELECTOR_DIGITS], hash(&secret), created_at.0],
+        "INSERT INTO tokens (name, scope, selector, hash, created_at, domains) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        params![name, number_of(scope), &digits[..SELECTOR_DIGITS], hash(&secret), created_at.0, ids],
     )?;
-    Ok((TokenInfo { id: connection.last_insert_rowid(), name, scope, created_at }, secret))
+    let domains = names(ids, &domains::load(connection)?);
+    Ok((TokenInfo { id: connection.last_insert_rowid(), name, scope, domains, created_at }, secret))
 }
 
 pub(super) fn revoke(work: &mut Work<'_>, id: i64) -> Result<(), Error> {
@@ -57,14 +68,16 @@ pub(super) fn revoke(work: &mut Work<'_>, id: i64) -> Result<(), Error> {
 }
 
 pub(super) fn list(connection: &Connection) -> Result<Vec<TokenInfo>, Error> {
+    let known = domains::load(connection)?;
     let mut statement =
-        connection.prepare_cached("SELECT id, name, scope, created_at FROM tokens ORDER BY id")?;
+        connection.prepare_cached("SELECT id, name, scope, created_at, domains FROM tokens ORDER BY id")?;
     let rows = statement.query_map([], |row| {
         Ok(TokenInfo {
             id: row.get(0)?,
             name: row.get(1)?,
             scope: scope_of(row.get(2)?),
             created_at: Timestamp(row.get(3)?),
+            domains: names(row.get(4)?, &known),
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -78,16 +91,35 @@ pub(super) fn has_form(secret: &str) -> bool {
     })
 }
 
-pub(super) fn authorize(connection: &Connection, secret: &str) -> Result<Option<Scope>, Error> {
+pub(super) fn authorize(connection: &Connection, secret: &str) -> Result<Option<Grant>, Error> {
     let selector = secret.strip_prefix(PREFIX).and_then(|digits| digits.get(..SELECTOR_DIGITS));
     let Some(selector) = selector else { return Ok(None) };
-    let known: Option<(Vec<u8>, i64)> = connection
-        .prepare_cached("SELECT hash, scope FROM tokens WHERE selector = ?1")?
-        .query_row([selector], |row| Ok((row.get(0)?, row.get(1)?)))
+    let known: Option<(Vec<u8>, Grant)> = connection
+        .prepare_cached("SELECT hash, id, name, scope, domains FROM tokens WHERE selector = ?1")?
+        .query_row([selector], |row| {
+            let domains: Option<String> = row.get(4)?;
+            let domains = domains.map_or(InDomains::All, |ids| InDomains::Only(ids_of(&ids)));
+            let grant = Grant { id: row.get(1)?, name: row.get(2)?, scope: scope_of(row.get(3)?), domains };
+            Ok((row.get(0)?, grant))
+        })
         .optional()?;
-    let Some((stored, scope)) = known else { return Ok(None) };
+    let Some((stored, grant)) = known else { return Ok(None) };
     let same: bool = stored.as_slice().ct_eq(hash(secret).as_slice()).into();
-    Ok(same.then_some(scope_of(scope)))
+    Ok(same.then_some(grant))
+}
+
+/// The domains that a row names.
+fn ids_of(ids: &str) -> Vec<DomainId> {
+    ids.split_ascii_whitespace().filter_map(|id| id.parse().ok()).map(DomainId).collect()
+}
+
+/// The same for people, as far as there are such domains.
+fn names(ids: Option<String>, known: &Domains) -> Option<Vec<String>> {
+    let name = |id| match id {
+        DomainId::DEFAULT => Some(DEFAULT.to_owned()),
+        id => known.get(id).map(|domain| domain.host.clone()),
+    };
+    ids.map(|ids| ids_of(&ids).into_iter().filter_map(name).collect())
 }
 
 fn hash(secret: &str) -> [u8; 32] {

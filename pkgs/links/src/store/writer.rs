@@ -14,7 +14,9 @@ use service::panics;
 use service::ready::{Heartbeats, Watch};
 use tokio::sync::oneshot;
 
-use super::{Change, Error, OnChange};
+use crate::domains::{LinkKey, Published};
+
+use super::{Change, Error, OnChange, domains};
 
 /// The most pieces of work in one transaction. More would let the first wait too long for its answer.
 const GROUP: usize = 512;
@@ -66,9 +68,9 @@ pub(super) struct Work<'w> {
 
 impl Work<'_> {
     /// The link with this code is another now.
-    pub fn changed(&mut self, code: &str) {
+    pub fn changed(&mut self, key: LinkKey) {
         if self.changes.codes.len() < MAX_CODES {
-            self.changes.codes.push(code.to_owned());
+            self.changes.codes.push(key);
         } else {
             self.changes.all = true;
         }
@@ -78,12 +80,18 @@ impl Work<'_> {
     pub fn all_changed(&mut self) {
         self.changes.all = true;
     }
+
+    /// There are other domains now.
+    pub fn domains_changed(&mut self) {
+        self.changes.domains = true;
+    }
 }
 
 #[derive(Default)]
 struct Changes {
-    codes: Vec<String>,
+    codes: Vec<LinkKey>,
     all: bool,
+    domains: bool,
 }
 
 /// Answers a piece of work, once it is known whether the transaction was lost, and to what.
@@ -119,7 +127,13 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    pub fn start(connection: Connection, writable: bool, queue: usize, on_change: OnChange) -> Self {
+    pub fn start(
+        connection: Connection,
+        writable: bool,
+        queue: usize,
+        on_change: OnChange,
+        domains: Arc<Published>,
+    ) -> Self {
         let (sender, receiver) = sync_channel(queue);
         let depth = Arc::new(AtomicUsize::new(0));
         let waiting = Arc::clone(&depth);
@@ -133,6 +147,9 @@ impl Handle {
                 Writer {
                     connection,
                     on_change,
+                    domains,
+                    // What was committed since they were read is not heard of.
+                    stale: true,
                     waiting,
                     commits: made,
                     foreign: None,
@@ -254,6 +271,9 @@ impl Drop for Handle {
 struct Writer {
     connection: Connection,
     on_change: OnChange,
+    domains: Arc<Published>,
+    /// Whether there are other domains than those published.
+    stale: bool,
     waiting: Arc<AtomicUsize>,
     commits: Arc<AtomicU64>,
     /// `data_version` when last looked at.
@@ -304,7 +324,25 @@ impl Writer {
             && self.foreign.replace(version).is_some_and(|last| last != version)
         {
             self.commits.fetch_add(1, Ordering::Release);
+            self.stale = true;
             (self.on_change)(Change::All);
+        }
+        if self.stale {
+            self.publish_domains();
+        }
+    }
+
+    /// Lets all threads have the domains as they are. Where they cannot be read, it is tried again soon.
+    fn publish_domains(&mut self) {
+        match domains::load(&self.connection) {
+            Ok(domains) => {
+                self.domains.set(domains);
+                self.stale = false;
+            }
+            Err(error) => {
+                self.stale = true;
+                tracing::error!(%error, "cannot read the domains: visits go by those known");
+            }
         }
     }
 
@@ -315,6 +353,9 @@ impl Writer {
         let result = self.try_transact(group, durable, &mut changes, &mut answers);
         if result.is_ok() {
             self.commits.fetch_add(1, Ordering::Release);
+            if changes.domains {
+                self.publish_domains();
+            }
         }
         match &result {
             Ok(()) if changes.all => (self.on_change)(Change::All),

@@ -16,6 +16,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// The columns there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
+    Domain,
     Code,
     Target,
     Title,
@@ -33,7 +34,8 @@ enum Column {
 }
 
 impl Column {
-    const ALL: [(&'static str, Self); 14] = [
+    const ALL: [(&'static str, Self); 15] = [
+        ("domain", Self::Domain),
         ("code", Self::Code),
         ("target", Self::Target),
         ("title", Self::Title),
@@ -109,6 +111,7 @@ fn record(header: &[(&'static str, Column)], cells: Cells<'_>) -> Result<Record,
 fn set(record: &mut Record, column: Column, text: &str) -> Result<(), String> {
     let link = &mut record.link;
     match column {
+        Column::Domain => link.domain = Some(text.to_owned()),
         Column::Code => link.code = Some(text.to_owned()),
         Column::Target => text.clone_into(&mut link.target),
         Column::Title => link.title = Some(unguarded(text).to_owned()),

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::ops::ControlFlow;
 
 use super::{Format, ReadError, read};
+use crate::domains::{DEFAULT, InDomains};
 use crate::store::{Error, OnConflict, Pending, Record, Store, Tally};
 
 /// Rows a transaction takes: enough to make the commit's cost vanish, few enough that the writer's other
@@ -42,6 +43,17 @@ pub enum Cause {
     Store(#[from] Error),
 }
 
+/// How rows become links.
+#[derive(Clone, Debug, Default)]
+pub struct How {
+    /// What is done with a code that is taken.
+    pub on_conflict: OnConflict,
+    /// The domain of rows that name none; the default one where absent.
+    pub domain: Option<String>,
+    /// Rows for other domains are refused.
+    pub within: InDomains,
+}
+
 /// Reads links and stores them, batch by batch, each batch one transaction. Rows that are refused are
 /// counted, not fatal; in [`Tally::errors`] they have the numbers [`read`] gives them. `progress` hears the
 /// tally after each batch. Blocks: not for use on an async thread.
@@ -49,12 +61,12 @@ pub fn import(
     format: Format,
     input: impl Read,
     store: &Store,
-    on_conflict: OnConflict,
+    how: &How,
     progress: &mut dyn FnMut(&Tally),
 ) -> Result<Tally, ImportError> {
     let mut run = Run {
         store,
-        on_conflict,
+        how,
         progress,
         tally: Tally::default(),
         batch: Batch::default(),
@@ -102,7 +114,7 @@ struct Batch {
 
 struct Run<'a> {
     store: &'a Store,
-    on_conflict: OnConflict,
+    how: &'a How,
     progress: &'a mut dyn FnMut(&Tally),
     tally: Tally,
     batch: Batch,
@@ -111,7 +123,19 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn take(&mut self, row: u64, record: Record) -> Result<(), Error> {
+    fn take(&mut self, row: u64, mut record: Record) -> Result<(), Error> {
+        let domain = &mut record.link.domain;
+        if domain.is_none() {
+            domain.clone_from(&self.how.domain);
+        }
+        if let within @ InDomains::Only(_) = &self.how.within {
+            let domain = domain.as_deref();
+            // Whether there is another of this name is nobody else's business.
+            if !self.store.domains().id(domain).is_ok_and(|domain| within.has(domain)) {
+                self.refuse(row, format!("the key is not for the domain {:?}", domain.unwrap_or(DEFAULT)));
+                return Ok(());
+            }
+        }
         self.batch.bytes += bytes(&record);
         self.batch.records.push(record);
         self.batch.rows.push(row);
@@ -133,7 +157,7 @@ impl Run<'_> {
             self.settle()?;
         }
         let Batch { records, rows, .. } = std::mem::take(&mut self.batch);
-        self.in_flight.push_back((rows, self.store.import(records, self.on_conflict)));
+        self.in_flight.push_back((rows, self.store.import(records, self.how.on_conflict)));
         Ok(())
     }
 
@@ -168,7 +192,7 @@ impl Run<'_> {
 /// About what a record holds on the heap.
 fn bytes(record: &Record) -> usize {
     let link = &record.link;
-    let texts = [&link.code, &link.title, &link.password, &record.password_hash];
+    let texts = [&link.domain, &link.code, &link.title, &link.password, &record.password_hash];
     link.target.len()
         + texts.iter().filter_map(|text| text.as_ref()).map(String::len).sum::<usize>()
         + link.tags.iter().map(|tag| tag.len() + size_of::<String>()).sum::<usize>()

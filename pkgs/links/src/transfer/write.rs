@@ -8,8 +8,9 @@ use crate::link::Status;
 use crate::store::Record;
 use crate::when::Timestamp;
 
-/// The columns written, in this order.
-const COLUMNS: [&str; 13] = [
+/// The columns written, in this order; the first only where there are domains.
+const COLUMNS: [&str; 14] = [
+    "domain",
     "code",
     "target",
     "title",
@@ -29,18 +30,19 @@ const COLUMNS: [&str; 13] = [
 pub struct Writer<W: Write>(Inner<W>);
 
 enum Inner<W: Write> {
-    Csv(Box<csv::Writer<W>>),
+    Csv(Box<csv::Writer<W>>, &'static [&'static str]),
     Json { output: W, first: bool },
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a file: a CSV header or the array's bracket.
-    pub fn new(format: Format, mut output: W) -> io::Result<Self> {
+    /// Starts a file: a CSV header, with a column for domains where there are any, or the array's bracket.
+    pub fn new(format: Format, with_domains: bool, mut output: W) -> io::Result<Self> {
         Ok(Self(match format {
             Format::Csv => {
                 let mut writer = csv::WriterBuilder::new().buffer_capacity(4096).from_writer(output);
-                writer.write_record(COLUMNS).map_err(as_io)?;
-                Inner::Csv(Box::new(writer))
+                let columns = &COLUMNS[usize::from(!with_domains)..];
+                writer.write_record(columns).map_err(as_io)?;
+                Inner::Csv(Box::new(writer), columns)
             }
             Format::Json => {
                 output.write_all(b"[")?;
@@ -52,8 +54,10 @@ impl<W: Write> Writer<W> {
     /// Writes one link.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         match &mut self.0 {
-            Inner::Csv(writer) => {
-                writer.write_record(cells(record).iter().map(|cell| cell.as_bytes())).map_err(as_io)
+            Inner::Csv(writer, columns) => {
+                let cells = cells(record);
+                let left_out = cells.len() - columns.len();
+                writer.write_record(cells[left_out..].iter().map(|cell| cell.as_bytes())).map_err(as_io)
             }
             Inner::Json { output, first } => {
                 output.write_all(if std::mem::take(first) { b"\n" } else { b",\n" })?;
@@ -65,7 +69,7 @@ impl<W: Write> Writer<W> {
     /// Ends the file and gives the output back.
     pub fn finish(self) -> io::Result<W> {
         match self.0 {
-            Inner::Csv(writer) => writer.into_inner().map_err(csv::IntoInnerError::into_error),
+            Inner::Csv(writer, _) => writer.into_inner().map_err(csv::IntoInnerError::into_error),
             Inner::Json { mut output, .. } => {
                 output.write_all(b"\n]\n")?;
                 output.flush()?;
@@ -86,6 +90,7 @@ fn as_io(error: csv::Error) -> io::Error {
 fn cells(record: &Record) -> [Cow<'_, str>; COLUMNS.len()] {
     let link = &record.link;
     [
+        text(&link.domain),
         text(&link.code),
         Cow::Borrowed(&link.target),
         link.title.as_deref().map(guarded).unwrap_or_default(),

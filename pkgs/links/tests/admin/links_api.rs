@@ -163,7 +163,7 @@ fn the_link_header_leads_through_a_list_without_gap_or_repeat() {
     let problem = server.get("/api/v1/links?colour=1").problem(400);
     assert_eq!(
         problem["detail"],
-        "there is no parameter \"colour\"; there are limit, cursor, q, tag, status, sort"
+        "there is no parameter \"colour\"; there are limit, cursor, q, tag, status, domain, sort"
     );
     let problem = server.get("/api/v1/links?limit=x").problem(400);
     assert_eq!(problem["detail"], "the parameter limit: invalid digit found in string");

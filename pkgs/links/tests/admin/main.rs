@@ -2,6 +2,7 @@
 
 mod bulk;
 mod crowd;
+mod domains;
 mod health;
 mod links_api;
 mod openapi;

@@ -57,7 +57,7 @@ impl Server {
         let stop = shutdown.clone();
         let thread = std::thread::spawn(move || {
             let listeners = vec![Listener::Tcp(listener)];
-            actix_web::rt::System::new().block_on(admin::serve(listeners, Arc::new(state), 1, stop))
+            actix_web::rt::System::new().block_on(admin::serve(listeners, None, Arc::new(state), 1, stop))
         });
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let thread = Some(thread);

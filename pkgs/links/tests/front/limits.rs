@@ -2,17 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use listener::ConnectionLimit;
-
 use crate::http::Client;
-use crate::server::{Server, settings};
+use crate::server::{Server, limits};
 
 #[test]
 fn connections_beyond_the_limit_are_closed_and_taken_again_once_there_is_room() {
-    let mut configured = settings();
+    let mut configured = limits();
     // Of both workers together.
-    configured.connections = ConnectionLimit::new(8);
-    let server = Server::start(configured);
+    configured.connections = 8;
+    let server = Server::limited(&configured);
     server.link("abc", |_| ());
     let answers = |client: &mut Client| client.get("abc").is_ok_and(|answer| answer.status == 307);
     let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
@@ -29,9 +27,9 @@ fn connections_beyond_the_limit_are_closed_and_taken_again_once_there_is_room() 
 
 #[test]
 fn a_head_that_drips_is_cut_off_at_its_deadline() {
-    let mut configured = settings();
+    let mut configured = limits();
     configured.head_timeout = Duration::from_secs(2);
-    let server = Server::start(configured);
+    let server = Server::limited(&configured);
     server.link("abc", |_| ());
     for start in ["GET /abc HTTP/1.1\r\nHost: h\r\nX: ", ""] {
         let mut slow = server.connect();
@@ -67,11 +65,11 @@ fn stalled(server: &Server, stage: usize) -> Client {
 
 #[test]
 fn whoever_stands_still_at_whatever_stage_gives_its_place_back() {
-    let mut configured = settings();
-    configured.connections = ConnectionLimit::new(4);
+    let mut configured = limits();
+    configured.connections = 4;
     configured.head_timeout = Duration::from_secs(1);
     configured.idle_timeout = Duration::from_secs(1);
-    let server = Server::start(configured);
+    let server = Server::limited(&configured);
     server.link("abc", |_| ());
     server.link("asks", |link| link.password = Some("secret".to_owned()));
     server.link("long", |link| link.target = format!("https://t.example/{}", "x".repeat(4000)));
@@ -87,9 +85,9 @@ fn whoever_stands_still_at_whatever_stage_gives_its_place_back() {
 
 #[test]
 fn who_began_a_request_is_told_that_it_took_too_long() {
-    let mut configured = settings();
+    let mut configured = limits();
     configured.head_timeout = Duration::from_secs(3);
-    let server = Server::start(configured);
+    let server = Server::limited(&configured);
     server.link("asks", |link| link.password = Some("secret".to_owned()));
     for stage in 1..=3 {
         let mut client = stalled(&server, stage);
@@ -106,10 +104,10 @@ fn who_began_a_request_is_told_that_it_took_too_long() {
 
 #[test]
 fn requests_that_overlap_reads_each_have_a_deadline_of_their_own() {
-    let mut configured = settings();
+    let mut configured = limits();
     configured.head_timeout = Duration::from_secs(4);
     let deadline = Instant::now() + 2 * configured.head_timeout;
-    let server = Server::start(configured);
+    let server = Server::limited(&configured);
     server.link("abc", |_| ());
     let mut client = server.connect();
     let (start, end) = ("GET /abc HTTP/1.1\r\nHo", "st: h\r\n\r\n");
@@ -126,9 +124,9 @@ fn requests_that_overlap_reads_each_have_a_deadline_of_their_own() {
 
 #[test]
 fn an_idle_connection_is_closed_after_the_idle_timeout() {
-    let mut configured = settings();
+    let mut configured = limits();
     configured.idle_timeout = Duration::from_secs(1);
-    let server = Server::start(configured);
+    let server = Server::limited(&configured);
     server.link("abc", |_| ());
     let mut client = server.connect();
     assert_eq!(client.get("abc").unwrap().status, 307);

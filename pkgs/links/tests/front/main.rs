@@ -1,5 +1,6 @@
 //! What the public listener answers, byte by byte, through real sockets.
 
+mod domains;
 #[path = "../http/mod.rs"]
 mod http;
 mod limits;

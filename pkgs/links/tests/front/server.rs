@@ -1,6 +1,7 @@
 //! The public listener in this process, on a store and a free port of its own.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -8,16 +9,18 @@ use std::time::Duration;
 use links::cache::Cache;
 use links::clicks::Ledger;
 use links::code::CodePolicy;
-use links::front::{Attempts, Front, Metrics, Settings};
+use links::front::{Attempts, Front, HttpService, Limits, Metrics, Secured, Settings, UnknownHost};
 use links::link::NewLink;
 use links::store::{Options, Store};
 use links::target::TargetPolicy;
-use listener::ConnectionLimit;
-use service::proxies::Proxies;
+use listener::{Config, Endpoint, Listener, Runtime, WithFastPath};
 use service::shutdown::Shutdown;
-use service::socket::{Address, Listener, TcpOptions};
+use service::socket::Address;
 
 use crate::http::{Answer, Client};
+
+/// How many workers it has.
+const WORKERS: usize = 2;
 
 /// A listener with two workers.
 pub struct Server {
@@ -25,30 +28,48 @@ pub struct Server {
     front: Arc<Front>,
     store: Store,
     shutdown: Shutdown,
-    threads: Vec<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
+    /// That the worker's last clicks are in the ledger.
+    drained: Shutdown,
+    flushing: Option<JoinHandle<()>>,
     _directory: tempfile::TempDir,
 }
 
-/// What the tests start from: nothing configured, and short timeouts.
+/// What the tests start from: nothing configured.
 pub fn settings() -> Settings {
     Settings {
         root_target: None,
+        unknown_host: UnknownHost::default(),
         favicon_target: None,
         robots: "User-agent: *\nDisallow:\n".to_owned(),
         redirect_body: false,
         redirect_max_age: 0,
-        proxies: Proxies::default(),
-        connections: ConnectionLimit::new(1024),
+        click_retention: None,
+    }
+}
+
+/// The same of what visitors may take: short timeouts.
+pub fn limits() -> Limits {
+    Limits {
+        connections: 1024,
         head_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(20),
         drain_timeout: Duration::from_secs(2),
-        click_retention: None,
     }
 }
 
 impl Server {
     /// Starts one that behaves like this.
     pub fn start(settings: Settings) -> Self {
+        Self::serve(settings, &limits())
+    }
+
+    /// Starts one where visitors may take no more than this.
+    pub fn limited(limits: &Limits) -> Self {
+        Self::serve(settings(), limits)
+    }
+
+    fn serve(settings: Settings, limits: &Limits) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let cache = Arc::new(Cache::new(1 << 20));
         let coherent = Arc::clone(&cache);
@@ -60,13 +81,6 @@ impl Server {
             on_change: Box::new(move |change| coherent.changed(&change)),
         })
         .expect("a new database");
-        let options = TcpOptions { reuse_port: true, ..TcpOptions::default() };
-        let tcp = |address| match Address::Tcp(address).listen(&options) {
-            Ok(Listener::Tcp(socket)) => socket,
-            other => panic!("no TCP socket: {:?}", other.err()),
-        };
-        let first = tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let address = first.local_addr().expect("it is bound");
         let shutdown = Shutdown::new();
         let front = Arc::new(Front {
             settings,
@@ -74,11 +88,29 @@ impl Server {
             cache,
             ledger: Ledger::default(),
             attempts: Attempts::default(),
-            metrics: Arc::new(Metrics::new(2, 0)),
+            metrics: Arc::new(Metrics::new(WORKERS)),
             shutdown: shutdown.clone(),
         });
-        let threads = front.start(vec![vec![first], vec![tcp(address)]], false).expect("readers");
-        Self { address, front, store, shutdown, threads, _directory: directory }
+        let listener = Listener::new(Config {
+            endpoints: vec![Endpoint::plain("127.0.0.1:0".parse().expect("an address"))],
+            runtime: Runtime::PerCore(NonZero::new(WORKERS)),
+            ..limits.config()
+        })
+        .expect("it listens");
+        let Address::Tcp(address) = listener.addresses()[0] else { panic!("it is one of TCP") };
+        let service = HttpService::new(Arc::clone(&front), WORKERS, Secured::default()).expect("readers");
+        let service = WithFastPath { fast: service.clone(), service };
+        let thread = listener.start("links", service, &shutdown).expect("a thread");
+        let drained = Shutdown::new();
+        let flushing = std::thread::spawn({
+            let (front, drained) = (Arc::clone(&front), drained.clone());
+            move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+                runtime.expect("a clock").block_on(front.flush_until(drained.wait()));
+            }
+        });
+        let (thread, flushing) = (Some(thread), Some(flushing));
+        Self { address, front, store, shutdown, thread, drained, flushing, _directory: directory }
     }
 
     /// Adds a link that differs from a plain one to `https://t.example/` as told.
@@ -111,11 +143,11 @@ impl Server {
 
     /// Waits until all clicks so far are stored, and asserts how many a link has.
     pub fn assert_clicks(&self, code: &str, expected: u64) {
-        // Every worker has entered what it had in the ledger once it has ticked twice from here on: one tick may be
-        // under way.
+        // Every worker that was asked for something has entered what it had in the ledger once it has ticked twice from
+        // here on: one tick may be under way.
         let start = self.front.metrics.ticks();
-        let since = |(now, then): (&u64, &u64)| now - then;
-        while self.front.metrics.ticks().iter().zip(&start).map(since).any(|ticks| ticks < 2) {
+        let ticked = |(then, now): (&u64, u64)| *then == 0 || now - then >= 2;
+        while !start.iter().zip(self.front.metrics.ticks()).all(ticked) {
             std::thread::sleep(Duration::from_millis(20));
         }
         while self.front.ledger.pending() > 0 {
@@ -131,11 +163,11 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shutdown.trigger();
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() && !std::thread::panicking() {
-                panic!("a worker panicked");
-            }
-        }
+        let ended = self.thread.take().map(JoinHandle::join);
+        self.drained.trigger();
+        let flushed = self.flushing.take().map(JoinHandle::join);
         self.store.close();
+        let well = self.shutdown.outcome().is_ok() && [ended, flushed].iter().flatten().all(Result::is_ok);
+        assert!(well || std::thread::panicking(), "a worker panicked");
     }
 }

@@ -48,7 +48,7 @@ impl Api {
             let state = State::new(store.clone(), PUBLIC_URL, Readiness::new(), Registry::default());
             let state = Arc::new(state.expect("readable"));
             address.send(url).expect("the test waits");
-            let serving = admin::serve(vec![Listener::Tcp(listener)], state, 1, until);
+            let serving = admin::serve(vec![Listener::Tcp(listener)], None, state, 1, until);
             actix_web::rt::System::new().block_on(serving).expect("serves");
             store.close();
         });

@@ -65,29 +65,40 @@ impl Answer {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// Without what belongs to the connection it came by, and the time.
+    /// Without what belongs to the connection it came by, the time, and the id of its request.
     pub fn essence(mut self) -> Self {
-        self.fields.retain(|(name, _)| !["date", "connection", "alt-svc"].contains(&name.as_str()));
+        if let Some(id) = self.field("x-request-id").map(str::to_owned) {
+            self.body = self.body.replace(&id, "");
+        }
+        let own = ["date", "connection", "alt-svc", "x-request-id"];
+        self.fields.retain(|(name, _)| !own.contains(&name.as_str()));
         self
     }
 }
 
-/// Links with a certificate for `localhost`.
+/// Links with a certificate.
 pub struct Secure {
     pub place: Place,
     pub directory: tempfile::TempDir,
+    name: &'static str,
 }
 
 impl Secure {
+    /// One for `localhost`.
     pub fn new() -> Self {
-        let this = Self { place: Place::new(), directory: tempfile::tempdir().expect("a directory") };
+        Self::named("localhost")
+    }
+
+    /// One for this host.
+    pub fn named(name: &'static str) -> Self {
+        let this = Self { place: Place::new(), directory: tempfile::tempdir().expect("a directory"), name };
         this.certify();
         this
     }
 
     /// Puts a new certificate in place, and returns it.
     pub fn certify(&self) -> String {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        let made = rcgen::generate_simple_self_signed([self.name.to_owned()]).expect("a certificate");
         fs::write(self.key(), made.signing_key.serialize_pem()).expect("a writable directory");
         fs::write(self.certificate(), made.cert.pem()).expect("a writable directory");
         made.cert.pem()

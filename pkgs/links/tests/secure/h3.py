@@ -2,6 +2,7 @@
 
     h3.py PORT ask      reads requests as JSON, prints their answers as JSON; all on one connection
     h3.py PORT visit    reads a path, asks for it until the server says goodbye; prints how many redirects came
+    h3.py PORT names    reads a name, and prints those in the certificate it is shown who asks for that
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from aioquic.h3.connection import H3_ALPN, H3Connection
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, StreamReset
+from cryptography import x509
 
 PATIENCE = 60
 
@@ -71,8 +73,10 @@ class Client(QuicConnectionProtocol):
         return {"status": status, "fields": fields, "body": received.decode()}
 
 
-def connection(port):
-    configuration = QuicConfiguration(is_client=True, alpn_protocols=H3_ALPN, verify_mode=ssl.CERT_NONE)
+def connection(port, name=None):
+    configuration = QuicConfiguration(
+        is_client=True, alpn_protocols=H3_ALPN, verify_mode=ssl.CERT_NONE, server_name=name
+    )
     return connect("127.0.0.1", port, configuration=configuration, create_protocol=Client)
 
 
@@ -95,4 +99,11 @@ async def visit(port):
     print(count)
 
 
-asyncio.run({"ask": ask, "visit": visit}[sys.argv[2]](int(sys.argv[1])))
+async def names(port):
+    async with connection(port, sys.stdin.read()) as client:
+        shown = client._quic.tls._peer_certificate.extensions
+    names = shown.get_extension_for_class(x509.SubjectAlternativeName).value
+    print(",".join(names.get_values_for_type(x509.DNSName)))
+
+
+asyncio.run({"ask": ask, "visit": visit, "names": names}[sys.argv[2]](int(sys.argv[1])))

@@ -1,7 +1,11 @@
 //! Links by TLS, in HTTP/1.1, HTTP/2 and HTTP/3: the real program, asked by curl and aioquic.
 
+mod admin;
 mod answers;
 mod client;
+mod conforms;
+mod domains;
+mod logs;
 mod operation;
 
 // Shared with other tests, which need more of it.
@@ -11,6 +15,8 @@ mod http;
 #[allow(dead_code)]
 #[path = "../survive/server.rs"]
 mod server;
+#[path = "../../../listener/tests/interop/spec.rs"]
+mod spec;
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/tools.rs"]
 mod tools;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::client::{Secure, Version, ask_one, curl_command, h3_script, metric, metrics, request, until};
+use crate::client::{
+    Secure, Version, address, ask_one, curl_command, h3_script, metric, metrics, request, until,
+};
 use crate::http::Client;
 use crate::server::{BINARY, Server};
 
@@ -34,11 +36,54 @@ fn a_certificate_is_read_again_and_a_bad_one_is_not_taken() {
     assert!(!shows(&server, Version::Http1, &secure, &old));
     fs::write(secure.certificate(), "no certificate").unwrap();
     server.signal(Signal::HUP);
-    server.wait_for_log("the certificate stays as it is");
+    server.wait_for_log("certificates stay as they are");
     assert!(shows(&server, Version::Http2, &secure, &new));
     // By itself, too.
     let newest = secure.certify();
     until("the newest certificate", || shows(&server, Version::Http2, &secure, &newest));
+    server.stop();
+}
+
+#[test]
+fn each_host_has_its_certificate_by_every_version() {
+    let secure = Secure::new();
+    let other = Secure::named("b.example");
+    let (certificate, key) = (other.certificate(), other.key());
+    let second = ["--cert", certificate.to_str().expect("UTF-8"), "--key", key.to_str().expect("UTF-8")];
+    let server = secure.serve(&second);
+    for (name, shown) in
+        [("localhost", &secure), ("b.example", &other), ("B.EXAMPLE", &other), ("c.example", &secure)]
+    {
+        let of = if std::ptr::eq(shown, &other) { "b.example" } else { "localhost" };
+        let port = address(&server, Version::Http2).port();
+        for version in ["--http1.1", "--http2"] {
+            let output = Command::new("curl")
+                .args(["--silent", "--max-time", "60", version, "--output", "/dev/null", "--cacert"])
+                .arg(shown.certificate())
+                // Who is asked for is `name`, and who is expected `of`.
+                .args(["--connect-to", &format!("{name}:{port}:127.0.0.1:{port}")])
+                .arg(format!("https://{name}:{port}/missing"))
+                .output()
+                .expect("curl runs");
+            // curl(1): 60 is a certificate for another name.
+            let expected = if name.eq_ignore_ascii_case(of) { 0 } else { 60 };
+            assert_eq!(output.status.code(), Some(expected), "{name} {version}");
+        }
+        assert_eq!(h3_script(&server, "names", name).trim(), of, "{name}");
+    }
+    for name in ["localhost", "b.example"] {
+        let labels = format!("{{listener=\"public\",name=\"{name}\"}}");
+        let left = metric(&server, &["linerate_links_certificate_not_after_seconds", &labels]);
+        assert!(left > 24.0 * 3600.0, "{name}: {left}");
+    }
+    // A bad one leaves both as they were, and is named.
+    secure.certify();
+    fs::write(other.key(), "no key").expect("a writable directory");
+    server.signal(Signal::HUP);
+    server.wait_for_log("certificates stay as they are");
+    server.wait_for_log(other.key().to_str().expect("UTF-8"));
+    assert!(!shows(&server, Version::Http2, &secure, &fs::read_to_string(secure.certificate()).unwrap()));
+    assert_eq!(h3_script(&server, "names", "b.example").trim(), "b.example");
     server.stop();
 }
 
@@ -99,9 +144,14 @@ fn a_server_without_its_certificate_does_not_start() {
         &["--hsts", "1"],
         &["--tls-listen", "127.0.0.1:0", "--cert", key, "--key", key],
         &["--tls-listen", "127.0.0.1:0", "--cert", certificate, "--key", "/nowhere"],
+        &["--tls-listen", "127.0.0.1:0", "--cert", certificate, "--cert", certificate, "--key", key],
+        &["--admin-cert", certificate],
+        &["--admin-cert", certificate, "--admin-key", "/nowhere"],
     ] {
         let (code, said) = serve(flags);
         assert_eq!(code, Some(2), "{flags:?}: {said}");
+        let errors = said.lines().filter(|line| line.starts_with("error: ")).count();
+        assert!(errors == 1 && said.ends_with('\n'), "{flags:?}: {said}");
     }
     assert!(!secure.place.database.exists(), "nothing is made before the listeners are");
 }
@@ -115,13 +165,15 @@ fn visitors_are_counted_by_what_they_speak() {
         assert_eq!(ask_one(&server, version, request("GET", "/abc", &[])).status, 307);
     }
     assert_eq!(metric(&server, &["linerate_links_requests_total", "\"307\""]), 4.0);
-    for protocol in ["http1", "http2", "http3"] {
+    // In the clear, and by TLS.
+    for (protocol, count) in [("http1", 2.0), ("http2", 1.0), ("http3", 1.0)] {
         assert_eq!(
             metric(&server, &["listener_accepted_total", &format!("\"{protocol}\"")]),
-            1.0,
+            count,
             "{protocol}"
         );
     }
+    assert_eq!(metric(&server, &["linerate_links_connections_total", "\"accepted\""]), 4.0);
     let named = ["linerate_links_", "process_"];
     for line in metrics(&server).lines().filter(|line| !line.starts_with('#')) {
         assert!(named.iter().any(|name| line.starts_with(name)), "{line}");

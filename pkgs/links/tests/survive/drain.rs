@@ -68,7 +68,7 @@ fn at_sigterm_every_request_is_answered_and_every_click_stored() {
         let told = AtomicBool::new(false);
         let address = server.public;
         expected += std::thread::scope(|scope| {
-            // The escaped one takes the slow path, which closes.
+            // The escaped one is not answered on the fast path.
             let paths = ["abc", "abc", "abc", "abc", "abc", "abc", "abc", "%61bc"];
             let visitors = paths.map(|path| {
                 let told = &told;

@@ -7,9 +7,11 @@ mod disk;
 mod drain;
 #[path = "../http/mod.rs"]
 mod http;
+mod migration;
 mod permissions;
 mod retention;
 mod rival;
 // Shared with the tests of TLS, which need more of it.
 #[allow(dead_code)]
 mod server;
+mod unix;

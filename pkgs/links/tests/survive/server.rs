@@ -60,7 +60,8 @@ impl Place {
         )
         .expect("the binary runs");
         let address = |name: &str| -> SocketAddr {
-            let address = process.line(name).and_then(|line| line.strip_prefix("http://")?.split('/').next());
+            let authority = |line: &'_ str| line.split_once("://")?.1.split('/').next().map(str::to_owned);
+            let address = process.line(name).and_then(authority);
             address.and_then(|address| address.parse().ok()).unwrap_or_else(|| {
                 let errors = std::fs::read_to_string(&errors).unwrap_or_default();
                 panic!("the server said {:?} and {errors:?}", process.said())
@@ -92,7 +93,8 @@ pub struct Server {
     /// Where it speaks TLS, if it does.
     pub secure: Option<SocketAddr>,
     pub admin: SocketAddr,
-    token: String,
+    /// For the API.
+    pub token: String,
     /// What it says on standard error.
     errors: PathBuf,
 }
@@ -116,6 +118,11 @@ impl Server {
     pub fn kill(self) {
         self.process.signal(Signal::KILL);
         self.wait(Duration::from_secs(15));
+    }
+
+    /// Whether it says this on standard output.
+    pub fn says(&self, text: &str) -> bool {
+        self.process.said().contains(text)
     }
 
     /// Waits until it has logged this.
@@ -161,8 +168,14 @@ pub struct Api {
 }
 
 impl Api {
-    fn request(&mut self, method: &str, path: &str, body: &str) -> io::Result<Answer> {
+    /// The answer to any request below `/api/v1/links`.
+    pub fn ask(&mut self, method: &str, path: &str, body: &str) -> io::Result<Answer> {
         self.client.request(method, &format!("/api/v1/links{path}"), &self.fields, body)
+    }
+
+    /// The answer to any request below `/api/v1/domains`.
+    pub fn ask_domains(&mut self, method: &str, path: &str, body: &str) -> io::Result<Answer> {
+        self.client.request(method, &format!("/api/v1/domains{path}"), &self.fields, body)
     }
 
     /// Creates a link.
@@ -172,22 +185,22 @@ impl Api {
 
     /// Creates a link of any kind.
     pub fn add(&mut self, link: &serde_json::Value) -> io::Result<u16> {
-        Ok(self.request("POST", "", &link.to_string())?.status)
+        Ok(self.ask("POST", "", &link.to_string())?.status)
     }
 
     /// Applies a merge patch.
     pub fn edit(&mut self, code: &str, patch: &serde_json::Value) -> io::Result<u16> {
-        Ok(self.request("PATCH", &format!("/{code}"), &patch.to_string())?.status)
+        Ok(self.ask("PATCH", &format!("/{code}"), &patch.to_string())?.status)
     }
 
     /// Deletes a link.
     pub fn delete(&mut self, code: &str) -> io::Result<u16> {
-        Ok(self.request("DELETE", &format!("/{code}"), "")?.status)
+        Ok(self.ask("DELETE", &format!("/{code}"), "")?.status)
     }
 
     /// The clicks of a link that are stored by now.
     pub fn clicks(&mut self, code: &str) -> u64 {
-        let answer = self.request("GET", &format!("/{code}"), "").expect("an answer");
+        let answer = self.ask("GET", &format!("/{code}"), "").expect("an answer");
         assert_eq!(answer.status, 200, "{}", answer.text());
         let link: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
         link["clicks"].as_u64().expect("a count")

@@ -1,0 +1,133 @@
+//! What the audit log is told of writes.
+//!
+//! A digest is SHA-256 of a link as JSON, without its clicks: its first 24 digits are the link's `ETag`. That from before
+//! is taken within the transaction that writes.
+
+use std::sync::{Arc, OnceLock};
+
+use actix_web::{HttpMessage, HttpRequest};
+use service::access_log::{Actor, AuditLog, AuditRecord, RequestContext};
+use service::request_id::RequestId;
+use sha2::{Digest, Sha256};
+
+use super::State;
+use crate::domains::{Domain, LinkKey};
+use crate::link::Link;
+use crate::store::Grant;
+
+/// Where the writes of a request are logged; nowhere where there is no audit log.
+pub(super) struct Audit(Option<Auditing>);
+
+struct Auditing {
+    log: AuditLog,
+    id: RequestId,
+    actor: Actor,
+}
+
+/// A link or a domain that was written.
+pub(super) struct Written {
+    /// Its code, behind its domain where that is not the default one; or its host.
+    pub target: String,
+    /// Its digest from before.
+    pub before: Option<String>,
+    /// Its digest from after.
+    pub after: Option<String>,
+}
+
+/// What a link is called.
+pub(super) fn target_of(link: &Link) -> String {
+    named(link.domain.as_deref(), &link.code)
+}
+
+/// The same by its key.
+pub(super) fn target(state: &State, key: &LinkKey) -> String {
+    let domain = state.store.domains().get(key.domain).map(|domain| domain.host.clone());
+    named(domain.as_deref(), &key.code)
+}
+
+fn named(domain: Option<&str>, code: &str) -> String {
+    domain.map_or_else(|| code.to_owned(), |domain| format!("{domain}/{code}"))
+}
+
+/// The digest of a link from before a write, which the writer's thread takes.
+#[derive(Clone, Default)]
+pub(super) struct Before(Arc<OnceLock<String>>);
+
+impl Before {
+    /// Takes the digest of a link.
+    pub fn take(&self, link: &Link) {
+        let _ = self.0.set(digest(link));
+    }
+
+    /// The digest.
+    pub fn get(&self) -> Option<String> {
+        self.0.get().cloned()
+    }
+}
+
+/// SHA-256 of all of a link that an edit can change.
+pub(super) fn sum(link: &Link) -> [u8; 32] {
+    let edited = Link { clicks: 0, ..link.clone() };
+    Sha256::digest(serde_json::to_vec(&edited).unwrap_or_default()).into()
+}
+
+/// The same as the audit log has it.
+pub(super) fn digest(link: &Link) -> String {
+    service::access_log::digest("sha256", &sum(link))
+}
+
+/// The digest of a domain, of its JSON.
+pub(super) fn digest_of_domain(domain: &Domain) -> String {
+    let sum: [u8; 32] = Sha256::digest(serde_json::to_vec(domain).unwrap_or_default()).into();
+    service::access_log::digest("sha256", &sum)
+}
+
+impl Audit {
+    /// That of a request.
+    pub fn of(request: &HttpRequest, state: &State) -> Self {
+        let auditing = state.audit_log.clone().map(|log| {
+            let extensions = request.extensions();
+            let token = extensions.get::<Grant>();
+            let context = extensions.get::<RequestContext>();
+            Auditing {
+                log,
+                id: context.map_or_else(RequestId::generate, |context| context.id().clone()),
+                actor: Actor {
+                    key: token.map(|token| token.id),
+                    name: token.map(|token| token.name.clone()),
+                    client: request.peer_addr().map(|peer| peer.ip()),
+                },
+            }
+        });
+        Self(auditing)
+    }
+
+    /// What takes the digest from before, where there is an audit log.
+    pub fn before(&self) -> Option<Before> {
+        self.0.as_ref().map(|_| Before::default())
+    }
+
+    /// Whether there is an audit log.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Logs that links or domains were written.
+    pub async fn wrote(&self, action: &str, written: &[Written]) {
+        let Some(Auditing { log, id, actor }) = &self.0 else { return };
+        let records = written.iter().map(|written| AuditRecord {
+            action,
+            target: Some(&written.target),
+            before: written.before.as_deref(),
+            after: written.after.as_deref(),
+            count: 1,
+        });
+        log.write(id, actor, records).await;
+    }
+
+    /// Logs that so many links were written of which there are too many to tell them one by one.
+    pub async fn wrote_many(&self, action: &str, count: u64) {
+        let Some(Auditing { log, id, actor }) = &self.0 else { return };
+        log.write(id, actor, [AuditRecord { action, count, ..AuditRecord::default() }]).await;
+    }
+}

@@ -1,0 +1,91 @@
+//! Whom a command trusts that works over an API by TLS: an authority that is named, or those of the system.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::CertificateError::{
+    BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer,
+};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::{self, PemObject};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+/// The variable that names another file than the system's, to OpenSSL and to curl.
+const VARIABLE: &str = "SSL_CERT_FILE";
+
+/// Where systems keep those that they trust: Debian, Arch and NixOS; Fedora; openSUSE; Alpine.
+const OF_SYSTEMS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Why nobody can be trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file of authorities cannot be read.
+    #[error("{}: {source}", file.display())]
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        source: pem::Error,
+    },
+    /// It has none.
+    #[error("{} has no certificate", .0.display())]
+    Empty(PathBuf),
+    /// The system keeps no list of them, as far as is known.
+    #[error(
+        "this system has no list of certificate authorities: name a file with the one to trust by --cacert"
+    )]
+    NoSystem,
+}
+
+/// Trusts the authorities in `file`, and no others, or those of the system.
+///
+/// # Errors
+/// When there are none.
+pub fn config(file: Option<&Path>) -> Result<TlsConfig, Error> {
+    let file = file.map(Path::to_owned).or_else(of_system).ok_or(Error::NoSystem)?;
+    let read = CertificateDer::pem_file_iter(&file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let authorities = read.map_err(|source| Error::Read { file: file.clone(), source })?;
+    if authorities.is_empty() {
+        return Err(Error::Empty(file));
+    }
+    let authorities = authorities.iter().map(|one| Certificate::from_der(one).to_owned());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = TlsConfig::builder().root_certs(RootCerts::from(authorities));
+    Ok(config.unversioned_rustls_crypto_provider(provider).build())
+}
+
+fn of_system() -> Option<PathBuf> {
+    let named = env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
+    named.or_else(|| OF_SYSTEMS.iter().map(PathBuf::from).find(|file| fs::exists(file).unwrap_or(false)))
+}
+
+/// Why a server is not trusted, where that is why it was not asked: what it shows, and what would help.
+pub fn refusal(error: &ureq::Error) -> Option<String> {
+    let error = match error {
+        ureq::Error::Rustls(error) => error,
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref()?,
+        _ => return None,
+    };
+    let said = match error {
+        // Of an authority that is called as one that is trusted, the signature is what is wrong.
+        rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
+            "no authority that is trusted has signed its certificate: name a file with the one that has by --cacert"
+        }
+        rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }) => {
+            "its certificate is for another name: say by --api a name that it has"
+        }
+        rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. }) => {
+            "its certificate is out of date, or the clock of this machine is wrong"
+        }
+        rustls::Error::InvalidMessage(_) => "it does not speak TLS: is its URL an http one?",
+        other => return Some(other.to_string()),
+    };
+    Some(said.to_owned())
+}
