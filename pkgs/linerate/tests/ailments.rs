@@ -47,6 +47,7 @@ const AILMENTS: &[(&str, &str, &[&str])] = &[
     ("cpus", "/sys/devices/system/cpu/online = 0-2", &["placement"]),
     ("disk", "free / bytes=42 inodes=3", &[]),
     ("clock", "clock synchronised=false max_error_us=16000000", &[]),
+    ("certificate", "/proc/700/cmdline = x\0serve\0--cert\0/nowhere.pem", &[]),
     ("softnet-drops", "later\n/proc/net/softnet_stat:\n|00040000 00000100 00000000", &[]),
     ("time-squeeze", "later\n/proc/net/softnet_stat:\n|00040000 00000000 00000100", &[]),
     ("listen-overflows", "later\n/proc/net/netstat:\n|TcpExt: ListenOverflows\n|TcpExt: 90", &[]),

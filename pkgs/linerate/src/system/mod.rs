@@ -75,6 +75,9 @@ pub trait System {
     /// The clock.
     fn clock(&self) -> io::Result<Clock>;
 
+    /// The time, in seconds since 1970.
+    fn now(&self) -> i64;
+
     /// The status that a URL is answered with.
     fn get(&self, url: &str) -> io::Result<u16>;
 

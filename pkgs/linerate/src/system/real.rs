@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::netlink::{Changes, Netlink};
 use super::{Channels, Clock, Coalescing, Free, Rings, System, TcpListener, clock, ioctl};
@@ -115,7 +115,15 @@ impl System for Real {
         clock::read()
     }
 
+    fn now(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.map_or(0, |time| time.as_secs().try_into().unwrap_or(i64::MAX))
+    }
+
     fn get(&self, url: &str) -> io::Result<u16> {
+        if !url.starts_with("http://") {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "only http URLs are asked for"));
+        }
         let agent = ureq::Agent::config_builder();
         let agent = agent.timeout_global(Some(READY)).http_status_as_error(false).max_redirects(0).build();
         let answer = ureq::Agent::new_with_config(agent).get(url).call();

@@ -2,6 +2,7 @@
 //! the profile says.
 
 mod accept;
+mod certificate;
 mod clock;
 mod cloud;
 mod conntrack;
@@ -41,6 +42,7 @@ pub const RULES: &[Rule] = &[
     cpu::ONLINE,
     disk::RULE,
     clock::RULE,
+    certificate::RULE,
     softnet::DROPPED,
     softnet::SQUEEZED,
     accept::OVERFLOWS,

@@ -18,6 +18,7 @@
 //! listener 0.0.0.0:80 backlog=128 waiting=0
 //! free / bytes=50 inodes=90
 //! clock synchronised=true max_error_us=1200
+//! now 1767225600
 //! get http://127.0.0.1:8081/readyz 200
 //! later
 //! statistics eth0 rx_missed_errors=9
@@ -70,6 +71,7 @@ struct State {
     listeners: Vec<TcpListener>,
     free: BTreeMap<String, Free>,
     clock: Option<Clock>,
+    now: i64,
     answers: BTreeMap<String, u16>,
     changes: Vec<BTreeSet<String>>,
     later: Option<Box<State>>,
@@ -226,6 +228,7 @@ impl State {
         self.free.extend(later.free);
         self.answers.extend(later.answers);
         self.clock = later.clock.or(self.clock);
+        self.now = self.now.max(later.now);
         self.later = later.later;
         if !later.listeners.is_empty() {
             self.listeners = later.listeners;
@@ -399,6 +402,10 @@ impl System for Recorded {
 
     fn clock(&self) -> io::Result<Clock> {
         told(self.state.borrow().clock.as_ref())
+    }
+
+    fn now(&self) -> i64 {
+        self.state.borrow().now
     }
 
     fn get(&self, url: &str) -> io::Result<u16> {

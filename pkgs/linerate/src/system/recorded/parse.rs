@@ -212,6 +212,7 @@ fn answer(line: &str, state: &mut State) -> Result<(), &'static str> {
             }
             state.free.insert(subject, free);
         }
+        "now" => state.now = number(&subject)?,
         "get" => {
             state.answers.insert(subject, number(words.next().unwrap_or_default())?);
         }
