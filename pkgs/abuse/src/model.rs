@@ -25,6 +25,10 @@ pub struct Asked {
     pub method: String,
     /// Its target, as it was sent.
     pub target: String,
+    /// Its `Host`; empty where it has none.
+    pub host: String,
+    /// Whether it says what answers it takes (RFC 9110, section 12.5).
+    pub picky: bool,
     /// Whether the client leaves the connection open.
     pub keep: bool,
     /// Whether it is by HTTP/1.0, where a server may close whatever is asked (RFC 9112, section 9.3).
@@ -116,12 +120,22 @@ fn step(bytes: &[u8], rules: &Rules) -> Option<(Step, usize)> {
         return Some((Step::Refused(faults), bytes.len()));
     }
     let (body, used) = head.body(&bytes[end..]);
-    let Head { method, target, expects, doubtful, old, .. } = head;
+    let Head { method, target, host, picky, expects, doubtful, old, .. } = head;
     let keep = !head.closes && (!old || head.keeps);
     // RFC 9110, section 10.1.1: 100 is due where content follows, and no fault where none does.
     let expects = expects && !old;
     Some((
-        Step::Asked(Asked { method, target, keep, old, expects, body, doubtful: doubtful || used.1 }),
+        Step::Asked(Asked {
+            method,
+            target,
+            host,
+            picky,
+            keep,
+            old,
+            expects,
+            body,
+            doubtful: doubtful || used.1,
+        }),
         end + used.0,
     ))
 }
@@ -161,6 +175,8 @@ fn is_token(bytes: &[u8]) -> bool {
 struct Head {
     method: String,
     target: String,
+    host: String,
+    picky: bool,
     old: bool,
     fields: usize,
     hosts: usize,
@@ -217,7 +233,9 @@ impl Head {
                 self.doubtful |=
                     !value.iter().all(|byte| byte.is_ascii_alphanumeric() || b".-:".contains(byte));
                 self.doubtful |= value.is_empty();
+                self.host = String::from_utf8_lossy(value).into_owned();
             }
+            b"accept" => self.picky = true,
             b"content-length" => self.lengths.push(value.to_vec()),
             b"transfer-encoding" => self.codings.push(value.to_ascii_lowercase()),
             b"expect" => {

@@ -13,7 +13,7 @@ use links::cli::{Cli, Command, serve};
 use links::link::NewLink;
 use links::store::{Options, Store};
 
-const RULES: Rules = Rules { head_bytes: 8 * 1024, fields: 64, body_bytes: u64::MAX, bodies_close: true };
+const RULES: Rules = Rules { head_bytes: 8 * 1024, fields: 64, body_bytes: 16 * 1024, bodies_close: true };
 
 const TARGETS: [&str; 8] = ["/abc", "/def", "/locked", "/missing", "/abc?x=1", "/%61bc", "http://h/abc", "*"];
 

@@ -159,13 +159,12 @@ pub fn links(flags: &[&str]) -> Service {
         form:
             "POST /locked HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
                 .into(),
-        rules: Rules { head_bytes: SMALL_HEAD, fields: 64, ..LISTENER },
+        // Longer bodies than any form are not listened to.
+        rules: Rules { head_bytes: SMALL_HEAD, fields: 64, body_bytes: 16 * 1024, ..LISTENER },
         targets: &["/abc", "/def", "/locked", "/missing", "/%61bc", "/abc?x=1", "http://h/abc", "*"],
     };
     let secure = program.address("links", "https");
-    // By TLS longer bodies than any form are not listened to.
-    let rules = Rules { body_bytes: 16 * 1024, ..public.rules };
-    let by_tls = Listener { rules, ..by(&public, "links, TLS", secure, &place, "http/1.1") };
+    let by_tls = by(&public, "links, TLS", secure, &place, "http/1.1");
     let by_http2 = Listener { http2: true, ..by(&by_tls, "links, HTTP/2", secure, &place, "h2") };
     let operators = Listener {
         name: "links, admin".into(),

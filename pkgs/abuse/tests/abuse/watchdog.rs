@@ -136,7 +136,7 @@ fn hold_all(name: &str, threads: &[&str], stuck: Duration) {
 
 #[test]
 fn links_stops_its_pings_when_any_worker_stands_still() {
-    hold_all("links", &["links-1", "links-tls-1", "actix-rt|system"], Duration::from_secs(5));
+    hold_all("links", &["links-1", "actix-rt|system"], Duration::from_secs(5));
 }
 
 #[test]
@@ -161,7 +161,6 @@ fn pings_stop_when_what_writes_to_the_database_stands_still() {
 fn a_worker_that_ends_by_itself_takes_its_process_along() {
     for (name, thread) in [
         ("links", "links-1"),
-        ("links", "links-tls-1"),
         ("api", "api-1"),
         ("api", "api-admin-0"),
         ("files", "files-1"),
