@@ -110,6 +110,30 @@ let
     };
   };
 
+  # From everywhere, for operators too.
+  byMany = {
+    security.acme.certs = lib.genAttrs [ "c.example" "d.example" ] (host: {
+      directory = "/var/lib/acme/${host}";
+      group = "acme";
+    });
+    services.linerate.links = {
+      enable = true;
+      tls = {
+        certificate = "/a.pem";
+        key = "/a.key";
+        certificates."b.example" = {
+          certificate = "/b.pem";
+          key = "/b.key";
+        };
+        acme = [
+          "c.example"
+          "d.example"
+        ];
+        admin = true;
+      };
+    };
+  };
+
   evaluate =
     module:
     (lib.evalModules {
@@ -438,15 +462,22 @@ let
       };
       says = "a certificate and its key go together";
     };
-    "a certificate from files and from ACME" = {
-      module = {
-        imports = [ byAcme ];
-        services.linerate.files.tls = {
+    "a certificate whose name cannot name a credential" = {
+      module.services.linerate.files = {
+        enable = true;
+        tls.certificates."a/b" = {
           certificate = "/chain.pem";
           key = "/key.pem";
         };
       };
-      says = "from files or from ACME, not from both";
+      says = "services.linerate.files.tls.certificates: a/b is to name a credential";
+    };
+    "an admin listener by TLS without a certificate" = {
+      module.services.linerate.api = {
+        enable = true;
+        tls.admin = true;
+      };
+      says = "services.linerate.api.tls.admin: TLS needs a certificate";
     };
     "a certificate that ACME does not have" = {
       module.services.linerate.files = {
@@ -610,6 +641,41 @@ let
         (evaluate byAcme).linerate.services.files.settings.cert
         "/var/lib/acme/files.example/fullchain.pem"
     ++
+      equal "several certificates are named in order, with their keys"
+        (
+          let
+            inherit ((evaluate byMany).linerate.services.links) settings;
+          in
+          [
+            settings.cert
+            settings.key
+            (settings.admin-cert == settings.cert && settings.admin-key == settings.key)
+          ]
+        )
+        [
+          [
+            "/run/credentials/linerate-links.service/certificate"
+            "/run/credentials/linerate-links.service/certificate-b.example"
+            "/var/lib/acme/c.example/fullchain.pem"
+            "/var/lib/acme/d.example/fullchain.pem"
+          ]
+          [
+            "/run/credentials/linerate-links.service/key"
+            "/run/credentials/linerate-links.service/key-b.example"
+            "/var/lib/acme/c.example/key.pem"
+            "/var/lib/acme/d.example/key.pem"
+          ]
+          true
+        ]
+    ++
+      equal "several certificates of ACME are read as a member of their group"
+        (evaluate byMany).systemd.services.linerate-links.serviceConfig.SupplementaryGroups
+        [ "acme" ]
+    ++
+      equal "nobody asks a listener by TLS whether it is ready"
+        (evaluate byMany).linerate.services.links.readyUrl
+        null
+    ++
       equal "links by TLS is told what is set"
         (
           let
@@ -647,6 +713,32 @@ let
           };
         }).systemd.services.linerate-files.serviceConfig.LoadCredential
         [ "LINERATE_FILES_ACCESS_LOG:/secret" ]
+    ++
+      equal "logs in its own directory have the service make that"
+        (
+          let
+            configured =
+              settings:
+              (evaluate {
+                services.linerate.api = {
+                  enable = true;
+                  inherit settings;
+                };
+              }).systemd.services.linerate-api.serviceConfig.LogsDirectory or null;
+          in
+          map configured [
+            { }
+            { access-log = "-"; }
+            { access-log = "/var/log/linerate-api/access.log"; }
+            { audit-log = "/var/log/linerate-api/audit.log"; }
+          ]
+        )
+        [
+          null
+          null
+          "linerate-api"
+          "linerate-api"
+        ]
     ++
       equal "a secret is told by its credential alone"
         (evaluate {

@@ -7,6 +7,10 @@ let
   exporters = config.services.prometheus.exporters;
   # What `linerate doctor` finds, for the textfile collector.
   findings = "/run/linerate-metrics";
+  # Whether services have certificates, which it reads.
+  tls = lib.any (service: service.settings ? cert || service.settings ? admin-cert) (
+    lib.attrValues config.linerate.services
+  );
   address = if cfg.metrics.interface == null then "127.0.0.1" else "0.0.0.0";
 in
 {
@@ -47,8 +51,8 @@ in
       description = "What keeps this host from its line rate, for Prometheus";
       serviceConfig =
         import ../sandbox.nix {
-          # Rings and channels of cards.
-          capabilities = [ "CAP_NET_ADMIN" ];
+          # Rings and channels of cards, and certificates, which are not everybody's to read.
+          capabilities = [ "CAP_NET_ADMIN" ] ++ lib.optional tls "CAP_DAC_READ_SEARCH";
         }
         // {
           Type = "oneshot";
@@ -78,9 +82,15 @@ in
             "@system-service"
             "~@privileged @resources"
             "adjtimex"
+            # By which the C library asks what adjtimex does.
+            "clock_adjtime"
           ];
           # It would forbid to ask the kernel whether the clock is synchronised, too.
           ProtectClock = false;
+        }
+        // lib.optionalAttrs tls {
+          # systemd hides each unit's credentials from all others; here the doctor looks for them.
+          BindReadOnlyPaths = "-/run/credentials:/run/linerate-doctor/credentials";
         };
     };
     systemd.timers.linerate-doctor = {

@@ -59,6 +59,15 @@ import ./daemon.nix { inherit config lib pkgs; } {
         are needed and there are none, the service does not start: `linerate-api key add` makes one.
       '';
     };
+    audit-log = mkOption {
+      type = types.nullOr types.str;
+      default = null;
+      example = "/var/log/linerate-api/audit.log";
+      description = ''
+        Where each write by the API has a line of JSON, with who wrote what: as `access-log`, and it may be the same
+        file.
+      '';
+    };
     database-url = mkOption {
       type = types.nullOr types.str;
       default =

@@ -20,7 +20,7 @@
   options ? { },
   # Whether it keeps state, in /var/lib/linerate-NAME.
   stateful ? false,
-  # Whether it has a listener for TLS: `tls-listen`, `cert` and `key`.
+  # Whether it has a listener for TLS: `tls-listen`, `cert` and `key`, and `admin-cert` and `admin-key`.
   tls ? false,
   # Whether visitors may come by a Unix socket.
   unix ? false,
@@ -131,6 +131,12 @@ let
         }";
       };
 
+  # Whether it logs requests or writes in its own directory.
+  logs = lib.any (path: path != null && lib.hasPrefix "/var/log/${daemon}/" path) [
+    cfg.settings.access-log
+    (cfg.settings.audit-log or null)
+  ];
+
   # The service reads a credential of this name as if it were in the environment.
   variable =
     setting: "LINERATE_" + lib.toUpper (lib.replaceStrings [ "-" ] [ "_" ] "${name}-${setting}");
@@ -162,7 +168,10 @@ in
         udpPorts = lib.optionals (
           !(cfg.settings.no-http3 or false) && !(cfg.settings.proxy-protocol or false)
         ) (address.ports secureListen);
-        readyUrl = mkIf (address.isTcp cfg.settings.admin) "${address.url cfg.settings.admin}/readyz";
+        # Whoever asks trusts no certificate.
+        readyUrl = mkIf (
+          address.isTcp cfg.settings.admin && !(told ? admin-cert)
+        ) "${address.url cfg.settings.admin}/readyz";
       };
       networking.firewall = mkIf cfg.openFirewall {
         allowedTCPPorts = config.linerate.services.${name}.tcpPorts;
@@ -225,6 +234,10 @@ in
           // lib.optionalAttrs stateful {
             StateDirectory = daemon;
             StateDirectoryMode = "0750";
+          }
+          // lib.optionalAttrs logs {
+            LogsDirectory = daemon;
+            LogsDirectoryMode = "0750";
           };
         }
         unit

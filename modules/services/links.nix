@@ -32,10 +32,19 @@ import ./daemon.nix { inherit config lib pkgs; } {
   };
   stateful = true;
   tls = true;
-  # Two files of the database for each worker, the writer's, and libraries; and the connections of a second listener.
-  openFiles = (if cfg.settings.tls-listen == [ ] then 0 else cfg.settings.max-connections) + 4096;
+  # Two files of the database for each worker, the writer's, and libraries.
+  openFiles = 4096;
 
   settings = {
+    audit-log = mkOption {
+      type = types.nullOr types.str;
+      default = null;
+      example = "/var/log/linerate-links/audit.log";
+      description = ''
+        Where each write by the API has a line of JSON, with who wrote what: as `access-log`, and it may be the same
+        file.
+      '';
+    };
     public-url = mkOption {
       type = types.strMatching "https?://.+";
       example = "https://go.example";
@@ -55,10 +64,10 @@ import ./daemon.nix { inherit config lib pkgs; } {
 
   # A new certificate; one of ACME is seen by itself.
   unit.serviceConfig.ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
-  # The cache may double while it is filled anew; a connection holds some 8 KiB in the worst case, and one by TLS, of
-  # which there may be as many, some 32 KiB. SQLite, password hashing and the rest stay below 512 MiB.
+  # The cache may double while it is filled anew; a connection holds some 32 KiB in the worst case, which is by TLS.
+  # Answers that wait for clients, SQLite, password hashing and the rest stay below 512 MiB.
   unit.serviceConfig.MemoryMax =
-    2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 40960 + 512 * mebibyte;
+    2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
 
   operators = {
     LINERATE_LINKS_DATABASE = database;

@@ -50,6 +50,16 @@ let
         begin with. From anybody else it is not believed.
       '';
     };
+    access-log = mkOption {
+      type = types.nullOr types.str;
+      default = null;
+      example = "/var/log/linerate-${name}/access.log";
+      description = ''
+        Where each request has a line of JSON, or with `access-log-sample` one in so many: a file, or `-` for the
+        journal. The service may write below `/var/log/linerate-${name}`, which is made for it; a file elsewhere takes
+        a `ReadWritePaths=` of its unit. After it was renamed, `systemctl kill -s HUP linerate-${name}` has it made anew.
+      '';
+    };
     drain-timeout = mkOption {
       type = types.ints.unsigned;
       default = defaults.drain-timeout;
@@ -99,8 +109,9 @@ in
     type = types.bool;
     default = false;
     description = ''
-      Whether systemd listens for the service, so that connections wait while it restarts instead of being
-      refused. All workers then share one socket, where each would have one of its own (`SO_REUSEPORT`).
+      Whether systemd listens for the service, from before it starts and also while it is stopped: connections start
+      it, and Unix sockets stay where they are while it restarts. Those who come by TCP and UDP wait for a restart in
+      either case. All workers then share one socket, where each would have one of its own (`SO_REUSEPORT`).
     '';
   };
 

@@ -1,4 +1,4 @@
-# A service's certificate: from files on the host, or from ACME by security.acme.
+# A service's certificates: from files on the host, or from ACME by security.acme.
 { config, lib }:
 # The unit, and the service's options.
 unit: cfg:
@@ -7,73 +7,146 @@ let
   name = "services.linerate.${lib.removePrefix "linerate-" unit}";
   inherit (cfg.tls) acme certificate key;
 
-  issued = config.security.acme.certs.${acme};
+  issued = lib.genAttrs acme (host: config.security.acme.certs.${host});
   credentials = "/run/credentials/${unit}.service";
   # 25.11 renamed the units of security.acme: since then this one ends with a certificate, self-signed at first.
   renamed = lib.versionAtLeast lib.trivial.release "25.11";
+
+  path = types.strMatching "/.+";
+  optionalPath = types.nullOr path;
+
+  # What systemd hands over, by the name of the credential.
+  files =
+    lib.optionalAttrs (certificate != null) { "" = { inherit certificate key; }; }
+    // lib.mapAttrs' (host: lib.nameValuePair "-${host}") cfg.tls.certificates;
+
+  # Where the service finds each, the first being the one for visitors who ask for none.
+  pairs =
+    lib.mapAttrsToList (suffix: _: {
+      cert = "${credentials}/certificate${suffix}";
+      key = "${credentials}/key${suffix}";
+    }) files
+    ++ map (host: {
+      cert = "${issued.${host}.directory}/fullchain.pem";
+      key = "${issued.${host}.directory}/key.pem";
+    }) acme;
+  each =
+    what:
+    let
+      all = map (pair: pair.${what}) pairs;
+    in
+    if lib.length all == 1 then lib.head all else all;
 in
 {
   options = {
     enable = mkOption {
       type = types.bool;
       readOnly = true;
-      default = certificate != null || acme != null;
-      defaultText = lib.literalExpression "certificate != null || acme != null";
+      default = pairs != [ ];
+      defaultText = lib.literalExpression "certificate != null || certificates != { } || acme != [ ]";
       description = "Whether there is a certificate.";
     };
 
     certificate = mkOption {
-      type = types.nullOr (types.strMatching "/.+");
+      type = optionalPath;
       default = null;
       example = "/var/lib/certificates/chain.pem";
       description = ''
         The certificate and those that signed it, in PEM. systemd hands it over when the service starts
-        (`LoadCredential=`), so restart it when the certificate was renewed.
+        (`LoadCredential=`), so restart it when the certificate was renewed. It is the one for visitors who ask for no host,
+        or for one that no other is for.
       '';
     };
 
     key = mkOption {
-      type = types.nullOr (types.strMatching "/.+");
+      type = optionalPath;
       default = null;
       example = "/var/lib/certificates/key.pem";
       description = "The certificate's private key, in PEM: a file on the host, readable by root alone.";
     };
 
-    acme = mkOption {
-      type = types.nullOr types.str;
-      default = null;
-      example = "files.example";
+    certificates = mkOption {
+      type = types.attrsOf (
+        types.submodule {
+          options = {
+            certificate = mkOption {
+              type = path;
+              example = "/var/lib/certificates/other/chain.pem";
+              description = "As `tls.certificate`.";
+            };
+            key = mkOption {
+              type = path;
+              example = "/var/lib/certificates/other/key.pem";
+              description = "As `tls.key`.";
+            };
+          };
+        }
+      );
+      default = { };
+      example = {
+        "files.example" = {
+          certificate = "/var/lib/certificates/files.example/chain.pem";
+          key = "/var/lib/certificates/files.example/key.pem";
+        };
+      };
       description = ''
-        The name in `security.acme.certs` of a certificate that renews itself. The service reads it where ACME
+        More certificates, by names that are of no consequence but for their order. A visitor is shown the one that is for
+        the host that is asked for and, where several are, the first whose signatures it takes: one by ECDSA may stand
+        before one by RSA. Those of `tls.certificate` come first, those of `tls.acme` last.
+      '';
+    };
+
+    acme = mkOption {
+      type = types.coercedTo (types.nullOr types.str) (host: lib.optional (host != null) host) (
+        types.listOf types.str
+      );
+      default = [ ];
+      example = [
+        "files.example"
+        "other.example"
+      ];
+      description = ''
+        The name in `security.acme.certs` of a certificate that renews itself, or several. The service reads it where ACME
         puts it, as a member of its group, and takes a renewed one without a restart.
+      '';
+    };
+
+    admin = mkOption {
+      type = types.bool;
+      default = false;
+      description = ''
+        Whether operators are answered by TLS too, and by nothing else, with the same certificates. Nobody then asks the
+        service for the profile whether it is ready, and what scrapes its metrics has to ask by `https`.
       '';
     };
   };
 
   settings =
-    if acme != null then
-      {
-        cert = "${issued.directory}/fullchain.pem";
-        key = "${issued.directory}/key.pem";
-      }
-    else
-      lib.optionalAttrs (certificate != null) {
-        cert = "${credentials}/certificate";
-        key = "${credentials}/key";
-      };
+    lib.optionalAttrs (pairs != [ ]) {
+      cert = each "cert";
+      key = each "key";
+    }
+    // lib.optionalAttrs cfg.tls.admin {
+      admin-cert = each "cert";
+      admin-key = each "key";
+    };
 
   config = {
     systemd.services.${unit} = lib.mkMerge [
-      (mkIf (certificate != null) {
-        serviceConfig.LoadCredential = [
-          "certificate:${certificate}"
-          "key:${key}"
-        ];
+      (mkIf (files != { }) {
+        serviceConfig.LoadCredential = lib.concatLists (
+          lib.mapAttrsToList (suffix: pair: [
+            "certificate${suffix}:${pair.certificate}"
+            "key${suffix}:${pair.key}"
+          ]) files
+        );
       })
-      (mkIf (acme != null) {
-        wants = [ (if renamed then "acme-${acme}.service" else "acme-finished-${acme}.target") ];
-        after = [ (if renamed then "acme-${acme}.service" else "acme-selfsigned-${acme}.service") ];
-        serviceConfig.SupplementaryGroups = [ issued.group ];
+      (mkIf (acme != [ ]) {
+        wants = map (host: if renamed then "acme-${host}.service" else "acme-finished-${host}.target") acme;
+        after = map (
+          host: if renamed then "acme-${host}.service" else "acme-selfsigned-${host}.service"
+        ) acme;
+        serviceConfig.SupplementaryGroups = lib.unique (map (host: issued.${host}.group) acme);
       })
     ];
 
@@ -83,17 +156,21 @@ in
         message = "${name}.tls: a certificate and its key go together.";
       }
       {
-        assertion = acme == null || certificate == null;
-        message = "${name}.tls: a certificate comes from files or from ACME, not from both.";
-      }
-      {
-        assertion = acme == null || config.security.acme.certs ? ${acme};
-        message = "${name}.tls: security.acme.certs has no ${toString acme}.";
-      }
-      {
         assertion = cfg.settings.tls-listen == [ ] || cfg.tls.enable;
-        message = "${name}.settings.tls-listen: TLS needs a certificate, from tls.certificate and tls.key or from tls.acme.";
+        message = "${name}.settings.tls-listen: TLS needs a certificate, from tls.certificate and tls.key, from tls.certificates or from tls.acme.";
       }
-    ];
+      {
+        assertion = !cfg.tls.admin || cfg.tls.enable;
+        message = "${name}.tls.admin: TLS needs a certificate, from tls.certificate and tls.key, from tls.certificates or from tls.acme.";
+      }
+    ]
+    ++ map (host: {
+      assertion = config.security.acme.certs ? ${host};
+      message = "${name}.tls: security.acme.certs has no ${host}.";
+    }) acme
+    ++ map (host: {
+      assertion = builtins.match "[A-Za-z0-9._-]+" host != null;
+      message = "${name}.tls.certificates: ${host} is to name a credential, so it may have letters, digits, dots, dashes and underscores alone.";
+    }) (lib.attrNames cfg.tls.certificates);
   };
 }

@@ -18,6 +18,9 @@
   # again every 15 seconds in the end.
   startLimitIntervalSec = 0;
 
+  # A restart, and not an end and then a beginning, in between of which systemd would let go of the sockets.
+  stopIfChanged = false;
+
   serviceConfig =
     # The port by a capability, and not by net.ipv4.ip_unprivileged_port_start, which would let anybody on this host bind
     # it while the service is down. The capability does not count in a user namespace (user_namespaces(7)).
@@ -33,6 +36,10 @@
       RestartMaxDelaySec = 15;
       # The daemon's own time to drain, and some to write down what it holds.
       TimeoutStopSec = drain + 10;
+
+      # systemd keeps the sockets on TCP and UDP addresses while the daemon restarts, so that nobody is refused meanwhile:
+      # one for each worker, address and protocol.
+      FileDescriptorStoreMax = 4096;
 
       LimitNOFILE = openFiles;
       # Workers, blocking helpers and the writer: some for each CPU, a few hundred on the largest machine.
