@@ -1,32 +1,36 @@
 # Under load from another machine, the service drains and starts again, and no request fails.
 
+import json
+
 start_all()
-box.wait_for_unit("linerate-links.service")
-box.wait_for_unit("linerate-files.service")
-visitor.wait_for_open_port(80, "box")
-visitor.wait_for_open_port(8090, "box")
+for service in ["links", "files", "api"]:
+    box.wait_for_unit(f"linerate-{service}.service")
+for port in [80, 8090, 8100, 8443]:
+    visitor.wait_for_open_port(port, "box")
 
-clients = 3
+# How many clients ask by each name.
+running: dict[str, int] = {}
 
 
-def load(name: str, url: str) -> None:
+def load(name: str, url: str, flags: str = "", clients: int = 3) -> None:
     """Clients that keep their connections, as browsers and proxies do, until `stop`. Each answer is written at once.
 
     A client that loses a connection asks again by another: curl only says so aside.
     """
+    running[name] = clients
     for client in range(clients):
         visitor.succeed(
             f"stdbuf -oL curl -sv -o /dev/null -w '%{{http_code}} %{{errormsg}}\\n' --max-time 300"
-            f" '{url}?[1-10000000]' > {name}-{client} 2> >(grep --line-buffered died > {name}.lost-{client}) &"
+            f" {flags} '{url}#[1-10000000]' > {name}-{client} 2> >(grep --line-buffered died > {name}.lost-{client}) &"
             f" echo $! > {name}.pid-{client}"
         )
 
 
 def goes_on(name: str) -> None:
     """Every client is answered again."""
-    for client in range(clients):
+    for client in range(running[name]):
         before = int(visitor.succeed(f"wc -l < {name}-{client}"))
-        visitor.wait_until_succeeds(f"test $(wc -l < {name}-{client}) -gt {before + 50}")
+        visitor.wait_until_succeeds(f"test $(wc -l < {name}-{client}) -gt {before + 20}")
 
 
 def stop(name: str, status: str) -> None:
@@ -53,6 +57,45 @@ with subtest("links restarts twice under load"):
     goes_on("links")
     stop("links", "307")
     assert box.succeed("systemctl show -P MainPID linerate-links.service") != began
+
+with subtest("files and api restart twice under load, on sockets that systemd keeps"):
+    certificate = box.succeed("cat /var/lib/certificates/chain.pem")
+    visitor.succeed(f"cat > chain.pem <<< '{certificate}'")
+    made = """--json '{"email": "grace@example.com", "name": "Grace"}' http://box:8100/v1/users"""
+    user = json.loads(visitor.succeed(f"curl -sf {made}"))["id"]
+    tls = "--connect-to localhost:8443:box:8443 --cacert chain.pem"
+    under_way = {
+        "clear": ("http://box:8090/digits", ""),
+        "tls": ("https://localhost:8443/digits", f"{tls} --http1.1"),
+        "http2": ("https://localhost:8443/digits", f"{tls} --http2"),
+        "by-id": (f"http://box:8100/v1/users/{user}", ""),
+    }
+    for name, (url, flags) in under_way.items():
+        load(name, url, flags, clients=1)
+    for _ in range(2):
+        for name in under_way:
+            goes_on(name)
+        box.succeed("systemctl restart linerate-files.service linerate-api.service")
+    for name in under_way:
+        goes_on(name)
+        stop(name, "200")
+    # Each has those it listens on, and no others: some for each worker, and one for operators.
+    for service, of_worker in [("files", 3), ("api", 1)]:
+        kept = int(box.succeed(f"systemctl show -P NFileDescriptorStore linerate-{service}.service"))
+        assert kept > of_worker and (kept - 1) % of_worker == 0, (service, kept)
+
+with subtest("who connects while a service starts again waits for it"):
+    # Held up before it is there, as by a large database.
+    box.succeed("mkdir -p /run/systemd/system/linerate-files.service.d")
+    box.succeed(
+        "printf '[Service]\nExecStartPre=sleep 5\n' > /run/systemd/system/linerate-files.service.d/late.conf",
+        "systemctl daemon-reload",
+        "systemctl restart --no-block linerate-files.service",
+    )
+    box.wait_until_succeeds("systemctl show -P SubState linerate-files.service | grep -x start-pre")
+    assert visitor.succeed("curl -sf --max-time 120 http://box:8090/digits") == "0123456789\n"
+    assert visitor.succeed(f"curl -sf --max-time 120 {tls} https://localhost:8443/digits") == "0123456789\n"
+    box.succeed("rm -r /run/systemd/system/linerate-files.service.d", "systemctl daemon-reload")
 
 with subtest("files reloads under load"):
     load("files", "http://box:8090/digits")
