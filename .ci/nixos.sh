@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # nixos.sh [HOST...]: builds every host's system, or those named, without a binary cache and without fetching: nixpkgs with
 # programs from Debian 13 (tests/nixos). Compares what is in each closure with tests/nixos/closures, and its size with a
-# bound. `nixos.sh --write [HOST...]` writes these lists.
+# bound. `nixos.sh --write [HOST...]` writes these lists. `nixos.sh --disk FILE GUEST` builds that of a guest of
+# tests/portable, and a disk that it boots from.
 #
 # Our programs are those that cargo has built for the tests: of $CARGO_TARGET_DIR or pkgs/target, as they are, or built
 # where one is missing.
@@ -28,21 +29,28 @@ said=$(.ci/install.sh cargo cc cpio jq nix nft patchelf perl python3 strip xsltp
 PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
 mode=check
-if [[ ${1:-} == --write ]]; then
-    mode=write
-    shift
-fi
+known=(aws-c6i template tengbe vm)
+case ${1:-} in
+    --write)
+        mode=write
+        shift
+        ;;
+    --disk)
+        mode=disk
+        known=(metal)
+        disk=${2-}
+        shift $(($# < 2 ? $# : 2))
+        ;;
+esac
 hosts=("$@")
-[[ $# -gt 0 ]] || hosts=(aws-c6i template tengbe vm)
+[[ $# -gt 0 || $mode == disk ]] || hosts=("${known[@]}")
 for host in "${hosts[@]}"; do
-    case $host in
-        aws-c6i | template | tengbe | vm) ;;
-        *)
-            echo "usage: nixos.sh [--write] [aws-c6i|template|tengbe|vm]..." >&2
-            exit 2
-            ;;
-    esac
+    [[ " ${known[*]} " == *" $host "* ]] || hosts=()
 done
+if [[ ${#hosts[@]} == 0 ]]; then
+    echo "usage: nixos.sh [--write] [aws-c6i|template|tengbe|vm]... | --disk FILE metal" >&2
+    exit 2
+fi
 
 started=$SECONDS
 status=0
@@ -130,6 +138,10 @@ for index in "${!hosts[@]}"; do
         exit 1
     fi
     echo "nixos: $host is built, in $((SECONDS - began)) s"
+    if [[ $mode == disk ]]; then
+        tests/nixos/disk.sh "$(readlink -f "$root")" "$disk"
+        continue
+    fi
     tests/nixos/closure.py "$mode" "$host" "$(readlink -f "$root")" || failed=1
 done
 echo "nixos: ${hosts[*]}: $((SECONDS - started)) s"

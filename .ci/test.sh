@@ -64,6 +64,11 @@ report() {
     echo "== $(wc -l <"$work/skipped") skipped"
     cat "$work/skipped"
     failed=$(awk '$2 != 0 { print $3 }' "$work/durations" | xargs)
+    # Once more, where only the end of all this is kept.
+    for name in $failed; do
+        printf '\n== the last of %s\n' "$name"
+        tail -n 20 "$work/$name.log" | cut -c -400
+    done
     [[ $status == 0 ]] || echo "error: ${failed:-interrupted}${failed:+ failed}" >&2
     rm -rf "$work"
 }

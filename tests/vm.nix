@@ -25,15 +25,7 @@ let
     ];
   };
 
-  # QEMU has none of the cards that these hosts have, and a card that is missing makes a box ill. It has not their CPUs
-  # for queues either.
-  virtual = card: {
-    linerate.tuning.nic.${card} = {
-      driver = lib.mkForce "virtio_net";
-      queues = lib.mkForce null;
-      placement = lib.mkForce null;
-    };
-  };
+  virtual = import ./virtual.nix;
 
   machines = {
     box = {

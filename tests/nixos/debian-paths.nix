@@ -11,6 +11,10 @@ let
   initrd = config.boot.initrd.systemd.contents;
 in
 {
+  # It opens them by name, and without libkmod it loads no module.
+  boot.initrd.systemd.storePaths = lib.mkIf config.boot.initrd.systemd.enable (
+    map (library: "${library}/lib") systemd.openedLibraries
+  );
   # systemd runs its executor, its generators and udev's helpers from there.
   boot.initrd.systemd.contents = lib.mkIf config.boot.initrd.systemd.enable {
     "/usr/lib/systemd".source = "${systemd}/lib/systemd";

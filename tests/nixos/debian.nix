@@ -85,6 +85,15 @@ let
   };
   loader = "${glibc}/lib/ld-linux-x86-64.so.2";
 
+  # What systemd opens by name, which no header of a file says: modules, compressed journals and coredumps, sealed
+  # credentials. It does so in its library, and the loader goes by what that says.
+  openedBySystemd = map (name: libraries.${name}) [
+    "libkmod2"
+    "liblz4-1"
+    "liblzma5"
+    "libzstd1"
+  ];
+
   # By Debian's name: each a store path of its own, so that a closure has what is linked against and nothing else.
   libraries =
     lib.mapAttrs (
@@ -93,6 +102,7 @@ let
         inherit loader name;
         packages = [ name ];
         needs = needsOf [ name ];
+        opens = lib.optionals (name == "libsystemd-shared") openedBySystemd;
       }
     ) pinned
     // {
@@ -116,6 +126,7 @@ rec {
     glibc
     libraries
     loader
+    openedBySystemd
     source
     upstream
     ;

@@ -92,6 +92,13 @@ let
       ];
     };
     template = template.nixosConfigurations.box;
+    # tengbe as a guest of tests/portable.
+    metal = linerate.nixosConfigurations.tengbe.extendModules {
+      modules = [
+        (import ../virtual.nix "ten")
+        ./guest.nix
+      ];
+    };
   };
 in
 {

@@ -456,13 +456,7 @@ plain
         "libnss-systemd"
       ]
       {
-        # Opened by name, which no header of the file says: modules, compressed journals and coredumps, sealed credentials.
-        opens = map (name: libraries.${name}) [
-          "libkmod2"
-          "liblz4-1"
-          "liblzma5"
-          "libzstd1"
-        ];
+        opens = debian.openedBySystemd;
         fix = ''
           units=$out/example/systemd
           mkdir -p $units
@@ -475,7 +469,7 @@ plain
 
           # Debian sets up the console by a package of its own.
           ln -s ${final.coreutils}/bin/true $out/lib/systemd/systemd-vconsole-setup
-          cp ${./vconsole-setup.service} $units/system/systemd-vconsole-setup.service
+          sed "s#@systemd@#$out#" ${./vconsole-setup.service} >$units/system/systemd-vconsole-setup.service
 
           # Units and rules call programs where Debian has them.
           {

@@ -12,8 +12,9 @@ import binaries
 import debian
 import interactive
 import lanes
+import nixos
 import rendering
-from catalogue import NOT_PORTABLE, TESTS
+from catalogue import TESTS
 from host import Host
 from report import say, skip
 from scenario import Made
@@ -32,23 +33,26 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="linerate-portable-") as directory:
         if arguments.boot:
-            made = prepare({arguments.boot}, Path(directory))
+            made = prepare({arguments.boot}, set(), Path(directory))
             return interactive.boot(made.hosts[arguments.boot], made)
         return suite(arguments.names or list(TESTS), Path(directory))
 
 
 def suite(names: list[str], directory: Path) -> int:
     began = time.monotonic()
-    made = prepare({role.host for name in names for role in TESTS[name].values() if role.host}, directory)
+    roles = [role for name in names for role in TESTS[name].values()]
+    systems = {role.nixos for role in roles if role.nixos}
+    made = prepare({role.host for role in roles if role.host}, systems, directory)
     say(f"prepared in {time.monotonic() - began:.0f} s")
-    missing = {
-        name: "its host is rendered when it is needed, and no nixpkgs is at hand"
-        for name in names
-        if any(role.host and role.host not in made.hosts for role in TESTS[name].values())
-    }
+    missing = {}
+    for name in names:
+        if any(role.host and role.host not in made.hosts for role in TESTS[name].values()):
+            missing[name] = "its host is rendered when it is needed, and no nixpkgs is at hand"
+        if any(role.nixos and role.nixos not in made.disks for role in TESTS[name].values()):
+            missing[name] = "its system is not to be built here: .ci/nixos.sh says why"
     names = [name for name in names if name not in missing]
     failed = lanes.run(names, made)
-    for name, reason in (NOT_PORTABLE | missing).items():
+    for name, reason in missing.items():
         skip(f"vm-{name}", reason)
     say(f"{len(names) - len(failed)} of {len(names)} tests hold, in {time.monotonic() - began:.0f} s")
     for name, reason in failed.items():
@@ -56,8 +60,10 @@ def suite(names: list[str], directory: Path) -> int:
     return 1 if failed else 0
 
 
-def prepare(names: set[str], directory: Path) -> Made:
-    """Debian, QEMU and the programs, side by side: the first two mostly wait for the network."""
+def prepare(names: set[str], systems: set[str], directory: Path) -> Made:
+    """Debian, QEMU and the programs, side by side: the first two mostly wait for the network. NixOS comes last: it is of
+    the same programs.
+    """
     hosts = {name: Host(name) for name in names if name not in rendering.WHEN_NEEDED}
     hosts |= rendering.now(names & rendering.WHEN_NEEDED, directory)
     wanted = set().union(*(host.programs() for host in hosts.values()))
@@ -66,7 +72,8 @@ def prepare(names: set[str], directory: Path) -> Made:
         guest = pool.submit(debian.guest)
         ours = pool.submit(binaries.build, directory, wanted)
         others = pool.submit(binaries.others, wanted)
-        return Made(programs.result(), guest.result(), ours.result() | others.result(), hosts)
+        built = ours.result() | others.result()
+        return Made(programs.result(), guest.result(), built, hosts, nixos.disks(systems, directory))
 
 
 sys.exit(main())

@@ -13,6 +13,9 @@ class Role:
     hardware: Hardware = field(default_factory=Hardware)
     # Scripts of this repository that it has, by the names that they are called by.
     scripts: dict[str, str] = field(default_factory=dict)
+    # NixOS itself, as .ci/nixos.sh builds it by this name; and how large its disk is, in MiB.
+    nixos: str | None = None
+    disk_mib: int | None = None
 
 
 BOX = Role("vm")
@@ -36,6 +39,9 @@ INSTALLER = Role(
     {"linerate-choose": "hosts/installer/choose.sh", "linerate-install": "hosts/installer/install.sh"},
 )
 
+# NixOS itself, from an image on a disk that is larger.
+IMAGE = Role(nixos="metal", disk_mib=12288, hardware=Hardware(memory_mib=1024))
+
 # Rendered when they are needed: tests/companions.nix, tests/late.nix, and aws-c6i with what asks for the instance's
 # metadata.
 WITH_COMPANIONS = Role("companions", Hardware(memory_mib=1024))
@@ -48,6 +54,7 @@ TESTS: dict[str, dict[str, Role]] = {
     "firewall": {"box": BOX, "visitor": VISITOR},
     "restart": {"box": BOX, "visitor": VISITOR},
     "power-cut": {"box": BOX, "visitor": VISITOR},
+    "image": {"box": IMAGE},
     "update": {"box": FROM_FIRMWARE},
     "hang": {"box": WATCHED},
     "late": {"box": LATE, "visitor": VISITOR},
@@ -62,8 +69,3 @@ TESTS: dict[str, dict[str, Role]] = {
 
 # Tests that may begin where one that held has ended, on its machines: to boot them takes longer than most scripts.
 GOING_ON = {"firewall", "restart", "power-cut"}
-
-# Scripts of tests/vm that have no portable twin, and why.
-NOT_PORTABLE: dict[str, str] = {
-    "image": "an image is built by Nix alone; the test update boots the same host from firmware, loader and disk",
-}

@@ -20,7 +20,7 @@ ExecStart=-/sbin/agetty --autologin root --noclear --keep-baud 115200 - $TERM
 
 
 def boot(host: Host, made: Made) -> int:
-    programs, guest, ours, _ = made
+    programs, guest, ours, _, _ = made
     files = host.install(ours, guest.tree)
     files.link("/etc/systemd/system/serial-getty@ttyS0.service", _GETTY)
     files.link("/etc/systemd/system/getty.target.wants/serial-getty@ttyS0.service", _GETTY)

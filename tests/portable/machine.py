@@ -4,21 +4,20 @@ A guest emulated on two busy cores is slow: how long things may take is meant fo
 """
 
 import shlex
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import esp
-import initrd
-from debian import Guest, Programs
+from debian import Programs
 from errors import Failure
+from initrd import BEGINS
 from network import Card, Switch
-from qemu import AFTER_QEMU, KERNEL_PARAMETERS, Process, after_firmware
+from qemu import Process
 from report import say
 from shell import Shell
+from system import DISK, System
 
 BOOT_SECONDS = 300
 # How long it may take until a guest's own system begins. What comes before is firmware, Debian's kernel and our initrd.
@@ -53,9 +52,7 @@ class Machine:
         hardware: Hardware,
         switch: Switch,
         programs: Programs,
-        guest: Guest,
-        payload: Path,
-        parameters: list[str],
+        system: System,
     ) -> None:
         self.name = name
         self.number = number
@@ -63,23 +60,22 @@ class Machine:
         self.hardware = hardware
         self.switch = switch
         self.programs = programs
-        self.guest = guest
-        self.payload = payload
-        self.parameters = parameters
+        self.system = system
         self.process: Process | None = None
         self.shell: Shell | None = None
         # Whether the first card's cable is pulled.
         self.blocked = False
         # How long the console's log was when it was started.
         self.started_at = 0
-        self.disk = directory / "disk"
+        self.disk = directory / DISK
         directory.mkdir()
         self._make_disk()
 
     def _make_disk(self) -> None:
-        guest, programs = self.guest, self.programs
+        programs, system = self.programs, self.system
+        size = [f"{system.disk_mib}M"] if system.disk_mib else []
         subprocess.run(
-            [*programs.command("qemu-img"), "create", "-q", "-f", "qcow2", "-F", "raw", "-b", guest.disk, self.disk],
+            [*programs.command("qemu-img"), "create", "-q", "-f", "qcow2", "-F", "raw", "-b", system.disk, self.disk, *size],
             check=True,
             env=programs.environment(),
         )
@@ -100,7 +96,9 @@ class Machine:
         if self.process:
             return
         self.started_at = self.console.stat().st_size if self.console.exists() else 0
-        self.process = Process(self.programs, self.directory, self._arguments())
+        arguments = self._arguments()
+        self._keep()
+        self.process = Process(self.programs, self.directory, arguments)
         if self.blocked:
             self._cable(up=False)
         self.shell = Shell(self.directory / "shell", self.process.alive)
@@ -108,27 +106,41 @@ class Machine:
     def _wait_for_initrd(self) -> None:
         """Until the guest's own system begins.
 
-        Emulated disks are seen to hang once in a great many boots, before anything that is tested here has run: such a
-        machine is started anew, and it is said.
+        Emulated disks are seen to hang once in a great many boots, and so is a CPU that loses an interrupt of its clock,
+        before anything that is tested here has run: such a machine is started anew, with what it was started with, and
+        it is said.
         """
         for _ in range(ATTEMPTS - 1):
             if self._begins():
                 return
-            say(f"{self.name} hangs before its system begins, and is started anew")
+            say(f"{self.name} hangs or ends before its system begins, and is started anew")
             self.crash()
-            if self.started_at == 0:
-                self._make_disk()
+            for name in self.system.written:
+                self._copy(self._kept / name, self.directory / name)
             self.start()
         if not self._begins():
             raise Failure(f"{self.name}: its system does not begin")
 
+    @property
+    def _kept(self) -> Path:
+        return self.directory / "kept"
+
+    def _keep(self) -> None:
+        """What a boot may change, down to the boot loader's count of tries."""
+        self._kept.mkdir(exist_ok=True)
+        for name in self.system.written:
+            self._copy(self.directory / name, self._kept / name)
+
+    def _copy(self, source: Path, copy: Path) -> None:
+        subprocess.run(["cp", "--sparse=always", source, copy], check=True)
+
     def _begins(self) -> bool:
-        """Whether the guest's own system begins in time."""
+        """Whether the guest's own system begins, and in time."""
         end = time.monotonic() + INITRD_SECONDS
-        while initrd.BEGINS not in self._said_since_start():
-            if self.process and not self.process.alive():
-                raise Failure(f"{self.name} went away before its system began")
-            if time.monotonic() > end:
+        while BEGINS not in self._said_since_start():
+            # QEMU itself has ended, as it does once in some hundred boots by an assertion of its own.
+            gone = self.process and not self.process.alive()
+            if gone or time.monotonic() > end:
                 return False
             time.sleep(0.2)
         return True
@@ -146,10 +158,8 @@ class Machine:
             # What the guest has not flushed may be lost with QEMU, as in a disk's own cache.
             *["-drive", f"file={self.disk},if=none,id=root,format=qcow2,cache=writeback"],
             *["-device", f"{self.hardware.disk},drive=root,serial=root"],
-            *["-drive", f"file={self.payload},if=none,id=payload,format=raw,readonly=on"],
-            *["-device", "virtio-blk-pci,drive=payload,serial=payload"],
             *["-chardev", f"file,id=console,path={self.console},append=on", "-serial", "chardev:console"],
-            *(self._firmware() if self.hardware.uefi else self._kernel()),
+            *self.system.arguments(self.directory, self.programs),
         ]
         for index in range(len(self.hardware.empty_disks_mib)):
             arguments += ["-drive", f"file={self._empty_disk(index)},if=none,id=empty{index},format=qcow2"]
@@ -161,23 +171,6 @@ class Machine:
             mac = f"52:54:00:00:{self.number:02x}:{index + 1:02x}"
             arguments += self.switch.plug(card, self.number, index, mac)
         return arguments
-
-    def _kernel(self) -> list[str]:
-        parameters = " ".join([KERNEL_PARAMETERS, AFTER_QEMU, *self.parameters])
-        return ["-kernel", str(self.guest.kernel), "-initrd", str(self.guest.initrd), "-append", parameters]
-
-    def _firmware(self) -> list[str]:
-        disk, variables = self.directory / "esp", self.directory / "variables"
-        # What boots change of them stays.
-        if not disk.exists():
-            esp.make(disk, self.guest, [KERNEL_PARAMETERS, after_firmware(), *self.parameters])
-            shutil.copyfile(self.programs.ovmf / "OVMF_VARS_4M.fd", variables)
-        return [
-            *["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={self.programs.ovmf}/OVMF_CODE_4M.fd"],
-            *["-drive", f"if=pflash,unit=1,format=raw,file={variables}"],
-            *["-drive", f"file={disk},if=none,id=esp,format=raw"],
-            *["-device", "virtio-blk-pci,drive=esp,serial=esp,bootindex=0"],
-        ]
 
     @property
     def console(self) -> Path:
@@ -199,6 +192,7 @@ class Machine:
     def wait_for_shutdown(self) -> None:
         """Until it is off, by itself or since it boots again: then `start` boots it."""
         if self.process:
+            self._wait_for_initrd()
             # It may be about to boot, and to judge that.
             self.process.wait(BOOT_SECONDS + WAIT_SECONDS)
             self._off()

@@ -18,6 +18,7 @@ from host import Files, Host
 from machine import Machine
 from network import Switch, switch
 from report import say
+from system import Debian, NixOS, System
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "vm"
 # The longest that a script may take.
@@ -31,6 +32,8 @@ class Made(NamedTuple):
     guest: Guest
     ours: dict[str, Path]
     hosts: dict[str, Host]
+    # Of NixOS itself, by its name.
+    disks: dict[str, Path]
 
 
 class Laboratory:
@@ -42,6 +45,21 @@ class Laboratory:
         self.directory = directory
 
     def machine(self, name: str, number: int, role: Role, others: list[str]) -> Machine:
+        if role.nixos:
+            system: System = NixOS(self.made.disks[role.nixos], role.disk_mib)
+        else:
+            system = self._debian(name, number, role, others)
+        return Machine(
+            name,
+            number,
+            self.directory / name,
+            role.hardware,
+            self.switch,
+            self.made.programs,
+            system,
+        )
+
+    def _debian(self, name: str, number: int, role: Role, others: list[str]) -> Debian:
         files, parameters = Files(), []
         if role.host:
             host = self.made.hosts[role.host]
@@ -51,17 +69,7 @@ class Laboratory:
         _identify(files, name, number, role, others, commands)
         payload = self.directory / f"{name}.tar"
         files.write(payload)
-        return Machine(
-            name,
-            number,
-            self.directory / name,
-            role.hardware,
-            self.switch,
-            self.made.programs,
-            self.made.guest,
-            payload,
-            parameters,
-        )
+        return Debian(self.made.guest, payload, parameters, role.hardware.uefi)
 
 
 def _identify(files: Files, name: str, number: int, role: Role, others: list[str], commands: str) -> None:

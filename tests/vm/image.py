@@ -6,6 +6,7 @@ box.wait_for_unit("multi-user.target")
 with subtest("the box counts as healthy, and no unit has failed"):
     box.wait_for_unit("linerate-health.service")
     assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+    box.wait_until_succeeds("systemctl is-system-running | grep -qx running", 120)
 
 with subtest("its root has grown to the disk"):
     assert int(box.succeed("df --output=size -B 1 / | tail -n 1")) > 8 * 2**30
