@@ -74,7 +74,9 @@ def closure(system: str) -> dict[str, int]:
 def judge(mode: str, host: str, system: str) -> None:
     names = closure(system)
     mib = sum(names.values()) >> 20
-    listed = "".join(f"{name}\n" for name, size in sorted(names.items()) if size > SMALL_BYTES)
+    # Without versions, since the mirror that packages come from may have newer ones.
+    plain = {re.sub(r"(-\d[^-]*)+", "", name) for name, size in names.items() if size > SMALL_BYTES}
+    listed = "".join(f"{name}\n" for name in sorted(plain))
     file = CLOSURES / host
     if mode == "write":
         CLOSURES.mkdir(exist_ok=True)

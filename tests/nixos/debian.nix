@@ -1,7 +1,8 @@
-# nixpkgs' packages made of Debian 13's, whose names, versions and hashes are in debian.txt.
+# nixpkgs' packages made of Debian 13's, whose names, versions and hashes are in a list such as debian.txt.
 {
   lib,
   stdenvNoCC,
+  list,
   # Where their files are.
   debs,
   # What runs their scripts.
@@ -23,11 +24,10 @@ let
         }
       )
       (
-        lib.filter (line: line != "" && !lib.hasPrefix "#" line) (
-          lib.splitString "\n" (lib.readFile ./debian.txt)
-        )
+        lib.filter (line: line != "" && !lib.hasPrefix "#" line) (lib.splitString "\n" (lib.readFile list))
       )
   );
+  names = lib.attrNames pinned;
   known = name: pinned.${name} or (throw "debian.txt does not have ${name}");
 
   # A file with its hash is no fetch: Nix takes it from where it is, or not at all.
@@ -126,6 +126,7 @@ rec {
     glibc
     libraries
     loader
+    names
     openedBySystemd
     source
     upstream

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Debian 13's packages, of which tests/nixos makes nixpkgs' packages, by pinned version and hash.
 
-debian.py fetch: sees to it that all of debian.txt are in the cache, and prints its directory; says why and ends with 3
-where they are not to be had, which is also so once a mirror has newer ones.
+debian.py fetch: sees to it that all of debian.txt are in the cache, and prints which list is: debian.txt, or one beside the
+cache with today's versions, where the mirror has no more what is pinned. Says why and ends with 3 where neither is to be
+had.
 debian.py pin: writes debian.txt anew, with today's versions. A line that has a name alone asks for that package; the
 libraries that others depend on come and go by themselves.
 
@@ -20,10 +21,13 @@ from pathlib import Path
 # The second is for what is younger than Debian 13.
 SUITES = ["trixie", "forky"]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-LIST = Path(__file__).with_name("debian.txt")
+LIST = Path(__file__).resolve().with_name("debian.txt")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "linerate" / "nixos"
+KERNEL = "linux-image-"
 # Linked against without saying so.
 BESIDES = {"libext2fs2t64": {"libcom-err2"}}
+# Once Debian has newer ones.
+TODAYS = CACHE / "debian.txt"
 HEADER = """\
 # What tests/nixos takes from Debian: package, version, SHA-256 of its file, libraries it depends on. Written by debian.py pin.
 """
@@ -38,9 +42,13 @@ def is_library(name: str) -> bool:
     return re.match(r"(lib(?!pam-|nss-|python)|zlib1g|bind9-libs)(?!.*-(bin|dev)$)", name) is not None
 
 
-def read() -> dict[str, list[str]]:
+class Gone(Unavailable):
+    """The mirror has newer ones."""
+
+
+def read(path: Path) -> dict[str, list[str]]:
     """The columns of each package's line, by its name."""
-    rows = [line.split() for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
+    rows = [line.split() for line in path.read_text().splitlines() if line and not line.startswith("#")]
     return {row[0]: row for row in rows}
 
 
@@ -97,7 +105,8 @@ class Apt:
         arguments = [f"{name}={version}" for name, version in wanted.items()]
         said = self.run("apt-get", "download", "--print-uris", *arguments)
         if said.returncode != 0:
-            raise Unavailable(f"the mirror has no more what is pinned: {said.stderr.splitlines()[0]}")
+            errors = [line for line in said.stderr.splitlines() if line.startswith("E: ")]
+            raise Gone(f"the mirror has no more what is pinned: {len(errors)} packages: {errors[0] if errors else said.stderr}")
         addresses = {}
         for line in said.stdout.splitlines():
             address, name, *_ = line.split()
@@ -123,26 +132,48 @@ def digest(path: Path) -> str:
 
 
 def fetch() -> None:
-    rows = read()
+    try:
+        complete(LIST)
+        print(LIST)
+    except Gone as why:
+        # Their hashes come from a list that Debian has signed, which apt checks.
+        TODAYS.write_text(todays()[0])
+        complete(TODAYS)
+        print(f"debian: today's versions: {why}", file=sys.stderr)
+        print(TODAYS)
+
+
+def complete(path: Path) -> None:
+    """Sees to it that what a list has is in the cache."""
+    rows = read(path)
     missing = {name: row[1] for name, row in rows.items() if not file_of(name, row[1]).exists()}
     if missing:
         Apt().download(missing)
     for name in missing:
-        path = file_of(name, rows[name][1])
-        if digest(path) != rows[name][2]:
-            path.unlink()
-            raise SystemExit(f"error: {name}: the mirror's file is not the one that debian.txt names")
+        file = file_of(name, rows[name][1])
+        if digest(file) != rows[name][2]:
+            file.unlink()
+            raise SystemExit(f"error: {name}: the mirror's file is not the one that {path.name} names")
 
 
 def pin() -> None:
+    text, mib = todays()
+    LIST.write_text(text)
+    print(f"{len(text.splitlines()) - 1} packages, {mib} MiB")
+
+
+def todays() -> tuple[str, int]:
+    """The list with today's versions, and how large its packages are, in MiB."""
     apt = Apt()
-    wanted = [name for name in read() if not is_library(name)]
+    # A kernel's name has its version.
+    wanted = [name for name in read(LIST) if not is_library(name) and not name.startswith(KERNEL)]
+    wanted.append(next(word for word in apt.run("apt-cache", "depends", f"{KERNEL}amd64").stdout.split() if re.match(rf"{KERNEL}\d", word)))
     found: dict[str, dict[str, str]] = {}
     needs: dict[str, list[str]] = {}
     while wanted:
         said = apt.run("apt-cache", "show", "--no-all-versions", *wanted)
         if said.returncode != 0:
-            raise SystemExit(f"error: {said.stderr.strip()}")
+            raise Unavailable(said.stderr.strip().splitlines()[-1])
         for stanza in said.stdout.strip().split("\n\n"):
             fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[0] != " ")
             found[fields["Package"]] = fields
@@ -155,8 +186,7 @@ def pin() -> None:
         " ".join([name, fields["Version"], fields["SHA256"], ",".join(needs[name]) or "-"])
         for name, fields in sorted(found.items())
     ]
-    LIST.write_text(HEADER + "\n".join(lines) + "\n")
-    print(f"{len(lines)} packages, {sum(int(fields['Size']) for fields in found.values()) >> 20} MiB")
+    return HEADER + "\n".join(lines) + "\n", sum(int(fields["Size"]) for fields in found.values()) >> 20
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 # NixOS's own compiled by the machine's Rust toolchain. Everything else is nixpkgs as it is: modules, scripts, generators,
 # builders and hooks.
 {
-  # Where files of debian.txt are, by NAME_VERSION.deb.
+  # Debian's packages, as in debian.txt, and where their files are, by NAME_VERSION.deb.
+  list,
   debs,
   # Where crates are, by NAME-VERSION.crate.
   crates,
@@ -14,7 +15,7 @@ let
   # What attributes there are must not depend on them.
   inherit (prev) lib;
   debian = import ./debian.nix {
-    inherit debs lib;
+    inherit debs lib list;
     inherit (final) stdenvNoCC;
     shell = "${final.bash}/bin/bash";
   };
@@ -114,8 +115,8 @@ let
   # The kernel with its modules, and what NixOS asks of its configuration.
   linux =
     let
-      image = "linux-image-${modDirVersion}";
-      modDirVersion = "6.12.107+deb13-amd64";
+      image = lib.findFirst (lib.hasPrefix "linux-image-") null debian.names;
+      modDirVersion = lib.removePrefix "linux-image-" image;
       version = debian.upstream image;
       built = final.stdenvNoCC.mkDerivation {
         pname = "linux";
@@ -649,6 +650,9 @@ plain
   binutils = final.stdenv.cc.bintools;
   binutils-unwrapped = final.binutils;
   buildPerl = final.perl;
+  # Builds are root's here.
+  fakeroot = final.writeShellScriptBin "fakeroot" ''exec "$@"'';
+  sqlite = ofMachine "sqlite" [ "sqlite3" ] { };
   libxslt = ofMachine "xsltproc" [ "xsltproc" ] { };
   patchelf = ofMachine "patchelf" [ "patchelf" ] { };
   perl = ofMachine "perl" [ "perl" ] {

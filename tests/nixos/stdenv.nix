@@ -26,7 +26,8 @@ let
         "/"
       ];
       # Without a sandbox Nix begins no build while the home that it names exists, and what cargo writes would make it.
-      preHook = "export PATH=$PATH:/usr/sbin:/sbin HOME=$NIX_BUILD_TOP";
+      # Builds are root's, whom nothing keeps from writing into the store.
+      preHook = "export PATH=$PATH:/usr/sbin:/sbin HOME=$NIX_BUILD_TOP PYTHONDONTWRITEBYTECODE=1";
       fetchurlBoot = _: throw "the standard environment fetches nothing";
     };
 
