@@ -45,7 +45,7 @@
             module
           ];
         };
-      image = import ./hosts/images.nix { inherit lib nixpkgs; };
+      image = import ./hosts/images.nix { inherit lib; };
       inherit (self.nixosConfigurations) aws-c6i tengbe vm;
       # The hosts here are all of this architecture.
       system = "x86_64-linux";
@@ -83,8 +83,8 @@
           };
         }
         // lib.optionalAttrs (each == system) {
-          aws-c6i-image = image.amazon aws-c6i;
-          tengbe-image = image.raw tengbe;
+          aws-c6i-image = image.disk aws-c6i;
+          tengbe-image = image.disk tengbe;
           tengbe-installer = image.installer tengbe;
           vm = vm.config.system.build.vm;
         }
@@ -119,7 +119,7 @@
           import ./tests/vm.nix {
             inherit lib pkgs;
             linerate = self.nixosModules.default;
-            rawImage = image.raw;
+            rawImage = image.disk;
           }
           // {
             nix-template = import ./tests/template.nix {

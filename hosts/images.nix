@@ -1,43 +1,66 @@
-# Disks to boot a host from. Made by functions that NixOS 24.11 and 26.05 both have.
-{ lib, nixpkgs }:
+# Disks to boot a host from.
+{ lib }:
 let
-  # An EFI system partition and a root.
   disk =
-    host: options:
-    import "${nixpkgs}/nixos/lib/make-disk-image.nix" (
+    { config, pkgs, ... }:
+    let
+      inherit (config.system.build) toplevel;
+      loader = config.boot.loader;
+      inherit (pkgs.stdenv.hostPlatform) efiArch;
+    in
+    assert lib.assertMsg loader.systemd-boot.enable
+      "the image of ${config.networking.hostName} boots by systemd-boot: set boot.loader.systemd-boot.enable";
+    pkgs.runCommand "${config.networking.hostName}-image"
       {
-        inherit lib;
-        inherit (host) config pkgs;
-        name = host.config.networking.hostName;
-        format = "raw";
-        partitionTableType = "efi";
+        inherit toplevel;
+        closure = pkgs.closureInfo { rootPaths = [ toplevel ]; };
+        loader = "${config.systemd.package}/lib/systemd/boot/efi/systemd-boot${efiArch}.efi";
+        inherit efiArch;
+        loaderConf = lib.concatStringsSep "\n" (
+          [ "timeout ${if loader.timeout == null then "menu-force" else toString loader.timeout}" ]
+          ++ lib.optional (!loader.systemd-boot.editor) "editor 0"
+          ++ [ "console-mode ${loader.systemd-boot.consoleMode}" ]
+        );
+        label = lib.removePrefix "/dev/disk/by-label/" config.fileSystems."/".device;
         # A kernel and an initrd for each generation that the loader shows.
-        bootSize = "512M";
-        diskSize = "auto";
-        # The box is configured from elsewhere.
-        copyChannel = false;
+        espMiB = 512;
+        # Of an appliance, where NixOS does not count by itself.
+        trial = config.system.build.trial or "";
+        tries = config.linerate.appliance.update.tries or 0;
+        nativeBuildInputs = with pkgs.buildPackages; [
+          dosfstools
+          e2fsprogs
+          fakeroot
+          jq
+          mtools
+          nix
+          sqlite
+          util-linux
+        ];
+        # FAT begins with 1980.
+        SOURCE_DATE_EPOCH = 315619200;
       }
-      // options
-    );
+      ''
+        fakeroot bash ${./image.sh}
+      '';
 in
 {
-  # For `aws ec2 import-snapshot`.
-  amazon =
-    host:
-    (host.extendModules {
-      modules = [ "${nixpkgs}/nixos/maintainers/scripts/ec2/amazon-image.nix" ];
-    }).config.system.build.amazonImage;
+  # Of a host; the root grows when it boots.
+  inherit disk;
 
-  # For `dd`: the root grows when it boots.
-  raw = host: disk host { };
-
-  # For `dd` onto a stick that puts the host onto the machine's own disk.
+  # For a stick that puts the host onto the machine's own disk.
   installer =
     target:
     let
-      label = "installer";
-      medium = lib.nixosSystem { modules = [ (import ./installer { inherit label target; }) ]; };
+      medium = lib.nixosSystem {
+        modules = [
+          (import ./installer {
+            label = "installer";
+            inherit target;
+          })
+        ];
+      };
     in
     # With what its system is made of, for whoever asks for that.
-    disk medium { inherit label; } // { inherit (medium) config; };
+    disk medium // { inherit (medium) config; };
 }

@@ -78,6 +78,8 @@ in
       })
 
       (lib.optionalAttrs (!counts) {
+        # For images, which have no run of NixOS's installer (hosts/image.sh).
+        system.build.trial = mkIf cfg.update.trial (lib.getExe trial);
         boot.loader.systemd-boot.extraInstallCommands = mkIf cfg.update.trial ''
           ${lib.getExe trial} ${bootDirectory} ${toString cfg.update.tries}
         '';

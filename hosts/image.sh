@@ -1,0 +1,79 @@
+# image.sh: writes $out/nixos.img, a disk that boots $toplevel from its firmware on, as nixos-install would leave it: an EFI
+# system partition with systemd-boot and an entry for the first generation, and a root with the closure and Nix's database
+# of it. No virtual machine and no user beside the builder's: fakeroot says that files are root's, tools write into files.
+#
+# $closure is its closureInfo, $loader systemd-boot, $loaderConf what is in loader.conf besides the default, $label the
+# root's, $espMiB the size of the EFI system partition, $efiArch what firmware calls the machine, and $trial, which may be
+# empty, what puts generations on trial, with $tries for each.
+set -euo pipefail
+shopt -s inherit_errexit
+
+# The same system makes the same disk: an identifier for each of its parts.
+identifier() {
+    sha256sum <<<"$toplevel $1" | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-8\3-8\4-\5/'
+}
+spec() {
+    jq --raw-output --arg key "$1" '."org.nixos.bootspec.v1"[$key] | if type == "array" then join(" ") else . end' \
+        "$toplevel/boot.json"
+}
+# As NixOS names a copy on the EFI system partition: the store path and the file's name.
+copy() {
+    local path=${1#"$NIX_STORE/"}
+    local name=/EFI/nixos/${path%%/*}-${path##*/}.efi
+    cp "$1" "esp$name"
+    echo "$name"
+}
+
+mkdir -p esp/EFI/{BOOT,nixos,systemd} esp/loader/entries
+cp "$loader" "esp/EFI/BOOT/BOOT${efiArch^^}.EFI"
+cp "$loader" "esp/EFI/systemd/systemd-boot$efiArch.efi"
+kernel=$(spec kernel)
+kernel=$(copy "$kernel")
+initrd=$(spec initrd)
+initrd=$(copy "$initrd")
+title=$(spec label)
+init=$(spec init)
+parameters=$(spec kernelParams)
+cat >esp/loader/entries/nixos-generation-1.conf <<ENTRY
+title NixOS
+sort-key nixos
+version Generation 1 $title
+linux $kernel
+initrd $initrd
+options init=$init $parameters
+ENTRY
+printf '%s\n' "$loaderConf" 'default nixos-generation-1.conf' >esp/loader/loader.conf
+echo type1 >esp/loader/entries.srel
+if [[ -n $trial ]]; then "$trial" "$PWD/esp" "$tries"; fi
+
+mkdir -p root/{boot,dev,etc,nix/store,nix/var/nix/profiles,proc,root,run,sys,tmp,var}
+chmod 1777 root/tmp
+chmod 700 root/root
+touch root/etc/NIXOS
+xargs cp -a --target-directory root/nix/store <"$closure/store-paths"
+ln -s system-1-link root/nix/var/nix/profiles/system
+ln -s "$toplevel" root/nix/var/nix/profiles/system-1-link
+NIX_REMOTE=local?root=$PWD/root USER=nobody nix-store --load-db <"$closure/registration"
+sqlite3 root/nix/var/nix/db/db.sqlite \
+    "UPDATE ValidPaths SET registrationTime = $SOURCE_DATE_EPOCH; PRAGMA wal_checkpoint(TRUNCATE); VACUUM"
+find esp root -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
+
+truncate -s "${espMiB}M" esp.img
+mkfs.vfat -F 32 -n ESP -i "$(identifier esp | cut -c -8)" esp.img >/dev/null
+mcopy -smp -i esp.img esp/* ::
+# A quarter is for the file system's own, and for what a first boot writes before the root has grown.
+size=$(($(du -sm root | cut -f 1) * 5 / 4 + 256))
+uuid=$(identifier root)
+mke2fs -q -t ext4 -L "$label" -U "$uuid" -E "hash_seed=$uuid" -d root root.img "${size}M"
+
+mkdir -p "$out"
+disk=$out/nixos.img
+truncate -s $((1 + espMiB + size + 1))M "$disk"
+sfdisk --quiet "$disk" <<TABLE
+label: gpt
+label-id: $(identifier disk)
+start=1MiB, size=${espMiB}MiB, type=uefi, name=ESP, uuid=$(identifier esp)
+start=$((1 + espMiB))MiB, size=${size}MiB, type=linux, name=nixos, uuid=$uuid
+TABLE
+dd if=esp.img of="$disk" bs=1M seek=1 conv=notrunc,sparse status=none
+dd if=root.img of="$disk" bs=1M seek=$((1 + espMiB)) conv=notrunc,sparse status=none
