@@ -29,6 +29,8 @@ let
     name = "linerate-install";
     runtimeInputs = [
       choose
+      # nixos-install takes it from there.
+      config.nix.package
       config.systemd.package
       config.system.build.nixos-install
       pkgs.coreutils
@@ -54,6 +56,8 @@ in
     # It carries all that it installs, and talks to nobody.
     useDHCP = false;
     resolvconf.enable = false;
+    # As the hosts have it.
+    nftables.enable = true;
   };
 
   # The cards and disks of the target.
@@ -65,7 +69,11 @@ in
     };
     loader.systemd-boot.enable = true;
     loader.timeout = 1;
-    kernelParams = [ "console=tty0" ];
+    kernelParams = [
+      "console=tty0"
+      # The EFI partition is mounted where install.sh reads it, and not at /boot as well (systemd-gpt-auto-generator(8)).
+      "systemd.gpt_auto=no"
+    ];
   };
   fileSystems."/" = {
     device = "/dev/disk/by-label/${label}";
