@@ -4,8 +4,8 @@
 # `check` formats and lints every .nix file, evaluates every output of the flake, and fails on failed assertions, on
 # warnings, on hosts that render otherwise than tests/rendered/ has it, and on units that systemd does not like.
 # `render` writes tests/rendered/. `host NAME DIRECTORY` writes there a host with units and scripts of NixOS itself, which
-# are not ours to keep, or ends with 3 where there is no nixpkgs: `companions` is tests/companions.nix, `ec2` is aws-c6i
-# with what asks for the instance's metadata, `late` is tests/late.nix.
+# are not ours to keep, or ends with 3 where there is no nixpkgs: `companions` is tests/companions.nix, `late` is
+# tests/late.nix.
 #
 # The inputs are those of flake.lock where the network has them, or else a nixpkgs and a crane below
 # ~/.cache/linerate/inputs. Where there are neither, it says what it skips. advisory-db may be missing there: nothing is
@@ -128,10 +128,6 @@ host() {
         companions)
             host="hosts.vm.extendModules { modules = [ ($(cat tests/companions.nix)) ]; }"
             others='acme-.*|postgresql[.]service|prometheus-(node|postgres)-exporter[.]service'
-            ;;
-        ec2)
-            host=hosts.aws-c6i
-            others='(fetch-ec2-metadata|apply-ec2-data|print-host-key)[.]service'
             ;;
         late)
             host="hosts.vm.extendModules { modules = [ ($(cat tests/late.nix)) ]; }"

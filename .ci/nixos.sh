@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # nixos.sh [HOST...]: builds every host's system, or those named, without a binary cache and without fetching: nixpkgs with
 # programs from Debian 13 (tests/nixos). Compares what is in each closure with tests/nixos/closures, and its size with a
-# bound. `nixos.sh --write [HOST...]` writes these lists. `nixos.sh --disk FILE GUEST` builds that of a guest of
-# tests/portable, and a disk that it boots from.
+# bound. `nixos.sh --write [HOST...]` writes these lists. `nixos.sh --disks DIRECTORY GUEST...` builds the images of
+# guests of tests/portable, as DIRECTORY/GUEST.
 #
 # Our programs are those that cargo has built for the tests: of $CARGO_TARGET_DIR or pkgs/target, as they are, or built
 # where one is missing.
@@ -24,7 +24,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate
 for input in nixpkgs crane; do
     [[ -d $cache/inputs/$input ]] || skip "$input is not in ~/.cache/linerate/inputs"
 done
-said=$(.ci/install.sh cargo cc cpio jq nix nft patchelf perl python3 strip xsltproc 2>&1) ||
+said=$(.ci/install.sh cargo cc cpio jq nix nft patchelf perl python3 sqlite3 strip xsltproc 2>&1) ||
     skip "its tools are not to be had: $(tail -n 1 <<<"$said")"
 PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
@@ -35,29 +35,29 @@ case ${1:-} in
         mode=write
         shift
         ;;
-    --disk)
-        mode=disk
-        known=(metal)
-        disk=${2-}
+    --disks)
+        mode=disks
+        known=(cloud medium metal)
+        directory=${2-}
         shift $(($# < 2 ? $# : 2))
         ;;
 esac
 hosts=("$@")
-[[ $# -gt 0 || $mode == disk ]] || hosts=("${known[@]}")
+[[ $# -gt 0 || $mode == disks ]] || hosts=("${known[@]}")
 for host in "${hosts[@]}"; do
     [[ " ${known[*]} " == *" $host "* ]] || hosts=()
 done
 if [[ ${#hosts[@]} == 0 ]]; then
-    echo "usage: nixos.sh [--write] [aws-c6i|template|tengbe|vm]... | --disk FILE metal" >&2
+    echo "usage: nixos.sh [--write] [aws-c6i|template|tengbe|vm]... | --disks DIRECTORY (cloud|medium|metal)..." >&2
     exit 2
 fi
 
 started=$SECONDS
 status=0
-why=$(tests/nixos/debian.py fetch) || status=$?
+list=$(tests/nixos/debian.py fetch) || status=$?
 case $status in
     0) ;;
-    3) skip "$why" ;;
+    3) skip "$list" ;;
     *) exit 1 ;;
 esac
 
@@ -108,13 +108,14 @@ arguments=()
 for input in nixpkgs crane; do
     arguments+=(--argstr "$input" "$(nix store add-path --name source "$cache/inputs/$input")")
 done
-arguments+=(--argstr debs "$cache/nixos/debs" --argstr crates "$cache/nixos/crates" --argstr programs "$programs"
-    --argstr rust "$(rustc --print sysroot)")
+arguments+=(--argstr list "$list" --argstr debs "$cache/nixos/debs" --argstr crates "$cache/nixos/crates"
+    --argstr programs "$programs" --argstr rust "$(rustc --print sysroot)")
 
 # All of them at once: most of an evaluation is common to them.
 began=$SECONDS
 attributes=()
-for host in "${hosts[@]}"; do attributes+=(-A "toplevels.$host"); done
+[[ $mode == disks ]] && what=disks || what=toplevels
+for host in "${hosts[@]}"; do attributes+=(-A "$what.$host"); done
 if ! derivations=$(nice nix-instantiate --quiet "${arguments[@]}" tests/nixos "${attributes[@]}" 2>"$scratch/log"); then
     cat "$scratch/log" >&2
     exit 1
@@ -138,8 +139,8 @@ for index in "${!hosts[@]}"; do
         exit 1
     fi
     echo "nixos: $host is built, in $((SECONDS - began)) s"
-    if [[ $mode == disk ]]; then
-        tests/nixos/disk.sh "$(readlink -f "$root")" "$disk"
+    if [[ $mode == disks ]]; then
+        ln -sf "$(readlink -f "$root")/nixos.img" "$directory/$host"
         continue
     fi
     tests/nixos/closure.py "$mode" "$host" "$(readlink -f "$root")" || failed=1

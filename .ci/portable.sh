@@ -9,6 +9,6 @@ if [[ $(id -u) != 0 ]]; then
     [[ -z ${LINERATE_SKIPS:-} ]] || echo "$said" >>"$LINERATE_SKIPS"
     exit 0
 fi
-.ci/install.sh cargo cc go ip mcopy mke2fs mkfs.vfat mmdebstrap python3 setpriv sfdisk strip xz
+.ci/install.sh cargo cc go ip mke2fs mmdebstrap python3 setpriv strip xz
 PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 exec python3 -B tests/portable "$@"

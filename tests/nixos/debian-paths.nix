@@ -46,11 +46,16 @@ in
     ln -sfn /etc/dbus-1 /usr/share/dbus-1
     # sshd's processes for sessions, since 9.8 programs of their own.
     ln -sfn ${pkgs.openssh}/lib/openssh /usr/lib/openssh
+    # PAM's modules that are named without a path, and what one of them asks for passwords' ages.
+    ln -sfn ${pkgs.pam}/lib/security /usr/lib/security
+    ln -sfn /run/wrappers/bin/unix_chkpwd /usr/bin/unix_chkpwd
     # kmod.
     for directory in /usr/lib /lib; do
       ln -sfn /run/booted-system/kernel-modules/lib/modules $directory/modules
     done
   '';
+  # Debian's PAM has no pam_lastlog.
+  security.pam.services.login.updateWtmp = lib.mkForce false;
   # Where Debian's sshd has its processes' root.
   systemd.tmpfiles.rules = [ "d /run/sshd 0755 root root -" ];
 }

@@ -3,7 +3,8 @@
 {
   nixpkgs,
   crane,
-  # Files of Debian's packages, and of crates.
+  # Debian's packages, as in debian.txt; their files, and those of crates.
+  list,
   debs,
   crates,
   # The Rust toolchain's directory.
@@ -30,6 +31,7 @@ let
     config = { };
     overlays = [
       (import ./overlay.nix {
+        list = path list;
         debs = path debs;
         crates = path crates;
         inherit rust;
@@ -92,10 +94,30 @@ let
       ];
     };
     template = template.nixosConfigurations.box;
-    # tengbe as a guest of tests/portable.
+  };
+
+  # Hosts as guests of tests/portable.
+  guests = {
     metal = linerate.nixosConfigurations.tengbe.extendModules {
       modules = [
         (import ../virtual.nix "ten")
+        ../generations.nix
+        ./guest.nix
+      ];
+    };
+    cloud = linerate.nixosConfigurations.aws-c6i.extendModules {
+      modules = [
+        (import ../virtual.nix "ena")
+        ./guest.nix
+      ];
+    };
+    # The medium that puts metal onto a disk.
+    medium = inputs.nixpkgs.lib.nixosSystem {
+      modules = [
+        (import ../../hosts/installer {
+          label = "installer";
+          target = guests.metal;
+        })
         ./guest.nix
       ];
     };
@@ -103,6 +125,9 @@ let
 in
 {
   inherit hosts pkgs;
-  inherit (linerate) packages;
-  toplevels = inputs.lib.mapAttrs (_: host: host.config.system.build.toplevel) hosts;
+  # What guests boot from.
+  disks = inputs.lib.mapAttrs (
+    _: (import ../../hosts/images.nix { inherit (inputs) lib; }).disk
+  ) guests;
+  toplevels = inputs.lib.mapAttrs (_: host: host.config.system.build.toplevel) (hosts // guests);
 }

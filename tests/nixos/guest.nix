@@ -9,6 +9,11 @@
   # The last step of the initrd: the driver of the tests waits for it.
   system.activationScripts.begins = "echo the system begins >/dev/console";
 
+  # Nobody looks at the menu.
+  boot.loader.timeout = lib.mkForce 0;
+
+  networking.hostName = lib.mkForce "box";
+  networking.hosts."192.168.1.2" = [ "visitor" ];
   # As machine 1 of a test has it, on its first card.
   systemd.network.networks."05-test" = {
     matchConfig.PermanentMACAddress = "52:54:00:00:01:01";

@@ -1,6 +1,6 @@
 """The tests: which machines a script of tests/vm has, and what is in them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from machine import Hardware
 from network import Card
@@ -16,21 +16,14 @@ class Role:
     # NixOS itself, as .ci/nixos.sh builds it by this name; and how large its disk is, in MiB.
     nixos: str | None = None
     disk_mib: int | None = None
+    # Or as that machine of the test leaves it on its first empty disk.
+    installed_by: str | None = None
 
 
 BOX = Role("vm")
 VISITOR = Role()
 # Two kinds of cards with four queues, on four CPUs.
 WITH_QUEUES = Role("vm", Hardware(cards=(Card(queues=4), Card("igb")), cpus=4))
-
-# A host of metal from its firmware on: UEFI, systemd-boot, and an entry for each generation.
-FROM_FIRMWARE = Role("tengbe", Hardware(uefi=True))
-
-# Its root is on NVMe, and it keeps 1 % of 32 GiB free.
-ON_EC2 = Role("aws-c6i", Hardware(memory_mib=2048, disk="nvme"))
-
-# The same, with a watchdog.
-WATCHED = Role("tengbe", Hardware(uefi=True, watchdog=True))
 
 # No host, but the medium that puts one onto a disk: a medium, two disks, and one that is too small.
 INSTALLER = Role(
@@ -39,14 +32,18 @@ INSTALLER = Role(
     {"linerate-choose": "hosts/installer/choose.sh", "linerate-install": "hosts/installer/install.sh"},
 )
 
-# NixOS itself, from an image on a disk that is larger.
-IMAGE = Role(nixos="metal", disk_mib=12288, hardware=Hardware(memory_mib=1024))
+# NixOS itself from its firmware on, on a disk that is larger than what was written to it; and the same with a watchdog.
+METAL = Role(nixos="metal", disk_mib=12288, hardware=Hardware(memory_mib=1024))
+WATCHED = replace(METAL, hardware=Hardware(memory_mib=1024, watchdog=True))
+# Of EC2: its root is on NVMe, and it keeps 1 % of 32 GiB free.
+CLOUD = Role(nixos="cloud", disk_mib=12288, hardware=Hardware(memory_mib=2048, disk="nvme"))
+# The installer's medium, a machine with one other disk, and that disk afterwards.
+MEDIUM = Role(nixos="medium", hardware=Hardware(memory_mib=1024, empty_disks_mib=(10240,)))
+INSTALLED = Role(installed_by="medium", disk_mib=10240, hardware=Hardware(memory_mib=1024))
 
-# Rendered when they are needed: tests/companions.nix, tests/late.nix, and aws-c6i with what asks for the instance's
-# metadata.
+# Rendered when they are needed: tests/companions.nix and tests/late.nix.
 WITH_COMPANIONS = Role("companions", Hardware(memory_mib=1024))
 LATE = Role("late")
-WITH_METADATA = Role("ec2", ON_EC2.hardware)
 
 # The longest first, so that lanes end at about the same time.
 TESTS: dict[str, dict[str, Role]] = {
@@ -54,18 +51,19 @@ TESTS: dict[str, dict[str, Role]] = {
     "firewall": {"box": BOX, "visitor": VISITOR},
     "restart": {"box": BOX, "visitor": VISITOR},
     "power-cut": {"box": BOX, "visitor": VISITOR},
-    "image": {"box": IMAGE},
-    "update": {"box": FROM_FIRMWARE},
+    "image": {"box": METAL},
+    "update": {"box": METAL},
+    "aws": {"box": CLOUD, "visitor": VISITOR},
+    "metadata": {"box": CLOUD, "visitor": VISITOR},
+    "install": {"medium": MEDIUM, "box": INSTALLED},
     "hang": {"box": WATCHED},
     "late": {"box": LATE, "visitor": VISITOR},
     "companions": {"box": WITH_COMPANIONS, "visitor": VISITOR},
     "watch": {"box": WITH_QUEUES},
     "nic": {"box": WITH_QUEUES},
-    "aws": {"box": ON_EC2},
-    "metadata": {"box": WITH_METADATA, "visitor": VISITOR},
     "tuning": {"box": WITH_QUEUES},
     "installer": {"box": INSTALLER},
 }
 
 # Tests that may begin where one that held has ended, on its machines: to boot them takes longer than most scripts.
-GOING_ON = {"firewall", "restart", "power-cut"}
+GOING_ON = {"firewall", "restart", "power-cut", "update", "metadata"}

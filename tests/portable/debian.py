@@ -45,8 +45,6 @@ GUEST = [
     "pebble",
     "procps",
     "systemd",
-    "systemd-boot",
-    "systemd-boot-efi",
     "systemd-sysv",
     "tzdata",
     "udev",
@@ -76,11 +74,8 @@ MODULES = [
     "drivers/ptp",
     "drivers/tty",
     "drivers/virtio",
-    "drivers/watchdog/i6300esb.ko.xz",
-    "drivers/watchdog/watchdog.ko.xz",
     "fs/autofs",
     "fs/configfs",
-    "fs/efivarfs",
     "fs/ext4",
     "fs/fat",
     "fs/jbd2",
@@ -157,8 +152,6 @@ MASKED = [
     "systemd-networkd-wait-online.service",
     "systemd-pstore.service",
     "systemd-update-done.service",
-    "systemd-boot-update.service",
-    "systemd-boot-random-seed.service",
 ]
 
 

@@ -21,7 +21,7 @@ from system import DISK, System
 
 BOOT_SECONDS = 300
 # How long it may take until a guest's own system begins. What comes before is firmware, Debian's kernel and our initrd.
-INITRD_SECONDS = 150
+INITRD_SECONDS = 240
 # How often a guest is started until it does.
 ATTEMPTS = 3
 COMMAND_SECONDS = 300
@@ -32,8 +32,6 @@ WAIT_SECONDS = 900
 class Hardware:
     cards: tuple[Card, ...] = (Card(),)
     cpus: int = 2
-    # Booted by firmware and a boot loader from a disk, not by QEMU itself.
-    uefi: bool = False
     memory_mib: int = 768
     # QEMU's name of what the root is on: virtio-blk-pci or nvme.
     disk: str = "virtio-blk-pci"
@@ -41,6 +39,11 @@ class Hardware:
     empty_disks_mib: tuple[int, ...] = ()
     # A watchdog that resets the machine when nobody asks it not to.
     watchdog: bool = False
+
+
+def empty_disk(index: int) -> str:
+    """Its file's name in its machine's directory."""
+    return f"empty{index}"
 
 
 class Machine:
@@ -74,8 +77,12 @@ class Machine:
     def _make_disk(self) -> None:
         programs, system = self.programs, self.system
         size = [f"{system.disk_mib}M"] if system.disk_mib else []
+        if not system.disk.exists():
+            # Another machine of the test makes it.
+            size.append("-u")
         subprocess.run(
-            [*programs.command("qemu-img"), "create", "-q", "-f", "qcow2", "-F", "raw", "-b", system.disk, self.disk, *size],
+            [*programs.command("qemu-img"), "create", "-q", "-f", "qcow2"]
+            + ["-F", system.disk_format, "-b", system.disk, self.disk, *size],
             check=True,
             env=programs.environment(),
         )
@@ -88,7 +95,7 @@ class Machine:
             )
 
     def _empty_disk(self, index: int) -> Path:
-        return self.directory / f"empty{index}"
+        return self.directory / empty_disk(index)
 
     # Power.
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-import esp
 from catalogue import Role
 from debian import Guest, Programs
 from errors import Failure
 from host import Files, Host
-from machine import Machine
+from machine import Machine, empty_disk
 from network import Switch, switch
 from report import say
 from system import Debian, NixOS, System
@@ -45,8 +44,11 @@ class Laboratory:
         self.directory = directory
 
     def machine(self, name: str, number: int, role: Role, others: list[str]) -> Machine:
-        if role.nixos:
-            system: System = NixOS(self.made.disks[role.nixos], role.disk_mib)
+        if role.installed_by:
+            disk = self.directory / role.installed_by / empty_disk(0)
+            system: System = NixOS(disk, "qcow2", role.disk_mib)
+        elif role.nixos:
+            system = NixOS(self.made.disks[role.nixos], "raw", role.disk_mib)
         else:
             system = self._debian(name, number, role, others)
         return Machine(
@@ -65,14 +67,13 @@ class Laboratory:
             host = self.made.hosts[role.host]
             files = host.install(self.made.ours, self.made.guest.tree)
             parameters = host.kernel_parameters()
-        commands = self.made.hosts[role.host].files.get("boot-loader", "") if role.host else ""
-        _identify(files, name, number, role, others, commands)
+        _identify(files, name, number, role, others)
         payload = self.directory / f"{name}.tar"
         files.write(payload)
-        return Debian(self.made.guest, payload, parameters, role.hardware.uefi)
+        return Debian(self.made.guest, payload, parameters)
 
 
-def _identify(files: Files, name: str, number: int, role: Role, others: list[str], commands: str) -> None:
+def _identify(files: Files, name: str, number: int, role: Role, others: list[str]) -> None:
     """The machine's name and addresses, as NixOS's tests have them: 192.168.1.1 for the first by name, and so on."""
     files.add("/etc/hostname", f"{name}\n")
     files.add(
@@ -82,9 +83,6 @@ def _identify(files: Files, name: str, number: int, role: Role, others: list[str
     for script, path in role.scripts.items():
         text = (SCRIPTS.parents[1] / path).read_text()
         files.add(f"/usr/local/bin/{script}", f"#!/bin/bash\n{text}", 0o755)
-    if role.hardware.uefi:
-        files.add("/etc/fstab", "PARTLABEL=ESP /boot vfat umask=0077 0 0\n")
-        files.add("/usr/local/bin/install-generation", esp.install(commands), 0o755)
     for card in range(len(role.hardware.cards)):
         files.add(
             f"/etc/systemd/network/50-card{card}.network",

@@ -1,4 +1,7 @@
 { aws, ... }:
 {
-  nodes.box = aws;
+  nodes.box = {
+    imports = [ aws ];
+    virtualisation.diskSize = 12288;
+  };
 }

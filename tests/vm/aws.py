@@ -2,7 +2,7 @@
 
 import json
 
-start_all()
+box.start()
 box.wait_for_unit("multi-user.target")
 box.wait_for_unit("linerate-health.service")
 profile = json.loads(box.succeed("cat /etc/linerate/profile.json"))
@@ -11,6 +11,9 @@ with subtest("services answer, and no unit has failed"):
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1/nowhere") == "404"
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"
     assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+
+with subtest("its root has grown to the disk"):
+    assert int(box.succeed("df --output=size -B 1 / | tail -n 1")) > 8 * 2**30
 
 with subtest("the kernel is set as declared"):
     parameters = box.succeed("cat /proc/cmdline").split()
@@ -44,7 +47,7 @@ with subtest("user data become settings, and nothing else"):
     box.succeed("systemctl restart linerate-user-data.service linerate-links.service")
     token = json.loads(
         box.succeed(
-            "runuser -u linerate-links -- linerate-links key add test --scope write --json"
+            "runuser -u linerate-links -- linerate-links key add aws --scope write --json"
             " --database /var/lib/linerate-links/links.db"
         )
     )["key"]

@@ -68,7 +68,9 @@ with subtest("user data are settings"):
         " http://127.0.0.1:8081/api/v1/links"
     )
     assert "https://go.example/" in made, made
-    assert "are no settings" not in box.succeed("journalctl -b --no-pager -o cat -u linerate-user-data.service")
+    # This time: another test may have gone before.
+    run = box.succeed("systemctl show -P InvocationID linerate-user-data.service").strip()
+    assert "are no settings" not in box.succeed(f"journalctl --no-pager -o cat _SYSTEMD_INVOCATION_ID={run}")
 
 with subtest("the box has the host's key of its user data, and tells it"):
     box.succeed("systemctl restart ssh.service 2>/dev/null || systemctl restart sshd.service")
@@ -94,3 +96,8 @@ with subtest("a token was asked for, and nothing without one"):
     assert asked[0].startswith("PUT /latest/api/token "), asked
     assert any(line.startswith("GET /1.0/user-data ") for line in asked), asked
     assert all(line.startswith("PUT ") or line.endswith(" of-this-instance") for line in asked), asked
+
+with subtest("links and files answer from outside"):
+    for port in (80, 8090):
+        box.wait_for_open_port(port)
+        assert visitor.succeed(f"curl -s -o /dev/null -w '%{{http_code}}' http://box:{port}/nowhere") == "404"

@@ -1,5 +1,6 @@
-# A whole host is updated: a generation with a broken service, or that doctor finds ill, gives the box back to the one
-# before, by itself, and a good one stays. What was stored outlives them.
+# A whole host is updated: a generation with a broken service, that doctor finds ill, or whose kernel panics gives the box
+# back to the one before, by itself, and a good one stays. What was stored outlives them. The running system is switched
+# to another, and back.
 
 database = "/var/lib/linerate-links/links.db"
 entries = "/boot/loader/entries"
@@ -63,14 +64,19 @@ def failed(said: str) -> list[str]:
     return [line for line in said.splitlines() if line.startswith("Failed to start")]
 
 
+def tried(generation: int) -> None:
+    """As if it had been tried once: that each is tried twice is seen of one that is broken."""
+    assert entries_of(generation) == [f"nixos-generation-{generation}+2.conf"], entries_of(generation)
+    box.succeed(f"cd {entries} && mv nixos-generation-{generation}+2.conf nixos-generation-{generation}+1-1.conf")
+
+
 with subtest("bad generations are on trial, and give the box back by themselves"):
     # One of a broken service, and one of which only doctor says that it is ill.
     box.succeed("install-generation 2 broken")
     assert entries_of(2) == ["nixos-generation-2+2.conf"], entries_of(2)
     box.succeed("install-generation 3 ill")
-    assert entries_of(2) + entries_of(3) == ["nixos-generation-2+2.conf", "nixos-generation-3+2.conf"]
-    # As if it had been tried once: that each is tried twice is seen of the other.
-    box.succeed(f"mv {entries}/nixos-generation-3+2.conf {entries}/nixos-generation-3+1-1.conf")
+    assert entries_of(2) == ["nixos-generation-2+2.conf"], entries_of(2)
+    tried(3)
     reboot()
     # Nobody tells it to.
     for _ in range(3):
@@ -108,4 +114,44 @@ with subtest("a good generation is blessed, and keeps what was stored"):
     box.wait_for_unit("systemd-bless-boot.service")
     assert booted() == "nixos-generation-4", booted()
     assert entries_of(4) == ["nixos-generation-4.conf"], entries_of(4)
+    assert answered() == "307 https://example.com/kept", answered()
+
+with subtest("a generation whose kernel panics gives the box back too"):
+    box.succeed("install-generation 5 panicking")
+    tried(5)
+    reboot()
+    box.wait_for_shutdown()
+    box.start()
+    box.wait_for_unit("multi-user.target")
+    assert booted() == "nixos-generation-4", booted()
+    assert entries_of(5) == ["nixos-generation-5+0-2.conf"], entries_of(5)
+
+
+def started() -> dict[str, str]:
+    """When the services were, by their names."""
+    return {
+        name: box.succeed(f"systemctl show -P ActiveEnterTimestampMonotonic linerate-{name}").strip()
+        for name in ("links", "files")
+    }
+
+
+with subtest("the running system is switched, and what did not change goes on"):
+    box.wait_for_unit("linerate-links.service")
+    before = started()
+    box.succeed("install-generation 6 moved switch")
+    after = started()
+    assert after["links"] != before["links"] and after["files"] == before["files"], (before, after)
+    settings = "$(systemctl show -P ExecStart linerate-links | grep -o '/nix/store/[^ ;]*[.]toml' | head -n 1)"
+    box.succeed(f"grep -q http://moved {settings}")
+    assert answered() == "307 https://example.com/kept", answered()
+    assert entries_of(6) == ["nixos-generation-6+2.conf"], entries_of(6)
+
+with subtest("it is taken back by hand, and stays so"):
+    profile = "/nix/var/nix/profiles/system"
+    box.succeed(f"nix-env --profile {profile} --switch-generation 4", f"{profile}/bin/switch-to-configuration switch")
+    assert started()["files"] == after["files"], (after, started())
+    assert box.succeed("readlink -f /run/current-system") == box.succeed("readlink -f /run/booted-system")
+    reboot()
+    box.wait_for_unit("linerate-links.service")
+    assert booted() == "nixos-generation-4", booted()
     assert answered() == "307 https://example.com/kept", answered()

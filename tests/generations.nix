@@ -1,0 +1,64 @@
+# Generations of a host that do what theirs are called by, and what installs one.
+{
+  config,
+  extendModules,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  # In seconds, of generations that nothing mends: tests/health.sh has what a minute is for.
+  patience = 5;
+  generations = {
+    good.environment.etc.generation.text = "good";
+    broken = {
+      linerate.appliance.health = { inherit patience; };
+      systemd.services.linerate-links.serviceConfig.ExecStart =
+        lib.mkForce "${lib.getExe config.services.linerate.links.package} serve --config /none";
+    };
+    ill = {
+      linerate.appliance.health = { inherit patience; };
+      linerate.profile.nic.lost.driver = "nowhere";
+    };
+    # Of which links alone is another.
+    moved.services.linerate.links.settings.public-url = lib.mkForce "http://moved";
+    # systemd freezes where it crashes, so that nobody is left who does anything.
+    hanging.systemd.services.linerate-health.script = lib.mkForce "kill -SEGV 1; sleep infinity";
+    panicking.systemd.services.panic = {
+      wantedBy = [ "sysinit.target" ];
+      unitConfig.DefaultDependencies = false;
+      serviceConfig.Type = "oneshot";
+      script = "echo c >/proc/sysrq-trigger";
+    };
+  };
+  # The host with something else in it, and without those beside it.
+  build =
+    module:
+    (extendModules {
+      modules = [
+        module
+        {
+          environment.etc = lib.mapAttrs' (
+            name: _: lib.nameValuePair "generations/${name}" { enable = lib.mkForce false; }
+          ) generations;
+        }
+      ];
+    }).config.system.build.toplevel;
+in
+{
+  system.switch.enable = true;
+  environment.etc = lib.mapAttrs' (
+    name: module: lib.nameValuePair "generations/${name}" { source = build module; }
+  ) generations;
+  environment.systemPackages = [
+    (pkgs.writeShellScriptBin "install-generation" ''
+      # install-generation NUMBER NAME [boot|switch]: as `nixos-rebuild boot` and `switch` do.
+      set -euo pipefail
+      profile=/nix/var/nix/profiles/system
+      # The first has them all.
+      nix-env --profile $profile --set "$(readlink -f "$profile-1-link/etc/generations/$2")"
+      [[ $(readlink $profile) == "system-$1-link" ]]
+      $profile/bin/switch-to-configuration "''${3:-boot}"
+    '')
+  ];
+}
