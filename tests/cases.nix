@@ -134,9 +134,20 @@ let
     };
   };
 
-  evaluate =
-    module:
+  # A release that is newer than all of modules/compatibility.nix.
+  newer = lib.extend (
+    _: previous: {
+      trivial = previous.trivial // {
+        release = "26.11";
+      };
+    }
+  );
+
+  evaluate = evaluateBy lib;
+  evaluateBy =
+    lib: module:
     (lib.evalModules {
+      specialArgs = { inherit lib; };
       modules = [
         nixos
         ../modules/services
@@ -556,6 +567,7 @@ let
   countedBy =
     systemdBoot: rebootWindow:
     (lib.evalModules {
+      specialArgs.lib = newer;
       modules = [
         ../modules/appliance/update.nix
         {
@@ -896,10 +908,11 @@ let
       }).systemd.services.linerate-links.serviceConfig.ExecStart
     ) true
     ++
-      equal "boots are counted where NixOS can"
+      equal "boots are counted where NixOS can, by systemd's own unit"
         {
           inherit (counted.boot.loader.systemd-boot) bootCounting;
           inherit (counted.systemd.settings.Manager) RuntimeWatchdogSec;
+          bless = counted.systemd.services.systemd-bless-boot;
         }
         {
           bootCounting = {
@@ -907,6 +920,33 @@ let
             tries = 2;
           };
           RuntimeWatchdogSec = "30s";
+          bless.restartIfChanged = false;
+        }
+    ++
+      equal "a certificate and a database are waited for by the units of newer releases"
+        (
+          let
+            inherit
+              (evaluateBy newer {
+                imports = [ byAcme ];
+                services.linerate.api = {
+                  enable = true;
+                  database.createLocally = true;
+                };
+              })
+              systemd
+              ;
+          in
+          {
+            api = lib.intersectLists [ "postgresql.target" ] systemd.services.linerate-api.after;
+            inherit (systemd.services.linerate-files) wants;
+            postgresql = systemd.services.postgresql.serviceConfig;
+          }
+        )
+        {
+          api = [ "postgresql.target" ];
+          wants = [ "acme-files.example.service" ];
+          postgresql = { };
         };
 in
 if wrong == [ ] then

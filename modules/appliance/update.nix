@@ -11,6 +11,7 @@ let
   inherit (lib) mkIf mkOption types;
   cfg = config.linerate.appliance;
   loader = config.boot.loader.systemd-boot;
+  compatibility = import ../compatibility.nix { inherit lib; };
   # NixOS counts by itself from 26.11 on.
   counts = options.boot.loader.systemd-boot ? bootCounting;
 
@@ -83,33 +84,11 @@ in
         boot.loader.systemd-boot.extraInstallCommands = mkIf cfg.update.trial ''
           ${lib.getExe trial} ${bootDirectory} ${toString cfg.update.tries}
         '';
-        # As systemd has them; NixOS leaves them out.
-        systemd.targets.boot-complete = mkIf cfg.update.trial {
-          description = "Boot Completion Check";
-          requires = [ "sysinit.target" ];
-          after = [ "sysinit.target" ];
-        };
-        systemd.services.systemd-bless-boot = mkIf cfg.update.trial {
-          description = "Mark the Current Boot Loader Entry as Good";
-          unitConfig = {
-            DefaultDependencies = false;
-            ConditionPathExistsGlob = "/sys/firmware/efi/efivars/LoaderBootCountPath-*";
-          };
-          wantedBy = [ "multi-user.target" ];
-          requires = [ "boot-complete.target" ];
-          after = [
-            "boot-complete.target"
-            "local-fs.target"
-          ];
-          conflicts = [ "shutdown.target" ];
-          before = [ "shutdown.target" ];
-          serviceConfig = {
-            Type = "oneshot";
-            RemainAfterExit = true;
-            ExecStart = "${config.systemd.package}/lib/systemd/systemd-bless-boot good";
-          };
-        };
       })
+
+      {
+        systemd = mkIf cfg.update.trial (compatibility.bless { inherit (config.systemd) package; });
+      }
 
       {
         systemd.services.nixos-upgrade = mkIf (cfg.update.flake != null) {
@@ -127,19 +106,10 @@ in
 
         # A generation that hangs before anybody can judge it boots again too.
         boot.kernelParams = [ "boot.panic_on_fail" ];
-        systemd =
-          lib.optionalAttrs (options.systemd ? settings) {
-            settings.Manager = {
-              RuntimeWatchdogSec = lib.mkDefault "30s";
-              RebootWatchdogSec = lib.mkDefault "10min";
-            };
-          }
-          // lib.optionalAttrs (!(options.systemd ? settings)) {
-            watchdog = {
-              runtimeTime = lib.mkDefault "30s";
-              rebootTime = lib.mkDefault "10min";
-            };
-          };
+        systemd = compatibility.watchdog {
+          runtime = lib.mkDefault "30s";
+          reboot = lib.mkDefault "10min";
+        };
 
         system.autoUpgrade = mkIf (cfg.update.flake != null) {
           enable = true;

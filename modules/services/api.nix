@@ -20,9 +20,8 @@ let
       url != null
       && lib.hasPrefix "postgres" url
       && builtins.match "[a-z]+://([^@/]*@)?(%2F|localhost|127[.]|\\[::1]|[/?]).*" url == null;
-  # 25.11 made a target of it, which is there once roles and databases are.
-  postgresql =
-    if config.systemd.targets ? postgresql then "postgresql.target" else "postgresql.service";
+  compatibility = import ../compatibility.nix { inherit lib; };
+  inherit (compatibility) postgresql;
 in
 import ./daemon.nix { inherit config lib pkgs; } {
   name = "api";
@@ -121,13 +120,7 @@ import ./daemon.nix { inherit config lib pkgs; } {
         }
       ];
     };
-    # One that was killed comes back; before 25.05 NixOS left it where it lay.
-    systemd.services.postgresql = mkIf local {
-      serviceConfig = {
-        Restart = lib.mkDefault "always";
-        RestartSec = lib.mkDefault 1;
-      };
-    };
+    systemd.services.postgresql = mkIf local { serviceConfig = compatibility.postgresqlRestart; };
 
     assertions = [
       {

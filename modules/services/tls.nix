@@ -9,8 +9,7 @@ let
 
   issued = lib.genAttrs acme (host: config.security.acme.certs.${host});
   credentials = "/run/credentials/${unit}.service";
-  # 25.11 renamed the units of security.acme: since then this one ends with a certificate, self-signed at first.
-  renamed = lib.versionAtLeast lib.trivial.release "25.11";
+  units = (import ../compatibility.nix { inherit lib; }).acme;
 
   path = types.strMatching "/.+";
   optionalPath = types.nullOr path;
@@ -142,10 +141,8 @@ in
         );
       })
       (mkIf (acme != [ ]) {
-        wants = map (host: if renamed then "acme-${host}.service" else "acme-finished-${host}.target") acme;
-        after = map (
-          host: if renamed then "acme-${host}.service" else "acme-selfsigned-${host}.service"
-        ) acme;
+        wants = map units.wanted acme;
+        after = map units.first acme;
         serviceConfig.SupplementaryGroups = lib.unique (map (host: issued.${host}.group) acme);
       })
     ];

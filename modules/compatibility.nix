@@ -1,0 +1,87 @@
+# What NixOS before 26.05, which flake.lock names, calls otherwise or does not have: each in its newer form where the release
+# has it. 24.11 is evaluated and booted here, since no newer nixpkgs is at hand; what was read of newer ones is in
+# tests/nixos/README.md. This file goes on 2027-06-30, or as soon as a newer nixpkgs is at hand.
+{ lib }:
+let
+  since = lib.versionAtLeast lib.trivial.release;
+in
+{
+  # The unit after which roles and databases are there: 25.11 made a target of it.
+  postgresql = if since "25.11" then "postgresql.target" else "postgresql.service";
+
+  # A PostgreSQL that was killed comes back: NixOS's own since 25.05.
+  postgresqlRestart = lib.optionalAttrs (!since "25.05") {
+    Restart = lib.mkDefault "always";
+    RestartSec = lib.mkDefault 1;
+  };
+
+  # What a service wants of a certificate, and what it starts after. Since 25.11 one unit is both: it ends with a
+  # certificate, self-signed at first.
+  acme =
+    if since "25.11" then
+      {
+        wanted = host: "acme-${host}.service";
+        first = host: "acme-${host}.service";
+      }
+    else
+      {
+        wanted = host: "acme-finished-${host}.target";
+        first = host: "acme-selfsigned-${host}.service";
+      };
+
+  # Options of `systemd`: 25.11 has those of systemd-system.conf(5).
+  watchdog =
+    { runtime, reboot }:
+    if since "25.11" then
+      {
+        settings.Manager = {
+          RuntimeWatchdogSec = runtime;
+          RebootWatchdogSec = reboot;
+        };
+      }
+    else
+      {
+        watchdog = {
+          runtimeTime = runtime;
+          rebootTime = reboot;
+        };
+      };
+
+  # Options of `systemd` for what blesses a boot. Since 25.11 NixOS has systemd's own units, and systemd's generator has them
+  # started; a second ExecStart beside theirs would bless twice.
+  bless =
+    { package }:
+    if since "25.11" then
+      {
+        # Where an update of systemd restarts it, there is nothing left to bless, and it may fail.
+        services.systemd-bless-boot.restartIfChanged = false;
+      }
+    else
+      {
+        targets.boot-complete = {
+          description = "Boot Completion Check";
+          requires = [ "sysinit.target" ];
+          after = [ "sysinit.target" ];
+        };
+        services.systemd-bless-boot = {
+          description = "Mark the Current Boot Loader Entry as Good";
+          unitConfig = {
+            DefaultDependencies = false;
+            ConditionPathExistsGlob = "/sys/firmware/efi/efivars/LoaderBootCountPath-*";
+          };
+          wantedBy = [ "multi-user.target" ];
+          requires = [ "boot-complete.target" ];
+          after = [
+            "boot-complete.target"
+            "local-fs.target"
+          ];
+          conflicts = [ "shutdown.target" ];
+          before = [ "shutdown.target" ];
+          serviceConfig = {
+            Type = "oneshot";
+            RemainAfterExit = true;
+            ExecStart = "${package}/lib/systemd/systemd-bless-boot good";
+          };
+        };
+      };
+}
