@@ -87,8 +87,6 @@ in
   systemd.services.linerate-install = {
     description = "Install ${target.config.networking.hostName}";
     wantedBy = [ "multi-user.target" ];
-    wants = [ "systemd-udev-settle.service" ];
-    after = [ "systemd-udev-settle.service" ];
     environment.HOME = "/root";
     serviceConfig = {
       Type = "oneshot";
