@@ -273,7 +273,10 @@ if others:
 
 # The VM tests, and their scripts against the types of the driver that runs them: an evaluation passes any text.
 types() {
-    local venv=$cache/nix-tools/mypy directory test name
+    local venv=$cache/nix-tools/mypy directory test name driver=$nixpkgs/nixos/lib/test-driver machine=Machine
+    # Where newer releases have it, and what they call a machine, since one may be a container there.
+    [[ ! -d $driver/src ]] || driver+=/src
+    ! grep -q QemuMachine "$nixpkgs/nixos/lib/test-script-prepend.py" 2>/dev/null || machine=QemuMachine
     if [[ -z $nixpkgs ]]; then
         skip "types of the VM tests' scripts" "the source of NixOS's driver is not at hand"
     else
@@ -298,10 +301,10 @@ types() {
 import json, sys
 test = json.load(sys.stdin)
 print(open(sys.argv[1]).read())
-print("\n".join(f"{machine}: Machine" for machine in test["machines"]))
-print(test["script"])' "$nixpkgs/nixos/lib/test-script-prepend.py" <"$directory/$name.json" >"$directory/$name.py"
+print("\n".join(f"{machine}: {sys.argv[2]}" for machine in test["machines"]))
+print(test["script"])' "$nixpkgs/nixos/lib/test-script-prepend.py" $machine <"$directory/$name.json" >"$directory/$name.py"
         # What it says of the driver itself is not ours, so it is its words that count, not its exit code.
-        if (MYPYPATH=$nixpkgs/nixos/lib/test-driver "$venv/bin/mypy" --ignore-missing-imports --no-incremental \
+        if (MYPYPATH=$driver "$venv/bin/mypy" --ignore-missing-imports --no-incremental \
             "$directory/$name.py" || true) | grep -F "$name.py:" >&2; then
             echo "error: the script of $test does not fit the driver" >&2
             return 1
