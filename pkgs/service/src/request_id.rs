@@ -30,10 +30,11 @@ enum Text {
 }
 
 thread_local! {
-    /// Two numbers of this thread's own, from the system's randomness, and how many ids were made with them.
-    static MADE: Cell<([u64; 2], u64)> = Cell::new({
+    /// What all ids that this thread makes begin with, and the number from which the rest of the next is made. Both are from
+    /// the system's randomness.
+    static MADE: Cell<([u8; RequestId::LENGTH / 2], u64)> = Cell::new({
         let keys = RandomState::new();
-        ([0_u8, 1].map(|which| keys.hash_one(which)), 0)
+        (digits(keys.hash_one(0_u8)), keys.hash_one(1_u8))
     });
 }
 
@@ -44,17 +45,13 @@ impl RequestId {
     /// One that no other request has: 32 hexadecimal digits. They name a request and keep no secret.
     #[must_use]
     pub fn generate() -> Self {
-        let ([thread, first], count) = MADE.get();
-        MADE.set(([thread, first], count.wrapping_add(1)));
-        let mut digits = [0; Self::LENGTH];
-        for (bytes, half) in digits.chunks_exact_mut(16).zip([thread, scattered(first.wrapping_add(count))]) {
-            for (digits, byte) in bytes.chunks_exact_mut(2).zip(half.to_be_bytes()) {
-                digits.copy_from_slice(
-                    &[byte >> 4, byte & 0xf].map(|four| b"0123456789abcdef"[usize::from(four)]),
-                );
-            }
-        }
-        Self(Text::Made(digits))
+        let (thread, number) = MADE.get();
+        MADE.set((thread, number.wrapping_add(1)));
+        let mut made = [0; Self::LENGTH];
+        let (first, rest) = made.split_at_mut(thread.len());
+        first.copy_from_slice(&thread);
+        rest.copy_from_slice(&digits(scattered(number)));
+        Self(Text::Made(made))
     }
 
     /// The one that a trusted proxy has sent, where it is well-formed: letters, digits and `-_.:=+/@`, 128 bytes at most.
@@ -103,6 +100,25 @@ impl RequestId {
     }
 }
 
+/// A number's hexadecimal digits.
+fn digits(number: u64) -> [u8; 16] {
+    /// Those of each byte.
+    static PAIRS: [[u8; 2]; 256] = {
+        let (mut pairs, mut byte) = ([[0; 2]; 256], 0);
+        while byte < pairs.len() {
+            const DIGITS: &[u8; 16] = b"0123456789abcdef";
+            pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 0xf]];
+            byte += 1;
+        }
+        pairs
+    };
+    let mut digits = [0; 16];
+    for (pair, byte) in digits.as_chunks_mut().0.iter_mut().zip(number.to_be_bytes()) {
+        *pair = PAIRS[usize::from(byte)];
+    }
+    digits
+}
+
 /// Another number for each: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014), which can be undone.
 const fn scattered(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -129,6 +145,13 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn digits_are_as_they_are_formatted() {
+        for number in [0, u64::MAX, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210, 0x9a9a_0000_a9a9_ffff] {
+            assert_eq!(digits(number), *format!("{number:016x}").as_bytes(), "{number:x}");
+        }
+    }
 
     #[test]
     fn each_request_has_another_on_any_thread() {
