@@ -73,8 +73,19 @@ pub fn is_well_formed(code: &str) -> bool {
     bytes.len() <= MAX_BYTES
         && *first != b'.'
         && *last != b'.'
-        && bytes.iter().all(|&byte| allowed(byte) || byte == b'.')
+        && bytes.iter().all(|&byte| INSIDE[usize::from(byte)])
 }
+
+/// Whether each byte may stand inside a code: looked up, since each visit asks for each of its own.
+static INSIDE: [bool; 256] = {
+    let mut inside = [false; 256];
+    let mut byte = 0;
+    while byte < inside.len() {
+        inside[byte] = byte == b'.' as usize || allowed(byte as u8);
+        byte += 1;
+    }
+    inside
+};
 
 /// Whether a byte may stand anywhere in a code.
 const fn allowed(byte: u8) -> bool {

@@ -20,7 +20,7 @@ pub fn cache_control(settings: &Settings) -> String {
 
 /// The answers' fixed pieces.
 pub struct Pieces {
-    /// From the status line to the last field before `location`, by [`Redirect::index`].
+    /// From the status line to the name of `location`, by [`Redirect::index`].
     redirects: [Box<[u8]>; Redirect::ALL.len()],
     redirect_body: bool,
     /// Each refusal, for programs and for people.
@@ -70,9 +70,9 @@ impl Pieces {
         let cache_control = cache_control(settings);
         let redirects = Redirect::ALL.map(|(status, reason)| {
             let length = if settings.redirect_body { "" } else { "content-length: 0\r\n" };
-            format!("HTTP/1.1 {status} {reason}\r\ncache-control: {cache_control}\r\n{length}")
-                .into_bytes()
-                .into_boxed_slice()
+            let head =
+                format!("HTTP/1.1 {status} {reason}\r\ncache-control: {cache_control}\r\n{length}location: ");
+            head.into_bytes().into_boxed_slice()
         });
         let refusals = Refusal::ALL.map(|refusal| [false, true].map(|html| Whole::new(refusal, html)));
         Self { redirects, redirect_body: settings.redirect_body, refusals }
@@ -126,7 +126,6 @@ impl Render for Appending<'_> {
     fn redirect(self, redirect: Redirect, location: &[u8], head: bool) -> u16 {
         let Self { pieces, out, tail } = self;
         out.extend_from_slice(&pieces.redirects[redirect.index()]);
-        out.extend_from_slice(b"location: ");
         out.extend_from_slice(location);
         if pieces.redirect_body {
             let body = page::moved(location);
@@ -158,7 +157,7 @@ impl Render for Appending<'_> {
         let id = tail.exchange.request_id(tail.head);
         let (status, ..) = refusal.text();
         // A proxy's own is of any length.
-        if id.as_bytes().len() != RequestId::LENGTH {
+        let Ok(digits) = <&[u8; RequestId::LENGTH]>::try_from(id.as_bytes()) else {
             let (described, body) = refused(refusal, html, &id);
             out.extend_from_slice(described.as_bytes());
             tail.append(out);
@@ -166,16 +165,16 @@ impl Render for Appending<'_> {
                 out.extend_from_slice(body.as_bytes());
             }
             return status;
-        }
+        };
         let Whole { head: [before, after], body } = &pieces.refusals[refusal as usize][usize::from(html)];
         out.extend_from_slice(before);
-        out.extend_from_slice(id.as_bytes());
+        out.extend_from_slice(digits);
         out.extend_from_slice(after);
         tail.append(out);
         if !head {
             out.extend_from_slice(&body.0);
             if let Some(rest) = &body.1 {
-                out.extend_from_slice(id.as_bytes());
+                out.extend_from_slice(digits);
                 out.extend_from_slice(rest);
             }
         }

@@ -166,7 +166,19 @@ impl listener::Refusals for Metrics {
     }
 }
 
-/// Where a status is counted.
+/// Where a status is counted. Asked for each answer, so it is looked up and not looked for.
+#[inline]
 fn index(status: u16) -> Option<usize> {
-    STATUSES.iter().position(|known| *known == status)
+    /// By status; that of what is not counted is beyond [`STATUSES`].
+    static INDICES: [u8; 600] = {
+        let mut indices = [u8::MAX; 600];
+        let mut index = 0;
+        while index < STATUSES.len() {
+            indices[STATUSES[index] as usize] = index as u8;
+            index += 1;
+        }
+        indices
+    };
+    let index = usize::from(*INDICES.get(usize::from(status))?);
+    (index < STATUSES.len()).then_some(index)
 }

@@ -144,6 +144,8 @@ pub fn location<'e>(entry: &'e Entry, query: Option<&str>) -> Cow<'e, [u8]> {
     }
 }
 
+/// Apart from where it is asked for, which is then small enough to be in line there.
+#[inline(never)]
 fn with_query(target: &[u8], query: &[u8]) -> Vec<u8> {
     let find = |text: &[u8], what| text.iter().position(|byte| *byte == what);
     let (base, fragment) = target.split_at(find(target, b'#').unwrap_or(target.len()));
