@@ -25,7 +25,11 @@ enum State {
         read: bool,
     },
     /// The runtime says when it is ready.
-    Registered(TcpStream),
+    Registered {
+        stream: TcpStream,
+        /// Whether something was read since it was last written to.
+        asked: bool,
+    },
     /// It could not be registered.
     Failed,
 }
@@ -43,7 +47,7 @@ impl LazyTcpStream {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.0 {
             State::New { socket, .. } => socket.local_addr(),
-            State::Registered(stream) => stream.local_addr(),
+            State::Registered { stream, .. } => stream.local_addr(),
             State::Failed => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -52,7 +56,7 @@ impl LazyTcpStream {
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
             State::New { socket, .. } => Some(socket.as_fd()),
-            State::Registered(stream) => Some(stream.as_fd()),
+            State::Registered { stream, .. } => Some(stream.as_fd()),
             State::Failed => None,
         }
     }
@@ -64,7 +68,7 @@ impl LazyTcpStream {
     pub fn into_std(self) -> io::Result<net::TcpStream> {
         match self.0 {
             State::New { socket, .. } => Ok(socket),
-            State::Registered(stream) => stream.into_std(),
+            State::Registered { stream, .. } => stream.into_std(),
             State::Failed => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -76,39 +80,13 @@ impl LazyTcpStream {
             self.register()?;
         }
         match &mut self.0 {
-            State::Registered(stream) => Ok(Pin::new(stream)),
+            State::Registered { stream, .. } => Ok(Pin::new(stream)),
             _ => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
-    #[cold]
-    fn register(&mut self) -> io::Result<()> {
-        if let State::New { socket, .. } = std::mem::replace(&mut self.0, State::Failed) {
-            self.0 = State::Registered(TcpStream::from_std(socket)?);
-        }
-        Ok(())
-    }
-
-    /// Tries without the runtime; nothing where that has to say when.
-    #[inline]
-    fn try_new<T>(&self, mut what: impl FnMut(&net::TcpStream) -> io::Result<T>) -> Option<io::Result<T>> {
-        let State::New { socket, .. } = &self.0 else { return None };
-        loop {
-            match what(socket) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => return Some(done),
-            }
-        }
-    }
-}
-
-impl AsyncRead for LazyTcpStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    /// Reads what has come already, the first time.
+    fn poll_read_new(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let State::New { read, .. } = &mut self.0
             && !std::mem::replace(read, true)
         {
@@ -120,15 +98,69 @@ impl AsyncRead for LazyTcpStream {
         }
         self.registered()?.poll_read(context, buffer)
     }
+
+    #[cold]
+    fn register(&mut self) -> io::Result<()> {
+        if let State::New { socket, .. } = std::mem::replace(&mut self.0, State::Failed) {
+            self.0 = State::Registered { stream: TcpStream::from_std(socket)?, asked: false };
+        }
+        Ok(())
+    }
+
+    /// Tries without the runtime; nothing where that has to say when.
+    #[inline]
+    fn try_new<T>(&self, mut what: impl FnMut(&net::TcpStream) -> io::Result<T>) -> Option<io::Result<T>> {
+        let State::New { socket, .. } = &self.0 else { return None };
+        tried(|| what(socket))
+    }
+
+    /// The same of a write that answers what was read, also where the runtime knows of the socket: it sees to it that no
+    /// task goes on for ever, for which it is enough that it counts the reads.
+    #[inline]
+    fn try_answer(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
+        if let State::Registered { stream, asked } = &mut self.0 {
+            return if std::mem::take(asked) { tried(|| stream.try_write(bytes)) } else { None };
+        }
+        self.try_new(|mut socket| socket.write(bytes))
+    }
+}
+
+/// What comes of it; nothing where it would block.
+#[inline]
+fn tried<T>(mut what: impl FnMut() -> io::Result<T>) -> Option<io::Result<T>> {
+    loop {
+        match what() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return Some(done),
+        }
+    }
+}
+
+impl AsyncRead for LazyTcpStream {
+    #[inline]
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let State::Registered { stream, asked } = &mut self.0 {
+            let read = Pin::new(stream).poll_read(context, buffer);
+            *asked |= read.is_ready();
+            return read;
+        }
+        self.poll_read_new(context, buffer)
+    }
 }
 
 impl AsyncWrite for LazyTcpStream {
+    #[inline]
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.try_new(|mut socket| socket.write(bytes)) {
+        match self.try_answer(bytes) {
             Some(written) => Poll::Ready(written),
             None => self.registered()?.poll_write(context, bytes),
         }
@@ -180,7 +212,7 @@ mod tests {
     }
 
     fn is_registered(stream: &LazyTcpStream) -> bool {
-        matches!(stream.0, State::Registered(_))
+        matches!(stream.0, State::Registered { .. })
     }
 
     #[tokio::test]
