@@ -182,19 +182,19 @@ impl Accepted<'_> {
     }
 
     /// Serves HTTP/1.1 to its end; `received` is what has been read already.
-    pub async fn http1(
+    pub fn http1(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send,
         received: &[u8],
         tls: Option<TlsInfo>,
         service: impl HttpService,
-    ) {
+    ) -> impl Future<Output = ()> {
         let more = match (&tls, &self.place.alt_svc) {
             (Some(_), Some(alt_svc)) => &alt_svc.line[..],
             _ => b"",
         };
         let peer = self.peer(Protocol::Http1, tls);
-        http1::serve(self.worker, self.life, stream, received, peer, more, service).await;
+        http1::serve(self.worker, self.life, stream, received, peer, more, service)
     }
 
     async fn http2(

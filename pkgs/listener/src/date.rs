@@ -8,10 +8,12 @@ use http::HeaderValue;
 
 const NAME: &str = "date: ";
 
+const EMPTY: &str = "\r\n";
+
 struct Written {
     second: u64,
-    /// `date: Sun, 06 Nov 1994 08:49:37 GMT` and CRLF.
-    line: Bytes,
+    /// `date: Sun, 06 Nov 1994 08:49:37 GMT` and CRLF, and another one.
+    end: Bytes,
     value: HeaderValue,
 }
 
@@ -21,7 +23,12 @@ thread_local! {
 
 /// Gives `then` the line of HTTP/1.1 at `second` since 1970.
 pub fn with_line<T>(second: u64, then: impl FnOnce(&[u8]) -> T) -> T {
-    with(second, |written| then(&written.line))
+    with_end(second, |end| then(&end[..end.len() - EMPTY.len()]))
+}
+
+/// The same with the empty line behind it that ends a head.
+pub fn with_end<T>(second: u64, then: impl FnOnce(&[u8]) -> T) -> T {
+    with(second, |written| then(&written.end))
 }
 
 /// The field's value at `second` since 1970; shares what was written.
@@ -41,9 +48,9 @@ fn with<T>(second: u64, then: impl FnOnce(&Written) -> T) -> T {
 
 fn write(second: u64) -> Written {
     let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
-    let line = Bytes::from(format!("{NAME}{date}\r\n"));
-    let value = HeaderValue::from_maybe_shared(line.slice(NAME.len()..NAME.len() + date.len()));
-    Written { second, line, value: value.expect("a date is ASCII") }
+    let end = Bytes::from(format!("{NAME}{date}\r\n{EMPTY}"));
+    let value = HeaderValue::from_maybe_shared(end.slice(NAME.len()..NAME.len() + date.len()));
+    Written { second, end, value: value.expect("a date is ASCII") }
 }
 
 #[cfg(test)]
@@ -59,6 +66,7 @@ mod tests {
         ] {
             assert_eq!(value(second), date);
             with_line(second, |line| assert_eq!(line, format!("date: {date}\r\n").as_bytes()));
+            with_end(second, |end| assert_eq!(end, format!("date: {date}\r\n\r\n").as_bytes()));
         }
     }
 }

@@ -46,8 +46,9 @@ pub struct Exchange<'a> {
     pub peer: &'a Peer,
     /// Whether this is to be the last answer, whatever the client asked for.
     pub(crate) closes: bool,
-    pub(crate) date: &'a [u8],
     pub(crate) more: &'a [u8],
+    /// The date, and the empty line.
+    pub(crate) end: &'a [u8],
 }
 
 impl Exchange<'_> {
@@ -63,15 +64,14 @@ impl Exchange<'_> {
         self.peer.given_id(head).unwrap_or_else(RequestId::generate)
     }
 
-    /// Appends what every head ends with: `connection` where it closes, the date, `alt-svc` and the empty line.
+    /// Appends what every head ends with: `connection` where it closes, `alt-svc`, the date and the empty line.
     #[inline]
     pub fn end(&self, out: &mut Vec<u8>, connection: Connection) {
         if connection == Connection::Close {
             out.extend_from_slice(b"connection: close\r\n");
         }
-        out.extend_from_slice(self.date);
         out.extend_from_slice(self.more);
-        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(self.end);
     }
 }
 

@@ -130,11 +130,13 @@ impl Input {
         Poll::Ready(Ok(count))
     }
 
+    #[inline]
     fn take(&mut self, size: usize) {
         let spare = THREAD.with_borrow_mut(|spare| spare.inputs.pop());
         self.buffer = spare.filter(|spare| spare.len() == size).unwrap_or_else(|| vec![0; size].into());
     }
 
+    #[inline]
     fn give(&mut self) {
         let buffer = std::mem::take(&mut self.buffer);
         (self.start, self.end) = (0, 0);
@@ -178,16 +180,29 @@ impl Output {
     }
 
     /// Where to append what is to be sent.
+    #[inline]
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
-            self.bytes = THREAD.with_borrow_mut(|spare| spare.outputs.pop()).unwrap_or_default();
+            self.take();
         }
         if !self.after.is_empty() {
-            // Rare: whoever sends large pieces flushes them first.
-            let after = std::mem::take(&mut self.after);
-            self.bytes.extend_from_slice(&after);
+            self.join();
         }
         &mut self.bytes
+    }
+
+    #[inline]
+    fn take(&mut self) {
+        if let Some(spare) = THREAD.with_borrow_mut(|spare| spare.outputs.pop()) {
+            self.bytes = spare;
+        }
+    }
+
+    /// Rare: whoever sends large pieces flushes them first.
+    #[cold]
+    fn join(&mut self) {
+        let after = std::mem::take(&mut self.after);
+        self.bytes.extend_from_slice(&after);
     }
 
     /// Appends a piece of a body, and says whether it is large, and so to be flushed before more is appended.
@@ -221,10 +236,12 @@ impl Output {
             }
             progress(count);
             let first = count.min(bytes.len());
-            self.after.advance(count - first);
-            if self.after.is_empty() {
-                // Not even its memory is held on to: a client may take long for what a layer below still has of it.
-                self.after = Bytes::new();
+            if count > first {
+                self.after.advance(count - first);
+                if self.after.is_empty() {
+                    // Not even its memory is held on to: a client may take long for what a layer below still has of it.
+                    self.after = Bytes::new();
+                }
             }
             self.written += first;
             if self.written == self.bytes.len() {
@@ -234,6 +251,7 @@ impl Output {
         Poll::Ready(Ok(()))
     }
 
+    #[inline]
     fn give(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         self.written = 0;

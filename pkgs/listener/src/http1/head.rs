@@ -58,8 +58,8 @@ pub fn lines<'r, 'b>(
     bytes: &'b [u8],
     room: &'r mut Room<'b>,
     limits: &Limits,
-) -> Result<Option<Lines<'r, 'b>>, Refusal> {
-    Ok(Lines::read(bytes, &mut room[..limits.fields.min(MAX_FIELDS)], limits.head_bytes)?)
+) -> Result<Option<Lines<'r, 'b>>, request_head::Error> {
+    Lines::read(bytes, &mut room[..limits.fields.min(MAX_FIELDS)], limits.head_bytes)
 }
 
 impl Head {

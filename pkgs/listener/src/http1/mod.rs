@@ -173,15 +173,16 @@ async fn next_head<S: HttpService>(
         loop {
             if look && !wire.input.is_empty() && wire.output.len() < SEND_BYTES {
                 let before = wire.input.bytes().len();
-                let found = answer_plain(wire, peer, more, service)?;
+                let mut declined = None;
+                let found = answer_plain(wire, peer, more, service, &mut declined)?;
                 if wire.input.bytes().len() < before {
                     waiting = None;
                 }
+                if let Some(head) = declined {
+                    wire.life.unbounded();
+                    return Poll::Ready(Ok(Asked::Head(head)));
+                }
                 match found {
-                    Found::Head(head) => {
-                        wire.life.unbounded();
-                        return Poll::Ready(Ok(Asked::Head(head)));
-                    }
                     Found::Last => return Poll::Ready(Ok(Asked::Closed)),
                     Found::Part => look = false,
                     Found::Rest => {}
@@ -205,7 +206,8 @@ async fn next_head<S: HttpService>(
                         timed = wire.worker.counts().read();
                     }
                     let bytes = wire.input.bytes();
-                    look |= memchr::memchr(b'\n', &bytes[before..]).is_some();
+                    // What comes first is looked at in any case.
+                    look = look || memchr::memchr(b'\n', &bytes[before..]).is_some();
                     look |= bytes.len() >= wire.limits().head_bytes;
                 }
                 Poll::Pending => return poll_wait(wire, &mut waiting),
@@ -216,19 +218,17 @@ async fn next_head<S: HttpService>(
 }
 
 /// What comes of the requests that were received.
-#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
 enum Found {
-    /// One is for the service.
-    Head(Head),
     /// The fast path gave a last answer.
     Last,
     /// What is left is no whole head.
     Part,
-    /// Nothing is left, or what was answered is to be sent first.
+    /// Nothing is left, or what was answered is to be sent first, or one is for the service.
     Rest,
 }
 
-/// Has the fast path answer all that it does.
+/// Has the fast path answer all that it does, up to a request that it declines. That is left in `declined`, since it is large:
+/// were it returned, each answer would be as much to copy.
 ///
 /// # Errors
 /// When a head is to be refused, or the fast path panics, with nothing of that answer left.
@@ -238,18 +238,23 @@ fn answer_plain<S: HttpService>(
     peer: &Peer,
     more: &[u8],
     service: &mut S,
+    declined: &mut Option<Head>,
 ) -> Result<Found, Refusal> {
     let Wire { worker, life, input, output, .. } = wire;
     let limits = &worker.config.limits;
     let mut before = None;
     // Once for all of a pipeline.
-    let answered = date::with_line(worker.lives.clock.second(), |date| {
-        let exchange = Exchange { peer, closes: life.is_draining(), date, more };
+    let answered = date::with_end(worker.lives.clock.second(), |end| {
+        let exchange = Exchange { peer, closes: life.is_draining(), more, end };
         panics::catch(|| -> Result<Found, Refusal> {
             while !input.is_empty() && output.len() < SEND_BYTES {
                 let mut room: Room<'_> = request_head::room();
-                let Some(lines) = head::lines(input.bytes(), &mut room, limits)? else {
-                    return Ok(Found::Part);
+                // Looked at where they are, for they are large too.
+                let read = head::lines(input.bytes(), &mut room, limits);
+                let lines = match &read {
+                    Ok(Some(lines)) => lines,
+                    Ok(None) => return Ok(Found::Part),
+                    Err(error) => return Err((*error).into()),
                 };
                 let length = lines.length;
                 let connection = if S::FAST {
@@ -257,18 +262,18 @@ fn answer_plain<S: HttpService>(
                     let start = out.len();
                     before = Some(start);
                     let since = worker.log.as_ref().map(|_| Instant::now());
-                    let connection = service.fast(&lines, &exchange, out);
+                    let connection = service.fast(lines, &exchange, out);
                     if let (Some(since), Some(_)) = (since, connection) {
-                        trail::logged_at_once(worker, peer, &lines, &out[start..], since);
+                        trail::logged_at_once(worker, peer, lines, &out[start..], since);
                     }
                     connection
                 } else {
                     None
                 };
                 let Some(connection) = connection else {
-                    let head = Head::of(input.bytes(), &lines, limits)?;
+                    *declined = Some(Head::of(input.bytes(), lines, limits)?);
                     input.consume(length);
-                    return Ok(Found::Head(head));
+                    return Ok(Found::Rest);
                 };
                 input.consume(length);
                 if connection == Connection::Close {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -44,11 +44,17 @@ impl<'a, I: AsyncRead + AsyncWrite + Unpin> Wire<'a, I> {
     }
 
     /// Sends everything; an error where the client takes next to nothing for too long, or what waits finds no room.
+    #[inline]
     pub fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Asked before each read, when most often nothing is there.
         if self.output.is_empty() && self.stalled.is_none() {
-            return Poll::Ready(Ok(()));
+            Poll::Ready(Ok(()))
+        } else {
+            self.poll_send_output(context)
         }
-        let (worker, life, stall) = (self.worker, self.life, self.worker.config.limits.write_stall);
+    }
+
+    fn poll_send_output(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut taken = 0;
         let mut sent = self.output.poll_write(&mut self.io, context, |count| taken += count);
         if sent.is_ready() {
@@ -56,30 +62,37 @@ impl<'a, I: AsyncRead + AsyncWrite + Unpin> Wire<'a, I> {
             sent = Pin::new(&mut self.io).poll_flush(context);
         }
         if sent.is_pending() {
-            let held = self.held.get_or_insert_with(|| worker.answers.held());
-            if !held.resize(self.output.held() as u64) {
-                worker.counts().shed_answers.increment();
-                return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
-            }
-            let before = self.stalled.replace(0);
-            let enough = before.map(|before| before.saturating_add(taken)).filter(|taken| *taken < PIECE);
-            let Some(taken) = enough else {
-                life.within(&worker.lives, stall);
-                return Poll::Pending;
-            };
-            self.stalled = Some(taken);
-            if life.is_over(&worker.lives) {
-                worker.counts().timed_out.increment();
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-            return Poll::Pending;
+            return self.stall(taken);
         }
         if self.stalled.take().is_some() {
             self.held = None;
-            life.unbounded();
+            self.life.unbounded();
         }
-        ready!(sent)?;
-        Poll::Ready(Ok(()))
+        sent
+    }
+
+    /// The client has yet to take what is sent, of which it took so much just now: sees to the room for that, and to the
+    /// deadline.
+    #[cold]
+    fn stall(&mut self, taken: usize) -> Poll<io::Result<()>> {
+        let (worker, life) = (self.worker, self.life);
+        let held = self.held.get_or_insert_with(|| worker.answers.held());
+        if !held.resize(self.output.held() as u64) {
+            worker.counts().shed_answers.increment();
+            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+        }
+        let before = self.stalled.replace(0);
+        let enough = before.map(|before| before.saturating_add(taken)).filter(|taken| *taken < PIECE);
+        let Some(taken) = enough else {
+            life.within(&worker.lives, worker.config.limits.write_stall);
+            return Poll::Pending;
+        };
+        self.stalled = Some(taken);
+        if life.is_over(&worker.lives) {
+            worker.counts().timed_out.increment();
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Poll::Pending
     }
 
     /// While a service works: sends what is there and sees whether the client is gone.
