@@ -97,25 +97,26 @@ fn admit(
     };
     let life = worker.lives.begin(worker.config.limits.handshake_time);
     let (worker, place, service) = (Arc::clone(worker), Arc::clone(place), service.clone());
+    // Boxed, since the runtime moves what it is given eight times from its beginning to its end.
     match stream {
         // There is nothing to find out, and no room for it: of these many are idle.
         Stream::Tcp(stream) if place.speaks == Speaks::Http1 && source != Source::ProxyHeader => {
-            tokio::spawn(async move {
+            tokio::spawn(Box::pin(async move {
                 let local = place.local.or_else(|| stream.local_addr().ok());
                 let permit = &mut permit;
                 let accepted =
                     Accepted { worker: &worker, life: &life, place: &place, permit, source, remote, local };
                 life.run(pin!(accepted.http1(stream, &[], None, service))).await;
-            })
+            }))
         }
-        stream => tokio::spawn(async move {
+        stream => tokio::spawn(Box::pin(async move {
             let local = place.local.or_else(|| stream.local());
             let permit = &mut permit;
             let accepted =
                 Accepted { worker: &worker, life: &life, place: &place, permit, source, remote, local };
             // Pinned here, so that it is not held twice.
             life.run(pin!(accepted.serve(stream, service))).await;
-        }),
+        })),
     };
 }
 
