@@ -11,8 +11,9 @@
 //! - [`ready`]: whether the service can answer, told to systemd and to `/readyz`.
 //! - [`proxies`]: which proxies are in front, and whose a connection or a request is behind them.
 //! - [`shutdown`]: SIGTERM drains, a second signal does not wait.
+//! - [`handover`]: one process takes over the sockets of another, and its place.
 //! - [`descriptors`]: which are kept free for those who are let in.
-//! - [`socket`]: addresses to listen on: TCP, Unix or handed over by systemd.
+//! - [`socket`]: addresses to listen on: TCP, Unix or handed over, by systemd or another process.
 //! - [`tls`]: addresses and certificates for TLS.
 //! - `certificate`: whom a certificate is for, and when it ends.
 //! - [`workers`]: how many workers, and on which CPU each.
@@ -36,6 +37,7 @@ pub mod allowed_hosts;
 pub mod certificate;
 pub mod descriptors;
 pub mod exit;
+pub mod handover;
 pub mod health;
 pub mod logs;
 #[cfg(feature = "manual")]

@@ -31,7 +31,7 @@ pub(super) fn close_all(kind: impl Fn(&str) -> bool) -> BTreeSet<String> {
 }
 
 /// `fd` as what it is, when it is a stream socket in the state of listening.
-fn listener(fd: OwnedFd) -> Option<Listener> {
+pub(super) fn listener(fd: OwnedFd) -> Option<Listener> {
     let listens = socket_acceptconn(&fd).ok()? && socket_type(&fd).ok()? == SocketType::STREAM;
     let listener = match socket_domain(&fd).ok()? {
         _ if !listens => return None,

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::listen;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::{Address, Error, activated, kept};
+use super::{Address, Error, activated, handed, kept};
 
 /// How many connections may wait to be accepted. Standard libraries and runtimes ask for 128 or
 /// 1024, so raising `net.core.somaxconn` alone does nothing; the kernel takes the lesser of the two.
@@ -79,15 +79,23 @@ impl Listener {
 }
 
 impl Address {
-    /// Listens here; `options` are for TCP, and do not apply to what systemd passes.
+    /// Listens here; `options` are for TCP, and do not apply to what systemd passes. What another process
+    /// [hands over](crate::handover) is taken.
     ///
     /// # Errors
     /// When that is impossible; the error says where and why.
     pub fn listen(&self, options: &TcpOptions) -> Result<Listener, Error> {
         match self {
             Self::Tcp(address) => bind_tcp(*address, options).map(Listener::Tcp),
-            Self::Unix(path) => bind_unix(path).map(Listener::Unix),
-            Self::Activated(name) => activated::take(name),
+            Self::Unix(path) => unix_or_handed(path),
+            Self::Activated(name) => {
+                let socket = match handed::activated(name) {
+                    Some(socket) => socket,
+                    None => activated::take(name)?,
+                };
+                handed::offer_activated(name, &socket);
+                Ok(socket)
+            }
         }
     }
 
@@ -95,8 +103,8 @@ impl Address {
     /// TCP the kernel spreads connections over them (`SO_REUSEPORT`), and another process that listens there already is
     /// an error, whatever it has allowed. What is no TCP address can be bound once: there, all are the same socket.
     ///
-    /// Where systemd [keeps](super::keeps) sockets, those of the process before are among them: more than there are
-    /// workers, where it had more.
+    /// Where systemd [keeps](super::keeps) sockets, or another process [hands them over](crate::handover), those of the
+    /// process before are among them: more than there are workers, where it had more.
     ///
     /// # Errors
     /// When that is impossible; the error says where and why.
@@ -117,7 +125,8 @@ impl Address {
 fn tcp_each(address: SocketAddr, workers: usize, options: &TcpOptions) -> Result<Vec<TcpListener>, Error> {
     let name = address.to_string();
     let failed = |error| Error::Bind { address: name.clone(), error };
-    let mut all = kept::tcp(&name).map_err(failed)?;
+    let mut all = handed::tcp(&name).map_err(failed)?;
+    all.extend(kept::tcp(&name).map_err(failed)?);
     for socket in &all {
         // What may have changed with the settings.
         listen(socket, options.backlog).map_err(|error| failed(error.into()))?;
@@ -131,6 +140,7 @@ fn tcp_each(address: SocketAddr, workers: usize, options: &TcpOptions) -> Result
         all.push(bind_tcp(bound, &shared)?);
     }
     kept::keep_tcp(&name, &all);
+    handed::offer_tcp(&name, &all);
     Ok(all)
 }
 
@@ -148,7 +158,7 @@ pub fn bind_tcp(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener
 
 /// Receives on `address` by a socket for each of so many workers, non-blocking; `prepare` is called for each before it is
 /// bound. As with [`Address::listen_each`], another process that receives there already is an error, and sockets that
-/// systemd has kept are among them; as with [`bind_tcp`], the address need not be there yet.
+/// systemd has kept or another process hands over are among them; as with [`bind_tcp`], the address need not be there yet.
 ///
 /// # Errors
 /// [`Error::Bind`].
@@ -158,8 +168,9 @@ pub fn bind_udp_each(
     prepare: impl Fn(&Socket),
 ) -> Result<Vec<UdpSocket>, Error> {
     let name = address.to_string();
-    let mut all =
-        kept::udp(&name).map_err(|error| Error::Bind { address: format!("{address} (UDP)"), error })?;
+    let failed = |error| Error::Bind { address: format!("{address} (UDP)"), error };
+    let mut all = handed::udp(&name).map_err(failed)?;
+    all.extend(kept::udp(&name).map_err(failed)?);
     if all.is_empty() {
         all.push(kept::in_place_of_others(address.port(), || udp(address, true, &prepare))?);
     }
@@ -168,6 +179,7 @@ pub fn bind_udp_each(
         all.push(udp(bound, false, &prepare)?);
     }
     kept::keep_udp(&name, &all);
+    handed::offer_udp(&name, &all);
     Ok(all)
 }
 
@@ -245,6 +257,17 @@ fn bind(
 
 fn errno(error: &io::Error) -> Option<Errno> {
     error.raw_os_error().map(Errno::from_raw_os_error)
+}
+
+/// Listens on `path`, where the process before this one does not hand over what does.
+fn unix_or_handed(path: &Path) -> Result<Listener, Error> {
+    let failed = |error| Error::Bind { address: format!("unix:{}", path.display()), error };
+    let socket = match handed::unix(path).map_err(failed)? {
+        Some(socket) => socket,
+        None => bind_unix(path).map(Listener::Unix)?,
+    };
+    handed::offer_unix(path, &socket);
+    Ok(socket)
 }
 
 /// Listens on `path`, non-blocking, open to owner and group. A socket that a process left behind is

@@ -1,8 +1,9 @@
-//! Addresses to listen on: TCP, Unix or handed over by systemd.
+//! Addresses to listen on: TCP, Unix or handed over, by systemd or [another process](crate::handover).
 
 mod activated;
 mod address;
 mod bind;
+mod handed;
 mod kept;
 mod network;
 

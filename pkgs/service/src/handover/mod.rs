@@ -1,0 +1,112 @@
+//! One process taking over from another: its listening sockets, and then its place, with no connection refused or lost.
+//!
+//! The new process asks the one that runs at a Unix socket, and is handed what that listens on (`SCM_RIGHTS`), with the
+//! connections that wait there. It starts up beside it, on the same sockets, and lets nobody in yet. Once nothing is left
+//! that could fail, it [completes](Takeover::complete) the takeover: its own socket is put in the place of the other's, and
+//! the other is told to drain. Until then the old process serves as if nothing had been, and afterwards no socket is closed
+//! that connections arrive at: closing one of several on a port would reset those that wait in it.
+//!
+//! What listens by [`Address`](crate::socket::Address) takes part by itself.
+
+mod offer;
+mod registry;
+mod wire;
+
+use std::path::{Path, PathBuf};
+use std::{fs, io, thread};
+
+use socket2::Socket;
+
+use crate::shutdown::Shutdown;
+use offer::{Outcome, Place};
+pub use registry::{enabled, is_handed_over, offer, on_handed_over, take, take_all, tell, told};
+pub use wire::Error;
+
+/// Where a process asks the one before it.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct HandoverArgs {
+    /// Takes over from the process that runs with the same PATH, a Unix socket that is made there: this one gets its
+    /// listening sockets, and that one drains, so that no connection is refused or lost. Where nobody answers, starts as
+    /// without.
+    #[arg(long, value_name = "PATH")]
+    pub handover: Option<PathBuf>,
+}
+
+/// A takeover that has begun.
+#[must_use = "it is to be completed once nothing can fail any more"]
+#[derive(Debug, Default)]
+pub struct Takeover {
+    place: Option<(PathBuf, &'static str)>,
+    old: Option<Socket>,
+}
+
+impl Takeover {
+    /// Asks the process of the same `program` that runs for its sockets, where there is one. To be called before anything
+    /// is listened on.
+    ///
+    /// # Errors
+    /// When there is one, and it does not hand them over; or when the path is no place for a socket.
+    pub fn begin(args: &HandoverArgs, program: &'static str) -> Result<Self, Error> {
+        let Some(path) = &args.handover else { return Ok(Self::default()) };
+        is_place(path)?;
+        let asked = wire::ask(path, program)?;
+        let (old, items) = asked.unzip();
+        if old.is_some() {
+            tracing::info!(path = %path.display(), "a process that runs hands over its sockets");
+        }
+        registry::enable(items.unwrap_or_default());
+        Ok(Self { place: Some((path.clone(), program)), old })
+    }
+
+    /// Whether there is a process that still serves.
+    pub fn is_under_way(&self) -> bool {
+        self.old.is_some()
+    }
+
+    /// Takes the place of the process that ran until now, which drains from here on, and is there for the next to ask.
+    /// `shutdown` is triggered once that has come. To be called when nothing can fail any more, and before anybody is let
+    /// in: until this returns, nobody else is to have anything from this process that its end would take away.
+    ///
+    /// # Errors
+    /// When the process that ran until now goes on serving.
+    pub fn complete(self, shutdown: &Shutdown) -> Result<(), Error> {
+        let Some((path, program)) = self.place else { return Ok(()) };
+        let failed = |error| Error::Place { path: path.clone(), error };
+        if let Some(old) = &self.old {
+            wire::look(old)?;
+        }
+        let place = Place::take(&path).map_err(failed)?;
+        let left = registry::close_the_rest();
+        if let Some(old) = self.old {
+            wire::relieve(&old, &left)?;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let shutdown = shutdown.clone();
+        let offering = thread::Builder::new().name("handover".into()).spawn(move || {
+            runtime.block_on(async {
+                match place.offer(program, &shutdown).await {
+                    Outcome::HandedOver => {
+                        tracing::info!("another process has taken over");
+                        shutdown.trigger();
+                    }
+                    Outcome::Stopped => registry::close(),
+                    Outcome::Failed(error) => {
+                        tracing::error!(%error, "no other process can take over from this one");
+                    }
+                }
+            });
+        });
+        offering.map(drop).map_err(failed)
+    }
+}
+
+/// Whether a socket can be put there: what else is there would be lost.
+fn is_place(path: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::FileTypeExt;
+    let failed = |error| Error::Place { path: path.to_owned(), error };
+    match fs::symlink_metadata(path) {
+        Ok(file) if !file.file_type().is_socket() => Err(Error::NotSocket(path.to_owned())),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+        _ => offer::beside(path).map(drop).map_err(failed),
+    }
+}

@@ -1,0 +1,242 @@
+//! The old process' side: a place for a new one to ask at.
+
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::io::Interest;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::registry;
+use super::wire::{self, HELLO, Item, LEFT, MAX_ITEMS, NO, PATIENCE, SERVING, YES, YOURS};
+use crate::shutdown::Shutdown;
+
+/// How long a new process has from getting the sockets until it serves: databases may have to be migrated.
+const START: Duration = Duration::from_secs(300);
+
+/// How often it is looked whether the socket is still where it was put. Whoever tidies up directories may have taken it.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Between tries of what fails for want of memory or descriptors.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// For its owner alone.
+const MODE: u32 = 0o600;
+
+/// How many processes may wait for an answer.
+const BACKLOG: i32 = 8;
+
+/// A socket that new processes ask at.
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    socket: Socket,
+    /// The file, by device and inode.
+    file: (u64, u64),
+}
+
+/// How offering has ended.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Another process serves.
+    HandedOver,
+    /// This one is to stop anyway.
+    Stopped,
+    /// Nobody can ask.
+    Failed(io::Error),
+}
+
+/// Where a socket is made before it is put in its place.
+pub(super) fn beside(path: &Path) -> io::Result<(PathBuf, SockAddr)> {
+    let beside = path.with_added_extension("new");
+    let address = SockAddr::unix(&beside)?;
+    Ok((beside, address))
+}
+
+impl Place {
+    /// Takes the place of whoever listened at `path`.
+    pub fn take(path: &Path) -> io::Result<Self> {
+        let (new, address) = beside(path)?;
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address)?;
+        // Found only once it listens, and by its owner alone: who is refused at a path takes it that nobody is there.
+        fs::set_permissions(&new, Permissions::from_mode(MODE))?;
+        socket.listen(BACKLOG)?;
+        let file = fs::symlink_metadata(&new)?;
+        fs::rename(&new, path)?;
+        Ok(Self { path: path.to_owned(), socket, file: (file.dev(), file.ino()) })
+    }
+
+    /// Waits until a new process serves, or until this one is to stop anyway.
+    pub async fn offer(self, program: &str, shutdown: &Shutdown) -> Outcome {
+        let mut place = match self.listen() {
+            Ok(place) => place,
+            Err(error) => return Outcome::Failed(error),
+        };
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let asking = tokio::select! {
+                () = shutdown.wait() => return place.leave(),
+                _ = looks.tick() => {
+                    place.mend();
+                    continue;
+                }
+                asking = place.accept() => asking,
+            };
+            let asking = match asking {
+                Ok(asking) => asking,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot hear who asks to take over");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let handed = tokio::select! {
+                () = shutdown.wait() => return place.leave(),
+                never = place.refuse_others() => match never {},
+                handed = hand_over(asking, program) => handed,
+            };
+            match handed {
+                Ok(()) => return Outcome::HandedOver,
+                Err(error) => tracing::warn!(%error, "no other process has taken over: this one serves on"),
+            }
+            // It may have come as far as to put its own socket in this one's place.
+            place.mend();
+        }
+    }
+
+    fn listen(self) -> io::Result<Listening> {
+        // Of packets and not of a stream, but waited for alike.
+        let socket = UnixListener::from_std(self.socket.into())?;
+        Ok(Listening { path: self.path, socket, file: self.file })
+    }
+}
+
+/// A place, within a runtime.
+struct Listening {
+    path: PathBuf,
+    socket: UnixListener,
+    file: (u64, u64),
+}
+
+/// What there is none of.
+enum Never {}
+
+impl Listening {
+    async fn accept(&self) -> io::Result<Peer> {
+        self.socket.accept().await.map(|(asking, _)| Peer(asking))
+    }
+
+    /// Tells everybody that one is enough.
+    async fn refuse_others(&self) -> Never {
+        loop {
+            match self.accept().await {
+                Ok(other) => {
+                    let _ = other.send(&format!("{NO}another process does so just now"), None).await;
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.file)
+    }
+
+    /// Puts a socket where this one was.
+    fn mend(&mut self) {
+        if self.is_there() {
+            return;
+        }
+        match Place::take(&self.path).and_then(Place::listen) {
+            Ok(place) => *self = place,
+            Err(error) => tracing::warn!(
+                %error, path = %self.path.display(), "no other process can find this one to take over"
+            ),
+        }
+    }
+
+    /// Nobody is to ask any more.
+    fn leave(self) -> Outcome {
+        if self.is_there() {
+            // One that is left behind does no harm.
+            let _ = fs::remove_file(&self.path);
+        }
+        Outcome::Stopped
+    }
+}
+
+/// Who asks.
+struct Peer(UnixStream);
+
+impl Peer {
+    async fn send(&self, word: &str, fd: Option<&OwnedFd>) -> io::Result<()> {
+        self.0.async_io(Interest::WRITABLE, || wire::send(&self.0, word, fd)).await
+    }
+
+    async fn receive(&self) -> io::Result<Item> {
+        self.0.async_io(Interest::READABLE, || wire::receive(&self.0)).await
+    }
+
+    async fn refuse(&self, reason: &str) -> io::Error {
+        let _ = self.send(&format!("{NO}{reason}"), None).await;
+        io::Error::other(reason.to_owned())
+    }
+}
+
+/// Hands everything to who asks, and waits until that serves.
+async fn hand_over(asking: Peer, program: &str) -> io::Result<()> {
+    if let Some(uid) = wire::stranger(&asking.0)? {
+        // What comes from a stranger is not even read.
+        return Err(asking.refuse(&format!("user {uid} may not")).await);
+    }
+    let asked = timeout(PATIENCE, asking.receive()).await??.name;
+    if asked.strip_prefix(HELLO).and_then(|rest| rest.strip_prefix(' ')) != Some(program) {
+        let reason = format!("the process that serves is {program}, and hands over to its like alone");
+        return Err(asking.refuse(&reason).await);
+    }
+    let items = registry::offered()?;
+    timeout(PATIENCE, async {
+        asking.send(&format!("{YES}{}", items.len()), None).await?;
+        for Item { name, fd } in &items {
+            asking.send(name, fd.as_ref()).await?;
+        }
+        io::Result::Ok(())
+    })
+    .await??;
+    drop(items);
+    let Ok(left) = timeout(START, serving(&asking)).await else {
+        return Err(asking.refuse("it took too long to start").await);
+    };
+    registry::hand_over(&left?);
+    // Whoever asks, and hears nothing, finds out by himself.
+    let _ = timeout(PATIENCE, asking.send(YOURS, None)).await;
+    Ok(())
+}
+
+/// Waits until it serves; what it has not taken.
+async fn serving(asking: &Peer) -> io::Result<BTreeSet<String>> {
+    let mut left = BTreeSet::new();
+    loop {
+        let word = asking.receive().await?.name;
+        match word.strip_prefix(LEFT) {
+            Some(name) if left.len() < MAX_ITEMS => {
+                left.insert(name.to_owned());
+            }
+            None if word == SERVING => return Ok(left),
+            _ => return Err(ErrorKind::InvalidData.into()),
+        }
+    }
+}
