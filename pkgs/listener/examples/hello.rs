@@ -49,10 +49,6 @@ struct Arguments {
     #[command(flatten)]
     proxies: ProxyArgs,
 
-    /// Unix socket to hand over the listening sockets at, and to ask at for them
-    #[arg(long)]
-    handover: Option<PathBuf>,
-
     /// Workers, one for each CPU unless given
     #[arg(long)]
     workers: Option<NonZero<usize>>,
@@ -106,7 +102,6 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         tls: arguments.certificate.zip(arguments.key).map(|(chain, key)| Tls::new(chain, key)),
         proxies: (&arguments.proxies).into(),
         http3: arguments.h3,
-        handover: arguments.handover,
         ..Config::default()
     };
     let listener = Listener::new(config)?;

@@ -30,6 +30,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use listener::{Body, CertificateFiles, Config, Endpoint, Listener, Peer, Runtime, Speaks, Tls, body};
+use service::handover::{HandoverArgs, Takeover};
 use service::logs::{self, Format, LogArgs};
 use service::metrics::{self, Registry};
 use service::shutdown::Shutdown;
@@ -91,9 +92,9 @@ struct Arguments {
     #[arg(long)]
     patience: Option<u64>,
 
-    /// Unix socket to hand over the listening sockets at, and to ask at for them
-    #[arg(long)]
-    handover: Option<PathBuf>,
+    /// Whom to take over from
+    #[command(flatten)]
+    handover: HandoverArgs,
 
     /// Milliseconds for requests in flight when told to stop
     #[arg(long)]
@@ -135,7 +136,6 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         runtime: Runtime::PerCore(arguments.workers),
         tls,
         http3: true,
-        handover: arguments.handover,
         ..Config::default()
     };
     let limits = &mut config.limits;
@@ -154,6 +154,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     }
     config.drain = arguments.drain.map_or(config.drain, Duration::from_millis);
     config.drain_grace = arguments.drain_grace.map_or(config.drain_grace, Duration::from_millis);
+    let takeover = Takeover::begin(&arguments.handover, "interop")?;
     let listener = Listener::new(config)?;
     let certificates = listener.certificates().cloned();
     let shutdown = Shutdown::on_signals_and_hangup(move || {
@@ -161,6 +162,7 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             eprintln!("error: {error}");
         }
     })?;
+    takeover.complete(&shutdown)?;
     // Who reads them may send signals.
     for address in listener.addresses() {
         println!("{address}");

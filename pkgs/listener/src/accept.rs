@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
+use service::handover;
 use service::proxies::Source;
 use service::socket::Listener;
 use tokio::io::Interest;
@@ -23,7 +24,7 @@ use crate::worker::Worker;
 /// How long accepting pauses when the process is short of file descriptors, or out of memory.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts until draining, and then what is in the backlog already.
+/// Accepts until draining, and then what is in the backlog already, where no other process does.
 pub async fn run(worker: Arc<Worker>, socket: Socket, service: impl HttpService) {
     let place = socket.place;
     let acceptor = match Acceptor::new(socket.listener) {
@@ -62,6 +63,10 @@ pub async fn run(worker: Arc<Worker>, socket: Socket, service: impl HttpService)
                 tokio::time::sleep(PAUSE).await;
             }
         }
+    }
+    // Who waits there is the other process'.
+    if handover::is_handed_over() {
+        return;
     }
     // The kernel is asked itself: the runtime may not have heard yet of those that wait. Not for ever: while there is
     // load, there is always one more.

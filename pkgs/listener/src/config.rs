@@ -51,9 +51,6 @@ pub struct Config {
     /// `Alt-Svc` (RFC 9114, section 3.1.1). Off by default, and where connections begin with a PROXY header: over UDP
     /// there is none.
     pub http3: bool,
-    /// Where a new process asks the one before it for its listening sockets: the path of a Unix socket. None
-    /// by default.
-    pub handover: Option<PathBuf>,
     /// How long requests in flight have from the call to stop until they are cut. 10 s by default.
     pub drain: Duration,
     /// How long connections without a request are kept from the call to stop on, so that a request on its way is
@@ -108,7 +105,6 @@ impl Default for Config {
             tcp: Tcp::default(),
             http2: Http2::default(),
             http3: false,
-            handover: None,
             drain: Duration::from_secs(10),
             drain_grace: Duration::from_secs(1),
         }

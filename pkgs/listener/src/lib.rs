@@ -51,7 +51,6 @@ mod connection_fields;
 mod date;
 mod drain;
 mod fast_path;
-mod handover;
 mod http1;
 mod http2;
 mod life;

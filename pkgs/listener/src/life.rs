@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use service::handover;
+
 /// How often deadlines are looked at, and how far the clock may be behind.
 pub const TICK: Duration = Duration::from_millis(250);
 
@@ -48,7 +50,9 @@ pub struct Lives {
     /// The present.
     pub clock: Clock,
     /// When draining, how long a connection without a request is kept.
-    pub grace: Duration,
+    grace: Duration,
+    /// The same where another process has taken over, and nobody waits for this one to end.
+    leisure: Duration,
     open: Mutex<Vec<Arc<Life>>>,
     /// What new ones begin with.
     flags: AtomicU8,
@@ -68,10 +72,10 @@ pub struct Life {
 }
 
 impl Lives {
-    /// None; they are given so much `grace`.
-    pub fn new(grace: Duration) -> Self {
+    /// None; they are given so much `grace`, or `leisure` where another process has taken over.
+    pub fn new(grace: Duration, leisure: Duration) -> Self {
         let clock = Clock { tick: AtomicU32::new(0), second: AtomicU64::new(Clock::now()) };
-        Self { clock, grace, open: Mutex::default(), flags: AtomicU8::new(0) }
+        Self { clock, grace, leisure, open: Mutex::default(), flags: AtomicU8::new(0) }
     }
 
     /// A connection that has `time` to say something. It counts until what `Life::run` returns is done or
@@ -149,7 +153,12 @@ impl Lives {
     /// How long a connection without a request is kept once its client was asked to close it: one that is held up may
     /// have sent a request before it learns of that.
     pub fn parting(&self, draining: bool) -> Duration {
-        if draining { self.grace } else { GOODBYE }
+        if draining { self.grace() } else { GOODBYE }
+    }
+
+    /// When draining, how long a connection without a request is kept.
+    pub fn grace(&self) -> Duration {
+        if handover::is_handed_over() { self.leisure } else { self.grace }
     }
 
     fn flag(&self, flag: u8) {
@@ -236,7 +245,7 @@ impl Life {
             Poll::Ready(done) => Poll::Ready(Some(done)),
             Poll::Pending => {
                 if self.is_draining() {
-                    self.deadline.fetch_min(lives.after(lives.grace), Relaxed);
+                    self.deadline.fetch_min(lives.after(lives.grace()), Relaxed);
                 }
                 if self.is_over(lives) { Poll::Ready(None) } else { Poll::Pending }
             }
@@ -277,7 +286,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_is_woken_when_its_time_is_up() {
-        let lives = Arc::new(Lives::new(TICK));
+        let lives = Arc::new(Lives::new(TICK, TICK));
         let life = lives.begin(TICK);
         let task = tokio::spawn({
             let (lives, life) = (Arc::clone(&lives), Arc::clone(&life));
@@ -314,7 +323,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cut_ends_what_would_wait_for_ever() {
-        let lives = Arc::new(Lives::new(TICK));
+        let lives = Arc::new(Lives::new(TICK, TICK));
         let life = lives.begin(TICK);
         life.unbounded();
         let task = tokio::spawn(async move { life.run(pin!(std::future::pending())).await });
@@ -328,7 +337,7 @@ mod tests {
 
     #[test]
     fn who_has_kept_the_server_waiting_for_longest_makes_room() {
-        let lives = Lives::new(TICK);
+        let lives = Lives::new(TICK, TICK);
         let [first, second, third, fourth] = [(); 4].map(|()| lives.begin(TICK));
         lives.tick();
         // What was said is a request, and then the beginning of one.
@@ -346,7 +355,7 @@ mod tests {
 
     #[tokio::test]
     async fn those_that_come_and_go_are_not_kept() {
-        let lives = Lives::new(TICK);
+        let lives = Lives::new(TICK, TICK);
         let held = [(); 10].map(|()| lives.begin(TICK));
         for _ in 0..10_000 {
             lives.begin(TICK).run(pin!(std::future::ready(()))).await;
@@ -358,7 +367,7 @@ mod tests {
 
     #[test]
     fn those_that_come_late_are_told_too() {
-        let lives = Lives::new(TICK);
+        let lives = Lives::new(TICK, TICK);
         lives.drain();
         assert!(lives.begin(TICK).is_draining());
     }

@@ -13,7 +13,6 @@ use service::{panics, workers};
 
 use crate::config::{Config, Runtime, Speaks};
 use crate::drain;
-use crate::handover::{Offer, Old};
 use crate::life::Lives;
 use crate::limits::{Answers, Bodies, Connections};
 use crate::metrics::Metrics;
@@ -30,8 +29,6 @@ const NAME: &str = "listener";
 pub struct Listener {
     config: Arc<Config>,
     sockets: Bound,
-    /// The process that serves until this one does.
-    old: Option<Old>,
     tls: Option<Tls>,
     metrics: Metrics,
     heartbeats: Heartbeats,
@@ -49,10 +46,6 @@ pub enum Error {
     /// A socket cannot be set up.
     #[error("cannot set up a socket: {0}")]
     Socket(#[source] io::Error),
-    /// The process before this one does not hand over its sockets, or the path to offer them at is no place
-    /// for a socket.
-    #[error("cannot hand over sockets: {0}")]
-    Handover(#[source] io::Error),
     /// A thread or its runtime cannot be started.
     #[error("cannot start a worker: {0}")]
     Worker(#[source] io::Error),
@@ -78,11 +71,9 @@ impl Listener {
             Runtime::PerCore(count) => workers::count(count),
             Runtime::MultiThread(_) => 1,
         };
-        let old = config.handover.as_deref().map(Old::ask).transpose().map_err(Error::Handover)?.flatten();
-        let (old, inherited) = old.unzip();
-        let sockets = Bound::new(&config, tls.as_ref(), workers, inherited.unwrap_or_default())?;
+        let sockets = Bound::new(&config, tls.as_ref(), workers)?;
         let (metrics, heartbeats) = (Metrics::new(workers), Heartbeats::new(workers));
-        Ok(Self { config: Arc::new(config), sockets, old, tls, metrics, heartbeats })
+        Ok(Self { config: Arc::new(config), sockets, tls, metrics, heartbeats })
     }
 
     /// Where it listens, in the order of the endpoints, with the ports the kernel chose.
@@ -145,7 +136,7 @@ impl Listener {
         self.serve_as(NAME, service, shutdown)
     }
 
-    fn serve_as(mut self, name: &str, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
+    fn serve_as(self, name: &str, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::Worker)?;
         let (control, drain) = drain::pair();
@@ -155,11 +146,8 @@ impl Listener {
         let (ended, mut running) = tokio::sync::mpsc::channel::<()>(1);
         let mut outcome = Ok(());
         let pinned = workers::pinnable(self.sockets.workers.len());
-        let shared = match self.config.handover {
-            Some(_) => self.sockets.share(&self.config)?,
-            None => Vec::new(),
-        };
-        let quic = self.sockets.quic();
+        // Half of the time, so that the other half is left for goodbyes.
+        let leisure = self.config.drain_grace.max(self.config.drain / 2);
         let mut threads = Vec::new();
         for (index, sockets) in self.sockets.workers.into_iter().enumerate() {
             let worker = Arc::new(Worker {
@@ -170,7 +158,7 @@ impl Listener {
                 answers: Arc::clone(&answers),
                 metrics: self.metrics.clone(),
                 drain: drain.clone(),
-                lives: Lives::new(self.config.drain_grace),
+                lives: Lives::new(self.config.drain_grace, leisure),
                 tls: self.tls.clone(),
                 heartbeats: self.heartbeats.clone(),
                 log: self.config.access_log.as_ref().map(AccessLog::lines),
@@ -191,25 +179,9 @@ impl Listener {
             threads.push(thread.map_err(Error::Worker)?);
         }
         drop(ended);
-        let handed_over = Shutdown::new();
-        if let Some(path) = &self.config.handover {
-            self.old.map_or(Ok(()), Old::relieve).map_err(Error::Handover)?;
-            let offer = Offer::new(path, shared).map_err(Error::Handover)?;
-            let (drain, handed_over) = (drain.clone(), handed_over.clone());
-            let waiting = thread::Builder::new().name("handover".into()).spawn(move || {
-                if offer.wait(&drain) {
-                    tracing::info!("a new process serves");
-                    quic.iter().for_each(|shared| shared.hand_over());
-                    handed_over.trigger();
-                }
-            });
-            threads.push(waiting.map_err(Error::Worker)?);
-        }
-
         runtime.block_on(async {
             tokio::select! {
                 () = shutdown.wait() => {}
-                () = handed_over.wait() => {}
                 // Said only by a worker that ends before it was told to.
                 _ = running.recv() => {
                     tracing::error!("a worker ended by itself");

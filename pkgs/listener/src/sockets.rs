@@ -9,7 +9,6 @@ use service::socket::{Address, Listener, TcpOptions};
 use service::workers;
 
 use crate::config::{Config, Endpoint, Speaks};
-use crate::handover::Named;
 use crate::listen::Error;
 use crate::tls::Tls;
 use crate::{quic, sockopt};
@@ -39,8 +38,6 @@ pub struct Socket {
 /// What the sockets of an endpoint have in common.
 #[derive(Debug)]
 pub struct Place {
-    /// The endpoint's number.
-    pub endpoint: usize,
     /// What is spoken.
     pub speaks: Speaks,
     /// The address of every connection's own end; absent where each has another, and on Unix sockets.
@@ -77,59 +74,24 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Binds everything for so many workers, but for what is among `inherited`.
-    pub fn new(
-        config: &Config,
-        tls: Option<&Tls>,
-        workers: usize,
-        mut inherited: Vec<Named>,
-    ) -> Result<Self, Error> {
+    /// Binds everything for so many workers, but for what another process hands over.
+    pub fn new(config: &Config, tls: Option<&Tls>, workers: usize) -> Result<Self, Error> {
         let mut bound =
             Self { workers: (0..workers).map(|_| Sockets::default()).collect(), addresses: Vec::new() };
         for endpoint in &config.endpoints {
-            let name = endpoint.address.to_string();
-            let ours = inherited.extract_if(.., |socket| socket.name == name);
-            let mut ours: Vec<Listener> =
-                ours.map(|socket| socket.listener().map_err(Error::Socket)).collect::<Result<_, _>>()?;
-            let mut quic = quic::Inherited::take(&mut inherited, &name).map_err(Error::Socket)?;
             // A port that the kernel chooses is free for TCP; for UDP it may be somebody's. Then another.
             let chosen = matches!(&endpoint.address, Address::Tcp(address) if address.port() == 0);
-            let mut tries = if chosen && ours.is_empty() { PORT_TRIES } else { 1 };
+            let mut tries = if chosen { PORT_TRIES } else { 1 };
             loop {
                 tries -= 1;
-                let (address, listeners) = listeners(endpoint, config, workers, std::mem::take(&mut ours))?;
-                match bound.add(endpoint, config, tls, address, listeners, std::mem::take(&mut quic)) {
+                let (address, listeners) = listeners(endpoint, config, workers)?;
+                match bound.add(endpoint, config, tls, address, listeners) {
                     Err(error) if tries > 0 && is_taken(&error) => {}
                     added => break added?,
                 }
             }
         }
         Ok(bound)
-    }
-
-    /// Another descriptor of each socket, under the name of its endpoint.
-    pub fn share(&mut self, config: &Config) -> Result<Vec<Named>, Error> {
-        let name = |endpoint: usize| config.endpoints[endpoint].address.to_string();
-        let mut named = Vec::new();
-        for sockets in &mut self.workers {
-            for socket in &sockets.stream {
-                named.push(Named::of(name(socket.place.endpoint), &socket.listener).map_err(Error::Socket)?);
-            }
-            for socket in &mut sockets.quic {
-                named.extend(socket.offer(&name(socket.endpoint)).map_err(Error::Socket)?);
-            }
-        }
-        // Behind this process' own, so that the last comes first.
-        for socket in self.workers.first().into_iter().flat_map(|sockets| &sockets.quic) {
-            named.extend(socket.shared.predecessors(&name(socket.endpoint)).map_err(Error::Socket)?);
-        }
-        Ok(named)
-    }
-
-    /// What those for QUIC have in common, which is to be told when another process reads them.
-    pub fn quic(&self) -> Vec<Arc<quic::Shared>> {
-        let sockets = self.workers.iter().flat_map(|sockets| &sockets.quic);
-        sockets.map(|socket| Arc::clone(&socket.shared)).collect()
     }
 
     /// Shares the sockets of an endpoint out among the workers.
@@ -140,14 +102,12 @@ impl Bound {
         tls: Option<&Tls>,
         address: Address,
         listeners: Vec<Listener>,
-        inherited: quic::Inherited,
     ) -> Result<(), Error> {
         let tcp = if let Address::Tcp(address) = &address { Some(*address) } else { None };
         // Who came past the proxies would not be told from their clients.
         let http3 = config.http3 && !config.proxies.speak_proxy_protocol();
         let quic_address = tcp.filter(|_| http3 && endpoint.speaks == Speaks::Tls);
         let place = Arc::new(Place {
-            endpoint: self.addresses.len(),
             speaks: endpoint.speaks,
             local: tcp.filter(|address| !config.local_addresses || !address.ip().is_unspecified()),
             alt_svc: quic_address.map(|address| AltSvc::new(address.port())),
@@ -156,7 +116,7 @@ impl Bound {
         // First, since its port may be taken: then nothing of the endpoint is kept.
         let mut datagrams = Vec::new();
         if let (Some(address), Some(tls)) = (quic_address, tls) {
-            datagrams = quic::Socket::all(self.addresses.len(), address, config, tls, workers, inherited)?;
+            datagrams = quic::Socket::all(address, config, tls, workers)?;
         }
         for (index, listener) in listeners.into_iter().enumerate() {
             if let Listener::Tcp(listener) = &listener {
@@ -180,26 +140,14 @@ fn is_taken(error: &Error) -> bool {
     matches!(error, Error::Listen(error) if error.is_taken())
 }
 
-/// At least one socket for each worker, and where they listen; `inherited` ones are among them.
+/// At least one socket for each worker, and where they listen.
 fn listeners(
     endpoint: &Endpoint,
     config: &Config,
     workers: usize,
-    inherited: Vec<Listener>,
 ) -> Result<(Address, Vec<Listener>), Error> {
     let options = TcpOptions { reuse_port: true, backlog: config.tcp.backlog, ..TcpOptions::default() };
-    let mut listeners = inherited;
-    if listeners.is_empty() {
-        listeners = endpoint.address.listen_each(workers, &options)?;
-    }
+    let listeners = endpoint.address.listen_each(workers, &options)?;
     let address = listeners[0].address().unwrap_or_else(|| endpoint.address.clone());
-    while listeners.len() < workers {
-        listeners.push(match &endpoint.address {
-            // A socket for each worker, on the port of the inherited ones.
-            Address::Tcp(_) => address.listen(&options)?,
-            // Only one can be bound; all workers accept from it.
-            _ => listeners[0].try_clone().map_err(Error::Socket)?,
-        });
-    }
     Ok((address, listeners))
 }

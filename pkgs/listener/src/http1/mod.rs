@@ -308,7 +308,7 @@ fn poll_wait(
     let (wait, time) = match (wire.input.is_empty(), life.is_draining()) {
         (false, _) => (Wait::Head, limits.head_time),
         (true, false) => (Wait::Idle, limits.idle),
-        (true, true) => (Wait::Grace, lives.grace),
+        (true, true) => (Wait::Grace, lives.grace()),
     };
     if waiting.replace(wait) != Some(wait) {
         life.within(lives, time);

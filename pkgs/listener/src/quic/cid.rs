@@ -48,9 +48,9 @@ impl Ids {
         Some(Self(SipHasher13::new_with_keys(part(first)?, part(second)?)))
     }
 
-    /// The ids of `worker`'s connections.
-    pub(super) fn generator(&self, worker: u8) -> Generator {
-        Generator { ids: self.clone(), noise: RandomState::new(), made: 0, worker }
+    /// The ids of `worker`'s connections, which also knows those of processes `before`.
+    pub(super) fn generator(&self, worker: u8, before: Vec<Self>) -> Generator {
+        Generator { ids: self.clone(), before, noise: RandomState::new(), made: 0, worker }
     }
 
     /// The worker that made an id; none if nobody here did. One foreign id in 65,536 passes for ours, and
@@ -81,6 +81,7 @@ impl Ids {
 /// Makes the ids of one worker.
 pub(super) struct Generator {
     ids: Ids,
+    before: Vec<Ids>,
     noise: RandomState,
     made: u64,
     worker: u8,
@@ -93,8 +94,10 @@ impl ConnectionIdGenerator for Generator {
         ConnectionId::new(&self.ids.seal(&[a, b, c, d, e], self.worker))
     }
 
+    /// Who sends to one that nobody knows any more, be it since a process before has ended, is told so.
     fn validate(&self, id: &ConnectionId) -> Result<(), InvalidCid> {
-        self.ids.worker(id).map(|_| ()).ok_or(InvalidCid)
+        let mut known = std::iter::once(&self.ids).chain(&self.before);
+        known.find_map(|ids| ids.worker(id)).map(|_| ()).ok_or(InvalidCid)
     }
 
     fn cid_len(&self) -> usize {
@@ -114,7 +117,7 @@ mod tests {
     fn an_id_names_its_worker() {
         let ids = Ids::default();
         for worker in [0, 1, 7, u8::MAX] {
-            let mut generator = ids.generator(worker);
+            let mut generator = ids.generator(worker, Vec::new());
             for _ in 0..1_000 {
                 let id = generator.generate_cid();
                 assert_eq!(id.len(), generator.cid_len());
@@ -128,7 +131,10 @@ mod tests {
     fn the_process_that_comes_after_knows_the_ids() {
         let ids = Ids::default();
         let heir = Ids::from_text(&ids.to_text()).expect("it is a key");
-        assert_eq!(heir.worker(&ids.generator(5).generate_cid()), Some(5));
+        let id = ids.generator(5, Vec::new()).generate_cid();
+        assert_eq!(heir.worker(&id), Some(5));
+        let next = |before| Ids::default().generator(0, before).validate(&id);
+        assert!(next(vec![heir]).is_ok() && next(Vec::new()).is_err());
         for text in ["", "0123", "not a key of thirty-two letters."] {
             assert!(Ids::from_text(text).is_none(), "{text}");
         }
@@ -136,7 +142,7 @@ mod tests {
 
     #[test]
     fn ids_do_not_repeat_and_share_no_byte_that_stays() {
-        let mut generator = Ids::default().generator(3);
+        let mut generator = Ids::default().generator(3, Vec::new());
         let made: Vec<_> = (0..10_000).map(|_| generator.generate_cid()).collect();
         // Of all of them, with 40 bits that differ, two would be the same once in 22,000 runs.
         assert_eq!(made[..500].iter().collect::<std::collections::HashSet<_>>().len(), 500);
@@ -149,7 +155,7 @@ mod tests {
     #[test]
     fn ids_of_others_are_seldom_taken_for_ours() {
         let ids = Ids::default();
-        let mut other = Ids::default().generator(1);
+        let mut other = Ids::default().generator(1, Vec::new());
         let taken = (0..100_000).filter(|_| ids.worker(&other.generate_cid()).is_some()).count();
         assert!(taken < 30, "{taken} of 100,000, where 1.5 are expected");
         for short in [&[][..], &[1, 2, 3, 4]] {

@@ -9,17 +9,16 @@ use std::time::Duration;
 use h3::error::Code;
 use quinn::{Endpoint, Incoming, Runtime as _, TokioRuntime};
 use service::proxies::Source;
-use service::socket;
+use service::{handover, socket};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connection;
 use super::gather::Gathering;
 use super::setup::{self, Shared};
-use super::succession::{self, Inherited, Relay};
+use super::succession::{self, Relay};
 use super::transport::varint;
 use crate::config::Config;
-use crate::handover::Named;
 use crate::limits::Permit;
 use crate::listen::Error;
 use crate::service_trait::HttpService;
@@ -39,49 +38,38 @@ pub(crate) struct Socket {
     sockets: Vec<UdpSocket>,
     /// Where datagrams come from once another process has the sockets.
     relay: Option<OwnedFd>,
-    /// Its place among those configured.
-    pub(crate) endpoint: usize,
     /// What it has in common with those of other workers.
-    pub(crate) shared: Arc<Shared>,
+    shared: Arc<Shared>,
 }
 
 impl Socket {
-    /// Those of all workers: the inherited ones, and new ones where there are too few.
+    /// Those of all workers: what another process hands over, and new ones where that is too few.
     ///
     /// # Errors
     /// When the address cannot be bound, or TLS lacks what QUIC needs.
     pub(crate) fn all(
-        endpoint: usize,
         address: SocketAddr,
         config: &Config,
         tls: &Tls,
         workers: usize,
-        inherited: Inherited,
     ) -> Result<Vec<Self>, Error> {
-        let Inherited { mut sockets, predecessors } = inherited;
-        let shared = Shared::new(config, tls, workers, predecessors).map_err(tls::Error::Versions)?;
-        if sockets.is_empty() {
-            sockets = socket::bind_udp_each(address, workers, setup::enlarge_buffers)?;
-        }
-        while sockets.len() < workers {
-            sockets.push(socket::bind_udp(address, setup::enlarge_buffers)?);
-        }
-        let new = |_| Self { sockets: Vec::new(), relay: None, endpoint, shared: Arc::clone(&shared) };
-        let mut all: Vec<_> = (0..workers).map(new).collect();
+        let sockets = socket::bind_udp_each(address, workers, setup::enlarge_buffers)?;
+        let shared = Shared::new(config, tls, workers, address).map_err(tls::Error::Versions)?;
+        let new = || Self { sockets: Vec::new(), relay: None, shared: Arc::clone(&shared) };
+        let mut all: Vec<_> = (0..workers).map(|_| new()).collect();
         for (index, socket) in sockets.into_iter().enumerate() {
             all[index % workers].sockets.push(socket);
         }
+        if handover::enabled() {
+            let mut relays = Vec::new();
+            for socket in &mut all {
+                let (theirs, ours) = succession::relay().map_err(Error::Socket)?;
+                relays.push(theirs);
+                socket.relay = Some(ours);
+            }
+            shared.offer(address, &relays);
+        }
         Ok(all)
-    }
-
-    /// What a process that takes over is given, where `endpoint` is the name of the address.
-    ///
-    /// # Errors
-    /// When there are no descriptors left.
-    pub(crate) fn offer(&mut self, endpoint: &str) -> io::Result<Vec<Named>> {
-        let (offered, ours) = succession::offer(self.shared.exchange.ids(), endpoint, &self.sockets)?;
-        self.relay = Some(ours);
-        Ok(offered)
     }
 }
 
@@ -93,21 +81,14 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: Socket, service: impl Htt
     };
     let Ok(local) = endpoint.local_addr() else { return };
     let sending = tokio::spawn(gathering.send_rest());
-    let mut drain = worker.drain.clone();
     let mut connections = JoinSet::new();
     // Clones count the handshakes in progress.
     let handshakes = Arc::new(());
-    loop {
-        let incoming = tokio::select! {
-            biased;
-            incoming = endpoint.accept() => incoming,
-            _ = drain.draining() => break,
-        };
-        // Only an endpoint that is closed, or whose socket has failed, has none.
-        let Some(incoming) = incoming else { break };
-        while connections.try_join_next().is_some() {}
+    let mut drain = worker.drain.clone();
+    // It has its own, since a service need not be shared.
+    let begin = move |connections: &mut JoinSet<()>, incoming| {
         let Some((incoming, permit)) = admit(&worker, incoming, Arc::strong_count(&handshakes)) else {
-            continue;
+            return;
         };
         let (worker, service, handshake) = (Arc::clone(&worker), service.clone(), Arc::clone(&handshakes));
         connections.spawn(async move {
@@ -119,11 +100,33 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: Socket, service: impl Htt
             }
             drop(permit);
         });
+    };
+    loop {
+        let incoming = tokio::select! {
+            biased;
+            incoming = endpoint.accept() => incoming,
+            _ = drain.draining() => break,
+        };
+        // Only an endpoint that is closed, or whose socket has failed, has none.
+        let Some(incoming) = incoming else { break };
+        while connections.try_join_next().is_some() {}
+        begin(&mut connections, incoming);
     }
-    tokio::select! {
-        () = async { while connections.join_next().await.is_some() {} } => {}
-        () = async { while let Some(incoming) = endpoint.accept().await { turn_away(incoming) } } => {}
-        () = drain.cut() => {}
+    loop {
+        tokio::select! {
+            ended = connections.join_next() => if ended.is_none() {
+                break;
+            },
+            incoming = endpoint.accept() => match incoming {
+                // By the id that a client was told to come back with, it comes to whoever told it.
+                Some(incoming) if handover::is_handed_over() && incoming.remote_address_validated() => {
+                    begin(&mut connections, incoming);
+                }
+                Some(incoming) => turn_away(incoming),
+                None => break,
+            },
+            () = drain.cut() => break,
+        }
     }
     endpoint.close(varint(Code::H3_NO_ERROR.value()), b"");
     // Long enough to say so, and no longer.
@@ -131,10 +134,10 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: Socket, service: impl Htt
     sending.abort();
 }
 
-/// Who connects while it drains learns at once that it is in vain; or nothing, where another process comes to these sockets:
-/// then it tries again.
+/// Who connects while it drains learns at once that it is in vain; or nothing, where another process comes to these sockets,
+/// or has them: then it tries again.
 fn turn_away(incoming: Incoming) {
-    if socket::keeps() { incoming.ignore() } else { incoming.refuse() }
+    if socket::keeps() || handover::is_handed_over() { incoming.ignore() } else { incoming.refuse() }
 }
 
 fn open(

@@ -27,5 +27,3 @@ mod succession;
 mod transport;
 
 pub(crate) use endpoint::{Socket, serve};
-pub(crate) use setup::Shared;
-pub(crate) use succession::Inherited;

@@ -1,17 +1,19 @@
 //! What the workers of one address share.
 
-use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::{hkdf, hmac, rand};
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
+use service::handover;
 use socket2::Socket;
 
 use super::steer::Exchange;
-use super::succession::Predecessor;
+use super::succession::{self, Predecessor};
 use crate::config::{Config, Limits};
-use crate::handover::Named;
 use crate::tls::Tls;
 
 /// Socket buffers: what quic-go found that a fast link needs. The kernel grants what `net.core.rmem_max` and
@@ -34,16 +36,22 @@ const INCOMING: usize = 1_024;
 const INCOMING_BYTES: u64 = 64 * 1024;
 const INCOMING_BYTES_ALL: u64 = 4 << 20;
 
+/// Bytes of what keys are made of.
+const SECRET: usize = 32;
+
 /// What the workers of one address share: one key for the tokens that prove an address, as a client may come
-/// back through another worker, and the exchange of datagrams.
+/// back through another worker or to another process, and the exchange of datagrams.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(super) exchange: Arc<Exchange>,
     pub(super) server: ServerConfig,
+    /// For the resets that tell clients of connections that nobody knows any more: of all workers, and of the processes
+    /// that follow each other.
+    reset: Arc<hmac::Key>,
 }
 
 impl Shared {
-    /// For so many workers.
+    /// For so many workers on `address`.
     ///
     /// # Errors
     /// When the TLS provider lacks what QUIC needs.
@@ -51,43 +59,76 @@ impl Shared {
         config: &Config,
         tls: &Tls,
         workers: usize,
-        predecessors: Vec<Predecessor>,
+        address: SocketAddr,
     ) -> Result<Arc<Self>, rustls::Error> {
         let crypto = QuicServerConfig::try_from(Arc::clone(&tls.quic))
             .map_err(|_| rustls::Error::General("QUIC needs AES-128-GCM".to_owned()))?;
-        let mut server = ServerConfig::with_crypto(Arc::new(crypto));
+        let secret = secret(address)?;
+        let tokens = hkdf::Salt::new(hkdf::HKDF_SHA256, b"tokens").extract(&secret);
+        let mut server = ServerConfig::new(Arc::new(crypto), Arc::new(tokens));
         server
             .transport_config(Arc::new(transport(config)))
             .max_incoming(INCOMING)
             .incoming_buffer_size(INCOMING_BYTES)
             .incoming_buffer_size_total(INCOMING_BYTES_ALL);
-        Ok(Arc::new(Self { exchange: Arc::new(Exchange::new(workers, predecessors)), server }))
+        let exchange = Arc::new(Exchange::new(workers, Predecessor::take(address)));
+        Ok(Arc::new(Self { exchange, server, reset: Arc::new(reset_key(&secret)) }))
     }
 
-    /// To be called once another process reads the sockets.
-    pub(crate) fn hand_over(&self) {
-        self.exchange.hand_over();
-    }
-
-    /// The ways to the processes before this one, for the next, where `endpoint` is the name of the address.
-    ///
-    /// # Errors
-    /// When there are no descriptors left.
-    pub(crate) fn predecessors(&self, endpoint: &str) -> io::Result<Vec<Named>> {
-        let mut named = Vec::new();
-        for predecessor in self.exchange.predecessors() {
-            named.extend(predecessor.offer(endpoint)?);
-        }
-        Ok(named)
+    /// Has these workers, by their relays, and the ways to the processes before this one handed to the next. Once that reads
+    /// the sockets, nobody here does any more.
+    pub(super) fn offer(&self, address: SocketAddr, relays: &[OwnedFd]) {
+        let name = succession::relay_name(self.exchange.ids(), address);
+        // In this order, so that the last comes first.
+        relays.iter().for_each(|relay| handover::offer(&name, relay));
+        self.exchange.predecessors().iter().for_each(|predecessor| predecessor.offer(address));
+        let exchange = Arc::clone(&self.exchange);
+        handover::on_handed_over(move |left| {
+            // A process that speaks no QUIC here leaves it to this one to read what is for its connections.
+            if !left.contains(&name) {
+                exchange.hand_over();
+            }
+        });
     }
 
     /// The endpoint of one worker.
     pub(super) fn endpoint(&self, worker: u8) -> EndpointConfig {
-        let mut config = EndpointConfig::default();
+        let mut config = EndpointConfig::new(Arc::clone(&self.reset) as _);
         let exchange = Arc::clone(&self.exchange);
         config.cid_generator(move || Box::new(exchange.generator(worker)));
         config
     }
+}
+
+/// What keys are made of: the same for the processes that follow each other on an address, so that tokens of one are good
+/// with the next, and who has a connection with one that is gone is told so by the next.
+fn secret(address: SocketAddr) -> Result<[u8; SECRET], rustls::Error> {
+    let name = format!("quic secret {address}");
+    let known = handover::told(&name).and_then(|text| from_hex(&text));
+    let secret = match known {
+        Some(secret) => secret,
+        None => {
+            let mut secret = [0; SECRET];
+            rand::fill(&mut secret).map_err(|_| rustls::Error::FailedToGetRandomBytes)?;
+            secret
+        }
+    };
+    handover::tell(&name, &secret.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    Ok(secret)
+}
+
+fn from_hex(text: &str) -> Option<[u8; SECRET]> {
+    let mut bytes = [0; SECRET];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// Of its own, so that a token tells nothing of it.
+fn reset_key(secret: &[u8; SECRET]) -> hmac::Key {
+    let made = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), b"resets");
+    hmac::Key::new(hmac::HMAC_SHA256, made.as_ref())
 }
 
 /// Bytes sent that are not acknowledged, for a client at this distance.

@@ -1,13 +1,13 @@
 //! One process after another on the same sockets.
 //!
-//! All datagrams of a port reach whoever reads its sockets. When a new process takes them over, those of
-//! connections that the old one still has are among them; the ids tell which, and a relay brings them back. The
-//! old one goes on sending by itself. Its relay is passed on with the sockets for as long as it lives, so that processes
-//! may follow each other faster than they drain.
+//! All datagrams of a port reach whoever reads its sockets, and that is one process at a time. When a new one takes them
+//! over ([`handover`]), those of connections that the old one still has are among them; the ids tell which, and a relay
+//! brings them back. The old one goes on sending by itself. Its relay is passed on with the sockets for as long as it lives,
+//! so that processes may follow each other faster than they drain.
 
 use std::io::{self, IoSlice, IoSliceMut, Write};
-use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
@@ -17,11 +17,11 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType,
     recvmsg, sendmsg, socketpair,
 };
+use service::handover;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
 use super::cid::Ids;
-use crate::handover::Named;
 
 /// What stands before a datagram in a relay: where it came from, where it went and its ECN bits, as text.
 const HEAD: usize = 128;
@@ -29,68 +29,24 @@ const HEAD: usize = 128;
 /// Processes before this one whose datagrams are handed back. Of more that drain at once, the oldest are cut off.
 const PREDECESSORS: usize = 8;
 
-/// What is taken over from the process before: its sockets on one address, and the way back to its workers and to those of
-/// the processes before it.
-#[derive(Debug, Default)]
-pub(crate) struct Inherited {
-    /// In the order of its workers.
-    pub(super) sockets: Vec<UdpSocket>,
-    /// The last first; none where it had no HTTP/3 on this address.
-    pub(super) predecessors: Vec<Predecessor>,
+/// By what name the relays of the workers whose ids these are go over, for the sockets on `address`.
+pub(super) fn relay_name(ids: &Ids, address: SocketAddr) -> String {
+    format!("quic relay {} {address}", ids.to_text())
 }
 
-impl Inherited {
-    /// Takes what is for the endpoint `name` out of what was handed over.
-    ///
-    /// # Errors
-    /// When a socket is not what its name says.
-    pub(crate) fn take(handed: &mut Vec<Named>, name: &str) -> io::Result<Self> {
-        let sockets = handed.extract_if(.., |fd| fd.name == socket_name(name));
-        let sockets = sockets.map(|socket| UdpSocket::from(socket.fd)).collect();
-        let mut predecessors: Vec<Predecessor> = Vec::new();
-        for relay in handed.extract_if(.., |fd| relay_key(&fd.name, name).is_some()) {
-            let ids = relay_key(&relay.name, name).ok_or(io::ErrorKind::InvalidData)?;
-            match predecessors.iter_mut().find(|known| known.ids == ids) {
-                Some(known) => known.relays.push(relay.fd),
-                None => predecessors.push(Predecessor {
-                    ids,
-                    relays: vec![relay.fd],
-                    gone: AtomicBool::new(false),
-                }),
-            }
-        }
-        predecessors.retain(|predecessor| !predecessor.has_ended());
-        predecessors.truncate(PREDECESSORS);
-        Ok(Self { sockets, predecessors })
-    }
-}
-
-fn socket_name(endpoint: &str) -> String {
-    format!("quic socket {endpoint}")
-}
-
-fn relay_name(ids: &Ids, endpoint: &str) -> String {
-    format!("quic relay {} {endpoint}", ids.to_text())
-}
-
-fn relay_key(name: &str, endpoint: &str) -> Option<Ids> {
+fn relay_ids(name: &str, address: SocketAddr) -> Option<Ids> {
     let (key, of) = name.strip_prefix("quic relay ")?.split_once(' ')?;
-    Ids::from_text(key).filter(|_| of == endpoint)
+    Ids::from_text(key).filter(|_| of.parse() == Ok(address))
 }
 
-/// What a process to come is offered of one worker: its sockets, and the way to it. Returns the worker's end too.
+/// A relay to a worker: the end for processes to come, and the worker's.
 ///
 /// # Errors
 /// When there are no descriptors left.
-pub(super) fn offer(ids: &Ids, endpoint: &str, sockets: &[UdpSocket]) -> io::Result<(Vec<Named>, OwnedFd)> {
+pub(super) fn relay() -> io::Result<(OwnedFd, OwnedFd)> {
     // Of this kind the kernel keeps as many messages as fit the buffer, and not ten.
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let (theirs, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    let mut named = vec![Named { name: relay_name(ids, endpoint), fd: theirs }];
-    for socket in sockets {
-        named.push(Named { name: socket_name(endpoint), fd: socket.as_fd().try_clone_to_owned()? });
-    }
-    Ok((named, ours))
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
 /// A process before, while it has connections.
@@ -98,35 +54,62 @@ pub(super) fn offer(ids: &Ids, endpoint: &str, sockets: &[UdpSocket]) -> io::Res
 pub(super) struct Predecessor {
     ids: Ids,
     /// One for each of its workers.
-    relays: Vec<OwnedFd>,
+    relays: Vec<Way>,
+}
+
+/// The way to one worker.
+#[derive(Debug)]
+struct Way {
+    relay: OwnedFd,
+    /// Whether nobody is there any more: workers end one by one.
     gone: AtomicBool,
 }
 
 impl Predecessor {
+    /// Those whose datagrams come by the sockets on `address`, the last first, out of what was handed over.
+    pub(super) fn take(address: SocketAddr) -> Vec<Self> {
+        Self::of(handover::take_all(|name| relay_ids(name, address).is_some()), address)
+    }
+
+    fn of(handed: Vec<(String, OwnedFd)>, address: SocketAddr) -> Vec<Self> {
+        let mut predecessors: Vec<Self> = Vec::new();
+        for (name, relay) in handed {
+            let Some(ids) = relay_ids(&name, address) else { continue };
+            let way = Way { relay, gone: AtomicBool::new(false) };
+            match predecessors.iter_mut().find(|known| known.ids == ids) {
+                Some(known) => known.relays.push(way),
+                None => predecessors.push(Self { ids, relays: vec![way] }),
+            }
+        }
+        predecessors.retain(|predecessor| !predecessor.has_ended());
+        predecessors.truncate(PREDECESSORS);
+        predecessors
+    }
+
     /// Whether nobody reads its relays any more.
     fn has_ended(&self) -> bool {
         let mut looked: Vec<_> =
-            self.relays.iter().map(|relay| PollFd::new(relay, PollFlags::empty())).collect();
+            self.relays.iter().map(|way| PollFd::new(&way.relay, PollFlags::empty())).collect();
         // Its other end being closed is told unasked.
         let looking = poll(&mut looked, Some(&Timespec::default()));
         looking.is_ok() && looked.iter().all(|relay| relay.revents().contains(PollFlags::HUP))
     }
 
-    /// The way to it, for the process to come.
-    ///
-    /// # Errors
-    /// When there are no descriptors left.
-    pub(super) fn offer(&self, endpoint: &str) -> io::Result<Vec<Named>> {
-        let relays = self.relays.iter().map(|relay| relay.try_clone());
-        relays.map(|fd| Ok(Named { name: relay_name(&self.ids, endpoint), fd: fd? })).collect()
+    /// Offers the way to it to the process to come.
+    pub(super) fn offer(&self, address: SocketAddr) {
+        let name = relay_name(&self.ids, address);
+        self.relays.iter().for_each(|way| handover::offer(&name, &way.relay));
     }
 
-    /// Its worker that made an id.
+    /// What makes its ids.
+    pub(super) fn ids(&self) -> &Ids {
+        &self.ids
+    }
+
+    /// Its worker that made an id, while it is there.
     pub(super) fn worker(&self, id: &[u8]) -> Option<u8> {
-        if self.gone.load(Relaxed) {
-            return None;
-        }
-        self.ids.worker(id).filter(|&worker| usize::from(worker) < self.relays.len())
+        let worker = self.ids.worker(id)?;
+        self.relays.get(usize::from(worker)).filter(|way| !way.gone.load(Relaxed)).map(|_| worker)
     }
 
     /// Hands a datagram back to it; false if there is no room, or nobody any more.
@@ -134,12 +117,12 @@ impl Predecessor {
         let head = head(meta);
         let parts = [IoSlice::new(&head), IoSlice::new(datagram)];
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let relay = &self.relays[usize::from(worker)];
-        match sendmsg(relay, &parts, &mut SendAncillaryBuffer::default(), flags) {
+        let way = &self.relays[usize::from(worker)];
+        match sendmsg(&way.relay, &parts, &mut SendAncillaryBuffer::default(), flags) {
             Ok(_) => true,
             Err(error) => {
                 let ended = matches!(error, rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET);
-                self.gone.fetch_or(ended, Relaxed);
+                way.gone.fetch_or(ended, Relaxed);
                 false
             }
         }
@@ -231,55 +214,62 @@ mod tests {
         assert!(parse(&[b'x'; HEAD], 7).is_none());
     }
 
-    #[tokio::test]
-    async fn datagrams_come_back_until_the_old_process_is_gone() {
-        let ids = Ids::default();
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        let (mut handed, ours) = offer(&ids, "[::]:443", std::slice::from_ref(&socket)).expect("descriptors");
-        handed.push(Named { name: "[::]:443".into(), fd: socket.into() });
-        let Inherited { sockets, mut predecessors } =
-            Inherited::take(&mut handed, "[::]:443").expect("it is valid");
-        assert_eq!((sockets.len(), handed.len()), (1, 1), "the listening socket is left");
-        let predecessor = predecessors.pop().expect("there is a relay");
-        let id = quinn::ConnectionIdGenerator::generate_cid(&mut ids.generator(0));
-        assert_eq!(predecessor.worker(&id), Some(0));
-        let from = meta("192.0.2.1:443", None, None);
-        assert!(predecessor.relay(0, &from, b"payload"));
+    const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 443);
 
-        let relay = Relay::new(ours).expect("a runtime");
+    /// So many relays, by name, and their workers' ends.
+    fn relays(ids: &Ids, workers: usize) -> (Vec<(String, OwnedFd)>, Vec<OwnedFd>) {
+        let made = (0..workers).map(|_| relay().expect("descriptors"));
+        made.map(|(theirs, ours)| ((relay_name(ids, ADDRESS), theirs), ours)).unzip()
+    }
+
+    fn id(ids: &Ids, worker: u8) -> quinn::ConnectionId {
+        quinn::ConnectionIdGenerator::generate_cid(&mut ids.generator(worker, Vec::new()))
+    }
+
+    async fn received(relay: &Relay) -> (Vec<u8>, SocketAddr) {
         let (mut buf, mut read) = ([0; 100], RecvMeta::default());
         let mut slice = IoSliceMut::new(&mut buf);
         std::future::poll_fn(|cx| relay.poll_recv(cx, &mut slice, &mut read)).await.expect("a datagram");
-        assert_eq!((&buf[..read.len], read.addr), (&b"payload"[..], from.addr));
-        drop(relay);
-        assert!(!predecessor.relay(0, &from, b"payload"));
-        assert_eq!(predecessor.worker(&id), None, "nobody is there any more");
+        (buf[..read.len].to_vec(), read.addr)
     }
 
     #[tokio::test]
-    async fn the_way_to_a_process_before_the_last_is_passed_on_while_it_lives() {
-        const ENDPOINT: &str = "[::]:443";
-        let [oldest, older, old] = [(); 3].map(|()| Ids::default());
-        let (mut handed, of_oldest) = offer(&oldest, ENDPOINT, &[]).expect("descriptors");
-        let (of_older, older_end) = offer(&older, ENDPOINT, &[]).expect("descriptors");
-        handed.splice(0..0, of_older);
-        let second = Inherited::take(&mut handed, ENDPOINT).expect("it is valid").predecessors;
+    async fn datagrams_come_back_until_the_worker_is_gone() {
+        let ids = Ids::default();
+        let (mut handed, mut ends) = relays(&ids, 2);
+        let other = "[::]:443".parse().expect("an address");
+        handed.push((relay_name(&Ids::default(), other), relay().expect("descriptors").0));
+        let mut predecessors = Predecessor::of(handed, ADDRESS);
+        assert_eq!(predecessors.len(), 1, "what is of another address is left out");
+        let predecessor = predecessors.pop().expect("there is a relay");
+        let [first, second] = [0, 1].map(|worker| id(&ids, worker));
+        assert_eq!(predecessor.worker(&first), Some(0));
+        let from = meta("192.0.2.1:443", None, None);
+        assert!(predecessor.relay(0, &from, b"payload"));
+        let relay = Relay::new(ends.remove(0)).expect("a runtime");
+        assert_eq!(received(&relay).await, (b"payload".to_vec(), from.addr));
+        drop(relay);
+        assert!(!predecessor.relay(0, &from, b"payload"));
+        assert_eq!(predecessor.worker(&first), None, "nobody is there any more");
+        // A worker has ended, and not the process.
+        assert!(predecessor.relay(1, &from, b"more") && !predecessor.has_ended());
+        assert_eq!(predecessor.worker(&second), Some(1));
+        let relay = Relay::new(ends.remove(0)).expect("a runtime");
+        assert_eq!(received(&relay).await.0, b"more");
+        drop(relay);
+        assert!(predecessor.has_ended());
+    }
 
-        // What the second process hands to the third: its own relay, then those it has.
-        let (mut handed, _old_end) = offer(&old, ENDPOINT, &[]).expect("descriptors");
-        handed
-            .extend(second.iter().flat_map(|predecessor| predecessor.offer(ENDPOINT).expect("descriptors")));
-        drop((second, older_end));
-        let third = Inherited::take(&mut handed, ENDPOINT).expect("it is valid").predecessors;
-        assert!(
-            third.iter().map(|predecessor| &predecessor.ids).eq([&old, &oldest]),
-            "who has ended is left out"
-        );
-        assert!(third[1].relay(0, &meta("192.0.2.1:443", None, None), b"payload"));
-        let relay = Relay::new(of_oldest).expect("a runtime");
-        let (mut buf, mut read) = ([0; 100], RecvMeta::default());
-        let mut slice = IoSliceMut::new(&mut buf);
-        std::future::poll_fn(|cx| relay.poll_recv(cx, &mut slice, &mut read)).await.expect("a datagram");
-        assert_eq!(&buf[..read.len], b"payload");
+    #[test]
+    fn who_has_ended_is_left_out() {
+        let [oldest, older, old] = [(); 3].map(|()| Ids::default());
+        let (mut handed, _old_ends) = relays(&old, 1);
+        let (of_older, older_ends) = relays(&older, 1);
+        let (of_oldest, _oldest_ends) = relays(&oldest, 1);
+        handed.extend(of_older);
+        handed.extend(of_oldest);
+        drop(older_ends);
+        let known = Predecessor::of(handed, ADDRESS);
+        assert!(known.iter().map(Predecessor::ids).eq([&old, &oldest]), "the last comes first");
     }
 }

@@ -2,7 +2,6 @@
 
 mod addresses;
 mod fast_path;
-mod handover;
 mod held;
 mod http1;
 mod http2;

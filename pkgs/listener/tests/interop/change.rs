@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::client::{Failure, Speak, Target};
-use crate::load::Load;
+use crate::load::{Asked, Load};
 use crate::server::Server;
 
 /// A server that is told to go waits for every client that is connected, however slow the machine: one that is kept
@@ -17,8 +17,8 @@ const WAITING: [&str; 4] = ["--drain", "60000", "--drain-grace", "60000"];
 async fn draining_loses_no_request() {
     for speak in Speak::ALL {
         let server = Server::start(&WAITING);
-        let target = Target::new(&server, &server.certificate.all());
-        let load = Load::start(&target, speak, 16, "/wait/20", "waited");
+        let target = Target::new(server.clear, server.secure, &server.certificate.all());
+        let load = Load::start(&target, speak, 16, Asked::of("/wait/20", "waited"));
         load.answers(200).await;
         load.leaving();
         server.signal(Signal::TERM);
@@ -32,7 +32,7 @@ async fn draining_loses_no_request() {
 async fn a_client_that_is_held_up_when_draining_begins_loses_no_request() {
     for speak in Speak::ALL {
         let server = Server::start(&WAITING);
-        let target = Target::new(&server, &server.certificate.all());
+        let target = Target::new(server.clear, server.secure, &server.certificate.all());
         let mut connection = target.connect(speak).await.expect("it listens");
         connection.ask("/").await.expect("an answer");
         server.signal(Signal::TERM);
@@ -55,13 +55,13 @@ async fn a_certificate_is_replaced_without_losing_a_request() {
     let before = server.certificate.all();
     server.certificate.renew();
     let all = server.certificate.all();
-    let target = Target::new(&server, &all);
+    let target = Target::new(server.clear, server.secure, &all);
     for speak in [Speak::Http1Tls, Speak::Http2Tls, Speak::Http3] {
         let shown = target.connect(speak).await.expect("it listens").certificate;
         assert_eq!(shown, before.first().cloned(), "{speak:?}: files alone change nothing yet");
     }
     let loads: Vec<_> = [Speak::Http1Tls, Speak::Http2Tls, Speak::Http3]
-        .map(|speak| (speak, Load::start(&target, speak, 8, "/", "Hello, World!")))
+        .map(|speak| (speak, Load::start(&target, speak, 8, Asked::of("/", "Hello, World!"))))
         .into();
     for (_, load) in &loads {
         load.answers(100).await;
@@ -88,7 +88,7 @@ async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request
     // None is done before all have come.
     let arguments = ["--handover", &path, "--drain", "60000"];
     let mut server = Server::start_on_ports(&arguments);
-    let target = Target::new(&server, &server.certificate.all());
+    let target = Target::new(server.clear, server.secure, &server.certificate.all());
     let mut answers = tokio::task::JoinSet::new();
     let mut draining = Vec::new();
     let offer =
@@ -139,8 +139,8 @@ async fn a_new_process_takes_over_without_losing_a_request() {
         let path = directory.path().join("handover").display().to_string();
         let arguments = [&WAITING[..], &["--handover", &path]].concat();
         let mut server = Server::start_on_ports(&arguments);
-        let target = Target::new(&server, &server.certificate.all());
-        let load = Load::start(&target, speak, 16, "/wait/5", "waited");
+        let target = Target::new(server.clear, server.secure, &server.certificate.all());
+        let load = Load::start(&target, speak, 16, Asked::of("/wait/5", "waited"));
         for _ in 0..3 {
             load.answers(200).await;
             let next = server.successor(&arguments);

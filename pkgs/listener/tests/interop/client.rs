@@ -12,8 +12,6 @@ use quinn::crypto::rustls::QuicClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 
-use crate::server::Server;
-
 /// What to speak.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speak {
@@ -63,8 +61,8 @@ enum Sender {
 }
 
 impl Target {
-    /// `server`, and what certificates it has had so far or will have.
-    pub fn new(server: &Server, trusted: &[CertificateDer<'static>]) -> Self {
+    /// A server that listens there in the clear and by TLS, and what certificates it has had so far or will have.
+    pub fn new(clear: SocketAddr, secure: SocketAddr, trusted: &[CertificateDer<'static>]) -> Self {
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(trusted.iter().cloned());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -73,7 +71,7 @@ impl Target {
             .expect("TLS 1.3")
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Self { clear: server.clear, secure: server.secure, tls: Arc::new(tls) }
+        Self { clear, secure, tls: Arc::new(tls) }
     }
 
     fn offering(&self, protocol: &str) -> rustls::ClientConfig {

@@ -11,6 +11,25 @@ use crate::client::{Failure, Speak, Target};
 /// Longer than anything here takes on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub path: &'static str,
+    /// The answer's.
+    pub status: u16,
+    /// The answer's.
+    pub body: &'static str,
+    /// How often on a connection.
+    pub times: u64,
+}
+
+impl Asked {
+    /// A path that is answered by 200, asked for without end.
+    pub fn of(path: &'static str, body: &'static str) -> Self {
+        Self { path, status: 200, body, times: u64::MAX }
+    }
+}
+
 /// What the clients share.
 #[derive(Default)]
 pub struct State {
@@ -30,17 +49,11 @@ pub struct Load {
 
 impl Load {
     /// So many clients, each with one connection at a time, and one request on it.
-    pub fn start(
-        target: &Target,
-        speak: Speak,
-        clients: usize,
-        path: &'static str,
-        body: &'static str,
-    ) -> Self {
+    pub fn start(target: &Target, speak: Speak, clients: usize, asked: Asked) -> Self {
         let state = Arc::new(State::default());
         let mut set = JoinSet::new();
         for _ in 0..clients {
-            set.spawn(run(target.clone(), speak, path, body, Arc::clone(&state)));
+            set.spawn(run(target.clone(), speak, asked, Arc::clone(&state)));
         }
         Self { state, clients: set }
     }
@@ -73,31 +86,28 @@ impl Load {
     }
 }
 
-async fn run(
-    target: Target,
-    speak: Speak,
-    path: &'static str,
-    body: &'static str,
-    state: Arc<State>,
-) -> Result<(), String> {
+async fn run(target: Target, speak: Speak, asked: Asked, state: Arc<State>) -> Result<(), String> {
     while !state.done.load(Relaxed) {
         let late = state.leaving.load(Relaxed);
         let mut connection = match target.connect(speak).await {
             Ok(connection) => connection,
             // It was told to go while this was under way.
             Err(_) if state.leaving.load(Relaxed) => return Ok(()),
-            Err(error) => return Err(format!("cannot connect: {error}")),
+            Err(error) => return Err(format!("{speak:?}: cannot connect: {error}")),
         };
-        while !state.done.load(Relaxed) {
-            match connection.ask(path).await {
-                Ok((status, told)) if status == 200 && told == body => {
+        for _ in 0..asked.times {
+            if state.done.load(Relaxed) {
+                break;
+            }
+            match connection.ask(asked.path).await {
+                Ok((status, told)) if status == asked.status && told == asked.body => {
                     state.answered.fetch_add(1, Relaxed);
                 }
-                Ok((status, told)) => return Err(format!("{status} and {} bytes", told.len())),
+                Ok((status, told)) => return Err(format!("{speak:?}: {status} and {} bytes", told.len())),
                 Err(Failure::Unprocessed) => break,
                 // Nobody was promised that this connection would be served.
                 Err(Failure::Lost(_)) if late => return Ok(()),
-                Err(Failure::Lost(error)) => return Err(error),
+                Err(Failure::Lost(error)) => return Err(format!("{speak:?}: {error}")),
             }
         }
     }

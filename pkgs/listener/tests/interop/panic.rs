@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 
 use crate::client::{Failure, Speak, Target};
-use crate::load::{Load, PATIENCE};
+use crate::load::{Asked, Load, PATIENCE};
 use crate::raw::Raw;
 use crate::server::Server;
 
@@ -30,8 +30,8 @@ async fn a_panic_costs_its_request_and_nobody_elses() {
     let log = directory.path().join("log");
     // One worker, so that who panics and who does not share a thread.
     let server = Server::start_with_log(&log, &["--workers", "1"], &[]);
-    let target = Target::new(&server, &server.certificate.all());
-    let others = Speak::ALL.map(|speak| Load::start(&target, speak, 1, "/", "Hello, World!"));
+    let target = Target::new(server.clear, server.secure, &server.certificate.all());
+    let others = Speak::ALL.map(|speak| Load::start(&target, speak, 1, Asked::of("/", "Hello, World!")));
     let mut panics = 0;
     for speak in Speak::ALL {
         for path in ["/panic?a", "/panic/later"] {

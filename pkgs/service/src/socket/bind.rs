@@ -183,14 +183,6 @@ pub fn bind_udp_each(
     Ok(all)
 }
 
-/// Receives on `address` beside the sockets that this user has there already.
-///
-/// # Errors
-/// [`Error::Bind`].
-pub fn bind_udp(address: SocketAddr, prepare: impl Fn(&Socket)) -> Result<UdpSocket, Error> {
-    udp(address, false, &prepare)
-}
-
 fn udp(address: SocketAddr, first: bool, prepare: &impl Fn(&Socket)) -> Result<UdpSocket, Error> {
     let prepare = |socket: &Socket| {
         prepare(socket);

@@ -8,7 +8,7 @@ mod kept;
 mod network;
 
 pub use address::{Address, AddressError};
-pub use bind::{Listener, TcpOptions, bind_tcp, bind_udp, bind_udp_each, bind_unix};
+pub use bind::{Listener, TcpOptions, bind_tcp, bind_udp_each, bind_unix};
 pub use kept::{forget_the_rest, keeps};
 pub use network::network;
 

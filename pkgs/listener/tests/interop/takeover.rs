@@ -1,0 +1,360 @@
+//! A program whose processes take over from each other while clients ask: shared by the tests of all that can.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketType, connect, recv, socket};
+use rustix::process::{Pid, Signal, kill_process};
+use rustls::pki_types::CertificateDer;
+
+use crate::client::{Failure, Speak, Target};
+use crate::load::{Asked, Load};
+
+/// Longer than anything here takes on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// How long a process that was taken over from waits for clients that are connected: longer than any is kept from asking.
+const DRAIN: &str = "90";
+
+/// Logged by who has been handed sockets and has yet to complete the takeover.
+const HANDED: &str = "a process that runs hands over its sockets";
+
+/// How often a process is killed while it takes over. Some of them will have done so before.
+const KILLS: usize = 12;
+
+/// A program, where it listens, and what it needs.
+pub struct Program {
+    binary: &'static str,
+    /// Where its files are.
+    pub directory: tempfile::TempDir,
+    /// Where it is asked in the clear.
+    pub clear: SocketAddr,
+    secure: SocketAddr,
+    /// Where operators ask.
+    pub admin: SocketAddr,
+    certificate: CertificateDer<'static>,
+    flags: Vec<String>,
+}
+
+/// A process; killed when dropped.
+pub struct Process {
+    child: Child,
+    errors: PathBuf,
+    /// What it has said on standard output, where it serves.
+    pub said: String,
+}
+
+impl Program {
+    /// With these flags on top of those that say where it listens; `flags` is given where its files are.
+    pub fn new(binary: &'static str, flags: impl Fn(&Path) -> Vec<String>) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        fs::write(directory.path().join("cert.pem"), made.cert.pem()).expect("a file");
+        fs::write(directory.path().join("key.pem"), made.signing_key.serialize_pem()).expect("a file");
+        let [clear, secure, admin] = free();
+        let flags = flags(directory.path());
+        let certificate = made.cert.der().clone();
+        Self { binary, directory, clear, secure, admin, certificate, flags }
+    }
+
+    /// A path among its files.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Where it is asked.
+    pub fn target(&self) -> Target {
+        Target::new(self.clear, self.secure, std::slice::from_ref(&self.certificate))
+    }
+
+    /// Starts a process, whose operators ask it at `admin`.
+    fn spawn(&self, admin: SocketAddr) -> Process {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let errors = self.path(&format!("errors-{}", COUNT.fetch_add(1, Relaxed)));
+        let text = |name: &str| self.path(name).display().to_string();
+        let child = Command::new(self.binary)
+            .args(["serve", "--listen", &self.clear.to_string(), "--tls-listen", &self.secure.to_string()])
+            .args(["--cert", &text("cert.pem"), "--key", &text("key.pem"), "--admin", &admin.to_string()])
+            .args(["--handover", &text("handover"), "--drain-timeout", DRAIN, "--workers", "2"])
+            .args(&self.flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&errors).expect("a file"))
+            .spawn()
+            .expect("the program runs");
+        Process { child, errors, said: String::new() }
+    }
+
+    /// Starts a process and waits until it serves.
+    pub fn start(&self) -> Process {
+        let mut process = self.spawn(self.admin);
+        assert!(process.serves(), "{}", process.logged());
+        process
+    }
+
+    /// Starts clients of every kind.
+    fn load(&self, asked: Asked) -> Vec<Load> {
+        let target = self.target();
+        let each = |speak, times| Load::start(&target, speak, 3, Asked { times, ..asked });
+        let kept = [Speak::Http1, Speak::Http1Tls, Speak::Http2Tls, Speak::Http3];
+        let once = [Speak::Http1, Speak::Http3];
+        let loads = kept.map(|speak| each(speak, u64::MAX)).into_iter();
+        loads.chain(once.map(|speak| each(speak, 1))).collect()
+    }
+}
+
+/// Addresses whose ports nobody has, of TCP and UDP.
+fn free() -> [SocketAddr; 3] {
+    let mut held = Vec::new();
+    [(); 3].map(|()| {
+        loop {
+            let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let address = tcp.local_addr().expect("an address");
+            // Held until all are found, so that no two are the same.
+            held.push(tcp);
+            if UdpSocket::bind(address).is_ok() {
+                return address;
+            }
+        }
+    })
+}
+
+impl Process {
+    /// Waits until it serves; false where it ends instead.
+    fn serves(&mut self) -> bool {
+        let mut output = BufReader::new(self.child.stdout.take().expect("a pipe"));
+        let count = output.read_line(&mut self.said).expect("text");
+        // All it says is written at once.
+        self.said.push_str(&String::from_utf8_lossy(output.buffer()));
+        // Kept, so that nothing it says later fails.
+        self.child.stdout = Some(output.into_inner());
+        count > 0
+    }
+
+    /// What it has logged.
+    pub fn logged(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap_or_default()
+    }
+
+    /// Waits until it has logged this; false where it ends instead.
+    fn logs(&mut self, text: &str) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if self.logged().contains(text) {
+                return true;
+            }
+            if self.has_ended().is_some() {
+                return self.logged().contains(text);
+            }
+            assert!(Instant::now() < deadline, "it does not log {text:?}: {}", self.logged());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Its exit code, if it has ended; −1 by a signal.
+    fn has_ended(&mut self) -> Option<i32> {
+        let status = self.child.try_wait().expect("a child");
+        status.map(|status| status.code().unwrap_or(-1))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    /// Tells it to stop.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("a child");
+        self.child.wait().expect("a child");
+    }
+
+    /// Waits for its end; its exit code.
+    pub async fn ends(&mut self) -> i32 {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(code) = self.has_ended() {
+                return code;
+            }
+            assert!(Instant::now() < deadline, "it does not end: {}", self.logged());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Three processes in a row take over, each while the one before still drains, and no client notices. Returns the last, and
+/// how many requests were answered. The first may have been started before.
+pub async fn three_in_a_row(program: &Program, asked: Asked, first: Option<Process>) -> (Process, u64) {
+    let mut process = first.unwrap_or_else(|| program.start());
+    let loads = program.load(asked);
+    let mut before = Vec::new();
+    for _ in 0..3 {
+        for load in &loads {
+            load.answers(20).await;
+        }
+        let next = tokio::task::block_in_place(|| program.start());
+        before.push(std::mem::replace(&mut process, next));
+    }
+    for load in &loads {
+        load.answers(20).await;
+    }
+    let mut answered = 0;
+    let states: Vec<_> = loads.iter().map(|load| Arc::clone(&load.state)).collect();
+    for load in loads {
+        load.end().await;
+    }
+    for state in states {
+        answered += state.answered.load(Relaxed);
+    }
+    for mut old in before {
+        let code = old.ends().await;
+        assert_eq!(code, 0, "{}", old.logged());
+        assert!(old.logged().contains("another process has taken over"), "{}", old.logged());
+        assert!(!old.logged().contains("ERROR"), "{}", old.logged());
+    }
+    assert_eq!(process.has_ended(), None);
+    (process, answered)
+}
+
+/// A process that fails while it takes over changes nothing, and neither does one that is killed then.
+pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, asked: Asked) {
+    let mut process = program.start();
+    let loads = program.load(asked);
+    let held = TcpListener::bind("127.0.0.1:0").expect("a port");
+    for _ in 0..3 {
+        for load in &loads {
+            load.answers(20).await;
+        }
+        let mut failing = program.spawn(held.local_addr().expect("an address"));
+        assert_ne!(failing.ends().await, 0);
+        let log = failing.logged();
+        assert!(log.contains(HANDED), "{log}");
+        let errors: Vec<_> = log.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert!(matches!(errors[..], [error] if error.contains("already in use")), "{log}");
+        assert_eq!(process.has_ended(), None, "{}", process.logged());
+    }
+    let mut killed = 0;
+    for _ in 0..KILLS {
+        for load in &loads {
+            load.answers(5).await;
+        }
+        let mut next = program.spawn(program.admin);
+        assert!(next.logs(HANDED), "{}", next.logged());
+        // Held still, it is known how far it has come.
+        next.signal(Signal::STOP);
+        if program.is_waited_for() {
+            next.kill();
+            killed += 1;
+        } else {
+            next.signal(Signal::CONT);
+            assert!(next.serves(), "{}", next.logged());
+            assert_eq!(process.ends().await, 0, "{}", process.logged());
+            process = next;
+        }
+        assert_eq!(process.has_ended(), None, "{}", process.logged());
+    }
+    assert!(killed > 0, "all of {KILLS} were too fast");
+    for load in &loads {
+        load.answers(20).await;
+    }
+    let next = tokio::task::block_in_place(|| program.start());
+    assert_eq!(process.ends().await, 0, "{}", process.logged());
+    for load in &loads {
+        load.answers(20).await;
+    }
+    for load in loads {
+        load.end().await;
+    }
+    drop(next);
+}
+
+/// The process that serves is killed while another takes over: who was connected to it is lost, and nobody is refused.
+pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, asked: Asked) {
+    const CLIENTS: u64 = 8;
+    let mut process = program.start();
+    let target = program.target();
+    let (done, lost, answered) =
+        (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut clients = tokio::task::JoinSet::new();
+    for number in 0..CLIENTS {
+        let (target, done) = (target.clone(), Arc::clone(&done));
+        let (lost, answered) = (Arc::clone(&lost), Arc::clone(&answered));
+        clients.spawn(async move {
+            let speak = if number % 2 == 0 { Speak::Http1 } else { Speak::Http1Tls };
+            while !done.load(Relaxed) {
+                let mut connection = match target.connect(speak).await {
+                    Ok(connection) => connection,
+                    Err(error) => {
+                        assert!(!error.contains("refused"), "{error}");
+                        // Cut within the handshake of TLS.
+                        lost.fetch_add(1, Relaxed);
+                        continue;
+                    }
+                };
+                match connection.ask(asked.path).await {
+                    Ok((status, _)) => {
+                        assert_eq!(status, asked.status);
+                        answered.fetch_add(1, Relaxed);
+                    }
+                    Err(Failure::Unprocessed | Failure::Lost(_)) => {
+                        lost.fetch_add(1, Relaxed);
+                    }
+                }
+            }
+        });
+    }
+    let more = async |count: u64| {
+        let until = answered.load(Relaxed) + count;
+        let deadline = Instant::now() + PATIENCE;
+        while answered.load(Relaxed) < until {
+            assert!(Instant::now() < deadline, "clients are answered");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    for round in 1..=3 {
+        more(50).await;
+        let mut next = program.spawn(program.admin);
+        assert!(next.logs(HANDED), "{}", next.logged());
+        process.kill();
+        assert!(tokio::task::block_in_place(|| next.serves()), "{}", next.logged());
+        process = next;
+        more(50).await;
+        let lost = lost.load(Relaxed);
+        assert!(lost <= round * CLIENTS, "{lost} were lost of {CLIENTS} connections at a time");
+    }
+    done.store(true, Relaxed);
+    while let Some(client) = clients.join_next().await {
+        client.expect("nobody is refused");
+    }
+}
+
+impl Program {
+    /// Whether the process that serves still waits for another, which has been told to hold still.
+    fn is_waited_for(&self) -> bool {
+        let asking = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+        let there = SocketAddrUnix::new(self.path("handover")).expect("a path");
+        connect(&asking, &there).expect("somebody listens");
+        set_socket_timeout(&asking, Timeout::Recv, Some(Duration::from_secs(1))).expect("a timeout");
+        let mut said = [0; 200];
+        // The other has put its own socket there before it says that it serves.
+        let received = recv(&asking, &mut said, RecvFlags::empty());
+        received.is_ok_and(|(count, _)| said[..count].starts_with(b"no another process"))
+    }
+}
