@@ -38,7 +38,8 @@
       TimeoutStopSec = drain + 10;
 
       # systemd keeps the sockets on TCP and UDP addresses while the daemon restarts, so that nobody is refused meanwhile:
-      # one for each worker, address and protocol.
+      # one for each worker, address and protocol. The setting `handover`, for who starts a process beside the one that
+      # runs, is of no use here: systemd starts the next when the last has ended.
       FileDescriptorStoreMax = 4096;
 
       LimitNOFILE = openFiles;

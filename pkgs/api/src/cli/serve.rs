@@ -12,6 +12,7 @@ use listener::tls::Stores;
 use listener::{Config, Endpoint, Listener, Runtime, Tls};
 use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
+use service::handover::{self, HandoverArgs, Takeover};
 use service::logs::{self, LogArgs};
 use service::metrics::Registry;
 use service::panics;
@@ -187,6 +188,10 @@ pub struct Args {
     #[arg(long, help_heading = "Database")]
     pub trace_database: bool,
 
+    /// Whom it takes over from.
+    #[command(flatten)]
+    pub handover: HandoverArgs,
+
     /// What is logged.
     #[command(flatten)]
     pub logs: LogArgs,
@@ -212,6 +217,9 @@ pub enum Error {
     /// What was asked of it.
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// The process that serves until now.
+    #[error(transparent)]
+    Handover(#[from] handover::Error),
     /// A listener.
     #[error(transparent)]
     Listener(#[from] listener::Error),
@@ -237,7 +245,10 @@ impl Error {
     /// Whether other arguments would have helped.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::NoKeys { .. } | Self::Listener(listener::Error::Tls(_)) | Self::Log(_) => true,
+            Self::NoKeys { .. }
+            | Self::Handover(_)
+            | Self::Listener(listener::Error::Tls(_))
+            | Self::Log(_) => true,
             Self::Database(error) => error.is_usage(),
             _ => false,
         }
@@ -267,6 +278,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let readiness = Readiness::new();
     let access_log = AccessLog::open(&args.access_log, "api")?;
     let audit_log = AuditLog::open(&args.audit_log, "api")?;
+    let takeover = Takeover::begin(&args.handover, "api")?;
     let public = Listener::new(public(&args, access_log.clone()))?;
     let admin = args.admin.clone().map(|address| Config::private(address).by_tls(&args.admin_tls.files));
     let admin = admin.map(Listener::new).transpose()?;
@@ -335,6 +347,9 @@ pub fn run(args: Args) -> Result<(), Error> {
         .map(|(index, address)| address.line("api", if index < plain { "http" } else { "https" }))
         .collect();
     let mut watched = vec![public.heartbeats().watch(STUCK), users.heartbeats().watch(WRITE_STUCK)];
+    // Whatever can fail has not. Until the one that serves has drained two processes are at the database, as several may
+    // be at one of PostgreSQL: each hears of the other's writes, and SQLite has one wait for the other.
+    takeover.complete(&shutdown)?;
     let mut threads = vec![public.start("api", front, &shutdown)?];
     if let Some(admin) = admin {
         watched.push(admin.heartbeats().watch(STUCK));

@@ -95,6 +95,7 @@ impl Error {
                 serve::Error::Site(_)
                 | serve::Error::NotTcp(_)
                 | serve::Error::AccessLog(_)
+                | serve::Error::Handover(_)
                 | serve::Error::Listener(listener::Error::Tls(_)),
             ) => exit::USAGE,
             Self::Serve(_) | Self::Io(_) => exit::FAILURE,

@@ -13,6 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::access_log::{self, AccessLog, AccessLogArgs};
 use service::admin::Admin;
 use service::descriptors::HighWater;
+use service::handover::{self, HandoverArgs, Takeover};
 use service::logs::{self, LogArgs};
 use service::metrics::Registry;
 use service::panics;
@@ -167,6 +168,10 @@ pub struct Args {
     #[command(flatten)]
     pub access_log: AccessLogArgs,
 
+    /// Whom it takes over from.
+    #[command(flatten)]
+    pub handover: HandoverArgs,
+
     /// What is logged.
     #[command(flatten)]
     pub logs: LogArgs,
@@ -178,6 +183,9 @@ pub enum Error {
     /// What is to be served.
     #[error(transparent)]
     Site(#[from] site::Error),
+    /// The process that serves until now.
+    #[error(transparent)]
+    Handover(#[from] handover::Error),
     /// A listener.
     #[error(transparent)]
     Socket(#[from] socket::Error),
@@ -237,6 +245,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let readiness = Readiness::new();
     let count = workers::count(args.workers);
     let site = Site::load(&options)?;
+    let takeover = Takeover::begin(&args.handover, "files")?;
     let listeners = listen(&args, count)?;
     let addresses: Vec<_> = listeners[0].iter().filter_map(|socket| socket.local_addr().ok()).collect();
     let limits = Limits::new(args.address_rate, args.address_burst, args.address_connections).map(Arc::new);
@@ -262,6 +271,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     let mut watched = vec![front.heartbeats().watch(STUCK)];
     watched
         .extend([&secure, &admin].into_iter().flatten().map(|listener| listener.heartbeats().watch(STUCK)));
+    // Whatever can fail has not.
+    takeover.complete(&shutdown)?;
     let mut threads = front.start(listeners, workers::pinnable(count))?;
 
     let mut lines: String =

@@ -19,8 +19,8 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use rustix::time::{ClockId, clock_gettime};
-use service::panics;
 use service::proxies::Source;
+use service::{handover, panics};
 
 use super::Front;
 use super::connection::{Connection, Next, Who};
@@ -391,8 +391,10 @@ impl Loop {
         if desk.front.shutdown.is_triggered() && !desk.draining {
             desk.draining = true;
             self.drained_from = Some(desk.tick);
-            // What has connected before is served. Not for ever: while there is load, there is always one more.
-            for listener in 0..self.listeners.len() {
+            // What has connected before is served, by the process that has taken over where there is one. Not for ever: while
+            // there is load, there is always one more.
+            let waited_for = if handover::is_handed_over() { 0 } else { self.listeners.len() };
+            for listener in 0..waited_for {
                 for _ in 0..DRAIN_ACCEPTS / ACCEPTS {
                     if !self.accept(listener)? {
                         break;
@@ -439,7 +441,11 @@ impl Loop {
         let tick = self.worker.desk.tick;
         let settings = &self.worker.desk.front.settings;
         let drain = self.drained_from.map(|from| {
-            (from.saturating_add(ticks(DRAIN_GRACE)), from.saturating_add(ticks(settings.drain_timeout)))
+            // Where another process has taken over, nobody waits for this one to end.
+            let leisure =
+                if handover::is_handed_over() { settings.drain_timeout / 2 } else { Duration::ZERO };
+            let grace = DRAIN_GRACE.max(leisure);
+            (from.saturating_add(ticks(grace)), from.saturating_add(ticks(settings.drain_timeout)))
         });
         for place in 0..self.slots.len() {
             let slot = &mut self.slots[place];

@@ -45,6 +45,7 @@ use actix_web::{App, web};
 use listener::tls::Tls;
 use service::access_log::{AuditLog, Lines};
 use service::allowed_hosts::AllowedHosts;
+use service::handover;
 use service::metrics::Registry;
 use service::ready::{Heartbeats, Readiness};
 use service::shutdown::Shutdown;
@@ -190,6 +191,9 @@ impl State {
     }
 }
 
+/// How long those that were accepted have to ask, once no more are since another process does.
+const PAUSED: Duration = Duration::from_secs(2);
+
 /// Serves until `shutdown`, then finishes what is in flight; by TLS alone where that is given. Runs on actix's runtime
 /// ([`actix_web::rt::System`]).
 ///
@@ -214,8 +218,9 @@ pub async fn serve(
         .shutdown_timeout(DRAIN_SECONDS)
         .disable_signals();
     let acceptor = tls.as_ref().map(acceptor);
+    let ending = Shutdown::new();
     for listener in listeners {
-        let (state, stopping, tls) = (state.clone(), shutdown.clone(), acceptor.clone());
+        let (state, stopping, tls) = (state.clone(), ending.clone(), acceptor.clone());
         let connections = move || (Connections::new(places, patience), tls.clone());
         server = match listener {
             Listener::Tcp(listener) => server.listen("admin", listener, move || {
@@ -235,6 +240,13 @@ pub async fn serve(
     let handle = running.handle();
     actix_web::rt::spawn(async move {
         shutdown.wait().await;
+        if handover::is_handed_over() {
+            // Who waits to be accepted is the other process'. Who was accepted, and has yet to ask, would be closed by actix-web
+            // as soon as it is to end.
+            handle.pause().await;
+            actix_web::rt::time::sleep(PAUSED).await;
+        }
+        ending.trigger();
         handle.stop(true).await;
     });
     let ended = running.await;

@@ -119,7 +119,12 @@ impl Error {
             Self::Store(error) | Self::Database { source: error, .. } => of_store(error),
             Self::Serve(serve::Error::Store { source, .. }) => of_store(source),
             Self::Serve(serve::Error::File { source, .. }) | Self::File { source, .. } => of_file(source),
-            Self::Serve(serve::Error::Log(_) | serve::Error::Listener(listener::Error::Tls(_)))
+            Self::Serve(
+                serve::Error::Handover(_)
+                | serve::Error::Migrates(_)
+                | serve::Error::Log(_)
+                | serve::Error::Listener(listener::Error::Tls(_)),
+            )
             | Self::BackupExists(_)
             | Self::NoApi
             | Self::NoDatabase(_)

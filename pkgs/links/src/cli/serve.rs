@@ -11,6 +11,7 @@ use listener::WithFastPath;
 use listener::tls::{Stores, Tls};
 use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
+use service::handover::{self, HandoverArgs, Takeover};
 use service::logs::{self, LogArgs};
 use service::metrics::{Family, Registry};
 use service::panics;
@@ -172,6 +173,10 @@ pub struct Args {
     #[command(flatten)]
     pub audit_log: AuditLogArgs,
 
+    /// Whom it takes over from.
+    #[command(flatten)]
+    pub handover: HandoverArgs,
+
     /// What is logged.
     #[command(flatten)]
     pub logs: LogArgs,
@@ -188,6 +193,15 @@ pub enum Error {
         /// Why.
         source: store::Error,
     },
+    /// The process that serves until now.
+    #[error(transparent)]
+    Handover(#[from] handover::Error),
+    /// A migration would take the database from under the process that serves until now.
+    #[error(
+        "{}: this version of the program would migrate the database, and one that serves is at it: stop that one first",
+        .0.display()
+    )]
+    Migrates(PathBuf),
     /// The admin listener's socket.
     #[error(transparent)]
     Socket(#[from] socket::Error),
@@ -238,6 +252,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let metrics = Arc::new(Metrics::new(count));
     let admin_tls = listener::Tls::of(&args.admin_tls.files).map(|files| Tls::new(&files, false));
     let admin_tls = admin_tls.transpose().map_err(listener::Error::Tls)?;
+    let takeover = Takeover::begin(&args.handover, "links")?;
     let public = listener::Listener::new(listening(&args, &metrics, access_log.clone()))?;
     let certificates = Stores::default()
         .with("public", public.certificates())
@@ -250,6 +265,10 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
 
     let path = args.database.path();
     let failed = |source| Error::Store { path: path.clone(), source };
+    // Two processes may use the database at once, as the command line does beside a server; not two versions of it.
+    if takeover.is_under_way() && path.exists() && !store::is_current(&path).map_err(failed)? {
+        return Err(Error::Migrates(path));
+    }
     let cache = Arc::new(Cache::new(args.cache_bytes));
     let coherent = Arc::clone(&cache);
     let store = Store::open(Options {
@@ -287,7 +306,6 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let mut watches = vec![public.heartbeats().watch(STUCK), store.watch(WRITE_STUCK)];
     let service = HttpService::new(Arc::clone(&front), count, secured(&args, &https)).map_err(failed)?;
     let service = WithFastPath { fast: service.clone(), service };
-    let public = public.start("links", service, &shutdown)?;
     let base = args.policy.public.base();
     let mut state = admin::State::new(store.clone(), &base, readiness.clone(), registry).map_err(failed)?;
     state = state.with_patience(admin::Patience {
@@ -302,9 +320,12 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     }
     state = state.logging(access_log.as_ref().map(AccessLog::lines), audit_log.clone());
     let admin_beats = state.heartbeats();
+    let token = token(&store, args.print_token).map_err(failed)?;
+    // Whatever can fail has not.
+    takeover.complete(&shutdown)?;
+    let public = public.start("links", service, &shutdown)?;
     let admin = serve_admin(admin, admin_tls, state, shutdown.clone())?;
 
-    let token = token(&store, args.print_token).map_err(failed)?;
     // Whoever reads where it listens finds it ready.
     readiness.set_ready();
     let admin_address = admin_address.as_ref().map(|address| (address, args.admin_tls.scheme()));

@@ -21,7 +21,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +86,14 @@ pub struct Store {
     path: Arc<PathBuf>,
     policy: Arc<Policy>,
     writer: Arc<writer::Handle>,
+}
+
+/// Whether no migration of a database is left to be made.
+///
+/// # Errors
+/// When it cannot be read, or is none.
+pub fn is_current(path: &Path) -> Result<bool, Error> {
+    schema::is_current(&connection::reader(path)?)
 }
 
 impl Store {
