@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::client::{Failure, Speak, Target};
-use crate::load::{Asked, Load};
+use crate::load::{Asked, Load, PATIENCE};
 use crate::server::Server;
 
 /// A server that is told to go waits for every client that is connected, however slow the machine: one that is kept
@@ -151,4 +151,23 @@ async fn a_new_process_takes_over_without_losing_a_request() {
         load.answers(200).await;
         load.end().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_a_connection_with_a_process_that_was_killed_is_told_so_by_the_next() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("handover").display().to_string();
+    let arguments = [&WAITING[..], &["--handover", &path]].concat();
+    let server = Server::start_on_ports(&arguments);
+    let target = Target::new(server.clear, server.secure, &server.certificate.all());
+    let (_endpoint, connection) = target.quic().await.expect("it listens");
+    let next = server.successor(&arguments);
+    assert_eq!(connection.close_reason(), None, "it is kept while its process drains");
+    drop(server);
+    // Without a word from anybody it would be given up after 30 s, as lost in silence.
+    let mut stream = connection.open_uni().await.expect("it does not know yet");
+    stream.write_all(&[0x21; 64]).await.expect("nor does it now");
+    let ended = tokio::time::timeout(PATIENCE, connection.closed()).await.expect("it is told");
+    assert_eq!(ended, quinn::ConnectionError::Reset);
+    drop(next);
 }

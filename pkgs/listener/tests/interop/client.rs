@@ -115,12 +115,18 @@ impl Target {
         Ok((stream, certificate))
     }
 
-    async fn http3(&self) -> Result<Connection, String> {
+    /// Connects by QUIC, and says nothing yet.
+    pub async fn quic(&self) -> Result<(quinn::Endpoint, quinn::Connection), String> {
         let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).map_err(told)?;
         let tls = QuicClientConfig::try_from(self.offering("h3")).expect("TLS 1.3");
         let config = quinn::ClientConfig::new(Arc::new(tls));
         let connecting = endpoint.connect_with(config, self.secure, "localhost").map_err(told)?;
         let connection = connecting.await.map_err(told)?;
+        Ok((endpoint, connection))
+    }
+
+    async fn http3(&self) -> Result<Connection, String> {
+        let (endpoint, connection) = self.quic().await?;
         let shown =
             connection.peer_identity().and_then(|shown| shown.downcast::<Vec<CertificateDer<'_>>>().ok());
         let certificate = shown.and_then(|chain| chain.first().cloned());
