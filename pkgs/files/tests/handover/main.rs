@@ -44,3 +44,8 @@ async fn one_that_fails_or_is_killed_changes_nothing() {
 async fn one_that_is_killed_loses_its_own_alone() {
     takeover::one_that_is_killed_loses_its_own_alone(&program(), asked()).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_without_http3_leaves_its_connections_to_the_last() {
+    takeover::one_without_http3_leaves_its_connections_to_the_last(&program()).await;
+}

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
+use h3::error::{Code, StreamError};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::{http1, http2};
@@ -181,7 +182,11 @@ impl Connection {
             Sender::Http3 { sender, .. } => {
                 let request = request("https://localhost").map(|_| ());
                 let mut stream = sender.send_request(request).await.map_err(|_| Failure::Unprocessed)?;
-                stream.finish().await.map_err(refused)?;
+                match stream.finish().await {
+                    // The answer is on its way, and has not waited for the end of the request (RFC 9114, section 4.1).
+                    Err(StreamError::RemoteTerminate { code: Code::H3_NO_ERROR, .. }) => {}
+                    finished => finished.map_err(refused)?,
+                }
                 let response = stream.recv_response().await.map_err(refused)?;
                 let mut body = Vec::new();
                 while let Some(mut data) = stream.recv_data().await.map_err(lost)? {
@@ -214,13 +219,9 @@ fn judge(error: hyper::Error) -> Failure {
 }
 
 /// What an error of h3 says about the request.
-fn refused(error: h3::error::StreamError) -> Failure {
+fn refused(error: StreamError) -> Failure {
     match error {
-        h3::error::StreamError::RemoteTerminate { code, .. }
-            if code == h3::error::Code::H3_REQUEST_REJECTED =>
-        {
-            Failure::Unprocessed
-        }
+        StreamError::RemoteTerminate { code: Code::H3_REQUEST_REJECTED, .. } => Failure::Unprocessed,
         error => lost(error),
     }
 }

@@ -26,6 +26,9 @@ const DRAIN: &str = "90";
 /// Logged by who has been handed sockets and has yet to complete the takeover.
 const HANDED: &str = "a process that runs hands over its sockets";
 
+/// Threads of a process, unless it matters.
+const WORKERS: u8 = 2;
+
 /// How often a process is killed while it takes over. Some of them will have done so before.
 const KILLS: usize = 12;
 
@@ -74,16 +77,18 @@ impl Program {
         Target::new(self.clear, self.secure, std::slice::from_ref(&self.certificate))
     }
 
-    /// Starts a process, whose operators ask it at `admin`.
-    fn spawn(&self, admin: SocketAddr) -> Process {
+    /// Starts a process of so many workers, whose operators ask it at `admin`, with these flags too.
+    fn spawn(&self, admin: SocketAddr, workers: u8, more: &[&str]) -> Process {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let errors = self.path(&format!("errors-{}", COUNT.fetch_add(1, Relaxed)));
         let text = |name: &str| self.path(name).display().to_string();
         let child = Command::new(self.binary)
             .args(["serve", "--listen", &self.clear.to_string(), "--tls-listen", &self.secure.to_string()])
             .args(["--cert", &text("cert.pem"), "--key", &text("key.pem"), "--admin", &admin.to_string()])
-            .args(["--handover", &text("handover"), "--drain-timeout", DRAIN, "--workers", "2"])
+            .args(["--handover", &text("handover"), "--drain-timeout", DRAIN])
+            .args(["--workers", &workers.to_string()])
             .args(&self.flags)
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&errors).expect("a file"))
@@ -94,7 +99,12 @@ impl Program {
 
     /// Starts a process and waits until it serves.
     pub fn start(&self) -> Process {
-        let mut process = self.spawn(self.admin);
+        self.start_with(WORKERS, &[])
+    }
+
+    /// The same with so many workers, and these flags too.
+    pub fn start_with(&self, workers: u8, more: &[&str]) -> Process {
+        let mut process = self.spawn(self.admin, workers, more);
         assert!(process.serves(), "{}", process.logged());
         process
     }
@@ -199,17 +209,17 @@ impl Drop for Process {
     }
 }
 
-/// Three processes in a row take over, each while the one before still drains, and no client notices. Returns the last, and
-/// how many requests were answered. The first may have been started before.
+/// Three processes in a row take over, of more workers and of fewer, each while the one before still drains, and no client
+/// notices. Returns the last, and how many requests were answered. The first may have been started before.
 pub async fn three_in_a_row(program: &Program, asked: Asked, first: Option<Process>) -> (Process, u64) {
     let mut process = first.unwrap_or_else(|| program.start());
     let loads = program.load(asked);
     let mut before = Vec::new();
-    for _ in 0..3 {
+    for workers in [3, 1, 2] {
         for load in &loads {
             load.answers(20).await;
         }
-        let next = tokio::task::block_in_place(|| program.start());
+        let next = tokio::task::block_in_place(|| program.start_with(workers, &[]));
         before.push(std::mem::replace(&mut process, next));
     }
     for load in &loads {
@@ -242,7 +252,7 @@ pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, aske
         for load in &loads {
             load.answers(20).await;
         }
-        let mut failing = program.spawn(held.local_addr().expect("an address"));
+        let mut failing = program.spawn(held.local_addr().expect("an address"), WORKERS, &[]);
         assert_ne!(failing.ends().await, 0);
         let log = failing.logged();
         assert!(log.contains(HANDED), "{log}");
@@ -255,7 +265,7 @@ pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, aske
         for load in &loads {
             load.answers(5).await;
         }
-        let mut next = program.spawn(program.admin);
+        let mut next = program.spawn(program.admin, WORKERS, &[]);
         assert!(next.logs(HANDED), "{}", next.logged());
         // Held still, it is known how far it has come.
         next.signal(Signal::STOP);
@@ -330,7 +340,7 @@ pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, asked: As
     };
     for round in 1..=3 {
         more(50).await;
-        let mut next = program.spawn(program.admin);
+        let mut next = program.spawn(program.admin, WORKERS, &[]);
         assert!(next.logs(HANDED), "{}", next.logged());
         process.kill();
         assert!(tokio::task::block_in_place(|| next.serves()), "{}", next.logged());
@@ -357,4 +367,18 @@ impl Program {
         let received = recv(&asking, &mut said, RecvFlags::empty());
         received.is_ok_and(|(count, _)| said[..count].starts_with(b"no another process"))
     }
+}
+
+/// One that speaks HTTP/3 is followed by one that does not: connections are served to their end.
+pub async fn one_without_http3_leaves_its_connections_to_the_last(program: &Program) {
+    let old = program.start();
+    let (_endpoint, connection) = program.target().quic().await.expect("it listens");
+    let new = tokio::task::block_in_place(|| program.start_with(WORKERS, &["--no-http3"]));
+    // Of a kind that nobody knows, which is read and nothing else (RFC 9114, section 6.2.3).
+    let mut stream = connection.open_uni().await.expect("it is there");
+    stream.write_all(&[0x21; 64]).await.expect("it is there");
+    stream.finish().expect("it is open");
+    let taken = tokio::time::timeout(PATIENCE, stream.stopped()).await;
+    assert!(matches!(taken, Ok(Ok(_))), "{taken:?}");
+    drop((old, new));
 }
