@@ -116,3 +116,29 @@ async fn one_that_fails_or_is_killed_changes_nothing() {
 async fn one_that_is_killed_loses_its_own_alone() {
     takeover::one_that_is_killed_loses_its_own_alone(&program(), asked()).await;
 }
+
+/// A migration cannot be taken back, and the one that serves knows nothing of what it makes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_would_migrate_the_database_does_not_take_over() {
+    let program = program();
+    let serving = program.start();
+    let database = program.path("old.db");
+    let old = rusqlite::Connection::open(&database).expect("a directory");
+    old.execute_batch(include_str!("../survive/schema-4.sql")).expect("it is made");
+    let handover = program.path("handover");
+    let listen = program.clear.to_string();
+    let output = Command::new(BINARY)
+        .args(["serve", "--listen", &listen, "--admin", "127.0.0.1:0", "--database"])
+        .arg(&database)
+        .arg("--handover")
+        .arg(&handover)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("this version of the program would migrate the database"), "{said}");
+    let version: i64 = old.pragma_query_value(None, "user_version", |row| row.get(0)).expect("it is there");
+    assert_eq!(version, 4, "it is as it was");
+    assert_eq!(ask(program.clear, "GET", "/abc", "", "").0, 307);
+    drop(serving);
+}
