@@ -1,9 +1,14 @@
 //! What changes under load without a client noticing.
 
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use tokio::net::UdpSocket;
+use tokio::sync::Notify;
 
 use crate::client::{Failure, Speak, Target};
 use crate::load::{Asked, Load, PATIENCE};
@@ -170,4 +175,113 @@ async fn who_has_a_connection_with_a_process_that_was_killed_is_told_so_by_the_n
     let ended = tokio::time::timeout(PATIENCE, connection.closed()).await.expect("it is told");
     assert_eq!(ended, quinn::ConnectionError::Reset);
     drop(next);
+}
+
+/// A way to a server by which nothing comes back: handshakes stay half open.
+async fn one_way(server: SocketAddr) -> SocketAddr {
+    let (front, back) = sockets(server).await;
+    let address = front.local_addr().expect("an address");
+    tokio::spawn(async move {
+        let mut datagram = [0; 2_000];
+        while let Ok((count, _)) = front.recv_from(&mut datagram).await {
+            let _ = back.send(&datagram[..count]).await;
+        }
+    });
+    address
+}
+
+/// A way to a server by which a client that is to prove its address (RFC 9000, section 8.1.2) does not do so before it is
+/// let `go`.
+struct Held {
+    address: SocketAddr,
+    /// Whether it is to.
+    retried: Arc<AtomicBool>,
+    go: Arc<Notify>,
+}
+
+impl Held {
+    async fn new(server: SocketAddr) -> Self {
+        let (front, back) = sockets(server).await;
+        let address = front.local_addr().expect("an address");
+        let (retried, go) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+        let (told, gone) = (Arc::clone(&retried), Arc::clone(&go));
+        tokio::spawn(async move {
+            let (mut client, mut held) = (server, Vec::new());
+            let (mut sent, mut received) = ([0; 2_000], [0; 65_535]);
+            let mut holding = false;
+            loop {
+                tokio::select! {
+                    Ok((count, from)) = front.recv_from(&mut sent) => {
+                        client = from;
+                        match holding {
+                            true => held.push(sent[..count].to_vec()),
+                            false => drop(back.send(&sent[..count]).await),
+                        }
+                    }
+                    Ok(count) = back.recv(&mut received) => {
+                        // The form, the fixed bit and the type (section 17.2.5).
+                        if received[0] & 0xf0 == 0xf0 {
+                            holding = true;
+                            told.store(true, SeqCst);
+                        }
+                        let _ = front.send_to(&received[..count], client).await;
+                    }
+                    () = gone.notified() => {
+                        holding = false;
+                        for datagram in held.drain(..) {
+                            let _ = back.send(&datagram).await;
+                        }
+                    }
+                }
+            }
+        });
+        Self { address, retried, go }
+    }
+}
+
+async fn sockets(server: SocketAddr) -> (UdpSocket, UdpSocket) {
+    let any = || UdpSocket::bind("127.0.0.1:0");
+    let (front, back) = (any().await.expect("a socket"), any().await.expect("a socket"));
+    back.connect(server).await.expect("an address");
+    (front, back)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_to_prove_an_address_connects_whichever_process_is_there_by_then() {
+    for killed in [false, true] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("handover").display().to_string();
+        let arguments = [&WAITING[..], &["--workers", "1", "--handover", &path]].concat();
+        let server = Server::start_on_ports(&arguments);
+        let certificates = server.certificate.all();
+        let by = |address| Target::new(server.clear, address, &certificates);
+        // It has one connection to stay for.
+        let kept = by(server.secure).quic().await.expect("it listens");
+        // So many that it has new ones prove their addresses.
+        let mut crowd = tokio::task::JoinSet::new();
+        let sink = one_way(server.secure).await;
+        for _ in 0..100 {
+            let target = by(sink);
+            crowd.spawn(async move { target.quic().await.map(drop) });
+        }
+        let begun = std::time::Instant::now();
+        let (held, connecting) = loop {
+            assert!(begun.elapsed() < PATIENCE, "nobody has to prove an address");
+            let held = Held::new(server.secure).await;
+            let target = by(held.address);
+            let connecting = tokio::spawn(async move { target.quic().await });
+            while !connecting.is_finished() && !held.retried.load(SeqCst) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            if held.retried.load(SeqCst) {
+                break (held, connecting);
+            }
+        };
+        let next = tokio::task::block_in_place(|| server.successor(&arguments));
+        let old = (!killed).then_some(server);
+        held.go.notify_one();
+        let connected = tokio::time::timeout(PATIENCE, connecting).await.expect("it ends").expect("no panic");
+        connected.unwrap_or_else(|error| panic!("killed {killed}: {error}"));
+        drop((kept, crowd, old, next));
+    }
 }
