@@ -13,9 +13,11 @@ mod registry;
 mod wire;
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
 use std::{fs, io, thread};
 
 use socket2::Socket;
+use tokio::runtime::Runtime;
 
 use crate::shutdown::Shutdown;
 use offer::{Outcome, Place};
@@ -75,28 +77,38 @@ impl Takeover {
         if let Some(old) = &self.old {
             wire::look(old)?;
         }
+        // Before the other is told, so that there is nothing left to fail.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let (relieved, told) = channel();
+        let shutdown = shutdown.clone();
+        let offering = move || {
+            let Ok(place) = told.recv() else { return };
+            offer_place(&runtime, place, program, &shutdown);
+        };
+        thread::Builder::new().name("handover".into()).spawn(offering).map_err(failed)?;
         let place = Place::take(&path).map_err(failed)?;
         let left = registry::close_the_rest();
         if let Some(old) = self.old {
             wire::relieve(&old, &left)?;
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let shutdown = shutdown.clone();
-        let offering = thread::Builder::new().name("handover".into()).spawn(move || {
-            runtime.block_on(async {
-                match place.offer(program, &shutdown).await {
-                    Outcome::HandedOver => {
-                        tracing::info!("another process has taken over");
-                        shutdown.trigger();
-                    }
-                    Outcome::Stopped => registry::close(),
-                    Outcome::Failed(error) => {
-                        tracing::error!(%error, "no other process can take over from this one");
-                    }
-                }
-            });
-        });
-        offering.map(drop).map_err(failed)
+        // It waits for just that.
+        let _ = relieved.send(place);
+        Ok(())
+    }
+}
+
+/// Waits for the process to come, or until this one is to stop anyway.
+fn offer_place(runtime: &Runtime, place: Place, program: &str, shutdown: &Shutdown) {
+    match runtime.block_on(place.offer(program, shutdown)) {
+        Outcome::HandedOver => {
+            tracing::info!("another process has taken over");
+            shutdown.trigger();
+        }
+        Outcome::Stopped => registry::close(),
+        Outcome::Failed(error) => {
+            registry::close();
+            tracing::error!(%error, "no other process can take over from this one");
+        }
     }
 }
 
