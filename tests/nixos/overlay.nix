@@ -126,6 +126,10 @@ let
           mkdir -p $out/lib
           cp boot/vmlinuz-* $out/bzImage
           cp boot/config-* $out/config
+          # As its own build would: here that is left to the package's installation.
+          [ -e lib ] || ln -s usr/lib lib
+          ${final.kmod}/bin/depmod -b $PWD ${modDirVersion}
+          [ -s usr/lib/modules/${modDirVersion}/modules.dep.bin ]
           cp -r usr/lib/modules $out/lib/
         '';
       };
@@ -668,6 +672,8 @@ plain
       # lndir [-silent] FROM [TO]
       [[ $1 != -silent ]] || shift
       cp -rs --no-clobber "$(realpath "$1")/." "''${2:-.}/"
+      # Its directories, unlike those that they are taken from, can be written.
+      find "''${2:-.}" -type d -exec chmod u+w {} +
     '';
   };
   remarshal = final.runCommandLocal "remarshal" { } ''

@@ -26,8 +26,7 @@ let
         "/"
       ];
       # Without a sandbox Nix begins no build while the home that it names exists, and what cargo writes would make it.
-      # Builds are root's, whom nothing keeps from writing into the store.
-      preHook = "export PATH=$PATH:/usr/sbin:/sbin HOME=$NIX_BUILD_TOP PYTHONDONTWRITEBYTECODE=1";
+      preHook = "export PATH=$PATH:/usr/sbin:/sbin HOME=$NIX_BUILD_TOP";
       fetchurlBoot = _: throw "the standard environment fetches nothing";
     };
 
