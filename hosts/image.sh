@@ -2,9 +2,8 @@
 # system partition with systemd-boot and an entry for the first generation, and a root with the closure and Nix's database
 # of it. No virtual machine and no user beside the builder's: fakeroot says that files are root's, tools write into files.
 #
-# $closure is its closureInfo, $loader systemd-boot, $loaderConf what is in loader.conf besides the default, $label the
-# root's, $espMiB the size of the EFI system partition, $efiArch what firmware calls the machine, and $trial, which may be
-# empty, what puts generations on trial, with $tries for each.
+# $closure is its closureInfo, $bootPartition boot-partition.sh, $label the root's, and $espMiB the size of the EFI system
+# partition.
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -12,39 +11,9 @@ shopt -s inherit_errexit
 identifier() {
     sha256sum <<<"$toplevel $1" | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-8\3-8\4-\5/'
 }
-spec() {
-    jq --raw-output --arg key "$1" '."org.nixos.bootspec.v1"[$key] | if type == "array" then join(" ") else . end' \
-        "$toplevel/boot.json"
-}
-# As NixOS names a copy on the EFI system partition: the store path and the file's name.
-copy() {
-    local path=${1#"$NIX_STORE/"}
-    local name=/EFI/nixos/${path%%/*}-${path##*/}.efi
-    cp "$1" "esp$name"
-    echo "$name"
-}
 
-mkdir -p esp/EFI/{BOOT,nixos,systemd} esp/loader/entries
-cp "$loader" "esp/EFI/BOOT/BOOT${efiArch^^}.EFI"
-cp "$loader" "esp/EFI/systemd/systemd-boot$efiArch.efi"
-kernel=$(spec kernel)
-kernel=$(copy "$kernel")
-initrd=$(spec initrd)
-initrd=$(copy "$initrd")
-title=$(spec label)
-init=$(spec init)
-parameters=$(spec kernelParams)
-cat >esp/loader/entries/nixos-generation-1.conf <<ENTRY
-title NixOS
-sort-key nixos
-version Generation 1 $title
-linux $kernel
-initrd $initrd
-options init=$init $parameters
-ENTRY
-printf '%s\n' "$loaderConf" 'default nixos-generation-1.conf' >esp/loader/loader.conf
-echo type1 >esp/loader/entries.srel
-if [[ -n $trial ]]; then "$trial" "$PWD/esp" "$tries"; fi
+mkdir esp
+"$bootPartition" "$PWD/esp"
 
 mkdir -p root/{boot,dev,etc,nix/store,nix/var/nix/profiles,proc,root,run,sys,tmp,var}
 chmod 1777 root/tmp

@@ -5,33 +5,19 @@ let
     { config, pkgs, ... }:
     let
       inherit (config.system.build) toplevel;
-      loader = config.boot.loader;
-      inherit (pkgs.stdenv.hostPlatform) efiArch;
     in
-    assert lib.assertMsg loader.systemd-boot.enable
-      "the image of ${config.networking.hostName} boots by systemd-boot: set boot.loader.systemd-boot.enable";
     pkgs.runCommand "${config.networking.hostName}-image"
       {
         inherit toplevel;
         closure = pkgs.closureInfo { rootPaths = [ toplevel ]; };
-        loader = "${config.systemd.package}/lib/systemd/boot/efi/systemd-boot${efiArch}.efi";
-        inherit efiArch;
-        loaderConf = lib.concatStringsSep "\n" (
-          [ "timeout ${if loader.timeout == null then "menu-force" else toString loader.timeout}" ]
-          ++ lib.optional (!loader.systemd-boot.editor) "editor 0"
-          ++ [ "console-mode ${loader.systemd-boot.consoleMode}" ]
-        );
+        bootPartition = lib.getExe (import ./boot-partition.nix { inherit lib config pkgs; });
         label = lib.removePrefix "/dev/disk/by-label/" config.fileSystems."/".device;
         # A kernel and an initrd for each generation that the loader shows.
         espMiB = 512;
-        # Of an appliance, where NixOS does not count by itself.
-        trial = config.system.build.trial or "";
-        tries = config.linerate.appliance.update.tries or 0;
         nativeBuildInputs = with pkgs.buildPackages; [
           dosfstools
           e2fsprogs
           fakeroot
-          jq
           mtools
           nix
           sqlite

@@ -29,6 +29,10 @@ let
     name = "linerate-install";
     runtimeInputs = [
       choose
+      (import ../boot-partition.nix {
+        inherit lib;
+        inherit (target) config pkgs;
+      })
       # nixos-install takes it from there.
       config.nix.package
       config.systemd.package

@@ -41,7 +41,9 @@ mount "${parts[1]}" "$target"
 mkdir "$target/boot"
 mount -o umask=0077 "${parts[0]}" "$target/boot"
 # All that is needed is here already.
-nixos-install --root "$target" --system "$system" --no-root-password --no-channel-copy --option substituters ""
+nixos-install --root "$target" --system "$system" --no-root-password --no-channel-copy --no-bootloader \
+    --option substituters ""
+linerate-boot-partition "$target/boot"
 if [[ -s $files/authorized_keys ]]; then
     cp "$files/authorized_keys" "$target/boot/"
 fi

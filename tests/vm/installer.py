@@ -38,10 +38,13 @@ with subtest("disks as somebody may have them"):
         f"mount {medium}1 /mnt; echo ssh-ed25519 AAAA > /mnt/authorized_keys; umount /mnt",
         f"for disk in {one} {other} {small}; do head -c 1M $disk | sha256sum; done > {kept}",
     )
-    # NixOS's part is to put a system there.
+    # NixOS's part is to put a system there, and the host's to say how it boots.
     box.succeed(
         "mkdir -p /usr/local/bin; cat > /usr/local/bin/nixos-install <<'END'\n#!/bin/sh\n"
-        'echo "$@" > "$2/installed"\nEND\nchmod 755 /usr/local/bin/nixos-install'
+        'echo "$@" > "$2/installed"\nEND\n'
+        "cat > /usr/local/bin/linerate-boot-partition <<'END'\n#!/bin/sh\n"
+        'touch "$1/boots"\nEND\n'
+        "chmod 755 /usr/local/bin/nixos-install /usr/local/bin/linerate-boot-partition"
     )
 
 with subtest("of several none is taken by chance"):
@@ -77,6 +80,7 @@ with subtest("where it may go, that disk is installed onto, and the machine is o
     said = box.succeed("cat /mnt/installed")
     assert "--system /nix/store/system " in said and "--no-root-password" in said, said
     box.succeed("umount /mnt", f"mount {one}1 /mnt")
+    box.succeed("test -e /mnt/boots")
     assert box.succeed("cat /mnt/authorized_keys") == "ssh-ed25519 AAAA\n"
     box.succeed("umount /mnt")
     rest = box.succeed(f"for disk in {other} {small}; do head -c 1M $disk | sha256sum; done")

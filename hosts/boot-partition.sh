@@ -1,0 +1,43 @@
+# boot-partition.sh DIRECTORY: writes into the EFI system partition what NixOS's installer writes of a host's first generation:
+# systemd-boot, the kernel, the initrd and an entry. NixOS's own program for that runs in the host's root, with its /etc;
+# an overlay of /etc cannot be mounted there by nixos-install, nor by whoever makes an image.
+#
+# $toplevel is the system, $loader systemd-boot, $efiArch what firmware calls the machine, $loaderConf what is in loader.conf
+# besides the default, and $trial, which may be empty, what puts generations on trial, with $tries for each.
+set -euo pipefail
+shopt -s inherit_errexit
+esp=$1
+
+spec() {
+    jq --raw-output --arg key "$1" '."org.nixos.bootspec.v1"[$key] | if type == "array" then join(" ") else . end' \
+        "$toplevel/boot.json"
+}
+# As NixOS names a copy there: the store path and the file's name.
+copy() {
+    local path=${1#/nix/store/}
+    local name=/EFI/nixos/${path%%/*}-${path##*/}.efi
+    cp "$1" "$esp$name"
+    echo "$name"
+}
+
+mkdir -p "$esp"/EFI/{BOOT,nixos,systemd} "$esp/loader/entries"
+cp "$loader" "$esp/EFI/BOOT/BOOT${efiArch^^}.EFI"
+cp "$loader" "$esp/EFI/systemd/systemd-boot$efiArch.efi"
+kernel=$(spec kernel)
+kernel=$(copy "$kernel")
+initrd=$(spec initrd)
+initrd=$(copy "$initrd")
+title=$(spec label)
+init=$(spec init)
+parameters=$(spec kernelParams)
+cat >"$esp/loader/entries/nixos-generation-1.conf" <<ENTRY
+title NixOS
+sort-key nixos
+version Generation 1 $title
+linux $kernel
+initrd $initrd
+options init=$init $parameters
+ENTRY
+printf '%s\n' "$loaderConf" 'default nixos-generation-1.conf' >"$esp/loader/loader.conf"
+echo type1 >"$esp/loader/entries.srel"
+if [[ -n $trial ]]; then "$trial" "$esp" "$tries"; fi
