@@ -98,6 +98,6 @@ with subtest("a token was asked for, and nothing without one"):
     assert all(line.startswith("PUT ") or line.endswith(" of-this-instance") for line in asked), asked
 
 with subtest("links and files answer from outside"):
-    for port in (80, 8090):
-        box.wait_for_open_port(port)
-        assert visitor.succeed(f"curl -s -o /dev/null -w '%{{http_code}}' http://box:{port}/nowhere") == "404"
+    for service in (80, 8090):
+        box.wait_for_open_port(service)
+        assert visitor.succeed(f"curl -s -o /dev/null -w '%{{http_code}}' http://box:{service}/nowhere") == "404"
