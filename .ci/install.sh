@@ -10,18 +10,14 @@ package() {
         h2load) echo nghttp2-client ;;
         ip) echo iproute2 ;;
         man) echo man-db ;;
-        mcopy) echo mtools ;;
         mke2fs) echo e2fsprogs ;;
-        mkfs.vfat) echo dosfstools ;;
         nft) echo nftables ;;
         nginx) echo nginx-light ;;
         cargo | rustc) echo rustup ;;
         go) echo golang-go ;;
         python3) echo python3 python3-venv ;;
         nix) echo nix-bin ;;
-        qemu-system-x86_64) echo qemu-system-x86 ;;
         setpriv) echo util-linux ;;
-        sfdisk) echo fdisk ;;
         strip) echo binutils ;;
         xz) echo xz-utils ;;
         postgres) echo postgresql ;;

@@ -316,6 +316,7 @@ print(test["script"])' "$nixpkgs/nixos/lib/test-script-prepend.py" $machine <"$d
 case ${1:-} in
     check)
         python3 -B tests/test_rendered.py
+        tests/trial.sh
         tests/reboot.sh
         tests/choose.sh
         tests/health.sh

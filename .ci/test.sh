@@ -106,7 +106,6 @@ part audit .ci/audit.sh
 part no-tracing no_tracing
 part router-bench router_bench
 join
-part fallback tests/fallback.sh
 # Real systems, of the programs that were built for the tests.
 part nixos .ci/nixos.sh
 part tests in_pkgs cargo test --workspace --locked

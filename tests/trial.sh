@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# trial.sh: which generations modules/appliance/trial.sh puts on trial. That systemd-boot then boots as it should is seen in
+# tests/vm/update.py.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+boot=$work/boot
+mkdir -p "$boot/loader/entries"
+
+# NixOS's part: an entry for each generation by its plain name, of which the last is to boot.
+generations() {
+    local generation
+    rm -f "$boot"/loader/entries/nixos-generation-?.conf
+    for generation in "$@"; do
+        printf '%s\n' 'title NixOS' 'sort-key nixos' "version Generation $generation" 'linux /kernel' \
+            "options init=/system-$generation/init console=ttyS0 panic=1" \
+            >"$boot/loader/entries/nixos-generation-$generation.conf"
+    done
+    printf 'timeout 0\ndefault nixos-generation-%s.conf\n' "$generation" >"$boot/loader/loader.conf"
+    bash modules/appliance/trial.sh "$boot" 2
+}
+
+# What there is, and which is to boot.
+expect() {
+    local found
+    found=$(cd "$boot/loader/entries" && echo *)
+    found+=" $(sed -n 's/^default //p' "$boot/loader/loader.conf")"
+    found=${found//nixos-generation-/} found=${found//.conf/}
+    [[ $found == "$2" ]] || {
+        echo "error: $1: $found instead of $2" >&2
+        exit 1
+    }
+}
+
+# What the boot loader, or systemd-bless-boot, does to an entry.
+becomes() {
+    mv "$boot/loader/entries/nixos-generation-$1.conf" "$boot/loader/entries/nixos-generation-$2.conf"
+}
+
+generations 1
+expect "the first has nothing to fall back to" "1 1"
+generations 1 2
+expect "the second is on trial" "1 2+2 nixos-*"
+becomes 2+2 2+1-1
+generations 1 2 3
+expect "an older one stays on trial" "1 2+1-1 3+2 nixos-*"
+becomes 3+2 3
+generations 1 2 3
+expect "a good one stays good" "1 2+1-1 3 3"
+becomes 2+1-1 2+0-2
+generations 1 3 2
+expect "a bad one that is chosen again is on trial again" "1 2+2 3 nixos-*"
+generations 2 3 1
+expect "one that is chosen by hand boots by its name" "1 2+2 3 1"
+generations 3
+expect "the entries of those that are gone go too" "3 3"
+generations 3 4
+expect "before it boots" "3 4+2 nixos-*"
+echo "trial: entries are put on trial as they should be"
