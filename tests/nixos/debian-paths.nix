@@ -54,6 +54,8 @@ in
       ln -sfn /run/booted-system/kernel-modules/lib/modules $directory/modules
     done
   '';
+  # Debian's systemd-shutdown does not start from a file system in memory: the kernel panics, at the end of every shutdown.
+  systemd.shutdownRamfs.enable = false;
   # Debian's PAM has no pam_lastlog.
   security.pam.services.login.updateWtmp = lib.mkForce false;
   # Where Debian's sshd has its processes' root.
