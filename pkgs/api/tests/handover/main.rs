@@ -12,17 +12,8 @@ mod load;
 #[path = "../../../listener/tests/interop/takeover.rs"]
 mod takeover;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
-
 use load::Asked;
-use takeover::Program;
-
-/// Longer than anything here takes on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(100);
+use takeover::{Program, Writers, ask};
 
 fn program() -> Program {
     Program::new(env!("CARGO_BIN_EXE_linerate-api"), |directory| {
@@ -36,56 +27,24 @@ fn asked() -> Asked {
     Asked::of("/v1/users?tag=none", r#"{"users":[],"next":null}"#)
 }
 
-/// Asks in the clear, on a connection of its own; the answer's status and body.
-fn ask(address: SocketAddr, method: &str, path: &str, fields: &str, body: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).expect("nobody is refused");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    let length = body.len();
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{fields}");
-    write!(stream, "{head}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}").expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("no connection is lost");
-    let status = answer.get(9..12).and_then(|status| status.parse().ok());
-    let status = status.unwrap_or_else(|| panic!("no answer: {answer:?}"));
-    (status, answer.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| body.to_owned()))
-}
-
 /// What is acknowledged while processes take over is there in the end, whichever of them it was that did so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_in_a_row_take_over_and_no_request_fails_and_no_write_is_lost() {
     let program = program();
     let clear = program.clear;
-    let done = Arc::new(AtomicBool::new(false));
     // Before anybody asks: somebody serves.
     let first = program.start();
-    let writers: Vec<_> = (0..2)
-        .map(|writer| {
-            let done = Arc::clone(&done);
-            std::thread::spawn(move || {
-                let mut written = Vec::new();
-                while !done.load(Relaxed) {
-                    let number = written.len();
-                    let user = format!(r#"{{"email":"w{writer}n{number}@a.example","name":"n"}}"#);
-                    let (status, answer) = ask(clear, "POST", "/v1/users", "", &user);
-                    assert_eq!(status, 201, "{answer}");
-                    let user: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
-                    written.push(user["id"].as_str().expect("an id").to_owned());
-                }
-                written
-            })
-        })
-        .collect();
+    let writers = Writers::start(move |writer, number| {
+        let user = format!(r#"{{"email":"w{writer}n{number}@a.example","name":"n"}}"#);
+        let (status, answer) = ask(clear, "POST", "/v1/users", "", &user);
+        assert_eq!(status, 201, "{answer}");
+        let user: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+        user["id"].as_str().expect("an id").to_owned()
+    });
     let (last, _) = takeover::three_in_a_row(&program, asked(), Some(first)).await;
-    done.store(true, Relaxed);
-    let mut count = 0;
-    for writer in writers {
-        for id in writer.join().expect("every write is acknowledged") {
-            count += 1;
-            assert_eq!(ask(clear, "GET", &format!("/v1/users/{id}"), "", "").0, 200, "{id}");
-        }
+    for id in writers.finish() {
+        assert_eq!(ask(clear, "GET", &format!("/v1/users/{id}"), "", "").0, 200, "{id}");
     }
-    assert!(count > 0);
     drop(last);
 }
 

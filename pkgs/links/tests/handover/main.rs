@@ -12,18 +12,10 @@ mod load;
 #[path = "../../../listener/tests/interop/takeover.rs"]
 mod takeover;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
 
 use load::Asked;
-use takeover::Program;
-
-/// Longer than anything here takes on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(100);
+use takeover::{Program, Writers, ask};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_linerate-links");
 
@@ -49,21 +41,6 @@ fn asked() -> Asked {
     Asked { status: 307, ..Asked::of("/abc", "") }
 }
 
-/// Asks in the clear, on a connection of its own; the answer's status and body.
-fn ask(address: SocketAddr, method: &str, path: &str, fields: &str, body: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).expect("nobody is refused");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    let length = body.len();
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{fields}");
-    write!(stream, "{head}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}").expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("no connection is lost");
-    let status = answer.get(9..12).and_then(|status| status.parse().ok());
-    let status = status.unwrap_or_else(|| panic!("no answer: {answer:?}"));
-    (status, answer.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| body.to_owned()))
-}
-
 /// What is acknowledged while processes take over is there in the end, and so is every visit, whichever of them it was that
 /// counted it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,33 +50,17 @@ async fn three_in_a_row_take_over_and_no_request_fails_and_nothing_is_lost() {
     let token = first.said.lines().find_map(|line| line.strip_prefix("token ")).expect("a token");
     let fields = format!("Authorization: Bearer {}\r\n", token.trim());
     let admin = program.admin;
-    let done = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = (0..2)
-        .map(|writer| {
-            let (done, fields) = (Arc::clone(&done), fields.clone());
-            std::thread::spawn(move || {
-                let mut written = Vec::new();
-                while !done.load(Relaxed) {
-                    let code = format!("w{writer}n{}", written.len());
-                    let link = format!(r#"{{"code":"{code}","target":"https://t.example/"}}"#);
-                    let (status, answer) = ask(admin, "POST", "/api/v1/links", &fields, &link);
-                    assert_eq!(status, 201, "{answer}");
-                    written.push(code);
-                }
-                written
-            })
-        })
-        .collect();
+    let writers = Writers::start(move |writer, number| {
+        let code = format!("w{writer}n{number}");
+        let link = format!(r#"{{"code":"{code}","target":"https://t.example/"}}"#);
+        let (status, answer) = ask(admin, "POST", "/api/v1/links", &fields, &link);
+        assert_eq!(status, 201, "{answer}");
+        code
+    });
     let (mut last, answered) = takeover::three_in_a_row(&program, asked(), Some(first)).await;
-    done.store(true, Relaxed);
-    let mut count = 0;
-    for writer in writers {
-        for code in writer.join().expect("every write is acknowledged") {
-            count += 1;
-            assert_eq!(ask(program.clear, "GET", &format!("/{code}"), "", "").0, 307, "{code}");
-        }
+    for code in writers.finish() {
+        assert_eq!(ask(program.clear, "GET", &format!("/{code}"), "", "").0, 307, "{code}");
     }
-    assert!(count > 0);
     last.terminate();
     assert_eq!(last.ends().await, 0, "{}", last.logged());
     let link: serde_json::Value =

@@ -1,12 +1,13 @@
 //! A program whose processes take over from each other while clients ask: shared by the tests of all that can.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -164,7 +165,7 @@ impl Process {
                 return self.logged().contains(text);
             }
             assert!(Instant::now() < deadline, "it does not log {text:?}: {}", self.logged());
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 
@@ -381,4 +382,54 @@ pub async fn one_without_http3_leaves_its_connections_to_the_last(program: &Prog
     let taken = tokio::time::timeout(PATIENCE, stream.stopped()).await;
     assert!(matches!(taken, Ok(Ok(_))), "{taken:?}");
     drop((old, new));
+}
+
+/// Asks in the clear, on a connection of its own; the answer's status and body.
+pub fn ask(address: SocketAddr, method: &str, path: &str, fields: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("nobody is refused");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let length = body.len();
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{fields}");
+    write!(stream, "{head}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("no connection is lost");
+    let status = answer.get(9..12).and_then(|status| status.parse().ok());
+    let status = status.unwrap_or_else(|| panic!("no answer: {answer:?}"));
+    (status, answer.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| body.to_owned()))
+}
+
+/// Clients that write all the time, to find out whether what is acknowledged is kept.
+pub struct Writers {
+    done: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Vec<String>>>,
+}
+
+impl Writers {
+    /// Two of them. `write` is given the client's number and that of its write; it waits until that is acknowledged, and
+    /// returns its name.
+    pub fn start(write: impl Fn(usize, usize) -> String + Clone + Send + 'static) -> Self {
+        let done = Arc::new(AtomicBool::new(false));
+        let writer = |client| {
+            let (done, write) = (Arc::clone(&done), write.clone());
+            thread::spawn(move || {
+                let mut written = Vec::new();
+                while !done.load(Relaxed) {
+                    written.push(write(client, written.len()));
+                }
+                written
+            })
+        };
+        let threads = (0..2).map(writer).collect();
+        Self { done, threads }
+    }
+
+    /// Ends them; what was acknowledged, which is something.
+    pub fn finish(self) -> Vec<String> {
+        self.done.store(true, Relaxed);
+        let join = |thread: JoinHandle<Vec<String>>| thread.join().expect("every write is acknowledged");
+        let written: Vec<_> = self.threads.into_iter().flat_map(join).collect();
+        assert!(!written.is_empty());
+        written
+    }
 }
