@@ -133,7 +133,8 @@ for index in "${!hosts[@]}"; do
     began=$SECONDS
     host=${hosts[index]}
     root=$cache/nixos/roots/$host
-    if ! nice "${builder[@]}" nix-store --quiet --realise --add-root "$root" "${derivations[index]}" >/dev/null 2>"$scratch/log"; then
+    if ! nice "${builder[@]}" nix-store --quiet --realise --add-root "$root" "${derivations[index]}" \
+        >/dev/null 2>"$scratch/log"; then
         # The end of what it said, and of what each build that failed said.
         tail -n 20 "$scratch/log" >&2
         while read -r builder; do nix-store --read-log "$builder" | tail -n 20 >&2; done \

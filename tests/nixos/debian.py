@@ -106,7 +106,8 @@ class Apt:
         said = self.run("apt-get", "download", "--print-uris", *arguments)
         if said.returncode != 0:
             errors = [line for line in said.stderr.splitlines() if line.startswith("E: ")]
-            raise Gone(f"the mirror has no more what is pinned: {len(errors)} packages: {errors[0] if errors else said.stderr}")
+            first = errors[0] if errors else said.stderr
+            raise Gone(f"the mirror has no more what is pinned: {len(errors)} packages: {first}")
         addresses = {}
         for line in said.stdout.splitlines():
             address, name, *_ = line.split()
@@ -167,7 +168,10 @@ def todays() -> tuple[str, int]:
     apt = Apt()
     # A kernel's name has its version.
     wanted = [name for name in read(LIST) if not is_library(name) and not name.startswith(KERNEL)]
-    wanted.append(next(word for word in apt.run("apt-cache", "depends", f"{KERNEL}amd64").stdout.split() if re.match(rf"{KERNEL}\d", word)))
+    kernel = re.search(rf"Depends: ({KERNEL}\d\S*)", apt.run("apt-cache", "depends", f"{KERNEL}amd64").stdout)
+    if kernel is None:
+        raise Unavailable(f"{KERNEL}amd64 names no kernel")
+    wanted.append(kernel[1])
     found: dict[str, dict[str, str]] = {}
     needs: dict[str, list[str]] = {}
     while wanted:
