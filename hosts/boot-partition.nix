@@ -11,6 +11,9 @@ let
 in
 assert lib.assertMsg loader.systemd-boot.enable
   "${config.networking.hostName} is to boot by systemd-boot: set boot.loader.systemd-boot.enable";
+# NixOS's own program appends them to the initrd where that boots.
+assert lib.assertMsg (config.boot.initrd.secrets == { })
+  "${config.networking.hostName} has boot.initrd.secrets, which no image and no installer can have in it";
 pkgs.writeShellApplication {
   name = "linerate-boot-partition";
   runtimeInputs = [
