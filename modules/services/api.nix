@@ -33,6 +33,7 @@ import ./daemon.nix { inherit config lib pkgs; } {
     drain-timeout = 30;
   };
   stateful = true;
+  audited = true;
   tls = true;
   # It always asks for 16,384.
   backlog = false;
@@ -56,15 +57,6 @@ import ./daemon.nix { inherit config lib pkgs; } {
       description = ''
         Who may ask: who has a key, or anybody. `auto` is anybody where every address is of this host alone. Where keys
         are needed and there are none, the service does not start: `linerate-api key add` makes one.
-      '';
-    };
-    audit-log = mkOption {
-      type = types.nullOr types.str;
-      default = null;
-      example = "/var/log/linerate-api/audit.log";
-      description = ''
-        Where each write by the API has a line of JSON, with who wrote what: as `access-log`, and it may be the same
-        file.
       '';
     };
     database-url = mkOption {

@@ -20,6 +20,8 @@
   options ? { },
   # Whether it keeps state, in /var/lib/linerate-NAME.
   stateful ? false,
+  # Whether it logs who wrote what by its API.
+  audited ? false,
   # Whether it has a listener for TLS: `tls-listen`, `cert` and `key`, and `admin-cert` and `admin-key`.
   tls ? false,
   # Whether visitors may come by a Unix socket.
@@ -147,6 +149,7 @@ in
   options.services.linerate.${name} =
     import ./options.nix { inherit config lib pkgs; } {
       inherit
+        audited
         backlog
         defaults
         name

@@ -31,20 +31,12 @@ import ./daemon.nix { inherit config lib pkgs; } {
     drain-timeout = 10;
   };
   stateful = true;
+  audited = true;
   tls = true;
   # Two files of the database for each worker, the writer's, and libraries.
   openFiles = 4096;
 
   settings = {
-    audit-log = mkOption {
-      type = types.nullOr types.str;
-      default = null;
-      example = "/var/log/linerate-links/audit.log";
-      description = ''
-        Where each write by the API has a line of JSON, with who wrote what: as `access-log`, and it may be the same
-        file.
-      '';
-    };
     public-url = mkOption {
       type = types.strMatching "https?://.+";
       example = "https://go.example";

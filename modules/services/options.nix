@@ -7,6 +7,7 @@
 {
   name,
   what,
+  audited,
   backlog,
   defaults,
   settings,
@@ -65,6 +66,16 @@ let
       default = defaults.drain-timeout;
       description = "How long requests under way have at the end, in seconds.";
     };
+  };
+
+  audit.audit-log = mkOption {
+    type = types.nullOr types.str;
+    default = null;
+    example = "/var/log/linerate-${name}/audit.log";
+    description = ''
+      Where each write by the API has a line of JSON, with who wrote what: as `access-log`, and it may be the same
+      file.
+    '';
   };
 
   queue.backlog = mkOption {
@@ -135,7 +146,12 @@ in
     '';
     type = types.submodule {
       freeformType = (pkgs.formats.toml { }).type;
-      options = common // lib.optionalAttrs backlog queue // lib.optionalAttrs tls secure // settings;
+      options =
+        common
+        // lib.optionalAttrs audited audit
+        // lib.optionalAttrs backlog queue
+        // lib.optionalAttrs tls secure
+        // settings;
     };
   };
 }
