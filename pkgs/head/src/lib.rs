@@ -26,7 +26,8 @@ pub mod chunked;
 
 use std::mem::MaybeUninit;
 
-use httparse::{Header, Status};
+pub use httparse::Header;
+use httparse::Status;
 
 /// Why a head is refused. Where the next request begins cannot be trusted after any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,6 +13,8 @@
 //! - `/panic`, `/panic/later`, `/panic/body`: a panic at once, after a wait, and amidst the response
 //! - `/hang`: nothing, while its worker does nothing else
 //! - `/die`: nothing, and the next connection ends the worker that accepts it
+//!
+//! With `--fast` a fast path answers `/`, `/bytes/N` and `/panic/at-once`, by a field `fast` more.
 
 use std::convert::Infallible;
 use std::num::NonZero;
@@ -29,7 +31,11 @@ use clap::Parser;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use listener::{Body, CertificateFiles, Config, Endpoint, Listener, Peer, Runtime, Speaks, Tls, body};
+use listener::{
+    Body, CertificateFiles, Config, Connection, Endpoint, Exchange, FastPath, Listener, Peer, Runtime,
+    Speaks, Tls, WithFastPath, body,
+};
+use request_head::{Framing, Lines, Message};
 use service::handover::{HandoverArgs, Takeover};
 use service::logs::{self, Format, LogArgs};
 use service::metrics::{self, Registry};
@@ -91,6 +97,10 @@ struct Arguments {
     /// a request, and for a handshake
     #[arg(long)]
     patience: Option<u64>,
+
+    /// Answer plain requests by a fast path
+    #[arg(long)]
+    fast: bool,
 
     /// Whom to take over from
     #[command(flatten)]
@@ -179,8 +189,50 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         }
         alive
     })?;
-    listener.serve(Server(Arc::new(registry)), shutdown)?;
+    let service = Server(Arc::new(registry));
+    if arguments.fast {
+        listener.serve(WithFastPath { service, fast: Fast }, shutdown)?;
+    } else {
+        listener.serve(service, shutdown)?;
+    }
     Ok(())
+}
+
+/// Answers at once.
+#[derive(Clone)]
+struct Fast;
+
+impl FastPath for Fast {
+    fn answer(
+        &mut self,
+        head: &Lines<'_, '_>,
+        exchange: &Exchange<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Connection> {
+        let mut message = Message::new(head.old);
+        for field in head.fields {
+            message.takes(field.name, field.value).ok()?;
+        }
+        let message = message.settle().ok().filter(|message| message.framing == Framing::Length(0))?;
+        let body = match head.target.split('/').skip(1).collect::<Vec<_>>()[..] {
+            [""] => b"Hello, World!".to_vec(),
+            ["bytes", count] => vec![b'0'; count.parse().ok()?],
+            ["panic", "at-once"] => {
+                out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+                panic!("at once")
+            }
+            _ => return None,
+        };
+        let connection = exchange.connection(message.keep_alive);
+        out.extend_from_slice(
+            format!("HTTP/1.1 200 OK\r\nfast: 1\r\ncontent-length: {}\r\n", body.len()).as_bytes(),
+        );
+        exchange.end(out, connection);
+        if head.method == "GET" {
+            out.extend_from_slice(&body);
+        }
+        Some(connection)
+    }
 }
 
 struct Server(Arc<Registry>);

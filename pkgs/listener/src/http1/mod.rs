@@ -21,7 +21,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, Version};
+use http::{Method, Request, Response, Version, response};
 use http_body::Body as _;
 use service::panics::{self, Catch};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -322,13 +322,18 @@ fn poll_wait(
 /// Answers what no service gets to see.
 fn refuse(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, response: Response<Bytes>) {
     let (parts, body) = response.into_parts();
-    let exact = Some(body.len() as u64);
-    date::with_line(wire.worker.lives.clock.second(), |date| {
+    refusal_head(wire.output.buffer(), &parts, body.len() as u64, wire.worker.lives.clock.second());
+    wire.output.push(body);
+}
+
+/// Appends the head of an answer that is the connection's last, with a body of so many bytes.
+pub fn refusal_head(out: &mut Vec<u8>, parts: &response::Parts, length: u64, second: u64) {
+    date::with_line(second, |date| {
+        let exact = Some(length);
         let terms =
             Terms { version: Version::HTTP_11, head: false, exact, keep_alive: false, date, more: b"" };
-        answer::write(wire.output.buffer(), parts.status, &parts.headers, &terms);
+        answer::write(out, parts.status, &parts.headers, &terms);
     });
-    wire.output.push(body);
 }
 
 /// One request and its response; what it leaves behind is told, and `answered` becomes true when the response begins.

@@ -12,9 +12,11 @@ use h3::quic::SendStream as _;
 use h3::server;
 use quinn::crypto::rustls::HandshakeData;
 use service::proxies::Source;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::fast::{Fast, Progress, Rest};
 use super::request::{self, Context};
 use super::setup::send_window;
 use super::stall::{Stall, Watch};
@@ -50,8 +52,13 @@ pub(super) async fn serve(
     let window = send_window(quic.rtt());
     quic.set_send_window(window);
     let limits = &worker.config.limits;
+    let stall = Stall::default();
+    stall.set_window(window);
+    let context =
+        Arc::new(Context { worker: Arc::clone(worker), peer: peer(worker, &quic, local, guest), stall });
+    let (fast, progress, rests) = Fast::new(service.clone(), Arc::clone(&context));
     // Twice what a decoded head may have: h3 can then still answer a request whose head is somewhat too long.
-    let transport = transport::Connection::new(quic.clone(), 2 * limits.head_bytes as u64);
+    let transport = transport::Connection::new(quic.clone(), Some(fast), 2 * limits.head_bytes as u64);
     let mut builder = server::builder();
     let building =
         builder.max_field_section_size(limits.head_bytes as u64).send_grease(false).build(transport);
@@ -59,12 +66,9 @@ pub(super) async fn serve(
     let Ok(Ok(h3)) = timeout(limits.handshake_time, building).await else {
         return worker.counts().handshake_failures.increment();
     };
-    let stall = Stall::default();
-    stall.set_window(window);
-    let context =
-        Arc::new(Context { worker: Arc::clone(worker), peer: peer(worker, &quic, local, guest), stall });
     let remote = quic.remote_address();
-    Connection { h3, quic, remote, context, service, requests: JoinSet::new(), begun: false }.run().await;
+    let requests = JoinSet::new();
+    Connection { h3, quic, remote, context, service, progress, rests, requests, begun: false }.run().await;
 }
 
 fn peer(worker: &Worker, quic: &quinn::Connection, local: SocketAddr, guest: Option<Guest>) -> Peer {
@@ -86,16 +90,20 @@ fn peer(worker: &Worker, quic: &quinn::Connection, local: SocketAddr, guest: Opt
     })
 }
 
-type H3 = server::Connection<transport::Connection, Bytes>;
-type Resolver = server::RequestResolver<transport::Connection, Bytes>;
+type H3<S> = server::Connection<transport::Connection<S>, Bytes>;
+type Resolver<S> = server::RequestResolver<transport::Connection<S>, Bytes>;
 
-struct Connection<S> {
-    h3: H3,
+struct Connection<S: HttpService> {
+    h3: H3<S>,
     quic: quinn::Connection,
     /// Where the client was when it was last looked at: it may move (RFC 9000, section 9).
     remote: SocketAddr,
     context: Arc<Context>,
     service: S,
+    /// What the fast path has seen.
+    progress: Arc<Progress>,
+    /// Its answers that wait for room.
+    rests: mpsc::UnboundedReceiver<Rest>,
     /// Those in flight; they end with the connection.
     requests: JoinSet<()>,
     /// Whether there has been one.
@@ -118,9 +126,9 @@ enum End {
 
 /// What happens on a connection that ends.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
-enum Event {
+enum Event<S: HttpService> {
     /// A request begins.
-    Request(Resolver),
+    Request(Resolver<S>),
     /// One has ended.
     Answered,
     /// The connection has ended.
@@ -165,25 +173,24 @@ impl<S: HttpService> Connection<S> {
         let limits = &context.worker.config.limits;
         let look = limits.idle.min(limits.write_stall) / LOOKS;
         let (mut draining, mut looking) = (pin!(drain.draining()), pin!(sleep(look)));
-        // Whether there was a request since the last look, and since when looks have found none.
-        let (mut asked, mut quiet) = (false, Instant::now());
+        // How many requests there were at the last look, and since when looks have found no more.
+        let (mut asked, mut quiet) = (0, Instant::now());
         let mut watch = Watch::default();
         loop {
             tokio::select! {
                 biased;
                 accepted = self.h3.accept() => match accepted {
-                    Ok(Some(resolver)) => {
-                        asked = true;
-                        self.begin(resolver);
-                    }
+                    Ok(Some(resolver)) => self.begin(resolver),
                     Ok(None) => return End::Done,
                     Err(_) => return End::Lost,
                 },
+                Some(rest) = self.rests.recv() => self.send_rest(rest),
                 _ = draining.as_mut() => return End::Drain,
                 () = looking.as_mut() => {
                     self.reap();
                     self.follow();
-                    let busy = std::mem::take(&mut asked) || !self.requests.is_empty();
+                    let before = std::mem::replace(&mut asked, self.progress.opened());
+                    let busy = asked != before || !self.requests.is_empty();
                     let now = Instant::now();
                     if busy {
                         quiet = now;
@@ -216,7 +223,7 @@ impl<S: HttpService> Connection<S> {
     }
 
     /// Serves a request: here when it can be answered at once, as most can, else as a task of its own.
-    fn begin(&mut self, resolver: Resolver) {
+    fn begin(&mut self, resolver: Resolver<S>) {
         self.begun = true;
         self.reap();
         let context = Arc::clone(&self.context);
@@ -227,8 +234,13 @@ impl<S: HttpService> Connection<S> {
         }
     }
 
+    /// Sends what the client did not take at once of an answer.
+    fn send_rest(&mut self, rest: Rest) {
+        self.requests.spawn(request::send_rest(Arc::clone(&self.context), rest));
+    }
+
     /// What happens next, once the end has begun.
-    async fn next(&mut self) -> Event {
+    async fn next(&mut self) -> Event<S> {
         tokio::select! {
             accepted = self.h3.accept() => match accepted {
                 Ok(Some(resolver)) => Event::Request(resolver),
@@ -242,6 +254,10 @@ impl<S: HttpService> Connection<S> {
     /// sent already, one that names the first request that will not be served, then the rest of the answers. What comes
     /// before `kept` is served, however long its client was held up.
     async fn wind_up(&mut self, kept: Instant) {
+        self.progress.close();
+        while let Ok(rest) = self.rests.try_recv() {
+            self.send_rest(rest);
+        }
         if self.h3.shutdown(ANY).await.is_err() {
             return;
         }
@@ -250,7 +266,7 @@ impl<S: HttpService> Connection<S> {
             if !self.settle(kept, true).await {
                 return;
             }
-            if self.h3.shutdown(1).await.is_err() {
+            if self.h3.shutdown(1 + self.progress.ahead()).await.is_err() {
                 return;
             }
         }
@@ -293,6 +309,6 @@ impl<S: HttpService> Connection<S> {
 }
 
 /// Tells the client that a request was not looked at, so that it may be sent again elsewhere.
-fn reject(mut resolver: Resolver) {
+fn reject<S: HttpService>(mut resolver: Resolver<S>) {
     resolver.frame_stream.reset(Code::H3_REQUEST_REJECTED.value());
 }

@@ -111,7 +111,7 @@ impl Frames {
 }
 
 /// The integer at the front and what follows it, if it is whole.
-fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let first = *bytes.first()?;
     let (value, rest) = bytes.split_at_checked(1 << (first >> 6))?;
     let value = value.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));

@@ -6,6 +6,7 @@
 //! - `gather`: what is sent, in as few calls as can be.
 //! - `succession`: and with its process, when another takes over the sockets.
 //! - `connection`: the requests of one connection, until either side has had enough.
+//! - `fast`, `qpack`: plain requests, which the fast path answers before h3 sees them.
 //! - `request`: a request to the service, its response to the client.
 //! - `body`: request bodies.
 //! - `transport`, `frames`: what h3 needs of quinn, and what it does not look at itself.
@@ -17,8 +18,10 @@ mod body;
 mod cid;
 mod connection;
 mod endpoint;
+mod fast;
 mod frames;
 mod gather;
+mod qpack;
 mod request;
 mod setup;
 mod stall;

@@ -15,6 +15,7 @@ use service::panics::{Catch, Panic};
 use tokio::time::timeout;
 
 use super::body::Source;
+use super::fast::Rest;
 use super::stall::Stall;
 use super::transport;
 use crate::body::Body;
@@ -34,10 +35,10 @@ pub(super) struct Context {
     pub(super) stall: Stall,
 }
 
-type Resolver = RequestResolver<transport::Connection, Bytes>;
+type Resolver<S> = RequestResolver<transport::Connection<S>, Bytes>;
 
 /// Serves one request to its end.
-pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut service: impl HttpService) {
+pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: Resolver<S>, mut service: S) {
     let limits = &context.worker.config.limits;
     let head = std::future::poll_fn(|cx| resolver.frame_stream.poll_next(cx));
     let Some(head) = within(limits.head_time, head).await else {
@@ -121,6 +122,19 @@ pub(super) async fn serve(context: Arc<Context>, mut resolver: Resolver, mut ser
             answer.tell(response).await;
         }
     }
+}
+
+/// Sends what is left of an answer, as fast as the client takes it.
+pub(super) async fn send_rest(context: Arc<Context>, Rest { mut stream, bytes }: Rest) {
+    let length = bytes.len() as u64;
+    // A stream that is closed has nothing to end.
+    let _ = if taken(&context, stream.write_chunk(bytes)).await {
+        context.stall.took(length);
+        stream.finish()
+    } else {
+        context.stall.reset(length);
+        stream.reset(transport::varint(Code::H3_INTERNAL_ERROR.value()))
+    };
 }
 
 fn is_set(flag: &AtomicBool) -> bool {

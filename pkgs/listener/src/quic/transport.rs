@@ -14,7 +14,9 @@ use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, Wri
 use quinn::VarInt;
 use tokio_util::sync::ReusableBoxFuture;
 
+use super::fast::{Fast, Found};
 use super::frames::{Frames, Violation};
+use crate::service_trait::HttpService;
 
 /// Bytes that are copied at a time where that cannot be helped.
 const PIECE: usize = 32 * 1024;
@@ -37,18 +39,21 @@ pub(super) fn payload(bytes: Bytes) -> Bytes {
 type Future<T> = ReusableBoxFuture<'static, Result<T, quinn::ConnectionError>>;
 
 /// A connection.
-pub(super) struct Connection {
+pub(super) struct Connection<S> {
     quic: quinn::Connection,
+    /// What answers before h3; nothing opens streams by it.
+    fast: Option<Fast<S>>,
     bidirectional: Future<(quinn::SendStream, quinn::RecvStream)>,
     unidirectional: Future<quinn::RecvStream>,
     opening: Option<Future<quinn::SendStream>>,
     frame_limit: u64,
 }
 
-impl Connection {
+impl<S: HttpService> Connection<S> {
     /// `quic`, with no frame but DATA longer than `frame_limit` bytes.
-    pub(super) fn new(quic: quinn::Connection, frame_limit: u64) -> Self {
+    pub(super) fn new(quic: quinn::Connection, fast: Option<Fast<S>>, frame_limit: u64) -> Self {
         Self {
+            fast,
             bidirectional: ReusableBoxFuture::new(accept_bi(quic.clone())),
             unidirectional: ReusableBoxFuture::new(accept_uni(quic.clone())),
             opening: None,
@@ -58,7 +63,7 @@ impl Connection {
     }
 
     fn receiving(&self, stream: quinn::RecvStream, frames: Frames) -> RecvStream {
-        RecvStream { quic: self.quic.clone(), stream, frames }
+        RecvStream { quic: self.quic.clone(), stream, found: [None, None], frames }
     }
 }
 
@@ -76,7 +81,7 @@ async fn open_uni(quic: quinn::Connection) -> Result<quinn::SendStream, quinn::C
     quic.open_uni().await
 }
 
-impl quic::Connection<Bytes> for Connection {
+impl<S: HttpService> quic::Connection<Bytes> for Connection<S> {
     type RecvStream = RecvStream;
     type OpenStreams = Self;
 
@@ -93,18 +98,28 @@ impl quic::Connection<Bytes> for Connection {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<BidiStream, ConnectionErrorIncoming>> {
-        let (send, recv) = ready!(self.bidirectional.poll(cx)).map_err(incoming)?;
-        self.bidirectional.set(accept_bi(self.quic.clone()));
-        let recv = self.receiving(recv, Frames::request(self.frame_limit));
-        Poll::Ready(Ok(BidiStream { send: SendStream::new(send), recv }))
+        loop {
+            let (send, recv) = ready!(self.bidirectional.poll(cx)).map_err(incoming)?;
+            self.bidirectional.set(accept_bi(self.quic.clone()));
+            let (send, recv, found) = match &mut self.fast {
+                Some(fast) => match fast.take(send, recv, cx) {
+                    Some(left) => left,
+                    None => continue,
+                },
+                None => (send, recv, [None, None]),
+            };
+            let mut recv = self.receiving(recv, Frames::request(self.frame_limit));
+            recv.found = found;
+            return Poll::Ready(Ok(BidiStream { send: SendStream::new(send), recv }));
+        }
     }
 
     fn opener(&self) -> Self {
-        Self::new(self.quic.clone(), self.frame_limit)
+        Self::new(self.quic.clone(), None, self.frame_limit)
     }
 }
 
-impl quic::OpenStreams<Bytes> for Connection {
+impl<S: HttpService> quic::OpenStreams<Bytes> for Connection<S> {
     type BidiStream = BidiStream;
     type SendStream = SendStream;
 
@@ -187,6 +202,8 @@ impl quic::SendStream<Bytes> for BidiStream {
 pub(super) struct RecvStream {
     quic: quinn::Connection,
     stream: quinn::RecvStream,
+    /// What was read of it before.
+    found: Found,
     frames: Frames,
 }
 
@@ -206,12 +223,16 @@ impl quic::RecvStream for RecvStream {
     type Buf = Bytes;
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
-        // The future keeps nothing that is lost with it.
-        let read = ready!(pin!(self.stream.read_chunk(usize::MAX, true)).poll(cx));
+        let read = match self.found.iter_mut().find_map(Option::take) {
+            Some(found) => found,
+            // The future keeps nothing that is lost with it.
+            None => ready!(pin!(self.stream.read_chunk(usize::MAX, true)).poll(cx))
+                .map(|chunk| chunk.map(|chunk| chunk.bytes)),
+        };
         let (data, seen) = match read {
-            Ok(Some(chunk)) => {
-                let seen = self.frames.see(&chunk.bytes);
-                (Some(chunk.bytes), seen)
+            Ok(Some(bytes)) => {
+                let seen = self.frames.see(&bytes);
+                (Some(bytes), seen)
             }
             Ok(None) => (None, self.frames.end()),
             Err(quinn::ReadError::Reset(code)) => {

@@ -217,6 +217,60 @@ async def answers_get_and_head():
         assert remote.startswith("127.0.0.1:"), remote
 
 
+async def answers_plain_requests_at_once():
+    async with Connected() as client:
+        fast = lambda response: b"fast" in response.fields
+        # The first one tells h3 where numbers begin.
+        assert not fast(await client.fetch())
+        for _ in range(3):
+            got = await client.fetch(fields=[(b"user-agent", b"Mozilla/5.0 (X11; Linux x86_64) \\ caf\xc3\xa9"), (b"x-y", b"")])
+            equal(fast(got), False, "for a value that is not read")
+            got = await client.fetch(fields=[(b"user-agent", b"Mozilla/5.0 (X11; Linux x86_64)"), (b"x-y", b"")])
+            equal((got.status, bytes(got.body), fast(got)), (200, b"Hello, World!", True))
+            equal(got.fields[b"content-length"], b"13", "the length")
+            assert got.fields[b"date"].endswith(b"GMT"), got.fields
+            assert b"connection" not in got.fields, got.fields
+        streams = [client.begin(path=f"/bytes/{n}") for n in (0, 1, 100, 3 << 20, 20, 300)]
+        for stream, length in zip(streams, (0, 1, 100, 3 << 20, 20, 300)):
+            got = await client.end(stream)
+            equal((len(got.body), fast(got)), (length, True), "the length")
+        # What is anything but a head is another's, and so is what is not for the fast path.
+        for method, path, body, fields in [
+            ("POST", "/echo", b"abc", ()),
+            ("GET", "/", b"abc", ()),
+            ("GET", "/", b"", ()),
+            ("GET", "/", None, [(b"te", b"trailers")]),
+            ("GET", "/", None, [(b"content-length", b"0")]),
+            ("GET", "/peer", None, ()),
+            ("GET", "/a%20b", None, ()),
+        ]:
+            assert not fast(await client.fetch(method, path, body, fields)), (method, path, body, fields)
+        got = await client.fetch(path="/panic/at-once")
+        equal((got.status, got.fields[b"content-type"]), (500, b"application/problem+json"))
+        equal(got.fields[b"x-request-id"], json.loads(got.body)["request_id"].encode())
+        client.h3._check_content_length = lambda stream: None
+        told = await client.fetch("HEAD")
+        equal((told.status, bytes(told.body), told.fields[b"content-length"], fast(told)), (200, b"", b"13", True))
+        # A head that comes in pieces.
+        for end in (1, 2, 3, 10):
+            stream, request = client.open(), head(*PSEUDO)
+            client.send(stream, request[:end])
+            await client.fetch(path="/peer")
+            client.send(stream, request[end:], end=True)
+            equal(bytes((await client.end(stream)).body), b"Hello, World!", "the body")
+
+
+async def names_what_it_has_answered():
+    """The last notice is past the requests that h3 has never seen."""
+    async with Connected() as client:
+        for _ in range(5):
+            await client.fetch()
+        os.kill(int(os.environ["SERVER"]), signal.SIGTERM)
+        await client.until(lambda: len(goaways(client)) == 2)
+        equal(goaways(client), [(1 << 62) - 4, 5 * 4], "the notices")
+        equal(await client.gone(), NO_ERROR, "the code")
+
+
 async def echoes_megabytes_and_trailers():
     body = random.Random(1).randbytes(5 << 20)
     async with Connected() as client:
@@ -444,6 +498,10 @@ async def resets_malformed_requests():
     ]:
         async with Connected(raw=True) as client:
             client.control(frame(SETTINGS))
+            # The second, for the first never comes to a fast path.
+            first = client.open()
+            client.send(first, head(*PSEUDO), end=True)
+            await client.until(lambda: b"Hello, World!" in client.received.get(first, b""))
             stream = client.open()
             client.send(stream, head(*fields) + body, end=True)
             await client.until(lambda: stream in client.resets)

@@ -40,6 +40,39 @@ fn requests_are_answered() {
     );
 }
 
+/// Whether a fast path answers or not, clients see the same.
+#[test]
+fn a_fast_path_answers_plain_requests_at_once() {
+    let server = Server::start(&["--fast"]);
+    run(
+        &server,
+        &[
+            "answers_plain_requests_at_once",
+            "answers_get_and_head",
+            "serves_many_streams_at_once",
+            "sends_large_responses",
+            "resets_malformed_requests",
+            "resets_requests_that_end_early",
+            "closes_connections_that_break_the_protocol",
+            "survives_noise",
+        ],
+    );
+}
+
+#[test]
+fn what_a_fast_path_has_answered_is_told_when_it_drains() {
+    for case in ["names_what_it_has_answered", "says_goodbye"] {
+        let server = Server::start(&["--fast", "--drain-grace", "200"]);
+        run(&server, &[case]);
+        assert!(server.wait().success());
+    }
+}
+
+#[test]
+fn a_client_of_a_fast_path_that_takes_nothing_is_cut() {
+    run(&Server::start(&["--fast", "--patience", "700"]), &["cuts_clients_that_take_nothing"]);
+}
+
 #[test]
 fn connections_have_a_limit() {
     let server = Server::start(&["--connections-per-address", "2"]);

@@ -1,0 +1,188 @@
+//! Decoding Huffman's code of HPACK (RFC 7541, appendix B), which QPACK uses as well.
+
+/// For each byte the bits of its code. The code is canonical, so that its lengths tell all of it.
+#[rustfmt::skip]
+const LENGTHS: [u8; 256] = [
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
+    6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10,
+    13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6,
+    15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5, 6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28,
+    20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23, 24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24,
+    22, 21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23, 21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23,
+    26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25, 19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27,
+    20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
+];
+
+/// The longest code that is read here, in bits: all of ASCII that can be seen but the backslash.
+const LONGEST: usize = 15;
+/// Codes up to so many bits are looked up by what begins with them.
+const SHORT: usize = 8;
+
+/// For each length the first code, and where its bytes begin in [`BYTES`].
+const FIRSTS: [(u16, u16); LONGEST + 2] = FIRSTS_AND_BYTES.0;
+/// The bytes by length of their code and then by value, as far as they are read here.
+const BYTES: [u8; 256] = FIRSTS_AND_BYTES.1;
+
+const FIRSTS_AND_BYTES: ([(u16, u16); LONGEST + 2], [u8; 256]) = {
+    let (mut firsts, mut bytes) = ([(0, 0); LONGEST + 2], [0; 256]);
+    let (mut code, mut count, mut length) = (0_u16, 0_u16, 1);
+    while length <= LONGEST {
+        code <<= 1;
+        firsts[length] = (code, count);
+        let mut byte = 0;
+        while byte < 256 {
+            if LENGTHS[byte] as usize == length {
+                bytes[count as usize] = byte as u8;
+                count += 1;
+                code += 1;
+            }
+            byte += 1;
+        }
+        length += 1;
+    }
+    firsts[length] = (0, count);
+    (firsts, bytes)
+};
+
+/// For eight bits the byte whose code they begin with, and its length; 0 where it is longer.
+const TABLE: [(u8, u8); 1 << SHORT] = {
+    let mut table = [(0, 0); 1 << SHORT];
+    let mut length = 1;
+    while length <= SHORT {
+        let (first, start) = FIRSTS[length];
+        let mut at = start;
+        while at < FIRSTS[length + 1].1 {
+            let from = ((first + at - start) as usize) << (SHORT - length);
+            let mut next = from;
+            while next < from + (1 << (SHORT - length)) {
+                table[next] = (BYTES[at as usize], length as u8);
+                next += 1;
+            }
+            at += 1;
+        }
+        length += 1;
+    }
+    table
+};
+
+/// Appends what `coded` stands for; none where it has codes of more than fifteen bits, or is malformed.
+pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut coded = coded.iter();
+    // What is next in the highest bits, and how many there are.
+    let (mut bits, mut count) = (0_u64, 0_usize);
+    loop {
+        while count <= u64::BITS as usize - 8 {
+            let Some(byte) = coded.next() else { break };
+            bits |= u64::from(*byte) << (u64::BITS as usize - 8 - count);
+            count += 8;
+        }
+        let (byte, length) = match TABLE[(bits >> (u64::BITS as usize - SHORT)) as usize] {
+            (_, 0) => long(bits),
+            (byte, length) => (byte, usize::from(length)),
+        };
+        if length > count {
+            // Fewer than eight bits of padding, the first of a code that would be longer (RFC 7541, section 5.2).
+            let padding = bits.leading_ones() as usize;
+            return (count < 8 && padding == count).then_some(());
+        }
+        out.push(byte);
+        bits <<= length;
+        count -= length;
+    }
+}
+
+/// The byte of a code of more than eight bits, and its length; a length beyond all that there is where it is longer than those
+/// that are read here.
+#[cold]
+fn long(bits: u64) -> (u8, usize) {
+    for length in SHORT + 1..=LONGEST {
+        let code = (bits >> (u64::BITS as usize - length)) as u16;
+        let (first, start) = FIRSTS[length];
+        let count = FIRSTS[length + 1].1 - start;
+        if code >= first && code - first < count {
+            return (BYTES[usize::from(start + code - first)], length);
+        }
+    }
+    (0, usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(coded: &[u8]) -> Option<String> {
+        let mut out = Vec::new();
+        decode(coded, &mut out)?;
+        Some(String::from_utf8(out).expect("ASCII"))
+    }
+
+    #[test]
+    fn examples_of_the_rfc_are_read() {
+        // RFC 7541, appendices C.4 and C.6.
+        for (coded, text) in [
+            (&b"\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff"[..], "www.example.com"),
+            (b"\xa8\xeb\x10\x64\x9c\xbf", "no-cache"),
+            (b"\x25\xa8\x49\xe9\x5b\xa9\x7d\x7f", "custom-key"),
+            (b"\x25\xa8\x49\xe9\x5b\xb8\xe8\xb4\xbf", "custom-value"),
+            (b"\x64\x02", "302"),
+            (b"\xae\xc3\x77\x1a\x4b", "private"),
+            (
+                b"\xd0\x7a\xbe\x94\x10\x54\xd4\x44\xa8\x20\x05\x95\x04\x0b\x81\x66\xe0\x82\xa6\x2d\x1b\xff",
+                "Mon, 21 Oct 2013 20:13:21 GMT",
+            ),
+            (
+                b"\x9d\x29\xad\x17\x18\x63\xc7\x8f\x0b\x97\xc8\xe9\xae\x82\xae\x43\xd3",
+                "https://www.example.com",
+            ),
+            (b"", ""),
+        ] {
+            assert_eq!(decoded(coded).as_deref(), Some(text));
+        }
+    }
+
+    /// Text by the code that the lengths tell, padded.
+    fn coded(text: &[u8]) -> Vec<u8> {
+        let mut sorted: Vec<(u8, usize)> =
+            LENGTHS.iter().enumerate().map(|(byte, bits)| (*bits, byte)).collect();
+        sorted.sort_unstable();
+        let mut codes = [0_u32; 256];
+        let (mut code, mut before) = (0, 0);
+        for (bits, byte) in sorted {
+            code <<= bits - before;
+            before = bits;
+            codes[byte] = code;
+            code += 1;
+        }
+        let bits = text.iter().flat_map(|byte| {
+            let byte = usize::from(*byte);
+            (0..LENGTHS[byte]).rev().map(move |bit| (codes[byte] >> bit & 1) as u8)
+        });
+        let bits: Vec<u8> = bits.collect();
+        bits.chunks(8).map(|bits| (0..8).fold(0, |byte, at| byte << 1 | bits.get(at).unwrap_or(&1))).collect()
+    }
+
+    #[test]
+    fn all_that_can_be_seen_is_read_but_the_backslash() {
+        let seen: Vec<u8> = (b' '..=b'~').filter(|byte| *byte != b'\\').collect();
+        for at in 0..seen.len() {
+            for text in [&seen[at..], &seen[..=at], &seen[at..=at]] {
+                assert_eq!(decoded(&coded(text)).as_deref(), std::str::from_utf8(text).ok());
+            }
+        }
+        for byte in [b'\\', b'\t', b'\n', 0x80, 0xff] {
+            assert_eq!(decoded(&coded(&[b'a', byte, b'b'])), None, "{byte}");
+        }
+        assert_eq!(coded(b"www.example.com"), b"\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff");
+    }
+
+    #[test]
+    fn padding_is_short_and_of_ones() {
+        // "0" is 00000: three bits of padding.
+        assert_eq!(decoded(&[0b0000_0111]).as_deref(), Some("0"));
+        for coded in
+            [&[0b0000_0110][..], &[0b0000_0011], &[0b0000_0111, 0xff], &[0xff], &[0xff; 4], &[0xff; 9]]
+        {
+            assert_eq!(decoded(coded), None, "{coded:x?}");
+        }
+    }
+}
