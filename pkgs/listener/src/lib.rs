@@ -28,7 +28,7 @@
 //! - [`Config`]: endpoints, limits, certificates; what there is to set, with its default.
 //! - [`Listener`]: binds, then serves until told to stop, then drains.
 //! - [`HttpService`]: what is served: any `tower` service of requests, such as a router.
-//! - [`FastPath`]: what answers plain requests of HTTP/1.1 beside it, before anything is made of them.
+//! - [`FastPath`]: what answers plain requests of HTTP/1.1 and HTTP/3 beside it, before anything is made of them.
 //! - [`Body`]: a request's body, whatever it came by, within the limits.
 //! - [`Config::access_log`]: a line for each request; answers that are errors have its id, a
 //!   [`Problem`](service::problem::Problem) in their extensions as well.
