@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::load::{Load, Outcome};
 use crate::server::{Placement, Server};
-use crate::wrk::{Load, Outcome};
 
 /// What each connection asks for.
 #[derive(Clone, Copy, Debug)]

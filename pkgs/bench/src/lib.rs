@@ -46,6 +46,7 @@ pub mod wrk;
 #[cfg(feature = "tls")]
 mod anybody;
 mod error;
+mod load;
 
 pub use error::Error;
 pub use skip::skipped;

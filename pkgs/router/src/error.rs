@@ -1,6 +1,6 @@
 //! What is wrong with routes.
 
-use crate::tree;
+use crate::limits;
 
 /// Why a tree cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum BuildError {
     /// static segment and parameters follow each other too often.
     #[error(
         "a path could cost {tries} tries, {} are allowed: too many places where static segments and parameters compete",
-        tree::MAX_TRIES
+        limits::MAX_TRIES
     )]
     TooAmbiguous {
         /// The bound for this tree.
@@ -76,12 +76,12 @@ pub enum SyntaxError {
     #[error("% without two hexadecimal digits")]
     Escape,
     /// More bytes than a route may have.
-    #[error("more than {} bytes", crate::pattern::MAX_BYTES)]
+    #[error("more than {} bytes", limits::MAX_BYTES)]
     TooLong,
     /// More segments than a route may have.
-    #[error("more than {} segments", crate::pattern::MAX_SEGMENTS)]
+    #[error("more than {} segments", limits::MAX_SEGMENTS)]
     TooManySegments,
     /// More parameters than a route may have.
-    #[error("more than {} parameters", crate::tree::MAX_PARAMS)]
+    #[error("more than {} parameters", limits::MAX_PARAMS)]
     TooManyParams,
 }

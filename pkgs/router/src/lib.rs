@@ -30,6 +30,7 @@ struct Readme;
 
 mod error;
 mod escape;
+mod limits;
 mod methods;
 mod names;
 mod pattern;
@@ -38,5 +39,5 @@ mod tree;
 
 pub use error::{BuildError, SyntaxError};
 pub use escape::NotUtf8;
+pub use limits::{MAX_PARAMS, MAX_PATH, MAX_TRIES};
 pub use router::{Builder, Lookup, Match, Router};
-pub use tree::{MAX_PARAMS, MAX_PATH, MAX_TRIES};

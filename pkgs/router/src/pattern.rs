@@ -2,13 +2,7 @@
 
 use crate::error::SyntaxError;
 use crate::escape;
-use crate::tree::MAX_PARAMS;
-
-/// The longest route, in bytes.
-pub(crate) const MAX_BYTES: usize = 4096;
-
-/// The most segments of a route: matching calls itself once a segment at most.
-pub(crate) const MAX_SEGMENTS: usize = 128;
+use crate::limits::{MAX_BYTES, MAX_PARAMS, MAX_SEGMENTS};
 
 /// A segment of a route. Literals are percent-encoded and normal, as paths come.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,15 +5,10 @@
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
-use http::request::Parts;
 use service::access_log::{Actor, AuditLog, AuditRecord, digest};
 use service::request_id::RequestId;
 use sha2::{Digest, Sha256};
 
-use super::Api;
-use super::failure::Failure;
-use super::guard::Call;
 use crate::user::{Record, UserId};
 
 /// Where the writes of a request are logged; nowhere where there is no audit log.
@@ -64,13 +59,5 @@ impl Audit {
             count: 1,
         });
         auditing.log.write(&auditing.id, &auditing.actor, records).await;
-    }
-}
-
-impl FromRequestParts<Api> for Audit {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Failure> {
-        Ok(Call::of(parts)?.audit.clone())
     }
 }

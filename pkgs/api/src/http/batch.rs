@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 
 use axum::extract::State;
 use axum::response::Response;
-use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use service::problem::Problem;
 
@@ -12,10 +11,12 @@ use super::Api;
 use super::audit::{Audit, Written};
 use super::body::Many;
 use super::conditions::Conditions;
+use super::document::draft;
 use super::failure::Failure;
 use super::guard::Caller;
+use super::idempotency::{claim, created, mark};
 use super::openapi::{Deletion, Ids, Lookup, NewUsers, Users};
-use super::users::{claim, created, draft, json, mark};
+use super::respond::{json, users};
 use crate::store::Deleted;
 use crate::user::{UserId, parse};
 
@@ -116,21 +117,6 @@ pub(super) async fn delete(
     let gone = list(ids.iter().filter(|id| deleted.contains(id)));
     let missing = list(ids.iter().filter(|id| !deleted.contains(id)));
     Ok(json(StatusCode::OK, format!("{{\"deleted\":{gone},\"missing\":{missing}}}")))
-}
-
-/// `{"users":[…]` of stored representations, and `end`.
-pub(super) fn users<'a>(bodies: impl Iterator<Item = &'a Bytes>, end: &str) -> Bytes {
-    let mut whole = BytesMut::new();
-    whole.put_slice(b"{\"users\":[");
-    for (index, body) in bodies.enumerate() {
-        if index > 0 {
-            whole.put_u8(b',');
-        }
-        whole.extend_from_slice(body);
-    }
-    whole.put_u8(b']');
-    whole.put_slice(end.as_bytes());
-    whole.freeze()
 }
 
 /// Each id once, in the order of their first places.

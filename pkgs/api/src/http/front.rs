@@ -29,15 +29,16 @@ use tower_service::Service;
 
 use super::audit::Audit;
 use super::body::One;
-use super::conditions::{Conditions, tag};
+use super::call::Call;
+use super::document::validated;
 use super::failure::{Failure, RETRY_AFTER};
-use super::guard::{Admitted, Call};
+use super::guard::Admitted;
 use super::held::Answers;
 use super::hosts;
 use super::metrics::Operation;
 use super::rate::{Buckets, Rate, seconds};
+use super::respond::{JSON, found};
 use super::routes::Route;
-use super::users::validated;
 use super::{Api, Logs};
 use crate::store::Scope;
 use crate::store::postgres::trace;
@@ -45,8 +46,6 @@ use crate::user::{Record, UserId};
 
 /// The body of an answer: bytes that are there, or whatever a handler made.
 pub type Body = Either<Full<Bytes>, axum::body::Body>;
-
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Answers requests.
 #[derive(Clone)]
@@ -339,26 +338,6 @@ fn one(
     acceptable(fields)?;
     let response = found(fields, &record.ok_or_else(Failure::no_user)?)?;
     Ok((admitted, response))
-}
-
-/// The answer to a read of a user.
-///
-/// # Errors
-/// 412, and 400 for malformed conditions.
-pub(super) fn found(fields: &HeaderMap, record: &Record) -> Result<Response<Bytes>, Failure> {
-    let unchanged = Conditions::of(fields)?.unchanged(record.version)?;
-    let mut response = Response::new(if unchanged { Bytes::new() } else { record.body.clone() });
-    let fields = response.headers_mut();
-    fields.reserve(4);
-    fields.insert(header::ETAG, tag(record.version));
-    // Stored copies are asked about each time: a tag costs nothing to compare.
-    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    if unchanged {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-    } else {
-        fields.insert(header::CONTENT_TYPE, JSON);
-    }
-    Ok(response)
 }
 
 /// Whether the client takes JSON, or the page that describes it (RFC 9110, section 12.5.1).

@@ -3,21 +3,16 @@
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
-use http::request::Parts;
 use jiff::Timestamp;
 use service::access_log::RequestContext;
 use service::problem::Problem;
 
-use super::Api;
-use super::audit::Audit;
 use super::failure::Failure;
 use super::rate::{Buckets, Left, Rate, seconds};
 use crate::keys::Secret;
 use crate::store::{Key, Scope};
-use crate::user::UserId;
 use crate::users::Users;
 
 /// Who asks.
@@ -158,35 +153,6 @@ impl Caller {
             Self::Key(id, _) => Some(*id),
             _ => None,
         }
-    }
-}
-
-/// What the front has found out about a request, for axum's extractors.
-#[derive(Clone)]
-pub struct Call {
-    /// Who asks, and has the scope that the route takes.
-    pub caller: Caller,
-    /// The id in the path, where there is one.
-    pub id: Option<UserId>,
-    /// Where writes are logged.
-    pub audit: Audit,
-}
-
-impl Call {
-    /// That of a request.
-    ///
-    /// # Errors
-    /// 500 where nobody put one in.
-    pub fn of(parts: &Parts) -> Result<&Self, Failure> {
-        parts.extensions.get().ok_or_else(|| Problem::internal("nobody asked who asks").into())
-    }
-}
-
-impl FromRequestParts<Api> for Caller {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Failure> {
-        Ok(Call::of(parts)?.caller.clone())
     }
 }
 

@@ -7,16 +7,15 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use service::problem::Problem;
 use utoipa::ToSchema;
 
-use super::batch::users;
+use super::document::unwritable;
 use super::failure::Failure;
 use super::fields::Selection;
 use super::openapi::{Count, Page};
-use super::users::{json, unwritable};
+use super::query::{known_only, names, query, wrong};
+use super::respond::{json, users};
 use super::{Api, cursor};
 use crate::json::object::Unknown;
 use crate::store::{Filter, Query, Sort, SortBy};
@@ -168,43 +167,6 @@ pub(super) async fn count(State(api): State<Api>, RawQuery(text): RawQuery) -> R
     Ok(json(StatusCode::OK, sonic_rs::to_vec(&Count { count }).map_err(unwritable)?))
 }
 
-/// The parameters of a query.
-///
-/// # Errors
-/// 400 that says which is wrong.
-pub(super) fn query<T: DeserializeOwned + utoipa::IntoParams>(text: Option<&str>) -> Result<T, Failure> {
-    let text = text.unwrap_or_default();
-    known_only(text, &names::<T>())?;
-    let pairs = serde_urlencoded::Deserializer::new(url::form_urlencoded::parse(text.as_bytes()));
-    serde_path_to_error::deserialize(pairs).map_err(|error| {
-        let path = error.path().to_string();
-        let named = if path == "." { String::new() } else { format!("{path}: ") };
-        Problem::bad_request(format!("the query is wrong: {named}{}", error.inner())).into()
-    })
-}
-
-/// The names of parameters.
-fn names<T: utoipa::IntoParams>() -> Vec<String> {
-    T::into_params(|| None).into_iter().map(|parameter| parameter.name).collect()
-}
-
-/// Refuses a query that is not encoded well, which would be read as something else, or that has other parameters, with
-/// the names of all that there are.
-fn known_only(text: &str, known: &[String]) -> Result<(), Failure> {
-    let valid = percent_encoding::percent_decode_str(text).decode_utf8().is_ok() && well_encoded(text);
-    if !valid {
-        return Err(Problem::bad_request("the query is not percent-encoded UTF-8").into());
-    }
-    let mut given = url::form_urlencoded::parse(text.as_bytes());
-    match given.find(|(name, _)| !known.iter().any(|known| known == name)) {
-        Some((name, _)) => {
-            let name: String = name.chars().take(64).collect();
-            Err(wrong(&name, format_args!("there is no such parameter; there are {}", known.join(", "))))
-        }
-        None => Ok(()),
-    }
-}
-
 /// The parameters that say which users, and the others. Serde can read both in one go, and then refuses no others.
 fn split(query: &str) -> (String, String) {
     static WHICH: LazyLock<Vec<String>> = LazyLock::new(names::<Which>);
@@ -214,11 +176,6 @@ fn split(query: &str) -> (String, String) {
     };
     let (which, others): (Vec<&str>, Vec<&str>) = query.split('&').partition(is_which);
     (which.join("&"), others.join("&"))
-}
-
-fn well_encoded(text: &str) -> bool {
-    let digits = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
-    text.split('%').skip(1).all(digits)
 }
 
 fn filter(which: Which) -> Result<Filter, Failure> {
@@ -240,10 +197,6 @@ fn filter(which: Which) -> Result<Filter, Failure> {
     // Words beyond would only make the search dearer.
     let words = q.iter().flat_map(|text| text.split_whitespace()).take(WORDS).map(str::to_owned).collect();
     Ok(Filter { status, tag, email, created_after, created_before, words })
-}
-
-fn wrong(name: &str, detail: impl std::fmt::Display) -> Failure {
-    Problem::bad_request(format!("the query is wrong: {name}: {detail}")).into()
 }
 
 /// The query of the next page.

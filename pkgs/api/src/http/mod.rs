@@ -7,26 +7,32 @@
 //! - `guard`, `hosts`, `rate`, `cors`: who may ask, by which name, how often, and from where.
 //! - `held`: what large answers hold together.
 //! - `audit`: what the audit log is told of writes.
-//! - `body`, `conditions`, `cursor`, `fields`, `failure`: what the operations stand on.
+//! - `body`, `call`, `conditions`, `cursor`, `document`, `failure`, `fields`, `idempotency`, `query`, `respond`: what the
+//!   operations stand on.
 //! - [`openapi`], [`admin`], [`metrics`]: for people and their machines.
 
 pub mod admin;
 mod audit;
 mod batch;
 mod body;
+mod call;
 pub mod conditions;
 pub mod cors;
 pub mod cursor;
+mod document;
 pub mod failure;
 pub mod fields;
 pub mod front;
 mod guard;
 mod held;
 mod hosts;
+mod idempotency;
 pub mod list;
 pub mod metrics;
 pub mod openapi;
+mod query;
 mod rate;
+mod respond;
 pub mod routes;
 mod users;
 

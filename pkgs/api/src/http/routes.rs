@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use super::metrics::Operation;
 use super::openapi::{Base, complete, operations};
-use super::users::json;
+use super::respond::json;
 use super::{Api, batch, list, users};
 use crate::json::object::Unknown;
 use crate::store::Scope;

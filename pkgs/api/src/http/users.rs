@@ -4,37 +4,32 @@ use std::time::Duration;
 
 use axum::extract::{FromRequestParts, RawQuery, State};
 use axum::response::Response;
-use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 use service::problem::Problem;
-use sha2::{Digest, Sha256};
 
 use super::Api;
 use super::audit::{Audit, Written};
 use super::body::{One, Patch};
+use super::call::Call;
 use super::conditions::{Conditions, Write, tag};
+use super::document::{draft, unwritable, validated};
 use super::failure::Failure;
 use super::fields::Selection;
-use super::front::found;
-use super::guard::{Call, Caller};
-use super::list::query;
+use super::guard::Caller;
+use super::idempotency::{claim, created, mark};
 use super::openapi::{User, UserSelection};
+use super::query::query;
+use super::respond::{found, json};
 use crate::json::merge::merge;
-use crate::store::{Claim, Created, Deleted, Draft, Replaced};
+use crate::store::{Deleted, Draft, Replaced};
 use crate::user::{Document, Record, UserId, parse};
 
 /// How often a patch is applied anew because the user changed meanwhile.
 const ATTEMPTS: u32 = 8;
-
-/// The longest `Idempotency-Key`, in characters.
-const KEY_CHARS: usize = 255;
-
-/// The answer to a request that was made before.
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// The id in a path, which the router found there.
 pub(super) struct Id(UserId);
@@ -244,95 +239,10 @@ pub(super) async fn validate(State(api): State<Api>, One(body): One) -> Result<R
     Ok(json(StatusCode::OK, validated(&api, &body)?))
 }
 
-/// A document as it would be stored.
-pub(super) fn validated(api: &Api, body: &[u8]) -> Result<Bytes, Failure> {
-    let document = parse::document(body, &api.settings().limits)?;
-    // Room for the members that have a default, and for characters that are escaped.
-    let mut text = Vec::with_capacity(body.len() + body.len() / 8 + 64);
-    sonic_rs::to_writer(&mut text, &document).map_err(unwritable)?;
-    Ok(text.into())
-}
-
-/// An answer of JSON.
-pub(super) fn json(status: StatusCode, body: impl Into<axum::body::Body>) -> Response {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-/// What is kept of a document.
-pub(super) fn draft(document: &Document<'_>) -> Result<Draft, Failure> {
-    Draft::of(document).map_err(unwritable)
-}
-
-/// 500: a document cannot be written.
-pub(super) fn unwritable(error: sonic_rs::Error) -> Failure {
-    tracing::error!(%error, "a document cannot be written as JSON");
-    Problem::internal("the document cannot be written").into()
-}
-
 fn written(status: StatusCode, record: &Record) -> Response {
     let mut response = json(status, record.body.clone());
     response.headers_mut().insert(header::ETAG, tag(record.version));
     response
-}
-
-/// Marks an answer as one that was given before.
-pub(super) fn mark(response: &mut Response, replayed: bool) {
-    if replayed {
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    }
-}
-
-/// What was created, and whether it was before.
-pub(super) fn created(
-    created: Created,
-    pointer: impl FnOnce(usize) -> String,
-) -> Result<(Vec<Record>, bool), Failure> {
-    match created {
-        Created::Done(records) => Ok((records, false)),
-        Created::Before(records) => Ok((records, true)),
-        // It was made, and is not made again; what it answered belonged to a user who is gone.
-        Created::Erased => Err(Problem::conflict(
-            "the request was made before, and a user that it created has been deleted since, and its answer too",
-        )
-        .into()),
-        // draft-ietf-httpapi-idempotency-key-header-07, section 2.7.
-        Created::KeyReused => {
-            Err(Problem::unprocessable("the Idempotency-Key was used for another request").into())
-        }
-        Created::EmailTaken(index) => Err(Failure::email_taken(pointer(index))),
-    }
-}
-
-/// The claim of an `Idempotency-Key`, which is a string as RFC 9651 has it; one without its quotes will do.
-///
-/// # Errors
-/// 400 for a malformed one.
-pub(super) fn claim(
-    head: &HeaderMap,
-    caller: &Caller,
-    path: &str,
-    body: &Bytes,
-) -> Result<Option<Claim>, Failure> {
-    let mut values = head.get_all("idempotency-key").iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    let text = value.to_str().ok().filter(|_| values.next().is_none());
-    let key = text.map(|text| text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text));
-    let valid = |key: &&str| {
-        matches!(key.len(), 1..=KEY_CHARS) && key.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"')
-    };
-    let Some(key) = key.filter(valid) else {
-        return Err(Problem::bad_request("Idempotency-Key must be 1 to 255 visible ASCII characters").into());
-    };
-    let mut digest = Sha256::new();
-    digest.update(Method::POST.as_str());
-    digest.update([0]);
-    digest.update(path);
-    digest.update([0]);
-    digest.update(body);
-    Ok(Some(Claim { owner: caller.key(), key: key.to_owned(), digest: digest.finalize().into() }))
 }
 
 /// The conditions of a write; 428 where there have to be some.

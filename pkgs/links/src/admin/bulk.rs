@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::audit::Audit;
 use super::failure::Failure;
-use super::links::uncached;
+use super::respond::uncached;
 use super::{State, auth, body, domains, query};
 use crate::store::{Error, OnConflict, Scope, Tally};
 use crate::transfer::{self, Cause, Format, How, ImportError, ReadError, Writer};

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::audit::{self, Audit, Written};
 use super::failure::Failure;
-use super::links::uncached;
+use super::respond::uncached;
 use super::{State, auth, body, query};
 use crate::domains::{Domain, DomainId, DomainPatch, InDomains, LinkKey, NewDomain};
 use crate::store::{Error, Grant};

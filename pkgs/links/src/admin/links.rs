@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use super::audit::{self, Audit, Before, Written};
 use super::domains::At;
 use super::failure::Failure;
+use super::respond::uncached;
 use super::{State, auth, body, domains, query};
 use crate::link::{Link, LinkPatch, NewLink, Status};
 use crate::store::{Error, IdempotencyKey, ListQuery, Pending, Sort};
@@ -281,12 +282,6 @@ pub(super) async fn submit<T: Send + 'static>(
 fn show(mut response: actix_web::HttpResponseBuilder, state: &State, link: Link) -> HttpResponse {
     response.insert_header((header::ETAG, etag(&link)));
     uncached(response).json(Shown::new(state, link))
-}
-
-/// Answers are for who asks with a token, and of the moment.
-pub(super) fn uncached(mut response: actix_web::HttpResponseBuilder) -> actix_web::HttpResponseBuilder {
-    response.insert_header((header::CACHE_CONTROL, "no-store"));
-    response
 }
 
 /// A strong validator of all that an edit can change. Clicks stay out of it: with them no busy link could

@@ -6,7 +6,7 @@
 //! - [`openapi`]: the API's description, and its page for people.
 //! - `strict`, `connection`, `wire`: what stands before actix-web: the one parser, deadlines, and TLS.
 //! - `trail`, `audit`: what a request leaves behind in its answer and in the logs.
-//! - `auth`, `body`, `compress`, `failure`, `query`, `readers`: what the handlers stand on.
+//! - `auth`, `body`, `compress`, `failure`, `query`, `readers`, `respond`: what the handlers stand on.
 
 mod audit;
 mod auth;
@@ -24,6 +24,7 @@ pub mod openapi;
 mod qr;
 mod query;
 mod readers;
+mod respond;
 pub mod routes;
 mod stats;
 mod strict;

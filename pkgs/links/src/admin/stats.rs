@@ -7,7 +7,7 @@ use jiff::{Timestamp, ToSpan};
 use serde::Deserialize;
 
 use super::failure::Failure;
-use super::links::uncached;
+use super::respond::uncached;
 use super::{State, domains, query};
 use crate::store::{Counted, Stats};
 

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::exact::Exact;
-use super::{Alternative, Bucket, COMPARED, MAX_TRIES, NONE, Node, Span, Takes, Tree, bytes, head};
+use super::{Alternative, Bucket, COMPARED, NONE, Node, Span, Takes, Tree, bytes, head};
 use crate::error::BuildError;
+use crate::limits::MAX_TRIES;
 use crate::pattern::Segment;
 
 /// The longest run of probes that a table may need, for each bit of its size; another seed is tried

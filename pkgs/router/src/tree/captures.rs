@@ -4,8 +4,7 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// The most parameters of a route. Captures are kept in place, so that matching never allocates.
-pub const MAX_PARAMS: usize = 16;
+use crate::limits::MAX_PARAMS;
 
 /// What the parameters of a route matched: byte ranges of the path, in the order of the route.
 #[derive(Clone, Copy)]
@@ -37,7 +36,7 @@ impl Captures {
         path.get(usize::from(start)..usize::from(end))
     }
 
-    /// Appends a range; both ends are within a path that is no longer than [`MAX_PATH`](super::MAX_PATH),
+    /// Appends a range; both ends are within a path that is no longer than [`MAX_PATH`](crate::MAX_PATH),
     /// and a route has no more than [`MAX_PARAMS`] of them.
     #[inline(always)]
     pub(super) fn push(&mut self, start: usize, end: usize) {

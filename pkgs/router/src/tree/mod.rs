@@ -7,18 +7,11 @@ mod exact;
 
 pub(crate) use build::Draft;
 pub(crate) use captures::Captures;
-pub use captures::MAX_PARAMS;
 
 use crate::escape;
+use crate::limits::MAX_PATH;
 
 use exact::Exact;
-
-/// The longest path that is matched, in bytes; a longer one matches nothing. The http crate's `Uri`
-/// holds no longer one either.
-pub const MAX_PATH: usize = u16::MAX as usize;
-
-/// The most nodes that any path may visit; a tree that could take more is refused when it is built.
-pub const MAX_TRIES: u32 = 4096;
 
 /// No node, or no value.
 const NONE: u32 = u32::MAX;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::listen;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use super::{Address, Error, activated, handed, kept};
+use super::{Address, Error, Listener, activated, handed, kept};
 
 /// How many connections may wait to be accepted. Standard libraries and runtimes ask for 128 or
 /// 1024, so raising `net.core.somaxconn` alone does nothing; the kernel takes the lesser of the two.
@@ -36,45 +36,6 @@ impl Default for TcpOptions {
     /// A backlog of 16384, no shared port, `TCP_NODELAY`.
     fn default() -> Self {
         Self { backlog: BACKLOG, reuse_port: false, nodelay: true }
-    }
-}
-
-/// A non-blocking socket that listens.
-#[derive(Debug)]
-pub enum Listener {
-    /// On TCP.
-    Tcp(TcpListener),
-    /// On a Unix socket.
-    Unix(UnixListener),
-}
-
-impl Listener {
-    /// Where it listens, with the port the kernel chose if it was asked to.
-    pub fn address(&self) -> Option<Address> {
-        match self {
-            Self::Tcp(listener) => listener.local_addr().ok().map(Address::Tcp),
-            Self::Unix(listener) => {
-                listener.local_addr().ok()?.as_pathname().map(|path| Address::Unix(path.into()))
-            }
-        }
-    }
-
-    /// Another descriptor of the same socket.
-    ///
-    /// # Errors
-    /// When there are no descriptors left.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        match self {
-            Self::Tcp(listener) => listener.try_clone().map(Self::Tcp),
-            Self::Unix(listener) => listener.try_clone().map(Self::Unix),
-        }
-    }
-
-    pub(super) fn set_nonblocking(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(listener) => listener.set_nonblocking(true),
-            Self::Unix(listener) => listener.set_nonblocking(true),
-        }
     }
 }
 

@@ -5,11 +5,13 @@ mod address;
 mod bind;
 mod handed;
 mod kept;
+mod listener;
 mod network;
 
 pub use address::{Address, AddressError};
-pub use bind::{Listener, TcpOptions, bind_tcp, bind_udp_each, bind_unix};
+pub use bind::{TcpOptions, bind_tcp, bind_udp_each, bind_unix};
 pub use kept::{forget_the_rest, keeps};
+pub use listener::Listener;
 pub use network::network;
 
 use std::io;

@@ -1,0 +1,76 @@
+//! Requests that are made once, however often they are sent (draft-ietf-httpapi-idempotency-key-header-07).
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue};
+use http::{HeaderMap, Method};
+use service::problem::Problem;
+use sha2::{Digest, Sha256};
+
+use super::failure::Failure;
+use super::guard::Caller;
+use crate::store::{Claim, Created};
+use crate::user::Record;
+
+/// The longest `Idempotency-Key`, in characters.
+const KEY_CHARS: usize = 255;
+
+/// The answer to a request that was made before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Marks an answer as one that was given before.
+pub(super) fn mark(response: &mut Response, replayed: bool) {
+    if replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+}
+
+/// What was created, and whether it was before.
+pub(super) fn created(
+    created: Created,
+    pointer: impl FnOnce(usize) -> String,
+) -> Result<(Vec<Record>, bool), Failure> {
+    match created {
+        Created::Done(records) => Ok((records, false)),
+        Created::Before(records) => Ok((records, true)),
+        // It was made, and is not made again; what it answered belonged to a user who is gone.
+        Created::Erased => Err(Problem::conflict(
+            "the request was made before, and a user that it created has been deleted since, and its answer too",
+        )
+        .into()),
+        // draft-ietf-httpapi-idempotency-key-header-07, section 2.7.
+        Created::KeyReused => {
+            Err(Problem::unprocessable("the Idempotency-Key was used for another request").into())
+        }
+        Created::EmailTaken(index) => Err(Failure::email_taken(pointer(index))),
+    }
+}
+
+/// The claim of an `Idempotency-Key`, which is a string as RFC 9651 has it; one without its quotes will do.
+///
+/// # Errors
+/// 400 for a malformed one.
+pub(super) fn claim(
+    head: &HeaderMap,
+    caller: &Caller,
+    path: &str,
+    body: &Bytes,
+) -> Result<Option<Claim>, Failure> {
+    let mut values = head.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let text = value.to_str().ok().filter(|_| values.next().is_none());
+    let key = text.map(|text| text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text));
+    let valid = |key: &&str| {
+        matches!(key.len(), 1..=KEY_CHARS) && key.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"')
+    };
+    let Some(key) = key.filter(valid) else {
+        return Err(Problem::bad_request("Idempotency-Key must be 1 to 255 visible ASCII characters").into());
+    };
+    let mut digest = Sha256::new();
+    digest.update(Method::POST.as_str());
+    digest.update([0]);
+    digest.update(path);
+    digest.update([0]);
+    digest.update(body);
+    Ok(Some(Claim { owner: caller.key(), key: key.to_owned(), digest: digest.finalize().into() }))
+}
