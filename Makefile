@@ -1,4 +1,4 @@
-.PHONY: run test test-abuse audit help fuzz bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
+.PHONY: run test test-abuse check-structure audit help fuzz bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
 
 run:                ## build links, files and api, and run them on embedded storage
 	.ci/up.sh
@@ -8,6 +8,10 @@ test:               ## formatting, lints, known vulnerabilities and all tests; e
 
 test-abuse:         ## clients that drip, stall, flood and nest, against the real programs; part of test
 	.ci/abuse.sh
+
+check-structure:    ## no new cycles of modules, and crates that use one another as pkgs/README.md says; part of test
+	tests/test_structure.py
+	tests/structure.py
 
 audit:              ## dependencies: known vulnerabilities, licences, bans and sources
 	.ci/audit.sh

@@ -287,6 +287,7 @@ types() {
             cp .ci/mypy.txt "$venv"
         fi
         (cd tests/portable && "$venv/bin/mypy" --strict --no-incremental --no-error-summary ./*.py)
+        "$venv/bin/mypy" --strict --no-incremental --no-error-summary tests/structure.py tests/test_structure.py
     fi
     directory=$(mktemp -d)
     # shellcheck disable=SC2064 # what it is now

@@ -99,6 +99,7 @@ PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
 # Nix evaluates on one CPU, and cargo has much to wait for: they share well. Tests come when nothing else runs.
 beside nix-check .ci/nix.sh check
+part structure make --no-print-directory check-structure
 part format in_pkgs cargo fmt --all --check
 part lints in_pkgs cargo clippy --workspace --all-targets --locked -- -D warnings
 part build in_pkgs cargo test --workspace --locked --no-run
