@@ -1,4 +1,4 @@
-.PHONY: run test test-abuse check-structure audit help fuzz bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
+.PHONY: run test test-abuse check-structure docs audit help fuzz bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
 
 run:                ## build links, files and api, and run them on embedded storage
 	.ci/up.sh
@@ -12,6 +12,9 @@ test-abuse:         ## clients that drip, stall, flood and nest, against the rea
 check-structure:    ## no new cycles of modules, and crates that use one another as pkgs/README.md says; part of test
 	tests/test_structure.py
 	tests/structure.py
+
+docs:               ## links, generated pages and commands of the manual, and its HTML where mdbook is; ARGS=write or record makes them anew; part of test
+	.ci/docs.sh $(or $(ARGS),check)
 
 audit:              ## dependencies: known vulnerabilities, licences, bans and sources
 	.ci/audit.sh
@@ -41,6 +44,19 @@ bench-api:          ## users by id from PostgreSQL and SQLite beside pgbench, ax
 bench-ladder:       ## the articles' stages one after the other; in pieces by ARGS=post, get, links or --quick
 	.ci/install.sh postgres
 	.ci/bench.sh linerate-ladder ladder --profile ladder -- $(ARGS)
+
+.PHONY: install dist
+
+PREFIX ?= /usr/local
+PROFILE ?= release
+
+install:            ## build, and put programs, units, manual pages and completions below DESTDIR and PREFIX (/usr/local)
+	.ci/install.sh cargo cc python3
+	cd pkgs && cargo build --profile $(PROFILE) --locked --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api
+	.ci/stage.sh "$${CARGO_TARGET_DIR:-pkgs/target}/$(PROFILE)" "$(DESTDIR)" "$(PREFIX)"
+
+dist:               ## an archive of static programs, and a Debian package, in pkgs/target/dist; PROFILE=try builds them faster
+	.ci/dist.sh $(PROFILE)
 
 check:              ## type-check only
 	cd pkgs && cargo check --workspace --all-targets

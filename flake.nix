@@ -81,6 +81,10 @@
             pkgs = pkgsOf each;
             modules = self.nixosModules;
           };
+          docs = import ./docs {
+            inherit lib;
+            pkgs = pkgsOf each;
+          };
         }
         // lib.optionalAttrs (each == system) {
           aws-c6i-image = image.disk aws-c6i;

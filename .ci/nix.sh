@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# nix.sh check|render|host: the Nix half, without building anything.
+# nix.sh check|render|options|host: the Nix half, without building anything.
 #
 # `check` formats and lints every .nix file, evaluates every output of the flake, and fails on failed assertions, on
 # warnings, on hosts that render otherwise than tests/rendered/ has it, and on units that systemd does not like.
-# `render` writes tests/rendered/. `host NAME DIRECTORY` writes there a host with units and scripts of NixOS itself, which
+# `render` writes tests/rendered/ and docs/reference/options.md, `options` the latter alone. `host NAME DIRECTORY` writes there a host with units and scripts of NixOS itself, which
 # are not ours to keep, or ends with 3 where there is no nixpkgs: `companions` is tests/companions.nix, `late` is
 # tests/late.nix.
 #
@@ -119,6 +119,11 @@ nightly() {
         serviceConfig = { inherit (unit.serviceConfig) StateDirectory Type; };
     }" | python3 -B tests/nightly.py
     echo "nix-check: a nightly update is booted where anything of the system has changed"
+}
+
+# What the manual says of the modules' options: check or write it.
+options() {
+    evaluate packages.x86_64-linux.options 'one: { inherit (one) options release; }' | python3 -B docs/reference.py options "$1"
 }
 
 # Renders the host NAME into DIRECTORY.
@@ -287,7 +292,8 @@ types() {
             cp .ci/mypy.txt "$venv"
         fi
         (cd tests/portable && "$venv/bin/mypy" --strict --no-incremental --no-error-summary ./*.py)
-        "$venv/bin/mypy" --strict --no-incremental --no-error-summary tests/structure.py tests/test_structure.py
+        "$venv/bin/mypy" --strict --no-incremental --no-error-summary tests/structure.py tests/test_structure.py docs/*.py \
+            .ci/units.py
     fi
     directory=$(mktemp -d)
     # shellcheck disable=SC2064 # what it is now
@@ -330,6 +336,8 @@ case ${1:-} in
         fi
         rendered check
         echo "nix-check: all hosts render as kept, without warnings"
+        options check
+        echo "nix-check: the manual has every option as the modules have it"
         installer
         nightly
         outputs
@@ -341,13 +349,18 @@ case ${1:-} in
             exit 1
         fi
         rendered write
+        options write
+        ;;
+    options)
+        inputs || exit 3
+        options write
         ;;
     host)
         inputs || exit 3
         host "$2" "$3"
         ;;
     *)
-        echo "usage: nix.sh check|render|host NAME DIRECTORY" >&2
+        echo "usage: nix.sh check|render|options|host NAME DIRECTORY" >&2
         exit 2
         ;;
 esac

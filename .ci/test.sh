@@ -112,5 +112,7 @@ part nixos .ci/nixos.sh
 part tests in_pkgs cargo test --workspace --locked
 # The modules' settings, by the programs themselves.
 part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"
+# The manual: what it says of the programs, and that its commands print what it shows.
+part docs .ci/docs.sh check "${CARGO_TARGET_DIR:-pkgs/target}/debug"
 # What was built for the tests is what the guests run.
 part vm-test .ci/portable.sh

@@ -31,8 +31,16 @@ let
     warningsAreErrors = true;
   };
 in
-pkgs.runCommand "linerate-options" { passthru.options = documentation.optionsNix; } ''
-  mkdir $out
-  cp ${documentation.optionsCommonMark} $out/options.md
-  cp ${documentation.optionsJSON}/share/doc/nixos/options.json $out
-''
+pkgs.runCommand "linerate-options"
+  {
+    # For the manual, which is compared without building anything.
+    passthru = {
+      inherit (lib.trivial) release;
+      options = documentation.optionsNix;
+    };
+  }
+  ''
+    mkdir $out
+    cp ${documentation.optionsCommonMark} $out/options.md
+    cp ${documentation.optionsJSON}/share/doc/nixos/options.json $out
+  ''

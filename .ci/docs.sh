@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# docs.sh check|write|record [DIRECTORY]: the manual, by the programs in DIRECTORY, which are built where there is none.
+#
+# `check` follows every link, compares the pages that programs tell with what they say, runs the commands that documents
+# show, and builds the book where mdbook is. `write` writes those pages, with those of the modules' options where nixpkgs
+# is at hand. `record` writes the README's picture of a terminal.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+.ci/install.sh curl git openssl python3 ip
+PATH=$PATH:${XDG_CACHE_HOME:-$HOME/.cache}/linerate/cargo-tools/bin
+programs=${2:-}
+if [[ -z $programs ]]; then
+    .ci/install.sh cargo cc
+    PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+    (cd pkgs && cargo build --locked --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api)
+    programs=${CARGO_TARGET_DIR:-pkgs/target}/debug
+fi
+
+case ${1:-} in
+    check)
+        python3 -B docs/test_book.py
+        python3 -B docs/book.py check
+        python3 -B docs/reference.py check "$programs"
+        python3 -B docs/commands.py check "$programs" README.md docs/tutorial.md
+        if command -v mdbook >/dev/null; then
+            python3 -B docs/book.py build pkgs/target/book
+        else
+            said="skipped: the manual as HTML: mdbook is missing; 'cargo install mdbook' builds it"
+            echo "$said"
+            [[ -z ${LINERATE_SKIPS:-} ]] || echo "$said" >>"$LINERATE_SKIPS"
+        fi
+        ;;
+    write)
+        python3 -B docs/reference.py write "$programs"
+        .ci/nix.sh options || echo "docs: nixpkgs is not at hand, so docs/reference/options.md stays as it is"
+        ;;
+    record)
+        python3 -B docs/commands.py record "$programs" README.md
+        ;;
+    *)
+        echo "usage: docs.sh check|write|record [DIRECTORY]" >&2
+        exit 2
+        ;;
+esac

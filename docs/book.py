@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""book.py check: every link of every document in the tree leads to a file, and to a heading where it names one.
+book.py build DIRECTORY: the manual as HTML in DIRECTORY, by mdbook.
+
+The pages of the manual stay where what they describe is: docs/SUMMARY.md names them by their paths from docs/. A build
+gathers them in the same places below a directory of its own, so that links between them hold. A link to a file that is
+no page, such as a source, becomes its path.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+ROOT = Path(__file__).resolve().parents[1]
+SUMMARY = ROOT / "docs/SUMMARY.md"
+# `[text](target)` and `![text](target)`; the text may have one pair of brackets in it.
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
+# Pictures that a page shows.
+PICTURES = {".svg", ".png"}
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that are no code, with their numbers."""
+    fence = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        mark = re.match(r"\s*(`{3,}|~{3,})", line)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and line.strip().startswith(fence):
+            fence = ""
+        elif not fence:
+            yield number, line
+
+
+def outside_code(line: str) -> str:
+    return re.sub(r"(`+)(?:(?!\1).)+\1", lambda code: " " * len(code[0]), line)
+
+
+def headings(text: str) -> set[str]:
+    """The anchors of a page, as GitHub and mdbook name them."""
+    found: set[str] = set()
+    for _, line in prose(text):
+        if heading := re.match(r"#{1,6} +(.*?) *#*$", line):
+            name = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading[1]).replace("&lt;", "<").replace("&gt;", ">")
+            slug = re.sub(r"[^\w\- ]", "", name.lower()).replace(" ", "-")
+            again = 0
+            while (unique := slug if again == 0 else f"{slug}-{again}") in found:
+                again += 1
+            found.add(unique)
+    return found
+
+
+def inside(target: str) -> bool:
+    """Whether a link leads to something in this tree."""
+    return not re.match(r"[a-z]+:", target)
+
+
+def broken(documents: list[Path]) -> Iterator[str]:
+    """What is wrong with links."""
+    for document in documents:
+        for number, line in prose(document.read_text()):
+            for _, _, target in LINK.findall(outside_code(line)):
+                if not inside(target):
+                    continue
+                path, _, anchor = unquote(target).partition("#")
+                place = (document.parent / path).resolve() if path else document
+                where = f"{document.relative_to(ROOT)}:{number}: {target}"
+                if not place.is_relative_to(ROOT) or not place.exists():
+                    yield f"{where}: there is no such file"
+                elif anchor and place.suffix == ".md" and anchor not in headings(place.read_text()):
+                    yield f"{where}: {place.relative_to(ROOT)} has no such heading"
+
+
+def chapters() -> list[Path]:
+    """The pages of the manual."""
+    listed = [(SUMMARY.parent / target).resolve() for _, _, target in LINK.findall(SUMMARY.read_text())]
+    if twice := [str(path) for path in listed if listed.count(path) > 1]:
+        sys.exit(f"error: docs/SUMMARY.md has twice: {', '.join(sorted(set(twice)))}")
+    return listed
+
+
+def check() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    documents = [ROOT / name for name in tracked if (ROOT / name).exists()]
+    wrong = list(broken(documents))
+    pages = set(chapters())
+    for document in documents:
+        if document.is_relative_to(ROOT / "docs") and document != SUMMARY and document not in pages:
+            wrong.append(f"{document.relative_to(ROOT)}: docs/SUMMARY.md does not have it")
+    for line in wrong:
+        print(f"error: {line}", file=sys.stderr)
+    if wrong:
+        sys.exit(1)
+    print(f"docs: the links of {len(documents)} documents lead somewhere; {len(pages)} of them are the manual")
+
+
+def as_page(path: Path) -> Path:
+    """Where a page is gathered: what a directory shows first is its index."""
+    place = path.relative_to(ROOT)
+    return place.with_name("index.md") if place.name == "README.md" else place
+
+
+def gathered(document: Path, pages: set[Path], pictures: set[Path]) -> str:
+    """A page with its links as the book has them."""
+    here = as_page(document).parent
+
+    def link(match: re.Match[str]) -> str:
+        mark, text, target = match.groups()
+        path, _, anchor = target.partition("#")
+        if not inside(target) or not path:
+            return match[0]
+        place = (document.parent / unquote(path)).resolve()
+        if place.suffix in PICTURES:
+            pictures.add(place)
+            return match[0]
+        if place.is_dir() and place / "README.md" in pages:
+            place /= "README.md"
+        if place not in pages:
+            named = f"`{place.relative_to(ROOT)}`"
+            return text if text.strip("`/") in named else f"{text} ({named})"
+        relative = os.path.relpath(as_page(place), here)
+        return f"{mark}[{text}]({relative}{'#' + anchor if anchor else ''})"
+
+    lines = document.read_text().splitlines()
+    for number, line in prose(document.read_text()):
+        if LINK.search(outside_code(line)):
+            lines[number - 1] = LINK.sub(link, line)
+    return "\n".join(lines) + "\n"
+
+
+class Links(HTMLParser):
+    """Where a page leads, and its anchors."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id" and value:
+                self.anchors.add(value)
+            if (tag, name) in (("a", "href"), ("img", "src")) and value and inside(value):
+                self.targets.append(value)
+
+
+def build(output: Path) -> None:
+    pages = chapters()
+    pictures: set[Path] = set()
+    with tempfile.TemporaryDirectory() as directory:
+        staged = Path(directory)
+        for page in pages:
+            place = staged / as_page(page)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(gathered(page, set(pages), pictures))
+        for picture in pictures:
+            place = staged / picture.relative_to(ROOT)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(picture, place)
+        summary = LINK.sub(
+            lambda one: f"[{one[2]}]({as_page((SUMMARY.parent / one[3]).resolve())})", SUMMARY.read_text()
+        )
+        (staged / "SUMMARY.md").write_text(summary)
+        shutil.copyfile(ROOT / "docs/book.toml", staged / "book.toml")
+        shutil.rmtree(output, ignore_errors=True)
+        subprocess.run(["mdbook", "build", staged, "--dest-dir", output.resolve()], check=True)
+    # mdbook says nothing of links.
+    found = {path.resolve(): Links(path.read_text()) for path in output.rglob("*.html")}
+    for path, links in found.items():
+        # The page of all pages, for printing, and the one of errors, which is served from anywhere.
+        if path.name in ("print.html", "404.html", "toc.html"):
+            continue
+        for target in links.targets:
+            name, _, anchor = unquote(target).partition("#")
+            place = (path.parent / name).resolve() if name else path
+            if place.is_dir():
+                place /= "index.html"
+            if not place.exists() or (anchor and place in found and anchor not in found[place].anchors):
+                sys.exit(f"error: {path.relative_to(output.resolve())} leads to {target}, which is not there")
+    print(f"docs: the manual has {len(pages)} pages: {output}")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["check"]:
+            check()
+        case ["build", directory]:
+            build(Path(directory))
+        case _:
+            sys.exit("usage: book.py check | build DIRECTORY")

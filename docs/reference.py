@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""reference.py check|write DIRECTORY: the pages of docs/reference that programs tell, by the programs in DIRECTORY.
+
+reference.py options check|write: docs/reference/options.md, by the options of the modules as JSON on standard input,
+which .ci/nix.sh evaluates.
+
+The pages are kept, so that they can be read without building anything, and compared with what the programs say now.
+What a setting, metric, rule or operation is for is written where it is defined.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import commands
+
+KEPT = Path(__file__).parent / "reference"
+SERVICES = ("links", "files", "api")
+PROGRAMS = ("linerate-links", "linerate-files", "linerate-api", "linerate")
+ANSWER_SECONDS = 30
+NOTE = "<!-- Written by docs/reference.py: change what it is made from, then 'make docs ARGS=write'. -->\n"
+# Help is wrapped at this many columns, and variables of whoever writes the pages are in none of them.
+ENVIRONMENT = {"COLUMNS": "100", "LANG": "C.UTF-8", "PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+
+
+def said(*command: str | Path) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT).stdout
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |\n"
+
+    return line(head) + "|" + "---|" * len(head) + "\n" + "".join(map(line, rows))
+
+
+def command_lines(program: Path) -> str:
+    """Every command of a program, as it says itself."""
+
+    def sections(path: list[str]) -> Iterator[str]:
+        text = said(program, *path, "--help").rstrip()
+        yield f"## {' '.join([program.name, *path])}\n\n```text\n{re.sub(r' +$', '', text, flags=re.MULTILINE)}\n```\n"
+        below = re.search(r"^Commands:\n((?: .*\n|\n)*)", text + "\n", re.MULTILINE)
+        for name in re.findall(r"^ {2}([a-z]\S*)", below[1], re.MULTILINE) if below else []:
+            if name != "help":
+                yield from sections([*path, name])
+
+    return f"# {program.name}\n\nEvery command and flag, as `--help` says it.\n\n" + "\n".join(sections([]))
+
+
+def exit_codes(programs: Path) -> str:
+    rows = []
+    for name in PROGRAMS:
+        footer = re.search(r"^Exit codes: ((?:.+\n)+)", said(programs / name, "--help") + "\n", re.MULTILINE)
+        assert footer is not None, f"{name} --help says nothing of exit codes"
+        rows.append([f"`{name}`", " ".join(footer[1].split())])
+    return "# Exit codes\n\n" + table(["program", "ends with"], rows)
+
+
+def rules(programs: Path) -> str:
+    """doctor's, in the columns of its own table."""
+    # What it finds of this machine is no matter.
+    command = [str(programs / "linerate"), "doctor", "--explain"]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    _, _, listed = done.stdout.partition("RULE  ")
+    rows = [re.split(r" {2,}", line, maxsplit=2) for line in listed.splitlines()[1:] if line.strip()]
+    assert len(rows) > 20 and all(len(row) == 3 for row in rows), done
+    return (
+        "# Rules of doctor\n\n`linerate doctor --explain` prints them; [what they cost and how they are mended]"
+        "(../../pkgs/linerate/README.md#doctor) is in its findings.\n\n"
+        + table(["rule", "looks whether", "source"], [[f"`{row[0]}`", row[1], row[2]] for row in rows])
+    )
+
+
+def operations(name: str, description: dict[str, Any]) -> str:
+    """An OpenAPI description for people."""
+    rows, seen = [], []
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            scopes = [scope for one in operation.get("security") or [] for of in one.values() for scope in of]
+            codes = " ".join(sorted(operation.get("responses", {})))
+            summary = operation.get("summary", "")
+            rows.append([f"`{method.upper()} {path}`", summary, ", ".join(scopes) or "none", codes])
+            text = operation.get("description", "")
+            parameters = [
+                [
+                    f"`{one['name']}`" + (" (required)" if one.get("required") else ""),
+                    one["in"],
+                    one.get("description", "") or "",
+                ]
+                for one in operation.get("parameters", [])
+            ]
+            if text or parameters:
+                seen.append(f"## {method.upper()} {path}\n\n{summary.rstrip('.')}. {text}\n")
+                if parameters:
+                    seen.append(table(["parameter", "in", "meaning"], parameters))
+    return (
+        f"# API of {name}\n\n{description['info']['description']} The running service has all of it, with schemas, at"
+        " `/openapi.json`, and for people at `/`.\n\n"
+        + table(["operation", "does", "scope", "answers"], rows)
+        + "\n"
+        + "\n".join(seen)
+    )
+
+
+def asked(url: str) -> str:
+    """What is at a URL, once there is something."""
+    end = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as answer:
+                text: str = answer.read().decode()
+                return text
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(commands.POLL_SECONDS)
+
+
+def running(programs: Path) -> tuple[str, dict[str, Any]]:
+    """The page of metrics, and links' description, from services that run with all that is measured turned on."""
+    families: dict[tuple[str, str, str], list[str]] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        here = Path(directory)
+        certificate = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 9 -subj /CN=localhost"
+        subprocess.run(
+            [*certificate.split(), "-keyout", f"{here}/key.pem", "-out", f"{here}/chain.pem"],
+            check=True,
+            capture_output=True,
+        )
+        (here / "www").mkdir()
+        for index, name in enumerate(SERVICES):
+            admin = f"127.0.0.1:{8081 + index}"
+            flags = {
+                "links": f"--database {here}/links.db --audit-log {here}/audit.log",
+                "files": f"--root {here}/www",
+                "api": f"--database-url sqlite://{here}/api.db --audit-log {here}/audit.log",
+            }[name].split()
+            flags += f"--listen 127.0.0.1:{8090 + index} --admin {admin} --access-log {here}/{name}.log".split()
+            flags += f"--tls-listen 127.0.0.1:{8443 + index} --cert {here}/chain.pem --key {here}/key.pem".split()
+            service = subprocess.Popen(
+                [programs / f"linerate-{name}", "serve", *flags],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=ENVIRONMENT,
+            )
+            try:
+                asked(f"http://{admin}/readyz")
+                metrics = asked(f"http://{admin}/metrics")
+                if name == "links":
+                    description: dict[str, Any] = json.loads(asked(f"http://{admin}/openapi.json"))
+            finally:
+                service.terminate()
+                service.wait()
+            kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)", metrics, re.MULTILINE))
+            for family, about in re.findall(r"^# HELP (\S+) (.*)", metrics, re.MULTILINE):
+                counter = "_total" if kinds[family] == "counter" else ""
+                common = family.replace(f"linerate_{name}_", "linerate_<service>_") + counter
+                families.setdefault((common, kinds[family], about), []).append(name)
+    rows = [[f"`{name}`", kind, about, ", ".join(of)] for (name, kind, about), of in sorted(families.items())]
+    page = (
+        "# Metrics\n\nAt `/metrics` of each service's admin listener, in the text format of OpenMetrics. `<service>` is"
+        " `links`, `files` or `api`.\n\n" + table(["metric", "kind", "meaning", "of"], rows)
+    )
+    return page, description
+
+
+def pages(programs: Path) -> dict[str, str]:
+    metrics, links = running(programs)
+    return {
+        **{f"{name}.md": command_lines(programs / name) for name in PROGRAMS},
+        "metrics.md": metrics,
+        "api-links.md": operations("links", links),
+        "api-api.md": operations("api", json.loads(said(programs / "linerate-api", "openapi"))),
+        "doctor.md": rules(programs),
+        "exit-codes.md": exit_codes(programs),
+    }
+
+
+def options(release: str, found: dict[str, dict[str, Any]]) -> str:
+    """Every option of the modules, with types in the words of a release of NixOS."""
+
+    def text(value: Any) -> str:
+        return str((value.get("text") if isinstance(value, dict) else value) or "").strip()
+
+    def shown(value: Any) -> str:
+        """A value: what is no Nix is said as it is."""
+        if isinstance(value, dict) and value.get("_type") == "literalMD":
+            return text(value)
+        if "\n" not in text(value):
+            return f"`{text(value)}`"
+        return "\n\n" + "\n".join(f"  {line}".rstrip() for line in ["```nix", *text(value).splitlines(), "```"])
+
+    parts = [
+        f"# NixOS options\n\nOf the flake's `nixosModules.default`, as NixOS {release} has them; `nix build .#options`"
+        " has them as JSON too.\n"
+    ]
+    for name, option in sorted(found.items()):
+        facts = [f"- type: {option['type']}"]
+        facts += [f"- {fact}: {shown(option[fact])}" for fact in ("default", "example") if text(option.get(fact))]
+        where = ", ".join(f"`{one}`" for one in option["declarations"])
+        facts.append(f"- declared in {where}")
+        heading = name.replace("<", "&lt;").replace(">", "&gt;")
+        parts.append(f"## {heading}\n\n{text(option.get('description'))}\n\n" + "\n".join(facts) + "\n")
+    return "\n".join(parts)
+
+
+def settle(mode: str, made: dict[str, str]) -> None:
+    """Writes pages, or says which are kept otherwise."""
+    wrong = []
+    for name, text in made.items():
+        text = NOTE + text.rstrip() + "\n"
+        kept = KEPT / name
+        if mode == "write":
+            KEPT.mkdir(exist_ok=True)
+            kept.write_text(text)
+        elif not kept.exists() or kept.read_text() != text:
+            wrong.append(f"docs/reference/{name}")
+    if wrong:
+        sys.exit(f"error: {', '.join(wrong)}: not what the programs and modules say now: 'make docs ARGS=write'")
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["options", ("check" | "write") as mode]:
+            read = json.load(sys.stdin)
+            kept = KEPT / "options.md"
+            if mode == "check" and kept.exists() and f"NixOS {read['release']} " not in kept.read_text():
+                commands.skipped("the manual's page of options", f"it is of another NixOS than {read['release']}")
+                return
+            settle(mode, {"options.md": options(read["release"], read["options"])})
+        case [("check" | "write") as mode, programs]:
+            commands.alone()
+            made = pages(Path(programs).resolve())
+            settle(mode, made)
+            print(f"docs: {len(made)} pages of reference are as the programs say")
+        case _:
+            sys.exit("usage: reference.py check|write DIRECTORY | options check|write")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""What docs/book.py and docs/commands.py refuse."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import book
+import commands
+
+
+class Documents(unittest.TestCase):
+    def setUp(self) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        root, self.root = book.ROOT, Path(self.directory.name).resolve()
+        self.addCleanup(setattr, book, "ROOT", root)
+        book.ROOT = self.root
+
+    def page(self, text: str, name: str = "page.md") -> Path:
+        path = self.root / name
+        path.write_text(text)
+        return path
+
+    def test_links_that_lead_nowhere_are_refused(self) -> None:
+        self.page("# Of `code`, and [a link](page.md)\n\n## Twice\n\n## Twice\n", "other.md")
+        cases = {
+            "[a](other.md)": None,
+            "[a](other.md#of-code-and-a-link) ![b](other.md)": None,
+            "[a](other.md#twice-1)": None,
+            "[a](https://example.com/none) `[b](none.md)`": None,
+            "```\n[a](none.md)\n```": None,
+            "# Here\n[a](#here)": None,
+            "[a](none.md)": "page.md:1: none.md: there is no such file",
+            "\n\n[`a`](none.md)": "page.md:3: none.md: there is no such file",
+            "[a](../outside.md)": "page.md:1: ../outside.md: there is no such file",
+            "[a](other.md#twice-2)": "page.md:1: other.md#twice-2: other.md has no such heading",
+            "[a](#there)": "page.md:1: #there: page.md has no such heading",
+        }
+        for text, wrong in cases.items():
+            with self.subTest(text):
+                self.assertEqual(list(book.broken([self.page(text)])), [wrong] if wrong else [])
+
+    def test_links_of_the_book_are_those_of_its_pages(self) -> None:
+        self.page("# Other\n", "README.md")
+        page = self.page("[a](README.md#other), [b](none.rs), [`none.rs`](none.rs), [c](#d), ![e](e.svg)\n")
+        pictures: set[Path] = set()
+        text = book.gathered(page, {page, self.root / "README.md"}, pictures)
+        self.assertEqual(text, "[a](index.md#other), b (`none.rs`), `none.rs`, [c](#d), ![e](e.svg)\n")
+        self.assertEqual(pictures, {self.root / "e.svg"})
+
+    def test_commands_print_what_documents_show(self) -> None:
+        cases = {
+            "$ printf 'a b c\\n'\na … c": None,
+            "$ printf '1\\n2\\n3\\n'\n…\n3": None,
+            "$ echo a \\\n    b  # says so\na b": None,
+            "$ echo anything": None,
+            "$ false; echo no; false\nno": None,
+            "$ echo a > file\n$ cat file\na": None,
+            "$ sleep 60 &\n$ echo a\na": None,
+            "$ echo a\nb": "it printed:\na\n",
+            "$ printf 'a\\nb\\n'\na": "it printed:\na\nb\n",
+            "$ false": "it ended with 1",
+        }
+        for text, wrong in cases.items():
+            with self.subTest(text):
+                page = self.page(f"```console\n$ false\n```\n\n```console run\n{text}\n```\n")
+                if wrong is None:
+                    commands.ran(self.root, page)
+                    continue
+                with self.assertRaises(SystemExit) as ended:
+                    commands.ran(self.root, page)
+                self.assertIn(wrong, str(ended.exception.code))
+        with self.assertRaises(SystemExit):
+            commands.ran(self.root, self.page("```console\n$ true\n```\n"))
+
+
+unittest.main()
