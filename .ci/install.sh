@@ -11,6 +11,7 @@ package() {
         ip) echo iproute2 ;;
         man) echo man-db ;;
         mke2fs) echo e2fsprogs ;;
+        musl-gcc) echo musl-tools ;;
         nft) echo nftables ;;
         nginx) echo nginx-light ;;
         cargo | rustc) echo rustup ;;
