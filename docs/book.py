@@ -164,17 +164,17 @@ def build(output: Path) -> None:
     with tempfile.TemporaryDirectory() as directory:
         staged = Path(directory)
         for page in pages:
-            place = staged / as_page(page)
+            place = staged / "pages" / as_page(page)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(gathered(page, set(pages), pictures))
         for picture in pictures:
-            place = staged / picture.relative_to(ROOT)
+            place = staged / "pages" / picture.relative_to(ROOT)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(picture, place)
         summary = LINK.sub(
             lambda one: f"[{one[2]}]({as_page((SUMMARY.parent / one[3]).resolve())})", SUMMARY.read_text()
         )
-        (staged / "SUMMARY.md").write_text(summary)
+        (staged / "pages/SUMMARY.md").write_text(summary)
         shutil.copyfile(ROOT / "docs/book.toml", staged / "book.toml")
         shutil.rmtree(output, ignore_errors=True)
         subprocess.run(["mdbook", "build", staged, "--dest-dir", output.resolve()], check=True)

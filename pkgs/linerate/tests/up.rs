@@ -196,22 +196,3 @@ fn bench_measures_what_runs_saves_it_and_compares_with_it() {
         "{text}"
     );
 }
-
-#[test]
-fn what_the_readme_shows_is_what_is_answered() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let Ok(readme) = std::fs::read_to_string(readme) else {
-        return support::skipped("README", "it is not there, as in the package's own build");
-    };
-    let shown = readme.split("In another terminal:\n\n```console\n").nth(1).expect("the block of commands");
-    let shown = shown.split("```").next().expect("its end");
-    let commands = shown.lines().filter_map(|line| line.strip_prefix("$ "));
-    let script: Vec<String> =
-        commands.map(|command| format!("echo '$ {command}'\n{command}\necho")).collect();
-    assert!(script.len() > 2, "{shown}");
-    let Some((_, text)) = beside_up(&script.join("\n")) else { return };
-    let lines = |text: &str| -> Vec<String> {
-        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned).collect()
-    };
-    assert_eq!(lines(&text), lines(shown));
-}
