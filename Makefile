@@ -53,7 +53,7 @@ PROFILE ?= release
 install:            ## build, and put programs, units, manual pages and completions below DESTDIR and PREFIX (/usr/local)
 	.ci/install.sh cargo cc python3
 	cd pkgs && cargo build --profile $(PROFILE) --locked --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api
-	.ci/stage.sh "$${CARGO_TARGET_DIR:-pkgs/target}/$(PROFILE)" "$(DESTDIR)" "$(PREFIX)"
+	.ci/stage.sh "$${CARGO_TARGET_DIR:-pkgs/target}/$(PROFILE:dev=debug)" "$(DESTDIR)" "$(PREFIX)"
 
 dist:               ## an archive of static programs, and a Debian package, in pkgs/target/dist; PROFILE=try builds them faster
 	.ci/dist.sh $(PROFILE)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # dist.sh [PROFILE]: pkgs/target/dist/linerate-VERSION-ARCH-linux.tar.xz, static programs with all that goes with them, and
-# linerate_VERSION_ARCH.deb, the same as a Debian package. Both have the same bytes whenever they are made from a commit.
+# linerate_VERSION_ARCH.deb, the same as a Debian package. Packing adds no time and no name of whoever does it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .ci/install.sh cargo cc dpkg-deb git musl-gcc python3 xz
@@ -36,6 +36,8 @@ tar --create --directory "$work" --sort=name --owner=0 --group=0 --numeric-owner
 
 # The package.
 .ci/stage.sh "$programs" "$work/package" /usr
+# Where Debian's zsh looks.
+mv "$work/package/usr/share/zsh/site-functions" "$work/package/usr/share/zsh/vendor-completions"
 cp docs/without-nix.md "$work/package/usr/share/doc/linerate/README.md"
 mkdir "$work/package/DEBIAN"
 case $machine in

@@ -21,7 +21,8 @@ def unit(name: str, prefix: str) -> str:
         if line.startswith("ExecStart="):
             line = f"ExecStart={prefix}/bin/linerate-{name} serve --config /etc/linerate/{name}.toml"
         elif line.startswith("ExecReload="):
-            line = "ExecReload=/bin/kill -HUP $MAINPID"
+            # kill(1) is of no package that every system has, and what every shell can do.
+            line = "ExecReload=/bin/sh -c 'kill -HUP $MAINPID'"
         elif line.startswith("After="):
             line = "After=network.target"
         elif line.startswith("[") and lines:

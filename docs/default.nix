@@ -1,14 +1,14 @@
 # The manual as HTML.
 { lib, pkgs }:
 let
-  # Its pages are where what they describe is.
-  src = lib.fileset.toSource {
-    root = ../.;
-    fileset = lib.fileset.unions [
-      ./.
-      (lib.fileset.fileFilter (file: file.hasExt "md" || file.hasExt "svg") ../.)
-    ];
-  };
+  # Its pages are where what they describe is. By suffixes and not as a fileset, which would look at what is beside the
+  # flake to tell what the flake is, with a Nix older than 2.14.
+  src = lib.sources.sourceFilesBySuffices ../. [
+    ".md"
+    ".py"
+    ".svg"
+    ".toml"
+  ];
 in
 pkgs.runCommand "linerate-docs"
   {
