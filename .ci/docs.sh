@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 .ci/install.sh curl git openssl python3 ip
-PATH=$PATH:${XDG_CACHE_HOME:-$HOME/.cache}/linerate/cargo-tools/bin
+PATH=$PATH:/usr/sbin:${XDG_CACHE_HOME:-$HOME/.cache}/linerate/cargo-tools/bin
 programs=${2:-}
 if [[ -z $programs ]]; then
     .ci/install.sh cargo cc

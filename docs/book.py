@@ -43,6 +43,14 @@ def outside_code(line: str) -> str:
     return re.sub(r"(`+)(?:(?!\1).)+\1", lambda code: " " * len(code[0]), line)
 
 
+def without_code(text: str) -> str:
+    """The same lines, those of code empty. What is within backticks goes too, unless it is the text of a link."""
+    lines = [" " * len(line) for line in text.splitlines()]
+    for number, line in prose(text):
+        lines[number - 1] = outside_code(line)
+    return "\n".join(lines)
+
+
 def headings(text: str) -> set[str]:
     """The anchors of a page, as GitHub and mdbook name them."""
     found: set[str] = set()
@@ -65,17 +73,19 @@ def inside(target: str) -> bool:
 def broken(documents: list[Path]) -> Iterator[str]:
     """What is wrong with links."""
     for document in documents:
-        for number, line in prose(document.read_text()):
-            for _, _, target in LINK.findall(outside_code(line)):
-                if not inside(target):
-                    continue
-                path, _, anchor = unquote(target).partition("#")
-                place = (document.parent / path).resolve() if path else document
-                where = f"{document.relative_to(ROOT)}:{number}: {target}"
-                if not place.is_relative_to(ROOT) or not place.exists():
-                    yield f"{where}: there is no such file"
-                elif anchor and place.suffix == ".md" and anchor not in headings(place.read_text()):
-                    yield f"{where}: {place.relative_to(ROOT)} has no such heading"
+        text = without_code(document.read_text())
+        for link in LINK.finditer(text):
+            target = link[3]
+            if not inside(target):
+                continue
+            path, _, anchor = unquote(target).partition("#")
+            place = (document.parent / path).resolve() if path else document
+            number = text.count("\n", 0, link.start()) + 1
+            where = f"{document.relative_to(ROOT)}:{number}: {target}"
+            if not place.is_relative_to(ROOT) or not place.exists():
+                yield f"{where}: there is no such file"
+            elif anchor and place.suffix == ".md" and anchor not in headings(place.read_text()):
+                yield f"{where}: {place.relative_to(ROOT)} has no such heading"
 
 
 def chapters() -> list[Path]:
@@ -134,11 +144,16 @@ def gathered(document: Path, pages: set[Path], pictures: set[Path]) -> str:
         relative = os.path.relpath(as_page(place), here)
         return f"{mark}[{text}]({relative}{'#' + anchor if anchor else ''})"
 
-    lines = document.read_text().splitlines()
-    for number, line in prose(document.read_text()):
-        if LINK.search(outside_code(line)):
-            lines[number - 1] = LINK.sub(link, line)
-    return "\n".join(lines) + "\n"
+    text = document.read_text()
+    blank = without_code(text)
+    parts, end = [], 0
+    for match in LINK.finditer(blank):
+        # As it is written: code in the text of a link is a part of it.
+        written = LINK.match(text, match.start())
+        if written is not None and written.end() == match.end():
+            parts += [text[end : match.start()], link(written)]
+            end = match.end()
+    return "".join([*parts, text[end:]])
 
 
 class Links(HTMLParser):

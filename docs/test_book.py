@@ -32,6 +32,7 @@ class Documents(unittest.TestCase):
             "```\n[a](none.md)\n```": None,
             "# Here\n[a](#here)": None,
             "[a](none.md)": "page.md:1: none.md: there is no such file",
+            "\n[a\nb](none.md)": "page.md:2: none.md: there is no such file",
             "\n\n[`a`](none.md)": "page.md:3: none.md: there is no such file",
             "[a](../outside.md)": "page.md:1: ../outside.md: there is no such file",
             "[a](other.md#twice-2)": "page.md:1: other.md#twice-2: other.md has no such heading",
@@ -43,10 +44,10 @@ class Documents(unittest.TestCase):
 
     def test_links_of_the_book_are_those_of_its_pages(self) -> None:
         self.page("# Other\n", "README.md")
-        page = self.page("[a](README.md#other), [b](none.rs), [`none.rs`](none.rs), [c](#d), ![e](e.svg)\n")
+        page = self.page("[a](README.md#other), [b](none.rs), [`none.rs`](none.rs), `[x](y)`, [c](#d), ![e](e.svg)\n")
         pictures: set[Path] = set()
         text = book.gathered(page, {page, self.root / "README.md"}, pictures)
-        self.assertEqual(text, "[a](index.md#other), b (`none.rs`), `none.rs`, [c](#d), ![e](e.svg)\n")
+        self.assertEqual(text, "[a](index.md#other), b (`none.rs`), `none.rs`, `[x](y)`, [c](#d), ![e](e.svg)\n")
         self.assertEqual(pictures, {self.root / "e.svg"})
 
     def test_commands_print_what_documents_show(self) -> None:
