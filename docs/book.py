@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""book.py check: every link of every document in the tree leads to a file, and to a heading where it names one.
+"""book.py check: every link of every document in the tree leads to a file, and to a heading where it names one; and
+paths of the tree that documents name are there.
 book.py build DIRECTORY: the manual as HTML in DIRECTORY, by mdbook.
 
 The pages of the manual stay where what they describe is: docs/SUMMARY.md names them by their paths from docs/. A build
@@ -88,6 +89,16 @@ def broken(documents: list[Path]) -> Iterator[str]:
                 yield f"{where}: {place.relative_to(ROOT)} has no such heading"
 
 
+def missing(documents: list[Path]) -> Iterator[str]:
+    """Paths of the tree that documents name as code and that are not there; NAME stands for any."""
+    for document in documents:
+        for number, line in prose(document.read_text()):
+            for path in re.findall(r"`((?:pkgs|modules|hosts|tests|docs|templates|\.ci)/[\w./-]*)`", line):
+                there = any((base / path).exists() for base in (ROOT, document.parent))
+                if not there and "NAME" not in path and not path.startswith("pkgs/target"):
+                    yield f"{document.relative_to(ROOT)}:{number}: {path} is not there"
+
+
 def chapters() -> list[Path]:
     """The pages of the manual."""
     listed = [(SUMMARY.parent / target).resolve() for _, _, target in LINK.findall(SUMMARY.read_text())]
@@ -105,7 +116,7 @@ def check() -> None:
         check=True,
     ).stdout.split()
     documents = [ROOT / name for name in tracked if (ROOT / name).exists()]
-    wrong = list(broken(documents))
+    wrong = [*broken(documents), *missing(documents)]
     pages = set(chapters())
     for document in documents:
         if document.is_relative_to(ROOT / "docs") and document != SUMMARY and document not in pages:

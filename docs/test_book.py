@@ -42,6 +42,12 @@ class Documents(unittest.TestCase):
             with self.subTest(text):
                 self.assertEqual(list(book.broken([self.page(text)])), [wrong] if wrong else [])
 
+    def test_paths_that_are_not_there_are_refused(self) -> None:
+        (self.root / "pkgs").mkdir()
+        (self.root / "pkgs/there.rs").write_text("")
+        page = self.page("`pkgs/there.rs` `hosts/NAME/x.nix` `pkgs/target/x` `make pkgs/none.rs` `pkgs/none.rs`\n")
+        self.assertEqual(list(book.missing([page])), ["page.md:1: pkgs/none.rs is not there"])
+
     def test_links_of_the_book_are_those_of_its_pages(self) -> None:
         self.page("# Other\n", "README.md")
         page = self.page("[a](README.md#other), [b](none.rs), [`none.rs`](none.rs), `[x](y)`, [c](#d), ![e](e.svg)\n")
