@@ -7,12 +7,12 @@ mod table;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::link::present;
-use crate::store::Error;
+use crate::invalid::InvalidField;
+use crate::patch::present;
 use crate::when::Timestamp;
 
 pub use host::{InvalidHost, is_at, parse};
-pub use table::{Current, Domains, Published};
+pub use table::{Current, Domains, Published, UnknownDomain};
 
 /// What the default domain is called where one has to be named.
 pub const DEFAULT: &str = "default";
@@ -139,13 +139,16 @@ pub struct DomainPatch {
 
 impl Domain {
     /// Refuses what cannot both be, and pages that are too long.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), InvalidField> {
         if self.not_found_html.as_ref().is_some_and(|page| page.len() > MAX_PAGE_BYTES) {
-            return Err(Error::field("not_found_html", format!("a page has at most {MAX_PAGE_BYTES} bytes")));
+            return Err(InvalidField::new(
+                "not_found_html",
+                format!("a page has at most {MAX_PAGE_BYTES} bytes"),
+            ));
         }
         if self.default_target.is_some() && self.not_found_html.is_some() {
             let reason = "codes without a link have a default_target or this page, not both";
-            return Err(Error::field("not_found_html", reason));
+            return Err(InvalidField::new("not_found_html", reason));
         }
         Ok(())
     }

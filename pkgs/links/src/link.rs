@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::domains::DomainId;
+use crate::invalid::InvalidField;
 use crate::password;
-use crate::store::Error;
+use crate::patch::present;
 use crate::when::Timestamp;
 
 /// The longest title, in characters.
@@ -188,15 +189,6 @@ pub struct LinkPatch {
     pub max_clicks: Option<Option<u64>>,
 }
 
-/// Tells a field that is `null` (`Some(None)`) from one that is absent (`None`).
-pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Option::deserialize(deserializer).map(Some)
-}
-
 impl RedirectStatus {
     /// The status code.
     pub const fn code(self) -> u16 {
@@ -231,73 +223,72 @@ impl TryFrom<u16> for RedirectStatus {
 
 impl NewLink {
     /// Normalises and validates all but code and target, which have policies of their own.
-    pub(crate) fn check(&mut self) -> Result<(), Error> {
+    pub(crate) fn check(&mut self) -> Result<(), InvalidField> {
         self.title = title(self.title.take())?;
         self.tags = tags(std::mem::take(&mut self.tags))?;
         self.max_clicks = max_clicks(self.max_clicks)?;
         dates(self.not_before, self.expires_at)?;
         if let Some(password) = &self.password {
-            password::check(password).map_err(|why| refuse("password", why))?;
+            password::check(password).map_err(|why| InvalidField::new("password", why))?;
         }
         Ok(())
     }
 }
 
 /// A title as it is stored: trimmed, and none rather than empty.
-pub(crate) fn title(title: Option<String>) -> Result<Option<String>, Error> {
+pub(crate) fn title(title: Option<String>) -> Result<Option<String>, InvalidField> {
     let Some(title) = title else { return Ok(None) };
     let title = title.trim();
     if title.chars().any(char::is_control) {
-        return Err(refuse("title", "a title has no control characters"));
+        return Err(InvalidField::new("title", "a title has no control characters"));
     }
     if title.chars().count() > TITLE {
-        return Err(refuse("title", format_args!("a title has at most {TITLE} characters")));
+        return Err(InvalidField::new("title", format_args!("a title has at most {TITLE} characters")));
     }
     Ok((!title.is_empty()).then(|| title.to_owned()))
 }
 
 /// Tags as they are stored: sorted, without repeats.
-pub(crate) fn tags(mut tags: Vec<String>) -> Result<Vec<String>, Error> {
+pub(crate) fn tags(mut tags: Vec<String>) -> Result<Vec<String>, InvalidField> {
     for tag in &tags {
         if !(1..=TAG).contains(&tag.chars().count()) {
-            return Err(refuse("tags", format_args!("a tag has 1 to {TAG} characters")));
+            return Err(InvalidField::new("tags", format_args!("a tag has 1 to {TAG} characters")));
         }
         if let Some(c) = tag.chars().find(|&c| !c.is_alphanumeric() && !"-_.".contains(c)) {
             let why = format_args!("a tag has only letters, digits, '-', '_' and '.'; not {c:?}");
-            return Err(refuse("tags", why));
+            return Err(InvalidField::new("tags", why));
         }
     }
     tags.sort_unstable();
     tags.dedup();
     if tags.len() > TAGS {
-        return Err(refuse("tags", format_args!("a link has at most {TAGS} tags")));
+        return Err(InvalidField::new("tags", format_args!("a link has at most {TAGS} tags")));
     }
     Ok(tags)
 }
 
 /// A click limit as it is stored: at least 1, and within SQLite's integers.
-pub(crate) fn max_clicks(limit: Option<u64>) -> Result<Option<u64>, Error> {
+pub(crate) fn max_clicks(limit: Option<u64>) -> Result<Option<u64>, InvalidField> {
     match limit {
-        Some(0) => Err(refuse("max_clicks", "a click limit is at least 1")),
+        Some(0) => Err(InvalidField::new("max_clicks", "a click limit is at least 1")),
         Some(limit) if i64::try_from(limit).is_err() => {
-            Err(refuse("max_clicks", format_args!("a click limit is at most {}", i64::MAX)))
+            Err(InvalidField::new("max_clicks", format_args!("a click limit is at most {}", i64::MAX)))
         }
         limit => Ok(limit),
     }
 }
 
 /// Refuses dates between which a link would never answer.
-pub(crate) fn dates(not_before: Option<Timestamp>, expires_at: Option<Timestamp>) -> Result<(), Error> {
+pub(crate) fn dates(
+    not_before: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
+) -> Result<(), InvalidField> {
     match (not_before, expires_at) {
         (Some(start), Some(end)) if end <= start => {
-            Err(refuse("expires_at", "a link expires after its not_before"))
+            Err(InvalidField::new("expires_at", "a link expires after its not_before"))
         }
         _ => Ok(()),
     }
-}
-
-fn refuse(field: &'static str, why: impl std::fmt::Display) -> Error {
-    Error::Field { field, reason: why.to_string() }
 }
 
 #[cfg(test)]
@@ -305,12 +296,8 @@ mod tests {
     use super::*;
 
     /// The field a check refuses, if it does.
-    fn field<T>(result: Result<T, Error>) -> Option<&'static str> {
-        match result {
-            Err(Error::Field { field, .. }) => Some(field),
-            Err(error) => panic!("{error}"),
-            Ok(_) => None,
-        }
+    fn field<T>(result: Result<T, InvalidField>) -> Option<&'static str> {
+        result.err().map(|error| error.field)
     }
 
     #[test]

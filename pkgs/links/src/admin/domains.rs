@@ -58,7 +58,7 @@ pub(super) fn key_at(
 pub(super) fn one(grant: &Grant, state: &State, name: Option<&str>) -> Result<DomainId, Failure> {
     let id = state.store.domains().id(name);
     match (id, &grant.domains) {
-        (id, InDomains::All) => Ok(id?),
+        (id, InDomains::All) => Ok(id.map_err(Error::from)?),
         (Ok(id), domains) if domains.has(id) => Ok(id),
         // Whether there is another of this name is nobody else's business.
         _ => Err(auth::elsewhere(name)),

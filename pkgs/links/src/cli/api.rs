@@ -14,7 +14,6 @@ use ureq::tls::TlsConfig;
 use ureq::{Agent, Body, SendBody};
 use url::Url;
 
-use super::backend::Export;
 use super::trust;
 use crate::admin::bulk::LOCKED;
 use crate::admin::{DomainList, Listing, Shown};
@@ -89,6 +88,16 @@ impl Error {
                 | Self::Trust(_)
         )
     }
+}
+
+/// What an export has.
+pub struct Export<'e> {
+    /// How it is written.
+    pub format: Format,
+    /// With the hashes of passwords.
+    pub hashes: bool,
+    /// The links of one domain; of all where absent.
+    pub domain: Option<&'e str>,
 }
 
 /// A client of one server; keeps its connection.

@@ -8,14 +8,14 @@ use jiff::civil::Date;
 use url::Url;
 
 use super::Error;
-use super::api::{self, Client};
+use super::api::{self, Client, Export};
 use super::database::{DatabaseArgs, Missing, Open};
 use super::policy::{PolicyArgs, PublicArgs};
 use super::shown::with_short_url;
 use crate::admin::{DomainList, Listing, Shown};
-use crate::domains::{Domain, DomainPatch, InDomains, LinkKey, NewDomain};
+use crate::domains::{Domain, DomainId, DomainPatch, InDomains, LinkKey, NewDomain};
 use crate::link::{LinkPatch, NewLink};
-use crate::store::{Counted, ListQuery, Reader, Stats, Tally};
+use crate::store::{self, Counted, ListQuery, Reader, Stats, Tally};
 use crate::transfer::{self, Format, How, Writer};
 
 /// Which links a command works on.
@@ -128,7 +128,7 @@ impl Backend {
     pub fn import(&self, format: Format, input: &mut dyn Read, how: How) -> Result<Tally, Error> {
         match self {
             Self::Database { store, .. } => {
-                store.domains().id(how.domain.as_deref())?;
+                store.domains().id(how.domain.as_deref()).map_err(store::Error::from)?;
                 Ok(transfer::import(format, input, store, &how, &mut |_| {})?)
             }
             Self::Api(client) => Ok(client.import(format, input, &how)?),
@@ -228,23 +228,17 @@ impl Backend {
     }
 }
 
-/// What an export has.
-pub struct Export<'e> {
-    /// How it is written.
-    pub format: Format,
-    /// With the hashes of passwords.
-    pub hashes: bool,
-    /// The links of one domain; of all where absent.
-    pub domain: Option<&'e str>,
+fn id(store: &Open, domain: Option<&str>) -> Result<DomainId, Error> {
+    Ok(store.domains().id(domain).map_err(store::Error::from)?)
 }
 
 fn key(store: &Open, domain: Option<&str>, code: &str) -> Result<LinkKey, Error> {
-    Ok(LinkKey { domain: store.domains().id(domain)?, code: code.to_owned() })
+    Ok(LinkKey { domain: id(store, domain)?, code: code.to_owned() })
 }
 
 fn within(store: &Open, domain: Option<&str>) -> Result<InDomains, Error> {
     Ok(match domain {
-        Some(_) => InDomains::Only(vec![store.domains().id(domain)?]),
+        Some(_) => InDomains::Only(vec![id(store, domain)?]),
         None => InDomains::All,
     })
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use service::exit::{self, FAILURE, USAGE};
 use service::output::Closed;
 
-use super::{api, serve};
+use super::{api, serve_error};
 use crate::store;
 use crate::transfer::{Cause, ImportError};
 
@@ -16,7 +16,7 @@ use crate::transfer::{Cause, ImportError};
 pub enum Error {
     /// The server.
     #[error(transparent)]
-    Serve(#[from] serve::Error),
+    Serve(#[from] serve_error::Error),
     /// The database.
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -117,13 +117,15 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Store(error) | Self::Database { source: error, .. } => of_store(error),
-            Self::Serve(serve::Error::Store { source, .. }) => of_store(source),
-            Self::Serve(serve::Error::File { source, .. }) | Self::File { source, .. } => of_file(source),
+            Self::Serve(serve_error::Error::Store { source, .. }) => of_store(source),
+            Self::Serve(serve_error::Error::File { source, .. }) | Self::File { source, .. } => {
+                of_file(source)
+            }
             Self::Serve(
-                serve::Error::Handover(_)
-                | serve::Error::Migrates(_)
-                | serve::Error::Log(_)
-                | serve::Error::Listener(listener::Error::Tls(_)),
+                serve_error::Error::Handover(_)
+                | serve_error::Error::Migrates(_)
+                | serve_error::Error::Log(_)
+                | serve_error::Error::Listener(listener::Error::Tls(_)),
             )
             | Self::BackupExists(_)
             | Self::NoApi

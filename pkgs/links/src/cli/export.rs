@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use service::output::Closed;
 
-use super::backend::{BackendArgs, Export};
+use super::api::Export;
+use super::backend::BackendArgs;
 use super::database::Missing;
 use super::import::{by_name, format, unknown};
 use super::policy::PolicyArgs;

@@ -8,7 +8,7 @@ use super::fields::words;
 use super::policy::PolicyArgs;
 use super::{Error, Output};
 use crate::domains::DomainId;
-use crate::store::{Scope, Store, TokenInfo};
+use crate::store::{self, Scope, Store, TokenInfo};
 
 /// Arguments of `key`.
 #[derive(Debug, clap::Args)]
@@ -108,7 +108,13 @@ fn ids(store: &Store, domains: &[String]) -> Result<Option<Vec<DomainId>>, Error
         return Ok(None);
     }
     let known = store.domains();
-    Ok(Some(domains.iter().map(|domain| known.id(Some(domain))).collect::<Result<_, _>>()?))
+    Ok(Some(
+        domains
+            .iter()
+            .map(|domain| known.id(Some(domain)))
+            .collect::<Result<_, _>>()
+            .map_err(store::Error::from)?,
+    ))
 }
 
 fn row_with_domains(token: &TokenInfo) -> [String; 5] {

@@ -22,6 +22,7 @@ pub mod policy;
 pub mod progress;
 pub mod rm;
 pub mod serve;
+mod serve_error;
 pub mod shown;
 pub mod stats;
 pub mod trust;

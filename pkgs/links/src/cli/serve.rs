@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use listener::WithFastPath;
 use listener::tls::{Stores, Tls};
-use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
+use service::access_log::{AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
-use service::handover::{self, HandoverArgs, Takeover};
+use service::handover::{HandoverArgs, Takeover};
 use service::logs::{self, LogArgs};
 use service::metrics::{Family, Registry};
 use service::panics;
@@ -19,13 +19,14 @@ use service::permissions;
 use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
-use service::socket::{self, Address, Listener, TcpOptions};
+use service::socket::{Address, Listener, TcpOptions};
 use service::tls::{AdminTlsArgs, TlsArgs};
 use service::workers;
 use tokio::sync::Notify;
 
 use super::database::DatabaseArgs;
 use super::policy::PolicyArgs;
+use super::serve_error::Error;
 use crate::admin;
 use crate::cache::Cache;
 use crate::clicks::Ledger;
@@ -180,51 +181,6 @@ pub struct Args {
     /// What is logged.
     #[command(flatten)]
     pub logs: LogArgs,
-}
-
-/// Why the server did not start or end well.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The database.
-    #[error("{path}: {source}")]
-    Store {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: store::Error,
-    },
-    /// The process that serves until now.
-    #[error(transparent)]
-    Handover(#[from] handover::Error),
-    /// A migration would take the database from under the process that serves until now.
-    #[error(
-        "{}: this version of the program would migrate the database, and one that serves is at it: stop that one first",
-        .0.display()
-    )]
-    Migrates(PathBuf),
-    /// The admin listener's socket.
-    #[error(transparent)]
-    Socket(#[from] socket::Error),
-    /// The public listener.
-    #[error(transparent)]
-    Listener(#[from] listener::Error),
-    /// The access log or the audit log.
-    #[error(transparent)]
-    Log(#[from] access_log::OpenError),
-    /// A file that was named cannot be read.
-    #[error("{path}: {source}")]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A thread ended that should not have.
-    #[error("{0} ended in a panic; the log says which")]
-    Ended(&'static str),
-    /// Signals, threads or the admin listener.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
 }
 
 /// Text of `/robots.txt` unless configured.

@@ -5,10 +5,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::store::Error;
-
 use super::host::{MAX_HOST_BYTES, of_authority, parse};
 use super::{DEFAULT, Domain, DomainId};
+
+/// There is no domain of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no domain {0:?}")]
+pub struct UnknownDomain(pub String);
 
 /// All domains but the default one.
 #[derive(Debug, Default)]
@@ -47,19 +50,19 @@ impl Domains {
     /// The domain that a person means: none for the default one.
     ///
     /// # Errors
-    /// [`Error::NoDomain`].
-    pub fn named(&self, name: Option<&str>) -> Result<Option<&Arc<Domain>>, Error> {
+    /// [`UnknownDomain`].
+    pub fn named(&self, name: Option<&str>) -> Result<Option<&Arc<Domain>>, UnknownDomain> {
         let Some(name) = name.filter(|name| *name != DEFAULT) else { return Ok(None) };
         let host = parse(name).ok();
         let domain = host.and_then(|host| self.by_host.get(host.as_bytes()));
-        domain.map(Some).ok_or_else(|| Error::NoDomain(name.to_owned()))
+        domain.map(Some).ok_or_else(|| UnknownDomain(name.to_owned()))
     }
 
     /// The id of the domain that a person means.
     ///
     /// # Errors
-    /// [`Error::NoDomain`].
-    pub fn id(&self, name: Option<&str>) -> Result<DomainId, Error> {
+    /// [`UnknownDomain`].
+    pub fn id(&self, name: Option<&str>) -> Result<DomainId, UnknownDomain> {
         Ok(self.named(name)?.map_or(DomainId::DEFAULT, |domain| domain.id))
     }
 
@@ -202,7 +205,7 @@ mod tests {
             assert_eq!(domains.id(name).unwrap(), DomainId(id), "{name:?}");
         }
         for name in ["b.example", "", "a.example:80", "192.0.2.1"] {
-            assert!(matches!(domains.id(Some(name)), Err(Error::NoDomain(_))), "{name:?}");
+            assert!(matches!(domains.id(Some(name)), Err(UnknownDomain(_))), "{name:?}");
         }
     }
 

@@ -10,9 +10,9 @@ use crate::agent::Agent;
 use crate::domains::InDomains;
 use crate::when::{Timestamp, format_day};
 
-use super::retention::{self, OLDER};
-use super::writer::Work;
-use super::{ClickBatch, Count, Error, Stats, domains};
+use super::folded::{self, OLDER};
+use super::work::Work;
+use super::{ClickBatch, Count, Error, Stats, in_domains};
 
 /// The link that stands for all of them.
 const ALL: i64 = 0;
@@ -48,7 +48,7 @@ impl Links {
             Self::One(link) => ("link = ?1".to_owned(), *link),
             Self::All => ("link = ?1".to_owned(), ALL),
             Self::At(domains) => {
-                let there = domains::condition(domains).unwrap_or_else(|| "true".to_owned());
+                let there = in_domains::condition(domains).unwrap_or_else(|| "true".to_owned());
                 // Has the parameter too, as the others have.
                 (format!("?1 = {ALL} AND link IN (SELECT id FROM links WHERE {there})"), ALL)
             }
@@ -109,7 +109,7 @@ pub(super) fn add_to_total(connection: &Connection, link: i64, clicks: u64) -> R
 pub(super) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
     connection.prepare_cached("DELETE FROM totals WHERE link = ?1")?.execute([link])?;
     connection.prepare_cached("DELETE FROM clicks WHERE link = ?1")?.execute([link])?;
-    retention::delete(connection, link)
+    folded::delete(connection, link)
 }
 
 /// Adds the counts of one link, which are in order.
@@ -216,7 +216,7 @@ pub(super) fn stats(
          UNION ALL SELECT referrer, agent, count FROM clicks WHERE {these} AND day = ?4"
     );
     let (first, last) = ((*days.start()).max(OLDER + 1), *days.end());
-    let older = retention::within(connection, (&these, link), first, last)?;
+    let older = folded::within(connection, (&these, link), first, last)?;
     let counted = older.as_ref().map(|_| OLDER);
     let days = breakdown(
         connection,

@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 use crate::domains::{self, Domain, DomainId, DomainPatch, Domains, InvalidHost, MAX_DOMAINS, NewDomain};
 use crate::when::Timestamp;
 
-use super::writer::Work;
+use super::work::Work;
 use super::{Error, Policy, clicks};
 
 /// Links that are deleted along with their domain in one transaction: others need not wait long for it.
@@ -154,16 +154,4 @@ pub(super) fn expect(connection: &Connection, domain: &Domain) -> Result<(), Err
         true => Ok(()),
         false => Err(Error::NoDomain(domain.host.clone())),
     }
-}
-
-/// The condition that a link is in one of these domains, after `WHERE`; empty where any is right.
-pub(super) fn condition(domains: &domains::InDomains) -> Option<String> {
-    let domains::InDomains::Only(domains) = domains else { return None };
-    let ids: Vec<_> = domains.iter().map(|domain| domain.0.to_string()).collect();
-    Some(match domains[..] {
-        // There is an index of the links of these.
-        [domain] if domain != DomainId::DEFAULT => format!("domain = {} AND domain <> 0", domain.0),
-        // Those of the default domain are most: they are taken in the order that is asked for, which the plus sees to.
-        _ => format!("+domain IN ({})", ids.join(", ")),
-    })
 }

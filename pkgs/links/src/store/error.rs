@@ -3,7 +3,8 @@
 use rusqlite::ffi;
 
 use crate::code::InvalidCode;
-use crate::domains::InvalidHost;
+use crate::domains::{InvalidHost, UnknownDomain};
+use crate::invalid::InvalidField;
 use crate::target::InvalidTarget;
 
 /// Why the store refuses.
@@ -124,6 +125,18 @@ impl Error {
                 | Self::NotADatabase
                 | Self::Sqlite(_)
         )
+    }
+}
+
+impl From<InvalidField> for Error {
+    fn from(InvalidField { field, reason }: InvalidField) -> Self {
+        Self::Field { field, reason }
+    }
+}
+
+impl From<UnknownDomain> for Error {
+    fn from(UnknownDomain(name): UnknownDomain) -> Self {
+        Self::NoDomain(name)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::link::{self, Link, RedirectStatus, Status};
 use crate::when::Timestamp;
 
 use super::draft::{Draft, Edit};
-use super::writer::Work;
+use super::work::Work;
 use super::{Created, Error, IdempotencyKey, OnConflict, Tally, clicks, domains};
 
 /// Columns of [`link_of`], in its order.

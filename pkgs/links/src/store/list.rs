@@ -8,7 +8,7 @@ use crate::domains::DomainId;
 use crate::link::Link;
 
 use super::links::{COLUMNS, link_of, number_of};
-use super::{Error, ListQuery, Page, Sort, domains};
+use super::{Error, ListQuery, Page, Sort, in_domains};
 
 /// The most links of a page.
 const MAX_LIMIT: usize = 1_000;
@@ -30,7 +30,7 @@ pub(super) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, E
         Sort::Code => vec!["domain", "code", "id"],
         _ => vec![column, "id"],
     };
-    let mut conditions = Vec::from_iter(domains::condition(&query.domains));
+    let mut conditions = Vec::from_iter(in_domains::condition(&query.domains));
     let mut values: Vec<Value> = Vec::new();
     if let Some(cursor) = &query.cursor {
         let last = read_cursor(cursor, query)?;

@@ -9,6 +9,8 @@ mod connection;
 mod domains;
 mod draft;
 mod error;
+mod folded;
+mod in_domains;
 mod links;
 mod list;
 mod model;
@@ -16,6 +18,7 @@ mod reader;
 mod retention;
 mod schema;
 mod tokens;
+mod work;
 mod writer;
 
 #[cfg(test)]

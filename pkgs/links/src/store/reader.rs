@@ -18,7 +18,7 @@ use super::clicks::Links;
 use super::links::{redirect_of, status_of};
 use super::{
     Counted, Error, Grant, ListQuery, Page, Progress, Record, Route, Stats, TokenInfo, clicks, connection,
-    domains, links, list, schema, tokens,
+    in_domains, links, list, schema, tokens,
 };
 
 /// Pages of one step of a backup: 4 MiB at a time.
@@ -131,7 +131,8 @@ impl Reader {
     /// How many of the links at these domains an export without hashes disables: those that answer, and ask for a
     /// password.
     pub fn locked(&self, of: &InDomains) -> Result<u64, Error> {
-        let there = domains::condition(of).map_or_else(String::new, |condition| format!("AND {condition}"));
+        let there =
+            in_domains::condition(of).map_or_else(String::new, |condition| format!("AND {condition}"));
         let sql =
             format!("SELECT count(*) FROM links WHERE password_hash IS NOT NULL AND status = 0 {there}");
         Ok(self.latest()?.prepare_cached(&sql)?.query_row([], |row| row.get(0))?)
@@ -145,7 +146,8 @@ impl Reader {
         hashes: bool,
         visit: &mut dyn FnMut(Record) -> bool,
     ) -> Result<(), Error> {
-        let there = domains::condition(of).map_or_else(String::new, |condition| format!("WHERE {condition}"));
+        let there =
+            in_domains::condition(of).map_or_else(String::new, |condition| format!("WHERE {condition}"));
         let sql = format!("SELECT {}, password_hash FROM links {there} ORDER BY id", links::COLUMNS);
         let mut statement = self.latest()?.prepare_cached(&sql)?;
         let mut rows = statement.query([])?;

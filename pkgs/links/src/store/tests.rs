@@ -227,7 +227,7 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_nothing_afterwards() {
     let bed = Bed::new();
     bed.add("before");
     let limit = |pages: &'static str| {
-        let set = move |work: &mut writer::Work<'_>| {
+        let set = move |work: &mut work::Work<'_>| {
             let sql = format!("PRAGMA max_page_count = {pages}");
             Ok(work.connection.query_row(&sql, [], |row| row.get::<_, i64>(0))?)
         };
@@ -649,7 +649,8 @@ fn however_many_days_a_link_is_followed_its_rows_are_bounded() {
 
 #[test]
 fn folding_takes_small_steps_and_goes_on_after_a_restart() {
-    use super::retention::{MAX_LINKS, MAX_ROWS, OLDER};
+    use super::folded::OLDER;
+    use super::retention::{MAX_LINKS, MAX_ROWS};
     let bed = Bed::new();
     let one = bed.add("one").id;
     let codes = (0..2 * MAX_LINKS).map(|n| link(&format!("c{n}"))).collect();

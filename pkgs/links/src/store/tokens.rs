@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 use crate::domains::{DEFAULT, DomainId, Domains, InDomains};
 use crate::when::Timestamp;
 
-use super::writer::Work;
+use super::work::Work;
 use super::{Error, Grant, Scope, TokenInfo, domains};
 
 /// What every secret begins with, so that scanners for leaked secrets know it.

@@ -14,8 +14,9 @@ use service::panics;
 use service::ready::{Heartbeats, Watch};
 use tokio::sync::oneshot;
 
-use crate::domains::{LinkKey, Published};
+use crate::domains::Published;
 
+use super::work::{Changes, Work};
 use super::{Change, Error, OnChange, domains};
 
 /// The most pieces of work in one transaction. More would let the first wait too long for its answer.
@@ -31,9 +32,6 @@ const IMPORT_CHECKPOINT_PAGES: i64 = 16_384;
 
 /// How often an idle writer looks for commits by other processes.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
-
-/// Changed codes told one by one; past it, everything counts as changed.
-const MAX_CODES: usize = 4096;
 
 /// The answer to a write: a future for servers, [`Pending::wait`] for the command line.
 pub struct Pending<T>(oneshot::Receiver<Result<T, Error>>);
@@ -58,40 +56,6 @@ impl<T> Future for Pending<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or(Err(Error::Closed)))
     }
-}
-
-/// What a piece of work has at hand: the connection, within a transaction, and a list of what it changes.
-pub(super) struct Work<'w> {
-    pub connection: &'w Connection,
-    changes: &'w mut Changes,
-}
-
-impl Work<'_> {
-    /// The link with this code is another now.
-    pub fn changed(&mut self, key: LinkKey) {
-        if self.changes.codes.len() < MAX_CODES {
-            self.changes.codes.push(key);
-        } else {
-            self.changes.all = true;
-        }
-    }
-
-    /// More has changed than is worth telling apart.
-    pub fn all_changed(&mut self) {
-        self.changes.all = true;
-    }
-
-    /// There are other domains now.
-    pub fn domains_changed(&mut self) {
-        self.changes.domains = true;
-    }
-}
-
-#[derive(Default)]
-struct Changes {
-    codes: Vec<LinkKey>,
-    all: bool,
-    domains: bool,
 }
 
 /// Answers a piece of work, once it is known whether the transaction was lost, and to what.

@@ -1,0 +1,52 @@
+//! Why the server does not start, or ends.
+
+use std::path::PathBuf;
+
+use service::{access_log, handover, socket};
+
+use crate::store;
+
+/// Why the server did not start or end well.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The database.
+    #[error("{path}: {source}")]
+    Store {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: store::Error,
+    },
+    /// The process that serves until now.
+    #[error(transparent)]
+    Handover(#[from] handover::Error),
+    /// A migration would take the database from under the process that serves until now.
+    #[error(
+        "{}: this version of the program would migrate the database, and one that serves is at it: stop that one first",
+        .0.display()
+    )]
+    Migrates(PathBuf),
+    /// The admin listener's socket.
+    #[error(transparent)]
+    Socket(#[from] socket::Error),
+    /// The public listener.
+    #[error(transparent)]
+    Listener(#[from] listener::Error),
+    /// The access log or the audit log.
+    #[error(transparent)]
+    Log(#[from] access_log::OpenError),
+    /// A file that was named cannot be read.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A thread ended that should not have.
+    #[error("{0} ended in a panic; the log says which")]
+    Ended(&'static str),
+    /// Signals, threads or the admin listener.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}

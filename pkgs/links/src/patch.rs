@@ -1,0 +1,12 @@
+//! Merge patches (RFC 7396).
+
+use serde::Deserialize;
+
+/// Tells a field that is `null` (`Some(None)`) from one that is absent (`None`).
+pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Some)
+}
