@@ -220,6 +220,21 @@ units() {
     done
 }
 
+# Those that `make install` and `make dist` make of them.
+units_without_nix() {
+    command -v systemd-analyze >/dev/null || return 0
+    local directory unit
+    directory=$(mktemp -d)
+    # shellcheck disable=SC2064 # what it is now
+    trap "rm -rf '$directory'" RETURN
+    python3 -B .ci/units.py /usr "$directory"
+    sed -i -E 's#^(Exec[A-Za-z]*=)/usr/[^ ]*#\1/bin/true#' "$directory"/*
+    for unit in "$directory"/*; do
+        judge "a Linux without Nix" "$directory" "$unit" || return 1
+    done
+    echo "nix-check: the units for a Linux without Nix are right"
+}
+
 # The kernel's own parser, which only root may ask.
 tables() {
     if ! nft --check list ruleset >/dev/null 2>&1; then
@@ -329,6 +344,7 @@ case ${1:-} in
         tests/health.sh
         lint
         units
+        units_without_nix
         tables
         if ! inputs; then
             skip "evaluation of the flake" "nixpkgs is neither in ~/.cache/linerate/inputs nor in reach"
