@@ -14,6 +14,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use listener::Offloaded;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{Advice, fadvise};
@@ -22,6 +23,7 @@ use service::panics;
 
 use crate::listing;
 use crate::listing_pool::{Block, Listing, Pool};
+use crate::ring::Ring;
 use crate::site::Site;
 use crate::site::root::{Error, Found, Patience};
 
@@ -43,6 +45,40 @@ const ADVICE_BYTES: u64 = 128 << 10;
 
 /// How long a lookup waits for a file descriptor: others are given back as transfers end.
 const SCARCE_FOR: Duration = Duration::from_secs(10);
+
+/// What reads files that are not in memory, for the plain listener. What the process encrypts is read by threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Reader {
+    /// io_uring where the kernel allows it, else threads; which of them is logged at start.
+    Auto,
+    /// io_uring(7), or no start: each worker has one, and reads around the page cache what is not asked for again.
+    Uring,
+    /// Four threads, into the page cache.
+    Threads,
+}
+
+impl Reader {
+    /// `memory` where rings are to read, each into so many bytes; none where threads are.
+    ///
+    /// # Errors
+    /// Why the kernel has no ring, where there has to be one.
+    pub fn ring(self, memory: usize) -> std::io::Result<Option<usize>> {
+        if self == Self::Threads {
+            return Ok(None);
+        }
+        match Ring::new(memory) {
+            Ok(_) => {
+                tracing::info!("files that are not in memory are read by io_uring");
+                Ok(Some(memory))
+            }
+            Err(error) if self == Self::Auto => {
+                tracing::warn!(%error, "no io_uring: files that are not in memory are read by threads");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
 
 /// Whom a job is for: a connection of a worker.
 pub type Token = u64;

@@ -16,11 +16,15 @@ use rustix::net::sockopt::set_tcp_cork;
 use rustix::net::{SendFlags, send};
 use rustix::pipe::{SpliceFlags, splice, tee};
 
+use crate::admission::{Ghosts, memory};
 use crate::copies::Piped;
+use crate::disk::Token;
 use crate::pipes::{Pipe, Pipes};
 use crate::resident::is_resident;
+use crate::ring::{Read, Ring};
 use crate::shelf::FileCopy;
 use crate::site::file::File;
+use crate::stream::{Front, Stream};
 use crate::whole::{Supply, Wholes};
 
 /// How bytes get from files into sockets.
@@ -62,6 +66,8 @@ pub struct Transfer {
     pipe: Option<Pipe>,
     /// Whether the socket keeps back what fills no segment.
     corked: bool,
+    /// What the ring reads of it, from when it is found cold.
+    stream: Option<Box<Stream>>,
 }
 
 /// How a turn ended.
@@ -75,6 +81,8 @@ pub enum Turn {
     Over,
     /// This has to be read from the disk first.
     Cold(Range<u64>),
+    /// The ring is reading what is next, or has no room for that yet.
+    Reading,
 }
 
 /// Why a transfer cannot go on: the connection has to be cut.
@@ -98,14 +106,29 @@ pub struct Means {
     /// What is sent through.
     pub pipes: Pipes,
     wholes: Wholes,
+    /// What reads what is cold; none where threads do.
+    pub ring: Option<Ring>,
+    /// What was read around the page cache.
+    ghosts: Ghosts,
+    /// Whose turn it is.
+    pub token: Token,
 }
 
 impl Means {
     /// Those of an engine.
-    pub fn new(engine: Engine, resident_for: u32) -> Self {
+    pub fn new(engine: Engine, resident_for: u32, ring: Option<Ring>) -> Self {
         let buffer = if engine == Engine::Copy { vec![0; BUFFER_BYTES] } else { Vec::new() };
         let pipes = Pipes::new(engine == Engine::Splice);
-        Self { engine, resident_for, buffer, pipes, wholes: Wholes::default() }
+        Self {
+            engine,
+            resident_for,
+            buffer,
+            pipes,
+            wholes: Wholes::default(),
+            ring,
+            ghosts: Ghosts::new(memory()),
+            token: 0,
+        }
     }
 
     /// Lets go of what nobody asks for any more.
@@ -124,7 +147,7 @@ impl Transfer {
     /// the first turn need not look.
     pub fn new(file: Rc<File>, range: Range<u64>, intact: bool) -> Self {
         let (at, end) = (range.start, range.end);
-        Self { file, at, end, warmed: 0, intact, copy: None, pipe: None, corked: false }
+        Self { file, at, end, warmed: 0, intact, copy: None, pipe: None, corked: false, stream: None }
     }
 
     /// Has it sent out of a copy of the file.
@@ -171,6 +194,16 @@ impl Transfer {
         self.warmed = end;
     }
 
+    /// A read of the ring has ended. Returns whether the transfer can go on.
+    pub fn ended(&mut self, number: u64, read: Read) -> bool {
+        self.stream.as_mut().is_some_and(|stream| stream.ended(number, read, &self.file))
+    }
+
+    /// Lets go of what was read ahead and is not sent. Returns whether there was something.
+    pub fn let_go(&mut self) -> bool {
+        self.stream.as_mut().is_some_and(|stream| stream.let_go())
+    }
+
     /// Gives the pipe back.
     pub fn end(self, means: &mut Means) {
         if let Some(pipe) = self.pipe {
@@ -206,7 +239,12 @@ impl Transfer {
         let turn = self.go_on(&socket, means, more, tick);
         // What fills no segment waits for the rest, and leaves with it.
         let ends = matches!(turn, Ok(Turn::Done));
-        if ends == self.corked && turn.is_ok() && means.engine != Engine::Copy {
+        // What the ring reads says with each send whether more follows.
+        if ends == self.corked
+            && turn.is_ok()
+            && means.engine != Engine::Copy
+            && (ends || self.stream.is_none())
+        {
             self.corked = set_tcp_cork(&socket, !ends).is_ok() && !ends;
         }
         turn
@@ -234,6 +272,9 @@ impl Transfer {
             if left == 0 {
                 return Ok(Turn::Over);
             }
+            if self.stream.is_some() {
+                return self.by_ring(&socket, means, more);
+            }
             if self.copy.is_some() {
                 left = left.saturating_sub(self.take(means));
                 continue;
@@ -245,7 +286,10 @@ impl Transfer {
                     return Err(Failure::Changed);
                 }
                 if let Some(cold) = self.cold(means, tick) {
-                    return Ok(Turn::Cold(cold));
+                    if !self.begin_stream(means) {
+                        return Ok(Turn::Cold(cold));
+                    }
+                    continue;
                 }
             }
             let wanted = usize::try_from((self.end - self.at).min(left)).unwrap_or(usize::MAX);
@@ -279,6 +323,9 @@ impl Transfer {
         if self.file.resident_until.get() > tick || self.at < self.warmed {
             return None;
         }
+        if self.file.is_direct() {
+            self.file.set_direct(false);
+        }
         let size = self.file.identity.size;
         if size <= LOOK_BYTES && is_resident(&*self.file.fd, &(0..size)) {
             self.file.resident_until.set(tick.saturating_add(means.resident_for));
@@ -286,6 +333,52 @@ impl Transfer {
         }
         let next = self.at..self.end.min(self.at + TURN_BYTES);
         (!is_resident(&*self.file.fd, &next)).then_some(next)
+    }
+
+    /// Has the ring read the rest of it, where there is one.
+    fn begin_stream(&mut self, means: &mut Means) -> bool {
+        let Means { ring: Some(ring), ghosts, .. } = means else { return false };
+        let admitted = ghosts.admit(self.file.identity.place(), self.end - self.at);
+        self.stream = Some(Box::new(Stream::new(ring, self.at..self.end, admitted)));
+        true
+    }
+
+    /// A turn with what the ring reads.
+    fn by_ring(&mut self, socket: impl AsFd, means: &mut Means, more: bool) -> Result<Turn, Failure> {
+        let Means { ring: Some(ring), token, .. } = means else { return Err(Errno::IO.into()) };
+        let Some(stream) = &mut self.stream else { return Ok(Turn::Over) };
+        let mut left = TURN_BYTES;
+        let mut looked = false;
+        loop {
+            stream.read_ahead(ring, *token, &self.file)?;
+            match stream.front()? {
+                Front::There => {}
+                Front::Reading => return Ok(Turn::Reading),
+                Front::Short => return Err(Failure::Changed),
+            }
+            // After the reading, and before anything of it is sent. What is there now was read before.
+            if !std::mem::replace(&mut looked, true) && !self.file.is_intact() {
+                return Err(Failure::Changed);
+            }
+            match stream.send(&socket, more) {
+                Ok((sent, all)) => {
+                    self.at += sent;
+                    left = left.saturating_sub(sent);
+                    if self.at == self.end {
+                        return Ok(Turn::Done);
+                    }
+                    if !all {
+                        return Ok(Turn::Blocked);
+                    }
+                }
+                Err(Errno::AGAIN) => return Ok(Turn::Blocked),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            if left == 0 {
+                return Ok(Turn::Over);
+            }
+        }
     }
 
     /// Takes the part of the copy that comes next into a pipe, and returns how much. From where there is none, or

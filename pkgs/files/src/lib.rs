@@ -6,6 +6,8 @@
 //! - [`answer`]: from a request to a head and what follows it.
 //! - [`engine`]: the ways in which bytes of a file get into a socket; [`shelf`], [`copies`]: copies to send them out of;
 //!   [`whole`]: the same with their heads; [`pipes`]: what they are sent through.
+//! - [`ring`]: reads of what is cold, by io_uring; [`stream`]: files on their way by it; [`admission`]: which of them the page
+//!   cache is to have.
 //! - [`cache`]: files kept open; [`watch`]: what inotify says of them.
 //! - [`site`]: what is served: the root, the rules, the pages of errors.
 //! - [`disk`]: the threads that wait for the disk; [`resident`]: whether they have to.
@@ -16,6 +18,7 @@
 //! - [`cli`]: the command line.
 #![deny(unsafe_code)]
 
+pub mod admission;
 pub mod answer;
 pub mod body;
 pub mod cache;
@@ -36,8 +39,12 @@ pub mod pipes;
 // cachestat(2) has no safe binding.
 #[allow(unsafe_code)]
 pub mod resident;
+// The kernel writes to memory of ours while we do something else.
+#[allow(unsafe_code)]
+pub mod ring;
 pub mod secure;
 pub mod shelf;
 pub mod site;
+pub mod stream;
 pub mod watch;
 pub mod whole;

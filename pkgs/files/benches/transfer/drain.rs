@@ -4,7 +4,7 @@
 use std::env;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use bench::Error;
@@ -42,19 +42,110 @@ pub struct Outcome {
     pub p99_us: f64,
 }
 
-/// Is the load where the command line says so: `drain ADDRESS DIRECTORY FILES CONNECTIONS SECONDS RATE`.
+/// What is asked for, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Below the root, with files `f0.bin` and so on.
+    pub directory: &'a str,
+    /// How many of these there are.
+    pub files: usize,
+    /// In which order they are asked for.
+    pub order: Order,
+    /// Connections, each with one request under way.
+    pub connections: usize,
+    /// For how long.
+    pub seconds: f64,
+    /// Bounds the requests a second.
+    pub rate: Option<f64>,
+}
+
+/// The order in which files are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// One after the other.
+    Turn,
+    /// At random, all as often.
+    Random,
+    /// At random, the n-th 1/n as often as the first (Zipf's law with the exponent 1).
+    Zipf,
+}
+
+impl Order {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Turn, "turn"), (Self::Random, "random"), (Self::Zipf, "zipf")];
+
+    fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(order, _)| *order == self).map_or("", |(_, name)| name)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(order, _)| order)
+    }
+}
+
+/// Which file is next.
+struct Picker {
+    order: Order,
+    files: usize,
+    asked: usize,
+    random: u64,
+    /// By file, how often it or one before it is asked for, of all times.
+    shares: Vec<f64>,
+}
+
+impl Picker {
+    fn new(order: Order, files: usize) -> Self {
+        let mut shares: Vec<f64> = Vec::new();
+        if order == Order::Zipf {
+            let mut sum = 0.0;
+            shares.extend((1..=files).map(|rank| {
+                sum += 1.0 / rank as f64;
+                sum
+            }));
+            shares.iter_mut().for_each(|share| *share /= sum);
+        }
+        // Each run has the same sequence only as far as servers are as fast: time is in it.
+        let random = std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64) | 1;
+        Self { order, files, asked: 0, random, shares }
+    }
+
+    fn next(&mut self) -> usize {
+        self.asked += 1;
+        // xorshift64* (Vigna, 2016).
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        let random = (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1_u64 << 53) as f64;
+        match self.order {
+            Order::Turn => self.asked % self.files,
+            Order::Random => (random * self.files as f64) as usize,
+            // Ranks are scattered, so that what is often asked for does not lie together on the disk.
+            Order::Zipf => {
+                let rank = self.shares.partition_point(|share| *share < random).min(self.files - 1);
+                rank * 7919 % self.files
+            }
+        }
+    }
+}
+
+/// Is the load where the command line says so: `drain ADDRESS DIRECTORY FILES ORDER CONNECTIONS SECONDS RATE`.
 pub fn load_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [word, address, directory, files, connections, seconds, rate] = arguments.as_slice() else {
+    let [word, address, directory, files, order, connections, seconds, rate] = arguments.as_slice() else {
         return None;
     };
     if word != LOAD {
         return None;
     }
-    let rate = rate.parse::<f64>().ok().filter(|rate| *rate > 0.0);
-    let (address, files) = (address.parse().ok()?, files.parse().ok()?);
-    let (connections, seconds) = (connections.parse().ok()?, seconds.parse().ok()?);
-    Some(match load(address, directory, files, connections, seconds, rate) {
+    let asked = Asked {
+        directory,
+        files: files.parse().ok()?,
+        order: Order::named(order)?,
+        connections: connections.parse().ok()?,
+        seconds: seconds.parse().ok()?,
+        rate: rate.parse::<f64>().ok().filter(|rate| *rate > 0.0),
+    };
+    Some(match load(address.parse().ok()?, &asked) {
         Ok(outcome) => {
             println!("{}", serde_json::to_string(&outcome).expect("numbers are JSON"));
             ExitCode::SUCCESS
@@ -66,36 +157,33 @@ pub fn load_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Runs the load on CPU 1 against a server; `rate` bounds the requests a second.
-pub fn run(
-    network: &Network,
+/// Runs the load on CPU 1 against a server.
+pub fn run(network: &Network, server: &Server, asked: &Asked<'_>) -> Result<Outcome, Error> {
+    prepared(network.client(env::current_exe()?), server, asked)()
+}
+
+/// What runs it by a command that ends with the bench's executable.
+pub fn prepared(
+    mut command: Command,
     server: &Server,
-    directory: &str,
-    files: usize,
-    connections: usize,
-    seconds: f64,
-    rate: Option<f64>,
-) -> Result<Outcome, Error> {
-    let mut command = network.client(env::current_exe()?);
+    asked: &Asked<'_>,
+) -> impl FnOnce() -> Result<Outcome, Error> + Send + 'static {
+    let Asked { directory, files, order, connections, seconds, rate } = *asked;
     let address = server.address().to_string();
-    command.args([
-        LOAD,
-        &address,
-        directory,
-        &files.to_string(),
-        &connections.to_string(),
-        &seconds.to_string(),
-    ]);
-    command.arg(rate.unwrap_or(0.0).to_string());
-    let output = command.output().map_err(|source| Error::Run { program: LOAD.into(), source })?;
-    let printed = String::from_utf8_lossy(&output.stdout);
-    match serde_json::from_str(printed.trim()) {
-        Ok(outcome) if output.status.success() => Ok(outcome),
-        _ => Err(Error::Load {
-            server: server.name().into(),
-            case: directory.into(),
-            what: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        }),
+    command.args([LOAD, &address, directory, &files.to_string(), order.name()]);
+    command.args([&connections.to_string(), &seconds.to_string(), &rate.unwrap_or(0.0).to_string()]);
+    let (name, case) = (server.name(), directory.to_owned());
+    move || {
+        let output = command.output().map_err(|source| Error::Run { program: LOAD.into(), source })?;
+        let printed = String::from_utf8_lossy(&output.stdout);
+        match serde_json::from_str(printed.trim()) {
+            Ok(outcome) if output.status.success() => Ok(outcome),
+            _ => Err(Error::Load {
+                server: name.into(),
+                case,
+                what: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            }),
+        }
     }
 }
 
@@ -109,14 +197,8 @@ struct Connection {
     since: Instant,
 }
 
-fn load(
-    address: SocketAddr,
-    directory: &str,
-    files: usize,
-    connections: usize,
-    seconds: f64,
-    rate: Option<f64>,
-) -> io::Result<Outcome> {
+fn load(address: SocketAddr, asked: &Asked<'_>) -> io::Result<Outcome> {
+    let Asked { directory, files, order, connections, seconds, rate } = *asked;
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let mut all = Vec::with_capacity(connections);
     for number in 0..connections {
@@ -130,14 +212,14 @@ fn load(
         .map(|number| format!("GET /{directory}/f{number}.bin HTTP/1.1\r\nHost: bench\r\n\r\n"))
         .collect();
     let start = Instant::now();
-    let mut asked = 0_usize;
+    let mut picker = Picker::new(order, files);
     // What an answer takes, head and body, for each file; 0 where that is not known.
     let mut lengths = vec![0; files];
     let mut ask = |connection: &mut Connection, due: Instant, lengths: &[usize]| {
-        asked += 1;
-        let file = asked % files;
+        let file = picker.next();
         connection.file = file;
-        connection.left = Some(if (asked / files).is_multiple_of(LOOKED_AT) { 0 } else { lengths[file] });
+        connection.left =
+            Some(if (picker.asked / files).is_multiple_of(LOOKED_AT) { 0 } else { lengths[file] });
         connection.since = due;
         connection.stream.write_all(requests[file].as_bytes())
     };

@@ -8,7 +8,9 @@
 //! part.
 #![forbid(unsafe_code)]
 
+mod cold;
 mod drain;
+mod limited;
 mod network;
 mod peers;
 mod secure;
@@ -24,6 +26,7 @@ use bench::rounds::median;
 use bench::server::Server;
 use bench::{Error, entry, setup};
 
+use drain::{Asked, Order};
 use network::Network;
 use tables::{Load, Series};
 
@@ -47,9 +50,9 @@ const CONNECTIONS: usize = 64;
 /// Connections that memory is measured under.
 const CROWD: usize = 512;
 
-/// What can be run alone: a size of files on loopback, pairs of virtual Ethernet ports, TLS, and memory with the time
-/// from start to first answer.
-const PARTS: [&str; 7] = ["2.4MB", "16KB", "1KB", "veth-1500", "veth-9000", "tls", "process"];
+/// What can be run alone: a size of files on loopback, pairs of virtual Ethernet ports, TLS, data larger than memory, and
+/// memory with the time from start to first answer.
+const PARTS: [&str; 8] = ["2.4MB", "16KB", "1KB", "veth-1500", "veth-9000", "tls", "cold", "process"];
 
 const OURS: &str = "linerate-files";
 const NGINX: &str = "nginx";
@@ -97,6 +100,7 @@ fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
                 let nginx = nginx.as_ref().expect("it was looked for");
                 secure::measure(scale, nginx, place.path(), &mut report)?;
             }
+            ("cold", _) => cold::measure(scale, &results, &mut report)?,
             _ => {
                 report.condition("RSS has no copies in pipes: up to 32 MiB of the kernel's".into());
                 memory(place.path(), &mut report)?;
@@ -119,6 +123,11 @@ fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
 /// The directory of the files of a size.
 fn directory(size: &str) -> String {
     size.replace(' ', "")
+}
+
+/// All files of a directory, one after the other.
+fn in_turn(directory: &str, connections: usize, seconds: f64, rate: Option<f64>) -> Asked<'_> {
+    Asked { directory, files: FILES, order: Order::Turn, connections, seconds, rate }
 }
 
 /// All servers over a pair of virtual Ethernet ports.
@@ -172,7 +181,7 @@ fn memory(root: &Path, report: &mut Report) -> Result<(), Error> {
     let network = Network::loopback();
     for server in [peers::ours(&network, root, OURS, "auto")?, peers::nginx(&network, root)?] {
         for (size, _) in SIZES {
-            drain::run(&network, &server, &directory(size), FILES, CROWD, 0.5, None)?;
+            drain::run(&network, &server, &in_turn(&directory(size), CROWD, 0.5, None))?;
         }
         let resident = mebibytes(server.usage()?.resident);
         let name = format!("{}, RSS after {CROWD} connections", server.name());

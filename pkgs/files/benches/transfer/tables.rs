@@ -10,7 +10,7 @@ use bench::wrk::{self, Requests};
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::network::Network;
-use crate::{CONNECTIONS, FILES, NGINX, OURS, Scale, directory, drain};
+use crate::{CONNECTIONS, FILES, NGINX, OURS, Scale, directory, drain, in_turn};
 
 /// What loads a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub fn alternate(
             let before = server.usage()?.cpu();
             let outcome = match load {
                 Load::Drain => {
-                    drain::run(network, server, &directory(size), FILES, CONNECTIONS, seconds, None)?
+                    drain::run(network, server, &in_turn(&directory(size), CONNECTIONS, seconds, None))?
                 }
                 Load::Wrk => by_wrk(server, size, bytes, seconds)?,
             };
@@ -209,8 +209,11 @@ pub fn half_load(
         for _ in 0..scale.rounds {
             for (server, p99) in servers.iter().zip(&mut p99) {
                 let seconds = Duration::from_secs_f64(scale.seconds).as_secs_f64();
-                let outcome =
-                    drain::run(network, server, &directory(size), FILES, CONNECTIONS, seconds, Some(rate))?;
+                let outcome = drain::run(
+                    network,
+                    server,
+                    &in_turn(&directory(size), CONNECTIONS, seconds, Some(rate)),
+                )?;
                 p99.push(outcome.p99_us);
             }
         }

@@ -24,7 +24,7 @@ use service::socket::{self, Address, Listener, TcpOptions};
 use service::tls::{AdminTlsArgs, TlsArgs};
 use service::workers;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Reader};
 use crate::engine::Engine;
 use crate::front::limits::Limits;
 use crate::front::seal::Handover;
@@ -77,6 +77,10 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Engine::Auto)]
     pub engine: Engine,
 
+    /// What reads files that are not in memory.
+    #[arg(long, value_enum, default_value_t = Reader::Auto)]
+    pub disk: Reader,
+
     /// Which symbolic links are followed.
     #[arg(long, value_enum, default_value_t = Symlinks::Beneath, help_heading = "Files")]
     pub symlinks: Symlinks,
@@ -121,6 +125,11 @@ pub struct Args {
     /// Memory for copies of files that are asked for often by TLS, in bytes; 0 keeps none.
     #[arg(long, value_name = "BYTES", default_value_t = 8 << 20, help_heading = "Resources")]
     pub tls_memory: u64,
+
+    /// Memory for what io_uring reads of files that are not in memory, of all workers together, in bytes; each has a
+    /// mebibyte at least.
+    #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, help_heading = "Resources")]
+    pub disk_memory: usize,
 
     /// Connections of all workers of a listener; further ones are closed at once.
     #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
@@ -195,6 +204,9 @@ pub enum Error {
     /// The TLS or the admin listener.
     #[error(transparent)]
     Listener(#[from] listener::Error),
+    /// `--disk uring` where the kernel has none for this process.
+    #[error("the kernel has no io_uring for this process: {0}")]
+    NoRing(#[source] std::io::Error),
     /// The access log.
     #[error(transparent)]
     AccessLog(#[from] access_log::OpenError),
@@ -210,9 +222,9 @@ const MEMORY_MAX_BYTES: u64 = 4 * 1024;
 /// finds none waits for those of others, so that there need not be one for each of thousands.
 const SPARE_DESCRIPTORS: u64 = 4096;
 
-/// File descriptors that a worker of the plain listener takes, and one of the TLS listener: epoll instances, inotify, and
-/// what wakes them.
-const WORKER_DESCRIPTORS: [u64; 2] = [4, 8];
+/// File descriptors that a worker of the plain listener takes, and one of the TLS listener: epoll instances, inotify, an
+/// io_uring, and what wakes them.
+const WORKER_DESCRIPTORS: [u64; 2] = [5, 8];
 
 /// RFC 9110, section 8.3.2: a token; those of use have no other characters.
 fn charset(name: &str) -> Result<String, &'static str> {
@@ -251,7 +263,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     let limits = Limits::new(args.address_rate, args.address_burst, args.address_connections).map(Arc::new);
     let log = AccessLog::open(&args.access_log, "files")?;
     let high_water = high_water(&args, count);
-    let settings = settings(&args, count, high_water);
+    let ring = args.disk.ring(args.disk_memory / count).map_err(Error::NoRing)?;
+    let settings = settings(&args, count, high_water, ring);
     let front = Front::new(settings, site, Disk::start()?, log, limits.clone(), shutdown.clone(), count)?;
     let secure = (!args.tls.tls_listen.is_empty())
         .then(|| listener::Listener::new(tls(&args, limits, &front)))
@@ -405,9 +418,10 @@ fn high_water(args: &Args, count: usize) -> HighWater {
 }
 
 /// The settings of each of `count` workers.
-fn settings(args: &Args, count: usize, high_water: HighWater) -> Settings {
+fn settings(args: &Args, count: usize, high_water: HighWater, ring: Option<usize>) -> Settings {
     Settings {
         engine: args.engine,
+        ring,
         open_files: args.open_files.div_ceil(count),
         memory: args.memory / count,
         memory_max: MEMORY_MAX_BYTES,

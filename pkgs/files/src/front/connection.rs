@@ -26,6 +26,7 @@ use crate::desk::Desk;
 use crate::disk::{Done, Token};
 use crate::engine::Transfer;
 use crate::http::head::{self, Request};
+use crate::ring::Read;
 use crate::site::refusal::Refusal;
 use crate::site::root::{Error, Found};
 
@@ -96,6 +97,8 @@ enum State {
     Finding,
     /// It waits for the disk to have read a part of a file.
     Warming(Range<u64>),
+    /// It waits for the ring to have read a part of a file, or to have room for that.
+    Reading,
     /// It waits for a block of a listing.
     Starving,
     /// The last answer is sent.
@@ -148,7 +151,7 @@ impl Connection {
 
     /// Whether it waits for the disk, which is no fault of its client: it has no deadline meanwhile.
     pub fn is_kept_waiting(&self) -> bool {
-        matches!(self.state, State::Finding | State::Warming(_) | State::Starving)
+        matches!(self.state, State::Finding | State::Warming(_) | State::Reading | State::Starving)
     }
 
     /// The disk has news. From here on its client has time again, until the tick `deadline`.
@@ -168,6 +171,27 @@ impl Connection {
         }
     }
 
+    /// The ring has read something for it. From here on its client has time again, until the tick `deadline`.
+    pub fn read(&mut self, number: u64, read: Read, deadline: u32) {
+        let goes_on = self.sending.transfer().is_some_and(|transfer| transfer.ended(number, read));
+        if goes_on && matches!(self.state, State::Reading) {
+            self.state = State::Open;
+            self.deadline = deadline;
+        }
+    }
+
+    /// The ring has room for it.
+    pub fn served(&mut self) {
+        if matches!(self.state, State::Reading) {
+            self.state = State::Open;
+        }
+    }
+
+    /// Lets go of what was read for it where its client does not take that. Returns whether there was something.
+    pub fn let_go(&mut self) -> bool {
+        !self.writable && self.sending.transfer().is_some_and(Transfer::let_go)
+    }
+
     /// Goes on as far as it can.
     pub fn turn(&mut self, worker: &mut Worker, room: &mut Room, token: Token) -> Next {
         for _ in 0..READS {
@@ -177,7 +201,7 @@ impl Connection {
                     Ok(()) => continue,
                     Err(next) => return next,
                 },
-                State::Finding | State::Warming(_) | State::Starving => return Next::Wait,
+                State::Finding | State::Warming(_) | State::Reading | State::Starving => return Next::Wait,
                 State::Lingering => return self.linger(&mut room.scratch),
             }
             let step = if !self.sending.is_done() {
@@ -200,7 +224,7 @@ impl Connection {
 
     /// Reads the PROXY header as far as it has come, and what there is behind it.
     fn introduce(&mut self, worker: &Worker, room: &mut Room) -> Result<(), Next> {
-        let length = self.read(&mut room.scratch)?;
+        let length = self.take_in(&mut room.scratch)?;
         let received = &room.scratch[..length];
         self.kept.clear();
         let (header, used) = match proxy::take(received) {
@@ -230,7 +254,7 @@ impl Connection {
 
     /// Reads and answers what has come, once. None to go on.
     fn receive(&mut self, worker: &mut Worker, room: &mut Room, token: Token) -> Option<Next> {
-        let length = match self.read(&mut room.scratch) {
+        let length = match self.take_in(&mut room.scratch) {
             Ok(length) => length,
             Err(next) => return Some(next),
         };
@@ -241,7 +265,7 @@ impl Connection {
     }
 
     /// Puts what is kept and what has come into `scratch`, and says how much that is.
-    fn read(&mut self, scratch: &mut [u8]) -> Result<usize, Next> {
+    fn take_in(&mut self, scratch: &mut [u8]) -> Result<usize, Next> {
         let before = self.kept.len();
         scratch[..before].copy_from_slice(&self.kept);
         if self.whole || self.found.is_some() {
@@ -519,6 +543,10 @@ impl Connection {
                             worker.desk.metrics.cold.add(1);
                         }
                         self.state = State::Warming(range);
+                        Some(Next::Wait)
+                    }
+                    Progress::Reading => {
+                        self.state = State::Reading;
                         Some(Next::Wait)
                     }
                     Progress::Ready => Some(Next::Send),

@@ -39,6 +39,8 @@ use crate::site::Site;
 pub struct Settings {
     /// How bytes get from files into sockets.
     pub engine: Engine,
+    /// Memory of each worker for what its io_uring reads; none where threads read.
+    pub ring: Option<usize>,
     /// Files that each worker keeps open.
     pub open_files: usize,
     /// Memory of each worker for bytes of small files.

@@ -52,6 +52,8 @@ pub enum Progress {
     Ready,
     /// This has to be read from the disk first.
     Cold(Range<u64>),
+    /// The ring is reading it.
+    Reading,
     /// The next block of a listing has to be asked for.
     Starved,
 }
@@ -194,6 +196,7 @@ impl Sending {
                         return Ok(match other {
                             Turn::Blocked => Progress::Blocked,
                             Turn::Cold(range) => Progress::Cold(range),
+                            Turn::Reading => Progress::Reading,
                             Turn::Over | Turn::Done => Progress::Over,
                         });
                     }

@@ -20,6 +20,7 @@ fn serve(root: &Path) -> (Arc<Front>, SocketAddr, Vec<JoinHandle<()>>) {
     panics::install();
     let settings = Settings {
         engine: Engine::Auto,
+        ring: Some(1 << 20),
         open_files: 100,
         memory: 1 << 20,
         memory_max: 4096,
@@ -222,7 +223,7 @@ fn a_client_that_never_pauses_has_turns_as_others_have() {
     let mut worker = worker::Worker {
         desk: crate::desk::Desk::new(&front, metrics(), metrics(), 0),
         mailbox: Arc::new(Mailbox::new().expect("a bell")),
-        means: crate::engine::Means::new(Engine::Auto, 1),
+        means: crate::engine::Means::new(Engine::Auto, 1, None),
     };
     let mut room = worker::Room { scratch: vec![0; 16 << 10].into(), out: Vec::new(), asked: 0..0 };
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");

@@ -31,6 +31,7 @@ use crate::disk::{Mailbox, Token};
 use crate::engine::Means;
 use crate::http::head::MAX_HEAD_BYTES;
 use crate::metrics::Side;
+use crate::ring::{Completion, Ring};
 
 /// Events taken at once.
 const EVENTS: usize = 256;
@@ -45,12 +46,16 @@ const DRAIN_ACCEPTS: usize = 4096;
 /// that is taken over.
 const SCRATCH_BYTES: usize = 16 * 1024;
 
+/// Connections that are looked at in a round for blocks they need not keep.
+const RECLAIMS: usize = 1024;
+
 /// At shutdown, an idle connection is kept this long, so that a request already on its way is answered.
 const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// Tokens of what is no connection; slots of connections are numbered from 0.
 const BELL: Token = u64::MAX;
 const WATCHER: Token = u64::MAX - 1;
+const RING: Token = u64::MAX - 2;
 const LISTENER: Token = u64::MAX - 1024;
 
 /// What the connections of a worker share.
@@ -99,6 +104,10 @@ struct Loop {
     ticked: u64,
     /// When draining began, in ticks.
     drained_from: Option<u32>,
+    /// Reads of the ring that have ended.
+    ended: Vec<Completion>,
+    /// The slot from which on transfers are looked for that keep blocks of the ring.
+    hand: usize,
 }
 
 /// Runs a worker until shutdown and its connections have drained.
@@ -109,7 +118,15 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let mailbox = Arc::clone(&front.mailboxes[index]);
     let settings = &front.settings;
-    let means = Means::new(settings.engine, ticks(settings.revalidate));
+    // There was one when it was tried: what is short now, of memory or file descriptors, threads do without.
+    let ring = settings.ring.and_then(|memory| {
+        let without = |error: &io::Error| tracing::warn!(worker = index, %error, "no io_uring: threads read");
+        Ring::new(memory).inspect_err(without).ok()
+    });
+    if let Some(ring) = &ring {
+        epoll::add(&epoll, ring, EventData::new_u64(RING), EventFlags::IN)?;
+    }
+    let means = Means::new(settings.engine, ticks(settings.revalidate), ring);
     let memory = if means.keeps_bytes() { settings.memory } else { 0 };
     let (plain, tls) = (front.metrics.worker(Side::Plain), front.metrics.worker(Side::Tls));
     let desk = Desk::new(front, plain, tls, memory);
@@ -136,6 +153,8 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
         due: VecDeque::new(),
         ticked: coarse(),
         drained_from: None,
+        ended: Vec::new(),
+        hand: 0,
     };
     this.listen()?;
     this.run()
@@ -145,7 +164,9 @@ impl Worker {
     /// Begins anew with what is kept between turns: it may be half changed.
     fn reset(&mut self) {
         let settings = &self.desk.front.settings;
-        self.means = Means::new(settings.engine, ticks(settings.revalidate));
+        // What the ring has under way is whole.
+        let ring = self.means.ring.take();
+        self.means = Means::new(settings.engine, ticks(settings.revalidate), ring);
         self.desk.reset();
     }
 }
@@ -170,7 +191,7 @@ impl Loop {
                 let (token, flags) = (event.data.u64(), event.flags);
                 match token {
                     BELL => self.letters()?,
-                    WATCHER => {}
+                    WATCHER | RING => {}
                     LISTENER.. => {
                         self.accept((token - LISTENER) as usize)?;
                     }
@@ -193,6 +214,7 @@ impl Loop {
                     self.turn(token, |_| ());
                 }
             }
+            self.read()?;
             // Whoever has just left has made room.
             if self.full {
                 self.accept_again();
@@ -203,12 +225,50 @@ impl Loop {
         Ok(())
     }
 
+    /// Has the ring read what is wanted, and lets those go on for whom it has.
+    fn read(&mut self) -> io::Result<()> {
+        let mut ended = std::mem::take(&mut self.ended);
+        if let Some(ring) = &mut self.worker.means.ring {
+            ring.turn(&mut ended)?;
+        }
+        if !ended.is_empty() {
+            let deadline = self.worker.desk.after(self.worker.desk.front.settings.write_timeout);
+            for Completion { token, number, read } in ended.drain(..) {
+                self.turn(token, |connection| connection.read(number, read, deadline));
+            }
+        }
+        self.ended = ended;
+        self.reclaim();
+        while let Some(token) = self.worker.means.ring.as_mut().and_then(Ring::serve) {
+            self.turn(token, Connection::served);
+        }
+        // What those want now is read meanwhile.
+        if let Some(ring) = &mut self.worker.means.ring {
+            ring.submit()?;
+        }
+        Ok(())
+    }
+
+    /// Where transfers wait for blocks that others keep whose clients take nothing, some of these let go of theirs.
+    fn reclaim(&mut self) {
+        for _ in 0..self.slots.len().min(RECLAIMS) {
+            if !self.worker.means.ring.as_ref().is_some_and(Ring::is_short) {
+                return;
+            }
+            self.hand = (self.hand + 1) % self.slots.len();
+            if let Some(connection) = &mut self.slots[self.hand].connection {
+                connection.let_go();
+            }
+        }
+    }
+
     /// Lets a connection go on, once `first` has told it what is new.
     fn turn(&mut self, token: Token, first: impl FnOnce(&mut Connection)) {
         let Some(slot) = slot_of(&mut self.slots, token) else { return };
         // Taken out for the turn, in which it uses the worker.
         let Some(mut connection) = slot.connection.take() else { return };
         self.room.asked = 0..0;
+        self.worker.means.token = token;
         let turn = || {
             first(&mut connection);
             connection.turn(&mut self.worker, &mut self.room, token)

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{ReadWriteFlags, preadv2};
 
 use super::root::{Identity, Opened};
@@ -23,6 +24,20 @@ const SETTLED: Duration = Duration::from_millis(50);
 /// A file is hot when it was asked for so often within so many ticks: a copy for the shelf costs as much as is saved
 /// by some ten requests.
 const HOT: (u32, u32) = (16, 40);
+
+/// Whether what is read of a file by the ring comes around the page cache (`O_DIRECT`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Direct {
+    /// It does not, and its reads may not wait: as it was opened.
+    #[default]
+    Untouched,
+    /// It does not.
+    No,
+    /// It does.
+    Yes,
+    /// It cannot.
+    Never,
+}
 
 /// An open file, one coding of what a path names.
 #[derive(Debug)]
@@ -43,6 +58,7 @@ pub struct File {
     /// The head of a 304, up to its tail.
     pub not_modified: Box<[u8]>,
     bytes: OnceCell<Box<[u8]>>,
+    direct: Cell<Direct>,
     /// Until this tick all of it is believed to be in the page cache.
     pub resident_until: Cell<u32>,
     /// Its copy in pipes, where it was found last.
@@ -101,6 +117,7 @@ impl File {
             ok: ok.into_bytes().into(),
             not_modified: not_modified.into_bytes().into(),
             bytes: OnceCell::new(),
+            direct: Cell::default(),
             resident_until: Cell::new(0),
             piped: RefCell::default(),
             loaded: RefCell::default(),
@@ -167,6 +184,36 @@ impl File {
             return false;
         }
         self.bytes.set(bytes).is_ok()
+    }
+
+    /// Has reads of it come around the page cache, or no longer. Returns whether they do. This is a flag of the open file,
+    /// which is one thread's: others that read it at the time, to copy it, fail, and that is no harm.
+    pub fn set_direct(&self, wanted: bool) -> bool {
+        let is = self.direct.get();
+        if is == Direct::Never || is == if wanted { Direct::Yes } else { Direct::No } {
+            return is == Direct::Yes;
+        }
+        let flags = if wanted { OFlags::DIRECT } else { OFlags::empty() };
+        // Where the file system cannot, it says so (EINVAL).
+        let set = fcntl_setfl(&*self.fd, flags).is_ok();
+        self.direct.set(match (set, wanted) {
+            (true, true) => Direct::Yes,
+            (true, false) => Direct::No,
+            (false, true) => Direct::Never,
+            (false, false) => is,
+        });
+        self.is_direct()
+    }
+
+    /// Whether reads of it come around the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct.get() == Direct::Yes
+    }
+
+    /// It turned out that they cannot.
+    pub fn refuse_direct(&self) {
+        self.set_direct(false);
+        self.direct.set(Direct::Never);
     }
 
     /// Whether its bytes are still those it was opened with.

@@ -139,6 +139,11 @@ impl Identity {
         Ok((identity, FileType::from_raw_mode(u32::from(stat.stx_mode))))
     }
 
+    /// Which file it is, whatever its state.
+    pub fn place(&self) -> impl std::hash::Hash + use<> {
+        (self.device, self.inode)
+    }
+
     /// Whether the bytes are still those of `self`. A rename or another link changes none of them, so the
     /// time of the last change does not count.
     pub fn has_same_bytes(&self, now: &Self) -> bool {

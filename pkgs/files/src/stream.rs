@@ -1,0 +1,170 @@
+//! A part of a file on its way by a worker's [ring](crate::ring): some blocks ahead of what is being sent.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use crate::disk::Token;
+use crate::ring::{ALIGNMENT, BLOCK_BYTES, Block, Read, Ring};
+use crate::site::file::File;
+
+/// Reads of a stream that are begun again where the kernel asks for that.
+const AGAIN: u32 = 16;
+
+/// Blocks that are being read, or are to be sent, in the order of the file.
+#[derive(Debug)]
+pub struct Stream {
+    parts: VecDeque<Part>,
+    /// Where the next block begins.
+    ahead: u64,
+    end: u64,
+    /// Whether the page cache is to have it.
+    admitted: bool,
+    /// Reads that were begun again.
+    again: u32,
+    _reader: Rc<()>,
+}
+
+#[derive(Debug)]
+struct Part {
+    /// Bytes of the file that are to be sent.
+    range: Range<u64>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// A read is under way, by this number.
+    Reading {
+        number: u64,
+        skipped: usize,
+        direct: bool,
+    },
+    /// They begin so far from the start of the block.
+    There(Block, usize),
+    Failed(Errno),
+}
+
+/// What there is to send.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Front {
+    /// Something.
+    There,
+    /// Nothing yet.
+    Reading,
+    /// Nothing any more: the file has become shorter.
+    Short,
+}
+
+impl Stream {
+    /// Of these bytes, by `ring`; around the page cache, but where they are `admitted` to it.
+    pub fn new(ring: &Ring, range: Range<u64>, admitted: bool) -> Self {
+        let Range { start, end } = range;
+        Self { parts: VecDeque::new(), ahead: start, end, admitted, again: 0, _reader: ring.reader() }
+    }
+
+    /// Has as much read ahead as the ring has room for.
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn read_ahead(&mut self, ring: &mut Ring, token: Token, file: &File) -> Result<(), Errno> {
+        while self.ahead < self.end {
+            let Some(block) = ring.block(token, self.parts.len()) else { break };
+            let direct = file.set_direct(!self.admitted);
+            let start = if direct { self.ahead / ALIGNMENT * ALIGNMENT } else { self.ahead };
+            let end = self.end.min(start + BLOCK_BYTES as u64);
+            let length = if direct { (end - start).next_multiple_of(ALIGNMENT) } else { end - start };
+            let number = ring.read(token, &file.fd, start, length as usize, block)?;
+            let state = State::Reading { number, skipped: (self.ahead - start) as usize, direct };
+            self.parts.push_back(Part { range: self.ahead..end, state });
+            self.ahead = end;
+        }
+        Ok(())
+    }
+
+    /// A read has ended. Returns whether the front is to be looked at.
+    pub fn ended(&mut self, number: u64, read: Read, file: &File) -> bool {
+        let wanted = |part: &Part| matches!(part.state, State::Reading { number: of, .. } if of == number);
+        // Else nobody waits for it any more.
+        let Some(index) = self.parts.iter().position(wanted) else { return false };
+        let part = &mut self.parts[index];
+        let State::Reading { skipped, direct, .. } = part.state else { return false };
+        match read {
+            Ok((block, count)) => {
+                let got = part.range.start + count.saturating_sub(skipped) as u64;
+                part.state = State::There(block, skipped);
+                if got < part.range.end {
+                    // The rest is read again, and what was to follow it: that is rare.
+                    part.range.end = got;
+                    self.read_again_from(index + 1, got);
+                }
+            }
+            // Its file system, or its disk, does not read this around the page cache.
+            Err(Errno::INVAL) if direct => {
+                file.refuse_direct();
+                let start = part.range.start;
+                self.read_again_from(index, start);
+            }
+            Err(Errno::AGAIN | Errno::INTR) if self.again < AGAIN => {
+                self.again += 1;
+                let start = part.range.start;
+                self.read_again_from(index, start);
+            }
+            Err(errno) => part.state = State::Failed(errno),
+        }
+        index == 0
+    }
+
+    /// Forgets all blocks from one on, the first of which begins at `start`.
+    fn read_again_from(&mut self, index: usize, start: u64) {
+        self.parts.truncate(index);
+        self.ahead = start;
+    }
+
+    /// What there is at the front.
+    ///
+    /// # Errors
+    /// Those of its read.
+    pub fn front(&self) -> Result<Front, Errno> {
+        match self.parts.front() {
+            None | Some(Part { state: State::Reading { .. }, .. }) => Ok(Front::Reading),
+            Some(Part { state: State::Failed(errno), .. }) => Err(*errno),
+            Some(Part { range, .. }) if range.is_empty() => Ok(Front::Short),
+            Some(_) => Ok(Front::There),
+        }
+    }
+
+    /// Sends what is at the front, and returns how much of it the socket took, and whether that was all. `more` is whether
+    /// other bytes follow those of the file at once.
+    ///
+    /// # Errors
+    /// Those of send(2).
+    pub fn send(&mut self, socket: impl AsFd, more: bool) -> Result<(u64, bool), Errno> {
+        let Some(Part { range, state: State::There(block, offset) }) = self.parts.front_mut() else {
+            return Ok((0, false));
+        };
+        let length = (range.end - range.start) as usize;
+        let mut flags = SendFlags::NOSIGNAL;
+        flags.set(SendFlags::MORE, more || range.end < self.end);
+        let sent = send(socket, block.bytes(*offset..*offset + length), flags)?;
+        *offset += sent;
+        range.start += sent as u64;
+        if sent == length {
+            self.parts.pop_front();
+        }
+        Ok((sent as u64, sent == length))
+    }
+
+    /// Lets go of what is read and not sent; it is read again. Returns whether there was something.
+    pub fn let_go(&mut self) -> bool {
+        let Some(first) = self.parts.front() else { return false };
+        let had = self.parts.iter().any(|part| matches!(part.state, State::There(..)));
+        self.ahead = first.range.start;
+        self.parts.clear();
+        had
+    }
+}
