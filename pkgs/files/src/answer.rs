@@ -64,6 +64,8 @@ pub struct Maker<'w> {
     pub more: &'w [u8],
     /// The request's id, where it has one.
     pub id: Option<RequestId>,
+    /// Whether what is not open is [`Cold`], without a look at whether it is in memory.
+    pub postpones: bool,
     /// Whether the connection ends with this answer, whatever the request says.
     pub last: bool,
 }
@@ -161,6 +163,7 @@ impl Maker<'_> {
         };
         let entry = match self.cache.get(&path, self.tick) {
             Some(entry) => Rc::clone(entry),
+            None if self.postpones => return Err(Cold(path.into_owned())),
             None => match self.site.root.find(&path, Patience::None) {
                 Ok(found) => self.cache.insert(self.site, &path, found, (self.tick, self.now)),
                 Err(root::Error::Cold) => return Err(Cold(path.into_owned())),

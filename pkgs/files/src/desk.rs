@@ -102,6 +102,7 @@ impl Desk {
             more: b"",
             id: None,
             last: self.draining,
+            postpones: false,
         }
     }
 
@@ -156,6 +157,11 @@ impl Desk {
             self.site = self.front.site();
             self.cache.clear();
         }
+    }
+
+    /// Closes all files that are not being sent, of this thread alone.
+    pub fn close_files(&mut self) {
+        self.cache.clear();
     }
 
     /// Closes all files that are not being sent.

@@ -44,6 +44,9 @@ pub enum Engine {
 /// The most bytes of a turn: the kernel takes a mebibyte in some 70 µs, a fraction of the latency aimed at.
 const TURN_BYTES: u64 = 1 << 20;
 
+/// The same of what the ring reads, which is copied into the socket.
+const RING_TURN_BYTES: u64 = 256 << 10;
+
 /// The buffer of `copy`.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -347,7 +350,7 @@ impl Transfer {
     fn by_ring(&mut self, socket: impl AsFd, means: &mut Means, more: bool) -> Result<Turn, Failure> {
         let Means { ring: Some(ring), token, .. } = means else { return Err(Errno::IO.into()) };
         let Some(stream) = &mut self.stream else { return Ok(Turn::Over) };
-        let mut left = TURN_BYTES;
+        let mut left = RING_TURN_BYTES;
         let mut looked = false;
         loop {
             stream.read_ahead(ring, *token, &self.file)?;

@@ -57,6 +57,8 @@ pub struct WorkerMetrics {
     pub cut: LocalCounter,
     /// Turns of transfers that had to wait for the disk.
     pub cold: LocalCounter,
+    /// Reads of the ring, as of the last tick.
+    pub ring_reads: AtomicU64,
     /// Files read ahead for a manifest.
     pub prefetched: LocalCounter,
     /// Times accepting had to pause.
@@ -127,6 +129,10 @@ impl Metrics {
         .register(registry);
         Family::new("linerate_files_cold_reads", "Turns of transfers that had to wait for the disk")
             .with(&[], self.summing(None, |worker| worker.cold.get()))
+            .register(registry);
+        let reads = self.summing(None, |worker| worker.ring_reads.load(Ordering::Relaxed));
+        Family::new("linerate_files_uring_reads", "Reads of files by io_uring")
+            .with(&[], reads)
             .register(registry);
         Family::new("linerate_files_prefetches", "Files read ahead for a manifest")
             .with(&[], self.summing(None, |worker| worker.prefetched.get()))

@@ -227,6 +227,11 @@ impl Ring {
         self.flights.len() - self.places.len()
     }
 
+    /// Reads that were begun.
+    pub fn begun(&self) -> u64 {
+        self.next
+    }
+
     /// Has `length` bytes from `offset` read into the block, and returns the number of the read. Both are multiples of
     /// [`ALIGNMENT`] where the file is read around the page cache.
     ///
@@ -266,7 +271,7 @@ impl Ring {
     ///
     /// # Errors
     /// Those of io_uring_enter(2) that are none of a single read.
-    pub fn turn(&mut self, ended: &mut Vec<Completion>) -> io::Result<()> {
+    pub fn turn(&mut self, ended: &mut VecDeque<Completion>) -> io::Result<()> {
         if self.ring.submission().taskrun() {
             self.enter()?;
         } else {
@@ -295,7 +300,7 @@ impl Ring {
         Ok(())
     }
 
-    fn take(&mut self, ended: &mut Vec<Completion>) {
+    fn take(&mut self, ended: &mut VecDeque<Completion>) {
         for entry in self.ring.completion() {
             let place = entry.user_data() as u32;
             let Some(flight) = self.flights.get_mut(place as usize).and_then(Option::take) else { continue };
@@ -305,7 +310,7 @@ impl Ring {
                 Ok(count) => Ok((flight.block, count)),
                 Err(_) => Err(Errno::from_raw_os_error(-result)),
             };
-            ended.push(Completion { token: flight.token, number: flight.number, read });
+            ended.push_back(Completion { token: flight.token, number: flight.number, read });
         }
     }
 }
@@ -320,7 +325,7 @@ impl AsFd for Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         let until = std::time::Instant::now() + END_WITHIN;
-        let mut ended = Vec::new();
+        let mut ended = VecDeque::new();
         while self.under_way() > 0 && std::time::Instant::now() < until {
             let wait = types::Timespec::from(Duration::from_millis(100));
             let wait = types::SubmitArgs::new().timespec(&wait);
@@ -349,12 +354,12 @@ mod tests {
     }
 
     fn wait(ring: &mut Ring) -> Vec<Completion> {
-        let mut ended = Vec::new();
+        let mut ended = VecDeque::new();
         while ring.under_way() > 0 {
             ring.turn(&mut ended).expect("a turn");
             std::thread::yield_now();
         }
-        ended
+        ended.into()
     }
 
     #[test]

@@ -168,3 +168,84 @@ impl Stream {
         had
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::ring::Completion;
+    use crate::site::root::Opened;
+    use crate::site::rules::Policy;
+
+    /// All that a stream has of a file, whose first read has come to `first`.
+    fn sent(
+        file: &File,
+        range: Range<u64>,
+        first: impl FnOnce(Read) -> Read,
+    ) -> Option<Result<Vec<u8>, Errno>> {
+        let mut ring = Ring::new(0).ok()?;
+        let mut first = Some(first);
+        let mut stream = Stream::new(&ring, range.clone(), false);
+        let (give, take) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let taking = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            std::io::Read::read_to_end(&mut { take }, &mut all).map(|_| all).expect("bytes")
+        });
+        let mut left = range.end - range.start;
+        let outcome = loop {
+            if left == 0 {
+                break Ok(());
+            }
+            stream.read_ahead(&mut ring, 1, file).expect("room");
+            match stream.front() {
+                Ok(Front::There) => left -= stream.send(&give, false).expect("sent").0,
+                Ok(Front::Short) => break Err(Errno::BADMSG),
+                Err(errno) => break Err(errno),
+                Ok(Front::Reading) => {
+                    let mut ended = VecDeque::new();
+                    ring.turn(&mut ended).expect("a turn");
+                    for Completion { number, read, .. } in ended {
+                        let read = if number == 0 { first.take().expect("once")(read) } else { read };
+                        stream.ended(number, read, file);
+                    }
+                }
+            }
+        };
+        drop(give);
+        let all = taking.join().expect("no panic");
+        Some(outcome.map(|()| all))
+    }
+
+    #[test]
+    fn what_a_read_lacks_is_read_again() {
+        let bytes: Vec<u8> = (0..400_001_u32).map(|at| (at / 7) as u8).collect();
+        let file = || {
+            let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
+            std::io::Write::write_all(&mut file, &bytes).expect("room");
+            let fd = std::os::fd::OwnedFd::from(file);
+            let (identity, _) = crate::site::root::Identity::of(&fd).expect("a file");
+            File::new(Opened { fd, identity }, b"f", None, false, &Policy::default(), "", UNIX_EPOCH)
+        };
+        let range = 4099..400_001;
+        let expected = &bytes[4099..];
+        type Fault = fn(Read) -> Read;
+        let faults: [(&str, Fault); 5] = [
+            ("none", |read| read),
+            ("not around the page cache", |_| Err(Errno::INVAL)),
+            ("interrupted", |_| Err(Errno::INTR)),
+            ("a part", |read| read.map(|(block, _)| (block, 5000))),
+            ("less than was skipped", |read| read.map(|(block, _)| (block, 2))),
+        ];
+        for (name, fault) in faults {
+            let Some(all) = sent(&file(), range.clone(), fault) else { return };
+            match name {
+                "less than was skipped" => assert!(all == Err(Errno::BADMSG), "too short"),
+                _ => assert!(all.as_deref() == Ok(expected), "{name}"),
+            }
+        }
+        let failed = sent(&file(), range.clone(), |_| Err(Errno::IO));
+        assert!(failed == Some(Err(Errno::IO)));
+        assert!(sent(&file(), 0..400_002, |read| read) == Some(Err(Errno::BADMSG)), "the file is shorter");
+    }
+}

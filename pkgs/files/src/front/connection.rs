@@ -93,7 +93,7 @@ enum State {
     Introducing,
     /// It reads, answers and sends.
     Open,
-    /// It waits for the disk to find something.
+    /// It waits for something to be found, by the disk or by the worker when it has time.
     Finding,
     /// It waits for the disk to have read a part of a file.
     Warming(Range<u64>),
@@ -326,9 +326,7 @@ impl Connection {
                         continue;
                     }
                     Err(Cold(path)) => {
-                        let mailbox = worker.mailbox.clone();
-                        let done = move |path, found| mailbox.put(token, Done::Found(path, found));
-                        worker.desk.front.disk.find(worker.desk.site.clone(), path, done);
+                        worker.lookups.push_back((token, path));
                         self.state = State::Finding;
                         break;
                     }
@@ -384,6 +382,7 @@ impl Connection {
         let start = out.len();
         let mut maker = worker.desk.maker(&site);
         maker.id.clone_from(&id);
+        maker.postpones = true;
         if let Some(seal) = &self.seal {
             maker.more = seal.alt_svc();
             maker.last |= seal.is_worn();
@@ -546,6 +545,7 @@ impl Connection {
                         Some(Next::Wait)
                     }
                     Progress::Reading => {
+                        worker.desk.metrics.cold.add(1);
                         self.state = State::Reading;
                         Some(Next::Wait)
                     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use listener::Offloaded;
 use rustix::buffer::spare_capacity;
@@ -27,11 +27,12 @@ use super::connection::{Connection, Next, Who};
 use super::limits::{Guest, TooMany};
 use super::seal::Seal;
 use crate::desk::{Desk, TICK, ticks};
-use crate::disk::{Mailbox, Token};
+use crate::disk::{Done, Mailbox, Token};
 use crate::engine::Means;
 use crate::http::head::MAX_HEAD_BYTES;
 use crate::metrics::Side;
 use crate::ring::{Completion, Ring};
+use crate::site::root::{self, Patience};
 
 /// Events taken at once.
 const EVENTS: usize = 256;
@@ -45,6 +46,9 @@ const DRAIN_ACCEPTS: usize = 4096;
 /// What is received at once: more than a head may have, and all that a record of TLS has, which comes with a connection
 /// that is taken over.
 const SCRATCH_BYTES: usize = 16 * 1024;
+
+/// How long a worker is at what takes longer than an answer from memory before it looks for further requests.
+const SLICE: Duration = Duration::from_micros(50);
 
 /// Connections that are looked at in a round for blocks they need not keep.
 const RECLAIMS: usize = 1024;
@@ -63,6 +67,8 @@ pub struct Worker {
     pub desk: Desk,
     pub mailbox: Arc<Mailbox>,
     pub means: Means,
+    /// What is to be looked up when those have had their answers whose files are open.
+    pub lookups: VecDeque<(Token, Vec<u8>)>,
 }
 
 /// What a turn takes, whichever connection has it.
@@ -105,7 +111,7 @@ struct Loop {
     /// When draining began, in ticks.
     drained_from: Option<u32>,
     /// Reads of the ring that have ended.
-    ended: Vec<Completion>,
+    ended: VecDeque<Completion>,
     /// The slot from which on transfers are looked for that keep blocks of the ring.
     hand: usize,
 }
@@ -136,7 +142,7 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
     }
     let mut this = Loop {
         index,
-        worker: Worker { desk, mailbox, means },
+        worker: Worker { desk, mailbox, means, lookups: VecDeque::new() },
         room: Room {
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             out: Vec::with_capacity(MAX_HEAD_BYTES),
@@ -153,7 +159,7 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
         due: VecDeque::new(),
         ticked: coarse(),
         drained_from: None,
-        ended: Vec::new(),
+        ended: VecDeque::new(),
         hand: 0,
     };
     this.listen()?;
@@ -176,7 +182,7 @@ impl Loop {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         while !self.is_drained() {
             events.clear();
-            let is_idle = self.ready.is_empty() && self.due.is_empty();
+            let is_idle = !self.has_work();
             let wait = if is_idle { self.until_tick() } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
             match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait)) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -203,18 +209,13 @@ impl Loop {
                     }
                 }
             }
-            // Those that are ready or due now; who becomes so meanwhile waits for the next round.
+            // Those that are ready now; who becomes so meanwhile waits for the next round.
             for _ in 0..self.ready.len() {
                 if let Some(token) = self.ready.pop_front() {
                     self.turn(token, |_| ());
                 }
             }
-            for _ in 0..self.due.len() {
-                if let Some(token) = self.due.pop_front() {
-                    self.turn(token, |_| ());
-                }
-            }
-            self.read()?;
+            self.work()?;
             // Whoever has just left has made room.
             if self.full {
                 self.accept_again();
@@ -225,28 +226,73 @@ impl Loop {
         Ok(())
     }
 
-    /// Has the ring read what is wanted, and lets those go on for whom it has.
-    fn read(&mut self) -> io::Result<()> {
-        let mut ended = std::mem::take(&mut self.ended);
+    /// Whether there is something to do that nobody will tell of.
+    fn has_work(&self) -> bool {
+        !(self.ready.is_empty()
+            && self.due.is_empty()
+            && self.ended.is_empty()
+            && self.worker.lookups.is_empty())
+    }
+
+    /// What takes longer than an answer from memory, for a slice of time, so that nobody who asks for one waits for all of
+    /// it: lookups, what the ring has read, and transfers whose turn it is again.
+    fn work(&mut self) -> io::Result<()> {
         if let Some(ring) = &mut self.worker.means.ring {
-            ring.turn(&mut ended)?;
+            ring.turn(&mut self.ended)?;
         }
-        if !ended.is_empty() {
-            let deadline = self.worker.desk.after(self.worker.desk.front.settings.write_timeout);
-            for Completion { token, number, read } in ended.drain(..) {
-                self.turn(token, |connection| connection.read(number, read, deadline));
-            }
+        if self.has_work() {
+            let end = Instant::now() + SLICE;
+            while self.work_once() && Instant::now() < end {}
         }
-        self.ended = ended;
-        self.reclaim();
-        while let Some(token) = self.worker.means.ring.as_mut().and_then(Ring::serve) {
-            self.turn(token, Connection::served);
-        }
-        // What those want now is read meanwhile.
         if let Some(ring) = &mut self.worker.means.ring {
             ring.submit()?;
         }
         Ok(())
+    }
+
+    /// One of each. Returns whether there was any.
+    fn work_once(&mut self) -> bool {
+        let mut any = false;
+        if let Some(Completion { token, number, read }) = self.ended.pop_front() {
+            any = true;
+            let deadline = self.worker.desk.after(self.worker.desk.front.settings.write_timeout);
+            self.turn(token, |connection| connection.read(number, read, deadline));
+        }
+        if let Some((token, path)) = self.worker.lookups.pop_front() {
+            any = true;
+            self.look(token, path);
+        }
+        if let Some(token) = self.due.pop_front() {
+            any = true;
+            self.turn(token, |_| ());
+        }
+        self.reclaim();
+        if let Some(token) = self.worker.means.ring.as_mut().and_then(Ring::serve) {
+            any = true;
+            self.turn(token, Connection::served);
+        }
+        any
+    }
+
+    /// Looks up what a path names where the kernel has that in memory; else the disk is asked.
+    fn look(&mut self, token: Token, path: Vec<u8>) {
+        let desk = &self.worker.desk;
+        let (front, site, mailbox) =
+            (Arc::clone(&desk.front), Arc::clone(&desk.site), Arc::clone(&self.worker.mailbox));
+        let deadline = desk.after(front.settings.write_timeout);
+        let mut short = false;
+        self.turn(token, |connection| match site.root.find(&path, Patience::None) {
+            Err(error @ (root::Error::Cold | root::Error::Exhausted)) => {
+                short = error == root::Error::Exhausted;
+                let done = move |path, found| mailbox.put(token, Done::Found(path, found));
+                front.disk.find(Arc::clone(&site), path, done);
+            }
+            found => connection.done(Done::Found(path, found), deadline),
+        });
+        // Open files are what there are too many of: those that are kept can be opened again, and who may wait gets one.
+        if short {
+            self.worker.desk.close_files();
+        }
     }
 
     /// Where transfers wait for blocks that others keep whose clients take nothing, some of these let go of theirs.
@@ -492,7 +538,10 @@ impl Loop {
         self.worker.desk.front.piped.tidy();
         self.worker.means.tidy(self.worker.desk.tick);
         self.expire();
-        self.worker.desk.metrics.open.store(self.open as u64, Ordering::Relaxed);
+        let metrics = &self.worker.desk.metrics;
+        metrics.open.store(self.open as u64, Ordering::Relaxed);
+        let ring_reads = self.worker.means.ring.as_ref().map_or(0, Ring::begun);
+        metrics.ring_reads.store(ring_reads, Ordering::Relaxed);
         self.accept_again();
     }
 

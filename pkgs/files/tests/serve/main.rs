@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod cold;
 mod crowd;
 mod disk_faults;
 mod hot;

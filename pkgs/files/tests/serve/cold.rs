@@ -1,0 +1,263 @@
+//! Files that are not in memory, read by io_uring and by threads.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::client::Client;
+use crate::place::{BINARY, Place, Server, forget, pattern, until};
+
+/// What reads.
+const READERS: [&str; 2] = ["uring", "threads"];
+
+/// A block of the ring.
+const BLOCK: usize = 128 * 1024;
+
+/// More than all buffers on the way hold.
+const LARGE: usize = 32 << 20;
+
+/// Whether this kernel has io_uring for us; said where it has not.
+fn has_ring(test: &'static str) -> bool {
+    let there = files::ring::Ring::new(0).is_ok();
+    if !there {
+        bench::skipped(test, "no io_uring here");
+    }
+    there
+}
+
+/// A cold file below the root.
+fn cold(place: &Place, path: &str, length: usize) -> File {
+    let file = File::open(place.file(path, pattern(length))).expect("the file");
+    forget(&file);
+    file
+}
+
+fn by_ring(server: &Server) -> f64 {
+    server.metric("linerate_files_uring_reads_total")
+}
+
+#[test]
+fn a_cold_file_is_sent_whole_and_in_parts_whatever_its_size() {
+    if !has_ring("a_cold_file_is_sent_whole_and_in_parts_whatever_its_size") {
+        return;
+    }
+    for reader in READERS {
+        let place = Place::new();
+        let server = place.serve(&["--disk", reader, "--admin", "127.0.0.1:0"]);
+        for length in [1, 511, 4095, 4096, 4097, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7, 5_000_001] {
+            let path = format!("f{length}");
+            let file = cold(&place, &path, length);
+            let all = pattern(length);
+            // Again and again: what is asked for twice is let into memory, and forgotten once more.
+            for _ in 0..3 {
+                assert!(server.get(&format!("/{path}"), "").body == all, "{reader}: {length}");
+                forget(&file);
+            }
+            for (first, last) in [(0, 0), (1, 4096), (length / 2, length - 1), (4095, BLOCK + 4097)] {
+                let last = last.min(length - 1);
+                if first > last {
+                    continue;
+                }
+                forget(&file);
+                let answer = server.get(&format!("/{path}"), &format!("Range: bytes={first}-{last}\r\n"));
+                assert_eq!(answer.status, 206);
+                assert!(answer.body == all[first..=last], "{reader}: {first}-{last} of {length}");
+            }
+        }
+        assert_eq!(by_ring(&server) > 50.0, reader == "uring", "{reader} has read");
+        let ranges = format!("Range: bytes=1-10,{BLOCK}-{},-1\r\n", 3 * BLOCK);
+        let warm = server.get("/f5000001", &ranges);
+        forget(&File::open(place.root("f5000001")).unwrap());
+        let answer = server.get("/f5000001", &ranges);
+        let boundary = |body: &[u8]| body.windows(2).position(|two| two == b"\r\n").unwrap_or(0);
+        assert_eq!((answer.status, answer.body.len()), (206, warm.body.len()), "{}", boundary(&warm.body));
+    }
+}
+
+#[test]
+fn what_is_asked_for_again_is_let_into_memory_and_what_is_asked_for_once_is_not() {
+    if !has_ring("what_is_asked_for_again_is_let_into_memory_and_what_is_asked_for_once_is_not") {
+        return;
+    }
+    let place = Place::new();
+    let file = cold(&place, "f", 1 << 20);
+    let server = place.serve(&["--disk", "uring", "--workers", "1"]);
+    let resident = || files::resident::is_resident(&file, &(0..4096));
+    server.get("/f", "");
+    assert!(!resident(), "once");
+    server.get("/f", "");
+    until("it is in memory", resident);
+    assert!(server.get("/f", "").body == pattern(1 << 20), "out of memory");
+}
+
+#[test]
+fn clients_that_take_nothing_keep_no_blocks_from_others() {
+    if !has_ring("clients_that_take_nothing_keep_no_blocks_from_others") {
+        return;
+    }
+    let place = Place::new();
+    let file = cold(&place, "f", LARGE);
+    // Eight blocks.
+    let server = place.serve(&["--disk", "uring", "--workers", "1", "--disk-memory", "1"]);
+    let mut slow: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    for client in &mut slow {
+        client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    for number in 0..20 {
+        let other = format!("other{number}");
+        cold(&place, &other, 500_001);
+        assert!(server.get(&format!("/{other}"), "").body == pattern(500_001));
+    }
+    forget(&file);
+    // Those that go on have it whole all the same.
+    for client in &mut slow[..4] {
+        assert!(client.receive(true).expect("an answer").body == pattern(LARGE));
+    }
+}
+
+#[test]
+fn clients_that_leave_while_the_disk_is_read_take_nothing_with_them() {
+    if !has_ring("clients_that_leave_while_the_disk_is_read_take_nothing_with_them") {
+        return;
+    }
+    let place = Place::new();
+    let files: Vec<File> = (0..20).map(|number| cold(&place, &format!("f{number}"), 2_400_000)).collect();
+    let server = place.serve(&["--disk", "uring", "--workers", "1", "--disk-memory", "1"]);
+    for round in 0..10 {
+        for number in 0..files.len() {
+            let mut client = server.connect();
+            client.send(format!("GET /f{number} HTTP/1.1\r\nHost: h\r\n\r\n"));
+            if (round + number) % 2 == 0 {
+                let _ = client.stream.read(&mut [0; 1000]);
+            }
+        }
+        files.iter().for_each(forget);
+        assert!(server.get(&format!("/f{round}"), "").body == pattern(2_400_000));
+    }
+}
+
+#[test]
+fn answers_under_way_are_finished_at_shutdown() {
+    if !has_ring("answers_under_way_are_finished_at_shutdown") {
+        return;
+    }
+    let place = Place::new();
+    let files: Vec<File> = (0..8).map(|number| cold(&place, &format!("f{number}"), LARGE / 4)).collect();
+    let server = place.serve(&["--disk", "uring", "--drain-timeout", "60"]);
+    let mut clients: Vec<(Client, _)> = (0..files.len())
+        .map(|number| {
+            let mut client = server.connect();
+            client.send(format!("GET /f{number} HTTP/1.1\r\nHost: h\r\n\r\n"));
+            let head = client.receive_head().expect("a head");
+            (client, head)
+        })
+        .collect();
+    server.signal(Signal::TERM);
+    for (client, head) in &mut clients {
+        let answer = client.receive_body(head.clone()).expect("an answer");
+        assert!(answer.body == pattern(LARGE / 4));
+    }
+    drop(clients);
+    assert!(server.wait(Duration::from_secs(60)).success());
+}
+
+#[test]
+fn a_cold_file_that_changes_while_it_is_sent_is_cut() {
+    if !has_ring("a_cold_file_that_changes_while_it_is_sent_is_cut") {
+        return;
+    }
+    type Change = fn(&Place);
+    let changes: [(&str, Change); 2] = [
+        ("truncated", |place| {
+            File::options().write(true).open(place.root("f")).unwrap().set_len(LARGE as u64 / 2).unwrap();
+        }),
+        ("written to", |place| {
+            let mut file = File::options().write(true).open(place.root("f")).unwrap();
+            std::io::Write::write_all(&mut file, &vec![0; LARGE]).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let place = Place::new();
+        cold(&place, "f", LARGE);
+        let server = place.serve(&["--disk", "uring"]);
+        let mut client = server.connect();
+        client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
+        let head = client.receive_head().expect("a head");
+        assert_eq!(head.field("content-length"), Some(LARGE.to_string()));
+        change(&place);
+        let (all, well) = client.rest();
+        assert!(!well && all.len() < LARGE, "{what}: {} bytes", all.len());
+        assert!(all == pattern(LARGE)[..all.len()], "{what}: it is what was there before");
+        place.file("alive", "alive");
+        server.assert_alive("/alive");
+    }
+}
+
+#[test]
+fn a_cold_file_that_is_replaced_while_it_is_sent_is_sent_as_it_was() {
+    if !has_ring("a_cold_file_that_is_replaced_while_it_is_sent_is_sent_as_it_was") {
+        return;
+    }
+    let place = Place::new();
+    cold(&place, "f", LARGE);
+    let server = place.serve(&["--disk", "uring"]);
+    let mut client = server.connect();
+    client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
+    let head = client.receive_head().expect("a head");
+    fs::write(place.beside("new"), "new").unwrap();
+    fs::rename(place.beside("new"), place.root("f")).unwrap();
+    assert!(client.receive_body(head).expect("an answer").body == pattern(LARGE));
+    until("the other file", || client.get("/f", "").body == b"new");
+}
+
+/// A command that begins with this runs the rest without io_uring: seccomp(2) answers EPERM, as the filters of containers do.
+/// It takes no privilege.
+const REFUSING: &str = r#"
+import ctypes, os, struct, sys
+SETUP, ALLOW, REFUSE = 425, 0x7fff0000, 0x00050000 | 1
+program = b"".join(struct.pack("HBBI", *line) for line in [
+    (0x20, 0, 0, 0),          # the call's number
+    (0x15, 0, 1, SETUP),      # io_uring_setup, on all architectures
+    (0x06, 0, 0, REFUSE),
+    (0x06, 0, 0, ALLOW),
+])
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("lines", ctypes.c_char_p)]
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0                                              # PR_SET_NO_NEW_PRIVS
+assert libc.prctl(22, 2, ctypes.byref(Program(4, program)), 0, 0) == 0              # PR_SET_SECCOMP
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn without_io_uring_threads_read_and_that_is_said() {
+    let refusing = || {
+        let mut command = Command::new("python3");
+        command.args(["-c", REFUSING, BINARY]);
+        command
+    };
+    if !refusing().arg("--version").output().is_ok_and(|output| output.status.success()) {
+        bench::skipped("without_io_uring_threads_read_and_that_is_said", "it takes python3 and seccomp");
+        return;
+    }
+    let place = Place::new();
+    cold(&place, "f", 3_000_001);
+    let server = place.serve_by(refusing(), &["--admin", "127.0.0.1:0"]);
+    assert!(server.get("/f", "").body == pattern(3_000_001));
+    assert_eq!(by_ring(&server), 0.0);
+    assert!(
+        server.said().contains("no io_uring: files that are not in memory are read by threads"),
+        "{}",
+        server.said()
+    );
+    let mut command = refusing();
+    let refused =
+        command.args(["serve", "--listen", "127.0.0.1:0", "--disk", "uring", "--root"]).arg(place.root(""));
+    let refused = refused.output().expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.lines().count() == 1 && said.contains("io_uring"), "{said}");
+}
