@@ -34,7 +34,8 @@ bench-listener:     ## a hello over HTTP/1.1, 2 and 3 against axum, actix-web, n
 	.ci/bench.sh linerate-listener hello -- $(ARGS)
 	.ci/bench.sh linerate-listener h3 -- $(ARGS)
 
-bench-files:        ## files of three sizes against nginx, static-web-server and Caddy; ARGS="1KB tls" runs these alone
+bench-files:        ## files of three sizes, and more than memory holds, against nginx, static-web-server and Caddy; ARGS="1KB cold" runs these alone
+	.ci/install.sh fio
 	.ci/bench.sh linerate-files transfer -- $(ARGS)
 
 bench-api:          ## users by id from PostgreSQL and SQLite beside pgbench, axum::serve with sqlx and actix-web

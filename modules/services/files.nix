@@ -75,8 +75,14 @@ import ./daemon.nix { inherit config lib pkgs; } {
       ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
       # With it openat2 fails (ENOSYS), the call by which it stays below its root. It can make no file anywhere.
       RestrictSUIDSGID = lib.mkForce false;
-      # It asks the kernel whether a file is in memory (cachestat), which systemd's group does not have.
-      SystemCallFilter = lib.mkAfter [ "cachestat" ];
+      # It asks the kernel whether a file is in memory (cachestat), which systemd's group does not have. Of what the kernel
+      # has for asynchronous input and output it takes these two calls alone: no worker registers anything with its ring.
+      SystemCallFilter = lib.mkAfter [
+        "cachestat"
+        "~@aio"
+        "io_uring_setup"
+        "io_uring_enter"
+      ];
       # No MemoryMax: pages of the files it sends count as its memory, and the kernel takes them back itself.
     };
   };

@@ -67,7 +67,6 @@ struct Sample {
 
 /// Measures all cases.
 pub fn measure(scale: Scale, results: &Path, report: &mut Report) -> Result<(), Error> {
-    setup::require("fio", "fio")?;
     let limit = match Limited::new("probe", MEMORY_BYTES) {
         Ok(limit) => limit.version(),
         Err(error) => {

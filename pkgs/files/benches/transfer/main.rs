@@ -70,6 +70,9 @@ fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
     setup::require("h2load", "nghttp2-client")?;
     setup::require("nginx", "nginx-light")?;
     setup::require("caddy", "caddy")?;
+    if parts.contains(&"cold") {
+        setup::require("fio", "fio")?;
+    }
     let web_server = peers::install();
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let nginx = parts.contains(&"tls").then(|| Newest::find(scratch)).transpose()?;
