@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use percent_encoding::percent_encode;
 use service::request_id::RequestId;
 
 use crate::cache::{Cache, Entry, Kind};
@@ -15,33 +15,18 @@ use crate::http::conditional::{self, Verdict};
 use crate::http::date;
 use crate::http::encoding::{self, Coding};
 use crate::http::head::{Method, Request};
-use crate::http::path::{self, Refused};
+use crate::http::path::{self, ESCAPED, Refused};
 use crate::http::range::{self, Wanted};
+use crate::http::status::phrase;
 use crate::listing::{self, Order};
 use crate::parts::Parts;
 use crate::site::Site;
 use crate::site::file::File;
 use crate::site::refusal::Refusal;
 use crate::site::root::{self, Patience};
+use crate::site::route::Route;
 use crate::site::rules::{Cors, Policy};
-
-/// What a path may not have in `Location` without being escaped (RFC 3986, section 3.3).
-const ESCAPED: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'%')
-    .add(b'<')
-    .add(b'>')
-    .add(b'?')
-    .add(b'[')
-    .add(b'\\')
-    .add(b']')
-    .add(b'^')
-    .add(b'`')
-    .add(b'{')
-    .add(b'|')
-    .add(b'}');
+use crate::wait::{Wait, Waited};
 
 /// The most entries of `Cache-Control: max-age` a preflight may be kept, in seconds: what browsers cap it at.
 const PREFLIGHT_MAX_AGE: u32 = 7200;
@@ -115,10 +100,6 @@ impl Answer {
     }
 }
 
-/// The disk has to be asked what this path names before there is an answer.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Cold(pub Vec<u8>);
-
 /// What heads end with, by how the connection goes on.
 #[derive(Clone, Debug)]
 pub struct Tail {
@@ -143,11 +124,16 @@ impl Tail {
 }
 
 impl Maker<'_> {
-    /// Appends the head of the answer to `request`.
+    /// Appends the head of the answer to `request`; `waited` is what came of what it had to wait for.
     ///
     /// # Errors
-    /// [`Cold`], with nothing appended.
-    pub fn answer(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<Answer, Cold> {
+    /// What it has to wait for, with nothing appended.
+    pub fn answer(
+        &mut self,
+        request: &Request<'_>,
+        waited: Option<Waited>,
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, Wait> {
         match request.method {
             Method::Get | Method::Head | Method::Options => {}
             Method::Other => return Ok(self.refuse(Refusal::Method, request, "", out)),
@@ -158,45 +144,149 @@ impl Maker<'_> {
             Err(_) if request.method == Method::Options => {
                 return Ok(self.options(&Policy::default(), request, out));
             }
-            Err(Refused::Bad) => return Ok(self.refuse(Refusal::Path, request, "", out)),
-            Err(Refused::Missing) => return Ok(self.refuse(Refusal::Missing, request, "", out)),
+            Err(refused) => return Ok(self.nowhere(refused, request, out)),
         };
-        let entry = match self.cache.get(&path, self.tick) {
-            Some(entry) => Rc::clone(entry),
-            None if self.postpones => return Err(Cold(path.into_owned())),
-            None => match self.site.root.find(&path, Patience::None) {
-                Ok(found) => self.cache.insert(self.site, &path, found, (self.tick, self.now)),
-                Err(root::Error::Cold) => return Err(Cold(path.into_owned())),
-                // Open files are what there are too many of: those that are kept can be opened again, and who may wait
-                // gets one.
-                Err(root::Error::Exhausted) => {
-                    self.cache.clear();
-                    return Err(Cold(path.into_owned()));
-                }
-                Err(error) => return Ok(self.failed(error, &path, request, out)),
-            },
-        };
-        Ok(self.entry(&entry, &path, request, out))
-    }
-
-    /// Appends the head of the answer about a path that the disk was asked about.
-    pub fn found(
-        &mut self,
-        path: &[u8],
-        found: Result<root::Found, root::Error>,
-        request: &Request<'_>,
-        out: &mut Vec<u8>,
-    ) -> Answer {
-        match found {
-            Ok(found) => {
-                let entry = self.cache.insert(self.site, path, found, (self.tick, self.now));
-                self.entry(&entry, path, request, out)
+        match self.cache.get(&path, self.tick) {
+            Some(entry) if !entry.is_led => {
+                let entry = Rc::clone(entry);
+                self.pass(&entry, &path, request, out)
             }
-            Err(error) => self.failed(error, path, request, out),
+            _ => self.seek(&path, request, waited, out),
         }
     }
 
+    /// The same of a path that is not in the cache, or that rules may lead elsewhere.
+    fn seek(
+        &mut self,
+        path: &[u8],
+        request: &Request<'_>,
+        waited: Option<Waited>,
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, Wait> {
+        // Whoever may not have it is not told whether it is there.
+        if let Some(gate) = self.site.gate(&[path])
+            && request.method != Method::Options
+            && let Some(refusal) = gate.refuses(request)
+        {
+            return Ok(self.refuse(refusal, request, "", out));
+        }
+        let found = waited.map(|Waited::Found(path, found)| (path, found));
+        let paths = match self.site.route(path, request.query) {
+            Route::Straight => {
+                let found = match found {
+                    Some((_, Ok(found))) => Ok(found),
+                    // It has been waited for, and is to be had no sooner.
+                    Some((_, Err(error))) => return Ok(self.refused(error, path, request, out)),
+                    None => {
+                        if let Some(entry) = self.cache.get(path, self.tick).map(Rc::clone) {
+                            return self.pass(&entry, path, request, out);
+                        }
+                        if self.postpones {
+                            return Err(Wait::Find(path.to_vec()));
+                        }
+                        self.site.root.find(path, Patience::None)
+                    }
+                };
+                return match found {
+                    Ok(found) => {
+                        let entry = self.cache.insert(self.site, path, found, (self.tick, self.now));
+                        self.pass(&entry, path, request, out)
+                    }
+                    Err(error) => self.failed(error, Wait::Find(path.to_vec()), path, request, out),
+                };
+            }
+            Route::First(paths) => paths,
+            _ if request.method == Method::Options => {
+                return Ok(self.options(&self.site.policy(path), request, out));
+            }
+            Route::Elsewhere { status, location } => {
+                return Ok(self.elsewhere(status, &location, request, out));
+            }
+            Route::Nowhere(refused) => return Ok(self.nowhere(refused, request, out)),
+        };
+        if let Some((found_at, found)) = found {
+            return match found {
+                Ok(found) => {
+                    let entry = self.cache.insert(self.site, &found_at, found, (self.tick, self.now));
+                    self.pass(&entry, path, request, out)
+                }
+                Err(error) => Ok(self.refused(error, path, request, out)),
+            };
+        }
+        for (at, candidate) in paths.iter().enumerate() {
+            let entry = match self.cache.get(candidate, self.tick).map(Rc::clone) {
+                Some(entry) => entry,
+                None if self.postpones => {
+                    return Err(Wait::First { paths: paths[at..].to_vec(), asked: path.to_vec() });
+                }
+                None => match self.site.root.find(candidate, Patience::None) {
+                    Ok(found) => self.cache.insert(self.site, candidate, found, (self.tick, self.now)),
+                    Err(root::Error::Missing) => continue,
+                    Err(error) => {
+                        let wait = Wait::First { paths: paths[at..].to_vec(), asked: path.to_vec() };
+                        return self.failed(error, wait, path, request, out);
+                    }
+                },
+            };
+            let counts = match &entry.kind {
+                Kind::File(..) => true,
+                Kind::Directory => candidate == path,
+                Kind::Listing => entry.policy.listing,
+            };
+            if counts {
+                return self.pass(&entry, path, request, out);
+            }
+        }
+        Ok(self.refused(root::Error::Missing, path, request, out))
+    }
+
+    /// The answer about an entry, for whom may have it. `path` is what was asked for.
+    fn pass(
+        &mut self,
+        entry: &Entry,
+        path: &[u8],
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, Wait> {
+        if let Some(gate) = &entry.policy.gate
+            && request.method != Method::Options
+            && let Some(refusal) = gate.refuses(request)
+        {
+            return Ok(self.refuse(refusal, request, "", out));
+        }
+        Ok(self.entry(entry, path, request, out))
+    }
+
+    /// What a lookup failed by is said, or waited for.
     fn failed(
+        &mut self,
+        error: root::Error,
+        wait: Wait,
+        path: &[u8],
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, Wait> {
+        match error {
+            root::Error::Cold => Err(wait),
+            // Open files are what there are too many of: those that are kept can be opened again, and who may wait gets
+            // one.
+            root::Error::Exhausted => {
+                self.cache.clear();
+                Err(wait)
+            }
+            error => Ok(self.refused(error, path, request, out)),
+        }
+    }
+
+    fn nowhere(&self, refused: Refused, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+        let refusal = match refused {
+            Refused::Bad => Refusal::Path,
+            Refused::Missing => Refusal::Missing,
+        };
+        self.refuse(refusal, request, "", out)
+    }
+
+    fn refused(
         &mut self,
         error: root::Error,
         path: &[u8],
@@ -381,11 +471,16 @@ impl Maker<'_> {
     fn redirect(&self, path: &[u8], request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
         let query = request.query.map_or(String::new(), |query| format!("?{query}"));
         let location = percent_encode(path, ESCAPED);
-        let described = format!(
-            "HTTP/1.1 301 Moved Permanently\r\nlocation: /{location}/{query}\r\ncontent-length: 0\r\n"
-        );
+        self.elsewhere(301, &format!("/{location}/{query}"), request, out)
+    }
+
+    /// The client is to ask elsewhere.
+    fn elsewhere(&self, status: u16, location: &str, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+        let phrase = phrase(status);
+        let described =
+            format!("HTTP/1.1 {status} {phrase}\r\nlocation: {location}\r\ncontent-length: 0\r\n");
         out.extend_from_slice(described.as_bytes());
-        self.end(301, request, Payload::None, out)
+        self.end(status, request, Payload::None, out)
     }
 
     /// Ends a head.

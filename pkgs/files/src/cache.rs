@@ -26,6 +26,8 @@ pub struct Entry {
     pub kind: Kind,
     /// What the rules say.
     pub policy: Rc<Policy>,
+    /// Whether the rules may have something else answered for its path.
+    pub is_led: bool,
     /// Looked up anew from this tick on.
     stale_from: Cell<u32>,
     mark: Option<Mark>,
@@ -50,6 +52,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether what was found is of the same kind.
+    fn is_like(&self, found: &Found) -> bool {
+        matches!(
+            (self, found),
+            (Self::File(..), Found::File(_))
+                | (Self::Directory, Found::Directory)
+                | (Self::Listing, Found::Listing(_))
+        )
+    }
+
     fn files(&self) -> impl Iterator<Item = &Rc<File>> {
         let (plain, coded) = match self {
             Self::File(plain, coded) => (Some(plain), coded.as_slice()),
@@ -115,14 +127,17 @@ impl Cache {
         let mark = self.watcher.as_mut().and_then(|watcher| watcher.mark(site.root.place_of(path).ok()?));
         let known = self.places.get(path).map(|place| Rc::clone(&self.slots[*place].entry));
         // Rules are about the file that is sent: a directory's index, or the directory where that is listed.
-        let index = matches!(found, Found::File(_)) && names_directory(path);
-        let sent = if index { Cow::Owned([path, INDEX.as_bytes()].concat()) } else { Cow::Borrowed(path) };
+        let sent: Cow<'_, [u8]> = match found {
+            Found::File(_) if names_directory(path) => [path, INDEX.as_bytes()].concat().into(),
+            Found::Directory => [path, b"/"].concat().into(),
+            Found::File(_) | Found::Listing(_) => path.into(),
+        };
         let policy = match known
             .as_ref()
-            .filter(|known| matches!(known.kind, Kind::File(..)) == matches!(found, Found::File(_)))
+            .filter(|known| known.kind.is_like(&found))
         {
             Some(known) => Rc::clone(&known.policy),
-            None => Rc::new(site.policy(&sent)),
+            None => Rc::new(site.policy_of(path, &sent)),
         };
         let kind = match found {
             Found::Directory => Kind::Directory,
@@ -132,7 +147,10 @@ impl Cache {
                 None => files_of(*files, &sent, &policy, &site.charset, now),
             },
         };
-        let entry = Rc::new(Entry { kind, policy, stale_from, mark });
+        // What is no file may not be the answer where another path is tried next.
+        let is_led =
+            site.leads() && !(matches!(kind, Kind::File(..)) && site.route(path, None).is_straight(path));
+        let entry = Rc::new(Entry { kind, policy, is_led, stale_from, mark });
         match self.places.get(path) {
             Some(place) => {
                 let old = std::mem::replace(&mut self.slots[*place].entry, Rc::clone(&entry));

@@ -26,6 +26,7 @@ use crate::listing_pool::{Block, Listing, Pool};
 use crate::ring::Ring;
 use crate::site::Site;
 use crate::site::root::{Error, Found, Patience};
+use crate::wait::Waited;
 
 /// Threads that wait for the disk. Disks take more at once, but read ahead by themselves.
 const THREADS: usize = 4;
@@ -86,8 +87,8 @@ pub type Token = u64;
 /// What is done.
 #[derive(Debug)]
 pub enum Done {
-    /// What a path names.
-    Found(Vec<u8>, Result<Found, Error>),
+    /// What an answer waited for.
+    Waited(Waited),
     /// What was cold is in memory, as far as the file has it.
     Warm,
     /// The next block of a listing.

@@ -10,7 +10,7 @@
 //!   cache is to have.
 //! - [`cache`]: files kept open; [`watch`]: what inotify says of them.
 //! - [`site`]: what is served: the root, the rules, the pages of errors.
-//! - [`disk`]: the threads that wait for the disk; [`resident`]: whether they have to.
+//! - [`wait`]: what answers wait for. [`disk`]: the threads that wait for the disk; [`resident`]: whether they have to.
 //! - [`listing`], [`listing_pool`], [`parts`]: directories, the threads that write them, and several ranges of a file.
 //! - [`http`]: HTTP itself, without input or output.
 //! - [`secure`], [`body`]: the same over TLS, through `listener`.
@@ -46,5 +46,6 @@ pub mod secure;
 pub mod shelf;
 pub mod site;
 pub mod stream;
+pub mod wait;
 pub mod watch;
 pub mod whole;

@@ -23,15 +23,17 @@ use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 use tower_service::Service;
 
-use crate::answer::{Answer, Cold, Payload};
+use crate::answer::{Answer, Payload};
 use crate::body::Body;
 use crate::desk::{Desk, TICK};
 use crate::front::Front;
 use crate::front::limits::Guest;
 use crate::http::head::{self, Fields, Method, Values};
 use crate::metrics::Side;
+use crate::site::Site;
 use crate::site::refusal::Refusal;
-use crate::site::root::{Error, Found};
+use crate::site::root::Error;
+use crate::wait::{MAX_WAITS, Wait, Waited};
 
 /// The most fields of an answer, those of rules included.
 const MAX_FIELDS: usize = 128;
@@ -62,18 +64,19 @@ impl Secure {
         Self(front)
     }
 
-    /// Makes an answer from what this thread has; `found` is what the disk had.
+    /// Makes an answer from what this thread has; `waited` is what came of what it had to wait for, the last of so many
+    /// times.
     fn answer<B>(
         &self,
         request: &Request<B>,
-        found: Option<(Vec<u8>, Result<Found, Error>)>,
-    ) -> Result<Response<Body>, Cold> {
+        waited: Option<(Waited, u8)>,
+    ) -> Result<Response<Body>, (Wait, Arc<Site>)> {
         let make = || {
             DESK.with_borrow_mut(|desk| {
                 let desk = desk.get_or_insert_with(|| open(&self.0));
                 OUT.with_borrow_mut(|out| {
                     out.clear();
-                    answer(desk, request, found, out)
+                    answer(desk, request, waited, out)
                 })
             })
         };
@@ -160,22 +163,27 @@ fn gone() -> Response<Body> {
 fn answer<B>(
     desk: &mut Desk,
     request: &Request<B>,
-    found: Option<(Vec<u8>, Result<Found, Error>)>,
+    waited: Option<(Waited, u8)>,
     out: &mut Vec<u8>,
-) -> Result<Response<Body>, Cold> {
+) -> Result<Response<Body>, (Wait, Arc<Site>)> {
     let asked = asked(request);
     let peer = request.extensions().get::<Peer>();
     let guest = peer.and_then(|peer| peer.guest.as_ref()?.downcast_ref::<Guest>());
     let by_proxy = peer.filter(|peer| peer.proxies.is_some()).and_then(|peer| peer.client(request.headers()));
     let site = Arc::clone(&desk.site);
-    let may_ask = found.is_some() || desk.front.may_ask(guest, by_proxy);
+    let may_ask = waited.is_some() || desk.front.may_ask(guest, by_proxy);
     let id = id(desk, peer, request);
     let mut maker = desk.maker(&site);
     maker.id.clone_from(&id);
-    let mut answer = match found {
-        _ if !may_ask => maker.refuse(Refusal::TooMany, &asked, "", out),
-        Some((path, found)) => maker.found(&path, found, &asked, out),
-        None => maker.answer(&asked, out)?,
+    let mut answer = if may_ask {
+        let (waited, waits) = waited.map_or((None, 0), |(waited, waits)| (Some(waited), waits));
+        match maker.answer(&asked, waited, out) {
+            Ok(answer) => answer,
+            Err(wait) if waits < MAX_WAITS => return Err((wait, site)),
+            Err(_) => maker.refuse(Refusal::Exhausted, &asked, "", out),
+        }
+    } else {
+        maker.refuse(Refusal::TooMany, &asked, "", out)
     };
     desk.prefetch(&answer.payload);
     let body = match std::mem::replace(&mut answer.payload, Payload::None) {
@@ -285,24 +293,27 @@ impl<B: Send + 'static> Service<Request<B>> for Secure {
     }
 
     fn call(&mut self, request: Request<B>) -> Answering {
-        let Cold(path) = match self.answer(&request, None) {
+        let (mut wait, mut site) = match self.answer(&request, None) {
             Ok(response) => return Answering::Now(ready(response)),
-            Err(cold) => cold,
+            Err(wait) => wait,
         };
         // Its body is of no use, and may not be shared between threads.
         let request = request.map(drop);
         let this = self.clone();
-        let (give, finding) = oneshot::channel();
-        self.0.disk.find(self.0.site(), path, move |path, found| {
-            // Whoever has asked may be gone.
-            let _ = give.send((path, found));
-        });
         Answering::Later(Box::pin(async move {
-            let found = finding.await.unwrap_or_else(|_| (Vec::new(), Err(Error::Exhausted)));
-            match this.answer(&request, Some(found)) {
-                Ok(response) => response,
-                Err(Cold(_)) => unreachable!("what was found is not asked for again"),
+            for waits in 1.. {
+                let (give, waiting) = oneshot::channel();
+                // Whoever has asked may be gone.
+                wait.begin(&this.0, site, move |waited| drop(give.send(waited)));
+                let waited = waiting
+                    .await
+                    .unwrap_or_else(|_| Waited::Found(Vec::new(), Err(Error::Exhausted)));
+                match this.answer(&request, Some((waited, waits))) {
+                    Ok(response) => return response,
+                    Err(next) => (wait, site) = next,
+                }
             }
+            unreachable!("nobody waits more often than MAX_WAITS")
         }))
     }
 }

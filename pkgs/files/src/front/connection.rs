@@ -21,14 +21,15 @@ use super::limits::Guest;
 use super::seal::Seal;
 use super::sending::{Cut, Progress, Sending};
 use super::worker::{Room, Worker};
-use crate::answer::{Cold, Payload};
+use crate::answer::Payload;
 use crate::desk::Desk;
 use crate::disk::{Done, Token};
 use crate::engine::Transfer;
 use crate::http::head::{self, Request};
 use crate::ring::Read;
+use crate::site::Site;
 use crate::site::refusal::Refusal;
-use crate::site::root::{Error, Found};
+use crate::wait::{MAX_WAITS, Wait, Waited};
 
 /// Bodies up to this size are put behind their heads, and go out with the other answers of a pipeline.
 const INLINE_BYTES: usize = 2 * 1024;
@@ -57,8 +58,9 @@ pub struct Connection {
     /// The line of the answer that is under way, where it is logged.
     logged: Option<Box<Logged>>,
     state: State,
-    /// What the disk had for the first request among `kept`.
-    found: Option<(Vec<u8>, Result<Found, Error>)>,
+    /// What came of what the first request among `kept` had to wait for, and how often that was.
+    waited: Option<Waited>,
+    waits: u8,
     /// Whether the last answer is under way.
     last: bool,
     readable: bool,
@@ -93,7 +95,7 @@ enum State {
     Introducing,
     /// It reads, answers and sends.
     Open,
-    /// It waits for something to be found, by the disk or by the worker when it has time.
+    /// It waits for what an answer takes, most often for the disk to find something.
     Finding,
     /// It waits for the disk to have read a part of a file.
     Warming(Range<u64>),
@@ -131,7 +133,8 @@ impl Connection {
             sending: Sending::default(),
             logged: None,
             state: if introduces { State::Introducing } else { State::Open },
-            found: None,
+            waited: None,
+            waits: 0,
             last: false,
             // A client that connects has something to say; trying costs no more than waiting to be told.
             readable: true,
@@ -160,7 +163,7 @@ impl Connection {
             self.deadline = deadline;
         }
         match (std::mem::replace(&mut self.state, State::Open), done) {
-            (State::Finding, Done::Found(path, found)) => self.found = Some((path, found)),
+            (State::Finding, Done::Waited(waited)) => self.waited = Some(waited),
             (State::Warming(range), Done::Warm) => {
                 if let Some(transfer) = self.sending.transfer() {
                     transfer.warmed(range.end);
@@ -268,7 +271,7 @@ impl Connection {
     fn take_in(&mut self, scratch: &mut [u8]) -> Result<usize, Next> {
         let before = self.kept.len();
         scratch[..before].copy_from_slice(&self.kept);
-        if self.whole || self.found.is_some() {
+        if self.whole || self.waited.is_some() {
             return Ok(before);
         }
         if !self.readable {
@@ -325,8 +328,8 @@ impl Connection {
                         bytes = &bytes[used..];
                         continue;
                     }
-                    Err(Cold(path)) => {
-                        worker.lookups.push_back((token, path));
+                    Err((wait, site)) => {
+                        worker.waits.push_back((token, wait, site));
                         self.state = State::Finding;
                         break;
                     }
@@ -359,15 +362,15 @@ impl Connection {
         request: &Request<'_>,
         head: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), Cold> {
+    ) -> Result<(), (Wait, Arc<Site>)> {
         #[cfg(test)]
         crate::faults::strike(crate::faults::ANSWER, request.path.as_bytes());
         let client = worker.desk.front.client(self.who.source, self.who.address, head);
         let by_proxy = client.filter(|_| self.who.source == Source::Fields);
-        let may_ask = self.found.is_some() || worker.desk.front.may_ask(self.who.guest.as_deref(), by_proxy);
+        let may_ask = self.waited.is_some() || worker.desk.front.may_ask(self.who.guest.as_deref(), by_proxy);
         let given = || RequestId::of_head(head).filter(|_| self.who.source == Source::Fields);
-        // Where the disk was asked, it has begun before.
-        if self.found.is_none() {
+        // Where it has waited, it has begun before.
+        if self.waited.is_none() {
             let asked = || Asked::of_whole_head(head, request.path);
             let http = if request.old { "1.0" } else { "1.1" };
             let began = self.begin(&worker.desk, asked, (http, client), given);
@@ -389,11 +392,17 @@ impl Connection {
         }
         let mut answer = if !may_ask {
             maker.refuse(Refusal::TooMany, request, "", out)
-        } else if let Some((path, found)) = self.found.take() {
-            maker.found(&path, found, request, out)
         } else {
-            maker.answer(request, out)?
+            match maker.answer(request, self.waited.take(), out) {
+                Ok(answer) => answer,
+                Err(wait) if self.waits < MAX_WAITS => {
+                    self.waits += 1;
+                    return Err((wait, site));
+                }
+                Err(_) => maker.refuse(Refusal::Exhausted, request, "", out),
+            }
         };
+        self.waits = 0;
         self.last = answer.closes;
         worker.desk.prefetch(&answer.payload);
         let mut length = answer.length();

@@ -224,7 +224,7 @@ fn a_client_that_never_pauses_has_turns_as_others_have() {
         desk: crate::desk::Desk::new(&front, metrics(), metrics(), 0),
         mailbox: Arc::new(Mailbox::new().expect("a bell")),
         means: crate::engine::Means::new(Engine::Auto, 1, None),
-        lookups: std::collections::VecDeque::new(),
+        waits: std::collections::VecDeque::new(),
     };
     let mut room = worker::Room { scratch: vec![0; 16 << 10].into(), out: Vec::new(), asked: 0..0 };
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");

@@ -32,7 +32,8 @@ use crate::engine::Means;
 use crate::http::head::MAX_HEAD_BYTES;
 use crate::metrics::Side;
 use crate::ring::{Completion, Ring};
-use crate::site::root::{self, Patience};
+use crate::site::Site;
+use crate::wait::Wait;
 
 /// Events taken at once.
 const EVENTS: usize = 256;
@@ -67,8 +68,8 @@ pub struct Worker {
     pub desk: Desk,
     pub mailbox: Arc<Mailbox>,
     pub means: Means,
-    /// What is to be looked up when those have had their answers whose files are open.
-    pub lookups: VecDeque<(Token, Vec<u8>)>,
+    /// What is to be waited for when those have had their answers whose files are open.
+    pub waits: VecDeque<(Token, Wait, Arc<Site>)>,
 }
 
 /// What a turn takes, whichever connection has it.
@@ -142,7 +143,7 @@ pub fn run(front: &Arc<Front>, index: usize, listeners: Vec<TcpListener>) -> io:
     }
     let mut this = Loop {
         index,
-        worker: Worker { desk, mailbox, means, lookups: VecDeque::new() },
+        worker: Worker { desk, mailbox, means, waits: VecDeque::new() },
         room: Room {
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             out: Vec::with_capacity(MAX_HEAD_BYTES),
@@ -231,7 +232,7 @@ impl Loop {
         !(self.ready.is_empty()
             && self.due.is_empty()
             && self.ended.is_empty()
-            && self.worker.lookups.is_empty())
+            && self.worker.waits.is_empty())
     }
 
     /// What takes longer than an answer from memory, for a slice of time, so that nobody who asks for one waits for all of
@@ -258,9 +259,9 @@ impl Loop {
             let deadline = self.worker.desk.after(self.worker.desk.front.settings.write_timeout);
             self.turn(token, |connection| connection.read(number, read, deadline));
         }
-        if let Some((token, path)) = self.worker.lookups.pop_front() {
+        if let Some((token, wait, site)) = self.worker.waits.pop_front() {
             any = true;
-            self.look(token, path);
+            self.wait(token, wait, site);
         }
         if let Some(token) = self.due.pop_front() {
             any = true;
@@ -274,20 +275,18 @@ impl Loop {
         any
     }
 
-    /// Looks up what a path names where the kernel has that in memory; else the disk is asked.
-    fn look(&mut self, token: Token, path: Vec<u8>) {
+    /// Does what a connection waits for where nothing but memory takes part in it; else has it done.
+    fn wait(&mut self, token: Token, wait: Wait, site: Arc<Site>) {
         let desk = &self.worker.desk;
-        let (front, site, mailbox) =
-            (Arc::clone(&desk.front), Arc::clone(&desk.site), Arc::clone(&self.worker.mailbox));
+        let (front, mailbox) = (Arc::clone(&desk.front), Arc::clone(&self.worker.mailbox));
         let deadline = desk.after(front.settings.write_timeout);
         let mut short = false;
-        self.turn(token, |connection| match site.root.find(&path, Patience::None) {
-            Err(error @ (root::Error::Cold | root::Error::Exhausted)) => {
-                short = error == root::Error::Exhausted;
-                let done = move |path, found| mailbox.put(token, Done::Found(path, found));
-                front.disk.find(Arc::clone(&site), path, done);
+        self.turn(token, |connection| match wait.at_once(&site) {
+            Ok(waited) => connection.done(Done::Waited(waited), deadline),
+            Err((wait, is_short)) => {
+                short = is_short;
+                wait.begin(&front, site, move |waited| mailbox.put(token, Done::Waited(waited)));
             }
-            found => connection.done(Done::Found(path, found), deadline),
         });
         // Open files are what there are too many of: those that are kept can be opened again, and who may wait gets one.
         if short {

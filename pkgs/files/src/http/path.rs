@@ -5,6 +5,26 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::{AsciiSet, CONTROLS};
+
+/// What a path may not have in `Location` without being escaped (RFC 3986, section 3.3).
+pub const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
 /// The longest path, in bytes (`PATH_MAX`, which counts a final NUL).
 const MAX_BYTES: usize = 4095;
 
@@ -51,6 +71,31 @@ pub fn decode(raw: &str, hidden: bool) -> Result<Cow<'_, [u8]>, Refused> {
     }
     check(&names)?;
     Ok(Cow::Owned(names))
+}
+
+/// The same of a path that is decoded already, slash in front and all: one that a rule has made.
+///
+/// # Errors
+/// As of [`decode`], but for escapes, which are taken for what they look like.
+pub fn normal(path: &[u8], hidden: bool) -> Result<Vec<u8>, Refused> {
+    let path = path.strip_prefix(b"/").ok_or(Refused::Bad)?;
+    let mut names = Vec::with_capacity(path.len());
+    let mut parts = path.split(|byte| *byte == b'/').peekable();
+    while let Some(part) = parts.next() {
+        let last = parts.peek().is_none();
+        match part {
+            b"" | b"." => {}
+            b".." => return Err(Refused::Bad),
+            name if name[0] == b'.' && !hidden && !(names.is_empty() && name == WELL_KNOWN) => {
+                return Err(Refused::Missing);
+            }
+            name => {
+                names.extend_from_slice(name);
+                names.extend_from_slice(if last { b"" } else { b"/" });
+            }
+        }
+    }
+    check(&names).map(|()| names)
 }
 
 fn check(path: &[u8]) -> Result<(), Refused> {
@@ -127,6 +172,29 @@ mod tests {
             let decoded = decoded.as_deref().map_err(|refused| *refused);
             assert_eq!(decoded, expected.map(str::as_bytes), "{raw}");
         }
+    }
+
+    #[test]
+    fn what_a_rule_makes_leads_down_too() {
+        use Refused::{Bad, Missing};
+        for (made, expected) in [
+            ("/", Ok("")),
+            ("/a/b", Ok("a/b")),
+            ("//a//b/", Ok("a/b/")),
+            ("/a/./b/.", Ok("a/b/")),
+            ("/%2e%2e/a", Ok("%2e%2e/a")),
+            ("/.well-known/acme", Ok(".well-known/acme")),
+            ("/../a", Err(Bad)),
+            ("/a/..", Err(Bad)),
+            ("/a\0b", Err(Bad)),
+            ("a", Err(Bad)),
+            ("/.git/config", Err(Missing)),
+            ("/a/.b", Err(Missing)),
+        ] {
+            let normal = normal(made.as_bytes(), false);
+            assert_eq!(normal.as_deref().map_err(|refused| *refused), expected.map(str::as_bytes), "{made}");
+        }
+        assert_eq!(normal(b"/.git/config", true).as_deref(), Ok(&b".git/config"[..]));
     }
 
     #[test]

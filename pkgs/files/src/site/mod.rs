@@ -1,23 +1,33 @@
 //! What is served: the root, the rules, and the pages of errors. Read at start and again at SIGHUP.
 //!
 //! - [`root`]: files, looked up below the root by the kernel.
-//! - [`rules`]: what holds for some paths and not for others.
+//! - [`rules`]: what holds for some paths and not for others; [`pattern`]: for which.
+//! - [`route`]: what is answered for a path that is not that of a file.
+//! - [`gate`]: who may have it.
 //! - [`file`]: an open file with its ready-made heads.
 //! - [`refusal`]: the answers that have no file.
 
 pub mod file;
+pub mod gate;
+pub mod pattern;
 pub mod refusal;
 pub mod root;
+pub mod route;
 pub mod rules;
 
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use gate::Gate;
 use refusal::Pages;
-use root::{Patience, Root, Symlinks};
+use root::{Found, Patience, Root, Symlinks};
+use route::Route;
 use rules::{Policy, Rules};
+
+use crate::http::encoding::Coding;
 
 /// The longest page of an error, and the longest manifest, in bytes: both are kept in memory.
 const MAX_KEPT_BYTES: u64 = 1 << 20;
@@ -82,6 +92,8 @@ pub struct Site {
     /// The `charset` of texts; empty for none.
     pub charset: String,
     listing: bool,
+    leads: bool,
+    has_gates: bool,
     rules: Rules,
     /// By path below the root, the file that is read next.
     next: HashMap<Vec<u8>, Vec<u8>>,
@@ -140,6 +152,8 @@ impl Site {
             hidden: options.hidden,
             charset: options.charset.clone(),
             listing: options.listing,
+            leads: rules.leads(),
+            has_gates: rules.has_gates(),
             rules,
             next,
         })
@@ -149,6 +163,76 @@ impl Site {
     /// with a slash.
     pub fn policy(&self, path: &[u8]) -> Policy {
         self.rules.policy(&[b"/", path].concat(), self.listing)
+    }
+
+    /// What they say of what is sent for a path; who may have it, by what they say of either.
+    pub fn policy_of(&self, path: &[u8], sent: &[u8]) -> Policy {
+        let mut policy = self.policy(sent);
+        policy.gate = self.gate(&[path, sent]);
+        if let Some(gate) = &policy.gate {
+            gate.add_fields(&mut policy.fields);
+        }
+        policy
+    }
+
+    /// Whether any rule leads requests elsewhere.
+    pub fn leads(&self) -> bool {
+        self.leads
+    }
+
+    /// Where the request for this path below the root leads.
+    pub fn route(&self, path: &[u8], query: Option<&str>) -> Route {
+        if self.leads { Route::of(&self.rules, path, query, self.hidden) } else { Route::Straight }
+    }
+
+    /// The first of several paths that there is, and what it names. A directory without its final slash counts where it
+    /// is what was `asked` for, and one without an index where it is listed.
+    pub fn first(
+        &self,
+        paths: impl IntoIterator<Item = Vec<u8>>,
+        asked: &[u8],
+        patience: Patience,
+    ) -> (Vec<u8>, Result<Found, root::Error>) {
+        let mut missing = (asked.to_vec(), Err(root::Error::Missing));
+        for path in paths {
+            let found = self.root.find(&path, patience);
+            let counts = match &found {
+                Err(root::Error::Missing) => false,
+                Ok(Found::File(_)) | Err(_) => true,
+                Ok(Found::Directory) => path == asked,
+                Ok(Found::Listing(_)) => self.policy(&path).listing,
+            };
+            if counts {
+                return (path, found);
+            }
+            missing.0 = path;
+        }
+        missing
+    }
+
+    /// Whether any rule says who may have what.
+    pub fn has_gates(&self) -> bool {
+        self.has_gates
+    }
+
+    /// Who may have what is at these paths below the root; none where anybody may. What lies beside a file as a coding
+    /// of it is that file's.
+    pub fn gate(&self, paths: &[&[u8]]) -> Option<Rc<Gate>> {
+        if !self.has_gates {
+            return None;
+        }
+        let mut gate = Gate::default();
+        for path in paths {
+            let mut path = [b"/", *path].concat();
+            gate.add(&self.rules, &path);
+            for coding in Coding::ALL {
+                if path.ends_with(coding.suffix().as_bytes()) {
+                    path.truncate(path.len() - coding.suffix().len());
+                    gate.add(&self.rules, &path);
+                }
+            }
+        }
+        (!gate.is_open()).then(|| Rc::new(gate))
     }
 
     /// Whether any rule names a manifest.

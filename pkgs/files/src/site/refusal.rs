@@ -20,6 +20,8 @@ pub enum Refusal {
     Query,
     /// 403.
     Denied,
+    /// 403: a page of another origin refers to it.
+    Referrer,
     /// 404.
     Missing,
     /// 405.
@@ -70,6 +72,7 @@ impl Refusal {
             Self::Path => (400, "This path is malformed, or leads out of what is served."),
             Self::Query => (400, listing::QUERY),
             Self::Denied => (403, "This file may not be read."),
+            Self::Referrer => (403, "This file is not for pages of other sites."),
             Self::Missing => (404, "There is no such file."),
             Self::Method => (405, "Files are read with GET and HEAD."),
             Self::Slow => (408, "The request took too long to arrive."),

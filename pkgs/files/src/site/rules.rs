@@ -18,11 +18,28 @@
 //! path = "/pub/*"
 //! listing = true
 //! prefetch = "pub/manifest.txt"       # paths below the root, a line each, in the order they are read
+//!
+//! [[rule]]
+//! path = "/app/*"
+//! fallback = "/app/index.html"        # sent, with 200, for what is not there
+//!
+//! [[rule]]
+//! match = "^/u/([0-9]+)$"             # a regular expression instead of a path
+//! redirect = "/users/$1"              # 301, or as `status` says; the query is kept
 //! ```
+//!
+//! Where a request is led (`redirect`, `rewrite`, `try`, `fallback`) goes by the path that is asked for: see
+//! [`route`](super::route). All else goes by that of the file that is sent; who may have it
+//! ([`gate`](super::gate)) by both.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde::Deserialize;
+
+use super::gate::{self, Gate, Referrers};
+use super::pattern::{self, Pattern};
+use super::route::{self, Lead};
 
 /// No file of rules is longer, in bytes; what is was named by mistake.
 pub const MAX_BYTES: u64 = 1 << 20;
@@ -71,8 +88,11 @@ pub struct Rules {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Rule {
-    /// Which paths it is for.
+    /// Which paths it is for: `*` stands for anything.
+    #[serde(default)]
     pub path: String,
+    /// The same as a regular expression, instead.
+    pub r#match: Option<String>,
     /// `Cache-Control`.
     pub cache_control: Option<String>,
     /// Further fields.
@@ -87,6 +107,30 @@ pub struct Rule {
     pub listing: Option<bool>,
     /// The file that tells which file is read after which.
     pub prefetch: Option<String>,
+    /// Where else it is to be asked for: a path, or a URL. Empty to lift what an earlier rule says.
+    pub redirect: Option<String>,
+    /// How that is said: 301, 302, 303, 307 or 308. 301 by default.
+    pub status: Option<u16>,
+    /// The path that is answered for it. Empty to lift what an earlier rule says.
+    pub rewrite: Option<String>,
+    /// The paths of which the first is answered that there is. Empty to lift what an earlier rule says.
+    pub r#try: Option<Vec<String>>,
+    /// The path that is answered where there is nothing else; `try` with the path itself before.
+    pub fallback: Option<String>,
+    /// The origins whose pages may refer to it, in which `*` stands for anything; `none` for what nobody refers to.
+    /// Empty for all.
+    pub referrers: Option<Vec<String>>,
+    /// All of this as it is applied.
+    #[serde(skip)]
+    made: Option<Made>,
+}
+
+/// What is made of a rule once.
+#[derive(Clone, Debug)]
+struct Made {
+    pattern: Pattern,
+    lead: Lead,
+    referrers: Option<Referrers>,
 }
 
 /// What is wrong with rules.
@@ -98,6 +142,33 @@ pub enum Error {
     /// A path that can match nothing.
     #[error("rule {0:?}: a path begins with / or *")]
     Path(String),
+    /// Both a path and an expression.
+    #[error("rule {0:?}: path or match, not both")]
+    Both(String),
+    /// An expression that is none.
+    #[error("rule {path:?}: {source}")]
+    Pattern {
+        /// Of which rule.
+        path: String,
+        /// Why.
+        source: pattern::Error,
+    },
+    /// Where it leads.
+    #[error("rule {path:?}: {source}")]
+    Lead {
+        /// Of which rule.
+        path: String,
+        /// Why not there.
+        source: route::Error,
+    },
+    /// Who may have it.
+    #[error("rule {path:?}: {source}")]
+    Gate {
+        /// Of which rule.
+        path: String,
+        /// Why that says nothing.
+        source: gate::Error,
+    },
     /// No name of a field, or one that is the server's to send.
     #[error("rule {path:?}: {field:?} is no field a rule may set")]
     Field {
@@ -120,7 +191,7 @@ pub enum Error {
 }
 
 /// What the rules say of one path.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// Fields of every answer with the file, each with its line end.
     pub fields: String,
@@ -128,6 +199,8 @@ pub struct Policy {
     pub cors: Cors,
     /// Whether a directory here is listed.
     pub listing: bool,
+    /// Who may have it; none where anybody may.
+    pub gate: Option<Rc<Gate>>,
 }
 
 /// Whose scripts may read an answer (Fetch, section 3.2).
@@ -148,12 +221,13 @@ impl Rules {
     /// # Errors
     /// [`Error`], about the first thing that is wrong.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let rules: Self = toml::from_str(text).map_err(|error| {
+        let mut rules: Self = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             Error::Syntax(format!("line {line}: {}", error.message()))
         })?;
-        for rule in &rules.rule {
+        for rule in &mut rules.rule {
             rule.check()?;
+            rule.made = Some(rule.make()?);
         }
         for status in rules.error_pages.keys() {
             if !status.parse().is_ok_and(|status: u16| (400..600).contains(&status)) {
@@ -195,21 +269,68 @@ impl Rules {
         policy
     }
 
+    /// Whether any rule leads requests elsewhere.
+    pub fn leads(&self) -> bool {
+        self.made().any(|made| !made.lead.is_nowhere())
+    }
+
+    /// Whether any rule says who may have what.
+    pub fn has_gates(&self) -> bool {
+        self.made().any(|made| made.referrers.is_some())
+    }
+
+    /// By pattern, where requests are led, in order.
+    pub fn all_leads(&self) -> impl DoubleEndedIterator<Item = (&Pattern, &Lead)> {
+        self.made().map(|made| (&made.pattern, &made.lead))
+    }
+
+    /// Who may refer to a path that begins with its slash; none where anybody may.
+    pub fn referrers(&self, path: &[u8]) -> Option<&Referrers> {
+        let said = self.made().filter(|made| made.pattern.matches(path)).filter_map(|made| made.referrers.as_ref());
+        said.last().filter(|referrers| !referrers.is_empty())
+    }
+
+    fn made(&self) -> impl DoubleEndedIterator<Item = &Made> {
+        self.rule.iter().filter_map(|rule| rule.made.as_ref())
+    }
+
     fn matching<'r>(&'r self, path: &'r [u8]) -> impl Iterator<Item = &'r Rule> {
-        self.rule.iter().filter(move |rule| glob(rule.path.as_bytes(), path))
+        self.rule.iter().filter(move |rule| rule.made.as_ref().is_some_and(|made| made.pattern.matches(path)))
     }
 }
 
 impl Rule {
+    /// What it is called in errors: its path, or its expression.
+    fn name(&self) -> String {
+        self.r#match.as_ref().unwrap_or(&self.path).clone()
+    }
+
+    /// Makes of it what is applied.
+    fn make(&self) -> Result<Made, Error> {
+        let pattern = match &self.r#match {
+            None => Pattern::Glob(self.path.as_bytes().into()),
+            Some(regex) => {
+                Pattern::regex(regex).map_err(|source| Error::Pattern { path: self.name(), source })?
+            }
+        };
+        let lead =
+            Lead::new(self, &pattern).map_err(|source| Error::Lead { path: self.name(), source })?;
+        let referrers = self.referrers.as_deref().map(Referrers::new).transpose();
+        let referrers = referrers.map_err(|source| Error::Gate { path: self.name(), source })?;
+        Ok(Made { pattern, lead, referrers })
+    }
+
     fn check(&self) -> Result<(), Error> {
-        if !self.path.starts_with(['/', '*']) {
-            return Err(Error::Path(self.path.clone()));
+        match &self.r#match {
+            Some(_) if !self.path.is_empty() => return Err(Error::Both(self.path.clone())),
+            None if !self.path.starts_with(['/', '*']) => return Err(Error::Path(self.path.clone())),
+            _ => {}
         }
         let cache_control = self.cache_control.iter().map(|value| ("cache-control", value));
         let cors = self.cors.iter().flatten().map(|value| ("cors", value));
         for (name, value) in self.headers.iter().map(|(name, value)| (&**name, value)) {
             if !is_token(name) || OWN.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-                return Err(Error::Field { path: self.path.clone(), field: name.to_owned() });
+                return Err(Error::Field { path: self.name(), field: name.to_owned() });
             }
             self.check_value(name, value)?;
         }
@@ -219,7 +340,7 @@ impl Rule {
     fn check_value(&self, field: &str, value: &str) -> Result<(), Error> {
         // RFC 9110, section 5.5, without what is obsolete.
         let valid = value.trim() == value && value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
-        if valid { Ok(()) } else { Err(Error::Value { path: self.path.clone(), field: field.to_owned() }) }
+        if valid { Ok(()) } else { Err(Error::Value { path: self.name(), field: field.to_owned() }) }
     }
 }
 
@@ -229,41 +350,9 @@ fn is_token(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// Whether `text` is like `pattern`, in which `*` stands for anything.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let mut parts = pattern.split(|byte| *byte == b'*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        let Some(at) = memchr::memmem::find(rest, part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.ends_with(last)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_star_stands_for_anything() {
-        for (pattern, text, like) in [
-            ("/a", "/a", true),
-            ("/a", "/ab", false),
-            ("*", "/a/b", true),
-            ("/a/*", "/a/b/c", true),
-            ("/a/*", "/a", false),
-            ("*.js", "/x/y.js", true),
-            ("*.js", "/x/y.js.map", false),
-            ("/a/*.min.*", "/a/b.min.js", true),
-            ("/a*a", "/a", false),
-            ("/*b*b", "/ab", false),
-            ("/**b", "/ab", true),
-        ] {
-            assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), like, "{pattern} {text}");
-        }
-    }
 
     #[test]
     fn later_rules_go_over_earlier_ones() {
@@ -308,6 +397,35 @@ mod tests {
                 "rule \"/\": the value of \"cache-control\" is none a field may have",
             ),
             ("[error-pages]\n200 = 'x'", "error-pages: \"200\" is no status of an error"),
+            ("[[rule]]\ncors = ['*']", "rule \"\": a path begins with / or *"),
+            ("[[rule]]\npath = '/a'\nmatch = 'b'", "rule \"/a\": path or match, not both"),
+            ("[[rule]]\nmatch = '('", "rule \"(\": unclosed group"),
+            (
+                "[[rule]]\npath = '/a'\nredirect = '//evil.example'",
+                "rule \"/a\": a redirect leads to a path with one slash in front, or to http:// or https://, a host and a path",
+            ),
+            (
+                "[[rule]]\npath = '/*'\nredirect = 'https://a.example$1'",
+                "rule \"/*\": a redirect leads to a path with one slash in front, or to http:// or https://, a host and a path",
+            ),
+            (
+                "[[rule]]\npath = '/*'\nredirect = 'https://$1/'",
+                "rule \"/*\": a redirect leads to a path with one slash in front, or to http:// or https://, a host and a path",
+            ),
+            (
+                "[[rule]]\npath = '/a'\nredirect = \"/b\\r\\nx: y\"",
+                "rule \"/a\": a URL has no such character: '\\r'",
+            ),
+            ("[[rule]]\npath = '/a'\nredirect = '/b'\nstatus = 200", "rule \"/a\": 200 is no status of a redirect"),
+            ("[[rule]]\npath = '/a'\nstatus = 301", "rule \"/a\": a status goes with a redirect"),
+            ("[[rule]]\npath = '/a'\nredirect = '/b'\nrewrite = '/c'", "rule \"/a\": redirect or rewrite, not both"),
+            ("[[rule]]\npath = '/a'\nrewrite = 'b'", "rule \"/a\": \"b\" is no path: those begin with / or $path"),
+            ("[[rule]]\npath = '/a'\nrewrite = '/$1'", "rule \"/a\": there is no $1: the pattern has 0 of them"),
+            ("[[rule]]\npath = '/a'\ntry = ['$uri']", "rule \"/a\": \"$uri\" is no path: those begin with / or $path"),
+            (
+                "[[rule]]\npath = '/a'\nreferrers = ['example.org']",
+                "rule \"/a\": \"example.org\" is no origin: those are like https://www.example.org, or none",
+            ),
         ] {
             assert_eq!(Rules::parse(text).expect_err(text).to_string(), error);
         }

@@ -2,9 +2,13 @@
 
     h3.py PORT check ROOT      exits with a traceback at the first answer that is not as it should be
     h3.py PORT get PATH...     prints the status of each, asked for on one connection
+    h3.py PORT ask             answers lines of JSON, each a list of pairs that are the fields of a request, by such
+                               lines, on one connection
 """
 
 import asyncio
+import base64
+import json
 import pathlib
 import ssl
 import sys
@@ -28,7 +32,9 @@ class Client(QuicConnectionProtocol):
         for received in self.h3.handle_event(event):
             fields, body, done = self.waiting[received.stream_id]
             if isinstance(received, HeadersReceived):
-                fields.update((name.decode(), value.decode()) for name, value in received.headers)
+                for name, value in received.headers:
+                    before = fields.get(name.decode())
+                    fields[name.decode()] = (before + ", " if before else "") + value.decode()
             elif isinstance(received, DataReceived):
                 body.extend(received.data)
             if received.stream_ended and not done.done():
@@ -54,6 +60,13 @@ async def get(port, *paths):
     async with connection(port) as client:
         for path in paths:
             print((await client.get(path))[0])
+
+
+async def ask(port):
+    async with connection(port) as client:
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            status, fields, body = await client.get("", **dict(json.loads(line)))
+            print(json.dumps({"fields": fields, "body": base64.b64encode(body).decode()}), flush=True)
 
 
 async def check(port, root):
@@ -82,4 +95,4 @@ async def check(port, root):
         assert (await client.get("/missing"))[0] == 404
 
 
-asyncio.run({"check": check, "get": get}[sys.argv[2]](int(sys.argv[1]), *sys.argv[3:]))
+asyncio.run({"check": check, "get": get, "ask": ask}[sys.argv[2]](int(sys.argv[1]), *sys.argv[3:]))

@@ -12,6 +12,7 @@ mod operation;
 mod place;
 mod proxies;
 mod ranges;
+mod routes;
 mod secure;
 mod semantics;
 mod smuggling;
@@ -21,3 +22,4 @@ mod times;
 #[path = "../../../listener/tests/interop/tools.rs"]
 mod tools;
 mod traversal;
+mod versions;

@@ -1,0 +1,341 @@
+//! Passwords of basic authentication (RFC 7617): tried by threads of their own, a few times a minute by address, and
+//! known from then on, so that a hot file stays hot.
+//!
+//! What is known is a keyed digest of hash and password: a hash that changes makes both unknown, and neither is kept.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use service::password;
+use service::socket::network;
+
+use crate::pool::Pool;
+use crate::site::gate::Realm;
+
+/// Wrong passwords a minute from one address.
+const PER_ADDRESS: u32 = 5;
+
+/// Wrong passwords a minute for one user, from everywhere.
+const PER_USER: u32 = 100;
+
+/// How long tries count.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Hashes at once: each takes 19 MiB and a core for some 20 ms.
+const THREADS: usize = 2;
+
+/// Passwords that wait for a thread, some half a second.
+const WAITING: usize = 64;
+
+/// Passwords that are known; past it the oldest are forgotten.
+const KNOWN: usize = 4096;
+
+/// How long one is known.
+const KNOWN_FOR: Duration = Duration::from_secs(600);
+
+/// Addresses and users whose tries are counted. A hash takes 20 ms, so that there are not half as many in a minute.
+const COUNTED: usize = 65_536;
+
+/// The longest credentials, in base64.
+const MAX_BYTES: usize = 1024;
+
+type Digest = [u8; 32];
+
+/// What all workers know of passwords.
+pub struct Guard {
+    key: hmac::Key,
+    known: ArcSwap<HashMap<Digest, Instant>>,
+    tries: Mutex<HashMap<Counted, (Instant, u32)>>,
+    pool: Pool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Counted {
+    Address(IpAddr),
+    User(Digest),
+}
+
+/// What becomes of credentials.
+#[derive(Debug)]
+pub enum Answer {
+    /// They are known to be right.
+    Right,
+    /// There are none, or none of a user.
+    Wrong,
+    /// They have to be tried.
+    Try(Try),
+}
+
+/// Credentials that are to be tried.
+pub struct Try {
+    /// Where.
+    pub realm: Arc<Realm>,
+    hash: Arc<str>,
+    /// Whether the hash is that of the user, or anybody's so that nobody learns who is one.
+    is_user: bool,
+    password: String,
+    digest: Digest,
+    counted: Vec<Counted>,
+}
+
+/// What came of trying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The password is right.
+    Right,
+    /// It is not.
+    Wrong,
+    /// There were too many wrong ones.
+    TooMany,
+    /// There are too many to try just now.
+    Busy,
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Try {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Try").field("realm", &self.realm.name).finish_non_exhaustive()
+    }
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &aws_lc_rs::rand::SystemRandom::new());
+        Self {
+            key: key.expect("the system has random bytes"),
+            known: ArcSwap::default(),
+            tries: Mutex::default(),
+            pool: Pool::new("files-auth", THREADS, WAITING),
+        }
+    }
+}
+
+impl Guard {
+    /// Looks at the credentials in `Authorization` of a request from `address`.
+    pub fn look(&self, realm: &Arc<Realm>, authorization: Option<&[u8]>, address: Option<IpAddr>) -> Answer {
+        let Some((user, password)) = authorization.and_then(credentials) else { return Answer::Wrong };
+        let hash = realm.users.get(&*user);
+        let is_user = hash.is_some();
+        let Some(hash) = hash.or_else(|| realm.users.values().next()) else { return Answer::Wrong };
+        let digest = self.digest(&[hash.as_bytes(), password.as_bytes()]);
+        if is_user && self.known.load().get(&digest).is_some_and(|since| since.elapsed() < KNOWN_FOR) {
+            return Answer::Right;
+        }
+        let address = address.map(|address| Counted::Address(network(address)));
+        let user = Counted::User(self.digest(&[realm.name.as_bytes(), user.as_bytes()]));
+        Answer::Try(Try {
+            realm: Arc::clone(realm),
+            hash: Arc::clone(hash),
+            is_user,
+            password,
+            digest,
+            counted: address.into_iter().chain([user]).collect(),
+        })
+    }
+
+    /// Tries a password; `done` is called on the thread that did, or at once.
+    pub fn begin(self: &Arc<Self>, this: Try, done: impl FnOnce(Verdict) + Send + 'static) {
+        if !self.count(&this.counted) {
+            return done(Verdict::TooMany);
+        }
+        let guard = Arc::clone(self);
+        // Where the queue is full, what was to be called comes back with the job.
+        let done = Arc::new(Mutex::new(Some(done)));
+        let call = |done: &Mutex<Option<_>>, verdict| {
+            let done: Option<_> = done.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(done) = done {
+                let done: Box<dyn FnOnce(Verdict)> = Box::new(done);
+                done(verdict);
+            }
+        };
+        let counted = this.counted.clone();
+        let taken = {
+            let done = Arc::clone(&done);
+            self.pool.run(move || {
+                let verdict = service::panics::catch(|| guard.verify(&this)).unwrap_or_else(|panic| {
+                    panic.log("job", "trying a password");
+                    Verdict::Busy
+                });
+                call(&done, verdict);
+            })
+        };
+        if !taken {
+            self.give_back(&counted);
+            call(&done, Verdict::Busy);
+        }
+    }
+
+    /// Since when its threads have been at their jobs.
+    pub fn busy(&self) -> &crate::disk::Busy {
+        self.pool.busy()
+    }
+
+    fn verify(&self, this: &Try) -> Verdict {
+        let right = password::verify(&this.password, &this.hash) && this.is_user;
+        if !right {
+            return Verdict::Wrong;
+        }
+        self.give_back(&this.counted);
+        let now = Instant::now();
+        self.known.rcu(|known| {
+            let mut known: HashMap<Digest, Instant> = known
+                .iter()
+                .filter(|(_, since)| now.duration_since(**since) < KNOWN_FOR)
+                .map(|(digest, since)| (*digest, *since))
+                .collect();
+            if known.len() >= KNOWN
+                && let Some(oldest) = known.iter().min_by_key(|(_, since)| **since).map(|(digest, _)| *digest)
+            {
+                known.remove(&oldest);
+            }
+            known.insert(this.digest, now);
+            known
+        });
+        Verdict::Right
+    }
+
+    /// Counts a try. Returns whether there may be one more; given back where the password is right.
+    fn count(&self, counted: &[Counted]) -> bool {
+        let now = Instant::now();
+        let mut tries = self.tries();
+        if tries.len() >= COUNTED {
+            tries.retain(|_, (since, _)| now.duration_since(*since) < MINUTE);
+        }
+        let has_room = counted.iter().all(|key| match tries.get(key) {
+            Some((since, count)) if now.duration_since(*since) < MINUTE => *count < key.most(),
+            Some(_) => true,
+            None => tries.len() < COUNTED,
+        });
+        if has_room {
+            for key in counted {
+                let (since, count) = tries.entry(key.clone()).or_insert((now, 0));
+                if now.duration_since(*since) >= MINUTE {
+                    (*since, *count) = (now, 0);
+                }
+                *count += 1;
+            }
+        }
+        has_room
+    }
+
+    fn give_back(&self, counted: &[Counted]) {
+        let mut tries = self.tries();
+        for key in counted {
+            if let Some((_, count)) = tries.get_mut(key) {
+                *count = count.saturating_sub(1);
+            }
+        }
+    }
+
+    fn tries(&self) -> MutexGuard<'_, HashMap<Counted, (Instant, u32)>> {
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Of several texts, apart from each other.
+    fn digest(&self, parts: &[&[u8]]) -> Digest {
+        let mut context = hmac::Context::with_key(&self.key);
+        for part in parts {
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part);
+        }
+        let mut digest = [0; 32];
+        digest.copy_from_slice(context.sign().as_ref());
+        digest
+    }
+}
+
+impl Counted {
+    fn most(&self) -> u32 {
+        match self {
+            Self::Address(_) => PER_ADDRESS,
+            Self::User(_) => PER_USER,
+        }
+    }
+}
+
+/// User and password (RFC 7617, section 2).
+fn credentials(authorization: &[u8]) -> Option<(String, String)> {
+    let (scheme, rest) = authorization.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") || rest.len() > MAX_BYTES {
+        return None;
+    }
+    let decoded = BASE64_STANDARD.decode(rest.trim_ascii()).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn realm(users: &[(&str, &str)]) -> Arc<Realm> {
+        let hash = |password: &str| Arc::from(password::hash(password).expect("a hash"));
+        let users = users.iter().map(|(user, password)| ((*user).to_owned(), hash(password)));
+        Arc::new(Realm { name: "r".to_owned(), users: users.collect() })
+    }
+
+    fn basic(user: &str, password: &str) -> Vec<u8> {
+        format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}"))).into_bytes()
+    }
+
+    /// What comes of credentials in the end.
+    fn verdict(guard: &Arc<Guard>, realm: &Arc<Realm>, authorization: &[u8], address: IpAddr) -> Verdict {
+        match guard.look(realm, Some(authorization), Some(address)) {
+            Answer::Right => Verdict::Right,
+            Answer::Wrong => Verdict::Wrong,
+            Answer::Try(this) => {
+                let (give, verdict) = channel();
+                guard.begin(this, move |verdict| give.send(verdict).expect("it is waited for"));
+                verdict.recv().expect("a verdict")
+            }
+        }
+    }
+
+    #[test]
+    fn a_right_password_is_known_and_wrong_ones_are_few() {
+        let guard = Arc::new(Guard::default());
+        let realm = realm(&[("a", "one"), ("b", "two:")]);
+        let (here, there) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        assert_eq!(verdict(&guard, &realm, &basic("a", "one"), here), Verdict::Right);
+        assert!(matches!(guard.look(&realm, Some(&basic("a", "one")), None), Answer::Right));
+        assert_eq!(verdict(&guard, &realm, &basic("b", "two:"), here), Verdict::Right);
+        for (user, password) in [("a", "two:"), ("b", "one"), ("c", "one"), ("a", ""), ("", "one")] {
+            assert_eq!(verdict(&guard, &realm, &basic(user, password), here), Verdict::Wrong, "{user}");
+        }
+        assert_eq!(verdict(&guard, &realm, &basic("a", "x"), here), Verdict::TooMany);
+        // Who is known goes on, and who comes from elsewhere.
+        assert_eq!(verdict(&guard, &realm, &basic("a", "one"), here), Verdict::Right);
+        assert_eq!(verdict(&guard, &realm, &basic("a", "x"), there), Verdict::Wrong);
+        // A hash that changes makes the password unknown.
+        let changed = self::realm(&[("a", "other")]);
+        assert_eq!(verdict(&guard, &changed, &basic("a", "one"), there), Verdict::Wrong);
+    }
+
+    #[test]
+    fn what_are_no_credentials_is_not_tried() {
+        let guard = Guard::default();
+        let realm = realm(&[("a", "one")]);
+        let long = format!("Basic {}", BASE64_STANDARD.encode("a:".to_owned() + &"x".repeat(MAX_BYTES)));
+        for text in ["", "Basic", "Basic ", "Basic YQ==", "Basic !!!!", "Bearer YTpvbmU=", "Basic gIA6gA==", &long] {
+            assert!(matches!(guard.look(&realm, Some(text.as_bytes()), None), Answer::Wrong), "{text}");
+        }
+        assert!(matches!(guard.look(&realm, None, None), Answer::Wrong));
+        let nobody = self::realm(&[]);
+        assert!(matches!(guard.look(&nobody, Some(&basic("a", "one")), None), Answer::Wrong));
+    }
+}

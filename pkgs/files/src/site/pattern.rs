@@ -1,0 +1,241 @@
+//! Which paths a rule is for, and what is made of those: patterns and templates.
+//!
+//! A pattern is a glob, in which `*` stands for anything, or a regular expression. Both take time linear in the path,
+//! whatever either is. A template puts what a pattern's `*` or groups stand for in the place of `$1` to `$9`, and the
+//! whole path in that of `$path`.
+
+use percent_encoding::percent_encode;
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::http::path::ESCAPED;
+
+/// The most memory a regular expression may take once it is compiled, in bytes.
+const REGEX_BYTES: usize = 1 << 20;
+
+/// The most that a `$` and its digit may stand for: `$1` to `$9`.
+const MAX_CAPTURES: usize = 9;
+
+/// Which paths a rule is for.
+#[derive(Clone, Debug)]
+pub enum Pattern {
+    /// In which `*` stands for anything, slashes too.
+    Glob(Box<[u8]>),
+    /// A regular expression, which is found anywhere in the path unless it says otherwise.
+    Regex(Regex),
+}
+
+/// What the `*` or groups of a pattern stand for in a path.
+pub type Captures<'t> = Vec<&'t [u8]>;
+
+/// What is made of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    /// The one of this number, from 0.
+    Capture(usize),
+    Path,
+}
+
+/// Why a template is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A `$` with something else behind it.
+    #[error("behind a $ comes a digit from 1 to 9, path, or another $")]
+    Dollar,
+    /// A capture that the pattern does not have.
+    #[error("there is no ${0}: the pattern has {1} of them")]
+    Capture(usize, usize),
+    /// The regular expression.
+    #[error("{0}")]
+    Regex(String),
+}
+
+impl Pattern {
+    /// A regular expression over bytes: `.` and `\w` are of ASCII, or any byte.
+    ///
+    /// # Errors
+    /// [`Error::Regex`], in one line.
+    pub fn regex(text: &str) -> Result<Self, Error> {
+        let built = RegexBuilder::new(text).unicode(false).size_limit(REGEX_BYTES).build();
+        built.map(Self::Regex).map_err(|error| {
+            let said = error.to_string();
+            Error::Regex(said.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned())
+        })
+    }
+
+    /// Whether it is for a path, which begins with its slash.
+    pub fn matches(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Glob(pattern) => glob(pattern, path),
+            Self::Regex(regex) => regex.is_match(path),
+        }
+    }
+
+    /// What its parts stand for in a path; none where it is not for that.
+    pub fn captures<'t>(&self, path: &'t [u8]) -> Option<Captures<'t>> {
+        match self {
+            Self::Glob(pattern) => {
+                let mut captures = Vec::new();
+                walk(pattern, path, |capture| captures.push(capture)).then_some(captures)
+            }
+            Self::Regex(regex) => {
+                let found = regex.captures(path)?;
+                Some(found.iter().skip(1).map(|group| group.map_or(&b""[..], |group| group.as_bytes())).collect())
+            }
+        }
+    }
+
+    /// How many captures it has.
+    fn count(&self) -> usize {
+        match self {
+            Self::Glob(pattern) => pattern.iter().filter(|byte| **byte == b'*').count(),
+            Self::Regex(regex) => regex.captures_len() - 1,
+        }
+    }
+}
+
+impl Template {
+    /// Reads one for what `pattern` captures.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn parse(text: &str, pattern: &Pattern) -> Result<Self, Error> {
+        let (mut parts, mut rest) = (Vec::new(), text);
+        while let Some((before, behind)) = rest.split_once('$') {
+            parts.push(Part::Text(before.to_owned()));
+            rest = match behind.as_bytes() {
+                [b'$', ..] => {
+                    parts.push(Part::Text("$".to_owned()));
+                    &behind[1..]
+                }
+                [digit @ b'1'..=b'9', ..] => {
+                    let number = usize::from(digit - b'0');
+                    if number > pattern.count().min(MAX_CAPTURES) {
+                        return Err(Error::Capture(number, pattern.count()));
+                    }
+                    parts.push(Part::Capture(number - 1));
+                    &behind[1..]
+                }
+                _ => {
+                    parts.push(Part::Path);
+                    behind.strip_prefix("path").ok_or(Error::Dollar)?
+                }
+            };
+        }
+        parts.push(Part::Text(rest.to_owned()));
+        Ok(Self(parts))
+    }
+
+    /// What it makes of a path and what was captured in that, as bytes of a path.
+    pub fn expand(&self, path: &[u8], captures: &Captures<'_>) -> Vec<u8> {
+        let mut made = Vec::new();
+        self.each(path, captures, |part, _| made.extend_from_slice(part));
+        made
+    }
+
+    /// The same as a part of a URL: what is put in is escaped, so that it can end neither the path nor the line.
+    pub fn escape(&self, path: &[u8], captures: &Captures<'_>) -> String {
+        let mut made = String::new();
+        self.each(path, captures, |part, literal| match (literal, std::str::from_utf8(part)) {
+            (true, Ok(text)) => made.push_str(text),
+            _ => made.extend(percent_encode(part, ESCAPED)),
+        });
+        made
+    }
+
+    fn each(&self, path: &[u8], captures: &Captures<'_>, mut put: impl FnMut(&[u8], bool)) {
+        for part in &self.0 {
+            match part {
+                Part::Text(text) => put(text.as_bytes(), true),
+                Part::Capture(number) => put(captures.get(*number).copied().unwrap_or_default(), false),
+                Part::Path => put(path, false),
+            }
+        }
+    }
+}
+
+/// Whether `text` is like `pattern`, in which `*` stands for anything.
+pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    walk(pattern, text, |_| ())
+}
+
+/// The same, with what each `*` stands for: as little as can be, but for the last.
+fn walk<'t>(pattern: &[u8], text: &'t [u8], mut found: impl FnMut(&'t [u8])) -> bool {
+    let mut parts = pattern.split(|byte| *byte == b'*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = memchr::memmem::find(rest, part) else { return false };
+        found(&rest[..at]);
+        rest = &rest[at + part.len()..];
+    }
+    rest.strip_suffix(last).map(found).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, text, captured) in [
+            ("/a", "/a", Some(vec![])),
+            ("/a", "/ab", None),
+            ("*", "/a/b", Some(vec!["/a/b"])),
+            ("/a/*", "/a/b/c", Some(vec!["b/c"])),
+            ("/a/*", "/a", None),
+            ("*.js", "/x/y.js", Some(vec!["/x/y"])),
+            ("*.js", "/x/y.js.map", None),
+            ("/a/*.min.*", "/a/b.min.js", Some(vec!["b", "js"])),
+            ("/a*a", "/a", None),
+            ("/*b*b", "/ab", None),
+            ("/**b", "/ab", Some(vec!["", "a"])),
+        ] {
+            let found = Pattern::Glob(pattern.as_bytes().into());
+            let captured = captured.map(|all| all.into_iter().map(str::as_bytes).collect::<Vec<_>>());
+            assert_eq!(found.captures(text.as_bytes()), captured, "{pattern} {text}");
+            assert_eq!(found.matches(text.as_bytes()), captured.is_some(), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn templates_put_in_what_was_captured() {
+        let glob = |text: &str| Pattern::Glob(text.as_bytes().into());
+        let regex = |text: &str| Pattern::regex(text).expect("an expression");
+        for (pattern, template, path, made, escaped) in [
+            (glob("/old/*"), "/new/$1", "/old/a b", "/new/a b", "/new/a%20b"),
+            (glob("*"), "$path.html", "/a", "/a.html", "/a.html"),
+            (glob("/*/*"), "/$2?of=$1&$$", "/a/b?c", "/b?c?of=a&$", "/b%3Fc?of=a&$"),
+            (regex("^/u/([0-9]+)(/x)?$"), "/user/$1$2", "/u/42", "/user/42", "/user/42"),
+            (regex("^/u/(?<id>[0-9]+)$"), "/$1", "/u/7", "/7", "/7"),
+            (glob("/*"), "/$1", "/\u{e9}\r\n%", "/\u{e9}\r\n%", "/%C3%A9%0D%0A%25"),
+        ] {
+            let template = Template::parse(template, &pattern).expect("a template");
+            let captures = pattern.captures(path.as_bytes()).expect("it matches");
+            assert_eq!(template.expand(path.as_bytes(), &captures), made.as_bytes(), "{path}");
+            assert_eq!(template.escape(path.as_bytes(), &captures), escaped, "{path}");
+        }
+        for (pattern, template, said) in [
+            ("/*", "/$2", "there is no $2: the pattern has 1 of them"),
+            ("/*", "/$0", "behind a $ comes a digit from 1 to 9, path, or another $"),
+            ("/*", "/a$", "behind a $ comes a digit from 1 to 9, path, or another $"),
+        ] {
+            assert_eq!(Template::parse(template, &glob(pattern)).expect_err(template).to_string(), said);
+        }
+    }
+
+    #[test]
+    fn an_expression_takes_bounded_memory_and_linear_time() {
+        for text in ["(", "(a{1000}){1000}{1000}"] {
+            let said = Pattern::regex(text).expect_err(text).to_string();
+            assert!(!said.is_empty() && said.lines().count() == 1, "{said}");
+        }
+        // What takes a backtracking engine longer than the universe is old.
+        let evil = Pattern::regex("^/(a+)+$").expect("an expression");
+        assert!(!evil.matches(format!("/{}!", "a".repeat(4000)).as_bytes()));
+    }
+}

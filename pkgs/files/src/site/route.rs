@@ -1,0 +1,298 @@
+//! What is answered for a path that is not, or not always, that of a file.
+//!
+//! - `redirect = "/new/$1"`: the client is to ask elsewhere, with the query it came with.
+//! - `rewrite = "/app/$1"`: what is at another path is answered, once: what that is led to is not looked at.
+//! - `try = ["$path", "$path.html", "/index.html"]`: the first that there is, with status 200. `fallback` is one after
+//!   all these, and where there is no `try` after the path itself.
+//!
+//! Each is of the last rule that matches and says so. What is made of a path is looked at as one that comes from a
+//! client: it leads down, and to no name with a dot in front.
+
+use percent_encoding::percent_encode;
+
+use super::pattern::{self, Pattern, Template};
+use super::rules::{Rule, Rules};
+use crate::http::path::{self, ESCAPED, Refused};
+
+/// The most paths of a `try`: each may take a look at the disk.
+const MAX_TRIES: usize = 8;
+
+/// Where a rule leads.
+#[derive(Clone, Debug, Default)]
+pub struct Lead {
+    path: Option<Move>,
+    tries: Option<Vec<Template>>,
+}
+
+#[derive(Clone, Debug)]
+enum Move {
+    Stay,
+    Redirect(Redirect),
+    Rewrite(Template),
+}
+
+#[derive(Clone, Debug)]
+struct Redirect {
+    status: u16,
+    to: Template,
+    /// Whether to another path of the same host.
+    own: bool,
+    /// What follows the path: a query, and a fragment.
+    query: Option<String>,
+    fragment: Option<String>,
+}
+
+/// Where a request leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To what its path names.
+    Straight,
+    /// To the first of these that there is.
+    First(Vec<Vec<u8>>),
+    /// The client is told to ask elsewhere.
+    Elsewhere {
+        /// How it is told.
+        status: u16,
+        /// Where.
+        location: String,
+    },
+    /// To what can be no file.
+    Nowhere(Refused),
+}
+
+/// Why a rule leads nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A target that is none, or whose host a client could choose.
+    #[error("a redirect leads to a path with one slash in front, or to http:// or https://, a host and a path")]
+    Target,
+    /// What may not be in a URL.
+    #[error("a URL has no such character: {0:?}")]
+    Character(char),
+    /// Of something else.
+    #[error("{0} is no status of a redirect")]
+    Status(u16),
+    /// Nothing to be said with it.
+    #[error("a status goes with a redirect")]
+    StatusAlone,
+    /// Two at once.
+    #[error("redirect or rewrite, not both")]
+    Both,
+    /// No path.
+    #[error("{0:?} is no path: those begin with / or $path")]
+    Path(String),
+    /// Too many.
+    #[error("a try has at most {MAX_TRIES} paths")]
+    Tries,
+    /// What is put in.
+    #[error(transparent)]
+    Template(#[from] pattern::Error),
+}
+
+impl Lead {
+    /// Where a rule leads that is for these paths.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn new(rule: &Rule, pattern: &Pattern) -> Result<Self, Error> {
+        let path = match (rule.redirect.as_deref(), rule.rewrite.as_deref()) {
+            (Some(_), Some(_)) => return Err(Error::Both),
+            (None, None) => None,
+            (Some(""), _) | (_, Some("")) => Some(Move::Stay),
+            (Some(to), _) => Some(Move::Redirect(Redirect::new(to, rule.status.unwrap_or(301), pattern)?)),
+            (_, Some(to)) => Some(Move::Rewrite(template(to, pattern)?)),
+        };
+        if rule.status.is_some() && !matches!(path, Some(Move::Redirect(_))) {
+            return Err(Error::StatusAlone);
+        }
+        let tries = match (rule.r#try.as_deref(), rule.fallback.as_deref()) {
+            (None, None) => None,
+            (None | Some([]), Some("")) | (Some([]), None) => Some(Vec::new()),
+            (tries, fallback) => {
+                let itself = ["$path".to_owned()];
+                let tries = tries.filter(|tries| !tries.is_empty()).unwrap_or(&itself);
+                let fallback = fallback.filter(|fallback| !fallback.is_empty());
+                let all = tries.iter().map(String::as_str).chain(fallback);
+                Some(all.map(|to| template(to, pattern)).collect::<Result<_, _>>()?)
+            }
+        };
+        if tries.as_ref().is_some_and(|tries: &Vec<_>| tries.len() > MAX_TRIES) {
+            return Err(Error::Tries);
+        }
+        Ok(Self { path, tries })
+    }
+
+    /// Whether it says nothing.
+    pub fn is_nowhere(&self) -> bool {
+        self.path.is_none() && self.tries.is_none()
+    }
+}
+
+impl Redirect {
+    fn new(to: &str, status: u16, pattern: &Pattern) -> Result<Self, Error> {
+        if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+            return Err(Error::Status(status));
+        }
+        // RFC 3986, appendix A: those of a URI, and $ for what is put in.
+        let fits = |byte: char| byte.is_ascii_alphanumeric() || "-._~:/?#[]@!$&'()*+,;=%".contains(byte);
+        if let Some(other) = to.chars().find(|byte| !fits(*byte)) {
+            return Err(Error::Character(other));
+        }
+        let own = to.starts_with('/') && !to.starts_with("//") || to.starts_with("$path");
+        if !own {
+            // What is put in comes behind the host and the slash that ends it, so that no client can lengthen that.
+            let rest = to.strip_prefix("https://").or_else(|| to.strip_prefix("http://")).ok_or(Error::Target)?;
+            let (host, _) = rest.split_once('/').ok_or(Error::Target)?;
+            let is_host = |byte: char| byte.is_ascii_alphanumeric() || "-._:[]".contains(byte);
+            if host.is_empty() || !host.chars().all(is_host) {
+                return Err(Error::Target);
+            }
+        }
+        let (to, fragment) = to.split_once('#').map_or((to, None), |(to, end)| (to, Some(end.to_owned())));
+        let (to, query) = to.split_once('?').map_or((to, None), |(to, end)| (to, Some(end.to_owned())));
+        Ok(Self { status, to: Template::parse(to, pattern)?, own, query, fragment })
+    }
+
+    /// What it makes of a path that begins with its slash.
+    fn location(&self, path: &[u8], captures: &pattern::Captures<'_>, query: Option<&str>) -> String {
+        let mut location = self.to.escape(path, captures);
+        if self.own {
+            // Two slashes in front would name a host.
+            location = format!("/{}", location.trim_start_matches('/'));
+        }
+        let queries = self.query.as_deref().into_iter().chain(query.filter(|query| !query.is_empty()));
+        for (mark, query) in ["?", "&"].into_iter().zip(queries) {
+            location.extend([mark, query]);
+        }
+        if let Some(fragment) = &self.fragment {
+            location.extend(["#", fragment]);
+        }
+        location
+    }
+}
+
+fn template(to: &str, pattern: &Pattern) -> Result<Template, Error> {
+    if !to.starts_with('/') && !to.starts_with("$path") {
+        return Err(Error::Path(to.to_owned()));
+    }
+    Ok(Template::parse(to, pattern)?)
+}
+
+impl Route {
+    /// Where rules lead a request for a path below the root.
+    pub fn of(rules: &Rules, path: &[u8], query: Option<&str>, hidden: bool) -> Self {
+        let mut at = [b"/", path].concat();
+        let said = rules.all_leads().rev().find_map(|(pattern, lead)| {
+            let to = lead.path.as_ref()?;
+            Some((to, pattern.captures(&at)?))
+        });
+        let mut moved = false;
+        match said {
+            None | Some((Move::Stay, _)) => {}
+            Some((Move::Redirect(redirect), captures)) => {
+                let location = redirect.location(&at, &captures, query);
+                // What leads to itself would do so for ever.
+                let itself = || percent_encode(&at, ESCAPED).to_string();
+                if !redirect.own || redirect.query.is_some() || location.split(['?', '#']).next() != Some(&itself()) {
+                    return Self::Elsewhere { status: redirect.status, location };
+                }
+            }
+            Some((Move::Rewrite(to), captures)) => match path::normal(&to.expand(&at, &captures), hidden) {
+                Ok(to) => {
+                    moved = to != path;
+                    at = [b"/", &to[..]].concat();
+                }
+                Err(refused) => return Self::Nowhere(refused),
+            },
+        }
+        let tries = rules.all_leads().rev().find_map(|(pattern, lead)| {
+            let tries = lead.tries.as_ref()?;
+            Some((tries, pattern.captures(&at)?))
+        });
+        match tries {
+            Some((tries, captures)) if !tries.is_empty() => {
+                let paths = tries.iter().map(|to| path::normal(&to.expand(&at, &captures), hidden));
+                // What cannot be is not there.
+                Self::First(paths.filter_map(Result::ok).collect())
+            }
+            _ if moved => Self::First(vec![at.split_off(1)]),
+            _ => Self::Straight,
+        }
+    }
+
+    /// Whether a file that this path names is the answer to it.
+    pub fn is_straight(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Straight => true,
+            Self::First(paths) => paths.first().is_some_and(|first| first == path),
+            Self::Elsewhere { .. } | Self::Nowhere(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: &str = r#"
+        [[rule]]
+        path = "/old*"
+        redirect = "/$1"
+        [[rule]]
+        path = "/old/kept"
+        redirect = ""
+        [[rule]]
+        path = "/away/*"
+        redirect = "https://new.example/$1?from=old#top"
+        status = 308
+        [[rule]]
+        path = "/loop/*"
+        redirect = "/loop/$1"
+        [[rule]]
+        match = "^/u/([0-9]+)$"
+        rewrite = "/users/$1.html"
+        [[rule]]
+        path = "/up/*"
+        rewrite = "/x/.$1"
+        [[rule]]
+        path = "/app/*"
+        try = ["$path", "$path.html", "$path/"]
+        fallback = "/app/index.html"
+        [[rule]]
+        path = "/app/api/*"
+        try = []
+        [[rule]]
+        path = "/short/*"
+        rewrite = "/app/$1"
+    "#;
+
+    #[test]
+    fn requests_are_led_as_the_last_rule_has_it() {
+        let rules = Rules::parse(RULES).expect("rules");
+        let elsewhere =
+            |status, location: &str| Route::Elsewhere { status, location: location.to_owned() };
+        let first = |paths: &[&str]| Route::First(paths.iter().map(|path| path.as_bytes().to_vec()).collect());
+        for (path, query, route) in [
+            ("a", None, Route::Straight),
+            ("old/a b", Some("x=1"), elsewhere(301, "/a%20b?x=1")),
+            ("old/kept", None, Route::Straight),
+            // As few slashes in front as it takes to name no host.
+            ("old//evil.example", None, elsewhere(301, "/evil.example")),
+            ("old/\\evil.example", None, elsewhere(301, "/%5Cevil.example")),
+            ("old/a\r\nset-cookie: x", None, elsewhere(301, "/a%0D%0Aset-cookie:%20x")),
+            ("away/x?y", Some("b"), elsewhere(308, "https://new.example/x%3Fy?from=old&b#top")),
+            ("away/@evil.example", None, elsewhere(308, "https://new.example/@evil.example?from=old#top")),
+            ("loop/a", Some("x"), Route::Straight),
+            ("u/42", None, first(&["users/42.html"])),
+            ("u/x", None, Route::Straight),
+            ("up/a", None, Route::Nowhere(Refused::Missing)),
+            ("up/.", None, Route::Nowhere(Refused::Bad)),
+            ("up/./../secret", None, Route::Nowhere(Refused::Bad)),
+            ("app/x", None, first(&["app/x", "app/x.html", "app/x/", "app/index.html"])),
+            ("app/api/x", None, Route::Straight),
+            ("short/x", None, first(&["app/x", "app/x.html", "app/x/", "app/index.html"])),
+        ] {
+            assert_eq!(Route::of(&rules, path.as_bytes(), query, false), route, "{path}");
+        }
+    }
+}
