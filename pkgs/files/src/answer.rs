@@ -3,14 +3,18 @@
 //! No input and no output happen here, but for lookups in the cache and, where a file is not in it, one that
 //! does not wait for the disk.
 
+use std::borrow::Cow;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use percent_encoding::percent_encode;
 use service::request_id::RequestId;
 
 use crate::cache::{Cache, Entry, Kind};
+use crate::guard::{self, Guard, Tried};
 use crate::http::conditional::{self, Verdict};
 use crate::http::date;
 use crate::http::encoding::{self, Coding};
@@ -22,10 +26,12 @@ use crate::listing::{self, Order};
 use crate::parts::Parts;
 use crate::site::Site;
 use crate::site::file::File;
+use crate::site::gate::{Gate, Judgement, Realm};
 use crate::site::refusal::Refusal;
 use crate::site::root::{self, Patience};
 use crate::site::route::Route;
 use crate::site::rules::{Cors, Policy};
+use crate::site::signature::unsigned;
 use crate::wait::{Wait, Waited};
 
 /// The most entries of `Cache-Control: max-age` a preflight may be kept, in seconds: what browsers cap it at.
@@ -53,6 +59,12 @@ pub struct Maker<'w> {
     pub postpones: bool,
     /// Whether the connection ends with this answer, whatever the request says.
     pub last: bool,
+    /// What is known of passwords.
+    pub guard: &'w Guard,
+    /// Where the client is.
+    pub client: Option<IpAddr>,
+    /// What became of the password in the request, and where.
+    pub checked: Option<(Arc<Realm>, Tried)>,
 }
 
 /// An answer whose head is written.
@@ -149,6 +161,9 @@ impl Maker<'_> {
         match self.cache.get(&path, self.tick) {
             Some(entry) if !entry.is_led => {
                 let entry = Rc::clone(entry);
+                if let Some(Waited::Tried(realm, verdict)) = waited {
+                    self.checked = Some((realm, verdict));
+                }
                 self.pass(&entry, &path, request, out)
             }
             _ => self.seek(&path, request, waited, out),
@@ -163,14 +178,20 @@ impl Maker<'_> {
         waited: Option<Waited>,
         out: &mut Vec<u8>,
     ) -> Result<Answer, Wait> {
+        let found = match waited {
+            Some(Waited::Found(path, found)) => Some((path, found)),
+            Some(Waited::Tried(realm, verdict)) => {
+                self.checked = Some((realm, verdict));
+                None
+            }
+            None => None,
+        };
         // Whoever may not have it is not told whether it is there.
         if let Some(gate) = self.site.gate(&[path])
-            && request.method != Method::Options
-            && let Some(refusal) = gate.refuses(request)
+            && let Some(refused) = self.judge(&gate, path, request, out)?
         {
-            return Ok(self.refuse(refusal, request, "", out));
+            return Ok(refused);
         }
-        let found = waited.map(|Waited::Found(path, found)| (path, found));
         let paths = match self.site.route(path, request.query) {
             Route::Straight => {
                 let found = match found {
@@ -249,12 +270,55 @@ impl Maker<'_> {
         out: &mut Vec<u8>,
     ) -> Result<Answer, Wait> {
         if let Some(gate) = &entry.policy.gate
-            && request.method != Method::Options
-            && let Some(refusal) = gate.refuses(request)
+            && let Some(refused) = self.judge(gate, path, request, out)?
         {
-            return Ok(self.refuse(refusal, request, "", out));
+            return Ok(refused);
         }
         Ok(self.entry(entry, path, request, out))
+    }
+
+    /// The refusal of a request for a path that does not pass; none where it does.
+    fn judge(
+        &self,
+        gate: &Gate,
+        path: &[u8],
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Answer>, Wait> {
+        // A preflight comes without anything to pass by (Fetch, section 4.8), and is told nothing of the file.
+        if request.method == Method::Options {
+            return Ok(None);
+        }
+        let mut tried = None;
+        let judgement = gate.judge(request, path, self.now, |realm| {
+            let checked = self.checked.as_ref().filter(|(known, _)| Arc::ptr_eq(known, realm));
+            let verdict = match checked {
+                Some((_, verdict)) => *verdict,
+                None => match self.guard.look(realm, request.field("authorization"), self.client) {
+                    guard::Answer::Right => Tried::Right,
+                    guard::Answer::Wrong => Tried::Wrong,
+                    guard::Answer::Try(this) => {
+                        tried = Some(Err(Box::new(this)));
+                        return false;
+                    }
+                },
+            };
+            tried = Some(Ok(verdict));
+            verdict == Tried::Right
+        });
+        let (refusal, fields) = match (judgement, tried) {
+            (Judgement::Passes, _) => return Ok(None),
+            (Judgement::Refused(refusal), _) => (refusal, String::new()),
+            (Judgement::Asks(_), Some(Err(this))) => return Err(Wait::Try(this)),
+            (Judgement::Asks(_), Some(Ok(Tried::TooMany))) => (Refusal::Tries, String::new()),
+            (Judgement::Asks(_), Some(Ok(Tried::Busy))) => (Refusal::Busy, String::new()),
+            (Judgement::Asks(realm), _) => {
+                let name = &realm.name;
+                let fields = format!("www-authenticate: Basic realm=\"{name}\", charset=\"UTF-8\"\r\n");
+                (Refusal::Unauthorized, fields)
+            }
+        };
+        Ok(Some(self.refuse(refusal, request, &fields, out)))
     }
 
     /// What a lookup failed by is said, or waited for.
@@ -407,7 +471,10 @@ impl Maker<'_> {
     }
 
     fn listing(&mut self, entry: &Entry, path: &[u8], request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
-        let Some(order) = Order::parse(request.query.unwrap_or_default()) else {
+        let query = request.query.unwrap_or_default();
+        let is_signed = entry.policy.gate.as_ref().is_some_and(|gate| gate.is_signed());
+        let query = if is_signed { Cow::Owned(unsigned(query)) } else { Cow::Borrowed(query) };
+        let Some(order) = Order::parse(&query) else {
             return self.refuse(Refusal::Query, request, "", out);
         };
         let json = order.json.unwrap_or_else(|| {

@@ -103,6 +103,9 @@ impl Desk {
             id: None,
             last: self.draining,
             postpones: false,
+            guard: &self.front.guard,
+            client: None,
+            checked: None,
         }
     }
 

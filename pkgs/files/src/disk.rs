@@ -164,7 +164,7 @@ impl Mailbox {
 }
 
 /// How long a job of a thread here may take before the thread counts as stuck: a disk may be slow, or far away.
-const STUCK: Duration = Duration::from_secs(60);
+pub const STUCK: Duration = Duration::from_secs(60);
 
 /// Since when threads have been at their jobs, for the watchdog.
 #[derive(Clone, Debug)]
@@ -196,7 +196,7 @@ impl Busy {
     }
 
     /// Whether no thread has ended, or been at its job for longer than `stuck`.
-    fn is_alive(&self, stuck: Duration) -> bool {
+    pub fn is_alive(&self, stuck: Duration) -> bool {
         let now = self.now();
         self.since.iter().all(|since| match since.load(Ordering::Relaxed) {
             0 => true,

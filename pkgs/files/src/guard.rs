@@ -87,7 +87,7 @@ pub struct Try {
 
 /// What came of trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Tried {
     /// The password is right.
     Right,
     /// It is not.
@@ -146,34 +146,25 @@ impl Guard {
     }
 
     /// Tries a password; `done` is called on the thread that did, or at once.
-    pub fn begin(self: &Arc<Self>, this: Try, done: impl FnOnce(Verdict) + Send + 'static) {
+    pub fn begin(self: &Arc<Self>, this: Try, done: impl FnOnce(Tried) + Send + 'static) {
         if !self.count(&this.counted) {
-            return done(Verdict::TooMany);
+            return done(Tried::TooMany);
         }
         let guard = Arc::clone(self);
-        // Where the queue is full, what was to be called comes back with the job.
-        let done = Arc::new(Mutex::new(Some(done)));
-        let call = |done: &Mutex<Option<_>>, verdict| {
-            let done: Option<_> = done.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(done) = done {
-                let done: Box<dyn FnOnce(Verdict)> = Box::new(done);
-                done(verdict);
-            }
-        };
         let counted = this.counted.clone();
-        let taken = {
-            let done = Arc::clone(&done);
-            self.pool.run(move || {
-                let verdict = service::panics::catch(|| guard.verify(&this)).unwrap_or_else(|panic| {
-                    panic.log("job", "trying a password");
-                    Verdict::Busy
-                });
-                call(&done, verdict);
-            })
-        };
+        // Where the queue is full, it is not lost with the job.
+        let done = Arc::new(Mutex::new(Some(done)));
+        let told = Arc::clone(&done);
+        let taken = self.pool.run(move || {
+            let verdict = service::panics::catch(|| guard.verify(&this)).unwrap_or_else(|panic| {
+                panic.log("job", "trying a password");
+                Tried::Busy
+            });
+            tell(&told, verdict);
+        });
         if !taken {
             self.give_back(&counted);
-            call(&done, Verdict::Busy);
+            tell(&done, Tried::Busy);
         }
     }
 
@@ -182,10 +173,10 @@ impl Guard {
         self.pool.busy()
     }
 
-    fn verify(&self, this: &Try) -> Verdict {
+    fn verify(&self, this: &Try) -> Tried {
         let right = password::verify(&this.password, &this.hash) && this.is_user;
         if !right {
-            return Verdict::Wrong;
+            return Tried::Wrong;
         }
         self.give_back(&this.counted);
         let now = Instant::now();
@@ -203,7 +194,7 @@ impl Guard {
             known.insert(this.digest, now);
             known
         });
-        Verdict::Right
+        Tried::Right
     }
 
     /// Counts a try. Returns whether there may be one more; given back where the password is right.
@@ -265,6 +256,12 @@ impl Counted {
     }
 }
 
+fn tell(done: &Mutex<Option<impl FnOnce(Tried)>>, verdict: Tried) {
+    if let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        done(verdict);
+    }
+}
+
 /// User and password (RFC 7617, section 2).
 fn credentials(authorization: &[u8]) -> Option<(String, String)> {
     let (scheme, rest) = authorization.split_at_checked(6)?;
@@ -294,10 +291,10 @@ mod tests {
     }
 
     /// What comes of credentials in the end.
-    fn verdict(guard: &Arc<Guard>, realm: &Arc<Realm>, authorization: &[u8], address: IpAddr) -> Verdict {
+    fn verdict(guard: &Arc<Guard>, realm: &Arc<Realm>, authorization: &[u8], address: IpAddr) -> Tried {
         match guard.look(realm, Some(authorization), Some(address)) {
-            Answer::Right => Verdict::Right,
-            Answer::Wrong => Verdict::Wrong,
+            Answer::Right => Tried::Right,
+            Answer::Wrong => Tried::Wrong,
             Answer::Try(this) => {
                 let (give, verdict) = channel();
                 guard.begin(this, move |verdict| give.send(verdict).expect("it is waited for"));
@@ -311,19 +308,19 @@ mod tests {
         let guard = Arc::new(Guard::default());
         let realm = realm(&[("a", "one"), ("b", "two:")]);
         let (here, there) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        assert_eq!(verdict(&guard, &realm, &basic("a", "one"), here), Verdict::Right);
+        assert_eq!(verdict(&guard, &realm, &basic("a", "one"), here), Tried::Right);
         assert!(matches!(guard.look(&realm, Some(&basic("a", "one")), None), Answer::Right));
-        assert_eq!(verdict(&guard, &realm, &basic("b", "two:"), here), Verdict::Right);
+        assert_eq!(verdict(&guard, &realm, &basic("b", "two:"), here), Tried::Right);
         for (user, password) in [("a", "two:"), ("b", "one"), ("c", "one"), ("a", ""), ("", "one")] {
-            assert_eq!(verdict(&guard, &realm, &basic(user, password), here), Verdict::Wrong, "{user}");
+            assert_eq!(verdict(&guard, &realm, &basic(user, password), here), Tried::Wrong, "{user}");
         }
-        assert_eq!(verdict(&guard, &realm, &basic("a", "x"), here), Verdict::TooMany);
+        assert_eq!(verdict(&guard, &realm, &basic("a", "x"), here), Tried::TooMany);
         // Who is known goes on, and who comes from elsewhere.
-        assert_eq!(verdict(&guard, &realm, &basic("a", "one"), here), Verdict::Right);
-        assert_eq!(verdict(&guard, &realm, &basic("a", "x"), there), Verdict::Wrong);
+        assert_eq!(verdict(&guard, &realm, &basic("a", "one"), here), Tried::Right);
+        assert_eq!(verdict(&guard, &realm, &basic("a", "x"), there), Tried::Wrong);
         // A hash that changes makes the password unknown.
         let changed = self::realm(&[("a", "other")]);
-        assert_eq!(verdict(&guard, &changed, &basic("a", "one"), there), Verdict::Wrong);
+        assert_eq!(verdict(&guard, &changed, &basic("a", "one"), there), Tried::Wrong);
     }
 
     #[test]

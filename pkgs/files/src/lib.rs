@@ -11,6 +11,7 @@
 //! - [`cache`]: files kept open; [`watch`]: what inotify says of them.
 //! - [`site`]: what is served: the root, the rules, the pages of errors.
 //! - [`wait`]: what answers wait for. [`disk`]: the threads that wait for the disk; [`resident`]: whether they have to.
+//! - [`guard`]: passwords that are tried, and known; [`pool`]: the threads that try them.
 //! - [`listing`], [`listing_pool`], [`parts`]: directories, the threads that write them, and several ranges of a file.
 //! - [`http`]: HTTP itself, without input or output.
 //! - [`secure`], [`body`]: the same over TLS, through `listener`.
@@ -30,12 +31,14 @@ pub mod engine;
 #[cfg(test)]
 mod faults;
 pub mod front;
+pub mod guard;
 pub mod http;
 pub mod listing;
 pub mod listing_pool;
 pub mod metrics;
 pub mod parts;
 pub mod pipes;
+pub mod pool;
 // cachestat(2) has no safe binding.
 #[allow(unsafe_code)]
 pub mod resident;

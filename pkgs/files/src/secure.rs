@@ -28,7 +28,7 @@ use crate::body::Body;
 use crate::desk::{Desk, TICK};
 use crate::front::Front;
 use crate::front::limits::Guest;
-use crate::http::head::{self, Fields, Method, Values};
+use crate::http::head::{self, Fields, Method, Others, Values};
 use crate::metrics::Side;
 use crate::site::Site;
 use crate::site::refusal::Refusal;
@@ -175,6 +175,7 @@ fn answer<B>(
     let id = id(desk, peer, request);
     let mut maker = desk.maker(&site);
     maker.id.clone_from(&id);
+    maker.client = peer.and_then(|peer| peer.client(request.headers()));
     let mut answer = if may_ask {
         let (waited, waits) = waited.map_or((None, 0), |(waited, waits)| (Some(waited), waits));
         match maker.answer(&asked, waited, out) {
@@ -230,6 +231,7 @@ fn asked<B>(request: &Request<B>) -> head::Request<'_> {
         query: request.uri().query(),
         old: true,
         keep: true,
+        others: Others::Map(all),
         fields: Fields {
             range: once(header::RANGE),
             if_range: once(header::IF_RANGE),

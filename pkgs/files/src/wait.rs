@@ -6,7 +6,9 @@ use rustix::io::Errno;
 use service::panics;
 
 use crate::front::Front;
+use crate::guard::{Try, Tried};
 use crate::site::Site;
+use crate::site::gate::Realm;
 use crate::site::root::{Error, Found, Patience};
 
 /// The most that one request waits for, one after the other: what is found may be forgotten again before it is used.
@@ -24,6 +26,8 @@ pub enum Wait {
         /// What was asked for.
         asked: Vec<u8>,
     },
+    /// A password has to be tried.
+    Try(Box<Try>),
 }
 
 /// What came of it.
@@ -31,6 +35,8 @@ pub enum Wait {
 pub enum Waited {
     /// What a path names.
     Found(Vec<u8>, Result<Found, Error>),
+    /// What became of a password.
+    Tried(Arc<Realm>, Tried),
 }
 
 impl Wait {
@@ -39,7 +45,9 @@ impl Wait {
     pub fn at_once(self, site: &Site) -> Result<Waited, (Self, bool)> {
         let (path, found) = match &self {
             Self::Find(path) => (path.clone(), site.root.find(path, Patience::None)),
-            Self::First { paths, asked } => site.first(paths.clone(), asked, Patience::None),
+            Self::First { paths, asked } => site.first(paths.iter().cloned(), asked, Patience::None),
+            // A password takes long on purpose.
+            _ => return Err((self, false)),
         };
         match found {
             Err(error @ (Error::Cold | Error::Exhausted)) => Err((self, error == Error::Exhausted)),
@@ -61,6 +69,10 @@ impl Wait {
                 });
                 done(Waited::Found(path, found));
             }),
+            Self::Try(this) => {
+                let realm = Arc::clone(&this.realm);
+                front.guard.begin(*this, move |verdict| done(Waited::Tried(realm, verdict)));
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 //! - [`domains`]: which host a link is at, and the table of them.
 //! - [`cli`]: the command line, on the database itself or over the API.
 //! - [`transfer`]: links as CSV and JSON, for import and export.
-//! - [`link`], [`code`], [`target`], [`when`], [`password`], [`agent`]: the words the rest is written in.
+//! - [`link`], [`code`], [`target`], [`when`], [`agent`]: the words the rest is written in.
 #![forbid(unsafe_code)]
 
 pub mod admin;
@@ -22,7 +22,6 @@ pub mod domains;
 pub mod front;
 pub mod invalid;
 pub mod link;
-pub mod password;
 mod patch;
 pub mod store;
 pub mod target;

@@ -1,11 +1,11 @@
 //! A link: what the store keeps, what a client may ask for, and what a client may change.
 
 use serde::{Deserialize, Serialize};
+use service::password;
 use utoipa::ToSchema;
 
 use crate::domains::DomainId;
 use crate::invalid::InvalidField;
-use crate::password;
 use crate::patch::present;
 use crate::when::Timestamp;
 

@@ -19,6 +19,7 @@
 //! - [`workers`]: how many workers, and on which CPU each.
 //! - [`problem`]: RFC 9457 error bodies.
 //! - [`panics`]: logged, counted, and the end of one connection only.
+//! - `password`: argon2id hashes.
 //! - [`permissions`]: databases are for their owner.
 //! - [`exit`]: exit codes, and the one line an error is worth.
 //! - `output`: what commands print, for people and for programs.
@@ -48,6 +49,8 @@ pub mod openapi;
 #[cfg(feature = "output")]
 pub mod output;
 pub mod panics;
+#[cfg(feature = "password")]
+pub mod password;
 pub mod permissions;
 pub mod problem;
 pub mod proxies;

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod serve;
+pub mod sign;
 
 use std::io;
 use std::process::ExitCode;
@@ -41,6 +42,10 @@ pub enum Command {
     Serve(serve::Args),
     /// Read a file of rules and say what is wrong with it.
     Check(check::Args),
+    /// Print a URL that is valid for a while, for a path that rules have `signed`.
+    Sign(sign::Args),
+    /// Read a password from standard input and print its argon2id hash, for a realm of the rules.
+    Password,
     /// Print the completions of a shell.
     Completions(manual::CompletionsArgs),
     /// Print the manual page, or write those of all commands.
@@ -56,6 +61,9 @@ pub enum Error {
     /// What is to be served.
     #[error(transparent)]
     Site(#[from] site::Error),
+    /// What is signed or hashed.
+    #[error(transparent)]
+    Sign(#[from] sign::Error),
     /// Standard output, or a directory for manual pages.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -81,6 +89,8 @@ fn run(cli: Cli) -> Result<(), Error> {
     match cli.command {
         Command::Serve(args) => Ok(serve::run(args)?),
         Command::Check(args) => check::run(&args),
+        Command::Sign(args) => Ok(sign::run(&args)?),
+        Command::Password => Ok(sign::password()?),
         Command::Completions(args) => Ok(args.print(command(), io::stdout())?),
         Command::Man(args) => Ok(args.print(command(), io::stdout())?),
     }
@@ -90,7 +100,9 @@ impl Error {
     /// [`exit::USAGE`] where other input would have helped, [`exit::FAILURE`] otherwise.
     fn exit_code(&self) -> u8 {
         match self {
+            Self::Sign(sign::Error::Io(_)) => exit::FAILURE,
             Self::Site(_)
+            | Self::Sign(_)
             | Self::Serve(
                 serve::Error::Site(_)
                 | serve::Error::NotTcp(_)

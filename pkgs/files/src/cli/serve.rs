@@ -325,8 +325,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     readiness.set_ready();
     // Where nobody listens, the server runs all the same.
     let _ = std::io::stdout().write_all(lines.as_bytes());
-    let disk = front.disk.clone();
-    ready::watchdog(move || watched.iter_mut().all(Watch::alive) && disk.is_alive())?;
+    let waiting = Arc::clone(&front);
+    ready::watchdog(move || watched.iter_mut().all(Watch::alive) && waiting.is_waited_for())?;
 
     tokio::runtime::Builder::new_current_thread().build()?.block_on(shutdown.wait());
     readiness.set_stopping();

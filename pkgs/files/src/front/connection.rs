@@ -386,6 +386,7 @@ impl Connection {
         let mut maker = worker.desk.maker(&site);
         maker.id.clone_from(&id);
         maker.postpones = true;
+        maker.client = client;
         if let Some(seal) = &self.seal {
             maker.more = seal.alt_svc();
             maker.last |= seal.is_worn();

@@ -28,8 +28,9 @@ use service::ready::Heartbeats;
 use service::shutdown::Shutdown;
 
 use crate::copies::{Loaded, Piped};
-use crate::disk::{Disk, Mailbox};
+use crate::disk::{Disk, Mailbox, STUCK};
 use crate::engine::Engine;
+use crate::guard::Guard;
 use crate::metrics::Metrics;
 use crate::shelf::Shelf;
 use crate::site::Site;
@@ -76,6 +77,8 @@ pub struct Front {
     pub settings: Settings,
     /// The threads that wait for the disk.
     pub disk: Disk,
+    /// What is known of passwords.
+    pub guard: Arc<Guard>,
     /// Copies of files that are asked for often, to be sent as they are.
     pub piped: Arc<Shelf<Piped>>,
     /// The same, to be encrypted.
@@ -136,6 +139,7 @@ impl Front {
             loaded: Arc::new(Shelf::new(settings.tls_memory, settings.tls_memory / 2)),
             settings,
             disk,
+            guard: Arc::default(),
             metrics: Arc::default(),
             access_log,
             limits,
@@ -195,6 +199,11 @@ impl Front {
             Source::Fields => self.settings.proxies.client_of_head(remote, head),
             _ => remote,
         }
+    }
+
+    /// Whether the threads go on that workers have wait for them, for the watchdog.
+    pub fn is_waited_for(&self) -> bool {
+        self.disk.is_alive() && self.guard.busy().is_alive(STUCK)
     }
 
     /// That the workers go on: each beats four times a second from when it serves until it has drained.

@@ -1,5 +1,6 @@
 //! The head of a request, as far as a file server cares; where it ends, and what is refused, says [`request_head`].
 
+use http::HeaderMap;
 use request_head::{Framing, Lines, Message, room};
 
 pub use request_head::Error;
@@ -41,6 +42,41 @@ pub struct Request<'b> {
     pub keep: bool,
     /// Its fields.
     pub fields: Fields<'b>,
+    /// Where the others are, which few answers take.
+    pub others: Others<'b>,
+}
+
+/// The fields of a request as they came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Others<'b> {
+    /// There are none.
+    #[default]
+    None,
+    /// Lines of a head that is well-formed.
+    Head(&'b [u8]),
+    /// Parsed.
+    Map(&'b HeaderMap),
+}
+
+impl<'b> Request<'b> {
+    /// A field that may come once, by its lower-case name. Where it comes twice it says nothing: the empty value is none
+    /// of its grammar's.
+    pub fn field(&self, name: &str) -> Option<&'b [u8]> {
+        let mut found = None;
+        match self.others {
+            Others::None => {}
+            Others::Head(head) => {
+                for line in head.split(|byte| *byte == b'\n').skip(1) {
+                    let Some(end) = memchr::memchr(b':', line) else { continue };
+                    if line[..end].eq_ignore_ascii_case(name.as_bytes()) {
+                        once(&mut found, line[end + 1..].trim_ascii());
+                    }
+                }
+            }
+            Others::Map(map) => map.get_all(name).iter().for_each(|value| once(&mut found, value.as_bytes())),
+        }
+        found
+    }
 }
 
 /// The fields that change an answer.
@@ -154,7 +190,16 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, Error> {
     let message = message.settle()?;
     let keep = message.keep_alive && message.framing == Framing::Length(0);
     Ok(Some((
-        Request { method, name: lines.method, path, query, old: lines.old, keep, fields },
+        Request {
+            method,
+            name: lines.method,
+            path,
+            query,
+            old: lines.old,
+            keep,
+            fields,
+            others: Others::Head(&bytes[..lines.length]),
+        },
         lines.length,
     )))
 }
@@ -242,6 +287,27 @@ mod tests {
         ] {
             let text = format!("{line}\r\nHost: h\r\n\r\n");
             assert!(matches!(parse(text.as_bytes()), Err(Error::Malformed(_))), "{line}");
+        }
+    }
+
+    #[test]
+    fn other_fields_are_found_when_they_are_asked_for() {
+        let text = "GET /authorization:%20a HTTP/1.1\r\nHost: h\r\nX-Authorization: b\r\naUTHORIZATION:  c d \r\n\
+                    Twice: 1\r\nTwice: 1\r\n\r\nAfter: x\r\n\r\n";
+        let request = parse(text.as_bytes()).expect("a head").expect("whole").0;
+        let map = [("authorization", "c d"), ("twice", "1"), ("twice", "1")];
+        let map = map.map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")));
+        let mut all = HeaderMap::new();
+        for (name, value) in map {
+            let name: http::HeaderName = name;
+            all.append(name, value);
+        }
+        let map = all;
+        let parsed = Request { others: Others::Map(&map), ..Request::default() };
+        for (name, value) in
+            [("authorization", Some(&b"c d"[..])), ("twice", Some(&b""[..])), ("none", None), ("after", None)]
+        {
+            assert_eq!((request.field(name), parsed.field(name)), (value, value), "{name}");
         }
     }
 

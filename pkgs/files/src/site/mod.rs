@@ -3,7 +3,7 @@
 //! - [`root`]: files, looked up below the root by the kernel.
 //! - [`rules`]: what holds for some paths and not for others; [`pattern`]: for which.
 //! - [`route`]: what is answered for a path that is not that of a file.
-//! - [`gate`]: who may have it.
+//! - [`gate`]: who may have it; [`signature`]: by URLs that expire.
 //! - [`file`]: an open file with its ready-made heads.
 //! - [`refusal`]: the answers that have no file.
 
@@ -14,6 +14,7 @@ pub mod refusal;
 pub mod root;
 pub mod route;
 pub mod rules;
+pub mod signature;
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -21,7 +22,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use gate::Gate;
+use gate::{Gate, Secrets};
 use refusal::Pages;
 use root::{Found, Patience, Root, Symlinks};
 use route::Route;
@@ -70,6 +71,9 @@ pub enum Error {
         /// What is wrong there.
         source: rules::Error,
     },
+    /// Passwords and keys that the rules name.
+    #[error(transparent)]
+    Secrets(#[from] gate::SecretError),
     /// A file below the root that the rules name.
     #[error("{path}: {source}, named in the rules")]
     Named {
@@ -94,6 +98,7 @@ pub struct Site {
     listing: bool,
     leads: bool,
     has_gates: bool,
+    secrets: Secrets,
     rules: Rules,
     /// By path below the root, the file that is read next.
     next: HashMap<Vec<u8>, Vec<u8>>,
@@ -114,13 +119,7 @@ impl Site {
         let rules = match &options.rules {
             None => Rules::default(),
             Some(path) => {
-                // It is read again at SIGHUP, and may keep nobody waiting, as a pipe would.
-                let opened = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-                let opened = opened.and_then(|opened| match opened.metadata()?.is_file() {
-                    true => Ok(opened),
-                    false => Err(io::Error::new(io::ErrorKind::InvalidInput, "rules are in a regular file")),
-                });
-                rules_of(path, opened)?
+                rules_of(path, open_regular(path))?
             }
         };
         let named = |path: &str| -> Result<Vec<u8>, Error> {
@@ -154,6 +153,7 @@ impl Site {
             listing: options.listing,
             leads: rules.leads(),
             has_gates: rules.has_gates(),
+            secrets: Secrets::load(&rules, options.rules.as_deref())?,
             rules,
             next,
         })
@@ -224,11 +224,11 @@ impl Site {
         let mut gate = Gate::default();
         for path in paths {
             let mut path = [b"/", *path].concat();
-            gate.add(&self.rules, &path);
+            gate.add(&self.rules, &self.secrets, &path);
             for coding in Coding::ALL {
                 if path.ends_with(coding.suffix().as_bytes()) {
                     path.truncate(path.len() - coding.suffix().len());
-                    gate.add(&self.rules, &path);
+                    gate.add(&self.rules, &self.secrets, &path);
                 }
             }
         }
@@ -258,6 +258,20 @@ pub fn rules_of(path: &Path, opened: io::Result<std::fs::File>) -> Result<Rules,
     });
     let text = text.map_err(|source| Error::File { path: path.to_owned(), source })?;
     Rules::parse(&text).map_err(|source| Error::Rules { path: path.to_owned(), source })
+}
+
+/// Opens a file that is read again at SIGHUP, and may keep nobody waiting, as a pipe would.
+fn open_regular(path: &Path) -> io::Result<std::fs::File> {
+    let opened = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    match opened.metadata()?.is_file() {
+        true => Ok(opened),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "rules are in regular files")),
+    }
+}
+
+/// All of a regular file of this path, where it is no longer than `max` bytes.
+fn read_regular(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    read(open_regular(path)?, max)
 }
 
 /// All of a file, where it is no longer than `max` bytes.

@@ -20,6 +20,10 @@ pub enum Refusal {
     Query,
     /// 403.
     Denied,
+    /// 401.
+    Unauthorized,
+    /// 403: a URL that is not signed, or no longer valid.
+    Unsigned,
     /// 403: a page of another origin refers to it.
     Referrer,
     /// 404.
@@ -38,6 +42,10 @@ pub enum Refusal {
     Expectation,
     /// 429.
     TooMany,
+    /// 429: wrong passwords.
+    Tries,
+    /// 503: passwords that wait to be tried.
+    Busy,
     /// 431.
     HeadTooLarge,
     /// 500: the disk.
@@ -72,6 +80,8 @@ impl Refusal {
             Self::Path => (400, "This path is malformed, or leads out of what is served."),
             Self::Query => (400, listing::QUERY),
             Self::Denied => (403, "This file may not be read."),
+            Self::Unauthorized => (401, "This file is for those who have a password."),
+            Self::Unsigned => (403, "This URL is not signed for this file, or has expired."),
             Self::Referrer => (403, "This file is not for pages of other sites."),
             Self::Missing => (404, "There is no such file."),
             Self::Method => (405, "Files are read with GET and HEAD."),
@@ -80,6 +90,8 @@ impl Refusal {
             Self::TargetTooLong => (414, "The path is too long."),
             Self::Range => (416, "The file has none of these bytes."),
             Self::Expectation => (417, "No expectation but 100-continue is met."),
+            Self::Tries => (429, "Too many wrong passwords; try again in a minute."),
+            Self::Busy => (503, "Too many passwords are being tried just now."),
             Self::TooMany => (429, "Too many requests from this address."),
             Self::HeadTooLarge => (431, "The request has too many fields, or too long ones."),
             Self::Failed => (500, "The file cannot be read just now."),
@@ -98,7 +110,8 @@ impl Refusal {
     fn fields(self) -> &'static str {
         match self {
             Self::Method => "allow: GET, HEAD, OPTIONS\r\n",
-            Self::TooMany | Self::Exhausted => "retry-after: 1\r\n",
+            Self::TooMany | Self::Exhausted | Self::Busy => "retry-after: 1\r\n",
+            Self::Tries => "retry-after: 60\r\n",
             _ => "",
         }
     }

@@ -37,7 +37,7 @@ use std::rc::Rc;
 
 use serde::Deserialize;
 
-use super::gate::{self, Gate, Referrers};
+use super::gate::{self, Gate, KeyRule, RealmRule, Referrers};
 use super::pattern::{self, Pattern};
 use super::route::{self, Lead};
 
@@ -79,6 +79,12 @@ pub struct Rules {
     /// By status, the path of the page below the root.
     #[serde(default)]
     pub error_pages: BTreeMap<String, String>,
+    /// By name, those who have a password.
+    #[serde(default)]
+    pub realm: BTreeMap<String, RealmRule>,
+    /// By name, what URLs are signed with.
+    #[serde(default)]
+    pub key: BTreeMap<String, KeyRule>,
     /// In order.
     #[serde(default)]
     pub rule: Vec<Rule>,
@@ -120,6 +126,10 @@ pub struct Rule {
     /// The origins whose pages may refer to it, in which `*` stands for anything; `none` for what nobody refers to.
     /// Empty for all.
     pub referrers: Option<Vec<String>>,
+    /// The realm it is for. Empty for all.
+    pub auth: Option<String>,
+    /// The key its URL has to be signed with. Empty for none.
+    pub signed: Option<String>,
     /// All of this as it is applied.
     #[serde(skip)]
     made: Option<Made>,
@@ -225,10 +235,21 @@ impl Rules {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             Error::Syntax(format!("line {line}: {}", error.message()))
         })?;
-        for rule in &mut rules.rule {
+        let mut all = std::mem::take(&mut rules.rule);
+        for rule in &mut all {
             rule.check()?;
             rule.made = Some(rule.make()?);
+            for (kind, name, is_known) in [
+                ("realm", &rule.auth, rule.auth.as_ref().is_none_or(|name| rules.realm.contains_key(name))),
+                ("key", &rule.signed, rule.signed.as_ref().is_none_or(|name| rules.key.contains_key(name))),
+            ] {
+                if let Some(name) = name.as_ref().filter(|name| !is_known && !name.is_empty()) {
+                    let source = gate::Error::Undeclared(format!("[{kind}.{name}]"));
+                    return Err(Error::Gate { path: rule.name(), source });
+                }
+            }
         }
+        rules.rule = all;
         for status in rules.error_pages.keys() {
             if !status.parse().is_ok_and(|status: u16| (400..600).contains(&status)) {
                 return Err(Error::Status(status.clone()));
@@ -277,6 +298,17 @@ impl Rules {
     /// Whether any rule says who may have what.
     pub fn has_gates(&self) -> bool {
         self.made().any(|made| made.referrers.is_some())
+            || self.rule.iter().any(|rule| rule.auth.is_some() || rule.signed.is_some())
+    }
+
+    /// The realm that a path is for, which begins with its slash; none where it is for all.
+    pub fn auth<'r>(&'r self, path: &'r [u8]) -> Option<&'r str> {
+        self.matching(path).filter_map(|rule| rule.auth.as_deref()).last().filter(|name| !name.is_empty())
+    }
+
+    /// The key that the URL of a path has to be signed with.
+    pub fn signed<'r>(&'r self, path: &'r [u8]) -> Option<&'r str> {
+        self.matching(path).filter_map(|rule| rule.signed.as_deref()).last().filter(|name| !name.is_empty())
     }
 
     /// By pattern, where requests are led, in order.
@@ -422,6 +454,8 @@ mod tests {
             ("[[rule]]\npath = '/a'\nrewrite = 'b'", "rule \"/a\": \"b\" is no path: those begin with / or $path"),
             ("[[rule]]\npath = '/a'\nrewrite = '/$1'", "rule \"/a\": there is no $1: the pattern has 0 of them"),
             ("[[rule]]\npath = '/a'\ntry = ['$uri']", "rule \"/a\": \"$uri\" is no path: those begin with / or $path"),
+            ("[[rule]]\npath = '/a'\nauth = 'x'", "rule \"/a\": there is no [realm.x]"),
+            ("[[rule]]\npath = '/a'\nsigned = 'x'", "rule \"/a\": there is no [key.x]"),
             (
                 "[[rule]]\npath = '/a'\nreferrers = ['example.org']",
                 "rule \"/a\": \"example.org\" is no origin: those are like https://www.example.org, or none",

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::password;
+use service::password;
 
 use super::Front;
 use super::context::WorkerContext;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domains::{Domain, DomainId};
 use crate::link::{self, LinkPatch, NewLink, RedirectStatus, Status};
-use crate::password;
+use service::password;
 use crate::when::Timestamp;
 
 use super::{Error, Policy, Record};

@@ -115,7 +115,7 @@ fn a_link_is_created_read_edited_and_deleted() {
     assert!(created.link.protected);
     let route = reader.route("one").unwrap().unwrap();
     assert_eq!((route.id, route.target.as_str()), (created.link.id, "https://example.com/one"));
-    assert!(route.password_hash.is_some_and(|hash| crate::password::verify("secret", &hash)));
+    assert!(route.password_hash.is_some_and(|hash| service::password::verify("secret", &hash)));
 
     let patch = LinkPatch {
         target: Some("https://example.org/".to_owned()),

@@ -1,4 +1,4 @@
-//! Link passwords: argon2id hashes (RFC 9106) with the OWASP minimum parameters.
+//! Passwords: argon2id hashes (RFC 9106) with the OWASP minimum parameters.
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
@@ -9,7 +9,7 @@ pub const MAX_BYTES: usize = 256;
 /// Memory in KiB, passes and lanes: the least the OWASP Password Storage Cheat Sheet advises for argon2id.
 const COST: (u32, u32, u32) = (19_456, 2, 1);
 
-/// The most an imported hash may cost to verify, in the same units; a visitor makes us pay it.
+/// The most a hash that was made elsewhere may cost to verify, in the same units; a visitor makes us pay it.
 const MAX_COST: (u32, u32, u32) = (65_536, 8, 8);
 
 /// Why a password is refused.
@@ -23,7 +23,7 @@ pub enum InvalidPassword {
     TooLong,
 }
 
-/// Whether a link may have this password.
+/// Whether this may be a password.
 pub fn check(password: &str) -> Result<(), InvalidPassword> {
     match password.len() {
         0 => Err(InvalidPassword::Empty),
