@@ -158,7 +158,7 @@ impl Maker<'_> {
             }
             Err(refused) => return Ok(self.nowhere(refused, request, out)),
         };
-        match self.cache.get(&path, self.tick) {
+        match self.cache.get(self.site, &path, self.tick) {
             Some(entry) if !entry.is_led => {
                 let entry = Rc::clone(entry);
                 if let Some(Waited::Tried(realm, verdict)) = waited {
@@ -199,7 +199,7 @@ impl Maker<'_> {
                     // It has been waited for, and is to be had no sooner.
                     Some((_, Err(error))) => return Ok(self.refused(error, path, request, out)),
                     None => {
-                        if let Some(entry) = self.cache.get(path, self.tick).map(Rc::clone) {
+                        if let Some(entry) = self.cache.get(self.site, path, self.tick).map(Rc::clone) {
                             return self.pass(&entry, path, request, out);
                         }
                         if self.postpones {
@@ -235,7 +235,7 @@ impl Maker<'_> {
             };
         }
         for (at, candidate) in paths.iter().enumerate() {
-            let entry = match self.cache.get(candidate, self.tick).map(Rc::clone) {
+            let entry = match self.cache.get(self.site, candidate, self.tick).map(Rc::clone) {
                 Some(entry) => entry,
                 None if self.postpones => {
                     return Err(Wait::First { paths: paths[at..].to_vec(), asked: path.to_vec() });

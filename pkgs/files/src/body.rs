@@ -25,6 +25,7 @@ use crate::listing_pool::{self, Block};
 use crate::metrics::WorkerMetrics;
 use crate::parts::Parts;
 use crate::shelf::FileCopy;
+use crate::site::Site;
 use crate::site::file::File;
 use crate::site::root::Identity;
 
@@ -119,8 +120,8 @@ impl Body {
     }
 
     /// The entries of a directory. None where too many are being listed.
-    pub fn listing(desk: &Desk, request: listing::Request) -> Option<Self> {
-        let listing = desk.front.disk.list(Arc::clone(&desk.site), request)?;
+    pub fn listing(desk: &Desk, site: Arc<Site>, request: listing::Request) -> Option<Self> {
+        let listing = desk.front.disk.list(site, request)?;
         let metrics = Arc::clone(&desk.metrics);
         Some(Self(Kind::Listing(Listing { listing, waiting: None, ended: false, metrics })))
     }

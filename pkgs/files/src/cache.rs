@@ -74,7 +74,10 @@ impl Kind {
 /// The entries of one worker.
 #[derive(Debug)]
 pub struct Cache {
-    places: HashMap<Box<[u8]>, usize, RandomState>,
+    /// Of the first site, by path, where among the slots it is.
+    places: Places,
+    /// The same of the others.
+    others: Vec<Places>,
     slots: Vec<Slot>,
     hand: usize,
     capacity: usize,
@@ -85,8 +88,11 @@ pub struct Cache {
     watcher: Option<Watcher>,
 }
 
+type Places = HashMap<Box<[u8]>, usize, RandomState>;
+
 #[derive(Debug)]
 struct Slot {
+    site: usize,
     path: Box<[u8]>,
     entry: Rc<Entry>,
     used: Cell<bool>,
@@ -97,6 +103,7 @@ impl Cache {
     pub fn new(capacity: usize, fresh_for: u32, memory: usize, watcher: Option<Watcher>) -> Self {
         Self {
             places: HashMap::default(),
+            others: Vec::new(),
             slots: Vec::new(),
             hand: 0,
             capacity: capacity.max(1),
@@ -107,11 +114,26 @@ impl Cache {
     }
 
     /// What a path named when it was last looked up, where that is recent.
-    pub fn get(&self, path: &[u8], tick: u32) -> Option<&Rc<Entry>> {
-        let slot = &self.slots[*self.places.get(path)?];
+    pub fn get(&self, site: &Site, path: &[u8], tick: u32) -> Option<&Rc<Entry>> {
+        let slot = &self.slots[self.place(site.number, path)?];
         slot.used.set(true);
         let fresh = slot.entry.stale_from.get() > tick && slot.entry.mark.as_ref().is_none_or(Mark::is_fresh);
         fresh.then_some(&slot.entry)
+    }
+
+    fn place(&self, site: usize, path: &[u8]) -> Option<usize> {
+        let places = if site == 0 { &self.places } else { self.others.get(site - 1)? };
+        places.get(path).copied()
+    }
+
+    fn places(&mut self, site: usize) -> &mut Places {
+        if site == 0 {
+            return &mut self.places;
+        }
+        if self.others.len() < site {
+            self.others.resize_with(site, Places::default);
+        }
+        &mut self.others[site - 1]
     }
 
     /// Takes in what a path names now; the present is given in ticks and as a time.
@@ -125,7 +147,8 @@ impl Cache {
         let stale_from = Cell::new(tick.saturating_add(self.fresh_for));
         // Watched before it is compared, so that no change falls between.
         let mark = self.watcher.as_mut().and_then(|watcher| watcher.mark(site.root.place_of(path).ok()?));
-        let known = self.places.get(path).map(|place| Rc::clone(&self.slots[*place].entry));
+        let place = self.place(site.number, path);
+        let known = place.map(|place| Rc::clone(&self.slots[place].entry));
         // Rules are about the file that is sent: a directory's index, or the directory where that is listed.
         let sent: Cow<'_, [u8]> = match found {
             Found::File(_) if names_directory(path) => [path, INDEX.as_bytes()].concat().into(),
@@ -151,20 +174,20 @@ impl Cache {
         let is_led =
             site.leads() && !(matches!(kind, Kind::File(..)) && site.route(path, None).is_straight(path));
         let entry = Rc::new(Entry { kind, policy, is_led, stale_from, mark });
-        match self.places.get(path) {
+        match place {
             Some(place) => {
-                let old = std::mem::replace(&mut self.slots[*place].entry, Rc::clone(&entry));
+                let old = std::mem::replace(&mut self.slots[place].entry, Rc::clone(&entry));
                 if !old.kind.files().zip(entry.kind.files()).all(|(old, new)| Rc::ptr_eq(old, new)) {
                     self.memory += bytes_kept(&old);
                 }
             }
-            None => self.add(path, Rc::clone(&entry)),
+            None => self.add(site.number, path, Rc::clone(&entry)),
         }
         entry
     }
 
-    fn add(&mut self, path: &[u8], entry: Rc<Entry>) {
-        let slot = Slot { path: path.into(), entry, used: Cell::new(false) };
+    fn add(&mut self, site: usize, path: &[u8], entry: Rc<Entry>) {
+        let slot = Slot { site, path: path.into(), entry, used: Cell::new(false) };
         let place = if self.slots.len() < self.capacity {
             self.slots.push(slot);
             #[cfg(test)]
@@ -173,11 +196,11 @@ impl Cache {
         } else {
             let place = self.oldest();
             let old = std::mem::replace(&mut self.slots[place], slot);
-            self.places.remove(&old.path);
+            self.places(old.site).remove(&old.path);
             self.memory += bytes_kept(&old.entry);
             place
         };
-        self.places.insert(path.into(), place);
+        self.places(site).insert(path.into(), place);
     }
 
     /// The first from the hand on that was not asked for since the hand passed it last.
@@ -202,13 +225,15 @@ impl Cache {
     pub fn clear(&mut self) {
         self.memory += self.slots.iter().map(|slot| bytes_kept(&slot.entry)).sum::<usize>();
         self.places.clear();
+        self.others.clear();
         self.slots.clear();
         self.hand = 0;
     }
 
     /// Forgets all there is, with `memory` bytes for small files again: nothing it has is relied upon.
     pub fn reset(&mut self, memory: usize) {
-        (self.places, self.slots, self.hand, self.memory) = (HashMap::default(), Vec::new(), 0, memory);
+        (self.places, self.others, self.slots) = Default::default();
+        (self.hand, self.memory) = (0, memory);
     }
 
     /// Keeps the bytes of a small file in memory, where there is room.

@@ -11,6 +11,7 @@ use service::access_log::{AccessLog, Lines};
 use crate::answer::{Maker, Payload, Tail};
 use crate::cache::Cache;
 use crate::front::Front;
+use crate::http::head::Request;
 use crate::metrics::WorkerMetrics;
 use crate::site::Site;
 use crate::watch::Watcher;
@@ -90,6 +91,14 @@ impl Desk {
         self.tick.saturating_add(ticks(time))
     }
 
+    /// The site that a request is about; none where its host is nobody's here.
+    pub fn site_of(&self, request: &Request<'_>) -> Option<Arc<Site>> {
+        match &self.site.hosts {
+            None => Some(Arc::clone(&self.site)),
+            Some(hosts) => hosts.of(request.host(), &self.site),
+        }
+    }
+
     /// Makes answers about `site`.
     pub fn maker<'d>(&'d mut self, site: &'d Site) -> Maker<'d> {
         Maker {
@@ -115,15 +124,15 @@ impl Desk {
     }
 
     /// Has the file that a manifest has behind this one read ahead, when this one begins to be sent.
-    pub fn prefetch(&mut self, payload: &Payload) {
+    pub fn prefetch(&mut self, site: &Arc<Site>, payload: &Payload) {
         let Payload::File { file, range, .. } = payload else { return };
-        if !self.site.has_manifests() || range.start != 0 {
+        if !site.has_manifests() || range.start != 0 {
             return;
         }
-        let Some(next) = self.site.next(file.path()) else { return };
+        let Some(next) = site.next(file.path()) else { return };
         if self.prefetched.0 != next || self.prefetched.1 <= self.tick {
             self.prefetched = (next.to_vec(), self.after(PREFETCH_EVERY));
-            self.metrics.prefetched.add(self.front.disk.prefetch(self.site.clone(), next.to_vec()).into());
+            self.metrics.prefetched.add(self.front.disk.prefetch(Arc::clone(site), next.to_vec()).into());
         }
     }
 

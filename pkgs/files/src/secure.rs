@@ -170,13 +170,17 @@ fn answer<B>(
     let peer = request.extensions().get::<Peer>();
     let guest = peer.and_then(|peer| peer.guest.as_ref()?.downcast_ref::<Guest>());
     let by_proxy = peer.filter(|peer| peer.proxies.is_some()).and_then(|peer| peer.client(request.headers()));
-    let site = Arc::clone(&desk.site);
+    let known = desk.site_of(&asked);
+    let is_known = known.is_some();
+    let site = known.unwrap_or_else(|| Arc::clone(&desk.site));
     let may_ask = waited.is_some() || desk.front.may_ask(guest, by_proxy);
     let id = id(desk, peer, request);
     let mut maker = desk.maker(&site);
     maker.id.clone_from(&id);
     maker.client = peer.and_then(|peer| peer.client(request.headers()));
-    let mut answer = if may_ask {
+    let mut answer = if may_ask && !is_known {
+        maker.refuse(Refusal::Misdirected, &asked, "", out)
+    } else if may_ask {
         let (waited, waits) = waited.map_or((None, 0), |(waited, waits)| (Some(waited), waits));
         match maker.answer(&asked, waited, out) {
             Ok(answer) => answer,
@@ -186,13 +190,13 @@ fn answer<B>(
     } else {
         maker.refuse(Refusal::TooMany, &asked, "", out)
     };
-    desk.prefetch(&answer.payload);
+    desk.prefetch(&site, &answer.payload);
     let body = match std::mem::replace(&mut answer.payload, Payload::None) {
         Payload::None => None,
         Payload::File { file, range, .. } => Some(Body::file(desk, &file, range)),
         Payload::Parts(parts) => Some(Body::parts(desk, *parts)),
         Payload::Listing(listing) => {
-            let body = Body::listing(desk, *listing);
+            let body = Body::listing(desk, Arc::clone(&site), *listing);
             if body.is_none() {
                 out.clear();
                 let mut maker = desk.maker(&site);
@@ -231,7 +235,10 @@ fn asked<B>(request: &Request<B>) -> head::Request<'_> {
         query: request.uri().query(),
         old: true,
         keep: true,
-        others: Others::Map(all),
+        others: Others::Map {
+            authority: request.uri().authority().map(http::uri::Authority::as_str),
+            fields: all,
+        },
         fields: Fields {
             range: once(header::RANGE),
             if_range: once(header::IF_RANGE),

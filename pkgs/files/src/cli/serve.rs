@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
-use listener::tls::Stores;
+use listener::tls::{Store, Stores};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::access_log::{self, AccessLog, AccessLogArgs};
 use service::admin::Admin;
@@ -21,7 +21,7 @@ use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
-use service::tls::{AdminTlsArgs, TlsArgs};
+use service::tls::{AdminTlsArgs, CertificateFiles, TlsArgs};
 use service::workers;
 
 use crate::disk::{Disk, Reader};
@@ -236,6 +236,8 @@ fn charset(name: &str) -> Result<String, &'static str> {
 struct Reloaded {
     front: Arc<Front>,
     certificates: Stores,
+    /// Those of the sites, and those of flags that go before them.
+    shown: Option<(Arc<Store>, Vec<CertificateFiles>)>,
 }
 
 /// Runs the server until it is told to stop.
@@ -249,7 +251,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         let (reloaded, options) = (Arc::clone(&reloaded), options.clone());
         Shutdown::on_signals_and_hangup(move || {
             if let Some(reloaded) = reloaded.get() {
-                reload(&reloaded.front, &options);
+                reload(reloaded, &options);
                 reloaded.certificates.reload();
             }
         })?
@@ -257,6 +259,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let readiness = Readiness::new();
     let count = workers::count(args.workers);
     let site = Site::load(&options)?;
+    let named = [args.tls.files(), site.certificates()].concat();
     let takeover = Takeover::begin(&args.handover, "files")?;
     let listeners = listen(&args, count)?;
     let addresses: Vec<_> = listeners[0].iter().filter_map(|socket| socket.local_addr().ok()).collect();
@@ -267,7 +270,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let settings = settings(&args, count, high_water, ring);
     let front = Front::new(settings, site, Disk::start()?, log, limits.clone(), shutdown.clone(), count)?;
     let secure = (!args.tls.tls_listen.is_empty())
-        .then(|| listener::Listener::new(tls(&args, limits, &front)))
+        .then(|| listener::Listener::new(tls(&args, &named, limits, &front)))
         .transpose()?;
     let admin = args
         .admin
@@ -280,7 +283,8 @@ pub fn run(args: Args) -> Result<(), Error> {
         .with("public", secure.as_ref().and_then(listener::Listener::certificates))
         .with("admin", admin.as_ref().and_then(listener::Listener::certificates));
 
-    let _ = reloaded.set(Reloaded { front: Arc::clone(&front), certificates: certificates.clone() });
+    let shown = secure.as_ref().and_then(listener::Listener::certificates).map(|store| (Arc::clone(store), args.tls.files().to_vec()));
+    let _ = reloaded.set(Reloaded { front: Arc::clone(&front), certificates: certificates.clone(), shown });
     let mut watched = vec![front.heartbeats().watch(STUCK)];
     watched
         .extend([&secure, &admin].into_iter().flatten().map(|listener| listener.heartbeats().watch(STUCK)));
@@ -346,11 +350,16 @@ pub fn run(args: Args) -> Result<(), Error> {
 }
 
 /// The TLS listener.
-fn tls(args: &Args, limits: Option<Arc<Limits>>, front: &Arc<Front>) -> listener::Config {
+fn tls(
+    args: &Args,
+    certificates: &[CertificateFiles],
+    limits: Option<Arc<Limits>>,
+    front: &Arc<Front>,
+) -> listener::Config {
     listener::Config {
         endpoints: args.tls.tls_listen.iter().cloned().map(listener::Endpoint::tls).collect(),
         runtime: listener::Runtime::PerCore(args.workers),
-        tls: listener::Tls::of(args.tls.files()),
+        tls: listener::Tls::of(certificates),
         proxies: (&args.proxies).into(),
         limits: listener::Limits {
             connections: args.max_connections,
@@ -382,11 +391,18 @@ fn raise_file_limit() {
 }
 
 /// Reads rules and pages again; what cannot be read leaves everything as it was.
-fn reload(front: &Front, options: &Options) {
+fn reload(Reloaded { front, shown, .. }: &Reloaded, options: &Options) {
     if let Some(log) = &front.access_log {
         log.reopen();
     }
-    match Site::load(options) {
+    let replaced = Site::load(options).map_err(Error::from).and_then(|site| {
+        if let Some((store, flags)) = shown {
+            let named = [flags, site.certificates()].concat();
+            store.replace_files(&named).map_err(listener::Error::from)?;
+        }
+        Ok(site)
+    });
+    match replaced {
         Ok(site) => {
             front.replace(site);
             tracing::info!("rules and pages were read again");

@@ -381,7 +381,9 @@ impl Connection {
             None if by_proxy.is_some() => given(),
             None => None,
         };
-        let site = worker.desk.site.clone();
+        let known = worker.desk.site_of(request);
+        let is_known = known.is_some();
+        let site = known.unwrap_or_else(|| worker.desk.site.clone());
         let start = out.len();
         let mut maker = worker.desk.maker(&site);
         maker.id.clone_from(&id);
@@ -393,6 +395,8 @@ impl Connection {
         }
         let mut answer = if !may_ask {
             maker.refuse(Refusal::TooMany, request, "", out)
+        } else if !is_known {
+            maker.refuse(Refusal::Misdirected, request, "", out)
         } else {
             match maker.answer(request, self.waited.take(), out) {
                 Ok(answer) => answer,
@@ -405,7 +409,7 @@ impl Connection {
         };
         self.waits = 0;
         self.last = answer.closes;
-        worker.desk.prefetch(&answer.payload);
+        worker.desk.prefetch(&site, &answer.payload);
         let mut length = answer.length();
         match std::mem::replace(&mut answer.payload, Payload::None) {
             Payload::None => {}

@@ -55,10 +55,29 @@ pub enum Others<'b> {
     /// Lines of a head that is well-formed.
     Head(&'b [u8]),
     /// Parsed.
-    Map(&'b HeaderMap),
+    Map {
+        /// The host and port of the target, where that names them.
+        authority: Option<&'b str>,
+        /// The fields.
+        fields: &'b HeaderMap,
+    },
 }
 
 impl<'b> Request<'b> {
+    /// The host that is asked for, as it came: the target's own goes before `Host` (RFC 9112, section 3.2.2).
+    pub fn host(&self) -> Option<&'b str> {
+        let authority = match self.others {
+            Others::None => None,
+            Others::Map { authority, .. } => authority,
+            Others::Head(head) => {
+                let target = head.split(|byte| *byte == b' ').nth(1).and_then(|it| std::str::from_utf8(it).ok());
+                let rest = target.filter(|target| !target.starts_with('/')).and_then(|it| it.split_once("://"));
+                rest.map(|(_, rest)| &rest[..rest.find(['/', '?']).unwrap_or(rest.len())])
+            }
+        };
+        authority.or_else(|| std::str::from_utf8(self.field("host")?).ok())
+    }
+
     /// A field that may come once, by its lower-case name. Where it comes twice it says nothing: the empty value is none
     /// of its grammar's.
     pub fn field(&self, name: &str) -> Option<&'b [u8]> {
@@ -73,7 +92,7 @@ impl<'b> Request<'b> {
                     }
                 }
             }
-            Others::Map(map) => map.get_all(name).iter().for_each(|value| once(&mut found, value.as_bytes())),
+            Others::Map { fields, .. } => fields.get_all(name).iter().for_each(|value| once(&mut found, value.as_bytes())),
         }
         found
     }
@@ -303,11 +322,25 @@ mod tests {
             all.append(name, value);
         }
         let map = all;
-        let parsed = Request { others: Others::Map(&map), ..Request::default() };
+        let parsed = Request { others: Others::Map { authority: None, fields: &map }, ..Request::default() };
         for (name, value) in
             [("authorization", Some(&b"c d"[..])), ("twice", Some(&b""[..])), ("none", None), ("after", None)]
         {
             assert_eq!((request.field(name), parsed.field(name)), (value, value), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_the_target_goes_before_the_field() {
+        for (line, host) in [
+            ("GET /a://b/ HTTP/1.1", "h:1"),
+            ("GET http://other:2/a HTTP/1.1", "other:2"),
+            ("GET HTTP://other HTTP/1.1", "other"),
+            ("GET http://other?a/b HTTP/1.1", "other"),
+            ("OPTIONS * HTTP/1.1", "h:1"),
+        ] {
+            let text = format!("{line}\r\nHost: h:1\r\n\r\n");
+            assert_eq!(whole(&text).host(), Some(host), "{line}");
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`root`]: files, looked up below the root by the kernel.
 //! - [`rules`]: what holds for some paths and not for others; [`pattern`]: for which.
+//! - [`hosts`]: which site is asked for, where there are several.
 //! - [`route`]: what is answered for a path that is not that of a file.
 //! - [`gate`]: who may have it; [`signature`]: by URLs that expire.
 //! - [`file`]: an open file with its ready-made heads.
@@ -9,6 +10,7 @@
 
 pub mod file;
 pub mod gate;
+pub mod hosts;
 pub mod pattern;
 pub mod refusal;
 pub mod root;
@@ -21,12 +23,15 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use gate::{Gate, Secrets};
+use hosts::Hosts;
 use refusal::Pages;
 use root::{Found, Patience, Root, Symlinks};
 use route::Route;
 use rules::{Policy, Rules};
+use service::tls::CertificateFiles;
 
 use crate::http::encoding::Coding;
 
@@ -95,6 +100,11 @@ pub struct Site {
     pub hidden: bool,
     /// The `charset` of texts; empty for none.
     pub charset: String,
+    /// Which one it is: the first, of `--root`, is 0.
+    pub number: usize,
+    /// The others, where there are any; of the first alone.
+    pub hosts: Option<Hosts>,
+    certificates: Vec<CertificateFiles>,
     listing: bool,
     leads: bool,
     has_gates: bool,
@@ -110,18 +120,39 @@ impl Site {
     /// # Errors
     /// [`Error`].
     pub fn load(options: &Options) -> Result<Self, Error> {
+        let mut rules = match &options.rules {
+            None => Rules::default(),
+            Some(path) => rules_of(path, open_regular(path))?,
+        };
+        let place = options.rules.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+        let (sites, unknown) = (std::mem::take(&mut rules.site), rules.unknown_hosts);
+        let mut first = Self::build(options, rules, 0)?;
+        if sites.is_empty() {
+            return Ok(first);
+        }
+        let mut all = Vec::new();
+        for (mut site, number) in sites.into_iter().zip(1..) {
+            let options = Options {
+                root: place.join(&site.root),
+                listing: site.listing.unwrap_or(options.listing),
+                ..options.clone()
+            };
+            first.certificates.extend(site.certificate(&place));
+            let rules = site.take_rules();
+            all.push((site.hosts, Arc::new(Self::build(&options, rules, number)?)));
+        }
+        first.hosts = Some(Hosts::new(all, unknown));
+        Ok(first)
+    }
+
+    /// One site, of rules that are of it alone.
+    fn build(options: &Options, rules: Rules, number: usize) -> Result<Self, Error> {
         let file = |path: &Path| {
             let path = path.to_owned();
             |source| Error::File { path, source }
         };
         let root = Root::open(&options.root, options.symlinks, options.precompressed)
             .map_err(file(&options.root))?;
-        let rules = match &options.rules {
-            None => Rules::default(),
-            Some(path) => {
-                rules_of(path, open_regular(path))?
-            }
-        };
         let named = |path: &str| -> Result<Vec<u8>, Error> {
             let failed = |source| Error::Named { path: path.to_owned(), source };
             let opened =
@@ -150,6 +181,9 @@ impl Site {
             pages,
             hidden: options.hidden,
             charset: options.charset.clone(),
+            number,
+            hosts: None,
+            certificates: Vec::new(),
             listing: options.listing,
             leads: rules.leads(),
             has_gates: rules.has_gates(),
@@ -173,6 +207,11 @@ impl Site {
             gate.add_fields(&mut policy.fields);
         }
         policy
+    }
+
+    /// The certificates of all sites but the first.
+    pub fn certificates(&self) -> &[CertificateFiles] {
+        &self.certificates
     }
 
     /// Whether any rule leads requests elsewhere.

@@ -40,6 +40,8 @@ pub enum Refusal {
     Range,
     /// 417.
     Expectation,
+    /// 421: a host that is nobody's here.
+    Misdirected,
     /// 429.
     TooMany,
     /// 429: wrong passwords.
@@ -90,6 +92,7 @@ impl Refusal {
             Self::TargetTooLong => (414, "The path is too long."),
             Self::Range => (416, "The file has none of these bytes."),
             Self::Expectation => (417, "No expectation but 100-continue is met."),
+            Self::Misdirected => (421, "This host is not served here."),
             Self::Tries => (429, "Too many wrong passwords; try again in a minute."),
             Self::Busy => (503, "Too many passwords are being tried just now."),
             Self::TooMany => (429, "Too many requests from this address."),

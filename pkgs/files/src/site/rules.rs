@@ -38,6 +38,7 @@ use std::rc::Rc;
 use serde::Deserialize;
 
 use super::gate::{self, Gate, KeyRule, RealmRule, Referrers};
+use super::hosts::{self, SiteRule, UnknownHosts};
 use super::pattern::{self, Pattern};
 use super::route::{self, Lead};
 
@@ -88,6 +89,12 @@ pub struct Rules {
     /// In order.
     #[serde(default)]
     pub rule: Vec<Rule>,
+    /// Further sites, with rules of their own.
+    #[serde(default)]
+    pub site: Vec<SiteRule>,
+    /// What is answered for hosts that none of these is for.
+    #[serde(default)]
+    pub unknown_hosts: UnknownHosts,
 }
 
 /// One rule.
@@ -195,6 +202,9 @@ pub enum Error {
         /// Of which field.
         field: String,
     },
+    /// Sites.
+    #[error(transparent)]
+    Sites(#[from] hosts::Error),
     /// A status no page can be for.
     #[error("error-pages: {0:?} is no status of an error")]
     Status(String),
@@ -235,6 +245,18 @@ impl Rules {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             Error::Syntax(format!("line {line}: {}", error.message()))
         })?;
+        rules.complete()?;
+        hosts::check(&mut rules.site)?;
+        rules.site.iter_mut().try_for_each(SiteRule::complete)?;
+        Ok(rules)
+    }
+
+    /// Looks over all that is of one site, and makes of it what is applied.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn complete(&mut self) -> Result<(), Error> {
+        let rules = self;
         let mut all = std::mem::take(&mut rules.rule);
         for rule in &mut all {
             rule.check()?;
@@ -255,7 +277,7 @@ impl Rules {
                 return Err(Error::Status(status.clone()));
             }
         }
-        Ok(rules)
+        Ok(())
     }
 
     /// What they say of a path that begins with its slash; `listing` where none says anything.

@@ -16,6 +16,7 @@ mod ranges;
 mod routes;
 mod secure;
 mod semantics;
+mod sites;
 mod smuggling;
 mod times;
 // Shared with the listener's tests, which need more of it.

@@ -30,7 +30,10 @@ pub fn ask(server: &Server, version: &str, method: &str, target: &str, fields: &
     match version {
         "plain" => {
             let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-            server.connect().ask(method, target, &lines)
+            let host = if fields.iter().any(|(name, _)| *name == "host") { "" } else { "host: h\r\n" };
+            let mut client = server.connect();
+            client.send(format!("{method} {target} HTTP/1.1\r\n{host}{lines}\r\n"));
+            client.receive(method != "HEAD").unwrap_or_else(|error| panic!("{method} {target}: {error}"))
         }
         "h3" => by_h3(server, method, target, fields),
         _ => by_curl(server, version, method, target, fields),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -19,13 +19,18 @@ use super::names::Names;
 
 /// Certificates read from files. A handshake takes what is there at its start, without a lock.
 pub struct Store {
-    files: Vec<CertificateFiles>,
     provider: Arc<CryptoProvider>,
     loaded: ArcSwap<Names>,
     /// When the files were changed that are loaded, or last tried, and how long they were: one that is read while it is
     /// written may be finished within the same tick of the file system's clock. Whoever reads them anew holds it, so that
     /// what was read last is what is used.
-    changed: Mutex<Changes>,
+    read: Mutex<Read>,
+}
+
+/// Files that are read, and when they were changed.
+struct Read {
+    files: Vec<CertificateFiles>,
+    changed: Changes,
 }
 
 type Changes = Vec<Option<(SystemTime, u64)>>;
@@ -33,9 +38,9 @@ type Changes = Vec<Option<(SystemTime, u64)>>;
 impl Store {
     pub(super) fn load(files: &[CertificateFiles], provider: Arc<CryptoProvider>) -> Result<Self, Error> {
         // Before reading, so that a change meanwhile is seen at the next look.
-        let changed = Mutex::new(changes(files));
+        let read = Mutex::new(Read { files: files.to_vec(), changed: changes(files) });
         let loaded = ArcSwap::from_pointee(read_all(files, &provider)?);
-        Ok(Self { files: files.to_vec(), provider, loaded, changed })
+        Ok(Self { provider, loaded, read })
     }
 
     /// Reads all files anew. Handshakes from now on use them; connections that are open stay as they are.
@@ -43,9 +48,25 @@ impl Store {
     /// # Errors
     /// When one of them cannot be used; then all of those from before stay in use.
     pub fn reload(&self) -> Result<(), Error> {
-        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-        *changed = changes(&self.files);
-        self.replace()
+        let mut read = self.read();
+        read.changed = changes(&read.files);
+        self.replace(&read.files)
+    }
+
+    /// Reads these files from now on, which have to be all there are.
+    ///
+    /// # Errors
+    /// When one of them cannot be used; then those from before are read as before.
+    pub fn replace_files(&self, files: &[CertificateFiles]) -> Result<(), Error> {
+        let mut read = self.read();
+        let changed = changes(files);
+        self.replace(files)?;
+        *read = Read { files: files.to_vec(), changed };
+        Ok(())
+    }
+
+    fn read(&self) -> MutexGuard<'_, Read> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads all files anew if one of them has changed since they were last read, and says whether.
@@ -53,17 +74,17 @@ impl Store {
     /// # Errors
     /// As of [`reload`](Self::reload). What could not be used is not tried again until it changes again.
     pub fn reload_if_changed(&self) -> Result<bool, Error> {
-        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = changes(&self.files);
-        if *changed == now {
+        let mut read = self.read();
+        let now = changes(&read.files);
+        if read.changed == now {
             return Ok(false);
         }
-        *changed = now;
-        self.replace().map(|()| true)
+        read.changed = now;
+        self.replace(&read.files).map(|()| true)
     }
 
-    fn replace(&self) -> Result<(), Error> {
-        self.loaded.store(Arc::new(read_all(&self.files, &self.provider)?));
+    fn replace(&self, files: &[CertificateFiles]) -> Result<(), Error> {
+        self.loaded.store(Arc::new(read_all(files, &self.provider)?));
         Ok(())
     }
 
@@ -97,7 +118,7 @@ impl ResolvesServerCert for Store {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("Store").field("files", &self.read().files).finish_non_exhaustive()
     }
 }
 
@@ -180,8 +201,16 @@ mod tests {
             // It is not tried again while nothing changes.
             assert!(!store.reload_if_changed().expect("as before"));
         }
+        // Others are as little taken where one of them is none.
+        let others = [files(&directory, "a.example"), files(&directory, "c.example")];
+        assert!(store.replace_files(&others).is_err());
+        assert_eq!(all(), before);
         after[1] = make(&directory, "b.example");
         assert!(store.reload_if_changed().expect("good ones"));
         assert_eq!(all(), after);
+        let new = make(&directory, "c.example");
+        store.replace_files(&others).expect("good ones");
+        assert_eq!(shown(&store, "c.example"), new);
+        assert!(!store.reload_if_changed().expect("as before"));
     }
 }
