@@ -46,12 +46,15 @@ let
         (lib.fileset.fileFilter (
           file:
           lib.any file.hasExt [
+            "css"
             "html"
+            "js"
             "json"
             "lock"
             "py"
             "rs"
             "sql"
+            "svg"
             "toml"
             "txt"
           ]

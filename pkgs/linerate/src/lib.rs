@@ -8,6 +8,7 @@
 //! - [`doctor`]: what keeps it from its line rate.
 //! - [`up`]: the services, run together for trying out.
 //! - [`measured`]: what a request costs the services as they run.
+//! - [`console`]: the machine as the console shows it.
 //! - [`cli`]: the command line.
 #![deny(unsafe_code)]
 
@@ -16,6 +17,7 @@
 struct Readme;
 
 pub mod cli;
+pub mod console;
 pub mod cpus;
 pub mod doctor;
 pub mod measured;

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use super::{Context, Error, Output};
 use crate::doctor::since::{self, Since};
-use crate::doctor::{self, Finding, Interval, Look, RULES, Sample, Severity, textfile};
+use crate::doctor::{self, Finding, Looked, RULES, Severity, textfile};
 use crate::profile::Profile;
 
 /// What to compare with, and how to tell.
@@ -57,12 +57,6 @@ struct Examined {
     findings: Vec<Finding>,
 }
 
-/// What one look has come to.
-struct Looked {
-    findings: Vec<Finding>,
-    idle: Vec<&'static str>,
-}
-
 /// Examines the machine.
 pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
     let profile = match &args.profile {
@@ -108,18 +102,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
 
 /// Looks once, and leaves word of it.
 fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) -> Result<Looked, Error> {
-    let system = &*context.system;
-    let interval = if args.interval == 0 {
-        let uptime = system.read("/proc/uptime").unwrap_or_default();
-        let seconds = uptime.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-        Interval { before: Sample::default(), after: Sample::read(system), seconds }
-    } else {
-        let before = Sample::read(system);
-        system.pause(Duration::from_secs(args.interval));
-        Interval { before, after: Sample::read(system), seconds: args.interval as f64 }
-    };
-    let look = Look { system, profile, interval: &interval };
-    let (mut findings, idle) = (doctor::examine(&look), doctor::idle(&look));
+    let Looked { mut findings, idle } = doctor::look(&*context.system, profile, args.interval);
     since.note(&mut findings, now());
     // Whoever is not root may look all the same: then every look is the first.
     drop(since.save());
@@ -135,7 +118,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-fn read(path: PathBuf) -> Result<Profile, Error> {
+pub(super) fn read(path: PathBuf) -> Result<Profile, Error> {
     let text = fs::read_to_string(&path).map_err(|source| Error::File { path: path.clone(), source })?;
     text.parse().map_err(|source| Error::Profile { path, source })
 }

@@ -61,6 +61,9 @@ pub enum Error {
     /// The services, run together.
     #[error(transparent)]
     Up(#[from] up::Error),
+    /// The console.
+    #[error(transparent)]
+    Console(#[from] console::Error),
     /// Nothing was measured.
     #[error(transparent)]
     Measured(#[from] measured::Error),
@@ -110,6 +113,7 @@ impl Error {
             Self::Nic(error) | Self::Apply(nic::apply::Error::Nic(error)) if error.is_usage() => USAGE,
             Self::File { .. } | Self::Profile { .. } | Self::Machine { .. } => USAGE,
             Self::Measured(measured::Error::Saved { .. }) => USAGE,
+            Self::Console(error) if error.is_usage() => USAGE,
             Self::Drifted(_) | Self::Unwell(_) | Self::Slower(_) => DRIFT,
             _ => FAILURE,
         }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::CommandFactory;
 use serde::Serialize;
 use service::manual::{CompletionsArgs, ManArgs};
 use service::output::Closed;
+use service::settings;
 
-use super::{Cli, Context, Error};
+use super::{Cli, Context, Error, console};
 
 /// A script, as programs get it.
 #[derive(Debug, Serialize)]
@@ -28,10 +28,15 @@ enum Pages {
     All { directory: PathBuf },
 }
 
+/// The command line, with the variables of the console's settings.
+fn described() -> clap::Command {
+    settings::command::<Cli>(console::NAME, console::NAME)
+}
+
 /// Prints a shell's completions; why, as a comment behind them.
 pub fn completions(args: &CompletionsArgs, context: &mut Context) -> Result<(), Error> {
     let mut script = Vec::new();
-    args.print(Cli::command(), &mut script).map_err(Closed)?;
+    args.print(described(), &mut script).map_err(Closed)?;
     let shell = args.shell.to_string();
     let place = match shell.as_str() {
         "bash" => "~/.local/share/bash-completion/completions/linerate",
@@ -55,7 +60,7 @@ pub fn completions(args: &CompletionsArgs, context: &mut Context) -> Result<(), 
 /// Prints the manual page, or writes all; why, as a comment behind it.
 pub fn man(args: ManArgs, context: &mut Context) -> Result<(), Error> {
     let mut page = Vec::new();
-    let printed = args.print(Cli::command(), &mut page);
+    let printed = args.print(described(), &mut page);
     let pages = match args.directory {
         None => {
             printed.map_err(Closed)?;

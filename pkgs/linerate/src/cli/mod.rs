@@ -1,6 +1,7 @@
 //! The command line. One command a file, each with its `Args` and a `run`.
 
 pub mod bench;
+pub mod console;
 pub mod doctor;
 pub mod error;
 pub mod manual;
@@ -29,7 +30,7 @@ pub const NAME: &str = "linerate";
 const AFTERWORD: &str = "\
 Examples:
   linerate up
-      runs links, files and api together, and prints what to try
+      runs links, files and api together with the console, and prints what to try
   linerate nic plan --explain
   linerate nic apply eth0
   linerate doctor --profile /etc/linerate/profile.json
@@ -61,10 +62,15 @@ pub struct Cli {
 }
 
 /// What to do.
+// Made once a process: a box would only cost.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run links, files and api together, for trying out.
+    /// Run links, files, api and the console together, for trying out.
     Up(up::Args),
+
+    /// Serve the console: one web page for the box, with what its services do, its links, and what ails it.
+    Console(::console::Args),
 
     /// Place the queues of network interfaces.
     #[command(subcommand)]
@@ -97,13 +103,16 @@ pub struct Context {
 
 /// Parses the arguments and runs what they ask for.
 pub fn main() -> ExitCode {
-    match run(settings::parse_commands()) {
+    match run(settings::parse(console::NAME, console::NAME)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => error.report(),
     }
 }
 
 fn run(cli: Cli) -> Result<(), Error> {
+    if let Command::Console(args) = &cli.command {
+        return console::run(args, cli.machine);
+    }
     let rehearsal = cli.machine.is_some();
     let system = machine(cli.machine)?;
     let mut context = Context { system, rehearsal, explain: cli.explain, output: Output::new(cli.json) };
@@ -114,6 +123,8 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Completions(args) => manual::completions(&args, &mut context),
         Command::Man(args) => manual::man(args, &mut context),
         Command::Doctor(args) => doctor::run(&args, &mut context),
+        // It has no output of its own, and opens the machine anew for each look.
+        Command::Console(_) => Ok(()),
     };
     // What was printed before a failure is printed all the same.
     let flushed = context.output.flush();
@@ -121,7 +132,7 @@ fn run(cli: Cli) -> Result<(), Error> {
 }
 
 /// This machine, or the one that was recorded.
-fn machine(recorded: Option<PathBuf>) -> Result<Box<dyn System>, Error> {
+pub(crate) fn machine(recorded: Option<PathBuf>) -> Result<Box<dyn System>, Error> {
     let Some(path) = recorded else {
         return Ok(Box::new(Real::new().map_err(Error::Netlink)?));
     };

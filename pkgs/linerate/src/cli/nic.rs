@@ -425,7 +425,7 @@ fn print(interface: &Interface<'_>, topology: &Topology, output: &mut Output) ->
 }
 
 /// `eth0: ena at 0000:00:05.0, node 0, 8 of 16 channels, 9 vectors; policy spread on CPUs 0-15`
-fn headline(device: &Device, plan: &Plan) -> String {
+pub(crate) fn headline(device: &Device, plan: &Plan) -> String {
     let mut text = format!("{}: {} at {}", device.interface, device.driver, device.device);
     if let Some(node) = device.node {
         text.push_str(&format!(", node {node}"));

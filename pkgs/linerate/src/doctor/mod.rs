@@ -8,6 +8,8 @@ pub mod sample;
 pub mod since;
 pub mod textfile;
 
+use std::time::Duration;
+
 use crate::profile::Profile;
 use crate::system::System;
 
@@ -52,6 +54,30 @@ impl Rule {
 /// The rules that find nothing whatever is wrong, since there is nothing that they could compare with.
 pub fn idle(look: &Look<'_>) -> Vec<&'static str> {
     RULES.iter().filter(|rule| !rule.applies(look)).map(|rule| rule.name).collect()
+}
+
+/// What one look has come to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Looked {
+    /// All that is not as it should be, worst first.
+    pub findings: Vec<Finding>,
+    /// The rules that had nothing to compare the machine with.
+    pub idle: Vec<&'static str>,
+}
+
+/// Watches the machine's counters for so many seconds, or has them since its boot where those are none, and examines it.
+pub fn look(system: &dyn System, profile: &Profile, seconds: u64) -> Looked {
+    let interval = if seconds == 0 {
+        let uptime = system.read("/proc/uptime").unwrap_or_default();
+        let seconds = uptime.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+        Interval { before: Sample::default(), after: Sample::read(system), seconds }
+    } else {
+        let before = Sample::read(system);
+        system.pause(Duration::from_secs(seconds));
+        Interval { before, after: Sample::read(system), seconds: seconds as f64 }
+    };
+    let look = Look { system, profile, interval: &interval };
+    Looked { findings: examine(&look), idle: idle(&look) }
 }
 
 /// All that is not as it should be, worst first.
@@ -109,7 +135,7 @@ statistics ens5 {after}
         let machine: Recorded = machine.parse().expect("a machine");
         let profile: Profile = profile.parse().expect("a profile");
         let before = Sample::read(&machine);
-        machine.pause(std::time::Duration::from_secs_f64(seconds));
+        machine.pause(Duration::from_secs_f64(seconds));
         let interval = Interval { before, after: Sample::read(&machine), seconds };
         (rule.check)(&Look { system: &machine, profile: &profile, interval: &interval })
     }

@@ -49,6 +49,18 @@ impl Sample {
         sample
     }
 
+    /// Reads what CPUs counted of packets alone.
+    pub fn of_cpus(system: &dyn System) -> Self {
+        let mut sample = Self::default();
+        sample.softnet(system);
+        sample
+    }
+
+    /// A counter, where there is one of this name.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.0.get(name).copied()
+    }
+
     fn add(&mut self, name: String, value: &str) {
         if let Ok(value) = value.parse() {
             self.0.insert(name, value);

@@ -55,17 +55,6 @@ pub fn parse<P: Parser>(service: &str, subcommand: &str) -> P {
     }
 }
 
-/// The command line of `P`, of a program whose commands have no settings beside their flags and variables. Help, version
-/// and errors end the process as those of [`parse`] do.
-pub fn parse_commands<P: Parser>() -> P {
-    let mut command = without_empty(P::command(), &|name| std::env::var_os(name));
-    let parsed = command.try_get_matches_from_mut(std::env::args_os()).map_err(Error::Usage);
-    let read = |mut matches| {
-        P::from_arg_matches_mut(&mut matches).map_err(|error| Error::Usage(error.format(&mut command)))
-    };
-    parsed.and_then(read).unwrap_or_else(|error| error.exit())
-}
-
 /// Like [`parse`], for a process that goes on whatever comes of it, such as one that reads its settings again.
 ///
 /// # Errors

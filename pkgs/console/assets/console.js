@@ -1,0 +1,81 @@
+// What pages do beyond links and forms, which work without any of it.
+"use strict";
+
+// Buttons that need a script are hidden until there is one.
+function wire(root) {
+  root.querySelectorAll("button.copy").forEach((button) => {
+    if (!navigator.clipboard || button.dataset.wired) return;
+    button.dataset.wired = "yes";
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = "Copied";
+    });
+  });
+  root.querySelectorAll("button.again").forEach((button) => {
+    button.hidden = false;
+    button.addEventListener("click", () => location.reload());
+  });
+  const all = root.querySelector("#all");
+  if (all && !all.dataset.wired) {
+    all.dataset.wired = "yes";
+    all.hidden = false;
+    all.addEventListener("change", () => {
+      document.querySelectorAll("#bulk input[name=link]").forEach((box) => {
+        box.checked = all.checked;
+      });
+    });
+  }
+  root.querySelectorAll(".chart[data-series]").forEach(chart);
+}
+
+// Clicks by day, beside those of as many days before.
+function chart(place) {
+  if (typeof uPlot === "undefined" || place.firstChild) return;
+  place.hidden = false;
+  const { days, clicks, before } = JSON.parse(place.dataset.series);
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const bars = uPlot.paths.bars({ size: [0.7, 40] });
+  const axis = {
+    stroke: colour("--quiet"),
+    grid: { stroke: colour("--line"), width: 1 },
+    ticks: { stroke: colour("--line"), width: 1 },
+    font: "12px system-ui, sans-serif",
+  };
+  const series = [
+    { value: (_, time) => (time ? new Date(time * 1000).toISOString().slice(0, 10) : "–") },
+    { label: "clicks", stroke: colour("--accent"), fill: colour("--accent"), paths: bars, points: { show: false } },
+  ];
+  const data = [days.map((day) => Date.parse(day) / 1000), clicks];
+  if (before) {
+    series.push({ label: "before", stroke: colour("--warning"), width: 2, points: { show: false } });
+    data.push(before);
+  }
+  const size = () => ({ width: Math.max(280, place.clientWidth), height: 220 });
+  const plot = new uPlot(
+    {
+      ...size(),
+      series,
+      tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
+      scales: { y: { range: (_, __, most) => [0, Math.max(1, most) * 1.05] } },
+      axes: [{ ...axis, space: 70, values: (_, times) => times.map((time) => new Date(time * 1000).toISOString().slice(5, 10)) },
+             { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7, 1e8] }],
+      cursor: { drag: { x: false, y: false } },
+    },
+    data,
+    place,
+  );
+  new ResizeObserver(() => plot.setSize(size())).observe(place);
+}
+
+addEventListener("DOMContentLoaded", () => wire(document));
+document.addEventListener("htmx:afterSettle", (event) => wire(event.target));
+
+// A part of a page whose session has ended: the page as a whole goes where one signs in.
+document.addEventListener("htmx:sseError", () => {
+  document.documentElement.dataset.live = "no";
+});
+document.addEventListener("htmx:sseOpen", () => {
+  document.documentElement.dataset.live = "yes";
+});

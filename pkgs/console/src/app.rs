@@ -1,0 +1,182 @@
+//! What the console's pages share, and where each of them is.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use service::allowed_hosts::AllowedHosts;
+use service::shutdown::Shutdown;
+use tokio::sync::{Semaphore, watch};
+
+use crate::csrf::Secret;
+use crate::machine::{Examined, Host, Machine, Queues};
+use crate::overview::Sampler;
+use crate::session::Sessions;
+use crate::tries::Tries;
+use crate::upstream::Upstream;
+use crate::{guard, pages};
+
+/// Pages that may be live at once: each is asked for its figures every second.
+const LIVE: usize = 32;
+
+/// What pages share.
+pub(crate) struct App {
+    /// The services that are shown.
+    pub(crate) sampler: Sampler,
+    /// Links, whose keys let people in.
+    pub(crate) links: Option<Upstream>,
+    /// The key that everybody has where nobody signs in.
+    pub(crate) open: Option<String>,
+    /// By which names requests are taken; by any where absent.
+    pub(crate) hosts: Option<AllowedHosts>,
+    pub(crate) machine: Arc<dyn Machine>,
+    pub(crate) sessions: Sessions,
+    pub(crate) session_seconds: u64,
+    pub(crate) secret: Secret,
+    pub(crate) tries: Tries,
+    pub(crate) live: Arc<Semaphore>,
+    pub(crate) shutdown: Shutdown,
+    doctor: Look<Result<Examined, String>>,
+    host: Look<Host>,
+    queues: Look<Result<Queues, String>>,
+    /// The queues as they were the time before, to tell what came since.
+    queues_before: Mutex<Option<(Queues, Queues)>>,
+}
+
+/// What it takes to make an [`App`].
+pub(crate) struct Parts {
+    pub(crate) services: Vec<Upstream>,
+    pub(crate) links: Option<Upstream>,
+    pub(crate) open: Option<String>,
+    pub(crate) hosts: Option<AllowedHosts>,
+    pub(crate) machine: Arc<dyn Machine>,
+    pub(crate) sessions: Sessions,
+    pub(crate) session_seconds: u64,
+    pub(crate) secret: Secret,
+    pub(crate) shutdown: Shutdown,
+}
+
+impl App {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { services, links, open, hosts, machine, sessions, session_seconds, secret, shutdown } =
+            parts;
+        Self {
+            sampler: Sampler::new(services),
+            links,
+            open,
+            hosts,
+            machine,
+            sessions,
+            session_seconds,
+            secret,
+            tries: Tries::default(),
+            live: Arc::new(Semaphore::new(LIVE)),
+            shutdown,
+            doctor: Look::default(),
+            host: Look::default(),
+            queues: Look::default(),
+            queues_before: Mutex::default(),
+        }
+    }
+
+    /// What doctor found, no longer ago than this, and when.
+    pub(crate) async fn doctor(&self, fresh: Duration) -> Arc<(Instant, Result<Examined, String>)> {
+        let machine = Arc::clone(&self.machine);
+        self.doctor.at(fresh, move || machine.doctor()).await
+    }
+
+    /// What doctor found the last time it looked, if it has; it looks again meanwhile where that is longer ago than this.
+    pub(crate) fn doctor_lately(
+        self: &Arc<Self>,
+        fresh: Duration,
+    ) -> Option<Arc<(Instant, Result<Examined, String>)>> {
+        let last = self.doctor.last();
+        if last.as_ref().is_none_or(|last| last.0.elapsed() > fresh) {
+            let app = Arc::clone(self);
+            tokio::spawn(async move { app.doctor(fresh).await });
+        }
+        last
+    }
+
+    /// The machine in a few figures.
+    pub(crate) async fn host(&self) -> Host {
+        let machine = Arc::clone(&self.machine);
+        self.host.at(Duration::from_secs(1), move || machine.host()).await.1.clone()
+    }
+
+    /// The queues, and as they were some time before.
+    pub(crate) async fn queues(&self) -> Result<(Option<Queues>, Queues), String> {
+        let machine = Arc::clone(&self.machine);
+        let now = self.queues.at(Duration::from_millis(900), move || machine.queues()).await.1.clone()?;
+        let mut before = self.queues_before.lock().unwrap_or_else(PoisonError::into_inner);
+        let pair = match before.take() {
+            Some((older, newer)) if newer.at_millis == now.at_millis => (older, newer),
+            Some((_, newer)) => (newer, now.clone()),
+            None => (now.clone(), now.clone()),
+        };
+        let older = (pair.0.at_millis < now.at_millis).then(|| pair.0.clone());
+        *before = Some(pair);
+        Ok((older, now))
+    }
+}
+
+/// Something that takes a while to find out, on a thread that may block, and is found out once however many ask.
+struct Look<T> {
+    last: watch::Sender<Option<Arc<(Instant, T)>>>,
+    looking: tokio::sync::Mutex<()>,
+}
+
+impl<T> Default for Look<T> {
+    fn default() -> Self {
+        Self { last: watch::Sender::new(None), looking: tokio::sync::Mutex::default() }
+    }
+}
+
+impl<T: Send + Sync + 'static> Look<T> {
+    fn last(&self) -> Option<Arc<(Instant, T)>> {
+        self.last.borrow().clone()
+    }
+
+    /// What was found no longer ago than `fresh`, or is found now.
+    async fn at(&self, fresh: Duration, look: impl FnOnce() -> T + Send + 'static) -> Arc<(Instant, T)> {
+        let _looking = self.looking.lock().await;
+        if let Some(last) = self.last().filter(|last| last.0.elapsed() <= fresh) {
+            return last;
+        }
+        // A panic in there is logged by its hook, and ends this request and nothing else.
+        let found = tokio::task::spawn_blocking(look).await.expect("the look has ended");
+        let found = Arc::new((Instant::now(), found));
+        self.last.send_replace(Some(Arc::clone(&found)));
+        found
+    }
+}
+
+/// Where everything is.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    use pages::{doctor, link, link_form, links, overview, queues, sign_in};
+    Router::new()
+        .route("/", get(overview::page))
+        .route("/live/overview", get(overview::live))
+        .route("/links", get(links::page).post(links::bulk))
+        .route("/links/new", get(link_form::new).post(link_form::create))
+        .route("/link/{code}", get(link::page))
+        .route("/link/{code}/edit", get(link_form::edit).post(link_form::save))
+        .route("/link/{code}/delete", get(link::ask_delete).post(link::delete))
+        .route("/link/{code}/qr.svg", get(link::qr_svg))
+        .route("/link/{code}/qr.png", get(link::qr_png))
+        .route("/link/{code}/clicks.csv", get(link::csv))
+        .route("/doctor", get(doctor::page))
+        .route("/queues", get(queues::page))
+        .route("/live/queues", get(queues::live))
+        .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))
+        .route("/sign-out", axum::routing::post(sign_in::sign_out))
+        .fallback(pages::missing)
+        .method_not_allowed_fallback(pages::wrong_method)
+        .layer(from_fn_with_state(Arc::clone(&app), guard::guard))
+        .with_state(app)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! The routes and what stands before them, as a client sees them, with a service behind that knows one key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::header::{self, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
+use service::shutdown::Shutdown;
+use service::socket::Address;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixListener;
+use tower_service::Service;
+
+use super::{App, Parts, router};
+use crate::csrf::Secret;
+use crate::machine::{Examined, Host, Machine, Queues};
+use crate::session::{Life, Sessions};
+use crate::upstream::Upstream;
+
+const KEY: &str = "lr_known";
+
+/// A machine of which nothing is known.
+struct Nothing;
+
+impl Machine for Nothing {
+    fn doctor(&self) -> Result<Examined, String> {
+        Err("nobody knows".into())
+    }
+
+    fn queues(&self) -> Result<Queues, String> {
+        Ok(Queues::default())
+    }
+
+    fn host(&self) -> Host {
+        Host::default()
+    }
+}
+
+/// A service that has no links, and tells that to who has the key.
+fn serve(path: &std::path::Path) {
+    let listener = UnixListener::bind(path).expect("a socket");
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.expect("a head"));
+            }
+            let known = String::from_utf8_lossy(&head).contains(&format!("Bearer {KEY}\r\n"));
+            let (status, body) = match known {
+                true => ("200 OK", r#"{"links":[],"next":null,"domains":[]}"#),
+                false => ("401 Unauthorized", r#"{"title":"","status":401,"detail":"unknown"}"#),
+            };
+            let length = body.len();
+            let answer =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+            stream.write_all(answer.as_bytes()).await.expect("a client");
+        }
+    });
+}
+
+/// A console, and the directory of the socket behind it.
+fn console(open: bool) -> (tempfile::TempDir, axum::Router) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let socket = directory.path().join("links");
+    serve(&socket);
+    let links = Upstream { name: "links", address: Address::Unix(socket) };
+    let hour = Duration::from_secs(3600);
+    let app = App::new(Parts {
+        services: vec![links.clone()],
+        links: Some(links),
+        open: open.then(|| KEY.to_owned()),
+        hosts: Some(AllowedHosts::new(&AllowedHostArgs::default(), [])),
+        machine: Arc::new(Nothing),
+        sessions: Sessions::new(Life { whole: hour, idle: hour }),
+        session_seconds: 3600,
+        secret: Secret::new().expect("random"),
+        shutdown: Shutdown::new(),
+    });
+    (directory, router(Arc::new(app)))
+}
+
+/// A client of the console, with the cookie that it was given last.
+struct Client {
+    router: axum::Router,
+    cookie: Option<String>,
+    _directory: tempfile::TempDir,
+}
+
+impl Client {
+    fn new(open: bool) -> Self {
+        let (directory, router) = console(open);
+        Self { router, cookie: None, _directory: directory }
+    }
+
+    async fn send(&mut self, mut request: Request<Body>) -> (Response<()>, String) {
+        let fields = request.headers_mut();
+        fields.entry(header::HOST).or_insert(HeaderValue::from_static("localhost:8110"));
+        if let Some(cookie) = &self.cookie {
+            fields.insert(header::COOKIE, cookie.parse().expect("a value"));
+        }
+        let response = self.router.call(request).await.expect("an answer");
+        if let Some(set) = response.headers().get(header::SET_COOKIE) {
+            let set = set.to_str().expect("text");
+            assert!(set.contains("HttpOnly; SameSite=Strict"), "{set}");
+            self.cookie = set.split(';').next().map(str::to_owned);
+        }
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.expect("a body").to_bytes();
+        (Response::from_parts(parts, ()), String::from_utf8_lossy(&body).into_owned())
+    }
+
+    async fn get(&mut self, path: &str) -> (Response<()>, String) {
+        self.send(Request::get(path).body(Body::empty()).expect("a request")).await
+    }
+
+    /// Sends a form of ours, as a browser does.
+    async fn post(&mut self, path: &str, form: &str) -> (Response<()>, String) {
+        let request = Request::post(path)
+            .header(header::ORIGIN, "http://localhost:8110")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        self.send(request.body(Body::from(form.to_owned())).expect("a request")).await
+    }
+
+    async fn sign_in(&mut self) -> String {
+        let (_, page) = self.get("/sign-in").await;
+        let form = format!("csrf={}&key={KEY}", token(&page));
+        let (response, _) = self.post("/sign-in", &form).await;
+        assert_eq!(response.status(), StatusCode::SEE_OTHER);
+        let (_, page) = self.get("/links").await;
+        token(&page)
+    }
+}
+
+/// The token of the forms of a page.
+fn token(page: &str) -> String {
+    let (_, rest) = page.split_once("name=\"csrf\" value=\"").unwrap_or_else(|| panic!("no form: {page}"));
+    rest[..rest.find('"').expect("an end")].to_owned()
+}
+
+fn location(response: &Response<()>) -> &str {
+    response.headers().get(header::LOCATION).map_or("", |value| value.to_str().expect("text"))
+}
+
+#[tokio::test]
+async fn every_page_and_every_form_asks_who_it_is() {
+    let mut client = Client::new(false);
+    for path in [
+        "/",
+        "/links",
+        "/links/new",
+        "/link/a",
+        "/link/a/edit",
+        "/link/a/delete",
+        "/doctor",
+        "/queues",
+        "/none",
+    ] {
+        let (response, page) = client.get(path).await;
+        assert_eq!(response.status(), StatusCode::SEE_OTHER, "{path}");
+        assert!(location(&response).starts_with("/sign-in") && page.is_empty(), "{path}");
+    }
+    for path in ["/links", "/links/new", "/link/a/edit", "/link/a/delete", "/sign-out"] {
+        let (response, _) = client.post(path, "link=/a&action=delete&sure=yes").await;
+        assert_eq!((response.status(), location(&response)), (StatusCode::SEE_OTHER, "/sign-in"), "{path}");
+    }
+    for path in ["/live/overview", "/live/queues"] {
+        assert_eq!(client.get(path).await.0.status(), StatusCode::UNAUTHORIZED, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_new_with_each_sign_in_and_ends_with_signing_out() {
+    let mut client = Client::new(false);
+    client.get("/sign-in").await;
+    let before = client.cookie.clone();
+    let form = client.sign_in().await;
+    let session = client.cookie.clone();
+    assert!(session.is_some() && session != before, "nobody can have set it beforehand");
+    assert_eq!(client.get("/links").await.0.status(), StatusCode::OK);
+    let (response, _) = client.post("/sign-out", &format!("csrf={form}")).await;
+    assert_eq!(location(&response), "/sign-in");
+    client.cookie = session;
+    assert_eq!(
+        client.get("/links").await.0.status(),
+        StatusCode::SEE_OTHER,
+        "its cookie is of no use any more"
+    );
+}
+
+#[tokio::test]
+async fn forms_are_taken_from_our_pages_alone() {
+    let mut client = Client::new(false);
+    let csrf = client.sign_in().await;
+    let form = "application/x-www-form-urlencoded";
+    for (origin, media_type, fields, status) in [
+        ("http://localhost:8110", form, format!("csrf={csrf}&action="), StatusCode::UNPROCESSABLE_ENTITY),
+        ("http://localhost:8110", form, "action=".to_owned(), StatusCode::FORBIDDEN),
+        ("http://localhost:8110", form, format!("csrf={}", "0".repeat(32)), StatusCode::FORBIDDEN),
+        ("http://a.localhost:8110", form, format!("csrf={csrf}"), StatusCode::FORBIDDEN),
+        ("http://localhost:8110", "text/plain", format!("csrf={csrf}"), StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        (
+            "http://localhost:8110",
+            form,
+            format!("csrf={csrf}&q={}", "a".repeat(300_000)),
+            StatusCode::PAYLOAD_TOO_LARGE,
+        ),
+    ] {
+        let request =
+            Request::post("/links").header(header::ORIGIN, origin).header(header::CONTENT_TYPE, media_type);
+        let request = request.body(Body::from(fields.clone())).expect("a request");
+        let (response, _) = client.send(request).await;
+        assert_eq!(response.status(), status, "{origin} {media_type} {:.60}", fields);
+    }
+}
+
+#[tokio::test]
+async fn a_console_without_signing_in_is_asked_by_local_names_alone() {
+    for (host, status) in [
+        ("localhost:8110", StatusCode::OK),
+        ("127.0.0.1:8110", StatusCode::OK),
+        ("evil.example", StatusCode::FORBIDDEN),
+        ("127.0.0.1.evil.example:8110", StatusCode::FORBIDDEN),
+    ] {
+        let mut client = Client::new(true);
+        for path in ["/links", "/queues"] {
+            let request = Request::get(path).header(header::HOST, host).body(Body::empty());
+            let (response, page) = client.send(request.expect("a request")).await;
+            assert_eq!(response.status(), status, "{host}{path}");
+            assert!(!page.contains(KEY), "nobody is shown the key");
+        }
+    }
+}
+
+#[tokio::test]
+async fn browsers_are_told_what_pages_may_do() {
+    let mut client = Client::new(true);
+    for path in ["/", "/links", "/none", "/link/a%22%3E%3Cscript%3E", "/assets/0/none.js"] {
+        let (response, page) = client.get(path).await;
+        let field =
+            |name: &str| response.headers().get(name).map_or("", |value| value.to_str().expect("text"));
+        let policy = field("content-security-policy");
+        assert!(
+            policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"),
+            "{path}: {policy}"
+        );
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        assert_eq!(
+            (field("x-content-type-options"), field("referrer-policy")),
+            ("nosniff", "same-origin"),
+            "{path}"
+        );
+        assert_eq!(field("cache-control"), "no-store", "{path}");
+        // What the policy would keep from working is not there: no style and no script stands in a page.
+        let inline = page.contains(" style=") || page.contains("<style") || page.contains(" onclick=");
+        assert!(
+            !inline && page.matches("<script").count() == page.matches("<script src=").count(),
+            "{path}: {page}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn methods_that_a_page_does_not_have_are_refused() {
+    let mut client = Client::new(true);
+    let (_, page) = client.get("/links/new").await;
+    let form = format!("csrf={}", token(&page));
+    assert_eq!(client.post("/doctor", &form).await.0.status(), StatusCode::METHOD_NOT_ALLOWED);
+    let request = Request::builder().method(Method::DELETE).uri("/link/a").body(Body::empty());
+    assert_eq!(client.send(request.expect("a request")).await.0.status(), StatusCode::FORBIDDEN);
+}

@@ -1,0 +1,263 @@
+//! What stands before every page: the name it is asked by, who asks, whose form it is, and what browsers are told to keep
+//! from doing with it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Method, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use listener::Peer;
+use service::allowed_hosts::Via;
+
+use crate::app::App;
+use crate::csrf::{self, FIELD};
+use crate::fields::{Fields, query};
+use crate::{assets, pages};
+
+/// The longest form, in bytes: that of a link at its limits takes a tenth of it.
+const FORM_BYTES: usize = 256 * 1024;
+
+/// Nothing but what we serve, and nothing written into a page is ever run.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    /// The key that the services are asked with; none before signing in.
+    pub(crate) token: Option<String>,
+    /// What the cookie says: of a session, or of nobody's forms.
+    pub(crate) cookie: String,
+    /// The token of forms.
+    pub(crate) form: String,
+    /// Whether it is a session's.
+    pub(crate) session: bool,
+    /// Whether the connection is of TLS.
+    pub(crate) secure: bool,
+    /// Where from.
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl Visitor {
+    /// The key, which everybody has who gets to a page that needs one.
+    pub(crate) fn key(&self) -> &str {
+        self.token.as_deref().unwrap_or_default()
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Visitor {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
+        parts.extensions.get().cloned().ok_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+/// The fields of the form that was sent, and otherwise of the query.
+impl<S: Sync> FromRequestParts<S> for Fields {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let sent = parts.extensions.get().cloned();
+        Ok(sent.unwrap_or_else(|| Self::parse(parts.uri.query().unwrap_or_default().as_bytes())))
+    }
+}
+
+/// Lets requests through that may come, and tells browsers what they may do with the answer.
+pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let mut response = if let Some(hosts) = &app.hosts
+        && let Err(refused) =
+            hosts.check_request(via(&request), &request, request.headers().get(header::ORIGIN))
+    {
+        pages::refused(StatusCode::FORBIDDEN, &refused.to_string())
+    } else if path.starts_with("/assets/") && matches!(*request.method(), Method::GET | Method::HEAD) {
+        assets::answer(path, request.headers())
+    } else {
+        let visitor = visitor(&app, &request);
+        admit(visitor, request, next).await
+    };
+    harden(response.headers_mut());
+    response
+}
+
+/// How a request came: on a Unix socket an empty name is none of a page's doing.
+fn via(request: &Request) -> Via {
+    let unnamed = request.headers().get(header::HOST).is_none_or(HeaderValue::is_empty);
+    let unix = request.extensions().get::<Peer>().is_some_and(|peer| peer.local.is_none());
+    if unnamed && unix { Via::Unix } else { Via::Network }
+}
+
+/// Lets a visitor in who may be, with whatever form.
+async fn admit(
+    visitor: Result<(Visitor, Option<HeaderValue>), getrandom::Error>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (visitor, set_cookie) = match visitor {
+        Ok(visitor) => visitor,
+        Err(error) => return pages::refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    };
+    let signing_in = request.uri().path() == "/sign-in";
+    let mut response = if visitor.token.is_none() && !signing_in {
+        to_sign_in(&request)
+    } else if matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut request = request;
+        request.extensions_mut().insert(visitor);
+        next.run(request).await
+    } else {
+        match form(&visitor, request).await {
+            Ok(mut request) => {
+                request.extensions_mut().insert(visitor);
+                next.run(request).await
+            }
+            Err((status, why)) => pages::refused(status, why),
+        }
+    };
+    // A session that has just begun has a cookie of its own.
+    if let Some(cookie) = set_cookie
+        && !response.headers().contains_key(header::SET_COOKIE)
+    {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// Who asks, and the cookie that they get where they have none.
+fn visitor(app: &App, request: &Request) -> Result<(Visitor, Option<HeaderValue>), getrandom::Error> {
+    let peer = request.extensions().get::<Peer>();
+    let secure = peer.is_some_and(|peer| peer.tls.is_some());
+    let address = peer.and_then(|peer| peer.client(request.headers()));
+    let sent = cookie(request.headers(), secure);
+    // What goes on by itself keeps no session alive.
+    let used = !request.uri().path().starts_with("/live/");
+    let (token, session) = match &app.open {
+        Some(token) => (Some(token.clone()), false),
+        None => {
+            let token = sent.as_ref().and_then(|id| app.sessions.token(id, used, Instant::now()));
+            (token.clone(), token.is_some())
+        }
+    };
+    let (cookie, set) = match sent {
+        Some(cookie) => (cookie, None),
+        None => {
+            let cookie = csrf::random()?;
+            let set = set_cookie(&cookie, secure, app.session_seconds);
+            (cookie, Some(set))
+        }
+    };
+    let form = app.secret.token(&cookie);
+    Ok((Visitor { token, cookie, form, session, secure, address }, set))
+}
+
+/// Reads a form that is of one of our pages.
+async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCode, &'static str)> {
+    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    if !csrf::same_origin(request.headers(), host.or(authority)) {
+        return Err((StatusCode::FORBIDDEN, "this form was sent by a page of another site"));
+    }
+    let is_form = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|media_type| media_type.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
+    if !is_form {
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "forms are application/x-www-form-urlencoded"));
+    }
+    let (mut parts, body) = request.into_parts();
+    let body = Limited::new(body, FORM_BYTES).collect().await;
+    let body = body.map_err(|_| (StatusCode::PAYLOAD_TOO_LARGE, "this form is too long, or broke off"))?;
+    let fields = Fields::parse(&body.to_bytes());
+    if !csrf::matches(fields.get(FIELD), &visitor.form) {
+        let why = "this form is older than the session, or of none: go back, load the page again, and send it once more";
+        return Err((StatusCode::FORBIDDEN, why));
+    }
+    parts.extensions.insert(fields);
+    Ok(Request::from_parts(parts, Body::empty()))
+}
+
+/// Sends whoever is not signed in to where that is done, and back afterwards. A part of a page cannot be sent
+/// elsewhere: htmx is told to send the whole of it.
+fn to_sign_in(request: &Request) -> Response {
+    let back = match *request.method() {
+        Method::GET => request.uri().path_and_query().map_or("/", |path| path.as_str()),
+        _ => "/",
+    };
+    let place = format!("/sign-in?{}", query(&[("next", if back == "/" { "" } else { back })]));
+    let place = HeaderValue::from_str(place.trim_end_matches('?'));
+    let place = place.unwrap_or(HeaderValue::from_static("/sign-in"));
+    if request.headers().contains_key("hx-request") || request.uri().path().starts_with("/live/") {
+        return (StatusCode::UNAUTHORIZED, [(HeaderName::from_static("hx-redirect"), place)]).into_response();
+    }
+    (StatusCode::SEE_OTHER, [(header::LOCATION, place)]).into_response()
+}
+
+/// What our cookie is called. With the prefix browsers take it from nobody else, and by TLS alone (RFC 6265bis).
+fn cookie_name(secure: bool) -> &'static str {
+    if secure { "__Host-linerate" } else { "linerate" }
+}
+
+/// What our cookie says, where it is one that we could have made.
+fn cookie(fields: &HeaderMap, secure: bool) -> Option<String> {
+    let all = fields.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let (_, value) = pairs.find(|(name, _)| *name == cookie_name(secure))?;
+    let ours = value.len() == 48 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+    ours.then(|| value.to_owned())
+}
+
+/// A cookie that no script reads and no other site's page sends.
+pub(crate) fn set_cookie(value: &str, secure: bool, seconds: u64) -> HeaderValue {
+    let name = cookie_name(secure);
+    let secure = if secure { "; Secure" } else { "" };
+    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
+    // Letters, digits and signs alone.
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
+}
+
+fn harden(fields: &mut HeaderMap) {
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // Not none at all, by which forms would lose their Origin.
+        (header::REFERRER_POLICY, "same-origin"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
+    ] {
+        fields.insert(name, HeaderValue::from_static(value));
+    }
+    // What a page shows is of the moment, and for whoever is signed in.
+    fields.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_taken_only_as_we_make_them() {
+        let value = "0123456789abcdef".repeat(3);
+        for (text, secure, expected) in [
+            (format!("linerate={value}"), false, true),
+            (format!("a=b; linerate={value}; c=d"), false, true),
+            (format!("linerate={value}"), true, false),
+            (format!("__Host-linerate={value}"), true, true),
+            (format!("linerate={}", &value[1..]), false, false),
+            (format!("linerate={}", value.replace('a', "!")), false, false),
+            (format!("other={value}"), false, false),
+        ] {
+            let mut fields = HeaderMap::new();
+            fields.insert(header::COOKIE, HeaderValue::from_str(&text).expect("a value"));
+            assert_eq!(cookie(&fields, secure), expected.then(|| value.clone()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The console: one web page for the box.
+//!
+//! It keeps nothing: what it shows it asks of the services, by the APIs of their admin listeners, and of the machine, by
+//! [`Machine`], which the operator's command line implements with the code that it prints from.
+//!
+//! - [`serve`]: the listeners, from start to drain.
+//! - [`machine`]: what the machine tells.
+//! - `app`: the routes, and what they share; `guard`: what stands before all of them.
+//! - `session`, `csrf`, `tries`: who is signed in, whose form it is, and how often one may try.
+//! - `upstream`, `links`, `metrics`: the services, as a client sees them.
+//! - `overview`: what they do, second by second.
+//! - `pages`: what is shown. `assets`: what pages are made of that is the same for all.
+#![forbid(unsafe_code)]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+mod app;
+mod assets;
+mod csrf;
+mod fields;
+mod guard;
+mod links;
+pub mod machine;
+mod metrics;
+mod overview;
+mod pages;
+pub mod serve;
+mod session;
+mod tries;
+mod upstream;
+
+pub use machine::Machine;
+pub use serve::{Args, Error, run};

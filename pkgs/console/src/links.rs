@@ -1,0 +1,184 @@
+//! The API of links, as far as the console asks it; `/openapi.json` of its admin listener describes all of it.
+
+use http::{Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use url::form_urlencoded::byte_serialize;
+
+use crate::fields::query;
+use crate::upstream::{Answer, Ask, Error, Upstream};
+
+/// A link.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Link {
+    pub(crate) domain: Option<String>,
+    pub(crate) code: String,
+    pub(crate) short_url: String,
+    pub(crate) target: String,
+    pub(crate) title: Option<String>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) status: String,
+    pub(crate) redirect: u16,
+    pub(crate) forward_query: bool,
+    pub(crate) protected: bool,
+    pub(crate) not_before: Option<String>,
+    pub(crate) expires_at: Option<String>,
+    pub(crate) max_clicks: Option<u64>,
+    pub(crate) clicks: u64,
+    pub(crate) created_at: String,
+    pub(crate) updated_at: String,
+}
+
+/// A page of links.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Listing {
+    pub(crate) links: Vec<Link>,
+    pub(crate) next: Option<String>,
+}
+
+/// Clicks, summed three ways.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Stats {
+    pub(crate) clicks: u64,
+    pub(crate) days: Vec<Count>,
+    pub(crate) referrers: Vec<Count>,
+    pub(crate) agents: Vec<Count>,
+    pub(crate) older: Option<Older>,
+}
+
+/// A line of [`Stats`].
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Count {
+    pub(crate) name: String,
+    pub(crate) clicks: u64,
+}
+
+/// Days that are not told apart any more.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Older {
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) clicks: u64,
+}
+
+/// A domain that links can be at.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Domain {
+    pub(crate) host: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Domains {
+    domains: Vec<Domain>,
+}
+
+/// What a batch of changes came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Changed {
+    /// Links that were changed.
+    pub(crate) done: usize,
+    /// Links that were not.
+    pub(crate) failed: usize,
+}
+
+/// The API, for whoever has this key.
+pub(crate) struct Links<'a> {
+    pub(crate) upstream: &'a Upstream,
+    pub(crate) token: &'a str,
+}
+
+impl Links<'_> {
+    /// A page of a list; `fields` as its API names them.
+    pub(crate) async fn list(&self, fields: &[(&str, &str)]) -> Result<Listing, Error> {
+        self.json(Ask { path: &format!("/api/v1/links?{}", query(fields)), ..self.get() }).await
+    }
+
+    /// A link, and the tag that says how it is now.
+    pub(crate) async fn read(&self, code: &str, domain: &str) -> Result<(Link, String), Error> {
+        let answer = self.upstream.ask_well(Ask { path: &one(code, "", domain, &[]), ..self.get() }).await?;
+        let tag = answer.fields.get("etag").and_then(|tag| tag.to_str().ok()).unwrap_or("*").to_owned();
+        Ok((self.parsed(&answer)?, tag))
+    }
+
+    /// Makes a link; a repeat with the same key makes no other.
+    pub(crate) async fn create(&self, link: &Map<String, Value>, key: &str) -> Result<Link, Error> {
+        let fields = [("idempotency-key", key)];
+        let fields = if key.is_empty() { &fields[..0] } else { &fields[..] };
+        let body = ("application/json", serde_json::to_vec(link).unwrap_or_default());
+        let ask = Ask { method: Method::POST, path: "/api/v1/links", fields, body: Some(body), ..self.get() };
+        self.json(ask).await
+    }
+
+    /// Changes a link that is as `tag` says.
+    pub(crate) async fn edit(
+        &self,
+        (code, domain): (&str, &str),
+        patch: &Map<String, Value>,
+        tag: &str,
+    ) -> Result<Link, Error> {
+        let body = ("application/merge-patch+json", serde_json::to_vec(patch).unwrap_or_default());
+        let fields = [("if-match", tag)];
+        let path = one(code, "", domain, &[]);
+        let ask = Ask { method: Method::PATCH, path: &path, fields: &fields, body: Some(body), ..self.get() };
+        self.json(ask).await
+    }
+
+    /// Deletes a link and its clicks.
+    pub(crate) async fn delete(&self, code: &str, domain: &str) -> Result<(), Error> {
+        let path = one(code, "", domain, &[]);
+        self.upstream.ask_well(Ask { method: Method::DELETE, path: &path, ..self.get() }).await.map(drop)
+    }
+
+    /// Its short URL as a QR code.
+    pub(crate) async fn qr(&self, code: &str, fields: &[(&str, &str)]) -> Result<Answer, Error> {
+        self.upstream.ask_well(Ask { path: &one(code, "/qr", "", fields), ..self.get() }).await
+    }
+
+    /// Its clicks, or those of all where there is no code.
+    pub(crate) async fn stats(&self, code: Option<&str>, fields: &[(&str, &str)]) -> Result<Stats, Error> {
+        let path = match code {
+            Some(code) => one(code, "/stats", "", fields),
+            None => format!("/api/v1/stats?{}", query(fields)),
+        };
+        self.json(Ask { path: &path, ..self.get() }).await
+    }
+
+    /// The domains there are beside the default one.
+    pub(crate) async fn domains(&self) -> Result<Vec<Domain>, Error> {
+        let domains: Domains = self.json(Ask { path: "/api/v1/domains", ..self.get() }).await?;
+        Ok(domains.domains)
+    }
+
+    /// Whether the key is one; `false` where it is not.
+    pub(crate) async fn knows_key(&self) -> Result<bool, Error> {
+        match self.upstream.ask_well(Ask { path: "/api/v1/links?limit=1", ..self.get() }).await {
+            Ok(_) => Ok(true),
+            Err(Error::Refused(problem)) if problem.status == StatusCode::UNAUTHORIZED => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn get(&self) -> Ask<'_> {
+        Ask { token: Some(self.token), ..Ask::default() }
+    }
+
+    async fn json<T: DeserializeOwned>(&self, ask: Ask<'_>) -> Result<T, Error> {
+        self.parsed(&self.upstream.ask_well(ask).await?)
+    }
+
+    fn parsed<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T, Error> {
+        serde_json::from_slice(&answer.body)
+            .map_err(|error| Error::Strange { name: self.upstream.name, why: error.to_string() })
+    }
+}
+
+/// The path of a link, or of something of it.
+fn one(code: &str, what: &str, domain: &str, fields: &[(&str, &str)]) -> String {
+    let code: String = byte_serialize(code.as_bytes()).collect();
+    let all: Vec<_> = fields.iter().copied().chain([("domain", domain)]).collect();
+    // A space would be a plus here, and a plus be one: no code has either.
+    format!("/api/v1/links/{}{what}?{}", code.replace('+', "%20"), query(&all))
+}

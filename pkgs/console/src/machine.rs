@@ -1,0 +1,210 @@
+//! What the machine tells, as plain data: whoever runs the console knows how to find it out.
+
+use std::fmt;
+
+/// The machine that the console is of. Calls may take their time, and are made on a thread that may block.
+pub trait Machine: Send + Sync + 'static {
+    /// What keeps it from its line rate.
+    ///
+    /// # Errors
+    /// Why that cannot be said.
+    fn doctor(&self) -> Result<Examined, String>;
+
+    /// Who serves the queues of its network interfaces, and what was counted there until now.
+    ///
+    /// # Errors
+    /// Why that cannot be said.
+    fn queues(&self) -> Result<Queues, String>;
+
+    /// The machine in a few figures.
+    fn host(&self) -> Host;
+}
+
+/// The machine in a few figures; what it does not tell is absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Host {
+    /// Its name.
+    pub name: Option<String>,
+    /// The kernel's release.
+    pub kernel: Option<String>,
+    /// Since its boot, in seconds.
+    pub uptime: Option<u64>,
+    /// The NixOS generation that runs, where it is NixOS.
+    pub generation: Option<String>,
+    /// Memory, and what of it is available, in bytes.
+    pub memory: Option<(u64, u64)>,
+    /// What is free of the file system that the services keep their data on, in percent of its bytes.
+    pub disk_free_percent: Option<u8>,
+    /// Processes that ran or waited for a CPU, over a minute.
+    pub load: Option<f64>,
+    /// CPUs online.
+    pub cpus: Option<usize>,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Worth knowing.
+    Notice,
+    /// Work is slowed or lost, or will be under load.
+    Warning,
+    /// The machine does not do what it is there for.
+    Critical,
+}
+
+impl Severity {
+    /// As command line and page have it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
+    }
+}
+
+/// What `linerate doctor` found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Examined {
+    /// The profile's host, where there is a profile.
+    pub profile: Option<String>,
+    /// When, in seconds since 1970.
+    pub at: u64,
+    /// Worst first.
+    pub findings: Vec<Finding>,
+    /// All rules there are.
+    pub rules: Vec<Rule>,
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// By which rule.
+    pub rule: String,
+    /// What is meant: a setting, an interface, a service.
+    pub subject: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// How it should be, where the profile says.
+    pub expected: Option<String>,
+    /// How it is.
+    pub found: String,
+    /// What it costs.
+    pub cost: String,
+    /// The command that mends it.
+    pub remedy: Option<String>,
+    /// Which share of the work it touches, from 0 to 1.
+    pub effect: Option<f64>,
+    /// When it was first seen, in seconds since 1970.
+    pub since: Option<u64>,
+}
+
+/// A rule of `linerate doctor`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name.
+    pub name: &'static str,
+    /// What it looks at.
+    pub about: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// Whether it had something to compare the machine with.
+    pub looked: bool,
+}
+
+/// Who serves the queues of the machine's interfaces.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Queues {
+    /// When, in milliseconds of whichever clock does not jump.
+    pub at_millis: u64,
+    /// The interfaces that hardware stands behind.
+    pub interfaces: Vec<Interface>,
+    /// The CPUs online.
+    pub cpus: Vec<Cpu>,
+    /// Services, and the CPUs they work on.
+    pub services: Vec<(String, String)>,
+    /// The process of irqbalance, which would move interrupts away again.
+    pub irqbalance: Option<u32>,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Interface {
+    /// Its name, driver and place: `eth0`, `ena at 0000:00:05.0, node 0, 8 of 16 channels`.
+    pub name: String,
+    /// What stands behind it.
+    pub about: String,
+    /// What the plan follows.
+    pub policy: String,
+    /// Why it cannot be planned.
+    pub error: Option<String>,
+    /// Its queues.
+    pub queues: Vec<Queue>,
+    /// Why the plan is what it is, a sentence each.
+    pub reasons: Vec<String>,
+    /// Settings that are not as planned.
+    pub changes: usize,
+    /// Settings that matter.
+    pub settings: usize,
+    /// Packets received and sent until now.
+    pub packets: (u64, u64),
+    /// Bytes received and sent until now.
+    pub bytes: (u64, u64),
+    /// Packets dropped until now, by the interface's own count.
+    pub dropped: u64,
+}
+
+/// A queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// Its number.
+    pub number: usize,
+    /// The numbers of its interrupts.
+    pub irqs: Vec<u32>,
+    /// How often they came until now.
+    pub interrupts: u64,
+    /// The CPUs that take them now.
+    pub cpu_now: String,
+    /// The CPU that should.
+    pub cpu: usize,
+    /// Where packets are handed on to, now and as planned.
+    pub rps: Option<(String, String)>,
+    /// Who sends through it, now and as planned.
+    pub xps: Option<(String, String)>,
+}
+
+/// A CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// Its number.
+    pub id: usize,
+    /// The lowest CPU on the same core.
+    pub core: usize,
+    /// Its NUMA node.
+    pub node: usize,
+    /// Packets that its softirqs took until now.
+    pub processed: u64,
+    /// Packets that found its backlog full.
+    pub dropped: u64,
+    /// Times that its softirqs ran out of budget.
+    pub squeezed: u64,
+    /// Its time in softirqs, idle, and in all, in ticks.
+    pub ticks: Ticks,
+}
+
+/// What a CPU's time went to, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticks {
+    /// Softirqs.
+    pub softirq: u64,
+    /// Nothing, and waiting for disks.
+    pub idle: u64,
+    /// All of it.
+    pub all: u64,
+}

@@ -1,0 +1,125 @@
+//! Doctor: what keeps the machine from its line rate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use maud::{Markup, html};
+
+use super::{Screen, page as shown, text};
+use crate::app::App;
+use crate::fields::Fields;
+use crate::guard::Visitor;
+use crate::machine::{Examined, Finding, Severity};
+
+/// What was found longer ago is looked for again while the page is shown.
+const LATELY: Duration = Duration::from_secs(10);
+
+pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
+    // Who asks for it waits; who comes by sees what was found of late. The first time, everybody waits.
+    let last = if fields.has("again") { None } else { app.doctor_lately(LATELY) };
+    let found = match last {
+        Some(found) => found,
+        None => app.doctor(Duration::from_millis(500)).await,
+    };
+    let content = html! {
+        div.heading {
+            h1 { "Doctor" }
+            p.hint { "looked " (text::span(found.0.elapsed().as_secs())) " ago" }
+            a.button href="/doctor?again=yes" { "Look again" }
+        }
+        @match &found.1 {
+            Err(why) => p.alert role="alert" { "Doctor cannot say: " (why) },
+            Ok(examined) => (report(examined)),
+        }
+    };
+    shown(StatusCode::OK, (&app, &visitor), (Screen::Doctor, "Doctor"), content)
+}
+
+fn report(examined: &Examined) -> Markup {
+    let idle = examined.rules.iter().filter(|rule| !rule.looked).count();
+    html! {
+        (summary(examined))
+        @if !examined.findings.is_empty() {
+            ul.findings { @for one in &examined.findings { (finding(one, examined.at)) } }
+        }
+        h2 { "Rules" }
+        @if idle > 0 {
+            p.hint {
+                (text::number(idle, "rule", "rules")) " had nothing to compare the machine with: "
+                @match &examined.profile {
+                    Some(_) => "the profile has nothing of it.",
+                    None => { "this console was started without a profile (" code { "--profile" } ")." },
+                }
+            }
+        }
+        div.scroll tabindex="0" role="region" aria-label="Rules" {
+            table {
+                thead { tr { th scope="col" { "Rule" } th scope="col" { "Looks whether" } th scope="col" { "Found" } th scope="col" { "Source" } } }
+                tbody {
+                    @for rule in &examined.rules {
+                        @let count = examined.findings.iter().filter(|finding| finding.rule == rule.name).count();
+                        tr {
+                            th scope="row" { (rule.name) }
+                            td { (rule.about) }
+                            td {
+                                @if !rule.looked { span.hint { "nothing to compare with" } }
+                                @else if count == 0 { span.badge.good { "well" } }
+                                @else { (text::number(count, "finding", "findings")) }
+                            }
+                            td.hint { (rule.source) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How much was found, in a line.
+pub(super) fn summary(examined: &Examined) -> Markup {
+    let looked = examined.rules.iter().filter(|rule| rule.looked).count();
+    let of = |severity| examined.findings.iter().filter(|finding| finding.severity == severity).count();
+    let counts = [
+        (Severity::Critical, text::number(of(Severity::Critical), "critical", "critical")),
+        (Severity::Warning, text::number(of(Severity::Warning), "warning", "warnings")),
+        (Severity::Notice, text::number(of(Severity::Notice), "notice", "notices")),
+    ];
+    html! {
+        p.summary {
+            @if examined.findings.is_empty() {
+                span.badge.good { "nothing found" }
+            } @else {
+                @for (severity, words) in counts {
+                    @if of(severity) > 0 { span class={ "badge " (severity.label()) } { (words) } " " }
+                }
+            }
+            span.hint { " " (looked) " of " (examined.rules.len()) " rules looked" }
+            @if let Some(host) = &examined.profile { span.hint { ", by the profile of " (host) } }
+        }
+    }
+}
+
+/// One finding.
+pub(super) fn finding(finding: &Finding, at: u64) -> Markup {
+    html! {
+        li {
+            p.what {
+                span class={ "badge " (finding.severity.label()) } { (finding.severity) }
+                " " strong { (finding.subject) } " " span.hint { (finding.rule) }
+                @if let Some(effect) = finding.effect { span.hint { ", " (text::percent(effect)) " of the work" } }
+                @if let Some(since) = finding.since.map(|since| at.saturating_sub(since)).filter(|since| *since > 0) {
+                    span.hint { ", for " (text::span(since)) " now" }
+                }
+            }
+            dl.pairs {
+                div { dt { "is" } dd { (finding.found) } }
+                @if let Some(expected) = &finding.expected { div { dt { "should be" } dd { (expected) } } }
+                div { dt { "costs" } dd { (finding.cost) } }
+                @if let Some(remedy) = &finding.remedy { div { dt { "mend" } dd { code { (remedy) } } } }
+            }
+        }
+    }
+}

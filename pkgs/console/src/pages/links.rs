@@ -1,0 +1,345 @@
+//! The list of links.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
+
+use super::{Screen, csrf, failed, links, page as shown, see_other, text};
+use crate::app::App;
+use crate::fields::{Fields, query};
+use crate::guard::Visitor;
+use crate::links::{Changed, Domain, Link, Links, Listing};
+use crate::upstream;
+
+/// Links a page.
+const PAGE: &str = "50";
+
+/// Links that are changed by one form: what a page has, twice.
+const BULK: usize = 100;
+
+/// What narrows and sorts a list, and stays from page to page.
+const KEPT: [&str; 5] = ["q", "tag", "domain", "status", "sort"];
+
+const COLUMNS: [(&str, &str); 3] = [("code", "Code"), ("clicks", "Clicks"), ("created", "Created")];
+
+pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
+    let asked = (Screen::Links, "Links");
+    let api = match links(&app, &visitor) {
+        Ok(api) => api,
+        Err(error) => return failed((&app, &visitor), asked, &error),
+    };
+    let parameters = KEPT.into_iter().chain(["cursor"]).map(|name| (name, fields.get(name).trim()));
+    let parameters: Vec<_> = parameters.chain([("limit", PAGE)]).collect();
+    let (listing, domains) = tokio::join!(api.list(&parameters), api.domains());
+    // Of a key for some domains the others are none of its business.
+    let domains = domains.unwrap_or_default();
+    match listing {
+        Ok(listing) => {
+            let content = list(&visitor, &fields, &listing, &domains);
+            shown(StatusCode::OK, (&app, &visitor), asked, content)
+        }
+        // A cursor that is none, or a sort that there is none: the list from its beginning.
+        Err(upstream::Error::Refused(problem)) if [400, 422].contains(&problem.status) => {
+            let content = html! {
+                h1 { "Links" }
+                p.alert role="alert" { (problem.detail) }
+                p { a href="/links" { "To the whole list" } }
+            };
+            shown(StatusCode::BAD_REQUEST, (&app, &visitor), asked, content)
+        }
+        Err(error) => failed((&app, &visitor), asked, &error),
+    }
+}
+
+fn list(visitor: &Visitor, fields: &Fields, listing: &Listing, domains: &[Domain]) -> Markup {
+    let narrowed = ["q", "tag", "domain", "status"].iter().any(|name| fields.some(name).is_some());
+    html! {
+        div.heading {
+            h1 { "Links" }
+            a.button.primary href="/links/new" { "New link" }
+        }
+        (search(fields, domains))
+        div #list {
+            @if let Some(done) = fields.some("done") {
+                p.done role="status" { (done_words(done, fields.get("failed"))) }
+            }
+            p.hint role="status" {
+                (text::number(listing.links.len(), "link", "links")) " on this page"
+                @if listing.next.is_some() { ", and there are more" }
+            }
+            @if listing.links.is_empty() {
+                p.empty {
+                    @if narrowed { "Nothing is found. " a href="/links" { "All links" } }
+                    @else { "There are no links yet. " a href="/links/new" { "Make the first" } }
+                }
+            } @else {
+                form #bulk method="post" action="/links" {
+                    (csrf(visitor))
+                    @for name in KEPT { input type="hidden" name=(name) value=(fields.get(name)); }
+                    (table(fields, &listing.links))
+                    (bulk_bar())
+                }
+                (pager(fields, listing))
+            }
+        }
+    }
+}
+
+fn search(fields: &Fields, domains: &[Domain]) -> Markup {
+    let option = |name: &str, value: &str, words: &str| {
+        html! { option value=(value) selected[fields.get(name) == value] { (words) } }
+    };
+    html! {
+        form.search role="search" method="get" action="/links" hx-get="/links" hx-target="#list" hx-select="#list"
+            hx-swap="outerHTML" hx-push-url="true" hx-sync="this:replace"
+            hx-trigger="submit, change, input changed delay:300ms from:#q" {
+            div.field.wide {
+                label for="q" { "Search" }
+                input #q type="search" name="q" value=(fields.get("q")) placeholder="code, target or title" maxlength="8000";
+            }
+            div.field {
+                label for="tag" { "Tag" }
+                input #tag type="text" name="tag" value=(fields.get("tag")) maxlength="64";
+            }
+            @if !domains.is_empty() {
+                div.field {
+                    label for="domain" { "Domain" }
+                    select #domain name="domain" {
+                        (option("domain", "", "all")) (option("domain", "default", "default"))
+                        @for domain in domains { (option("domain", &domain.host, &domain.host)) }
+                    }
+                }
+            }
+            div.field {
+                label for="status" { "Status" }
+                select #status name="status" {
+                    (option("status", "", "any")) (option("status", "active", "active"))
+                    (option("status", "disabled", "disabled"))
+                }
+            }
+            div.field {
+                label for="sort" { "Sort" }
+                select #sort name="sort" {
+                    (option("sort", "", "newest first")) (option("sort", "created", "oldest first"))
+                    (option("sort", "-updated", "edited last")) (option("sort", "-clicks", "most clicks"))
+                    (option("sort", "clicks", "fewest clicks")) (option("sort", "code", "code"))
+                    (option("sort", "-code", "code, backwards"))
+                }
+            }
+            button { "Search" }
+        }
+    }
+}
+
+/// The heading of a column that the list can be sorted by: a link to it sorted so, or the other way round.
+fn column(fields: &Fields, name: &str, words: &str) -> Markup {
+    let now = fields.some("sort").unwrap_or("-created");
+    let (sorted, next) = match (now == name, now.strip_prefix('-') == Some(name)) {
+        (true, _) => (Some("ascending"), format!("-{name}")),
+        (_, true) => (Some("descending"), name.to_owned()),
+        _ if name == "code" => (None, name.to_owned()),
+        _ => (None, format!("-{name}")),
+    };
+    let kept = KEPT.iter().map(|&key| (key, if key == "sort" { next.as_str() } else { fields.get(key) }));
+    let place = format!("/links?{}", query(&kept.collect::<Vec<_>>()));
+    html! {
+        th scope="col" aria-sort=[sorted] class=[(name == "clicks").then_some("number")] { a href=(place) { (words) } }
+    }
+}
+
+fn table(fields: &Fields, links: &[Link]) -> Markup {
+    let [code, clicks, created] = COLUMNS.map(|(name, words)| column(fields, name, words));
+    html! {
+        table.links.cards {
+            thead { tr {
+                th scope="col" { span.unseen { "Chosen" } input #all type="checkbox" aria-label="Choose all" hidden; }
+                (code) th scope="col" { "Target" } th scope="col" { "Tags" } (clicks) (created)
+            } }
+            tbody { @for link in links { (row(link)) } }
+        }
+    }
+}
+
+fn row(link: &Link) -> Markup {
+    let chosen = format!("{}/{}", link.domain.as_deref().unwrap_or_default(), link.code);
+    html! {
+        tr {
+            td.choose { input type="checkbox" name="link" value=(chosen) aria-label={ "Choose " (link.code) }; }
+            th scope="row" {
+                a href=(place(link, "")) { @if let Some(domain) = &link.domain { span.hint { (domain) "/" } } (link.code) }
+                @if link.status == "disabled" { " " span.badge { "disabled" } }
+                @if link.protected { " " span.badge { "password" } }
+            }
+            td.target data-label="Target" {
+                @if let Some(title) = &link.title { bdi.title { (title) } }
+                bdi.url title=(link.target) { (link.target) }
+            }
+            td data-label="Tags" { @for tag in &link.tags {
+                a.tag href={ "/links?" (query(&[("tag", tag)])) } { bdi { (tag) } } " "
+            } }
+            td.number data-label="Clicks" { (text::grouped(link.clicks)) @if let Some(most) = link.max_clicks { span.hint { " of " (text::grouped(most)) } } }
+            td data-label="Created" { (text::instant(&link.created_at)) }
+        }
+    }
+}
+
+fn bulk_bar() -> Markup {
+    html! {
+        fieldset.bulk {
+            legend { "With the chosen links" }
+            div.field {
+                label for="action" { "Do" }
+                select #action name="action" {
+                    option value="" { "nothing" }
+                    option value="disable" { "disable" } option value="enable" { "enable" }
+                    option value="tag" { "add the tag" } option value="untag" { "remove the tag" }
+                    option value="delete" { "delete" }
+                }
+            }
+            div.field {
+                label for="with-tag" { "Tag" }
+                input #with-tag type="text" name="with-tag" maxlength="64";
+            }
+            button { "Do it" }
+        }
+    }
+}
+
+fn pager(fields: &Fields, listing: &Listing) -> Markup {
+    let kept: Vec<_> = KEPT.iter().map(|&name| (name, fields.get(name))).collect();
+    let at = |cursor: &str| {
+        let all: Vec<_> = kept.iter().copied().chain([("cursor", cursor)]).collect();
+        format!("/links?{}", query(&all))
+    };
+    html! {
+        nav.pager aria-label="Pages" {
+            @if fields.some("cursor").is_some() { a.button href=(at("")) { "First page" } }
+            @if let Some(next) = &listing.next { a.button rel="next" href=(at(next)) { "Next page" } }
+        }
+    }
+}
+
+/// Where a link's page is, or another of it.
+pub(super) fn place(link: &Link, what: &str) -> String {
+    at(&link.code, link.domain.as_deref().unwrap_or_default(), what)
+}
+
+/// The same by code and domain.
+pub(super) fn at(code: &str, domain: &str, what: &str) -> String {
+    // Codes have letters, digits and signs that stand in a path as they are; what somebody made up does not.
+    let code: String = url::form_urlencoded::byte_serialize(code.as_bytes()).collect();
+    let domain = query(&[("domain", domain)]);
+    let mark = if domain.is_empty() { "" } else { "?" };
+    format!("/link/{}{what}{mark}{domain}", code.replace('+', "%20"))
+}
+
+/// Does the same with several links.
+pub(crate) async fn bulk(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
+    let asked = (Screen::Links, "Links");
+    let api = match links(&app, &visitor) {
+        Ok(api) => api,
+        Err(error) => return failed((&app, &visitor), asked, &error),
+    };
+    let chosen: Vec<(&str, &str)> = fields.all("link").filter_map(|link| link.split_once('/')).collect();
+    let tag = fields.some("with-tag");
+    let wrong = match fields.get("action") {
+        _ if chosen.is_empty() => Some("No link is chosen."),
+        _ if chosen.len() > BULK => Some("These are too many at once."),
+        "tag" | "untag" if tag.is_none() => Some("Which tag? There is a field for it beside."),
+        "disable" | "enable" | "tag" | "untag" => None,
+        "delete" if fields.has("sure") => None,
+        "delete" => return ask_delete(&app, &visitor, &fields, &chosen),
+        _ => Some("Choose what is to be done with them."),
+    };
+    if let Some(wrong) = wrong {
+        let content = html! {
+            h1 { "Nothing was done" }
+            p.alert role="alert" { (wrong) }
+            p { a href=(back(&fields, &[])) { "Back to the list" } }
+        };
+        return shown(StatusCode::UNPROCESSABLE_ENTITY, (&app, &visitor), asked, content);
+    }
+    let mut changed = Changed::default();
+    for (domain, code) in chosen {
+        match change(&api, (code, domain), fields.get("action"), tag.unwrap_or_default()).await {
+            Ok(()) => changed.done += 1,
+            // One that is gone or was changed meanwhile does not keep the others from theirs.
+            Err(upstream::Error::Refused(problem)) if [404, 409, 412, 422].contains(&problem.status) => {
+                changed.failed += 1;
+            }
+            Err(error) => return failed((&app, &visitor), asked, &error),
+        }
+    }
+    let (done, failures) = (changed.done.to_string(), changed.failed.to_string());
+    let failures = if changed.failed == 0 { "" } else { &failures };
+    see_other(&back(&fields, &[("done", &done), ("failed", failures)]))
+}
+
+/// The list as it was, with this told of it.
+fn back(fields: &Fields, told: &[(&str, &str)]) -> String {
+    let kept = KEPT.iter().map(|&name| (name, fields.get(name))).chain(told.iter().copied());
+    format!("/links?{}", query(&kept.collect::<Vec<_>>()))
+}
+
+async fn change(
+    api: &Links<'_>,
+    (code, domain): (&str, &str),
+    action: &str,
+    tag: &str,
+) -> Result<(), upstream::Error> {
+    let status = |status: &str| Map::from_iter([("status".to_owned(), json!(status))]);
+    let (patch, seen) = match action {
+        "delete" => return api.delete(code, domain).await,
+        "disable" => (status("disabled"), "*".to_owned()),
+        "enable" => (status("active"), "*".to_owned()),
+        action => {
+            let (link, seen) = api.read(code, domain).await?;
+            let mut tags: Vec<String> = link.tags.into_iter().filter(|one| one != tag).collect();
+            if action == "tag" {
+                tags.push(tag.to_owned());
+            }
+            (Map::from_iter([("tags".to_owned(), Value::from(tags))]), seen)
+        }
+    };
+    api.edit((code, domain), &patch, &seen).await.map(drop)
+}
+
+/// Asks before links and their clicks are gone.
+fn ask_delete(app: &App, visitor: &Visitor, fields: &Fields, chosen: &[(&str, &str)]) -> Response {
+    let what = text::number(chosen.len(), "link", "links");
+    let content = html! {
+        h1 { "Delete " (what) "?" }
+        p { "Their clicks are deleted with them. Nothing brings them back." }
+        form method="post" action="/links" {
+            (csrf(visitor))
+            @for name in KEPT { input type="hidden" name=(name) value=(fields.get(name)); }
+            input type="hidden" name="action" value="delete";
+            ul { @for (domain, code) in chosen {
+                li {
+                    input type="hidden" name="link" value={ (domain) "/" (code) };
+                    @if !domain.is_empty() { (domain) "/" } (code)
+                }
+            } }
+            button.danger name="sure" value="yes" { "Delete " (what) }
+            " " a.button href=(back(fields, &[])) { "Keep them" }
+        }
+    };
+    shown(StatusCode::OK, (app, visitor), (Screen::Links, "Delete links"), content)
+}
+
+/// What came of a form, as the address tells it: figures alone are taken from there.
+fn done_words(done: &str, failed: &str) -> String {
+    let figure = |text: &str| text.parse::<usize>().unwrap_or(0);
+    match figure(failed) {
+        0 => format!("{} done.", text::number(figure(done), "link", "links")),
+        left => format!(
+            "{} done; {} could not be: gone, or changed by somebody else meanwhile.",
+            text::number(figure(done), "link", "links"),
+            text::number(left, "link", "links")
+        ),
+    }
+}

@@ -1,0 +1,107 @@
+//! Parts of pages that go on by themselves: server-sent events, one each second, as long as somebody looks and is signed
+//! in (HTML, section 9.2).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use http::StatusCode;
+use http::header::{self, HeaderValue};
+use maud::{Markup, html};
+use tokio::time::sleep;
+
+use crate::app::App;
+use crate::guard::Visitor;
+
+/// How often.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A page is live for so long without being loaded again: who left it open overnight does not watch.
+const LIFE: Duration = Duration::from_secs(3600);
+
+/// The event after which browsers do not ask again, as they would after an end without it.
+pub(super) const OVER: &str = "over";
+
+const END: &str = "event: over\ndata: \n\n";
+
+/// Sends what `render` makes of the moment as events of this name.
+pub(super) fn events<F>(
+    app: &Arc<App>,
+    visitor: Visitor,
+    name: &'static str,
+    render: impl Fn(Arc<App>) -> F + Send + 'static,
+) -> Response
+where
+    F: Future<Output = Markup> + Send + 'static,
+{
+    let Ok(place) = Arc::clone(&app.live).try_acquire_owned() else {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        return response;
+    };
+    let begun = Instant::now();
+    let state = (Arc::clone(app), visitor, render, place, Some(true));
+    let events = stream::unfold(state, move |(app, visitor, render, place, goes_on)| async move {
+        let first = goes_on?;
+        if !first {
+            tokio::select! {
+                () = sleep(TICK) => {}
+                () = app.shutdown.wait() => return None,
+            }
+        }
+        let signed_in =
+            app.open.is_some() || app.sessions.token(&visitor.cookie, false, Instant::now()).is_some();
+        let (markup, goes_on) = if !signed_in {
+            (over("You are signed out.", "/sign-in", "Sign in"), None)
+        } else if begun.elapsed() > LIFE {
+            (over("This page has been live for an hour, and rests.", "", "Go on"), None)
+        } else {
+            (render(Arc::clone(&app)).await, Some(false))
+        };
+        let mut bytes = event(name, &markup);
+        if goes_on.is_none() {
+            bytes.push_str(END);
+        }
+        Some((Ok::<_, Infallible>(Bytes::from(bytes)), (app, visitor, render, place, goes_on)))
+    });
+    let mut response = Response::new(Body::from_stream(events));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response
+}
+
+/// Said instead of figures, once.
+fn over(why: &str, place: &str, what: &str) -> Markup {
+    html! { p.alert role="alert" { (why) " " a href=(place) { (what) } } }
+}
+
+/// An event of several lines has `data:` before each; a carriage return ends one too.
+fn event(name: &str, markup: &Markup) -> String {
+    let mut text = format!("event: {name}\n");
+    for line in markup.0.split(['\n', '\r']) {
+        text.push_str("data: ");
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_of_an_event_is_taken_for_another_field() {
+        let markup = html! { p { "a\nevent: b\n\r\nid: 1" } };
+        let text = event("overview", &markup);
+        let lines: Vec<&str> = text.lines().collect();
+        let others = ["data: <p>a", "data: event: b", "data: ", "data: ", "data: id: 1</p>", ""];
+        assert_eq!((lines[0], &lines[1..]), ("event: overview", &others[..]));
+        assert!(!text.contains('\r'), "{text:?}");
+        assert!(END.starts_with(&format!("event: {OVER}\n")) && END.ends_with("\n\n"));
+    }
+}

@@ -1,0 +1,208 @@
+//! What is shown, a screen a file.
+
+pub(crate) mod doctor;
+pub(crate) mod link;
+pub(crate) mod link_form;
+pub(crate) mod links;
+mod live;
+pub(crate) mod overview;
+pub(crate) mod queues;
+pub(crate) mod sign_in;
+mod text;
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use http::header::{self, HeaderName, HeaderValue};
+use maud::{DOCTYPE, Markup, html};
+use service::problem::Problem;
+
+use crate::app::App;
+use crate::assets;
+use crate::csrf::FIELD;
+use crate::guard::Visitor;
+use crate::links::Links;
+use crate::upstream::{self, Upstream};
+
+/// What htmx may do: nothing that the policy of our pages would refuse, and nothing is left in the browser's storage.
+const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"historyCacheSize":0,"refreshOnHistoryMiss":true}"#;
+
+/// The screens, as the navigation has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Screen {
+    Overview,
+    Links,
+    Queues,
+    Doctor,
+    None,
+}
+
+const SCREENS: [(Screen, &str, &str); 4] = [
+    (Screen::Overview, "Overview", "/"),
+    (Screen::Links, "Links", "/links"),
+    (Screen::Queues, "Queues", "/queues"),
+    (Screen::Doctor, "Doctor", "/doctor"),
+];
+
+/// A page for who is signed in.
+pub(crate) fn page(
+    status: StatusCode,
+    (app, visitor): (&App, &Visitor),
+    (screen, title): (Screen, &str),
+    content: Markup,
+) -> Response {
+    let bar = html! {
+        nav aria-label="Screens" {
+            @for (one, name, place) in SCREENS {
+                @if one != Screen::Links || app.links.is_some() {
+                    a href=(place) aria-current=[(one == screen).then_some("page")] { (name) }
+                }
+            }
+        }
+        div.who {
+            @if app.open.is_some() {
+                span.note { "No sign-in: only this machine can open this console" }
+            } @else {
+                form.inline method="post" action="/sign-out" {
+                    (csrf(visitor))
+                    button.quiet { "Sign out" }
+                    button.quiet name="everywhere" value="yes" title="Ends every session of this key" { "… everywhere" }
+                }
+            }
+        }
+    };
+    document(status, title, bar, content)
+}
+
+/// A whole document.
+fn document(status: StatusCode, title: &str, bar: Markup, content: Markup) -> Response {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                title { (title) " · linerate" }
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="htmx-config" content=(HTMX);
+                link rel="icon" href=(assets::path("icon.svg")) type="image/svg+xml";
+                link rel="stylesheet" href=(assets::path("console.css"));
+                script src=(assets::path("htmx.js")) defer {}
+                script src=(assets::path("sse.js")) defer {}
+                script src=(assets::path("console.js")) defer {}
+            }
+            body {
+                a.skip href="#content" { "Skip to content" }
+                header.bar {
+                    a.brand href="/" { img src=(assets::path("icon.svg")) alt="" width="20" height="20"; "linerate" }
+                    (bar)
+                }
+                main #content tabindex="-1" { (content) }
+            }
+        }
+    };
+    markup_response(status, markup)
+}
+
+/// HTML as an answer.
+fn markup_response(status: StatusCode, markup: Markup) -> Response {
+    let mut response = Response::new(markup.into_string().into());
+    *response.status_mut() = status;
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, html);
+    response
+}
+
+/// Sends the browser on after a form.
+fn see_other(place: &str) -> Response {
+    let mut response = Response::new(axum::body::Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    let place = HeaderValue::from_str(place).unwrap_or(HeaderValue::from_static("/"));
+    response.headers_mut().insert(header::LOCATION, place);
+    response
+}
+
+/// The field of a form by which it is known to be ours.
+fn csrf(visitor: &Visitor) -> Markup {
+    html! { input type="hidden" name=(FIELD) value=(visitor.form); }
+}
+
+/// A page for whoever may not see another.
+pub(crate) fn refused(status: StatusCode, why: &str) -> Response {
+    let content = html! {
+        h1 { (status.canonical_reason().unwrap_or("Refused")) }
+        p role="alert" { (why) }
+        p { a href="/" { "To the overview" } }
+    };
+    document(status, "Refused", html! {}, content)
+}
+
+/// There is no such page.
+pub(crate) async fn missing(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
+    let content = html! {
+        h1 { "There is no such page" }
+        p { a href="/" { "To the overview" } }
+    };
+    page(StatusCode::NOT_FOUND, (&app, &visitor), (Screen::None, "Not found"), content)
+}
+
+/// There is a page, and it is not asked for in this way.
+pub(crate) async fn wrong_method() -> Response {
+    refused(StatusCode::METHOD_NOT_ALLOWED, "this page is not asked for in this way")
+}
+
+/// Links, for this visitor.
+fn links<'a>(app: &'a App, visitor: &'a Visitor) -> Result<Links<'a>, upstream::Error> {
+    let upstream: Option<&Upstream> = app.links.as_ref();
+    upstream.map(|upstream| Links { upstream, token: visitor.key() }).ok_or_else(|| {
+        let why = "this console was started without linerate-links (--links none)";
+        upstream::Error::Refused(Box::new(Problem::not_found(why)))
+    })
+}
+
+/// The page for what a service did not do.
+fn failed(
+    (app, visitor): (&App, &Visitor),
+    (screen, title): (Screen, &str),
+    error: &upstream::Error,
+) -> Response {
+    let status = match error {
+        upstream::Error::Down { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        upstream::Error::Strange { .. } => StatusCode::BAD_GATEWAY,
+        upstream::Error::Refused(problem) => {
+            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_GATEWAY)
+        }
+    };
+    // The key was revoked while it was in use.
+    if status == StatusCode::UNAUTHORIZED && visitor.session {
+        app.sessions.end_all(visitor.key());
+        return see_other("/sign-in");
+    }
+    let (heading, hint) = match status {
+        StatusCode::NOT_FOUND => ("Not found", ""),
+        StatusCode::FORBIDDEN => ("Not allowed", "The key that you signed in with does not allow this."),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            ("Not now", "Everything else goes on. Load this page again once it answers.")
+        }
+        _ => (title, ""),
+    };
+    let content = html! {
+        h1 { (heading) }
+        div.alert role="alert" { p { (error) } @if !hint.is_empty() { p { (hint) } } }
+        p { button.again type="button" hidden { "Load again" } }
+    };
+    page(status, (app, visitor), (screen, title), content)
+}
+
+/// A file to keep.
+fn attachment(media_type: &'static str, name: &str, body: axum::body::Body) -> Response {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).collect();
+    let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
+    let disposition = disposition.unwrap_or(HeaderValue::from_static("attachment"));
+    response.headers_mut().insert(HeaderName::from_static("content-disposition"), disposition);
+    response
+}

@@ -1,0 +1,156 @@
+//! The overview: the box in figures, live.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use maud::{Markup, html};
+
+use super::{Screen, doctor, live, page as shown, text};
+use crate::app::App;
+use crate::guard::Visitor;
+use crate::machine::Host;
+use crate::overview::{Service, State as Health};
+
+/// What doctor found is looked for again after so long, where somebody looks.
+const DOCTOR: Duration = Duration::from_secs(30);
+
+/// Findings that are shown here.
+const FINDINGS: usize = 5;
+
+pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
+    let figures = figures(Arc::clone(&app)).await;
+    let examined = app.doctor_lately(DOCTOR);
+    let content = html! {
+        h1 { "Overview" }
+        div hx-ext="sse" sse-connect="/live/overview" sse-close=(live::OVER) {
+            div #figures sse-swap="overview" { (figures) }
+        }
+        section aria-labelledby="ails" {
+            h2 #ails { "What ails the box" }
+            @match examined.as_deref() {
+                None => p.hint { "Doctor is looking; " a href="/doctor" { "wait for it" } "." },
+                Some((_, Err(why))) => p.alert role="alert" { "Doctor cannot say: " (why) },
+                Some((_, Ok(examined))) => {
+                    (doctor::summary(examined))
+                    @if !examined.findings.is_empty() {
+                        ul.findings {
+                            @for finding in examined.findings.iter().take(FINDINGS) { (doctor::finding(finding, examined.at)) }
+                        }
+                    }
+                    p { a href="/doctor" {
+                        @if examined.findings.len() > FINDINGS { "All " (examined.findings.len()) " findings" }
+                        @else { "All rules" }
+                    } }
+                },
+            }
+        }
+    };
+    shown(StatusCode::OK, (&app, &visitor), (Screen::Overview, "Overview"), content)
+}
+
+/// The figures, second by second.
+pub(crate) async fn live(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
+    live::events(&app, visitor, "overview", figures)
+}
+
+/// What changes by itself. Nothing in it takes the focus, which would be lost with each second.
+async fn figures(app: Arc<App>) -> Markup {
+    let (services, host) = tokio::join!(app.sampler.now(), app.host());
+    html! {
+        (machine(&host))
+        div.services { @for service in &services { (card(service)) } }
+    }
+}
+
+fn machine(host: &Host) -> Markup {
+    let memory = host.memory.map(|(all, available)| {
+        let used = all.saturating_sub(available) as f64;
+        format!("{} of {}", text::bytes(used), text::bytes(all as f64))
+    });
+    let load = host.load.map(|load| match host.cpus {
+        Some(cpus) => format!("{load:.2} on {}", text::number(cpus, "CPU", "CPUs")),
+        None => format!("{load:.2}"),
+    });
+    let figures = [
+        ("Host", host.name.clone()),
+        ("Up", host.uptime.map(text::span)),
+        ("Generation", host.generation.clone()),
+        ("Kernel", host.kernel.clone()),
+        ("Load", load),
+        ("Memory", memory),
+        ("Disk free", host.disk_free_percent.map(|free| format!("{free} %"))),
+    ];
+    html! {
+        dl.machine {
+            @for (name, value) in figures {
+                @if let Some(value) = value { div { dt { (name) } dd { (value) } } }
+            }
+        }
+    }
+}
+
+fn card(service: &Service) -> Markup {
+    let (class, word, why) = match &service.state {
+        Health::Ready => ("good", "ready", None),
+        Health::NotReady(why) => ("bad", "not ready", Some(why)),
+        Health::Down(why) => ("bad", "down", Some(why)),
+    };
+    let since = service.started.map(|started| text::now().saturating_sub(started as u64));
+    let mut figures = vec![
+        ("Errors/s", text::or_none(service.failures, text::count)),
+        ("Connections", text::or_none(service.open, text::count)),
+    ];
+    match service.name {
+        "files" => figures.push(("Sent/s", text::or_none(service.sent, text::bytes))),
+        _ => {
+            figures.push(("p50", text::or_none(service.times, |(half, _)| text::time(half))));
+            figures.push(("p99", text::or_none(service.times, |(_, most)| text::time(most))));
+            figures.push(("Cache hits", text::or_none(service.hits, text::percent)));
+        }
+    }
+    figures.push(("CPU", text::or_none(service.cpu, text::percent)));
+    figures.push(("Memory", text::or_none(service.memory, text::bytes)));
+    html! {
+        section.card aria-label=(service.name) {
+            header {
+                h2 { (service.name) }
+                span class={ "badge " (class) } { (word) }
+            }
+            @if let Some(why) = why { p.why { (why) } }
+            @if !matches!(service.state, Health::Down(_)) {
+                p.rate {
+                    strong { (text::or_none(service.rate, text::count)) } " requests/s"
+                    @if let Some(requests) = service.requests {
+                        span.hint { " " (text::count(requests)) @if let Some(since) = since { " in " (text::span(since)) } }
+                    }
+                }
+                (curve(&service.curve))
+                dl { @for (name, value) in figures { div { dt { (name) } dd { (value) } } } }
+            }
+        }
+    }
+}
+
+/// Requests a second of the last minute, drawn here so that it needs no script.
+fn curve(values: &[Option<f64>]) -> Markup {
+    const WIDTH: usize = 60;
+    let most = values.iter().flatten().fold(1.0_f64, |most, value| most.max(*value));
+    let mut path = String::new();
+    let mut pen_down = false;
+    let first = WIDTH.saturating_sub(values.len());
+    for (index, value) in values.iter().enumerate() {
+        if let Some(value) = value {
+            let step = if pen_down { 'L' } else { 'M' };
+            path.push_str(&format!("{step}{} {:.1}", first + index, 23.0 - value / most * 22.0));
+        }
+        pen_down = value.is_some();
+    }
+    html! {
+        svg.curve viewBox="0 0 60 24" preserveAspectRatio="none" aria-hidden="true" {
+            path d=(path) vector-effect="non-scaling-stroke" {}
+        }
+    }
+}

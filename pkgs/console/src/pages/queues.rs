@@ -1,0 +1,224 @@
+//! Queues: who serves which, planned beside actual, and what comes by each, live.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use maud::{Markup, html};
+
+use super::{Screen, live, page as shown, text};
+use crate::app::App;
+use crate::guard::Visitor;
+use crate::machine::{Cpu, Interface, Queue, Queues};
+
+pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
+    let map = map(Arc::clone(&app)).await;
+    let content = html! {
+        h1 { "Queues" }
+        div hx-ext="sse" sse-connect="/live/queues" sse-close=(live::OVER) { div #map sse-swap="queues" { (map) } }
+        h2 { "To change it" }
+        p { "Root places queues; this console only looks." }
+        pre tabindex="0" { code { "linerate nic plan --explain\nsudo linerate nic apply\nsudo linerate nic undo" } }
+    };
+    shown(StatusCode::OK, (&app, &visitor), (Screen::Queues, "Queues"), content)
+}
+
+/// The map, second by second.
+pub(crate) async fn live(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
+    live::events(&app, visitor, "queues", map)
+}
+
+/// What came in a second since a time before.
+struct Since<'a> {
+    before: Option<&'a Queues>,
+    seconds: f64,
+}
+
+impl Since<'_> {
+    /// `12.3 k`, or that nothing is known yet.
+    fn rate(&self, before: Option<u64>, now: u64) -> String {
+        text::or_none(self.grew(before, now), text::count)
+    }
+
+    fn grew(&self, before: Option<u64>, now: u64) -> Option<f64> {
+        let grew = now.checked_sub(before?)?;
+        (self.seconds > 0.0).then(|| grew as f64 / self.seconds)
+    }
+
+    fn interface(&self, name: &str) -> Option<&Interface> {
+        self.before?.interfaces.iter().find(|interface| interface.name == name)
+    }
+
+    fn cpu(&self, id: usize) -> Option<&Cpu> {
+        self.before?.cpus.iter().find(|cpu| cpu.id == id)
+    }
+}
+
+/// What changes by itself.
+async fn map(app: Arc<App>) -> Markup {
+    match app.queues().await {
+        Err(why) => html! { p.alert role="alert" { "The queues cannot be told: " (why) } },
+        Ok((before, now)) => {
+            let millis = before.as_ref().map_or(0, |before| now.at_millis.saturating_sub(before.at_millis));
+            let since = Since { before: before.as_ref(), seconds: millis as f64 / 1000.0 };
+            html! {
+                @if let Some(pid) = now.irqbalance {
+                    p.alert { "irqbalance (process " (pid) ") runs and moves interrupts away again." }
+                }
+                @if now.interfaces.is_empty() {
+                    p.empty { "No network interface here has a device behind it, so there are no queues to place." }
+                }
+                @for interface in &now.interfaces { (of_interface(interface, &now, &since)) }
+                (cpus(&now, &since))
+                @if !now.services.is_empty() {
+                    h2 { "Services" }
+                    dl.pairs { @for (unit, cpus) in &now.services { div { dt { (unit) } dd { "CPUs " (cpus) } } } }
+                }
+            }
+        }
+    }
+}
+
+fn of_interface(interface: &Interface, all: &Queues, since: &Since<'_>) -> Markup {
+    let before = since.interface(&interface.name);
+    let rate = |before: Option<u64>, now| since.rate(before, now);
+    html! {
+        section.card.wide aria-label=(interface.name) {
+            header {
+                h2 { (interface.name) }
+                @if interface.error.is_none() {
+                    @if interface.changes == 0 { span.badge.good { "as planned" } }
+                    @else { span.badge.warning { (interface.changes) " of " (text::number(interface.settings, "setting", "settings")) " to change" } }
+                }
+            }
+            p.hint { (interface.about) @if !interface.policy.is_empty() { "; policy " (interface.policy) } }
+            @if let Some(error) = &interface.error { p.alert { (error) } }
+            dl {
+                div { dt { "In" } dd { (rate(before.map(|b| b.packets.0), interface.packets.0)) " packets/s, "
+                    (text::or_none(since.grew(before.map(|b| b.bytes.0), interface.bytes.0), |bytes| format!("{}/s", text::bytes(bytes)))) } }
+                div { dt { "Out" } dd { (rate(before.map(|b| b.packets.1), interface.packets.1)) " packets/s, "
+                    (text::or_none(since.grew(before.map(|b| b.bytes.1), interface.bytes.1), |bytes| format!("{}/s", text::bytes(bytes)))) } }
+                div { dt { "Dropped" } dd { (text::grouped(interface.dropped)) @if let Some(rate) = since.grew(before.map(|b| b.dropped), interface.dropped) { ", " (text::count(rate)) "/s" } } }
+            }
+            table.cards {
+                thead { tr {
+                    th.number scope="col" { "Queue" } th scope="col" { "Interrupt" } th.number scope="col" { "Interrupts/s" }
+                    th scope="col" { "CPU now" } th scope="col" { "CPU planned" } th scope="col" { "Core, node" }
+                    th scope="col" { "RPS" } th scope="col" { "XPS" }
+                } }
+                tbody { @for queue in &interface.queues { (of_queue(queue, before, all, since)) } }
+            }
+            @if !interface.reasons.is_empty() {
+                h3 { "What the plan would change, and why" }
+                ul.reasons { @for reason in &interface.reasons { li { (reason) } } }
+            }
+        }
+    }
+}
+
+fn of_queue(queue: &Queue, before: Option<&Interface>, all: &Queues, since: &Since<'_>) -> Markup {
+    let before =
+        before.and_then(|interface| interface.queues.get(queue.number)).map(|queue| queue.interrupts);
+    let irqs: Vec<String> = queue.irqs.iter().map(u32::to_string).collect();
+    let planned = queue.cpu.to_string();
+    let misplaced = !queue.cpu_now.is_empty() && queue.cpu_now != planned;
+    let core = all.cpus.iter().find(|cpu| cpu.id == queue.cpu);
+    html! {
+        tr class=[misplaced.then_some("off")] {
+            th.number scope="row" { span.only-card { "Queue " } (queue.number) }
+            td data-label="Interrupt" { (none(&irqs.join(", "))) }
+            td.number data-label="Interrupts/s" { (since.rate(before, queue.interrupts)) }
+            td data-label="CPU now" { (none(&queue.cpu_now)) @if misplaced { " " span.badge.warning { "elsewhere" } } }
+            td data-label="CPU planned" { (planned) }
+            td data-label="Core, node" { @if let Some(cpu) = core { (cpu.core) ", " (cpu.node) } }
+            td data-label="RPS" { (change(queue.rps.as_ref())) }
+            td data-label="XPS" { (change(queue.xps.as_ref())) }
+        }
+    }
+}
+
+/// `0-15 → 0,8`, or what stays.
+fn change(setting: Option<&(String, String)>) -> String {
+    match setting {
+        None => none("").to_owned(),
+        Some((now, wanted)) if now == wanted => none(now).to_owned(),
+        Some((now, wanted)) => format!("{} → {}", none(now), none(wanted)),
+    }
+}
+
+fn none(text: &str) -> &str {
+    if text.is_empty() { "–" } else { text }
+}
+
+fn cpus(all: &Queues, since: &Since<'_>) -> Markup {
+    html! {
+        section aria-labelledby="cpus" {
+            h2 #cpus { "CPUs" }
+            table.cards {
+                thead { tr {
+                    th.number scope="col" { "CPU" } th scope="col" { "Core, node" } th scope="col" { "Queues" }
+                    th.number scope="col" { "Packets/s" } th.number scope="col" { "Softirq" } th.number scope="col" { "Busy" }
+                    th.number scope="col" { "Dropped" } th.number scope="col" { "Squeezed" }
+                } }
+                tbody { @for cpu in &all.cpus { (of_cpu(cpu, all, since)) } }
+            }
+            p.hint {
+                "Softirq is the share of a CPU's time that the kernel spends on packets. Dropped and squeezed are since the boot: packets that "
+                "found the backlog full, and rounds that ended with packets left (net.core.netdev_budget)."
+            }
+        }
+    }
+}
+
+fn of_cpu(cpu: &Cpu, all: &Queues, since: &Since<'_>) -> Markup {
+    let before = since.cpu(cpu.id);
+    let share = |of: fn(&Cpu) -> u64| {
+        let before = before?;
+        let time = cpu.ticks.all.checked_sub(before.ticks.all).filter(|time| *time > 0)?;
+        Some(of(cpu).checked_sub(of(before))? as f64 / time as f64)
+    };
+    let served = all.interfaces.iter().flat_map(|interface| {
+        let queues = interface.queues.iter().filter(|queue| queue.cpu_now == cpu.id.to_string());
+        queues.map(move |queue| format!("{} {}", interface.name, queue.number))
+    });
+    let served: Vec<String> = served.collect();
+    let softirq = share(|cpu| cpu.ticks.softirq);
+    let busy = share(|cpu| cpu.ticks.all.saturating_sub(cpu.ticks.idle));
+    html! {
+        tr {
+            th.number scope="row" { span.only-card { "CPU " } (cpu.id) }
+            td data-label="Core, node" { (cpu.core) ", " (cpu.node) }
+            td data-label="Queues" { (none(&served.join(", "))) }
+            td.number data-label="Packets/s" { (since.rate(before.map(|cpu| cpu.processed), cpu.processed)) }
+            td.number data-label="Softirq" { (text::or_none(softirq, text::percent)) }
+            td.number data-label="Busy" { (text::or_none(busy, text::percent)) @if let Some(busy) = busy { " " meter min="0" max="1" value=(format!("{busy:.3}")) aria-hidden="true" {} } }
+            td.number data-label="Dropped" { (text::grouped(cpu.dropped)) }
+            td.number data-label="Squeezed" { (text::grouped(cpu.squeezed)) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_what_was_seen_before() {
+        let since = Since { before: None, seconds: 2.0 };
+        for (before, now, rate) in
+            [(Some(10), 30, "10"), (None, 30, "–"), (Some(31), 30, "–"), (Some(30), 30, "0")]
+        {
+            assert_eq!(since.rate(before, now), rate, "{before:?} {now}");
+        }
+        assert_eq!(Since { before: None, seconds: 0.0 }.rate(Some(1), 2), "–");
+    }
+
+    #[test]
+    fn settings_are_shown_as_they_are_and_shall_be() {
+        let pair = |now: &str, wanted: &str| Some((now.to_owned(), wanted.to_owned()));
+        assert_eq!(change(pair("0-3", "0").as_ref()), "0-3 → 0");
+        assert_eq!(change(pair("", "1").as_ref()), "– → 1");
+        assert_eq!([change(pair("1", "1").as_ref()), change(None)], ["1", "–"]);
+    }
+}

@@ -1,0 +1,349 @@
+//! `linerate console`: the listeners, from start to drain.
+
+use std::io::Write;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use listener::tls::Stores;
+use listener::{Config, Endpoint, Listener, Runtime, Tls};
+use service::access_log::{self, AccessLog, AccessLogArgs};
+use service::admin::Admin;
+use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
+use service::logs::{self, LogArgs};
+use service::metrics::Registry;
+use service::panics;
+use service::proxies::ProxyArgs;
+use service::ready::{self, Readiness, STUCK, Watch};
+use service::settings;
+use service::shutdown::Shutdown;
+use service::socket::Address;
+use service::tls::{AdminTlsArgs, TlsArgs};
+
+use crate::app::{self, App, Parts};
+use crate::csrf::Secret;
+use crate::machine::Machine;
+use crate::session::{Life, Sessions};
+use crate::upstream::Upstream;
+
+/// Arguments of `linerate console`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Where the console is served by HTTP/1.1: IP:PORT, :PORT, unix:PATH or systemd:NAME; may be repeated.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8110", value_delimiter = ',')]
+    pub listen: Vec<Address>,
+
+    /// By TLS too.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+
+    /// Which proxies are in front.
+    #[command(flatten)]
+    pub proxies: ProxyArgs,
+
+    /// Where health and metrics of the console itself are answered: IP:PORT, unix:PATH or systemd:NAME.
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<Address>,
+
+    /// By TLS, where that is asked for.
+    #[command(flatten)]
+    pub admin_tls: AdminTlsArgs,
+
+    /// A TOML file with settings, named as the flags without their dashes in front.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Where linerate-links answers operators: IP:PORT or unix:PATH, or none where it does not run.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081", help_heading = "Services")]
+    pub links: Where,
+
+    /// Where linerate-files does, or none.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8091", help_heading = "Services")]
+    pub files: Where,
+
+    /// Where linerate-api does, or none.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8101", help_heading = "Services")]
+    pub api: Where,
+
+    /// A key of linerate-links by which everybody works who reaches the console, without signing in: for a console on
+    /// loopback or a Unix socket alone, which is asked by local names. By a variable or a credential, so that it is on no
+    /// disk and in no list of processes.
+    #[arg(long, value_name = "KEY", value_parser = settings::secret::<Key>(), hide_env_values = true,
+          help_heading = "Access")]
+    pub token: Option<Key>,
+
+    /// The names that are taken where everybody on this machine may ask.
+    #[command(flatten, next_help_heading = "Access")]
+    pub hosts: AllowedHostArgs,
+
+    /// How long one is signed in at most, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 12 * 3600, help_heading = "Access",
+          value_parser = clap::value_parser!(u64).range(1..=30 * 86_400))]
+    pub session_life: u64,
+
+    /// How long one is without asking for a page, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, help_heading = "Access",
+          value_parser = clap::value_parser!(u64).range(1..=30 * 86_400))]
+    pub session_idle: u64,
+
+    /// The profile that doctor compares the machine with; without one only what is wrong on any machine is found.
+    #[arg(long, value_name = "FILE", env = "LINERATE_PROFILE")]
+    pub profile: Option<PathBuf>,
+
+    /// Connections at once; further ones take the place of those that have stood still for longest.
+    #[arg(long, value_name = "N", default_value = "256", help_heading = "Resources")]
+    pub max_connections: NonZero<u32>,
+
+    /// How long requests under way have at shutdown, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, help_heading = "Time")]
+    pub drain_timeout: u64,
+
+    /// Which requests are logged.
+    #[command(flatten)]
+    pub access_log: AccessLogArgs,
+
+    /// What is logged.
+    #[command(flatten)]
+    pub logs: LogArgs,
+}
+
+/// Where a service answers operators, if it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Where(Option<Address>);
+
+impl FromStr for Where {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self(None)),
+            text => match text.parse() {
+                Ok(Address::Activated(_)) => {
+                    Err("nobody can connect to systemd:NAME; expected IP:PORT or unix:PATH".into())
+                }
+                Ok(Address::Tcp(address)) if address.port() == 0 => Err("nobody listens at port 0".into()),
+                // An address that stands for every one is reached on the loopback.
+                Ok(Address::Tcp(address)) if address.ip().is_unspecified() => {
+                    Ok(Self(Some(Address::Tcp((std::net::Ipv4Addr::LOCALHOST, address.port()).into()))))
+                }
+                Ok(address) => Ok(Self(Some(address))),
+                Err(error) => Err(format!("{error}, or none")),
+            },
+        }
+    }
+}
+
+/// A key of links; shown nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+impl FromStr for Key {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if plain { Ok(Self(text.to_owned())) } else { Err("a key has visible ASCII characters alone") }
+    }
+}
+
+/// Why the console does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Everybody would be let in from everywhere.
+    #[error(
+        "with --token nobody signs in, so the console may be at loopback addresses and Unix sockets alone, and {0} is none: \
+         leave --token out"
+    )]
+    Open(Address),
+    /// Nobody could sign in.
+    #[error("without linerate-links (--links none) nobody can sign in, since its keys let people in")]
+    NobodyCan,
+    /// A listener.
+    #[error(transparent)]
+    Listener(#[from] listener::Error),
+    /// The access log.
+    #[error(transparent)]
+    Log(#[from] access_log::OpenError),
+    /// The system has no randomness.
+    #[error("cannot make a secret: {0}")]
+    Randomness(getrandom::Error),
+    /// Signals or threads.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Whether other arguments would have helped.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Open(_) | Self::NobodyCan | Self::Log(_) | Self::Listener(listener::Error::Tls(_))
+        )
+    }
+}
+
+/// Runs the console until it is told to stop; `ready` is told where it is once it answers.
+///
+/// # Errors
+/// When it cannot start, or something that it cannot go on without ends by itself.
+pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
+    logs::init(&args.logs);
+    panics::install();
+    let access_log = AccessLog::open(&args.access_log, "console")?;
+    let public = Listener::new(public(args, access_log.clone()))?;
+    let local = public.addresses().iter().all(is_local);
+    if let (Some(_), Some(address)) = (&args.token, public.addresses().iter().find(|at| !is_local(at))) {
+        return Err(Error::Open(address.clone()));
+    }
+    if args.token.is_none() && args.links.0.is_none() {
+        return Err(Error::NobodyCan);
+    }
+    let admin = args.admin.clone().map(|address| Config::private(address).by_tls(&args.admin_tls.files));
+    let admin = admin.map(Listener::new).transpose()?;
+    let certificates = Stores::default()
+        .with("public", public.certificates())
+        .with("admin", admin.as_ref().and_then(Listener::certificates));
+    let shutdown = {
+        let (certificates, access_log) = (certificates.clone(), access_log.clone());
+        Shutdown::on_signals_and_hangup(move || {
+            certificates.reload();
+            if let Some(log) = &access_log {
+                log.reopen();
+            }
+        })?
+    };
+    let readiness = Readiness::new();
+    let mut registry = Registry::default();
+    service::metrics::register_process(&mut registry);
+    panics::register(&mut registry, "linerate_console_panics");
+    public.metrics().register(&mut registry, "linerate_console");
+    certificates.register(&mut registry, "linerate_console");
+    if let Some(log) = &access_log {
+        log.register(&mut registry, "linerate_console_access_log_dropped");
+    }
+
+    let plain = args.listen.len();
+    let addresses = public.addresses().iter().enumerate();
+    let mut lines: String = addresses
+        .map(|(index, address)| address.line("console", if index < plain { "http" } else { "https" }))
+        .collect();
+    // Where everybody on this machine may ask, so could a page of any site, by DNS rebinding.
+    let checked = local || !args.hosts.allowed_hosts.is_empty();
+    let hosts = checked.then(|| AllowedHosts::new(&args.hosts, public.addresses()));
+    let app = Arc::new(App::new(parts(args, machine, hosts, shutdown.clone())?));
+    let mut watched = vec![public.heartbeats().watch(STUCK)];
+    let mut threads = vec![public.start("console", app::router(app), &shutdown)?];
+    if let Some(admin) = admin {
+        watched.push(admin.heartbeats().watch(STUCK));
+        lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin_tls.scheme())));
+        let mut pages = Admin::new(readiness.clone(), registry);
+        if let [Address::Tcp(at)] = admin.addresses()
+            && at.ip().is_loopback()
+        {
+            pages = pages.only_for(AllowedHosts::new(&args.hosts, admin.addresses()));
+        }
+        threads.push(admin.start("console-admin", pages, &shutdown)?);
+    }
+    readiness.set_ready();
+    // Where nobody listens, the console runs all the same.
+    let _ = std::io::stdout().write_all(lines.as_bytes());
+    ready::watchdog(move || watched.iter_mut().all(Watch::alive))?;
+
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    runtime.block_on(shutdown.wait());
+    readiness.set_stopping();
+    for thread in threads {
+        if thread.join().is_err() {
+            tracing::error!("a listener ended in a panic");
+        }
+    }
+    if let Some(log) = &access_log {
+        log.finish();
+    }
+    Ok(shutdown.outcome()?)
+}
+
+fn parts(
+    args: &Args,
+    machine: Arc<dyn Machine>,
+    hosts: Option<AllowedHosts>,
+    shutdown: Shutdown,
+) -> Result<Parts, Error> {
+    let upstream = |name, at: &Where| at.0.clone().map(|address| Upstream { name, address });
+    let links = upstream("links", &args.links);
+    let others = [upstream("files", &args.files), upstream("api", &args.api)];
+    let life =
+        Life { whole: Duration::from_secs(args.session_life), idle: Duration::from_secs(args.session_idle) };
+    Ok(Parts {
+        services: links.iter().cloned().chain(others.into_iter().flatten()).collect(),
+        links,
+        open: args.token.clone().map(|key| key.0),
+        hosts,
+        machine,
+        sessions: Sessions::new(life),
+        session_seconds: args.session_life,
+        secret: Secret::new().map_err(Error::Randomness)?,
+        shutdown,
+    })
+}
+
+/// Whether only this machine can ask there. What systemd passes may be anything.
+fn is_local(address: &Address) -> bool {
+    match address {
+        Address::Tcp(address) => address.ip().is_loopback(),
+        Address::Unix(_) => true,
+        Address::Activated(_) => false,
+    }
+}
+
+/// The listener of the pages: one worker, for the few who operate a box.
+fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
+    let plain = args.listen.iter().cloned().map(Endpoint::plain);
+    Config {
+        endpoints: plain.chain(args.tls.tls_listen.iter().cloned().map(Endpoint::tls)).collect(),
+        runtime: Runtime::PerCore(Some(NonZero::<usize>::MIN)),
+        tls: Tls::of(args.tls.files()),
+        proxies: (&args.proxies).into(),
+        access_log,
+        limits: listener::Limits {
+            connections: args.max_connections.get() as usize,
+            make_room: true,
+            body_bytes: 1 << 20,
+            body_bytes_total: 8 << 20,
+            answer_bytes_total: 32 << 20,
+            ..listener::Limits::default()
+        },
+        http3: args.tls.http3(),
+        drain: Duration::from_secs(args.drain_timeout),
+        ..Config::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_at_addresses_that_one_can_connect_to() {
+        for (text, address) in [
+            ("127.0.0.1:8081", Ok(Some("127.0.0.1:8081"))),
+            ("unix:/run/a", Ok(Some("unix:/run/a"))),
+            (":8081", Ok(Some("127.0.0.1:8081"))),
+            ("none", Ok(None)),
+            ("systemd:admin", Err(())),
+            ("127.0.0.1:0", Err(())),
+            ("example", Err(())),
+        ] {
+            let parsed = text.parse::<Where>().map(|at| at.0.map(|address| address.to_string()));
+            assert_eq!(parsed.map_err(drop), address.map(|at| at.map(str::to_owned)), "{text}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A service's admin listener, as a client sees it: one connection a request, which on one machine costs next to nothing.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use service::exit;
+use service::problem::Problem;
+use service::socket::Address;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+/// How long a service may take over an answer; links gives up on a query after 5 s itself.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The longest answer, in bytes: a page of links, each at its limits, and every metric there is.
+const ANSWER_BYTES: usize = 8 << 20;
+
+/// Where a service answers operators.
+#[derive(Clone, Debug)]
+pub(crate) struct Upstream {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Where.
+    pub(crate) address: Address,
+}
+
+/// Why a service does not do what is asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Nobody answers.
+    #[error("{name} does not answer at {address}: {why}")]
+    Down {
+        /// Who.
+        name: &'static str,
+        /// Where.
+        address: String,
+        /// Why.
+        why: String,
+    },
+    /// It says why not.
+    #[error("{}", .0.detail)]
+    Refused(Box<Problem>),
+    /// It says what cannot be understood.
+    #[error("{name} answers what this console does not understand: {why}")]
+    Strange {
+        /// Who.
+        name: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// What is asked.
+#[derive(Debug, Default)]
+pub(crate) struct Ask<'a> {
+    pub(crate) method: Method,
+    /// Path and query.
+    pub(crate) path: &'a str,
+    /// The key.
+    pub(crate) token: Option<&'a str>,
+    /// Other fields.
+    pub(crate) fields: &'a [(&'static str, &'a str)],
+    /// A body and its media type.
+    pub(crate) body: Option<(&'static str, Vec<u8>)>,
+}
+
+impl<'a> Ask<'a> {
+    /// `GET`.
+    pub(crate) fn get(path: &'a str) -> Self {
+        Self { path, ..Self::default() }
+    }
+}
+
+/// What is answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) fields: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Upstream {
+    /// Asks, whatever the answer's status.
+    ///
+    /// # Errors
+    /// When there is no answer in time.
+    pub(crate) async fn ask(&self, ask: Ask<'_>) -> Result<Answer, Error> {
+        match timeout(PATIENCE, self.answer(ask)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(self.down(exit::chain(&*error))),
+            Err(_) => Err(self.down(format!("nothing came within {} s", PATIENCE.as_secs()))),
+        }
+    }
+
+    /// Asks; an answer that is an error is one.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask), and when the answer is one.
+    pub(crate) async fn ask_well(&self, ask: Ask<'_>) -> Result<Answer, Error> {
+        let answer = self.ask(ask).await?;
+        if answer.status.is_success() {
+            return Ok(answer);
+        }
+        Err(Error::Refused(Box::new(serde_json::from_slice(&answer.body).unwrap_or_else(|_| {
+            Problem::new(answer.status.as_u16(), format!("{} answers {}", self.name, answer.status))
+        }))))
+    }
+
+    fn down(&self, why: String) -> Error {
+        Error::Down { name: self.name, address: self.address.to_string(), why }
+    }
+
+    async fn answer(&self, ask: Ask<'_>) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+        match &self.address {
+            Address::Tcp(address) => over(TcpStream::connect(address).await?, ask).await,
+            Address::Unix(path) => over(UnixStream::connect(path).await?, ask).await,
+            // Refused when the console starts.
+            Address::Activated(_) => Err("there is nobody to connect to".into()),
+        }
+    }
+}
+
+async fn over<S>(stream: S, ask: Ask<'_>) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let mut request = Request::builder()
+        .method(ask.method)
+        .uri(ask.path)
+        // A name that admin listeners on loopback take from everybody.
+        .header(header::HOST, HeaderValue::from_static("localhost"))
+        .header(header::CONNECTION, HeaderValue::from_static("close"));
+    if let Some(token) = ask.token {
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+        value.set_sensitive(true);
+        request = request.header(header::AUTHORIZATION, value);
+    }
+    for (name, value) in ask.fields {
+        request = request.header(*name, *value);
+    }
+    let body = match ask.body {
+        Some((media_type, body)) => {
+            request = request.header(header::CONTENT_TYPE, media_type);
+            Full::new(Bytes::from(body))
+        }
+        None => Full::default(),
+    };
+    let response = sender.send_request(request.body(body)?).await;
+    let answer = async {
+        let (parts, body) = response?.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES).collect().await?.to_bytes();
+        Ok(Answer { status: parts.status, fields: parts.headers, body })
+    };
+    let answer = answer.await;
+    connection.abort();
+    answer
+}

@@ -1,0 +1,21 @@
+//! `console`: one web page for the box.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Error, doctor, machine};
+use crate::console::OfSystem;
+
+/// What its variables and its subcommand are called after.
+pub const NAME: &str = "console";
+
+/// Serves it until told to stop.
+pub fn run(args: &console::Args, recorded: Option<PathBuf>) -> Result<(), Error> {
+    // What cannot be read is said now, and not on a page.
+    machine(recorded.clone())?;
+    if let Some(profile) = &args.profile {
+        doctor::read(profile.clone())?;
+    }
+    let machine = OfSystem::new(recorded, args.profile.clone());
+    Ok(console::run(args, Arc::new(machine))?)
+}

@@ -1,0 +1,318 @@
+//! The machine as the console shows it: by the code that `doctor` and `nic` print from.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use console::machine::{Cpu, Examined, Host, Interface, Machine, Queue, Queues, Rule, Severity, Ticks};
+use service::exit;
+
+use crate::cli;
+use crate::doctor::since::{self, Since};
+use crate::doctor::{self, Looked, RULES, Sample};
+use crate::nic::saved::{self, Store};
+use crate::nic::services;
+use crate::nic::setting::Subject;
+use crate::nic::{self, Placed, Setting, Wish, device};
+use crate::profile::Profile;
+use crate::system::System;
+use crate::topology::Topology;
+
+/// How long counters are watched for what is lost now, in seconds.
+const INTERVAL: u64 = 1;
+
+/// Where services keep what must not run out of disk.
+const DATA: &str = "/var/lib";
+
+/// Where NixOS has its generations, and which of them runs.
+const GENERATIONS: &str = "/nix/var/nix/profiles";
+const CURRENT: &str = "/run/current-system";
+
+/// The machine behind a [`System`], which is opened anew for each look: it keeps no socket while nobody looks.
+pub struct OfSystem {
+    recorded: Option<PathBuf>,
+    profile: Option<PathBuf>,
+    since: Mutex<Since>,
+    begun: Instant,
+}
+
+impl OfSystem {
+    /// This machine, or one that was recorded in a file, compared with the profile in another.
+    pub fn new(recorded: Option<PathBuf>, profile: Option<PathBuf>) -> Self {
+        // What the box's own doctor has noted; what is found from now on is noted here, and nowhere kept.
+        let since = match recorded {
+            Some(_) => Since::default(),
+            None => Since::load(since::DIRECTORY.as_ref()),
+        };
+        Self { recorded, profile, since: Mutex::new(since), begun: Instant::now() }
+    }
+
+    fn system(&self) -> Result<Box<dyn System>, String> {
+        cli::machine(self.recorded.clone()).map_err(|error| exit::chain(&error))
+    }
+
+    fn profile(&self) -> Result<Option<Profile>, String> {
+        let read = |path: &PathBuf| {
+            let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+            let parsed = text.and_then(|text| text.parse::<Profile>().map_err(|error| exit::chain(&error)));
+            parsed.map_err(|error| format!("{}: {error}", path.display()))
+        };
+        self.profile.as_ref().map(read).transpose()
+    }
+
+    /// What was asked for when queues were placed, or what would be.
+    fn wish(&self, interface: &str) -> Wish {
+        let store = match self.recorded {
+            Some(_) => Store::nowhere(),
+            None => Store::at(PathBuf::from(saved::DIRECTORY)),
+        };
+        let applied = store.load(interface).ok().flatten().and_then(|saved| saved.wish().ok());
+        Wish { queues: None, ..applied.unwrap_or_default() }
+    }
+}
+
+impl Machine for OfSystem {
+    fn doctor(&self) -> Result<Examined, String> {
+        let (system, profile) = (self.system()?, self.profile()?);
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let named =
+            profile.as_ref().map(|profile| profile.host.clone().unwrap_or_else(|| "this host".into()));
+        let Looked { mut findings, idle } = doctor::look(&*system, &profile.unwrap_or_default(), INTERVAL);
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).note(&mut findings, at);
+        let rules = RULES.iter().map(|rule| Rule {
+            name: rule.name,
+            about: rule.about,
+            source: rule.source,
+            looked: !idle.contains(&rule.name),
+        });
+        Ok(Examined {
+            profile: named,
+            at,
+            findings: findings.into_iter().map(finding).collect(),
+            rules: rules.collect(),
+        })
+    }
+
+    fn queues(&self) -> Result<Queues, String> {
+        let system = &*self.system()?;
+        let topology = Topology::read(system).map_err(|error| format!("the CPUs: {error}"))?;
+        let names = match device::interfaces(system) {
+            Err(nic::Error::NoDevices) => Vec::new(),
+            names => names.map_err(|error| exit::chain(&error))?,
+        };
+        let interfaces = names.into_iter().map(|name| {
+            let placed = nic::place(system, &topology, &name, &self.wish(&name));
+            interface(system, &topology, name, placed)
+        });
+        let interfaces = interfaces.collect();
+        let stat = system.read("/proc/stat").unwrap_or_default();
+        let counted = Sample::of_cpus(system);
+        let cpus = topology.cpus.iter().map(|cpu| {
+            let of = |name: &str| counted.get(&format!("softnet/{}/{name}", cpu.id)).unwrap_or(0);
+            Cpu {
+                id: cpu.id,
+                core: cpu.core,
+                node: cpu.node,
+                processed: of("processed"),
+                dropped: of("dropped"),
+                squeezed: of("time_squeeze"),
+                ticks: ticks(&stat, cpu.id),
+            }
+        });
+        let services = services::running(system).into_iter();
+        Ok(Queues {
+            at_millis: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            interfaces,
+            cpus: cpus.collect(),
+            services: services.map(|service| (service.unit, service.cpus.to_string())).collect(),
+            irqbalance: nic::irqbalance(system),
+        })
+    }
+
+    fn host(&self) -> Host {
+        let Ok(system) = self.system() else { return Host::default() };
+        let system = &*system;
+        let line = |path: &str| {
+            let text = system.read(path).ok()?.trim().to_owned();
+            (!text.is_empty()).then_some(text)
+        };
+        let first = |path: &str| line(path)?.split_whitespace().next()?.parse::<f64>().ok();
+        Host {
+            name: line("/proc/sys/kernel/hostname"),
+            kernel: line("/proc/sys/kernel/osrelease"),
+            uptime: first("/proc/uptime").map(|seconds| seconds as u64),
+            generation: generation(system),
+            memory: memory(&system.read("/proc/meminfo").unwrap_or_default()),
+            disk_free_percent: system.free(DATA).or_else(|_| system.free("/")).ok().map(|free| free.bytes),
+            load: first("/proc/loadavg"),
+            cpus: Topology::read(system).ok().map(|topology| topology.cpus.len()),
+        }
+    }
+}
+
+fn finding(finding: doctor::Finding) -> console::machine::Finding {
+    console::machine::Finding {
+        rule: finding.rule.to_owned(),
+        subject: finding.subject,
+        severity: match finding.severity {
+            doctor::Severity::Notice => Severity::Notice,
+            doctor::Severity::Warning => Severity::Warning,
+            doctor::Severity::Critical => Severity::Critical,
+        },
+        expected: finding.expected,
+        found: finding.found,
+        cost: finding.cost,
+        remedy: finding.remedy,
+        effect: finding.effect,
+        since: finding.since,
+    }
+}
+
+/// An interface, what it should be like, and what was counted there.
+fn interface(
+    system: &dyn System,
+    topology: &Topology,
+    name: String,
+    placed: Result<Placed, nic::Error>,
+) -> Interface {
+    let count = |what: &str| {
+        let text = system.read(&format!("/sys/class/net/{name}/statistics/{what}")).unwrap_or_default();
+        text.trim().parse::<u64>().unwrap_or(0)
+    };
+    let counted = Interface {
+        packets: (count("rx_packets"), count("tx_packets")),
+        bytes: (count("rx_bytes"), count("tx_bytes")),
+        dropped: count("rx_dropped") + count("tx_dropped") + count("rx_missed_errors"),
+        ..Interface::default()
+    };
+    match placed {
+        Err(error) => Interface { name, error: Some(exit::chain(&error)), ..counted },
+        Ok(placed) => {
+            let about = cli::nic::headline(&placed.device, &placed.plan);
+            Interface {
+                about: about.strip_prefix(&format!("{name}: ")).unwrap_or(&about).to_owned(),
+                queues: queues(&placed),
+                reasons: nic::reasons(topology, &placed),
+                changes: placed.settings.iter().filter(|setting| !setting.holds()).count(),
+                settings: placed.settings.len(),
+                name,
+                ..counted
+            }
+        }
+    }
+}
+
+fn queues(placed: &Placed) -> Vec<Queue> {
+    let queues = placed.plan.placements.iter().zip(&placed.device.queues).enumerate();
+    let queue = |(number, (placement, queue)): (usize, (&nic::plan::Placement, &device::Queue))| {
+        let of = |kind: fn(&Subject) -> bool| -> Option<&Setting> {
+            placed.settings.iter().find(|setting| setting.queue == number && kind(&setting.subject))
+        };
+        let both = |setting: &Setting| (setting.now.to_string(), setting.wanted.to_string());
+        Queue {
+            number,
+            irqs: queue.interrupts.iter().map(|interrupt| interrupt.irq).collect(),
+            interrupts: queue.interrupts.iter().map(|interrupt| interrupt.count).sum(),
+            cpu_now: of(|subject| matches!(subject, Subject::Irq { .. }))
+                .map_or_else(String::new, |setting| setting.now.to_string()),
+            cpu: placement.cpu,
+            rps: of(|subject| *subject == Subject::Rps).map(both),
+            xps: of(|subject| *subject == Subject::Xps).map(both),
+        }
+    };
+    queues.map(queue).collect()
+}
+
+/// A CPU's line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)).
+fn ticks(stat: &str, cpu: usize) -> Ticks {
+    let line = stat.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} ")));
+    let fields = line.unwrap_or_default().split_whitespace().map_while(|field| field.parse::<u64>().ok());
+    // Guests' time is in that of users already.
+    let fields: Vec<u64> = fields.take(8).collect();
+    let at = |index: usize| fields.get(index).copied().unwrap_or(0);
+    Ticks { softirq: at(6), idle: at(3) + at(4), all: fields.iter().sum() }
+}
+
+/// All memory, and what of it is available, in bytes (proc_meminfo(5)).
+fn memory(text: &str) -> Option<(u64, u64)> {
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+    };
+    Some((field("MemTotal:")?, field("MemAvailable:")?))
+}
+
+/// The number of the generation that runs: that whose link leads to the same system.
+fn generation(system: &dyn System) -> Option<String> {
+    let current = system.canonical(CURRENT).ok()?;
+    let names = system.list(GENERATIONS).ok()?;
+    let runs = |name: &String| {
+        name.starts_with("system-")
+            && system.canonical(&format!("{GENERATIONS}/{name}")).is_ok_and(|place| place == current)
+    };
+    // The newest, where several are the same.
+    let numbers = names.into_iter().filter(runs);
+    let numbers =
+        numbers.filter_map(|name| name.strip_prefix("system-")?.strip_suffix("-link")?.parse::<u32>().ok());
+    numbers.max().map(|number| number.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine of the tests of the command line.
+    fn recorded(name: &str) -> OfSystem {
+        let path = format!("{}/tests/machines/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        OfSystem::new(Some(path.into()), None)
+    }
+
+    #[test]
+    fn queues_are_those_that_the_command_line_plans() {
+        let queues = recorded("c6i.4xlarge-8").queues().expect("queues");
+        let [interface] = &queues.interfaces[..] else { panic!("{queues:?}") };
+        assert_eq!(interface.queues.len(), 8);
+        assert!(interface.about.starts_with("ena at "), "{}", interface.about);
+        assert_eq!(
+            interface.settings,
+            interface.queues.iter().map(|queue| queue.irqs.len() + 2).sum::<usize>()
+        );
+        let planned: Vec<usize> = interface.queues.iter().map(|queue| queue.cpu).collect();
+        assert_eq!(planned, (0..8).collect::<Vec<_>>());
+        assert_eq!(queues.cpus.len(), 16);
+    }
+
+    #[test]
+    fn rules_that_had_nothing_to_compare_with_are_told() {
+        let examined = recorded("c6i.4xlarge-8").doctor().expect("examined");
+        assert_eq!(examined.rules.len(), RULES.len());
+        assert!(examined.rules.iter().any(|rule| !rule.looked), "there is no profile");
+        assert!(examined.rules.iter().any(|rule| rule.looked));
+    }
+
+    #[test]
+    fn figures_are_read_as_the_kernel_writes_them() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu1 10 1 20 300 5 2 40 3 7 0\n";
+        assert_eq!(ticks(stat, 1), Ticks { softirq: 40, idle: 305, all: 381 });
+        assert_eq!(ticks(stat, 2), Ticks::default());
+        let text = "MemTotal:       100 kB\nMemFree: 5 kB\nMemAvailable:   40 kB\n";
+        assert_eq!(memory(text), Some((102_400, 40_960)));
+        assert_eq!(memory("MemTotal: 1 kB"), None);
+    }
+
+    #[test]
+    fn the_generation_is_the_newest_that_is_the_running_system() {
+        let machine: crate::system::Recorded = "\
+/run/current-system -> /nix/store/b
+/nix/store/b/init =
+/nix/store/a/init =
+/nix/var/nix/profiles/system-7-link -> /nix/store/a
+/nix/var/nix/profiles/system-8-link -> /nix/store/b
+/nix/var/nix/profiles/system-12-link -> /nix/store/b
+/nix/var/nix/profiles/system -> /nix/store/b
+"
+        .parse()
+        .expect("a machine");
+        assert_eq!(generation(&machine).as_deref(), Some("12"));
+    }
+}
