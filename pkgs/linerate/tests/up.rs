@@ -48,10 +48,11 @@ fn ended(child: &mut Child) -> i32 {
 /// The services that still run, of those that it started. Ports tell nothing: somebody else may have them by now.
 fn running(said: &Value) -> Vec<&str> {
     let processes = said["processes"].as_object().expect("processes");
-    assert_eq!(processes.keys().collect::<Vec<_>>(), ["api", "files", "links"]);
+    assert_eq!(processes.keys().collect::<Vec<_>>(), ["api", "console", "files", "links"]);
     let runs = |(name, pid): &(&String, &Value)| {
         let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        comm.trim() == format!("linerate-{name}")
+        // The console is this very program.
+        comm.trim() == if name == "console" { "linerate".to_owned() } else { format!("linerate-{name}") }
     };
     processes.iter().filter(runs).map(|(name, _)| name.as_str()).collect()
 }
@@ -82,7 +83,14 @@ fn what_it_says_to_try_works_and_everything_ends_together() {
         assert!(answers[1].contains(&format!("\"short_url\":\"{links}")), "{links}: {}", answers[1]);
         let added = run(add, "");
         assert!(added.starts_with(&links), "{add}: {added}");
-        assert_eq!(running(&said).len(), 3);
+        assert_eq!(running(&said).len(), 4);
+        // The one address for a browser, which shows what was made without asking who it is.
+        let console = format!(
+            "curl --silent --max-time 30 http://{}/links",
+            said["console"].as_str().expect("an address")
+        );
+        let page = run(&console.into(), "");
+        assert!(page.contains("No sign-in") && page.contains("/link/hello"), "{page}");
         kill_process(Pid::from_child(&child), Signal::INT).expect("a process");
         assert_eq!(ended(&mut child), 0);
         assert!(running(&said).is_empty(), "{:?} still run", running(&said));

@@ -20,7 +20,7 @@ pub struct Args {
     pub data: Option<PathBuf>,
 }
 
-/// Runs links, files and api until one of them ends, or this is told to.
+/// Runs links, files, api and the console until one of them ends, or this is told to.
 pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
     let data = args.data.unwrap_or_else(default_data);
     // no-color.org
@@ -28,7 +28,7 @@ pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
     let said = move |said: &Said| {
         let style = if colours { style(said.name) } else { Style::new() };
         // Whoever has closed standard error does not want to hear.
-        drop(writeln!(io::stderr(), "{style}{:<5}{style:#} {}", said.name, said.line));
+        drop(writeln!(io::stderr(), "{style}{:<7}{style:#} {}", said.name, said.line));
     };
     let explain = context.explain;
     let output = &mut context.output;
@@ -37,6 +37,7 @@ pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
             .show(running, |running, output| {
                 output.line("")?;
                 for (name, value) in [
+                    ("console", format!("http://{}/", running.console)),
                     ("links", format!("http://{}/hello", running.links)),
                     ("admin", format!("http://{}/", running.links_admin)),
                     ("files", format!("http://{}/", running.files)),
@@ -58,8 +59,8 @@ pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
                         running.links, running.files, running.api
                     ))?;
                     output.line(
-                        "\nEverything is on loopback and kept in the directory above. The token is new each \
-                                 time and replaces the last. Ctrl-C ends all of it, as the end of one does.",
+                        "\nEverything is on loopback and kept in the directory above; the console is for a browser, \
+                                 and asks nobody on this machine to sign in. The token is new each time and replaces the last. Ctrl-C ends all of it, as the end of one does.",
                     )?;
                 }
                 output.line("")
@@ -86,6 +87,7 @@ fn style(name: &str) -> Style {
     let colour = match name {
         "links" => AnsiColor::Cyan,
         "files" => AnsiColor::Green,
+        "console" => AnsiColor::Blue,
         _ => AnsiColor::Magenta,
     };
     colour.on_default().bold()

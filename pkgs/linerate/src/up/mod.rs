@@ -9,6 +9,7 @@ pub mod port;
 pub mod program;
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -94,6 +95,8 @@ pub struct Running {
     pub files: SocketAddr,
     /// Where users are answered.
     pub api: SocketAddr,
+    /// Where a browser shows all of it.
+    pub console: SocketAddr,
     /// Ports that are not the usual ones, which somebody else has.
     pub moved: Vec<Moved>,
     /// Where the programs are.
@@ -128,10 +131,13 @@ pub fn run(
             let mut greeted = false;
             let (mut children, mut token) = services.start(&ports, said.clone())?;
             let outcome = tokio::select! {
-                outcome = together(&mut children, async |children: &[Child]| {
-                    greeted = true;
+                outcome = together(&mut children, async |children: &mut Vec<Child>| {
                     let token = token.recv().await.unwrap_or_default();
-                    ready(&services.running(&ports, token, children))
+                    let mut console = services.console(&ports, &token, said.clone())?;
+                    console.ready(READY).await?;
+                    children.push(console);
+                    greeted = true;
+                    Ok(ready(&services.running(&ports, token, children))?)
                 }) => outcome,
                 () = shutdown.wait() => Ok(()),
             };
@@ -214,6 +220,24 @@ impl Services {
         Ok((vec![links, files, api], token))
     }
 
+    /// Starts the console, which everybody on this machine may use as whoever has the token: it is in the environment of that
+    /// process alone, and on no disk.
+    fn console(
+        &self,
+        ports: &Ports,
+        token: &str,
+        said: impl Fn(&Said) + Clone + 'static,
+    ) -> Result<Child, Error> {
+        let mut command = Command::new(env::current_exe()?);
+        let (public, admin) = ports.console;
+        command.args(["console", "--listen", &public.to_string(), "--admin", &admin.to_string()]);
+        for (service, (_, admin)) in [("links", ports.links), ("files", ports.files), ("api", ports.api)] {
+            command.arg(format!("--{service}")).arg(admin.to_string());
+        }
+        command.env("LINERATE_CONSOLE_TOKEN", token);
+        Child::start("console", command, admin, said)
+    }
+
     /// Commands that work as they are, each ending with a URL or a word that more may follow.
     fn commands(&self, ports: &Ports, token: &str) -> Vec<String> {
         let (code, target) = EXAMPLE;
@@ -243,6 +267,7 @@ impl Services {
             links_admin: ports.links.1,
             files: ports.files.0,
             api: ports.api.0,
+            console: ports.console.0,
             moved: ports.moved.clone(),
             programs: self.links.parent().unwrap_or(Path::new("/")).to_owned(),
             data: self.data.clone(),
@@ -273,10 +298,10 @@ fn prepare(links: &Path, database: &Path) -> Result<(), Error> {
     Err(Error::Prepare { program: links.to_owned(), what: "add", said })
 }
 
-/// Waits until all are ready, says so, and then until the first ends.
+/// Waits until all are ready, says so, which may add more, and then until the first ends.
 async fn together(
-    children: &mut [Child],
-    ready: impl AsyncFnOnce(&[Child]) -> io::Result<()>,
+    children: &mut Vec<Child>,
+    ready: impl AsyncFnOnce(&mut Vec<Child>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     for child in children.iter_mut() {
         child.ready(READY).await?;
