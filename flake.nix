@@ -61,6 +61,7 @@
         links = ./modules/services/links.nix;
         api = ./modules/services/api.nix;
         files = ./modules/services/files.nix;
+        console = ./modules/services/console.nix;
         tuning = ./modules/tuning;
         appliance = ./modules/appliance;
       };

@@ -15,7 +15,7 @@ let
   script = name: text: "${pkgs.writeShellScriptBin name text}/bin/${name}";
 in
 {
-  default = app "Run links, files and api together, on embedded storage and loopback" (
+  default = app "Run links, files, api and the console together, on embedded storage and loopback" (
     script "linerate-run" ''
       export PATH=${
         lib.makeBinPath [

@@ -258,6 +258,35 @@ let
       };
       says = null;
     };
+    "a console before a service that operators reach by TLS alone" = {
+      module.services.linerate = {
+        console.enable = true;
+        links.enable = true;
+        api = {
+          enable = true;
+          tls = {
+            admin = true;
+            certificate = "/chain.pem";
+            key = "/key.pem";
+          };
+        };
+      };
+      says = "services.linerate.console: linerate-api answers operators by TLS alone";
+    };
+    "a console that nobody could sign in to" = {
+      module.services.linerate.console.enable = true;
+      says = "keys of linerate-links let people in";
+    };
+    "a setting that the console does not have" = {
+      module.services.linerate.console = {
+        enable = true;
+        settings = {
+          cache-bytes = 1;
+          links = "127.0.0.1:8081";
+        };
+      };
+      says = "linerate-console has no setting cache-bytes; `linerate console --help` lists them";
+    };
     "a setting that there is not" = {
       module.services.linerate.links = {
         enable = true;
@@ -751,6 +780,58 @@ let
           "linerate-api"
           "linerate-api"
         ]
+    ++
+      equal "the console asks the services that there are, by the program that operators have"
+        (
+          let
+            evaluated = evaluate {
+              services.linerate = {
+                console.enable = true;
+                links.enable = true;
+                api = {
+                  enable = true;
+                  socketActivation = true;
+                  settings.admin = "unix:/run/api-admin.sock";
+                };
+              };
+            };
+            command = evaluated.systemd.services.linerate-console.serviceConfig.ExecStart;
+          in
+          [
+            (lib.getAttrs [ "links" "files" "api" "listen" ] evaluated.linerate.services.console.settings)
+            (lib.hasInfix " console --config " command)
+          ]
+        )
+        [
+          {
+            links = "127.0.0.1:8081";
+            files = "none";
+            api = "unix:/run/api-admin.sock";
+            listen = [ "127.0.0.1:8110" ];
+          }
+          true
+        ]
+    ++ equal "the console is where no queue is" (
+      let
+        evaluated = evaluate {
+          services.linerate = {
+            console.enable = true;
+            links.enable = true;
+          };
+          linerate.tuning = {
+            enable = true;
+            cpu = {
+              cores = twoCores;
+              irqCpus = [
+                0
+                1
+              ];
+            };
+          };
+        };
+      in
+      evaluated.systemd.services.linerate-console.serviceConfig.CPUAffinity
+    ) "2-3"
     ++
       equal "a secret is told by its credential alone"
         (evaluate {

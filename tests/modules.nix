@@ -42,6 +42,16 @@ let
       database.createLocally = true;
     };
 
+    console.services.linerate.console = {
+      enable = true;
+      openFirewall = true;
+      settings = {
+        listen = [ ":8110" ];
+        # Somebody else's, whose module is not here.
+        links = "unix:/run/links-admin.sock";
+      };
+    };
+
     files.services.linerate.files = {
       enable = true;
       openFirewall = true;

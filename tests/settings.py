@@ -12,11 +12,17 @@ import sys
 
 KEPT = pathlib.Path(__file__).parents[1] / "modules/services/settings.json"
 # Of the command line alone.
-NO_SETTINGS = {"check", "config", "help", "json", "version"}
+NO_SETTINGS = {"check", "config", "explain", "help", "json", "machine", "version"}
 
 
-def settings(program):
-    said = subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+def called(name):
+    """The program of a service, and its command."""
+    return ("linerate", "console") if name == "console" else (f"linerate-{name}", "serve")
+
+
+def settings(directory, name):
+    program, command = called(name)
+    said = subprocess.run([directory / program, command, "--help"], capture_output=True, text=True, check=True).stdout
     # Where clap begins a flag, and not where its help mentions one.
     found = re.findall(r"^ {2,6}(?:-\w, | {4})?--([a-z0-9-]+)", said, re.MULTILINE)
     return sorted(set(found) - NO_SETTINGS)
@@ -25,12 +31,12 @@ def settings(program):
 def main():
     mode, directory = sys.argv[1], pathlib.Path(sys.argv[2])
     old = json.loads(KEPT.read_text())
-    new = {name: settings(directory / f"linerate-{name}") for name in sorted(old)}
+    new = {name: settings(directory, name) for name in sorted(old)}
     if mode == "write":
         KEPT.write_text(json.dumps(new, indent=2) + "\n")
         return
     wrong = [
-        f"linerate-{name}: {what}: {', '.join(sorted(names))}"
+        f"{' '.join(called(name))}: {what}: {', '.join(sorted(names))}"
         for name in old
         for what, names in (
             ("the modules do not know", set(new[name]) - set(old[name])),

@@ -14,6 +14,12 @@
   description,
   # Where it answers visitors, where operators, and how long requests under way have at its end, in seconds.
   defaults,
+  # Which of the programs it is, and by which command.
+  program ? {
+    package = name;
+    binary = "linerate-${name}";
+    command = "serve";
+  },
   # Options of settings that only this daemon has, with a type; any other setting is passed on as it is.
   settings ? { },
   # Its options beside settings.
@@ -110,13 +116,13 @@ let
     in
     pkgs.runCommand "${daemon}.toml" { } ''
       ${lib.optionalString (pkgs.stdenv.buildPlatform.canExecute pkgs.stdenv.hostPlatform) ''
-        ${lib.getExe (cfg.package.generic or cfg.package)} serve --check --config ${unchecked}
+        ${lib.getExe (cfg.package.generic or cfg.package)} ${program.command} --check --config ${unchecked}
       ''}
       cp ${unchecked} $out
     '';
 
   # The program as operators call it.
-  program =
+  called =
     if operators == { } then
       cfg.package
     else
@@ -153,6 +159,7 @@ in
         backlog
         defaults
         name
+        program
         settings
         tls
         what
@@ -189,7 +196,7 @@ in
       };
       users.groups.${daemon} = { };
       # For operators, as that user: `linerate-links add …`.
-      environment.systemPackages = [ program ];
+      environment.systemPackages = [ called ];
 
       linerate.profile.services."${daemon}.service" =
         let
@@ -229,7 +236,7 @@ in
             map (socket: "${daemon}-${socket}.socket") (lib.attrNames sockets)
           );
           serviceConfig = {
-            ExecStart = "${lib.getExe cfg.package} serve --config ${file}";
+            ExecStart = "${lib.getExe cfg.package} ${program.command} --config ${file}";
             LoadCredential = lib.mapAttrsToList (setting: path: "${variable setting}:${path}") cfg.secrets;
             User = daemon;
             Group = daemon;
@@ -259,7 +266,7 @@ in
       }) (lib.filter (proxy: !network.valid proxy) cfg.settings.trusted-proxy)
       ++ map (setting: {
         assertion = false;
-        message = "${option}: ${daemon} has no setting ${setting}; `${daemon} serve --help` lists them.";
+        message = "${option}: ${daemon} has no setting ${setting}; `${program.binary} ${program.command} --help` lists them.";
       }) unknown
       ++
         map

@@ -1,6 +1,7 @@
 {
   imports = [
     ./api.nix
+    ./console.nix
     ./files.nix
     ./links.nix
   ];

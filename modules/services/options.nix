@@ -10,6 +10,7 @@
   audited,
   backlog,
   defaults,
+  program,
   settings,
   tls,
 }:
@@ -96,9 +97,9 @@ in
 
   package = mkOption {
     type = types.package;
-    default = config.linerate.packages.${name};
-    defaultText = literalExpression "config.linerate.packages.${name}";
-    description = "The package with `linerate-${name}`.";
+    default = config.linerate.packages.${program.package};
+    defaultText = literalExpression "config.linerate.packages.${program.package}";
+    description = "The package with `${program.binary}`.";
   };
 
   openFirewall = mkOption {
@@ -142,7 +143,7 @@ in
   settings = mkOption {
     default = { };
     description = ''
-      What `linerate-${name} serve --help` lists, named as the flags without their dashes in front.
+      What `${program.binary} ${program.command} --help` lists, named as the flags without their dashes in front.
     '';
     type = types.submodule {
       freeformType = (pkgs.formats.toml { }).type;
