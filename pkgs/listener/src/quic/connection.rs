@@ -16,11 +16,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::code::varint;
+use super::context::Context;
 use super::fast::{Fast, Progress, Rest};
-use super::request::{self, Context};
+use super::request;
 use super::setup::send_window;
 use super::stall::{Stall, Watch};
-use super::transport::{self, varint};
+use super::transport;
 use crate::config::Guest;
 use crate::drain::Drain;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};

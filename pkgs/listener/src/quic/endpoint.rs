@@ -13,11 +13,11 @@ use service::{handover, socket};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::code::varint;
 use super::connection;
 use super::gather::Gathering;
 use super::setup::{self, Shared};
 use super::succession::{self, Relay};
-use super::transport::varint;
 use crate::config::Config;
 use crate::limits::Permit;
 use crate::listen::Error;

@@ -17,10 +17,10 @@ use request_head::{Header, Lines};
 use service::panics;
 use tokio::sync::mpsc;
 
+use super::code::varint;
+use super::context;
 use super::frames;
 use super::qpack::{self, Section};
-use super::request;
-use super::transport::varint;
 use crate::date;
 use crate::fast_path::Exchange;
 use crate::http1;
@@ -75,7 +75,7 @@ impl Progress {
 /// What answers on a connection.
 pub(super) struct Fast<S> {
     service: S,
-    context: Arc<request::Context>,
+    context: Arc<context::Context>,
     progress: Arc<Progress>,
     /// Answers that wait for room.
     rests: mpsc::UnboundedSender<Rest>,
@@ -97,7 +97,7 @@ impl<S: HttpService> Fast<S> {
     /// That of a connection; what cannot be sent at once comes to the receiver.
     pub(super) fn new(
         service: S,
-        context: Arc<request::Context>,
+        context: Arc<context::Context>,
     ) -> (Self, Arc<Progress>, mpsc::UnboundedReceiver<Rest>) {
         let (rests, receiver) = mpsc::unbounded_channel();
         let progress = Arc::<Progress>::default();

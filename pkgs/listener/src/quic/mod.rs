@@ -7,6 +7,7 @@
 //! - `succession`: and with its process, when another takes over the sockets.
 //! - `connection`: the requests of one connection, until either side has had enough.
 //! - `fast`, `qpack`: plain requests, which the fast path answers before h3 sees them.
+//! - `context`, `code`: what requests share; codes of errors.
 //! - `request`: a request to the service, its response to the client.
 //! - `body`: request bodies.
 //! - `transport`, `frames`: what h3 needs of quinn, and what it does not look at itself.
@@ -16,7 +17,9 @@
 
 mod body;
 mod cid;
+mod code;
 mod connection;
+mod context;
 mod endpoint;
 mod fast;
 mod frames;

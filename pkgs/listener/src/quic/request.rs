@@ -15,25 +15,17 @@ use service::panics::{Catch, Panic};
 use tokio::time::timeout;
 
 use super::body::Source;
+use super::code::varint;
+use super::context::Context;
 use super::fast::Rest;
-use super::stall::Stall;
 use super::transport;
 use crate::body::Body;
 use crate::connection_fields;
 use crate::date;
 use crate::limits::PIECE;
-use crate::peer::Peer;
 use crate::refusal::Refusal;
 use crate::service_trait::HttpService;
 use crate::trail::Trail;
-use crate::worker::Worker;
-
-/// What the requests of a connection share.
-pub(super) struct Context {
-    pub(super) worker: Arc<Worker>,
-    pub(super) peer: Peer,
-    pub(super) stall: Stall,
-}
 
 type Resolver<S> = RequestResolver<transport::Connection<S>, Bytes>;
 
@@ -133,7 +125,7 @@ pub(super) async fn send_rest(context: Arc<Context>, Rest { mut stream, bytes }:
         stream.finish()
     } else {
         context.stall.reset(length);
-        stream.reset(transport::varint(Code::H3_INTERNAL_ERROR.value()))
+        stream.reset(varint(Code::H3_INTERNAL_ERROR.value()))
     };
 }
 

@@ -14,6 +14,7 @@ use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, Wri
 use quinn::VarInt;
 use tokio_util::sync::ReusableBoxFuture;
 
+use super::code::varint;
 use super::fast::{Fast, Found};
 use super::frames::{Frames, Violation};
 use crate::service_trait::HttpService;
@@ -342,11 +343,6 @@ fn cut(frame: &mut WriteBuf<Bytes>, payload: &Bytes) -> [Bytes; 2] {
 fn known(frame: &WriteBuf<Bytes>, payload: &Bytes) -> Option<Bytes> {
     let next = frame.chunk();
     payload.as_ptr_range().contains(&next.as_ptr()).then(|| payload.slice_ref(next))
-}
-
-/// Both libraries keep to 62 bits (RFC 9000, section 16).
-pub(super) fn varint(code: u64) -> VarInt {
-    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }
 
 fn stream_id(id: quinn::StreamId) -> StreamId {
