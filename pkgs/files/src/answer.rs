@@ -32,6 +32,7 @@ use crate::site::root::{self, Patience};
 use crate::site::route::Route;
 use crate::site::rules::{Cors, Policy};
 use crate::site::signature::unsigned;
+use crate::variants::{Stock, Variants};
 use crate::wait::{Wait, Waited};
 
 /// The most entries of `Cache-Control: max-age` a preflight may be kept, in seconds: what browsers cap it at.
@@ -61,6 +62,10 @@ pub struct Maker<'w> {
     pub last: bool,
     /// What is known of passwords.
     pub guard: &'w Guard,
+    /// Codings that were made of files.
+    pub variants: &'w Variants,
+    /// Whether a file is sent as it is where there is no coding of it yet.
+    pub as_it_is: bool,
     /// Where the client is.
     pub client: Option<IpAddr>,
     /// What became of the password in the request, and where.
@@ -161,13 +166,23 @@ impl Maker<'_> {
         match self.cache.get(self.site, &path, self.tick) {
             Some(entry) if !entry.is_led => {
                 let entry = Rc::clone(entry);
-                if let Some(Waited::Tried(realm, verdict)) = waited {
-                    self.checked = Some((realm, verdict));
+                if let Some(waited) = waited {
+                    self.resume(waited);
                 }
                 self.pass(&entry, &path, request, out)
             }
             _ => self.seek(&path, request, waited, out),
         }
+    }
+
+    /// Takes in what came of waiting. Returns what was found.
+    fn resume(&mut self, waited: Waited) -> Option<(Vec<u8>, Result<root::Found, root::Error>)> {
+        match waited {
+            Waited::Found(path, found) => return Some((path, found)),
+            Waited::Tried(realm, verdict) => self.checked = Some((realm, verdict)),
+            Waited::Coded => self.as_it_is = true,
+        }
+        None
     }
 
     /// The same of a path that is not in the cache, or that rules may lead elsewhere.
@@ -178,14 +193,7 @@ impl Maker<'_> {
         waited: Option<Waited>,
         out: &mut Vec<u8>,
     ) -> Result<Answer, Wait> {
-        let found = match waited {
-            Some(Waited::Found(path, found)) => Some((path, found)),
-            Some(Waited::Tried(realm, verdict)) => {
-                self.checked = Some((realm, verdict));
-                None
-            }
-            None => None,
-        };
+        let found = waited.and_then(|waited| self.resume(waited));
         // Whoever may not have it is not told whether it is there.
         if let Some(gate) = self.site.gate(&[path])
             && let Some(refused) = self.judge(&gate, path, request, out)?
@@ -274,7 +282,7 @@ impl Maker<'_> {
         {
             return Ok(refused);
         }
-        Ok(self.entry(entry, path, request, out))
+        self.entry(entry, path, request, out)
     }
 
     /// The refusal of a request for a path that does not pass; none where it does.
@@ -382,32 +390,65 @@ impl Maker<'_> {
         Answer { status: refusal.status(), payload: Payload::None, written, closes: self.closes(request) }
     }
 
-    fn entry(&mut self, entry: &Entry, path: &[u8], request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
+    fn entry(
+        &mut self,
+        entry: &Entry,
+        path: &[u8],
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Answer, Wait> {
         if request.method == Method::Options {
-            return self.options(&entry.policy, request, out);
+            return Ok(self.options(&entry.policy, request, out));
         }
-        match &entry.kind {
-            Kind::File(plain, coded) => self.file(entry, plain, coded, request, out),
+        Ok(match &entry.kind {
+            Kind::File(plain, coded) => {
+                let file_of = |coding: Coding| coded[coding as usize].as_ref();
+                let coding = match coded {
+                    [None, None, None] => None,
+                    _ => {
+                        encoding::choose(&request.fields.accept_encoding, |coding| file_of(coding).is_some())
+                    }
+                };
+                match (coding.and_then(file_of), &entry.made) {
+                    (Some(file), _) => self.file(entry, file, request, out),
+                    (None, None) => self.file(entry, plain, request, out),
+                    (None, Some(_)) => {
+                        let made = self.made(entry, plain, request)?;
+                        self.file(entry, made.as_ref().unwrap_or(plain), request, out)
+                    }
+                }
+            }
             Kind::Directory => self.redirect(path, request, out),
             Kind::Listing if entry.policy.listing => self.listing(entry, path, request, out),
             Kind::Listing => self.refuse(Refusal::Missing, request, "", out),
+        })
+    }
+
+    /// The coding that is made of a file for whom wants one; none where it is sent as it is.
+    fn made(&self, entry: &Entry, plain: &Rc<File>, request: &Request<'_>) -> Result<Option<Rc<File>>, Wait> {
+        let Some(coding) = encoding::choose(&request.fields.accept_encoding, |_| true) else {
+            return Ok(None);
+        };
+        let Some(made) = entry.made.as_ref().map(|made| &made[coding as usize]) else { return Ok(None) };
+        if let Some((variant, file)) = &*made.borrow()
+            && variant.is_kept()
+        {
+            return Ok(Some(Rc::clone(file)));
+        }
+        match self.variants.get(&plain.identity, coding) {
+            Stock::Variant(variant) => {
+                let file = Rc::new(plain.variant(&variant, coding, &entry.policy, &self.site.charset));
+                made.replace(Some((variant, Rc::clone(&file))));
+                Ok(Some(file))
+            }
+            Stock::Useless => Ok(None),
+            // It may yet change within the same time.
+            Stock::None if self.as_it_is || !plain.is_settled(self.now) => Ok(None),
+            Stock::None => Err(Wait::Code { fd: Arc::clone(&plain.fd), identity: plain.identity, coding }),
         }
     }
 
-    fn file(
-        &mut self,
-        entry: &Entry,
-        plain: &Rc<File>,
-        coded: &[Option<Rc<File>>; Coding::ALL.len()],
-        request: &Request<'_>,
-        out: &mut Vec<u8>,
-    ) -> Answer {
-        let file_of = |coding: Coding| coded[coding as usize].as_ref();
-        let coding = match coded {
-            [None, None, None] => None,
-            _ => encoding::choose(&request.fields.accept_encoding, |coding| file_of(coding).is_some()),
-        };
-        let file = coding.and_then(file_of).unwrap_or(plain);
+    fn file(&mut self, entry: &Entry, file: &Rc<File>, request: &Request<'_>, out: &mut Vec<u8>) -> Answer {
         let fields = &request.fields;
         match conditional::evaluate(fields, file.validators()) {
             Verdict::Proceed => {}

@@ -5,18 +5,20 @@
 //! same file keeps its heads.
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use foldhash::fast::RandomState;
 
 use crate::http::encoding::Coding;
 use crate::site::Site;
-use crate::site::file::File;
+use crate::site::file::{File, is_text, media_type};
 use crate::site::root::{Found, INDEX, Opened};
 use crate::site::rules::Policy;
+use crate::variants::Variant;
 use crate::watch::{Mark, Watcher};
 
 /// What a path names, and what the rules say of it.
@@ -28,6 +30,8 @@ pub struct Entry {
     pub policy: Rc<Policy>,
     /// Whether the rules may have something else answered for its path.
     pub is_led: bool,
+    /// The codings that were made of it, in the order of [`Coding::ALL`]; none where none are to be.
+    pub made: Option<Rc<[RefCell<Made>; Coding::ALL.len()]>>,
     /// Looked up anew from this tick on.
     stale_from: Cell<u32>,
     mark: Option<Mark>,
@@ -39,6 +43,9 @@ impl Entry {
         self.mark.is_some()
     }
 }
+
+/// A coding that was made of a file, where it was found.
+pub type Made = Option<(Arc<Variant>, Rc<File>)>;
 
 /// What a path names.
 #[derive(Clone, Debug)]
@@ -155,25 +162,22 @@ impl Cache {
             Found::Directory => [path, b"/"].concat().into(),
             Found::File(_) | Found::Listing(_) => path.into(),
         };
-        let policy = match known
-            .as_ref()
-            .filter(|known| known.kind.is_like(&found))
-        {
+        let policy = match known.as_ref().filter(|known| known.kind.is_like(&found)) {
             Some(known) => Rc::clone(&known.policy),
             None => Rc::new(site.policy_of(path, &sent)),
         };
-        let kind = match found {
-            Found::Directory => Kind::Directory,
-            Found::Listing(_) => Kind::Listing,
+        let (kind, made) = match found {
+            Found::Directory => (Kind::Directory, None),
+            Found::Listing(_) => (Kind::Listing, None),
             Found::File(files) => match known.as_ref().filter(|known| is_same(&known.kind, &files)) {
-                Some(known) => known.kind.clone(),
+                Some(known) => (known.kind.clone(), known.made.clone()),
                 None => files_of(*files, &sent, &policy, &site.charset, now),
             },
         };
         // What is no file may not be the answer where another path is tried next.
         let is_led =
             site.leads() && !(matches!(kind, Kind::File(..)) && site.route(path, None).is_straight(path));
-        let entry = Rc::new(Entry { kind, policy, is_led, stale_from, mark });
+        let entry = Rc::new(Entry { kind, policy, is_led, made, stale_from, mark });
         match place {
             Some(place) => {
                 let old = std::mem::replace(&mut self.slots[place].entry, Rc::clone(&entry));
@@ -236,6 +240,13 @@ impl Cache {
         (self.hand, self.memory) = (0, memory);
     }
 
+    /// Forgets codings that were let go of, so that their memory is free.
+    pub fn forget_made(&mut self) {
+        for made in self.slots.iter().filter_map(|slot| slot.entry.made.as_deref()).flatten() {
+            made.borrow_mut().take_if(|(variant, _)| variant.was_let_go());
+        }
+    }
+
     /// Keeps the bytes of a small file in memory, where there is room.
     pub fn keep_bytes(&mut self, file: &File, now: SystemTime) {
         let size = usize::try_from(file.identity.size).unwrap_or(usize::MAX);
@@ -293,15 +304,18 @@ fn files_of(
     policy: &Policy,
     charset: &str,
     now: SystemTime,
-) -> Kind {
+) -> (Kind, Option<Rc<[RefCell<Made>; Coding::ALL.len()]>>) {
     let [plain, coded @ ..] = files;
     let plain = plain.expect("a file that was found is open");
-    let varies = coded.iter().any(Option::is_some);
+    let size = plain.identity.size;
+    let is_made_of = policy.compressed.as_ref().is_some_and(|sizes| sizes.contains(&size))
+        && is_text(&media_type(path, charset));
+    let varies = is_made_of || coded.iter().any(Option::is_some);
     let file = |opened, coding| Rc::new(File::new(opened, path, coding, varies, policy, charset, now));
     let mut codings = Coding::ALL.into_iter();
     let coded = coded.map(|opened| {
         let coding = codings.next();
         opened.map(|opened| file(opened, coding))
     });
-    Kind::File(file(plain, None), coded)
+    (Kind::File(file(plain, None), coded), is_made_of.then(Rc::default))
 }

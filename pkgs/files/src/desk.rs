@@ -49,6 +49,8 @@ pub struct Desk {
     changes: u64,
     /// How often there were too few file descriptors when it was last looked.
     shortages: u64,
+    /// How many codings had been let go of when it was last looked.
+    variants_let_go: u64,
     /// What was read ahead last, and from which tick on it may be again.
     prefetched: (Vec<u8>, u32),
 }
@@ -79,6 +81,7 @@ impl Desk {
             log: front.access_log.as_ref().map(AccessLog::lines),
             changes,
             shortages: front.disk.shortages(),
+            variants_let_go: 0,
             prefetched: Default::default(),
             metrics,
             sealed,
@@ -113,6 +116,8 @@ impl Desk {
             last: self.draining,
             postpones: false,
             guard: &self.front.guard,
+            variants: &self.front.variants,
+            as_it_is: false,
             client: None,
             checked: None,
         }
@@ -150,6 +155,11 @@ impl Desk {
             self.shortages = shortages;
             self.let_go();
             self.front.disk.look_again();
+        }
+        let let_go = self.front.variants.let_go();
+        if let_go != self.variants_let_go {
+            self.variants_let_go = let_go;
+            self.cache.forget_made();
         }
         self.metrics.open_files.store(self.cache.len() as u64, Ordering::Relaxed);
     }

@@ -328,7 +328,9 @@ mod tests {
         let guard = Guard::default();
         let realm = realm(&[("a", "one")]);
         let long = format!("Basic {}", BASE64_STANDARD.encode("a:".to_owned() + &"x".repeat(MAX_BYTES)));
-        for text in ["", "Basic", "Basic ", "Basic YQ==", "Basic !!!!", "Bearer YTpvbmU=", "Basic gIA6gA==", &long] {
+        for text in
+            ["", "Basic", "Basic ", "Basic YQ==", "Basic !!!!", "Bearer YTpvbmU=", "Basic gIA6gA==", &long]
+        {
             assert!(matches!(guard.look(&realm, Some(text.as_bytes()), None), Answer::Wrong), "{text}");
         }
         assert!(matches!(guard.look(&realm, None, None), Answer::Wrong));

@@ -15,7 +15,9 @@
 //! - [`listing`], [`listing_pool`], [`parts`]: directories, the threads that write them, and several ranges of a file.
 //! - [`http`]: HTTP itself, without input or output.
 //! - [`secure`], [`body`]: the same over TLS, through `listener`.
+//! - [`variants`]: codings that are made of files.
 //! - [`metrics`]: what operators see.
+//! - [`nginx`]: rules of its configuration.
 //! - [`cli`]: the command line.
 #![deny(unsafe_code)]
 
@@ -36,6 +38,7 @@ pub mod http;
 pub mod listing;
 pub mod listing_pool;
 pub mod metrics;
+pub mod nginx;
 pub mod parts;
 pub mod pipes;
 pub mod pool;
@@ -49,6 +52,7 @@ pub mod secure;
 pub mod shelf;
 pub mod site;
 pub mod stream;
+pub mod variants;
 pub mod wait;
 pub mod watch;
 pub mod whole;

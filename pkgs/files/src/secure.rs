@@ -314,9 +314,8 @@ impl<B: Send + 'static> Service<Request<B>> for Secure {
                 let (give, waiting) = oneshot::channel();
                 // Whoever has asked may be gone.
                 wait.begin(&this.0, site, move |waited| drop(give.send(waited)));
-                let waited = waiting
-                    .await
-                    .unwrap_or_else(|_| Waited::Found(Vec::new(), Err(Error::Exhausted)));
+                let waited =
+                    waiting.await.unwrap_or_else(|_| Waited::Found(Vec::new(), Err(Error::Exhausted)));
                 match this.answer(&request, Some((waited, waits))) {
                     Ok(response) => return response,
                     Err(next) => (wait, site) = next,

@@ -1,15 +1,17 @@
 //! What an answer has to wait for: done by threads of their own, while the worker goes on with others.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use service::panics;
 
 use crate::front::Front;
-use crate::guard::{Try, Tried};
+use crate::guard::{Tried, Try};
+use crate::http::encoding::Coding;
 use crate::site::Site;
 use crate::site::gate::Realm;
-use crate::site::root::{Error, Found, Patience};
+use crate::site::root::{Error, Found, Identity, Patience};
 
 /// The most that one request waits for, one after the other: what is found may be forgotten again before it is used.
 pub const MAX_WAITS: u8 = 16;
@@ -26,6 +28,15 @@ pub enum Wait {
         /// What was asked for.
         asked: Vec<u8>,
     },
+    /// A coding of a file has to be made.
+    Code {
+        /// The file.
+        fd: Arc<OwnedFd>,
+        /// Its state.
+        identity: Identity,
+        /// Which.
+        coding: Coding,
+    },
     /// A password has to be tried.
     Try(Box<Try>),
 }
@@ -35,6 +46,8 @@ pub enum Wait {
 pub enum Waited {
     /// What a path names.
     Found(Vec<u8>, Result<Found, Error>),
+    /// A coding is there, or will not be.
+    Coded,
     /// What became of a password.
     Tried(Arc<Realm>, Tried),
 }
@@ -69,6 +82,9 @@ impl Wait {
                 });
                 done(Waited::Found(path, found));
             }),
+            Self::Code { fd, identity, coding } => {
+                front.variants.make(fd, identity, coding, move || done(Waited::Coded));
+            }
             Self::Try(this) => {
                 let realm = Arc::clone(&this.realm);
                 front.guard.begin(*this, move |verdict| done(Waited::Tried(realm, verdict)));

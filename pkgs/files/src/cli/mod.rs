@@ -1,6 +1,7 @@
 //! The command line: the server, and what describes it.
 
 pub mod check;
+pub mod import_nginx;
 pub mod serve;
 pub mod sign;
 
@@ -42,6 +43,8 @@ pub enum Command {
     Serve(serve::Args),
     /// Read a file of rules and say what is wrong with it.
     Check(check::Args),
+    /// Print rules of the static part of nginx's configuration, and say what they cannot say.
+    ImportNginx(import_nginx::Args),
     /// Print a URL that is valid for a while, for a path that rules have `signed`.
     Sign(sign::Args),
     /// Read a password from standard input and print its argon2id hash, for a realm of the rules.
@@ -61,6 +64,9 @@ pub enum Error {
     /// What is to be served.
     #[error(transparent)]
     Site(#[from] site::Error),
+    /// nginx's configuration.
+    #[error(transparent)]
+    ImportNginx(#[from] import_nginx::Error),
     /// What is signed or hashed.
     #[error(transparent)]
     Sign(#[from] sign::Error),
@@ -89,6 +95,7 @@ fn run(cli: Cli) -> Result<(), Error> {
     match cli.command {
         Command::Serve(args) => Ok(serve::run(args)?),
         Command::Check(args) => check::run(&args),
+        Command::ImportNginx(args) => Ok(import_nginx::run(&args)?),
         Command::Sign(args) => Ok(sign::run(&args)?),
         Command::Password => Ok(sign::password()?),
         Command::Completions(args) => Ok(args.print(command(), io::stdout())?),
@@ -100,9 +107,10 @@ impl Error {
     /// [`exit::USAGE`] where other input would have helped, [`exit::FAILURE`] otherwise.
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Sign(sign::Error::Io(_)) => exit::FAILURE,
+            Self::Sign(sign::Error::Io(_)) | Self::ImportNginx(import_nginx::Error::Io(_)) => exit::FAILURE,
             Self::Site(_)
             | Self::Sign(_)
+            | Self::ImportNginx(_)
             | Self::Serve(
                 serve::Error::Site(_)
                 | serve::Error::NotTcp(_)

@@ -131,6 +131,10 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, help_heading = "Resources")]
     pub disk_memory: usize,
 
+    /// Memory for codings that are made of files where rules have it (`compress`), in bytes; 0 makes none.
+    #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, help_heading = "Resources")]
+    pub variant_memory: u64,
+
     /// Connections of all workers of a listener; further ones are closed at once.
     #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
           value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
@@ -283,7 +287,10 @@ pub fn run(args: Args) -> Result<(), Error> {
         .with("public", secure.as_ref().and_then(listener::Listener::certificates))
         .with("admin", admin.as_ref().and_then(listener::Listener::certificates));
 
-    let shown = secure.as_ref().and_then(listener::Listener::certificates).map(|store| (Arc::clone(store), args.tls.files().to_vec()));
+    let shown = secure
+        .as_ref()
+        .and_then(listener::Listener::certificates)
+        .map(|store| (Arc::clone(store), args.tls.files().to_vec()));
     let _ = reloaded.set(Reloaded { front: Arc::clone(&front), certificates: certificates.clone(), shown });
     let mut watched = vec![front.heartbeats().watch(STUCK)];
     watched
@@ -302,6 +309,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     if let Some(log) = &front.access_log {
         log.register(&mut registry, "linerate_files_access_log_dropped");
     }
+    front.variants.register(&mut registry);
     front.piped.register(
         &mut registry,
         "linerate_files_pipe_bytes",
@@ -443,6 +451,7 @@ fn settings(args: &Args, count: usize, high_water: HighWater, ring: Option<usize
         memory_max: MEMORY_MAX_BYTES,
         pipe_memory: args.pipe_memory,
         tls_memory: args.tls_memory,
+        variant_memory: args.variant_memory,
         revalidate: Duration::from_millis(args.revalidate),
         proxies: (&args.proxies).into(),
         connections: args.max_connections.div_ceil(count),

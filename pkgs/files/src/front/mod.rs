@@ -34,6 +34,7 @@ use crate::guard::Guard;
 use crate::metrics::Metrics;
 use crate::shelf::Shelf;
 use crate::site::Site;
+use crate::variants::Variants;
 
 /// How the workers behave.
 #[derive(Clone, Debug)]
@@ -52,6 +53,8 @@ pub struct Settings {
     pub pipe_memory: u64,
     /// The same for copies that are encrypted from.
     pub tls_memory: u64,
+    /// Memory for codings that are made of files, of all workers together.
+    pub variant_memory: u64,
     /// How long a file counts as what its name stands for.
     pub revalidate: Duration,
     /// Which proxies are in front, by whom clients come.
@@ -77,6 +80,8 @@ pub struct Front {
     pub settings: Settings,
     /// The threads that wait for the disk.
     pub disk: Disk,
+    /// Codings that were made of files.
+    pub variants: Arc<Variants>,
     /// What is known of passwords.
     pub guard: Arc<Guard>,
     /// Copies of files that are asked for often, to be sent as they are.
@@ -137,9 +142,10 @@ impl Front {
             piped: Arc::new(Shelf::new(settings.pipe_memory, settings.pipe_memory / 4)),
             // What is large is what it is for: one of 4 MiB costs a tenth less by HTTP/3.
             loaded: Arc::new(Shelf::new(settings.tls_memory, settings.tls_memory / 2)),
+            variants: Arc::new(Variants::new(settings.variant_memory)),
+            guard: Arc::default(),
             settings,
             disk,
-            guard: Arc::default(),
             metrics: Arc::default(),
             access_log,
             limits,
@@ -203,7 +209,8 @@ impl Front {
 
     /// Whether the threads go on that workers have wait for them, for the watchdog.
     pub fn is_waited_for(&self) -> bool {
-        self.disk.is_alive() && self.guard.busy().is_alive(STUCK)
+        self.disk.is_alive()
+            && [self.guard.busy(), self.variants.busy()].iter().all(|busy| busy.is_alive(STUCK))
     }
 
     /// That the workers go on: each beats four times a second from when it serves until it has drained.

@@ -26,6 +26,7 @@ fn serve(root: &Path) -> (Arc<Front>, SocketAddr, Vec<JoinHandle<()>>) {
         memory_max: 4096,
         pipe_memory: 1 << 20,
         tls_memory: 1 << 20,
+        variant_memory: 1 << 20,
         revalidate: Duration::from_secs(1),
         proxies: Proxies::default(),
         connections: 100,

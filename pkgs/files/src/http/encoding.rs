@@ -3,7 +3,7 @@
 use super::head::Values;
 
 /// A content coding that a file may lie beside in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// Brotli: RFC 7932.
     Brotli,

@@ -70,8 +70,10 @@ impl<'b> Request<'b> {
             Others::None => None,
             Others::Map { authority, .. } => authority,
             Others::Head(head) => {
-                let target = head.split(|byte| *byte == b' ').nth(1).and_then(|it| std::str::from_utf8(it).ok());
-                let rest = target.filter(|target| !target.starts_with('/')).and_then(|it| it.split_once("://"));
+                let target =
+                    head.split(|byte| *byte == b' ').nth(1).and_then(|it| std::str::from_utf8(it).ok());
+                let rest =
+                    target.filter(|target| !target.starts_with('/')).and_then(|it| it.split_once("://"));
                 rest.map(|(_, rest)| &rest[..rest.find(['/', '?']).unwrap_or(rest.len())])
             }
         };
@@ -92,7 +94,9 @@ impl<'b> Request<'b> {
                     }
                 }
             }
-            Others::Map { fields, .. } => fields.get_all(name).iter().for_each(|value| once(&mut found, value.as_bytes())),
+            Others::Map { fields, .. } => {
+                fields.get_all(name).iter().for_each(|value| once(&mut found, value.as_bytes()))
+            }
         }
         found
     }

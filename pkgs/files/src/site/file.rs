@@ -16,6 +16,7 @@ use crate::http::conditional::Validators;
 use crate::http::date;
 use crate::http::encoding::Coding;
 use crate::shelf::FileCopy;
+use crate::variants::Variant;
 
 /// A file whose last change is younger may change again without its time of change telling: kernels before
 /// 6.13 tell times apart by their timer tick, 10 ms at most. Its bytes are not kept.
@@ -69,6 +70,14 @@ pub struct File {
     heat: Cell<(u32, u32)>,
 }
 
+/// What heads tell of a file.
+struct Told {
+    etag: String,
+    modified: SystemTime,
+    coding: Option<Coding>,
+    varies: bool,
+}
+
 impl File {
     /// Makes the heads of the file at `path` below the root, at the time `now`. `varies` is whether there are other codings of it.
     pub fn new(
@@ -80,17 +89,34 @@ impl File {
         charset: &str,
         now: SystemTime,
     ) -> Self {
-        let identity = opened.identity;
-        let size = identity.size;
-        let (seconds, nanoseconds) = identity.modified;
-        let modified = date::last_modified(seconds, now);
+        let (seconds, nanoseconds) = opened.identity.modified;
         let suffix = coding.map_or("", Coding::name);
         let dash = if suffix.is_empty() { "" } else { "-" };
         let etag = format!(
-            "\"{:x}-{size:x}{dash}{suffix}\"",
-            i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+            "\"{:x}-{:x}{dash}{suffix}\"",
+            i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds),
+            opened.identity.size
         );
+        let of = Told { etag, modified: date::last_modified(seconds, now), coding, varies };
+        Self::told((Arc::new(opened.fd), opened.identity), path, of, policy, charset)
+    }
 
+    /// A coding that was made of this file.
+    pub fn variant(&self, variant: &Variant, coding: Coding, policy: &Policy, charset: &str) -> Self {
+        // Its bytes may be others one day, with another version of what makes them.
+        let etag = format!("{}-{}-{:x}\"", self.etag.trim_end_matches('"'), coding.name(), variant.digest);
+        let of = Told { etag, modified: self.modified, coding: Some(coding), varies: true };
+        Self::told((Arc::clone(&variant.fd), variant.identity), &self.path, of, policy, charset)
+    }
+
+    fn told(
+        (fd, identity): (Arc<OwnedFd>, Identity),
+        path: &[u8],
+        Told { etag, modified, coding, varies }: Told,
+        policy: &Policy,
+        charset: &str,
+    ) -> Self {
+        let size = identity.size;
         let mut kind = format!("content-type: {}\r\n", media_type(path, charset));
         if let Some(coding) = coding {
             let _ = write!(kind, "content-encoding: {}\r\n", coding.name());
@@ -108,7 +134,7 @@ impl File {
         let not_modified = format!("HTTP/1.1 304 Not Modified\r\n{fields}");
         Self {
             path: path.into(),
-            fd: Arc::new(opened.fd),
+            fd,
             identity,
             etag,
             modified,
@@ -228,6 +254,22 @@ pub fn is_untouched(fd: &OwnedFd, identity: &Identity) -> bool {
     Identity::of(fd).is_ok_and(|(now, _)| *identity == now)
 }
 
+/// Whether files of a media type become smaller in a coding: texts, in a wide sense.
+pub fn is_text(media_type: &str) -> bool {
+    const TEXTS: [&str; 8] = [
+        "application/javascript",
+        "application/json",
+        "application/manifest+json",
+        "application/rtf",
+        "application/vnd.ms-fontobject",
+        "application/wasm",
+        "application/xml",
+        "font/ttf",
+    ];
+    let name = media_type.split(';').next().unwrap_or_default().trim();
+    name.starts_with("text/") || name.ends_with("+xml") || name.ends_with("+json") || TEXTS.contains(&name)
+}
+
 /// The media type of a name, with the charset of texts.
 pub fn media_type(path: &[u8], charset: &str) -> String {
     let name = String::from_utf8_lossy(path);
@@ -258,5 +300,29 @@ mod tests {
             assert_eq!(media_type(path.as_bytes(), "utf-8"), kind, "{path}");
         }
         assert_eq!(media_type(b"a.html", ""), "text/html");
+    }
+
+    #[test]
+    fn texts_are_compressed_and_what_is_compressed_is_not() {
+        for (path, text) in [
+            ("a.html", true),
+            ("a.css", true),
+            ("a.js", true),
+            ("a.json", true),
+            ("a.svg", true),
+            ("a.wasm", true),
+            ("a.txt", true),
+            ("a.xml", true),
+            ("a.webmanifest", true),
+            ("a.png", false),
+            ("a.jpg", false),
+            ("a.woff2", false),
+            ("a.zip", false),
+            ("a.gz", false),
+            ("a.mp4", false),
+            ("a", false),
+        ] {
+            assert_eq!(is_text(&media_type(path.as_bytes(), "utf-8")), text, "{path}");
+        }
     }
 }

@@ -133,7 +133,8 @@ impl Secrets {
     /// [`SecretError`].
     pub fn load(rules: &Rules, rules_at: Option<&Path>) -> Result<Self, SecretError> {
         let read = |path: &Path| {
-            let path = rules_at.and_then(Path::parent).map_or_else(|| path.to_owned(), |place| place.join(path));
+            let path =
+                rules_at.and_then(Path::parent).map_or_else(|| path.to_owned(), |place| place.join(path));
             super::read_regular(&path, super::MAX_KEPT_BYTES)
                 .map_err(|source| SecretError::File { path: path.clone(), source })
                 .map(|bytes| (path, bytes))
@@ -149,8 +150,11 @@ impl Secrets {
                     source: io::Error::new(io::ErrorKind::InvalidData, said),
                 };
                 let text = String::from_utf8(bytes).map_err(|_| invalid("it is no text in UTF-8"))?;
-                for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-                    let (user, hash) = line.split_once(':').ok_or_else(|| invalid("its lines are NAME:HASH"))?;
+                for line in
+                    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+                {
+                    let (user, hash) =
+                        line.split_once(':').ok_or_else(|| invalid("its lines are NAME:HASH"))?;
                     users.insert(user.to_owned(), hash.to_owned());
                 }
             }

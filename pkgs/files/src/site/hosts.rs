@@ -129,7 +129,8 @@ pub fn check(sites: &mut [SiteRule]) -> Result<(), Error> {
             let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             let is_address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
             let is_address = is_address.is_some_and(|name| name.parse::<std::net::Ipv6Addr>().is_ok());
-            let is_name = !name.is_empty() && name.bytes().all(fits) && !name.starts_with('.') && !name.ends_with('.');
+            let is_name =
+                !name.is_empty() && name.bytes().all(fits) && !name.starts_with('.') && !name.ends_with('.');
             if !is_address && !is_name {
                 return Err(Error::Host(host.clone()));
             }

@@ -83,7 +83,13 @@ impl Pattern {
             }
             Self::Regex(regex) => {
                 let found = regex.captures(path)?;
-                Some(found.iter().skip(1).map(|group| group.map_or(&b""[..], |group| group.as_bytes())).collect())
+                Some(
+                    found
+                        .iter()
+                        .skip(1)
+                        .map(|group| group.map_or(&b""[..], |group| group.as_bytes()))
+                        .collect(),
+                )
             }
         }
     }

@@ -59,7 +59,7 @@ pub struct Opened {
 }
 
 /// Which file it is, and in which state: whatever changes the bytes changes this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     device: (u32, u32),
     inode: u64,

@@ -64,7 +64,9 @@ pub enum Route {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A target that is none, or whose host a client could choose.
-    #[error("a redirect leads to a path with one slash in front, or to http:// or https://, a host and a path")]
+    #[error(
+        "a redirect leads to a path with one slash in front, or to http:// or https://, a host and a path"
+    )]
     Target,
     /// What may not be in a URL.
     #[error("a URL has no such character: {0:?}")]
@@ -141,7 +143,8 @@ impl Redirect {
         let own = to.starts_with('/') && !to.starts_with("//") || to.starts_with("$path");
         if !own {
             // What is put in comes behind the host and the slash that ends it, so that no client can lengthen that.
-            let rest = to.strip_prefix("https://").or_else(|| to.strip_prefix("http://")).ok_or(Error::Target)?;
+            let rest =
+                to.strip_prefix("https://").or_else(|| to.strip_prefix("http://")).ok_or(Error::Target)?;
             let (host, _) = rest.split_once('/').ok_or(Error::Target)?;
             let is_host = |byte: char| byte.is_ascii_alphanumeric() || "-._:[]".contains(byte);
             if host.is_empty() || !host.chars().all(is_host) {
@@ -193,7 +196,10 @@ impl Route {
                 let location = redirect.location(&at, &captures, query);
                 // What leads to itself would do so for ever.
                 let itself = || percent_encode(&at, ESCAPED).to_string();
-                if !redirect.own || redirect.query.is_some() || location.split(['?', '#']).next() != Some(&itself()) {
+                if !redirect.own
+                    || redirect.query.is_some()
+                    || location.split(['?', '#']).next() != Some(&itself())
+                {
                     return Self::Elsewhere { status: redirect.status, location };
                 }
             }
@@ -269,9 +275,9 @@ mod tests {
     #[test]
     fn requests_are_led_as_the_last_rule_has_it() {
         let rules = Rules::parse(RULES).expect("rules");
-        let elsewhere =
-            |status, location: &str| Route::Elsewhere { status, location: location.to_owned() };
-        let first = |paths: &[&str]| Route::First(paths.iter().map(|path| path.as_bytes().to_vec()).collect());
+        let elsewhere = |status, location: &str| Route::Elsewhere { status, location: location.to_owned() };
+        let first =
+            |paths: &[&str]| Route::First(paths.iter().map(|path| path.as_bytes().to_vec()).collect());
         for (path, query, route) in [
             ("a", None, Route::Straight),
             ("old/a b", Some("x=1"), elsewhere(301, "/a%20b?x=1")),

@@ -33,6 +33,7 @@
 //! ([`gate`](super::gate)) by both.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use serde::Deserialize;
@@ -72,6 +73,13 @@ const OWN: [&str; 16] = [
     "transfer-encoding",
     "vary",
 ];
+
+/// Of texts of which size codings are made where nothing else is said, in bytes: smaller ones fill one packet all the
+/// same, and larger ones take a second.
+const COMPRESSED: (u64, u64) = (1024, 4 << 20);
+
+/// The largest that may be said, in bytes: a thread has one in memory, and its coding.
+const COMPRESSED_MOST: u64 = 16 << 20;
 
 /// A file of rules.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -137,6 +145,12 @@ pub struct Rule {
     pub auth: Option<String>,
     /// The key its URL has to be signed with. Empty for none.
     pub signed: Option<String>,
+    /// Whether codings are made of texts that have none beside them.
+    pub compress: Option<bool>,
+    /// The smallest that are made of, in bytes. 1 KiB by default.
+    pub compress_min: Option<u64>,
+    /// The largest, 16 MiB at most. 4 MiB by default.
+    pub compress_max: Option<u64>,
     /// All of this as it is applied.
     #[serde(skip)]
     made: Option<Made>,
@@ -202,6 +216,9 @@ pub enum Error {
         /// Of which field.
         field: String,
     },
+    /// Files that would take too long.
+    #[error("rule {0:?}: compress-max is at most {COMPRESSED_MOST}")]
+    Compressed(String),
     /// Sites.
     #[error(transparent)]
     Sites(#[from] hosts::Error),
@@ -221,6 +238,8 @@ pub struct Policy {
     pub listing: bool,
     /// Who may have it; none where anybody may.
     pub gate: Option<Rc<Gate>>,
+    /// Of texts of which size, in bytes, codings are made.
+    pub compressed: Option<RangeInclusive<u64>>,
 }
 
 /// Whose scripts may read an answer (Fetch, section 3.2).
@@ -284,6 +303,7 @@ impl Rules {
     pub fn policy(&self, path: &[u8], listing: bool) -> Policy {
         let mut policy = Policy { listing, ..Policy::default() };
         let mut cache_control = None;
+        let (mut compress, mut smallest, mut largest) = (false, COMPRESSED.0, COMPRESSED.1);
         let mut fields: BTreeMap<String, &str> = BTreeMap::new();
         for rule in self.matching(path) {
             if rule.security {
@@ -292,6 +312,9 @@ impl Rules {
             fields
                 .extend(rule.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.as_str())));
             cache_control = rule.cache_control.as_deref().or(cache_control);
+            compress = rule.compress.unwrap_or(compress);
+            smallest = rule.compress_min.unwrap_or(smallest);
+            largest = rule.compress_max.unwrap_or(largest);
             policy.listing = rule.listing.unwrap_or(policy.listing);
             match rule.cors.as_deref() {
                 None => {}
@@ -300,6 +323,7 @@ impl Rules {
                 Some(origins) => policy.cors = Cors::Listed(origins.to_vec()),
             }
         }
+        policy.compressed = compress.then_some(smallest..=largest);
         let cache_control = cache_control.map(|value| ("cache-control", value));
         for (name, value) in
             cache_control.into_iter().chain(fields.iter().map(|(name, value)| (&**name, *value)))
@@ -340,7 +364,8 @@ impl Rules {
 
     /// Who may refer to a path that begins with its slash; none where anybody may.
     pub fn referrers(&self, path: &[u8]) -> Option<&Referrers> {
-        let said = self.made().filter(|made| made.pattern.matches(path)).filter_map(|made| made.referrers.as_ref());
+        let said =
+            self.made().filter(|made| made.pattern.matches(path)).filter_map(|made| made.referrers.as_ref());
         said.last().filter(|referrers| !referrers.is_empty())
     }
 
@@ -367,14 +392,16 @@ impl Rule {
                 Pattern::regex(regex).map_err(|source| Error::Pattern { path: self.name(), source })?
             }
         };
-        let lead =
-            Lead::new(self, &pattern).map_err(|source| Error::Lead { path: self.name(), source })?;
+        let lead = Lead::new(self, &pattern).map_err(|source| Error::Lead { path: self.name(), source })?;
         let referrers = self.referrers.as_deref().map(Referrers::new).transpose();
         let referrers = referrers.map_err(|source| Error::Gate { path: self.name(), source })?;
         Ok(Made { pattern, lead, referrers })
     }
 
     fn check(&self) -> Result<(), Error> {
+        if self.compress_max.is_some_and(|most| most > COMPRESSED_MOST) {
+            return Err(Error::Compressed(self.name()));
+        }
         match &self.r#match {
             Some(_) if !self.path.is_empty() => return Err(Error::Both(self.path.clone())),
             None if !self.path.starts_with(['/', '*']) => return Err(Error::Path(self.path.clone())),
@@ -470,12 +497,31 @@ mod tests {
                 "[[rule]]\npath = '/a'\nredirect = \"/b\\r\\nx: y\"",
                 "rule \"/a\": a URL has no such character: '\\r'",
             ),
-            ("[[rule]]\npath = '/a'\nredirect = '/b'\nstatus = 200", "rule \"/a\": 200 is no status of a redirect"),
+            (
+                "[[rule]]\npath = '/a'\nredirect = '/b'\nstatus = 200",
+                "rule \"/a\": 200 is no status of a redirect",
+            ),
             ("[[rule]]\npath = '/a'\nstatus = 301", "rule \"/a\": a status goes with a redirect"),
-            ("[[rule]]\npath = '/a'\nredirect = '/b'\nrewrite = '/c'", "rule \"/a\": redirect or rewrite, not both"),
-            ("[[rule]]\npath = '/a'\nrewrite = 'b'", "rule \"/a\": \"b\" is no path: those begin with / or $path"),
-            ("[[rule]]\npath = '/a'\nrewrite = '/$1'", "rule \"/a\": there is no $1: the pattern has 0 of them"),
-            ("[[rule]]\npath = '/a'\ntry = ['$uri']", "rule \"/a\": \"$uri\" is no path: those begin with / or $path"),
+            (
+                "[[rule]]\npath = '/a'\nredirect = '/b'\nrewrite = '/c'",
+                "rule \"/a\": redirect or rewrite, not both",
+            ),
+            (
+                "[[rule]]\npath = '/a'\nrewrite = 'b'",
+                "rule \"/a\": \"b\" is no path: those begin with / or $path",
+            ),
+            (
+                "[[rule]]\npath = '/a'\nrewrite = '/$1'",
+                "rule \"/a\": there is no $1: the pattern has 0 of them",
+            ),
+            (
+                "[[rule]]\npath = '/a'\ntry = ['$uri']",
+                "rule \"/a\": \"$uri\" is no path: those begin with / or $path",
+            ),
+            (
+                "[[rule]]\npath = '/a'\ncompress-max = 16777217",
+                "rule \"/a\": compress-max is at most 16777216",
+            ),
             ("[[rule]]\npath = '/a'\nauth = 'x'", "rule \"/a\": there is no [realm.x]"),
             ("[[rule]]\npath = '/a'\nsigned = 'x'", "rule \"/a\": there is no [key.x]"),
             (

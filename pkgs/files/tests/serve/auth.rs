@@ -45,7 +45,9 @@ fn realm(place: &Place) -> String {
 #[test]
 fn who_has_a_password_has_the_files_by_every_version_and_name() {
     let place = Place::new();
-    for path in ["private/a.js", "private/a.js.gz", "private/index.html", "private/sub/x", "public", "private/big"] {
+    for path in
+        ["private/a.js", "private/a.js.gz", "private/index.html", "private/sub/x", "public", "private/big"]
+    {
         place.file(path, path);
     }
     place.file("private/big", vec![b'x'; 300_000]);
@@ -91,7 +93,11 @@ fn who_has_a_password_has_the_files_by_every_version_and_name() {
                     == Some("Basic realm=\"staff\", charset=\"UTF-8\"");
                 assert!(answer.status == 401 && is_told, "{version} {method} {target}: {}", answer.status);
                 assert_eq!(answer.field("cache-control").as_deref(), Some("no-store"));
-                assert_eq!((answer.field("etag"), answer.field("location")), (None, None), "{version} {target}");
+                assert_eq!(
+                    (answer.field("etag"), answer.field("location")),
+                    (None, None),
+                    "{version} {target}"
+                );
             }
         }
         for credentials in [&alice, &bob] {
@@ -116,8 +122,7 @@ fn who_has_a_password_has_the_files_by_every_version_and_name() {
             }
         }
         assert_eq!(versions::get(&server, version, "/public", &[]).status, 200);
-        let preflight =
-            [("origin", "https://app.example"), ("access-control-request-method", "GET")];
+        let preflight = [("origin", "https://app.example"), ("access-control-request-method", "GET")];
         let answer = versions::ask(&server, version, "OPTIONS", "/private/a.js", &preflight);
         assert_eq!(
             (answer.status, answer.field("access-control-allow-origin").as_deref()),
@@ -152,7 +157,8 @@ fn wrong_passwords_are_few_by_address_and_known_ones_go_on() {
     assert_eq!(ask("plain", &basic("bob", "x"), "192.0.2.2").status, 401);
     // A pipeline is answered in order, and a hot file stays with those who may have it.
     let mut client = server.connect();
-    let with = format!("GET /a HTTP/1.1\r\nHost: h\r\nAuthorization: {right}\r\nX-Forwarded-For: 192.0.2.3\r\n\r\n");
+    let with =
+        format!("GET /a HTTP/1.1\r\nHost: h\r\nAuthorization: {right}\r\nX-Forwarded-For: 192.0.2.3\r\n\r\n");
     let without = "GET /a HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 192.0.2.3\r\n\r\n";
     let wrong = with.replace(&right, &basic("bob", "y"));
     for _ in 0..40 {
@@ -209,7 +215,14 @@ fn a_signed_url_is_valid_for_its_path_until_it_expires() {
     let server = serve(&place, text, &[]);
     let sign = |path: &str, seconds: u64| {
         let output = Command::new(BINARY)
-            .args(["sign", "--key", place.beside("key").to_str().unwrap(), "--for", &seconds.to_string(), path])
+            .args([
+                "sign",
+                "--key",
+                place.beside("key").to_str().unwrap(),
+                "--for",
+                &seconds.to_string(),
+                path,
+            ])
             .output()
             .expect("it runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -4,6 +4,7 @@
 mod auth;
 mod client;
 mod cold;
+mod compress;
 mod crowd;
 mod disk_faults;
 mod hot;

@@ -42,7 +42,9 @@ try = []
 #[test]
 fn requests_are_led_by_every_version_of_http() {
     let place = Place::new();
-    for path in ["users/7.html", "app/index.html", "app/a.js", "app/page.html", "app/dir/index.html", ".hidden"] {
+    for path in
+        ["users/7.html", "app/index.html", "app/a.js", "app/page.html", "app/dir/index.html", ".hidden"]
+    {
         place.file(path, path);
     }
     fs::create_dir(place.root("app/empty")).unwrap();
@@ -180,7 +182,10 @@ fn pages_of_other_origins_may_not_refer_to_what_is_not_for_them() {
                 let answer = versions::ask(&server, version, method, target, fields);
                 assert_eq!(answer.status, status, "{version} {method} {target} {referrer}");
                 if status == 200 && target != "/a" {
-                    assert_eq!(answer.field("vary").as_deref().map(|vary| vary.contains("referer")), Some(true));
+                    assert_eq!(
+                        answer.field("vary").as_deref().map(|vary| vary.contains("referer")),
+                        Some(true)
+                    );
                 }
             }
         }
@@ -211,4 +216,33 @@ fn rules_that_lead_nowhere_are_refused_at_start_and_change_nothing_later() {
             assert!(said.starts_with("error: ") && said.contains("rule \""), "{said}");
         }
     }
+}
+
+#[test]
+fn a_configuration_of_nginx_becomes_rules_that_are_served_by() {
+    let place = Place::new();
+    for path in ["index.html", "assets/a.js", "404.html", "new"] {
+        place.file(path, path);
+    }
+    let conf = place.beside("nginx.conf");
+    let text = "server {\n  root /srv;\n  error_page 404 /404.html;\n  location /app/ { try_files $uri /index.html; }\n\
+                \x20 location /assets/ { expires 1h; }\n  location = /old { return 301 /new; }\n\
+                \x20 location /api/ { proxy_pass http://h; }\n}\n";
+    fs::write(&conf, text).unwrap();
+    let import = || Command::new(BINARY).arg("import-nginx").arg(&conf).output().expect("it runs");
+    let output = import();
+    assert!(output.status.success());
+    let left = String::from_utf8(output.stderr).unwrap();
+    assert!(left.ends_with("nginx.conf:7: proxy_pass http://h: it is not about files\n"), "{left}");
+    let flags = rules(&place, std::str::from_utf8(&output.stdout).unwrap());
+    let server = place.serve(&flags.each_ref().map(String::as_str));
+    let mut client = server.connect();
+    assert_eq!(client.get("/app/x", "").text(), "index.html");
+    assert_eq!(client.get("/assets/a.js", "").field("cache-control").as_deref(), Some("max-age=3600"));
+    assert_eq!(client.get("/old?a", "").field("location").as_deref(), Some("/new?a"));
+    assert_eq!(client.get("/none", "").text(), "404.html");
+    fs::write(&conf, "server {").unwrap();
+    let output = import();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.lines().count(), output.stdout.len()), (Some(2), 1, 0), "{said}");
 }

@@ -97,7 +97,9 @@ impl Drop for H3Client {
 fn by_h3(server: &Server, method: &str, target: &str, fields: &[(&str, &str)]) -> Answer {
     let port = server.secure.expect("a TLS listener").port();
     let mut all = vec![(":method", method), (":path", target)];
-    all.extend(fields.iter().map(|(name, value)| (if *name == "host" { ":authority" } else { *name }, *value)));
+    all.extend(
+        fields.iter().map(|(name, value)| (if *name == "host" { ":authority" } else { *name }, *value)),
+    );
     H3.with_borrow_mut(|clients| clients.entry(port).or_insert_with(|| H3Client::start(port)).ask(&all))
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::domains::{Domain, DomainId};
 use crate::link::{self, LinkPatch, NewLink, RedirectStatus, Status};
-use service::password;
 use crate::when::Timestamp;
+use service::password;
 
 use super::{Error, Policy, Record};
 
