@@ -221,7 +221,8 @@ impl Gate {
             fields.push_str("vary: referer\r\n");
         }
         let has_own = fields.starts_with("cache-control: ") || fields.contains("\r\ncache-control: ");
-        if !has_own && !(self.keys.is_empty() && self.realms.is_empty()) {
+        let is_open = self.keys.is_empty() && self.realms.is_empty();
+        if !has_own && !is_open {
             fields.push_str("cache-control: private\r\n");
         }
     }

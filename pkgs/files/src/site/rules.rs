@@ -364,9 +364,9 @@ impl Rules {
 
     /// Who may refer to a path that begins with its slash; none where anybody may.
     pub fn referrers(&self, path: &[u8]) -> Option<&Referrers> {
-        let said =
+        let mut said =
             self.made().filter(|made| made.pattern.matches(path)).filter_map(|made| made.referrers.as_ref());
-        said.last().filter(|referrers| !referrers.is_empty())
+        said.next_back().filter(|referrers| !referrers.is_empty())
     }
 
     fn made(&self) -> impl DoubleEndedIterator<Item = &Made> {
