@@ -16,6 +16,16 @@ function wire(root) {
     button.hidden = false;
     button.addEventListener("click", () => location.reload());
   });
+  root.querySelectorAll("input[data-into]").forEach((input) => {
+    input.parentElement.hidden = false;
+    input.addEventListener("change", async () => {
+      const [file] = input.files;
+      if (!file) return;
+      document.getElementById(input.dataset.into).value = await file.text();
+      const format = document.getElementById("format");
+      if (format) format.value = /json$/i.test(file.name) ? "json" : "csv";
+    });
+  });
   const all = root.querySelector("#all");
   if (all && !all.dataset.wired) {
     all.dataset.wired = "yes";
@@ -72,10 +82,17 @@ function chart(place) {
 addEventListener("DOMContentLoaded", () => wire(document));
 document.addEventListener("htmx:afterSettle", (event) => wire(event.target));
 
-// A part of a page whose session has ended: the page as a whole goes where one signs in.
-document.addEventListener("htmx:sseError", () => {
-  document.documentElement.dataset.live = "no";
+// A page that is left breaks its stream of events off, which is no error that anybody has to be told.
+let leaving = false;
+addEventListener("beforeunload", () => {
+  leaving = true;
+  // A download leaves nothing.
+  setTimeout(() => (leaving = false), 5000);
 });
-document.addEventListener("htmx:sseOpen", () => {
-  document.documentElement.dataset.live = "yes";
-});
+htmx.createEventSource = (address) => {
+  const source = new EventSource(address);
+  source.addEventListener("error", (event) => {
+    if (leaving) event.stopImmediatePropagation();
+  });
+  return source;
+};

@@ -155,12 +155,14 @@ impl<T: Send + Sync + 'static> Look<T> {
 
 /// Where everything is.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    use pages::{doctor, link, link_form, links, overview, queues, sign_in};
+    use pages::{doctor, link, link_form, links, overview, queues, sign_in, transfer};
     Router::new()
         .route("/", get(overview::page))
         .route("/live/overview", get(overview::live))
         .route("/links", get(links::page).post(links::bulk))
         .route("/links/new", get(link_form::new).post(link_form::create))
+        .route("/links/import", get(transfer::page).post(transfer::import))
+        .route("/links/export", get(transfer::export))
         .route("/link/{code}", get(link::page))
         .route("/link/{code}/edit", get(link_form::edit).post(link_form::save))
         .route("/link/{code}/delete", get(link::ask_delete).post(link::delete))

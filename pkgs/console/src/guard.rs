@@ -24,6 +24,9 @@ use crate::{assets, pages};
 /// The longest form, in bytes: that of a link at its limits takes a tenth of it.
 const FORM_BYTES: usize = 256 * 1024;
 
+/// The longest form with rows to import.
+const IMPORT_BYTES: usize = 1 << 20;
+
 /// Nothing but what we serve, and nothing written into a page is ever run.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -171,8 +174,9 @@ async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCod
     if !is_form {
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "forms are application/x-www-form-urlencoded"));
     }
+    let most = if request.uri().path() == "/links/import" { IMPORT_BYTES } else { FORM_BYTES };
     let (mut parts, body) = request.into_parts();
-    let body = Limited::new(body, FORM_BYTES).collect().await;
+    let body = Limited::new(body, most).collect().await;
     let body = body.map_err(|_| (StatusCode::PAYLOAD_TOO_LARGE, "this form is too long, or broke off"))?;
     let fields = Fields::parse(&body.to_bytes());
     if !csrf::matches(fields.get(FIELD), &visitor.form) {

@@ -1,6 +1,7 @@
 //! The API of links, as far as the console asks it; `/openapi.json` of its admin listener describes all of it.
 
-use http::{Method, StatusCode};
+use http::{Method, Response, StatusCode};
+use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -75,6 +76,17 @@ struct Domains {
     domains: Vec<Domain>,
 }
 
+/// What became of an import.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Tally {
+    pub(crate) created: u64,
+    pub(crate) replaced: u64,
+    pub(crate) skipped: u64,
+    pub(crate) failed: u64,
+    /// The first rows that were refused, and why.
+    pub(crate) errors: Vec<(u64, String)>,
+}
+
 /// What a batch of changes came to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Changed {
@@ -144,6 +156,23 @@ impl Links<'_> {
             None => format!("/api/v1/stats?{}", query(fields)),
         };
         self.json(Ask { path: &path, ..self.get() }).await
+    }
+
+    /// All links, or those of a domain, as a file of this format.
+    pub(crate) async fn export(&self, format: &str, domain: &str) -> Result<Response<Incoming>, Error> {
+        let fields = query(&[("format", format), ("domain", domain)]);
+        self.upstream.pass_on(Ask { path: &format!("/api/v1/links/export?{fields}"), ..self.get() }).await
+    }
+
+    /// Makes a link of each row.
+    pub(crate) async fn import(
+        &self,
+        (media_type, rows): (&'static str, Vec<u8>),
+        fields: &[(&str, &str)],
+    ) -> Result<Tally, Error> {
+        let path = format!("/api/v1/links/import?{}", query(fields));
+        let body = Some((media_type, rows));
+        self.json(Ask { method: Method::POST, path: &path, body, ..self.get() }).await
     }
 
     /// The domains there are beside the default one.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use service::exit;
@@ -13,6 +14,7 @@ use service::problem::Problem;
 use service::socket::Address;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// How long a service may take over an answer; links gives up on a query after 5 s itself.
@@ -112,11 +114,36 @@ impl Upstream {
         }))))
     }
 
+    /// Asks, and passes the answer on as it comes: for what is as long as it is, such as an export.
+    ///
+    /// # Errors
+    /// As [`ask_well`](Self::ask_well).
+    pub(crate) async fn pass_on(&self, ask: Ask<'_>) -> Result<Response<Incoming>, Error> {
+        let begun = async {
+            match &self.address {
+                Address::Tcp(address) => begin(TcpStream::connect(address).await?, ask).await,
+                Address::Unix(path) => begin(UnixStream::connect(path).await?, ask).await,
+                Address::Activated(_) => Err("there is nobody to connect to".into()),
+            }
+        };
+        let response = match timeout(PATIENCE, begun).await {
+            // The connection goes on by itself, until the answer is over or nobody wants the rest of it.
+            Ok(Ok((response, _))) => response,
+            Ok(Err(error)) => return Err(self.down(exit::chain(&*error))),
+            Err(_) => return Err(self.down(format!("nothing came within {} s", PATIENCE.as_secs()))),
+        };
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let why = format!("{} answers {}", self.name, response.status());
+        Err(Error::Refused(Box::new(Problem::new(response.status().as_u16(), why))))
+    }
+
     fn down(&self, why: String) -> Error {
         Error::Down { name: self.name, address: self.address.to_string(), why }
     }
 
-    async fn answer(&self, ask: Ask<'_>) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+    async fn answer(&self, ask: Ask<'_>) -> Result<Answer, Failure> {
         match &self.address {
             Address::Tcp(address) => over(TcpStream::connect(address).await?, ask).await,
             Address::Unix(path) => over(UnixStream::connect(path).await?, ask).await,
@@ -126,12 +153,16 @@ impl Upstream {
     }
 }
 
-async fn over<S>(stream: S, ask: Ask<'_>) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>>
+/// What goes wrong on the way to a service.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Sends a request; the head of its answer, and what carries the rest.
+async fn begin<S>(stream: S, ask: Ask<'_>) -> Result<(Response<Incoming>, JoinHandle<()>), Failure>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let connection = tokio::spawn(connection);
+    let connection = tokio::spawn(async move { drop(connection.await) });
     let mut request = Request::builder()
         .method(ask.method)
         .uri(ask.path)
@@ -153,13 +184,16 @@ where
         }
         None => Full::default(),
     };
-    let response = sender.send_request(request.body(body)?).await;
-    let answer = async {
-        let (parts, body) = response?.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES).collect().await?.to_bytes();
-        Ok(Answer { status: parts.status, fields: parts.headers, body })
-    };
-    let answer = answer.await;
+    Ok((sender.send_request(request.body(body)?).await?, connection))
+}
+
+async fn over<S>(stream: S, ask: Ask<'_>) -> Result<Answer, Failure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (response, connection) = begin(stream, ask).await?;
+    let (parts, body) = response.into_parts();
+    let body = Limited::new(body, ANSWER_BYTES).collect().await;
     connection.abort();
-    answer
+    Ok(Answer { status: parts.status, fields: parts.headers, body: body?.to_bytes() })
 }

@@ -137,7 +137,7 @@ fn facts(link: &Link) -> Markup {
     html! {
         dl.pairs.facts {
             div { dt { "Short" } dd { a href=(link.short_url) rel="noreferrer" { (link.short_url) } " " button.copy.quiet type="button" data-copy=(link.short_url) hidden { "Copy" } } }
-            div { dt { "Leads to" } dd { bdi.long { (link.target) } } }
+            div { dt { "Leads to" } dd { bdi.long tabindex="0" { (link.target) } } }
             @if let Some(title) = &link.title { div { dt { "Title" } dd { bdi { (title) } } } }
             @if !link.tags.is_empty() {
                 div { dt { "Tags" } dd { @for tag in &link.tags { a.tag href={ "/links?" (query(&[("tag", tag)])) } { bdi { (tag) } } " " } } }
@@ -311,7 +311,7 @@ pub(crate) async fn ask_delete(
         Ok((link, _)) => {
             let content = html! {
                 h1 { "Delete " (link.code) "?" }
-                p { "It leads to " bdi.long { (link.target) } " and was followed " (text::number(link.clicks as usize, "time", "times")) ". Its clicks are deleted with it. Nothing brings them back." }
+                p { "It leads to " bdi.long tabindex="0" { (link.target) } " and was followed " (text::number(link.clicks as usize, "time", "times")) ". Its clicks are deleted with it. Nothing brings them back." }
                 form method="post" action=(at(&link.code, "", "/delete")) {
                     (csrf(&visitor))
                     input type="hidden" name="domain" value=(link.domain.as_deref().unwrap_or_default());

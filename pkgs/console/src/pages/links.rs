@@ -60,7 +60,10 @@ fn list(visitor: &Visitor, fields: &Fields, listing: &Listing, domains: &[Domain
     html! {
         div.heading {
             h1 { "Links" }
-            a.button.primary href="/links/new" { "New link" }
+            div.buttons {
+                a.button href="/links/import" { "Import, export" }
+                a.button.primary href="/links/new" { "New link" }
+            }
         }
         (search(fields, domains))
         div #list {

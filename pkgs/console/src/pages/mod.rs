@@ -9,6 +9,7 @@ pub(crate) mod overview;
 pub(crate) mod queues;
 pub(crate) mod sign_in;
 mod text;
+pub(crate) mod transfer;
 
 use std::sync::Arc;
 
