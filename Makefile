@@ -1,6 +1,6 @@
-.PHONY: run test test-abuse check-structure docs audit help fuzz bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
+.PHONY: run test test-abuse check-structure docs test-console screenshots audit help fuzz bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
 
-run:                ## build links, files and api, and run them on embedded storage
+run:                ## build links, files, api and the console, and run them on embedded storage
 	.ci/up.sh
 
 test:               ## formatting, lints, known vulnerabilities and all tests; ends with durations and what was skipped
@@ -15,6 +15,12 @@ check-structure:    ## no new cycles of modules, and crates that use one another
 
 docs:               ## links, generated pages and commands of the manual, and its HTML where mdbook is; ARGS=write or record makes them anew; part of test
 	.ci/docs.sh $(or $(ARGS),check)
+
+test-console:       ## the console in Chromium, before real services; ARGS="a session" runs what is named so; part of test
+	.ci/console.sh $(if $(ARGS),"$(ARGS)")
+
+screenshots:        ## pictures of the console's screens, light, dark and on a phone, into docs/screenshots
+	.ci/console.sh --screenshots
 
 audit:              ## dependencies: known vulnerabilities, licences, bans and sources
 	.ci/audit.sh

@@ -13,6 +13,7 @@ package() {
         mke2fs) echo e2fsprogs ;;
         musl-gcc) echo musl-tools ;;
         nft) echo nftables ;;
+        node) echo nodejs ;;
         nginx) echo nginx-light ;;
         cargo | rustc) echo rustup ;;
         go) echo golang-go ;;

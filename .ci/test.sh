@@ -114,5 +114,6 @@ part tests in_pkgs cargo test --workspace --locked
 part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"
 # The manual: what it says of the programs, and that its commands print what it shows.
 part docs .ci/docs.sh check "${CARGO_TARGET_DIR:-pkgs/target}/debug"
-# What was built for the tests is what the guests run.
+# What was built for the tests is what the browser sees and what the guests run.
+part console env LINERATE_PROGRAMS="$(cd pkgs && realpath "${CARGO_TARGET_DIR:-target}/debug")" .ci/console.sh
 part vm-test .ci/portable.sh

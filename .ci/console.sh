@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# console.sh [--screenshots | FILTER]: the console in a real browser, before real services. With --screenshots its pictures
+# are made instead, into docs/screenshots. LINERATE_CONSOLE_LINKS=1000000 has so many links there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tests=$PWD/pkgs/console/tests/browser
+
+# Without them everything else is tested all the same.
+if ! .ci/install.sh node npm chromium; then
+    echo "console: skipped: there is no node, npm or chromium here, so no browser has seen the console"
+    exit 0
+fi
+if ! node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 18 ? 0 : 1)'; then
+    echo "console: skipped: node $(node --version) is older than 18, so no browser has seen the console"
+    exit 0
+fi
+# What `package-lock.json` says, by its digests, from whichever registry npm is set to; nothing of it runs when it is installed.
+lock=$(sha256sum "$tests/package-lock.json" | cut -d ' ' -f 1)
+if [[ $(cat "$tests/node_modules/.lock" 2>/dev/null) != "$lock" ]]; then
+    if ! (cd "$tests" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error </dev/null); then
+        echo "console: skipped: npm cannot fetch what the browser is driven by, so no browser has seen the console"
+        exit 0
+    fi
+    echo "$lock" >"$tests/node_modules/.lock"
+fi
+# Those that were built for other tests, where it is said which.
+if [[ -z ${LINERATE_PROGRAMS-} ]]; then
+    .ci/install.sh cargo cc
+    PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+    (cd pkgs && cargo build --locked --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api)
+    LINERATE_PROGRAMS=$(cd pkgs && realpath "${CARGO_TARGET_DIR:-target}/debug")
+    export LINERATE_PROGRAMS
+fi
+cd "$tests"
+if [[ ${1-} == --screenshots ]]; then
+    exec node screenshots.mjs ../../../../docs/screenshots
+fi
+exec node --test --test-reporter=spec ${1:+--test-name-pattern="$1"} console.test.mjs

@@ -1,0 +1,119 @@
+// A box for tests: the real services on loopback, each with its own data in a temporary directory, and consoles before them.
+import { spawn, execFile } from "node:child_process";
+import { mkdtemp, rm, writeFile, mkdir } from "node:fs/promises";
+import { createInterface } from "node:readline";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), "../../..");
+export const programs = process.env.LINERATE_PROGRAMS ?? path.join(root, "target/debug");
+const program = (name) => path.join(programs, name);
+
+/** Starts a program and waits until it has said all of these: the word that follows each. */
+async function start(name, args, words, env = {}) {
+  const child = spawn(program(name), args, { env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"] });
+  const errors = [];
+  createInterface({ input: child.stderr }).on("line", (line) => errors.push(line));
+  const ended = new Promise((_, refuse) => {
+    child.once("error", refuse);
+    child.once("exit", (code) => refuse(new Error(`${name} ended with ${code}: ${errors.join("\n")}`)));
+  });
+  ended.catch(() => {});
+  const said = {};
+  const all = (async () => {
+    for await (const line of createInterface({ input: child.stdout })) {
+      const [word, value] = line.split(/\s+/, 2);
+      said[word] ??= value;
+      if (words.every((wanted) => wanted in said)) return;
+    }
+  })();
+  await Promise.race([all, ended]);
+  child.stdout.resume();
+  const stop = () => new Promise((done) => {
+    if (child.exitCode !== null || child.signalCode !== null) return done();
+    child.once("exit", done);
+    child.kill("SIGTERM");
+  });
+  const kill = () => new Promise((done) => {
+    child.once("exit", done);
+    child.kill("SIGKILL");
+  });
+  return { ...said, child, stop, kill, errors };
+}
+
+const host = (url) => new URL(url).host;
+
+export class Box {
+  static async start(links) {
+    const box = new Box();
+    box.data = await mkdtemp(path.join(tmpdir(), "linerate-console-"));
+    box.running = [];
+    const www = path.join(box.data, "www");
+    await mkdir(www);
+    await writeFile(path.join(www, "index.html"), "<!doctype html><title>files</title>\n");
+    const database = path.join(box.data, "links.db");
+    if (links > 0) await box.fill(database, links);
+    const at = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    [box.links, box.files, box.api] = await Promise.all([
+      box.service("linerate-links", ["serve", ...at, "--print-token", "--database", database], ["links", "admin", "token"]),
+      box.service("linerate-files", ["serve", ...at, "--root", www], ["files", "admin"]),
+      box.service("linerate-api", ["serve", ...at, "--database-url", `sqlite:${path.join(box.data, "api.db")}`], ["api", "admin"]),
+    ]);
+    box.token = box.links.token;
+    return box;
+  }
+
+  async service(...args) {
+    const service = await start(...args);
+    this.running.push(service);
+    return service;
+  }
+
+  /** A console before these services; with `open` nobody signs in. */
+  async console({ open = false, machine, args = [] } = {}) {
+    const before = machine ? ["--machine", path.join(root, "linerate/tests/machines", machine)] : [];
+    const services = ["links", "files", "api"].flatMap((name) => [`--${name}`, host(this[name].admin)]);
+    const all = [...before, "console", "--listen", "127.0.0.1:0", ...services, ...args];
+    const env = open ? { LINERATE_CONSOLE_TOKEN: this.token } : {};
+    const service = await this.service("linerate", all, ["console"], env);
+    return service.console;
+  }
+
+  /** Links by the hundred thousand, as an import has them. */
+  async fill(database, count) {
+    const file = path.join(this.data, "links.csv");
+    const rows = ["code,target,title,tags,clicks"];
+    for (let n = 0; n < count; n += 1) {
+      rows.push(`n${n.toString(36)},https://example.com/${n},Number ${n},${n % 2 ? "odd" : "even"},${(n * 7919) % 100000}`);
+    }
+    await writeFile(file, rows.join("\n"));
+    await run(program("linerate-links"), ["import", file, "--database", database], { maxBuffer: 1 << 24 });
+  }
+
+  /** Asks the API of links. */
+  async api_of_links(method, place, body) {
+    const response = await fetch(new URL(`api/v1/${place}`, this.links.admin), {
+      method,
+      headers: { authorization: `Bearer ${this.token}`, "content-type": "application/json" },
+      body: body && JSON.stringify(body),
+    });
+    if (!response.ok) throw new Error(`${method} ${place}: ${response.status} ${await response.text()}`);
+    return response.status === 204 ? null : response.json();
+  }
+
+  /** A visitor follows a link. */
+  async visit(code, agent = "Mozilla/5.0 Firefox/140.0", referrer = "https://news.example/") {
+    const headers = { "user-agent": agent, ...(referrer ? { referer: referrer } : {}) };
+    const response = await fetch(new URL(code, this.links.links), { redirect: "manual", headers });
+    await response.arrayBuffer();
+    return response.status;
+  }
+
+  async stop() {
+    // Those before others first: a console asks services.
+    for (const service of this.running.reverse()) await service.stop();
+    await rm(this.data, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,429 @@
+// The console as people use it: every screen, by mouse and by keyboard, with and without scripts, and what it does when
+// things go wrong. Everything is real: services, data, Chromium. Nothing waits for a time; it waits for what is shown.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+import { Box } from "./box.mjs";
+import { Visitor, launch } from "./browser.mjs";
+
+/** Links there are before anything is made: `make test-console LINKS=1000000` is the issue's own figure. */
+const LINKS = Number(process.env.LINERATE_CONSOLE_LINKS || 20000);
+const HOSTILE = `<script>alert(1)</script><img src=x onerror=alert(2)> \u202Eright to left\u202C "quoted'`;
+const LONG = `https://example.com/${"a".repeat(7900)}`;
+
+let box, browser, address, open;
+
+before(async () => {
+  [box, browser] = await Promise.all([Box.start(LINKS), launch()]);
+  [address, open] = await Promise.all([box.console(), box.console({ open: true, machine: "c6i.4xlarge-8.txt" })]);
+  await box.api_of_links("POST", "links", { code: "hostile", target: LONG, title: HOSTILE, tags: ["odd"] });
+  await box.api_of_links("POST", "links", { code: "visited", target: "https://example.com/visited" });
+});
+
+after(async () => {
+  await browser?.close();
+  await box?.stop();
+});
+
+/** A visitor who is signed in, for as long as the test goes on. */
+async function as_operator(work, options) {
+  const visitor = await Visitor.open(browser, options);
+  await visitor.sign_in(address, box.token);
+  await work(visitor.page, visitor);
+  await visitor.close();
+}
+
+const at = (place, base = address) => new URL(place, base).href;
+const heading = (page, name) => page.getByRole("heading", { level: 1, name });
+
+test("nobody gets anywhere without a key, and with one to where they wanted to", async () => {
+  const visitor = await Visitor.open(browser);
+  const { page } = visitor;
+  await page.goto(at("/links?q=hostile"));
+  await heading(page, "Sign in").waitFor();
+  await visitor.accessible("sign-in");
+  await page.keyboard.type("lr_wrong");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").getByText("does not know this key").waitFor();
+  assert.equal(await page.getByLabel("Key").getAttribute("aria-invalid"), "true");
+  await visitor.accessible("sign-in, refused");
+  await page.getByLabel("Key").fill(box.token);
+  await page.keyboard.press("Enter");
+  await heading(page, "Links").waitFor();
+  assert.match(page.url(), /\/links\?q=hostile$/);
+  const [cookie] = await visitor.context.cookies();
+  assert.deepEqual([cookie.httpOnly, cookie.sameSite, cookie.value.includes("lr_")], [true, "Strict", false]);
+  await visitor.close();
+});
+
+test("keys are not tried without end", async () => {
+  const page = await fetch(at("/sign-in"));
+  const cookie = page.headers.get("set-cookie").split(";")[0];
+  const csrf = /name="csrf" value="([0-9a-f]+)"/.exec(await page.text())[1];
+  const origin = new URL(address).origin;
+  // A console of its own, so that the tries of others are not used up.
+  const own = await box.console();
+  const own_page = await fetch(at("/sign-in", own));
+  const own_cookie = own_page.headers.get("set-cookie").split(";")[0];
+  const own_csrf = /name="csrf" value="([0-9a-f]+)"/.exec(await own_page.text())[1];
+  const send = async (base, fields, headers) => {
+    const body = new URLSearchParams(fields);
+    const answer = await fetch(at("/sign-in", base), { method: "POST", body, headers, redirect: "manual" });
+    return answer.status;
+  };
+  const headers = { cookie: own_cookie, origin: new URL(own).origin };
+  const statuses = [];
+  for (let n = 0; n < 12; n += 1) statuses.push(await send(own, { csrf: own_csrf, key: `lr_${n}` }, headers));
+  assert.deepEqual(statuses, [...Array(10).fill(401), 429, 429]);
+  // Forms of others, and of nobody.
+  const good = { csrf, key: box.token };
+  assert.equal(await send(address, good, { cookie, origin: "http://evil.example" }), 403, "another origin");
+  assert.equal(await send(address, good, { cookie }), 403, "no origin");
+  assert.equal(await send(address, { ...good, csrf: own_csrf }, { cookie, origin }), 403, "another's token");
+  assert.equal(await send(address, { key: box.token }, { cookie, origin }), 403, "no token");
+  assert.equal(await send(address, good, { cookie, origin }), 303, "all is as it should be");
+});
+
+test("the overview goes on by itself, and says when a service is down", async () => {
+  await as_operator(async (page, visitor) => {
+    const links = page.getByRole("region", { name: "links" });
+    await links.getByText("ready", { exact: true }).waitFor();
+    // Visits are seen within a second or two, without loading the page again.
+    await page.evaluate(() => { window.stays = true; });
+    const visits = setInterval(() => box.visit("visited").catch(() => {}), 20);
+    await page.waitForFunction(() => parseFloat(document.querySelector("[aria-label=links] .rate strong").textContent) > 0);
+    await links.locator(".curve path[d*=L]").waitFor({ state: "attached" });
+    clearInterval(visits);
+    await visitor.accessible("overview");
+    await box.files.kill();
+    const files = page.getByRole("region", { name: "files" });
+    await files.getByText("down", { exact: true }).waitFor();
+    await files.getByText("files does not answer").waitFor();
+    await links.getByText("ready", { exact: true }).waitFor();
+    assert.equal(await page.evaluate(() => window.stays), true);
+  });
+  // The same at once, and without any script.
+  await as_operator(async (page) => {
+    await page.getByRole("region", { name: "files" }).getByText("down", { exact: true }).waitFor();
+  }, { javaScriptEnabled: false });
+});
+
+for (const scripts of [true, false]) {
+  const how = scripts ? "with scripts" : "without scripts";
+  test(`a link is made, found, changed and deleted ${how}`, async () => {
+    await as_operator(async (page) => {
+      const code = `made-${scripts}`;
+      await page.getByRole("link", { name: "Links" }).click();
+      await page.getByRole("link", { name: "New link" }).click();
+      await heading(page, "New link").waitFor();
+      await page.getByLabel("Target").fill("https://example.com/first");
+      await page.getByLabel("Code").fill("no good/code");
+      await page.getByLabel("Title").fill("A title");
+      await page.getByLabel("Tags").fill("one two");
+      await page.getByLabel("Most clicks").fill("5");
+      await page.getByRole("button", { name: "Make the link" }).click();
+      // What is wrong is said beside its field, and nothing that was typed is lost.
+      await page.locator("#code-error").waitFor();
+      assert.match(await page.getByLabel("Code").getAttribute("aria-describedby"), /code-error/);
+      assert.equal(await page.getByLabel("Title").inputValue(), "A title");
+      await page.getByLabel("Code").fill(code);
+      await page.getByRole("button", { name: "Make the link" }).click();
+      await heading(page, code).waitFor();
+      assert.equal(await box.visit(code), 307);
+
+      await page.getByRole("link", { name: "Edit" }).click();
+      await page.getByLabel("Target").fill("https://example.com/second");
+      await page.getByLabel("Status").selectOption("disabled");
+      await page.getByRole("button", { name: "Save" }).click();
+      await page.getByText("https://example.com/second").waitFor();
+      assert.equal(await box.visit(code), 404);
+
+      await page.getByRole("link", { name: "Delete" }).click();
+      await heading(page, `Delete ${code}?`).waitFor();
+      await page.getByRole("button", { name: "Delete" }).click();
+      await page.getByRole("status").getByText("1 link done.").waitFor();
+      await page.goto(at(`/link/${code}`));
+      await heading(page, "Not found").waitFor();
+    }, { javaScriptEnabled: scripts });
+  });
+}
+
+test("a link is made by the keyboard alone", async () => {
+  await as_operator(async (page) => {
+    await page.goto(at("/links/new"));
+    // The first field has the focus; Enter in any of them sends the form.
+    await page.keyboard.type("https://example.com/typed");
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("typed");
+    await page.keyboard.press("Enter");
+    await heading(page, "typed").waitFor();
+    await page.goto(at("/"));
+    await page.keyboard.press("Tab");
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to content");
+    await page.keyboard.press("Enter");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "content");
+  });
+});
+
+test("what somebody else changed meanwhile is not written over unseen", async () => {
+  await box.api_of_links("POST", "links", { code: "both", target: "https://example.com/before" });
+  await as_operator(async (page) => {
+    await page.goto(at("/link/both/edit"));
+    await box.api_of_links("PATCH", "links/both", { target: "https://example.com/theirs" });
+    await page.getByLabel("Title").fill("Mine");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("alert").getByText("somebody else has changed this link").waitFor();
+    assert.equal((await box.api_of_links("GET", "links/both")).title, null);
+    await page.getByRole("button", { name: "Save" }).click();
+    await heading(page, "both").waitFor();
+    assert.equal((await box.api_of_links("GET", "links/both")).title, "Mine");
+  });
+});
+
+test("the list follows what is typed, sorts, and goes on page by page", async () => {
+  await as_operator(async (page, visitor) => {
+    await page.goto(at("/links?sort=code"));
+    await visitor.accessible("links");
+    await page.evaluate(() => { window.stays = true; });
+    await page.getByLabel("Search").pressSequentially("Number 1234");
+    await page.waitForURL(/q=Number\+1234|q=Number%201234/);
+    await page.getByRole("link", { name: "nya", exact: true }).waitFor();
+    assert.equal(await page.evaluate(() => window.stays), true, "the page was not loaded again");
+    await page.goto(at("/links?sort=code"));
+    const first = await page.locator("tbody tr th a").first().textContent();
+    await page.getByRole("link", { name: "Next page" }).click();
+    await page.getByRole("link", { name: "First page" }).waitFor();
+    assert.notEqual(await page.locator("tbody tr th a").first().textContent(), first);
+    await page.getByRole("link", { name: "Clicks" }).click();
+    await page.locator('th[aria-sort="descending"]').getByText("Clicks").waitFor();
+    const clicks = await page.locator("td.number").allTextContents();
+    const figures = clicks.map((text) => parseInt(text.replaceAll(",", ""), 10));
+    assert.deepEqual(figures, figures.slice().sort((a, b) => b - a));
+    await page.goto(at("/links?cursor=nonsense"));
+    await page.getByRole("alert").waitFor();
+  });
+});
+
+test("several links are tagged, disabled and deleted together", async () => {
+  for (const code of ["many-1", "many-2"]) {
+    await box.api_of_links("POST", "links", { code, target: "https://example.com/", tags: ["many"] });
+  }
+  await as_operator(async (page) => {
+    await page.goto(at("/links?tag=many"));
+    await page.getByLabel("Choose all").check();
+    await page.getByLabel("Do", { exact: true }).selectOption("tag");
+    await page.getByLabel("Tag").last().fill("more");
+    await page.getByRole("button", { name: "Do it" }).click();
+    await page.getByRole("status").getByText("2 links done.").waitFor();
+    assert.deepEqual((await box.api_of_links("GET", "links/many-1")).tags, ["many", "more"]);
+  });
+  await as_operator(async (page) => {
+    await page.goto(at("/links?tag=many"));
+    await page.getByLabel("Choose many-1").check();
+    await page.getByLabel("Do", { exact: true }).selectOption("disable");
+    await page.getByRole("button", { name: "Do it" }).click();
+    await page.getByRole("status").getByText("1 link done.").waitFor();
+    assert.equal((await box.api_of_links("GET", "links/many-1")).status, "disabled");
+    await page.getByLabel("Choose many-1").check();
+    await page.getByLabel("Choose many-2").check();
+    await page.getByLabel("Do", { exact: true }).selectOption("delete");
+    await page.getByRole("button", { name: "Do it" }).click();
+    await heading(page, "Delete 2 links?").waitFor();
+    await page.getByRole("button", { name: "Delete 2 links" }).click();
+    await page.getByText("Nothing is found.").waitFor();
+  }, { javaScriptEnabled: false });
+});
+
+test("links come from a file and go into one", async () => {
+  await as_operator(async (page, visitor) => {
+    await page.goto(at("/links/import"));
+    await visitor.accessible("import");
+    const rows = "code,target,tags\nfrom-file,https://example.com/f,imported\nbad code,https://example.com/,\n";
+    await page.getByLabel("From a file").setInputFiles({ name: "rows.csv", mimeType: "text/csv", buffer: Buffer.from(rows) });
+    await page.waitForFunction(() => document.getElementById("rows").value.includes("from-file"));
+    await page.getByRole("button", { name: "Import" }).click();
+    await page.getByRole("status").getByText("Row 2:").waitFor();
+    await visitor.accessible("import, done");
+    assert.deepEqual((await box.api_of_links("GET", "links/from-file")).tags, ["imported"]);
+    const download = page.waitForEvent("download");
+    await page.getByRole("link", { name: "As CSV" }).click();
+    const text = readFileSync(await (await download).path(), "utf8");
+    assert.match(text, /from-file/);
+    assert.ok(text.split("\n").length > LINKS, "all of them");
+  });
+  await as_operator(async (page) => {
+    await page.goto(at("/links/import"));
+    await page.getByLabel("Rows").fill('{"code": "typed-row", "target": "https://example.com/t"}');
+    await page.getByLabel("Format").selectOption("json");
+    await page.getByRole("button", { name: "Import" }).click();
+    await page.getByRole("status").waitFor();
+    assert.equal(await box.visit("typed-row"), 307);
+  }, { javaScriptEnabled: false });
+});
+
+test("what a link says of itself is text, however it is written", async () => {
+  await as_operator(async (page, visitor) => {
+    await page.goto(at("/links?q=hostile"));
+    await page.getByText(HOSTILE).waitFor();
+    assert.equal(await page.locator("script").count(), 3, "ours alone");
+    assert.equal(await page.locator("main img").count(), 0);
+    await visitor.accessible("hostile list");
+    await page.goto(at("/link/hostile"));
+    await page.getByText(HOSTILE).waitFor();
+    await visitor.accessible("hostile link");
+    await page.goto(at("/link/hostile/edit"));
+    assert.equal(await page.getByLabel("Title").inputValue(), HOSTILE);
+    assert.equal(await page.getByLabel("Target").inputValue(), LONG);
+    await visitor.accessible("form");
+  });
+});
+
+test("a link's page has its QR code, its clicks and a chart", async () => {
+  await box.visit("visited");
+  await box.visit("visited", "Mozilla/5.0 (compatible; Googlebot/2.1)", "");
+  await as_operator(async (page, visitor) => {
+    await page.goto(at("/link/visited"));
+    const qr = page.getByAltText(/^QR code of/);
+    await page.waitForFunction(() => document.querySelector(".qr img").naturalWidth > 0);
+    await qr.waitFor();
+    await page.locator(".chart canvas").waitFor();
+    // A click is on its way to the database within a second.
+    await page.waitForFunction(async () => {
+      const text = await (await fetch(location.href)).text();
+      return text.includes("news.example") && text.includes("by known bots");
+    });
+    await page.reload();
+    await page.getByText("news.example").waitFor();
+    await page.getByLabel("Days").selectOption("7");
+    await page.getByLabel("Compare").check();
+    await page.getByRole("button", { name: "Show" }).click();
+    await page.waitForURL(/days=7&compare=on/);
+    await page.locator(".chart canvas").waitFor();
+    await page.getByText("By day").click();
+    assert.equal(await page.getByRole("region", { name: "Clicks by day" }).locator("tbody tr").count(), 7);
+    await visitor.accessible("link");
+    const download = page.waitForEvent("download");
+    await page.getByRole("link", { name: "CSV" }).click();
+    const file = await download;
+    assert.equal(file.suggestedFilename(), "visited-clicks.csv");
+    for (const [format, type] of [["svg", "image/svg+xml"], ["png", "image/png"]]) {
+      const answer = await page.request.get(at(`/link/visited/qr.${format}`));
+      assert.equal(answer.headers()["content-type"], type);
+    }
+  });
+});
+
+test("queues and findings are those of the machine, without signing in on loopback", async () => {
+  const visitor = await Visitor.open(browser);
+  const { page } = visitor;
+  await page.goto(at("/queues", open));
+  await page.getByText("No sign-in: only this machine can open this console").waitFor();
+  const card = page.getByRole("region", { name: "ens5" });
+  await card.getByText(/^ena at /).waitFor();
+  assert.equal(await card.locator("tbody tr").count(), 8);
+  assert.equal(await page.getByRole("region", { name: "CPUs" }).locator("tbody tr").count(), 16);
+  await visitor.accessible("queues");
+  await page.getByRole("link", { name: "Doctor" }).click();
+  await heading(page, "Doctor").waitFor();
+  await page.getByText("had nothing to compare the machine with").waitFor();
+  await visitor.accessible("doctor");
+  await page.getByRole("link", { name: "Look again" }).click();
+  await page.getByText("looked 0 s ago").waitFor();
+  await visitor.close();
+  // Whoever asks by another name is a page of another site.
+  const answer = await page_by_name(open, "evil.example");
+  assert.equal(answer, 403);
+});
+
+/** The status that a request for another host gets at this address. */
+async function page_by_name(base, host) {
+  const { request } = await import("node:http");
+  return new Promise((done, refuse) => {
+    const asked = request(base, { headers: { host } }, (answer) => { answer.resume(); done(answer.statusCode); });
+    asked.once("error", refuse);
+    asked.end();
+  });
+}
+
+test("a session that ends under way ends on every page", async () => {
+  await as_operator(async (page) => {
+    await page.getByRole("region", { name: "links" }).waitFor();
+    await as_operator(async (other) => {
+      await other.getByRole("button", { name: "… everywhere" }).click();
+      await heading(other, "Sign in").waitFor();
+    });
+    await page.getByText("You are signed out.").waitFor();
+    await page.getByRole("link", { name: "Links" }).click();
+    await heading(page, "Sign in").waitFor();
+    await page.getByLabel("Key").fill(box.token);
+    await page.keyboard.press("Enter");
+    await heading(page, "Links").waitFor();
+  });
+});
+
+test("a key that may only read is told so where it writes", async () => {
+  const { execFileSync } = await import("node:child_process");
+  const { programs } = await import("./box.mjs");
+  const said = execFileSync(`${programs}/linerate-links`, ["--json", "key", "add", "reader", "--scope", "read", "--database", `${box.data}/links.db`]);
+  const { key } = JSON.parse(said);
+  const visitor = await Visitor.open(browser);
+  await visitor.sign_in(address, key);
+  await visitor.page.goto(at("/link/visited/delete"));
+  await visitor.page.getByRole("button", { name: "Delete" }).click();
+  await heading(visitor.page, "Not allowed").waitFor();
+  await visitor.accessible("refused");
+  await visitor.close();
+});
+
+test("a phone, and a dark one, have all of it", async () => {
+  for (const options of [{ viewport: { width: 360, height: 740 } }, { colorScheme: "dark" }, { colorScheme: "dark", viewport: { width: 360, height: 740 } }]) {
+    await as_operator(async (page, visitor) => {
+      for (const place of ["/", "/links", "/link/hostile", "/links/new", "/queues", "/doctor"]) {
+        await page.goto(at(place));
+        await visitor.accessible(`${place} ${JSON.stringify(options)}`);
+      }
+    }, options);
+  }
+});
+
+test("a page is light, and usable over a slow network", async () => {
+  await as_operator(async (page, visitor) => {
+    const session = await visitor.context.newCDPSession(page);
+    await session.send("Network.enable");
+    let received = 0;
+    session.on("Network.loadingFinished", ({ encodedDataLength }) => { received += encodedDataLength; });
+    for (const place of ["/", "/links", "/link/visited", "/queues", "/doctor"]) {
+      await session.send("Network.clearBrowserCache");
+      received = 0;
+      const begun = performance.now();
+      await page.goto(at(place));
+      const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
+      assert.ok(received > 0 && received <= 100 * 1024, `${place}: ${received} bytes`);
+      console.log(`${place}: ${(received / 1024).toFixed(0)} KiB, first paint ${paint?.toFixed(0)} ms, loaded ${(performance.now() - begun).toFixed(0)} ms`);
+    }
+    // Some 400 kbit/s, and 300 ms there and back.
+    await session.send("Network.emulateNetworkConditions", { offline: false, latency: 300, downloadThroughput: 50000, uploadThroughput: 20000 });
+    await page.goto(at("/links"));
+    await page.getByLabel("Search").fill("visited");
+    await page.getByRole("link", { name: "visited", exact: true }).click();
+    await heading(page, "visited").waitFor();
+  });
+});
+
+// Last, since nothing is left to sign in with afterwards.
+test("without links the rest goes on, and links say why", async () => {
+  await as_operator(async (page, visitor) => {
+    await box.links.kill();
+    await page.goto(at("/links"));
+    await heading(page, "Not now").waitFor();
+    await page.getByText("links does not answer").waitFor();
+    await visitor.accessible("links down");
+    await page.goto(at("/"));
+    await page.getByRole("region", { name: "links" }).getByText("down", { exact: true }).waitFor();
+    await page.getByRole("region", { name: "api" }).getByText("ready", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Sign out" }).first().click();
+    await page.getByLabel("Key").fill(box.token);
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("nobody can sign in now").waitFor();
+  });
+});

@@ -1,0 +1,91 @@
+// screenshots.mjs DIRECTORY: pictures of each screen, light and dark and on a phone, with data that looks like somebody's.
+import { mkdir } from "node:fs/promises";
+import path from "node:path";
+import { Box } from "./box.mjs";
+import { Visitor, launch } from "./browser.mjs";
+
+const directory = process.argv[2] ?? "docs/screenshots";
+/** A picture is smaller than this, in bytes. */
+const MOST = 150 * 1024;
+
+const LINKS = [
+  ["launch", "https://example.com/blog/2026/launch-of-the-new-store", "Launch of the new store", ["campaign", "autumn"]],
+  ["pricing", "https://example.com/pricing?plan=team&utm_source=newsletter", "Pricing, newsletter", ["campaign"]],
+  ["docs", "https://docs.example.com/", "Documentation", ["docs"]],
+  ["rest", "https://docs.example.com/reference/rest/v1", "API reference", ["docs", "api"]],
+  ["jobs", "https://example.com/company/careers", "We are hiring", ["company"]],
+  ["talk26", "https://video.example.org/watch/9f2b71", "Talk: line rate on one box", ["talks"]],
+  ["status", "https://status.example.com/", null, []],
+  ["wifi", "https://example.com/visitors/wifi", "Visitors' Wi-Fi", ["office"]],
+];
+const AGENTS = [
+  "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+  "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Mobile/15E148 Safari/604.1",
+  "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+  "curl/8.5.0",
+];
+const REFERRERS = ["https://news.example.org/", "https://social.example/", "", "https://mail.example.com/"];
+
+await mkdir(directory, { recursive: true });
+const [box, browser] = await Promise.all([Box.start(0), launch()]);
+let visits;
+try {
+  for (const [code, target, title, tags] of LINKS.slice().reverse()) {
+    await box.api_of_links("POST", "links", { code, target, tags, ...(title && { title }) });
+  }
+  await box.api_of_links("PATCH", "links/wifi", { status: "disabled" });
+  let n = 0;
+  const visit = () => {
+    n += 1;
+    const [code] = LINKS[(n * n) % 7];
+    return Promise.all([box.visit(code, AGENTS[n % 7 % 4], REFERRERS[n % 5 % 4]), fetch(box.files.files).then((a) => a.text())]).catch(() => {});
+  };
+  for (let round = 0; round < 400; round += 1) await visit();
+  visits = setInterval(visit, 8);
+  // The recorded machine has what the machine of whoever makes pictures may not: queues, and something to mend.
+  const address = await box.console({ open: true, machine: "c6i.4xlarge-8.txt" });
+  const locked = await box.console();
+  const at = (place) => new URL(place, address).href;
+  const screens = [
+    ["sign-in", async (page) => { await page.goto(locked); }],
+    ["overview", async (page) => {
+      await page.goto(at("/"));
+      // A few seconds of curve.
+      await page.waitForFunction(() => (document.querySelector("[aria-label=links] .curve path")?.getAttribute("d").match(/L/g) ?? []).length > 8);
+    }],
+    ["links", async (page) => { await page.goto(at("/links")); }],
+    ["link", async (page) => {
+      await page.goto(at("/link/launch?days=30"));
+      await page.waitForFunction(() => document.querySelector(".chart canvas") && document.querySelector(".qr img").complete);
+    }],
+    ["new-link", async (page) => {
+      await page.goto(at("/links/new"));
+      await page.getByLabel("Target").fill("https://example.com/");
+      await page.getByLabel("Code").fill("not a code");
+      await page.getByRole("button", { name: "Make the link" }).click();
+      await page.locator("#code-error").waitFor();
+    }],
+    ["queues", async (page) => { await page.goto(at("/queues")); }],
+    ["doctor", async (page) => { await page.goto(at("/doctor")); }],
+  ];
+  const kinds = [
+    ["light", {}],
+    ["dark", { colorScheme: "dark" }],
+    ["phone", { viewport: { width: 390, height: 844 }, deviceScaleFactor: 1.5 }],
+  ];
+  for (const [kind, options] of kinds) {
+    const visitor = await Visitor.open(browser, { viewport: { width: 1280, height: 860 }, reducedMotion: "reduce", ...options });
+    for (const [name, show] of screens) {
+      await show(visitor.page);
+      const file = path.join(directory, `${name}-${kind}.png`);
+      let picture = await visitor.page.screenshot({ path: file });
+      if (picture.length > MOST) throw new Error(`${file} has ${picture.length} bytes`);
+      console.log(`${file}: ${(picture.length / 1024).toFixed(0)} KiB`);
+    }
+    await visitor.close();
+  }
+} finally {
+  clearInterval(visits);
+  await browser.close();
+  await box.stop();
+}
