@@ -68,7 +68,7 @@ function chart(place) {
       ...size(),
       series,
       tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
-      scales: { y: { range: (_, __, most) => [0, Math.max(1, most) * 1.05] } },
+      scales: { x: { range: (_, first, last) => [first - 43200, last + 43200] }, y: { range: (_, __, most) => [0, Math.max(1, most) * 1.05] } },
       axes: [{ ...axis, space: 70, values: (_, times) => times.map((time) => new Date(time * 1000).toISOString().slice(5, 10)) },
              { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7, 1e8] }],
       cursor: { drag: { x: false, y: false } },

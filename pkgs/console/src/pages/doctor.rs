@@ -65,7 +65,7 @@ fn report(examined: &Examined) -> Markup {
                             th scope="row" { (rule.name) }
                             td { (rule.about) }
                             td {
-                                @if !rule.looked { span.hint { "nothing to compare with" } }
+                                @if !rule.looked { span.hint { "not looked" } }
                                 @else if count == 0 { span.badge.good { "well" } }
                                 @else { (text::number(count, "finding", "findings")) }
                             }

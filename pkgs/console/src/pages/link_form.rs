@@ -276,7 +276,7 @@ fn show(visitor: &Visitor, form: &Form, domains: &[Domain], problem: Option<&Pro
         field(name, label, hint, &|described, wrong| {
             html! {
                 input id=(name) name=(name) type="text" value=(value) maxlength=(most) autocomplete="off" spellcheck="false"
-                    aria-describedby=[described] aria-invalid=[wrong];
+                    autofocus[wrong.is_some()] aria-describedby=[described] aria-invalid=[wrong];
             }
         })
     };
@@ -312,7 +312,7 @@ fn show(visitor: &Visitor, form: &Form, domains: &[Domain], problem: Option<&Pro
             input type="hidden" name="once" value=(form.once);
             (field("target", "Target", "Where the link leads: an address with http or https.", &|described, wrong| html! {
                 input #target name="target" type="url" value=(form.target) required maxlength="8000" autocomplete="off"
-                    autofocus[form.of.is_none()] aria-describedby=[described] aria-invalid=[wrong];
+                    autofocus[form.of.is_none() && (problem.is_none() || wrong.is_some())] aria-describedby=[described] aria-invalid=[wrong];
             }))
             @match &form.of {
                 Some((_, domain)) => input type="hidden" name="domain" value=(domain);,

@@ -28,10 +28,10 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
         div hx-ext="sse" sse-connect="/live/overview" sse-close=(live::OVER) {
             div #figures sse-swap="overview" { (figures) }
         }
-        section aria-labelledby="ails" {
+        section #findings aria-labelledby="ails" {
             h2 #ails { "What ails the box" }
             @match examined.as_deref() {
-                None => p.hint { "Doctor is looking; " a href="/doctor" { "wait for it" } "." },
+                None => p.hint hx-get="/" hx-trigger="load delay:2s" hx-target="#findings" hx-select="#findings" hx-swap="outerHTML" { "Doctor is looking; " a href="/doctor" { "wait for it" } "." },
                 Some((_, Err(why))) => p.alert role="alert" { "Doctor cannot say: " (why) },
                 Some((_, Ok(examined))) => {
                     (doctor::summary(examined))

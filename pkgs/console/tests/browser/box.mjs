@@ -9,6 +9,8 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), "../../..");
 export const programs = process.env.LINERATE_PROGRAMS ?? path.join(root, "target/debug");
+/** Machines that were recorded for the tests of the command line. */
+export const machines = path.join(root, "linerate/tests/machines");
 const program = (name) => path.join(programs, name);
 
 /** Starts a program and waits until it has said all of these: the word that follows each. */
@@ -73,7 +75,7 @@ export class Box {
 
   /** A console before these services; with `open` nobody signs in. */
   async console({ open = false, machine, args = [] } = {}) {
-    const before = machine ? ["--machine", path.join(root, "linerate/tests/machines", machine)] : [];
+    const before = machine ? ["--machine", path.resolve(machines, machine)] : [];
     const services = ["links", "files", "api"].flatMap((name) => [`--${name}`, host(this[name].admin)]);
     const all = [...before, "console", "--listen", "127.0.0.1:0", ...services, ...args];
     const env = open ? { LINERATE_CONSOLE_TOKEN: this.token } : {};

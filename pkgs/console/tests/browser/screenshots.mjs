@@ -1,7 +1,7 @@
 // screenshots.mjs DIRECTORY: pictures of each screen, light and dark and on a phone, with data that looks like somebody's.
-import { mkdir } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { Box } from "./box.mjs";
+import { Box, machines } from "./box.mjs";
 import { Visitor, launch } from "./browser.mjs";
 
 const directory = process.argv[2] ?? "docs/screenshots";
@@ -18,6 +18,18 @@ const LINKS = [
   ["status", "https://status.example.com/", null, []],
   ["wifi", "https://example.com/visitors/wifi", "Visitors' Wi-Fi", ["office"]],
 ];
+/** What the recorded machine does not tell of itself. */
+const MACHINE = `/proc/sys/kernel/hostname = go-1
+/proc/sys/kernel/osrelease = 6.18.9
+/proc/uptime = 1042873.11 16012345.02
+/proc/loadavg = 0.84 0.91 0.88 2/412 9120
+/proc/meminfo:
+|MemTotal:       32492716 kB
+|MemAvailable:   27310444 kB
+/run/current-system -> /nix/store/eeee
+/nix/store/eeee/init =
+/nix/var/nix/profiles/system-42-link -> /nix/store/eeee
+`;
 const AGENTS = [
   "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
   "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Mobile/15E148 Safari/604.1",
@@ -43,12 +55,17 @@ try {
   for (let round = 0; round < 400; round += 1) await visit();
   visits = setInterval(visit, 8);
   // The recorded machine has what the machine of whoever makes pictures may not: queues, and something to mend.
-  const address = await box.console({ open: true, machine: "c6i.4xlarge-8.txt" });
+  const machine = path.join(box.data, "machine.txt");
+  await writeFile(machine, MACHINE + (await readFile(path.join(machines, "c6i.4xlarge-8.txt"), "utf8")));
+  const profile = path.join(machines, "c6i.4xlarge-8.json");
+  const address = await box.console({ open: true, machine, args: ["--profile", profile] });
   const locked = await box.console();
   const at = (place) => new URL(place, address).href;
   const screens = [
     ["sign-in", async (page) => { await page.goto(locked); }],
     ["overview", async (page) => {
+      // Doctor has looked once, so that what it found is there.
+      await page.goto(at("/doctor"));
       await page.goto(at("/"));
       // A few seconds of curve.
       await page.waitForFunction(() => (document.querySelector("[aria-label=links] .curve path")?.getAttribute("d").match(/L/g) ?? []).length > 8);
@@ -74,7 +91,7 @@ try {
     ["phone", { viewport: { width: 390, height: 844 }, deviceScaleFactor: 1.5 }],
   ];
   for (const [kind, options] of kinds) {
-    const visitor = await Visitor.open(browser, { viewport: { width: 1280, height: 860 }, reducedMotion: "reduce", ...options });
+    const visitor = await Visitor.open(browser, { viewport: { width: 1120, height: 760 }, reducedMotion: "reduce", ...options });
     for (const [name, show] of screens) {
       await show(visitor.page);
       const file = path.join(directory, `${name}-${kind}.png`);
