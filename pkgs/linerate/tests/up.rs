@@ -52,7 +52,7 @@ fn running(said: &Value) -> Vec<&str> {
     let runs = |(name, pid): &(&String, &Value)| {
         let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         // The console is this very program.
-        comm.trim() == if name == "console" { "linerate".to_owned() } else { format!("linerate-{name}") }
+        comm.trim() == if *name == "console" { "linerate".to_owned() } else { format!("linerate-{name}") }
     };
     processes.iter().filter(runs).map(|(name, _)| name.as_str()).collect()
 }
