@@ -48,7 +48,7 @@ fn a_password_comes_from_standard_input_without_its_line_end() {
         let exported = place.ok(&["export", "--json", "--hashes"]);
         let records: Value = serde_json::from_str(&exported).expect("JSON");
         let hash = records[0]["password_hash"].as_str().expect("a hash");
-        assert!(links::password::verify("secret", hash), "{hash}");
+        assert!(service::password::verify("secret", hash), "{hash}");
     });
 }
 
