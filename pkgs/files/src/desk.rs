@@ -190,6 +190,7 @@ impl Desk {
     fn let_go(&mut self) {
         self.cache.clear();
         self.front.piped.clear();
+        self.front.variants.clear();
     }
 
     /// Begins anew with what a panic may have left half changed.

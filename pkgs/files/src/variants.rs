@@ -29,8 +29,8 @@ const THREADS: usize = 2;
 /// Files that wait for a thread; further ones are sent as they are.
 const WAITING: usize = 64;
 
-/// Variants that are kept, and what is known of files that do not become smaller.
-const MOST: usize = 4096;
+/// Variants that are kept, each of which takes a file descriptor, and what is known of files that do not become smaller.
+const MOST: usize = 1024;
 
 /// Where a coding is hardly smaller, the file is sent as it is: below this many hundredths of it.
 const WORTH: u64 = 95;
@@ -235,6 +235,19 @@ impl Variants {
         inner.bytes() + size <= self.capacity && inner.made.len() + inner.making.len() < MOST
     }
 
+    /// Lets go of all of them, but for those that are being sent: there are too few file descriptors.
+    pub fn clear(&self) {
+        let mut inner = self.inner();
+        let Inner { made, gone, .. } = &mut *inner;
+        for made in made.drain().map(|(_, made)| made) {
+            if let Made::Variant(variant) = made {
+                variant.gone.store(true, Ordering::Relaxed);
+                gone.push((Arc::downgrade(&variant.fd), variant.identity.size));
+                self.let_go.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// How often one was let go of.
     pub fn let_go(&self) -> u64 {
         self.let_go.load(Ordering::Relaxed)
@@ -407,6 +420,9 @@ mod tests {
         assert!(variants.let_go() > 0);
         assert!(matches!(variants.get(&files[0].1, Coding::Zstd), Stock::None));
         assert!(variants.inner().bytes() <= variants.capacity);
+        variants.clear();
+        drop(first);
+        assert_eq!(variants.inner().bytes(), 0);
         let too_large = shared(&vec![b'x'; 2 * size as usize]);
         assert!(matches!(make(&variants, &too_large, Coding::Zstd), Stock::None));
     }
