@@ -9,8 +9,7 @@ use service::exit;
 
 use crate::cli;
 use crate::doctor::since::{self, Since};
-use crate::doctor::{self, Looked, RULES, Sample};
-use crate::nic::saved::{self, Store};
+use crate::doctor::{self, Interval, Look, Looked, RULES, Sample};
 use crate::nic::services;
 use crate::nic::setting::Subject;
 use crate::nic::{self, Placed, Setting, Wish, device};
@@ -59,16 +58,6 @@ impl OfSystem {
         };
         self.profile.as_ref().map(read).transpose()
     }
-
-    /// What was asked for when queues were placed, or what would be.
-    fn wish(&self, interface: &str) -> Wish {
-        let store = match self.recorded {
-            Some(_) => Store::nowhere(),
-            None => Store::at(PathBuf::from(saved::DIRECTORY)),
-        };
-        let applied = store.load(interface).ok().flatten().and_then(|saved| saved.wish().ok());
-        Wish { queues: None, ..applied.unwrap_or_default() }
-    }
 }
 
 impl Machine for OfSystem {
@@ -100,8 +89,13 @@ impl Machine for OfSystem {
             Err(nic::Error::NoDevices) => Vec::new(),
             names => names.map_err(|error| exit::chain(&error))?,
         };
+        // As doctor has it: what the profile says, else what was applied, else what would be.
+        let profile = self.profile()?.unwrap_or_default();
+        let wishes = doctor::wishes(&Look { system, profile: &profile, interval: &Interval::default() });
         let interfaces = names.into_iter().map(|name| {
-            let placed = nic::place(system, &topology, &name, &self.wish(&name));
+            let wish = wishes.iter().find(|(wished, ..)| *wished == name);
+            let wish = wish.map_or_else(Wish::default, |(_, wish, _)| wish.clone());
+            let placed = nic::place(system, &topology, &name, &wish);
             interface(system, &topology, name, placed)
         });
         let interfaces = interfaces.collect();
@@ -280,6 +274,14 @@ mod tests {
         let planned: Vec<usize> = interface.queues.iter().map(|queue| queue.cpu).collect();
         assert_eq!(planned, (0..8).collect::<Vec<_>>());
         assert_eq!(queues.cpus.len(), 16);
+    }
+
+    #[test]
+    fn queues_are_compared_with_what_the_profile_says() {
+        let machine = recorded("c6i.4xlarge-8");
+        let profile = machine.recorded.as_ref().map(|path| path.with_extension("json"));
+        let queues = OfSystem { profile, ..machine }.queues().expect("queues");
+        assert!(queues.interfaces[0].about.contains("policy pin="), "{}", queues.interfaces[0].about);
     }
 
     #[test]

@@ -86,12 +86,12 @@ impl Form {
     }
 
     /// The fields as the API has them, or what is wrong with one of them before it is asked.
-    fn values(&self, password: &str) -> Result<Map<String, Value>, Problem> {
+    fn values(&self, password: &str) -> Result<Map<String, Value>, Box<Problem>> {
         let number = |name: &str, text: &str| match text {
             "" => Ok(Value::Null),
             text => text.parse::<u64>().map(Value::from).map_err(|_| {
-                Problem::unprocessable("a field is wrong")
-                    .with_error(format!("/{name}"), "a number is needed")
+                let problem = Problem::unprocessable("a field is wrong");
+                Box::new(problem.with_error(format!("/{name}"), "a number is needed"))
             }),
         };
         let optional = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };
@@ -140,7 +140,7 @@ pub(crate) async fn create(State(app): State<Arc<App>>, visitor: Visitor, fields
             }
             api.create(&values, &form.once).await
         }
-        Err(problem) => Err(Error::Refused(Box::new(problem))),
+        Err(problem) => Err(Error::Refused(problem)),
     };
     match made {
         Ok(link) => see_other(&place(&link, "")),
@@ -197,7 +197,7 @@ pub(crate) async fn save(
             values.retain(|name, value| before.get(name) != Some(value));
             api.edit((&code, &domain), &values, &form.seen).await
         }
-        Err(problem) => Err(Error::Refused(Box::new(problem))),
+        Err(problem) => Err(Error::Refused(problem)),
     };
     match saved {
         Ok(link) => see_other(&place(&link, "")),

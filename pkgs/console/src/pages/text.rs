@@ -75,7 +75,7 @@ pub(super) fn span(seconds: u64) -> String {
 /// `12.3 %` of a part of one.
 pub(super) fn percent(part: f64) -> String {
     match part * 100.0 {
-        percent if percent == 0.0 => "0 %".to_owned(),
+        0.0 => "0 %".to_owned(),
         percent if percent < 0.01 => "< 0.01 %".to_owned(),
         percent if percent < 1.0 => format!("{percent:.2} %"),
         percent if percent >= 99.95 => "100 %".to_owned(),

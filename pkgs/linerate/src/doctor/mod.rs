@@ -15,6 +15,7 @@ use crate::system::System;
 
 pub use finding::{Finding, Severity};
 pub use rules::RULES;
+pub(crate) use rules::placement::wishes;
 pub use sample::{Interval, Sample};
 
 /// What a rule may look at.

@@ -11,7 +11,7 @@ mod disk;
 mod driver;
 mod interface;
 mod parameters;
-mod placement;
+pub(crate) mod placement;
 mod service;
 mod softnet;
 mod sysctl;

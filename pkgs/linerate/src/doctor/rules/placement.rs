@@ -30,7 +30,7 @@ pub const IRQBALANCE: Rule = Rule {
 
 /// Interfaces, how the queues of each are to be placed, and what was there before that was applied: what the profile
 /// says, and of other interfaces what was applied, which is what `linerate nic verify` compares with too.
-fn wishes(look: &Look<'_>) -> Vec<(String, Wish, Option<Saved>)> {
+pub(crate) fn wishes(look: &Look<'_>) -> Vec<(String, Wish, Option<Saved>)> {
     let mut wishes: Vec<(String, Wish, Option<Saved>)> = Vec::new();
     let cards = look.profile.nic.values().filter_map(|nic| Some((nic, nic.placement.as_ref()?)));
     for (nic, Placement { policy, rps }) in cards {
