@@ -137,12 +137,12 @@ fn beside_up(script: &str) -> Option<(tempfile::TempDir, String)> {
 #[test]
 fn every_address_it_prints_answers_and_is_at_the_usual_port() {
     let answers = r#"
-        for url in $(sed -nE 's/^(links|admin|files|api) +//p' "$2/said"); do
+        for url in $(sed -nE 's/^(console|links|admin|files|api) +//p' "$2/said"); do
             curl --silent --max-time 30 --output /dev/null --write-out '%{url} %{http_code}\n' "$url"
         done"#;
     let Some((data, text)) = beside_up(answers) else { return };
-    let expected = "http://127.0.0.1:8080/hello 307\nhttp://127.0.0.1:8081/ 200\nhttp://127.0.0.1:8090/ 200\n\
-                    http://127.0.0.1:8100/v1/users 200\n";
+    let expected = "http://127.0.0.1:8110/ 200\nhttp://127.0.0.1:8080/hello 307\nhttp://127.0.0.1:8081/ 200\n\
+                    http://127.0.0.1:8090/ 200\nhttp://127.0.0.1:8100/v1/users 200\n";
     assert_eq!(text, expected);
     let said = std::fs::read_to_string(data.path().join("said")).expect("what it said");
     let programs = Path::new(env!("CARGO_BIN_EXE_linerate")).parent().expect("a directory").display();
@@ -162,7 +162,7 @@ fn a_port_that_is_taken_is_said() {
         wait $second"#;
     let Some((_, text)) = beside_up(second) else { return };
     let ports: Vec<&str> = text.lines().filter_map(|line| line.split(' ').nth(1)).collect();
-    assert_eq!(ports, ["8080", "8081", "8090", "8091", "8100", "8101"], "{text}");
+    assert_eq!(ports, ["8080", "8081", "8090", "8091", "8100", "8101", "8110", "8111"], "{text}");
     assert!(text.starts_with("port 8080 is taken: ") && text.contains(" is used instead\n"), "{text}");
 }
 
