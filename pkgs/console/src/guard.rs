@@ -1,7 +1,6 @@
 //! What stands before every page: the name it is asked by, who asks, whose form it is, and what browsers are told to keep
 //! from doing with it.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,6 +18,7 @@ use service::allowed_hosts::Via;
 use crate::app::App;
 use crate::csrf::{self, FIELD};
 use crate::fields::{Fields, query};
+use crate::visitor::{Visitor, cookie, set_cookie};
 use crate::{assets, pages};
 
 /// The longest form, in bytes: that of a link at its limits takes a tenth of it.
@@ -30,38 +30,6 @@ const IMPORT_BYTES: usize = 1 << 20;
 /// Nothing but what we serve, and nothing written into a page is ever run.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-
-/// Who asks.
-#[derive(Clone, Debug)]
-pub(crate) struct Visitor {
-    /// The key that the services are asked with; none before signing in.
-    pub(crate) token: Option<String>,
-    /// What the cookie says: of a session, or of nobody's forms.
-    pub(crate) cookie: String,
-    /// The token of forms.
-    pub(crate) form: String,
-    /// Whether it is a session's.
-    pub(crate) session: bool,
-    /// Whether the connection is of TLS.
-    pub(crate) secure: bool,
-    /// Where from.
-    pub(crate) address: Option<IpAddr>,
-}
-
-impl Visitor {
-    /// The key, which everybody has who gets to a page that needs one.
-    pub(crate) fn key(&self) -> &str {
-        self.token.as_deref().unwrap_or_default()
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for Visitor {
-    type Rejection = StatusCode;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
-        parts.extensions.get().cloned().ok_or(StatusCode::INTERNAL_SERVER_ERROR)
-    }
-}
 
 /// The fields of the form that was sent, and otherwise of the query.
 impl<S: Sync> FromRequestParts<S> for Fields {
@@ -203,29 +171,6 @@ fn to_sign_in(request: &Request) -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, place)]).into_response()
 }
 
-/// What our cookie is called. With the prefix browsers take it from nobody else, and by TLS alone (RFC 6265bis).
-fn cookie_name(secure: bool) -> &'static str {
-    if secure { "__Host-linerate" } else { "linerate" }
-}
-
-/// What our cookie says, where it is one that we could have made.
-fn cookie(fields: &HeaderMap, secure: bool) -> Option<String> {
-    let all = fields.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let (_, value) = pairs.find(|(name, _)| *name == cookie_name(secure))?;
-    let ours = value.len() == 48 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-    ours.then(|| value.to_owned())
-}
-
-/// A cookie that no script reads and no other site's page sends.
-pub(crate) fn set_cookie(value: &str, secure: bool, seconds: u64) -> HeaderValue {
-    let name = cookie_name(secure);
-    let secure = if secure { "; Secure" } else { "" };
-    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
-    // Letters, digits and signs alone.
-    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
-}
-
 fn harden(fields: &mut HeaderMap) {
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -241,27 +186,4 @@ fn harden(fields: &mut HeaderMap) {
     }
     // What a page shows is of the moment, and for whoever is signed in.
     fields.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cookie_is_taken_only_as_we_make_them() {
-        let value = "0123456789abcdef".repeat(3);
-        for (text, secure, expected) in [
-            (format!("linerate={value}"), false, true),
-            (format!("a=b; linerate={value}; c=d"), false, true),
-            (format!("linerate={value}"), true, false),
-            (format!("__Host-linerate={value}"), true, true),
-            (format!("linerate={}", &value[1..]), false, false),
-            (format!("linerate={}", value.replace('a', "!")), false, false),
-            (format!("other={value}"), false, false),
-        ] {
-            let mut fields = HeaderMap::new();
-            fields.insert(header::COOKIE, HeaderValue::from_str(&text).expect("a value"));
-            assert_eq!(cookie(&fields, secure), expected.then(|| value.clone()), "{text}");
-        }
-    }
 }

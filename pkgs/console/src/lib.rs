@@ -5,7 +5,7 @@
 //!
 //! - [`serve`]: the listeners, from start to drain.
 //! - [`machine`]: what the machine tells.
-//! - `app`: the routes, and what they share; `guard`: what stands before all of them.
+//! - `routes`: where pages are; `app`: what they share; `guard`: what stands before all of them; `visitor`: who asks.
 //! - `session`, `csrf`, `tries`: who is signed in, whose form it is, and how often one may try.
 //! - `upstream`, `links`, `metrics`: the services, as a client sees them.
 //! - `overview`: what they do, second by second.
@@ -26,10 +26,12 @@ pub mod machine;
 mod metrics;
 mod overview;
 mod pages;
+mod routes;
 pub mod serve;
 mod session;
 mod tries;
 mod upstream;
+mod visitor;
 
 pub use machine::Machine;
 pub use serve::{Args, Error, run};

@@ -22,9 +22,10 @@ use service::shutdown::Shutdown;
 use service::socket::Address;
 use service::tls::{AdminTlsArgs, TlsArgs};
 
-use crate::app::{self, App, Parts};
+use crate::app::{App, Parts};
 use crate::csrf::Secret;
 use crate::machine::Machine;
+use crate::routes;
 use crate::session::{Life, Sessions};
 use crate::upstream::Upstream;
 
@@ -240,7 +241,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     let hosts = checked.then(|| AllowedHosts::new(&args.hosts, public.addresses()));
     let app = Arc::new(App::new(parts(args, machine, hosts, shutdown.clone())?));
     let mut watched = vec![public.heartbeats().watch(STUCK)];
-    let mut threads = vec![public.start("console", app::router(app), &shutdown)?];
+    let mut threads = vec![public.start("console", routes::router(app), &shutdown)?];
     if let Some(admin) = admin {
         watched.push(admin.heartbeats().watch(STUCK));
         lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin_tls.scheme())));

@@ -11,8 +11,8 @@ use maud::{Markup, html};
 use super::{Screen, page as shown, text};
 use crate::app::App;
 use crate::fields::Fields;
-use crate::guard::Visitor;
 use crate::machine::{Examined, Finding, Severity};
+use crate::visitor::Visitor;
 
 /// What was found longer ago is looked for again while the page is shown.
 const LATELY: Duration = Duration::from_secs(10);

@@ -16,9 +16,9 @@ use super::{Screen, attachment, csrf, failed, links, page as shown, see_other, t
 use crate::app::App;
 use crate::assets;
 use crate::fields::{Fields, query};
-use crate::guard::Visitor;
 use crate::links::{Count, Link, Stats};
 use crate::upstream::Error;
+use crate::visitor::Visitor;
 
 /// Spans of days that are offered; the second is what is shown unless another is asked for.
 const SPANS: [i64; 4] = [7, 30, 90, 365];

@@ -14,9 +14,9 @@ use super::{Screen, csrf, failed, links, page as shown, see_other};
 use crate::app::App;
 use crate::csrf::random;
 use crate::fields::Fields;
-use crate::guard::Visitor;
 use crate::links::{Domain, Link};
 use crate::upstream::Error;
+use crate::visitor::Visitor;
 
 /// What a form shows: what was typed, or what the link is.
 #[derive(Default)]

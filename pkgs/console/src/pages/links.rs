@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use super::{Screen, csrf, failed, links, page as shown, see_other, text};
 use crate::app::App;
 use crate::fields::{Fields, query};
-use crate::guard::Visitor;
 use crate::links::{Changed, Domain, Link, Links, Listing};
 use crate::upstream;
+use crate::visitor::Visitor;
 
 /// Links a page.
 const PAGE: &str = "50";

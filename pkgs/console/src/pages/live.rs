@@ -15,7 +15,7 @@ use maud::{Markup, html};
 use tokio::time::sleep;
 
 use crate::app::App;
-use crate::guard::Visitor;
+use crate::visitor::Visitor;
 
 /// How often.
 const TICK: Duration = Duration::from_secs(1);

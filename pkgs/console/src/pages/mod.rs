@@ -23,9 +23,9 @@ use service::problem::Problem;
 use crate::app::App;
 use crate::assets;
 use crate::csrf::FIELD;
-use crate::guard::Visitor;
 use crate::links::Links;
 use crate::upstream::{self, Upstream};
+use crate::visitor::Visitor;
 
 /// What htmx may do: nothing that the policy of our pages would refuse, and nothing is left in the browser's storage.
 const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"historyCacheSize":0,"refreshOnHistoryMiss":true}"#;

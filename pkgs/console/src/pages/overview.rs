@@ -10,9 +10,9 @@ use maud::{Markup, html};
 
 use super::{Screen, doctor, live, page as shown, text};
 use crate::app::App;
-use crate::guard::Visitor;
 use crate::machine::Host;
 use crate::overview::{Service, State as Health};
+use crate::visitor::Visitor;
 
 /// What doctor found is looked for again after so long, where somebody looks.
 const DOCTOR: Duration = Duration::from_secs(30);

@@ -9,8 +9,8 @@ use maud::{Markup, html};
 
 use super::{Screen, live, page as shown, text};
 use crate::app::App;
-use crate::guard::Visitor;
 use crate::machine::{Cpu, Interface, Queue, Queues};
+use crate::visitor::Visitor;
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
     let map = map(Arc::clone(&app)).await;

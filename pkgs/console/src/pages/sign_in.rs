@@ -12,8 +12,8 @@ use maud::html;
 use super::{csrf, document, see_other};
 use crate::app::App;
 use crate::fields::Fields;
-use crate::guard::{self, Visitor};
 use crate::links::Links;
+use crate::visitor::{self, Visitor};
 
 /// The longest key that is looked at, in bytes; those of links are far shorter.
 const KEY_BYTES: usize = 256;
@@ -63,7 +63,7 @@ pub(crate) async fn sign_in(State(app): State<Arc<App>>, visitor: Visitor, field
     };
     tracing::info!(client = ?visitor.address, "somebody signed in");
     let mut response = see_other(back(&fields));
-    let cookie = guard::set_cookie(&cookie, visitor.secure, app.session_seconds);
+    let cookie = visitor::set_cookie(&cookie, visitor.secure, app.session_seconds);
     response.headers_mut().insert(header::SET_COOKIE, cookie);
     response
 }
@@ -75,7 +75,7 @@ pub(crate) async fn sign_out(State(app): State<Arc<App>>, visitor: Visitor, fiel
     }
     app.sessions.end(&visitor.cookie);
     let mut response = see_other("/sign-in");
-    response.headers_mut().insert(header::SET_COOKIE, guard::set_cookie("", visitor.secure, 0));
+    response.headers_mut().insert(header::SET_COOKIE, visitor::set_cookie("", visitor.secure, 0));
     response
 }
 

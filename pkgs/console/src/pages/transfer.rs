@@ -11,9 +11,9 @@ use maud::{Markup, html};
 use super::{Screen, attachment, csrf, failed, links, page as shown, text};
 use crate::app::App;
 use crate::fields::Fields;
-use crate::guard::Visitor;
 use crate::links::Tally;
 use crate::upstream::Error;
+use crate::visitor::Visitor;
 
 const TITLE: (Screen, &str) = (Screen::Links, "Import and export");
 

@@ -14,7 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tower_service::Service;
 
-use super::{App, Parts, router};
+use super::router;
+use crate::app::{App, Parts};
 use crate::csrf::Secret;
 use crate::machine::{Examined, Host, Machine, Queues};
 use crate::session::{Life, Sessions};

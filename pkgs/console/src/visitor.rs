@@ -1,0 +1,86 @@
+//! Who asks for a page, and the cookie by which that is known again.
+
+use std::net::IpAddr;
+
+use axum::extract::FromRequestParts;
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, StatusCode};
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    /// The key that the services are asked with; none before signing in.
+    pub(crate) token: Option<String>,
+    /// What the cookie says: of a session, or of nobody's forms.
+    pub(crate) cookie: String,
+    /// The token of forms.
+    pub(crate) form: String,
+    /// Whether it is a session's.
+    pub(crate) session: bool,
+    /// Whether the connection is of TLS.
+    pub(crate) secure: bool,
+    /// Where from.
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl Visitor {
+    /// The key, which everybody has who gets to a page that needs one.
+    pub(crate) fn key(&self) -> &str {
+        self.token.as_deref().unwrap_or_default()
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Visitor {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
+        parts.extensions.get().cloned().ok_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+/// What our cookie is called. With the prefix browsers take it from nobody else, and by TLS alone (RFC 6265bis).
+fn cookie_name(secure: bool) -> &'static str {
+    if secure { "__Host-linerate" } else { "linerate" }
+}
+
+/// What our cookie says, where it is one that we could have made.
+pub(crate) fn cookie(fields: &HeaderMap, secure: bool) -> Option<String> {
+    let all = fields.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let (_, value) = pairs.find(|(name, _)| *name == cookie_name(secure))?;
+    let ours = value.len() == 48 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+    ours.then(|| value.to_owned())
+}
+
+/// A cookie that no script reads and no other site's page sends.
+pub(crate) fn set_cookie(value: &str, secure: bool, seconds: u64) -> HeaderValue {
+    let name = cookie_name(secure);
+    let secure = if secure { "; Secure" } else { "" };
+    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
+    // Letters, digits and signs alone.
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_taken_only_as_we_make_them() {
+        let value = "0123456789abcdef".repeat(3);
+        for (text, secure, expected) in [
+            (format!("linerate={value}"), false, true),
+            (format!("a=b; linerate={value}; c=d"), false, true),
+            (format!("linerate={value}"), true, false),
+            (format!("__Host-linerate={value}"), true, true),
+            (format!("linerate={}", &value[1..]), false, false),
+            (format!("linerate={}", value.replace('a', "!")), false, false),
+            (format!("other={value}"), false, false),
+        ] {
+            let mut fields = HeaderMap::new();
+            fields.insert(header::COOKIE, HeaderValue::from_str(&text).expect("a value"));
+            assert_eq!(cookie(&fields, secure), expected.then(|| value.clone()), "{text}");
+        }
+    }
+}
