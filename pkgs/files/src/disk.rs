@@ -50,7 +50,7 @@ const SCARCE_FOR: Duration = Duration::from_secs(10);
 /// What reads files that are not in memory, for the plain listener. What the process encrypts is read by threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Reader {
-    /// io_uring where the kernel allows it, else threads; which of them is logged at start.
+    /// io_uring where the kernel allows it, else threads, with a warning at start.
     Auto,
     /// io_uring(7), or no start: each worker has one, and reads around the page cache what is not asked for again.
     Uring,
@@ -59,25 +59,21 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// `memory` where rings are to read, each into so many bytes; none where threads are.
+    /// Whether rings of so many bytes are to read, and if not why the kernel has none, where that was asked for.
     ///
     /// # Errors
-    /// Why the kernel has no ring, where there has to be one.
-    pub fn ring(self, memory: usize) -> std::io::Result<Option<usize>> {
-        if self == Self::Threads {
-            return Ok(None);
+    /// Why the kernel has none, where there has to be one.
+    pub fn ring(self, memory: usize) -> std::io::Result<(Option<usize>, Option<std::io::Error>)> {
+        match (self, self.is_by_ring().then(|| Ring::new(memory))) {
+            (_, None) => Ok((None, None)),
+            (_, Some(Ok(_))) => Ok((Some(memory), None)),
+            (Self::Uring, Some(Err(error))) => Err(error),
+            (_, Some(Err(error))) => Ok((None, Some(error))),
         }
-        match Ring::new(memory) {
-            Ok(_) => {
-                tracing::info!("files that are not in memory are read by io_uring");
-                Ok(Some(memory))
-            }
-            Err(error) if self == Self::Auto => {
-                tracing::warn!(%error, "no io_uring: files that are not in memory are read by threads");
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+    }
+
+    fn is_by_ring(self) -> bool {
+        self != Self::Threads
     }
 }
 

@@ -270,7 +270,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let limits = Limits::new(args.address_rate, args.address_burst, args.address_connections).map(Arc::new);
     let log = AccessLog::open(&args.access_log, "files")?;
     let high_water = high_water(&args, count);
-    let ring = args.disk.ring(args.disk_memory / count).map_err(Error::NoRing)?;
+    let (ring, refused) = args.disk.ring(args.disk_memory / count).map_err(Error::NoRing)?;
     let settings = settings(&args, count, high_water, ring);
     let front = Front::new(settings, site, Disk::start()?, log, limits.clone(), shutdown.clone(), count)?;
     let secure = (!args.tls.tls_listen.is_empty())
@@ -297,6 +297,9 @@ pub fn run(args: Args) -> Result<(), Error> {
         .extend([&secure, &admin].into_iter().flatten().map(|listener| listener.heartbeats().watch(STUCK)));
     // Whatever can fail has not.
     takeover.complete(&shutdown)?;
+    if let Some(error) = refused {
+        tracing::warn!(%error, "no io_uring: files that are not in memory are read by threads");
+    }
     let mut threads = front.start(listeners, workers::pinnable(count))?;
 
     let mut lines: String =

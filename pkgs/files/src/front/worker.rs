@@ -232,7 +232,8 @@ impl Loop {
         !(self.ready.is_empty()
             && self.due.is_empty()
             && self.ended.is_empty()
-            && self.worker.waits.is_empty())
+            && self.worker.waits.is_empty()
+            && !self.worker.means.ring.as_ref().is_some_and(Ring::may_serve))
     }
 
     /// What takes longer than an answer from memory, for a slice of time, so that nobody who asks for one waits for all of
@@ -245,6 +246,8 @@ impl Loop {
             let end = Instant::now() + SLICE;
             while self.work_once() && Instant::now() < end {}
         }
+        // Whoever has just found his client to take nothing may have what others wait for.
+        self.reclaim();
         if let Some(ring) = &mut self.worker.means.ring {
             ring.submit()?;
         }
