@@ -350,9 +350,9 @@ fn nginx(network: &Network, root: &Path) -> Result<Confined, Error> {
     nginx_with(network, root, NGINX, "aio threads;")
 }
 
-/// The same around the page cache, in pieces of a size that its author recommends for it.
+/// The same around the page cache. Two such buffers for each of 128 connections would be more memory than it has.
 fn nginx_direct(network: &Network, root: &Path) -> Result<Confined, Error> {
-    nginx_with(network, root, NGINX_DIRECT, "aio threads; directio 8k; output_buffers 2 512k;")
+    nginx_with(network, root, NGINX_DIRECT, "aio threads; directio 8k; output_buffers 1 512k;")
 }
 
 fn nginx_with(network: &Network, root: &Path, name: &'static str, how: &str) -> Result<Confined, Error> {
