@@ -2,10 +2,11 @@
 # nixos.sh [HOST...]: builds every host's system, or those named, without a binary cache and without fetching: nixpkgs with
 # programs from Debian 13 (tests/nixos). Compares what is in each closure with tests/nixos/closures, and its size with a
 # bound. `nixos.sh --write [HOST...]` writes these lists. `nixos.sh --disks DIRECTORY GUEST...` builds the images of
-# guests of tests/portable, as DIRECTORY/GUEST.
+# guests of tests/portable, as DIRECTORY/GUEST. `nixos.sh --images DIRECTORY IMAGE...` builds the flake's images in the same
+# way, as DIRECTORY/IMAGE, and looks whether each is a disk that a firmware boots.
 #
 # Our programs are those that cargo has built for the tests: of $CARGO_TARGET_DIR or pkgs/target, as they are, or built
-# where one is missing.
+# where one is missing. Images have those of $PROFILE, of cargo's profile `try` where that is not set.
 #
 # Where nixpkgs, crane, Debian's packages or crates are not to be had, it says so and ends with 0; the file that
 # LINERATE_SKIPS names gets a line.
@@ -38,17 +39,24 @@ case ${1:-} in
     --disks)
         mode=disks
         known=(cloud medium metal)
-        directory=${2-}
-        shift $(($# < 2 ? $# : 2))
+        ;;
+    --images)
+        mode=images
+        known=(aws-c6i-image tengbe-image tengbe-installer)
         ;;
 esac
+if [[ $mode == disks || $mode == images ]]; then
+    directory=${2-}
+    shift $(($# < 2 ? $# : 2))
+fi
 hosts=("$@")
-[[ $# -gt 0 || $mode == disks ]] || hosts=("${known[@]}")
+[[ $# -gt 0 || $mode == disks || $mode == images ]] || hosts=("${known[@]}")
 for host in "${hosts[@]}"; do
     [[ " ${known[*]} " == *" $host "* ]] || hosts=()
 done
 if [[ ${#hosts[@]} == 0 ]]; then
-    echo "usage: nixos.sh [--write] [aws-c6i|template|tengbe|vm]... | --disks DIRECTORY (cloud|medium|metal)..." >&2
+    echo "usage: nixos.sh [--write] [aws-c6i|template|tengbe|vm]... | --disks DIRECTORY (cloud|medium|metal)... |" \
+        "--images DIRECTORY (aws-c6i-image|tengbe-image|tengbe-installer)..." >&2
     exit 2
 fi
 
@@ -85,6 +93,14 @@ built=${CARGO_TARGET_DIR:-pkgs/target}/debug
 programs=$scratch/programs
 mkdir "$programs"
 names=(linerate linerate-api linerate-files linerate-links)
+if [[ $mode == images ]]; then
+    profile=${PROFILE:-try}
+    # Those of the tests have other features.
+    if [[ $profile != dev ]]; then
+        (cd pkgs && cargo build --locked --profile "$profile" "${names[@]/#/--bin=}")
+        built=${CARGO_TARGET_DIR:-pkgs/target}/$profile
+    fi
+fi
 if [[ -x $built/${names[0]} && -x $built/${names[1]} && -x $built/${names[2]} && -x $built/${names[3]} ]]; then
     for name in "${names[@]}"; do strip -o "$programs/$name" "$built/$name"; done
 else
@@ -114,7 +130,8 @@ arguments+=(--argstr list "$list" --argstr debs "$cache/nixos/debs" --argstr cra
 # All of them at once: most of an evaluation is common to them.
 began=$SECONDS
 attributes=()
-[[ $mode == disks ]] && what=disks || what=toplevels
+what=$mode
+[[ $mode == disks || $mode == images ]] || what=toplevels
 for host in "${hosts[@]}"; do attributes+=(-A "$what.$host"); done
 if ! derivations=$(nice nix-instantiate --quiet "${arguments[@]}" tests/nixos "${attributes[@]}" 2>"$scratch/log"); then
     cat "$scratch/log" >&2
@@ -123,6 +140,23 @@ fi
 mapfile -t derivations <<<"$derivations"
 tests/nixos/closure.py fetches "${derivations[@]}"
 echo "nixos: evaluated in $((SECONDS - began)) s"
+
+# is_bootable FILE: whether a firmware finds a loader with an entry on this disk, and that a root with a label.
+is_bootable() {
+    local disk=$1 start size type label esp=C12A7328-F81F-11D2-BA4B-00A0C93EC93B expected=(ESP '?*') number=0
+    while read -r start size type; do
+        label=$(blkid --probe --offset $((start * 512)) --size $((size * 512)) --match-tag LABEL --output value "$disk")
+        echo "nixos:   $((size / 2048)) MiB, $label"
+        # shellcheck disable=SC2053 # A pattern.
+        [[ $label == ${expected[number]} ]] || return 1
+        [[ $number != 0 || $type == "$esp" ]] || return 1
+        number=$((number + 1))
+    done < <(sfdisk --json "$disk" | jq -r '.partitiontable.partitions[] | "\(.start) \(.size) \(.type)"')
+    [[ $number == 2 ]] || return 1
+    local files
+    files=$(mdir -/ -b -i "$disk@@1M" ::) || return 1
+    grep -qi '::/EFI/BOOT/BOOTX64.EFI' <<<"$files" && grep -q '::/loader/entries/.*\.conf' <<<"$files"
+}
 
 # Root's builds may write what root's files let root write, as a builder's own user: else Python leaves its caches in the
 # store, and depmod its lists in a kernel that is there already.
@@ -145,6 +179,16 @@ for index in "${!hosts[@]}"; do
     echo "nixos: $host is built, in $((SECONDS - began)) s"
     if [[ $mode == disks ]]; then
         ln -sf "$(readlink -f "$root")/nixos.img" "$directory/$host"
+        continue
+    fi
+    if [[ $mode == images ]]; then
+        mkdir -p "$directory"
+        is_bootable "$root/nixos.img" || {
+            echo "error: $host boots nothing" >&2
+            exit 1
+        }
+        cp --sparse=always "$root/nixos.img" "$directory/$host"
+        echo "nixos: $directory/$host"
         continue
     fi
     tests/nixos/closure.py "$mode" "$host" "$(readlink -f "$root")" || failed=1

@@ -129,5 +129,7 @@ in
   disks = inputs.lib.mapAttrs (
     _: (import ../../hosts/images.nix { inherit (inputs) lib; }).disk
   ) guests;
+  # The flake's own.
+  images = linerate.packages.x86_64-linux;
   toplevels = inputs.lib.mapAttrs (_: host: host.config.system.build.toplevel) (hosts // guests);
 }
