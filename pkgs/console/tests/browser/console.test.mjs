@@ -42,6 +42,7 @@ test("nobody gets anywhere without a key, and with one to where they wanted to",
   await page.goto(at("/links?q=hostile"));
   await heading(page, "Sign in").waitFor();
   await visitor.accessible("sign-in");
+  await page.locator("#key:focus").waitFor();
   await page.keyboard.type("lr_wrong");
   await page.keyboard.press("Enter");
   await page.getByRole("alert").getByText("does not know this key").waitFor();
@@ -151,7 +152,8 @@ for (const scripts of [true, false]) {
 test("a link is made by the keyboard alone", async () => {
   await as_operator(async (page) => {
     await page.goto(at("/links/new"));
-    // The first field has the focus; Enter in any of them sends the form.
+    // The first field gets the focus, when the page is drawn; Enter in any of them sends the form.
+    await page.locator("#target:focus").waitFor();
     await page.keyboard.type("https://example.com/typed");
     await page.keyboard.press("Tab");
     await page.keyboard.type("typed");
