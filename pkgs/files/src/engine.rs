@@ -326,9 +326,6 @@ impl Transfer {
         if self.file.resident_until.get() > tick || self.at < self.warmed {
             return None;
         }
-        if self.file.is_direct() {
-            self.file.set_direct(false);
-        }
         let size = self.file.identity.size;
         if size <= LOOK_BYTES && is_resident(&*self.file.fd, &(0..size)) {
             self.file.resident_until.set(tick.saturating_add(means.resident_for));
@@ -342,7 +339,7 @@ impl Transfer {
     fn begin_stream(&mut self, means: &mut Means) -> bool {
         let Means { ring: Some(ring), ghosts, .. } = means else { return false };
         let admitted = ghosts.admit(self.file.identity.place(), self.end - self.at);
-        self.stream = Some(Box::new(Stream::new(ring, self.at..self.end, admitted)));
+        self.stream = Some(Box::new(Stream::new(ring, &self.file, self.at..self.end, admitted)));
         true
     }
 
@@ -353,7 +350,7 @@ impl Transfer {
         let mut left = RING_TURN_BYTES;
         let mut looked = false;
         loop {
-            stream.read_ahead(ring, *token, &self.file)?;
+            stream.read_ahead(ring, *token)?;
             match stream.front()? {
                 Front::There => {}
                 Front::Reading => return Ok(Turn::Reading),

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
@@ -18,12 +19,13 @@ const AGAIN: u32 = 16;
 /// Blocks that are being read, or are to be sent, in the order of the file.
 #[derive(Debug)]
 pub struct Stream {
+    /// Opened once more, where it is read around the page cache.
+    fd: Arc<OwnedFd>,
+    direct: bool,
     parts: VecDeque<Part>,
     /// Where the next block begins.
     ahead: u64,
     end: u64,
-    /// Whether the page cache is to have it.
-    admitted: bool,
     /// Reads that were begun again.
     again: u32,
     _reader: Rc<()>,
@@ -61,24 +63,27 @@ pub enum Front {
 }
 
 impl Stream {
-    /// Of these bytes, by `ring`; around the page cache, but where they are `admitted` to it.
-    pub fn new(ring: &Ring, range: Range<u64>, admitted: bool) -> Self {
+    /// Of these bytes of a file, by `ring`; around the page cache, but where they are `admitted` to it.
+    pub fn new(ring: &Ring, file: &File, range: Range<u64>, admitted: bool) -> Self {
         let Range { start, end } = range;
-        Self { parts: VecDeque::new(), ahead: start, end, admitted, again: 0, _reader: ring.reader() }
+        let own = if admitted { None } else { file.around_the_page_cache() };
+        let direct = own.is_some();
+        let fd = own.unwrap_or_else(|| file.through_the_page_cache());
+        Self { fd, direct, parts: VecDeque::new(), ahead: start, end, again: 0, _reader: ring.reader() }
     }
 
     /// Has as much read ahead as the ring has room for.
     ///
     /// # Errors
     /// The ring's.
-    pub fn read_ahead(&mut self, ring: &mut Ring, token: Token, file: &File) -> Result<(), Errno> {
+    pub fn read_ahead(&mut self, ring: &mut Ring, token: Token) -> Result<(), Errno> {
         while self.ahead < self.end {
             let Some(block) = ring.block(token, self.parts.len()) else { break };
-            let direct = file.set_direct(!self.admitted);
+            let direct = self.direct;
             let start = if direct { self.ahead / ALIGNMENT * ALIGNMENT } else { self.ahead };
             let end = self.end.min(start + BLOCK_BYTES as u64);
             let length = if direct { (end - start).next_multiple_of(ALIGNMENT) } else { end - start };
-            let number = ring.read(token, &file.fd, start, length as usize, block)?;
+            let number = ring.read(token, &self.fd, start, length as usize, block)?;
             let state = State::Reading { number, skipped: (self.ahead - start) as usize, direct };
             self.parts.push_back(Part { range: self.ahead..end, state });
             self.ahead = end;
@@ -106,6 +111,7 @@ impl Stream {
             // Its file system, or its disk, does not read this around the page cache.
             Err(Errno::INVAL) if direct => {
                 file.refuse_direct();
+                (self.fd, self.direct) = (file.through_the_page_cache(), false);
                 let start = part.range.start;
                 self.read_again_from(index, start);
             }
@@ -178,6 +184,14 @@ mod tests {
     use crate::site::root::Opened;
     use crate::site::rules::Policy;
 
+    fn file(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
+        std::io::Write::write_all(&mut file, bytes).expect("room");
+        let fd = OwnedFd::from(file);
+        let (identity, _) = crate::site::root::Identity::of(&fd).expect("a file");
+        File::new(Opened { fd, identity }, b"f", None, false, &Policy::default(), "", UNIX_EPOCH)
+    }
+
     /// All that a stream has of a file, whose first read has come to `first`.
     fn sent(
         file: &File,
@@ -186,7 +200,7 @@ mod tests {
     ) -> Option<Result<Vec<u8>, Errno>> {
         let mut ring = Ring::new(0).ok()?;
         let mut first = Some(first);
-        let mut stream = Stream::new(&ring, range.clone(), false);
+        let mut stream = Stream::new(&ring, file, range.clone(), false);
         let (give, take) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let taking = std::thread::spawn(move || {
             let mut all = Vec::new();
@@ -197,7 +211,7 @@ mod tests {
             if left == 0 {
                 break Ok(());
             }
-            stream.read_ahead(&mut ring, 1, file).expect("room");
+            stream.read_ahead(&mut ring, 1).expect("room");
             match stream.front() {
                 Ok(Front::There) => left -= stream.send(&give, false).expect("sent").0,
                 Ok(Front::Short) => break Err(Errno::BADMSG),
@@ -218,15 +232,39 @@ mod tests {
     }
 
     #[test]
+    fn one_file_is_read_around_the_page_cache_and_through_it_at_once() {
+        let bytes: Vec<u8> = (0..300_001_u32).map(|at| (at / 5) as u8).collect();
+        let file = file(&bytes);
+        let Ok(mut ring) = Ring::new(4 << 20) else { return };
+        // Where all that are begun share a flag, the first is told to be aligned, which it is not.
+        let mut streams = [true, false].map(|admitted| Stream::new(&ring, &file, 4099..300_001, admitted));
+        streams[0].read_ahead(&mut ring, 0).expect("room");
+        streams[1].read_ahead(&mut ring, 1).expect("room");
+        let mut ended = VecDeque::new();
+        while streams
+            .iter()
+            .any(|stream| stream.parts.iter().any(|part| !matches!(part.state, State::There(..))))
+        {
+            ring.turn(&mut ended).expect("a turn");
+            for Completion { token, number, read } in ended.drain(..) {
+                assert!(read.is_ok(), "{token}: {read:?}");
+                streams[token as usize].ended(number, read, &file);
+            }
+        }
+        for stream in &streams {
+            let mut all = Vec::new();
+            for Part { range, state } in &stream.parts {
+                let State::There(block, offset) = state else { panic!("{state:?}") };
+                all.extend_from_slice(block.bytes(*offset..*offset + (range.end - range.start) as usize));
+            }
+            assert!(all == bytes[4099..], "{} bytes", all.len());
+        }
+    }
+
+    #[test]
     fn what_a_read_lacks_is_read_again() {
         let bytes: Vec<u8> = (0..400_001_u32).map(|at| (at / 7) as u8).collect();
-        let file = || {
-            let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
-            std::io::Write::write_all(&mut file, &bytes).expect("room");
-            let fd = std::os::fd::OwnedFd::from(file);
-            let (identity, _) = crate::site::root::Identity::of(&fd).expect("a file");
-            File::new(Opened { fd, identity }, b"f", None, false, &Policy::default(), "", UNIX_EPOCH)
-        };
+        let file = || file(&bytes);
         let range = 4099..400_001;
         let expected = &bytes[4099..];
         type Fault = fn(Read) -> Read;

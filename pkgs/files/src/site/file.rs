@@ -2,12 +2,12 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::io::{ReadWriteFlags, preadv2};
+use rustix::fs::{Mode, OFlags, fcntl_setfl, open};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::root::{Identity, Opened};
 use super::rules::{Cors, Policy};
@@ -25,20 +25,6 @@ const SETTLED: Duration = Duration::from_millis(50);
 /// A file is hot when it was asked for so often within so many ticks: a copy for the shelf costs as much as is saved
 /// by some ten requests.
 const HOT: (u32, u32) = (16, 40);
-
-/// Whether what is read of a file by the ring comes around the page cache (`O_DIRECT`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Direct {
-    /// It does not, and its reads may not wait: as it was opened.
-    #[default]
-    Untouched,
-    /// It does not.
-    No,
-    /// It does.
-    Yes,
-    /// It cannot.
-    Never,
-}
 
 /// An open file, one coding of what a path names.
 #[derive(Debug)]
@@ -59,7 +45,10 @@ pub struct File {
     /// The head of a 304, up to its tail.
     pub not_modified: Box<[u8]>,
     bytes: OnceCell<Box<[u8]>>,
-    direct: Cell<Direct>,
+    /// Whether it turned out that it cannot be read around the page cache.
+    refuses_direct: Cell<bool>,
+    /// Whether its reads may wait.
+    waits: Cell<bool>,
     /// Until this tick all of it is believed to be in the page cache.
     pub resident_until: Cell<u32>,
     /// Its copy in pipes, where it was found last.
@@ -143,7 +132,8 @@ impl File {
             ok: ok.into_bytes().into(),
             not_modified: not_modified.into_bytes().into(),
             bytes: OnceCell::new(),
-            direct: Cell::default(),
+            refuses_direct: Cell::default(),
+            waits: Cell::default(),
             resident_until: Cell::new(0),
             piped: RefCell::default(),
             loaded: RefCell::default(),
@@ -212,34 +202,37 @@ impl File {
         self.bytes.set(bytes).is_ok()
     }
 
-    /// Has reads of it come around the page cache, or no longer. Returns whether they do. This is a flag of the open file,
-    /// which is one thread's: others that read it at the time, to copy it, fail, and that is no harm.
-    pub fn set_direct(&self, wanted: bool) -> bool {
-        let is = self.direct.get();
-        if is == Direct::Never || is == if wanted { Direct::Yes } else { Direct::No } {
-            return is == Direct::Yes;
+    /// Opens it once more, to be read around the page cache; none where that cannot be. The flag is of an open file and counts
+    /// when the kernel begins a read: set on the one that all share, it would be true of others' reads too.
+    pub fn around_the_page_cache(&self) -> Option<Arc<OwnedFd>> {
+        if self.refuses_direct.get() {
+            return None;
         }
-        let flags = if wanted { OFlags::DIRECT } else { OFlags::empty() };
-        // Where the file system cannot, it says so (EINVAL).
-        let set = fcntl_setfl(&*self.fd, flags).is_ok();
-        self.direct.set(match (set, wanted) {
-            (true, true) => Direct::Yes,
-            (true, false) => Direct::No,
-            (false, true) => Direct::Never,
-            (false, false) => is,
-        });
-        self.is_direct()
+        let place = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY;
+        match open(place, flags, Mode::empty()) {
+            Ok(fd) => Some(Arc::new(fd)),
+            Err(errno) => {
+                // Its file system cannot; what is short now need not be later.
+                self.refuses_direct.set(errno == Errno::INVAL);
+                None
+            }
+        }
     }
 
-    /// Whether reads of it come around the page cache.
-    pub fn is_direct(&self) -> bool {
-        self.direct.get() == Direct::Yes
+    /// The open file that all share, whose reads may wait from now on: it was opened so that they do not, and the ring would
+    /// take that for an answer.
+    pub fn through_the_page_cache(&self) -> Arc<OwnedFd> {
+        if !self.waits.replace(true) {
+            // Where that fails, reads that would wait end with EAGAIN.
+            let _ = fcntl_setfl(&*self.fd, OFlags::empty());
+        }
+        Arc::clone(&self.fd)
     }
 
-    /// It turned out that they cannot.
+    /// It turned out that it cannot be read around the page cache.
     pub fn refuse_direct(&self) {
-        self.set_direct(false);
-        self.direct.set(Direct::Never);
+        self.refuses_direct.set(true);
     }
 
     /// Whether its bytes are still those it was opened with.
