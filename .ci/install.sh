@@ -10,6 +10,7 @@ package() {
         h2load) echo nghttp2-client ;;
         ip) echo iproute2 ;;
         man) echo man-db ;;
+        mdir) echo mtools ;;
         mke2fs) echo e2fsprogs ;;
         musl-gcc) echo musl-tools ;;
         nft) echo nftables ;;
@@ -19,7 +20,8 @@ package() {
         go) echo golang-go ;;
         python3) echo python3 python3-venv ;;
         nix) echo nix-bin ;;
-        setpriv) echo util-linux ;;
+        blkid | setpriv) echo util-linux ;;
+        sfdisk) echo fdisk ;;
         strip) echo binutils ;;
         xz) echo xz-utils ;;
         postgres) echo postgresql ;;

@@ -143,6 +143,7 @@ echo "nixos: evaluated in $((SECONDS - began)) s"
 
 # is_bootable FILE: whether a firmware finds a loader with an entry on this disk, and that a root with a label.
 is_bootable() {
+    .ci/install.sh blkid mdir sfdisk
     local disk=$1 start size type label esp=C12A7328-F81F-11D2-BA4B-00A0C93EC93B expected=(ESP '?*') number=0
     while read -r start size type; do
         label=$(blkid --probe --offset $((start * 512)) --size $((size * 512)) --match-tag LABEL --output value "$disk")
