@@ -34,6 +34,12 @@ pub(crate) struct App {
     pub(crate) tries: Tries,
     pub(crate) live: Arc<Semaphore>,
     pub(crate) shutdown: Shutdown,
+    pub(crate) known: Known,
+}
+
+/// What was found out of the machine lately.
+#[derive(Default)]
+pub(crate) struct Known {
     doctor: Look<Result<Examined, String>>,
     host: Look<Host>,
     queues: Look<Result<Queues, String>>,
@@ -41,46 +47,16 @@ pub(crate) struct App {
     queues_before: Mutex<Option<(Queues, Queues)>>,
 }
 
-/// What it takes to make an [`App`].
-pub(crate) struct Parts {
-    pub(crate) services: Vec<Upstream>,
-    pub(crate) links: Option<Upstream>,
-    pub(crate) open: Option<String>,
-    pub(crate) hosts: Option<AllowedHosts>,
-    pub(crate) machine: Arc<dyn Machine>,
-    pub(crate) sessions: Sessions,
-    pub(crate) session_seconds: u64,
-    pub(crate) secret: Secret,
-    pub(crate) shutdown: Shutdown,
+/// As many permits as pages may be live.
+pub(crate) fn live() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(LIVE))
 }
 
 impl App {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { services, links, open, hosts, machine, sessions, session_seconds, secret, shutdown } =
-            parts;
-        Self {
-            sampler: Sampler::new(services),
-            links,
-            open,
-            hosts,
-            machine,
-            sessions,
-            session_seconds,
-            secret,
-            tries: Tries::default(),
-            live: Arc::new(Semaphore::new(LIVE)),
-            shutdown,
-            doctor: Look::default(),
-            host: Look::default(),
-            queues: Look::default(),
-            queues_before: Mutex::default(),
-        }
-    }
-
     /// What doctor found, no longer ago than this, and when.
     pub(crate) async fn doctor(&self, fresh: Duration) -> Arc<(Instant, Result<Examined, String>)> {
         let machine = Arc::clone(&self.machine);
-        self.doctor.at(fresh, move || machine.doctor()).await
+        self.known.doctor.at(fresh, move || machine.doctor()).await
     }
 
     /// What doctor found the last time it looked, if it has; it looks again meanwhile where that is longer ago than this.
@@ -88,7 +64,7 @@ impl App {
         self: &Arc<Self>,
         fresh: Duration,
     ) -> Option<Arc<(Instant, Result<Examined, String>)>> {
-        let last = self.doctor.last();
+        let last = self.known.doctor.last();
         if last.as_ref().is_none_or(|last| last.0.elapsed() > fresh) {
             let app = Arc::clone(self);
             tokio::spawn(async move { app.doctor(fresh).await });
@@ -99,14 +75,15 @@ impl App {
     /// The machine in a few figures.
     pub(crate) async fn host(&self) -> Host {
         let machine = Arc::clone(&self.machine);
-        self.host.at(Duration::from_secs(1), move || machine.host()).await.1.clone()
+        self.known.host.at(Duration::from_secs(1), move || machine.host()).await.1.clone()
     }
 
     /// The queues, and as they were some time before.
     pub(crate) async fn queues(&self) -> Result<(Option<Queues>, Queues), String> {
         let machine = Arc::clone(&self.machine);
-        let now = self.queues.at(Duration::from_millis(900), move || machine.queues()).await.1.clone()?;
-        let mut before = self.queues_before.lock().unwrap_or_else(PoisonError::into_inner);
+        let now =
+            self.known.queues.at(Duration::from_millis(900), move || machine.queues()).await.1.clone()?;
+        let mut before = self.known.queues_before.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = match before.take() {
             Some((older, newer)) if newer.at_millis == now.at_millis => (older, newer),
             Some((_, newer)) => (newer, now.clone()),

@@ -22,11 +22,13 @@ use service::shutdown::Shutdown;
 use service::socket::Address;
 use service::tls::{AdminTlsArgs, TlsArgs};
 
-use crate::app::{App, Parts};
+use crate::app::{self, App, Known};
 use crate::csrf::Secret;
 use crate::machine::Machine;
+use crate::overview::Sampler;
 use crate::routes;
 use crate::session::{Life, Sessions};
+use crate::tries::Tries;
 use crate::upstream::Upstream;
 
 /// Arguments of `linerate console`.
@@ -239,7 +241,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     // Where everybody on this machine may ask, so could a page of any site, by DNS rebinding.
     let checked = local || !args.hosts.allowed_hosts.is_empty();
     let hosts = checked.then(|| AllowedHosts::new(&args.hosts, public.addresses()));
-    let app = Arc::new(App::new(parts(args, machine, hosts, shutdown.clone())?));
+    let app = Arc::new(app(args, machine, hosts, shutdown.clone())?);
     let mut watched = vec![public.heartbeats().watch(STUCK)];
     let mut threads = vec![public.start("console", routes::router(app), &shutdown)?];
     if let Some(admin) = admin {
@@ -272,19 +274,19 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     Ok(shutdown.outcome()?)
 }
 
-fn parts(
+fn app(
     args: &Args,
     machine: Arc<dyn Machine>,
     hosts: Option<AllowedHosts>,
     shutdown: Shutdown,
-) -> Result<Parts, Error> {
+) -> Result<App, Error> {
     let upstream = |name, at: &Where| at.0.clone().map(|address| Upstream { name, address });
     let links = upstream("links", &args.links);
     let others = [upstream("files", &args.files), upstream("api", &args.api)];
     let life =
         Life { whole: Duration::from_secs(args.session_life), idle: Duration::from_secs(args.session_idle) };
-    Ok(Parts {
-        services: links.iter().cloned().chain(others.into_iter().flatten()).collect(),
+    Ok(App {
+        sampler: Sampler::new(links.iter().cloned().chain(others.into_iter().flatten()).collect()),
         links,
         open: args.token.clone().map(|key| key.0),
         hosts,
@@ -292,7 +294,10 @@ fn parts(
         sessions: Sessions::new(life),
         session_seconds: args.session_life,
         secret: Secret::new().map_err(Error::Randomness)?,
+        tries: Tries::default(),
+        live: app::live(),
         shutdown,
+        known: Known::default(),
     })
 }
 

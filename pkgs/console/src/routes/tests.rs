@@ -15,10 +15,12 @@ use tokio::net::UnixListener;
 use tower_service::Service;
 
 use super::router;
-use crate::app::{App, Parts};
+use crate::app::{self, App, Known};
 use crate::csrf::Secret;
 use crate::machine::{Examined, Host, Machine, Queues};
+use crate::overview::Sampler;
 use crate::session::{Life, Sessions};
+use crate::tries::Tries;
 use crate::upstream::Upstream;
 
 const KEY: &str = "lr_known";
@@ -70,8 +72,8 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router) {
     serve(&socket);
     let links = Upstream { name: "links", address: Address::Unix(socket) };
     let hour = Duration::from_secs(3600);
-    let app = App::new(Parts {
-        services: vec![links.clone()],
+    let app = App {
+        sampler: Sampler::new(vec![links.clone()]),
         links: Some(links),
         open: open.then(|| KEY.to_owned()),
         hosts: Some(AllowedHosts::new(&AllowedHostArgs::default(), [])),
@@ -79,8 +81,11 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router) {
         sessions: Sessions::new(Life { whole: hour, idle: hour }),
         session_seconds: 3600,
         secret: Secret::new().expect("random"),
+        tries: Tries::default(),
+        live: app::live(),
         shutdown: Shutdown::new(),
-    });
+        known: Known::default(),
+    };
     (directory, router(Arc::new(app)))
 }
 
