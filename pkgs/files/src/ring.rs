@@ -92,7 +92,7 @@ pub struct Ring {
     queued: usize,
     next: u64,
     /// Transfers that wait for a block, in the order they came.
-    thirsty: VecDeque<Token>,
+    waiting: VecDeque<Token>,
     /// Whose turn it is to take one.
     served: Option<Token>,
     /// Transfers that read by the ring.
@@ -177,7 +177,7 @@ impl Ring {
             places: (0..FLIGHTS).rev().collect(),
             queued: 0,
             next: 0,
-            thirsty: VecDeque::new(),
+            waiting: VecDeque::new(),
             served: None,
             readers: Rc::new(()),
         })
@@ -199,9 +199,9 @@ impl Ring {
     pub fn block(&mut self, token: Token, has: usize) -> Option<Block> {
         let free = self.memory.free.borrow().len();
         let may = if has > 0 {
-            self.thirsty.is_empty() && has < self.share() && free > self.blocks() / 4
+            self.waiting.is_empty() && has < self.share() && free > self.blocks() / 4
         } else {
-            self.thirsty.is_empty() || self.served == Some(token)
+            self.waiting.is_empty() || self.served == Some(token)
         };
         if may && !self.places.is_empty() {
             let number = self.memory.free.borrow_mut().pop();
@@ -210,25 +210,25 @@ impl Ring {
             }
         }
         if has == 0 {
-            self.thirsty.push_back(token);
+            self.waiting.push_back(token);
         }
         None
     }
 
     /// The transfer that may take a block now.
     pub fn serve(&mut self) -> Option<Token> {
-        self.served = if self.may_serve() { self.thirsty.pop_front() } else { None };
+        self.served = if self.may_serve() { self.waiting.pop_front() } else { None };
         self.served
     }
 
     /// Whether there is one.
     pub fn may_serve(&self) -> bool {
-        !self.thirsty.is_empty() && !self.places.is_empty() && !self.memory.free.borrow().is_empty()
+        !self.waiting.is_empty() && !self.places.is_empty() && !self.memory.free.borrow().is_empty()
     }
 
     /// Whether transfers wait for blocks that others have and do not send.
     pub fn is_short(&self) -> bool {
-        !self.thirsty.is_empty() && self.memory.free.borrow().is_empty() && self.under_way() < self.blocks()
+        !self.waiting.is_empty() && self.memory.free.borrow().is_empty() && self.under_way() < self.blocks()
     }
 
     fn blocks(&self) -> usize {

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::code::varint;
 use super::context::Context;
-use super::fast::{Fast, Progress, Rest};
+use super::fast::{Fast, Progress, Unsent};
 use super::request;
 use super::setup::send_window;
 use super::stall::{Stall, Watch};
@@ -58,7 +58,7 @@ pub(super) async fn serve(
     stall.set_window(window);
     let context =
         Arc::new(Context { worker: Arc::clone(worker), peer: peer(worker, &quic, local, guest), stall });
-    let (fast, progress, rests) = Fast::new(service.clone(), Arc::clone(&context));
+    let (fast, progress, unsent) = Fast::new(service.clone(), Arc::clone(&context));
     // Twice what a decoded head may have: h3 can then still answer a request whose head is somewhat too long.
     let transport = transport::Connection::new(quic.clone(), Some(fast), 2 * limits.head_bytes as u64);
     let mut builder = server::builder();
@@ -70,7 +70,7 @@ pub(super) async fn serve(
     };
     let remote = quic.remote_address();
     let requests = JoinSet::new();
-    Connection { h3, quic, remote, context, service, progress, rests, requests, begun: false }.run().await;
+    Connection { h3, quic, remote, context, service, progress, unsent, requests, begun: false }.run().await;
 }
 
 fn peer(worker: &Worker, quic: &quinn::Connection, local: SocketAddr, guest: Option<Guest>) -> Peer {
@@ -105,7 +105,7 @@ struct Connection<S: HttpService> {
     /// What the fast path has seen.
     progress: Arc<Progress>,
     /// Its answers that wait for room.
-    rests: mpsc::UnboundedReceiver<Rest>,
+    unsent: mpsc::UnboundedReceiver<Unsent>,
     /// Those in flight; they end with the connection.
     requests: JoinSet<()>,
     /// Whether there has been one.
@@ -186,7 +186,7 @@ impl<S: HttpService> Connection<S> {
                     Ok(None) => return End::Done,
                     Err(_) => return End::Lost,
                 },
-                Some(rest) = self.rests.recv() => self.send_rest(rest),
+                Some(rest) = self.unsent.recv() => self.send_unsent(rest),
                 _ = draining.as_mut() => return End::Drain,
                 () = looking.as_mut() => {
                     self.reap();
@@ -237,8 +237,8 @@ impl<S: HttpService> Connection<S> {
     }
 
     /// Sends what the client did not take at once of an answer.
-    fn send_rest(&mut self, rest: Rest) {
-        self.requests.spawn(request::send_rest(Arc::clone(&self.context), rest));
+    fn send_unsent(&mut self, rest: Unsent) {
+        self.requests.spawn(request::send_unsent(Arc::clone(&self.context), rest));
     }
 
     /// What happens next, once the end has begun.
@@ -257,8 +257,8 @@ impl<S: HttpService> Connection<S> {
     /// before `kept` is served, however long its client was held up.
     async fn wind_up(&mut self, kept: Instant) {
         self.progress.close();
-        while let Ok(rest) = self.rests.try_recv() {
-            self.send_rest(rest);
+        while let Ok(rest) = self.unsent.try_recv() {
+            self.send_unsent(rest);
         }
         if self.h3.shutdown(ANY).await.is_err() {
             return;

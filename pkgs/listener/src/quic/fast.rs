@@ -36,10 +36,10 @@ const HEADERS: u8 = 1;
 const FOUR_BYTES: u32 = 0b10 << 30;
 
 /// What a stream was found to bring, one look after the other, before it was left to h3.
-pub(super) type Found = [Option<Result<Option<Bytes>, ReadError>>; 2];
+pub(super) type EarlyReads = [Option<Result<Option<Bytes>, ReadError>>; 2];
 
 /// An answer of which the client has not yet taken all, and what is left of it.
-pub(super) struct Rest {
+pub(super) struct Unsent {
     pub(super) stream: SendStream,
     pub(super) bytes: Bytes,
 }
@@ -78,7 +78,7 @@ pub(super) struct Fast<S> {
     context: Arc<context::Context>,
     progress: Arc<Progress>,
     /// Answers that wait for room.
-    rests: mpsc::UnboundedSender<Rest>,
+    unsent: mpsc::UnboundedSender<Unsent>,
 }
 
 /// What a thread uses for one answer after the other.
@@ -98,10 +98,10 @@ impl<S: HttpService> Fast<S> {
     pub(super) fn new(
         service: S,
         context: Arc<context::Context>,
-    ) -> (Self, Arc<Progress>, mpsc::UnboundedReceiver<Rest>) {
-        let (rests, receiver) = mpsc::unbounded_channel();
+    ) -> (Self, Arc<Progress>, mpsc::UnboundedReceiver<Unsent>) {
+        let (unsent, receiver) = mpsc::unbounded_channel();
         let progress = Arc::<Progress>::default();
-        (Self { service, context, progress: Arc::clone(&progress), rests }, progress, receiver)
+        (Self { service, context, progress: Arc::clone(&progress), unsent }, progress, receiver)
     }
 
     /// Answers the request on a stream that was opened just now, or gives it back with what was read.
@@ -110,7 +110,7 @@ impl<S: HttpService> Fast<S> {
         mut send: SendStream,
         mut receive: RecvStream,
         context: &mut Context<'_>,
-    ) -> Option<(SendStream, RecvStream, Found)> {
+    ) -> Option<(SendStream, RecvStream, EarlyReads)> {
         let opened = self.progress.opened.load(Relaxed) + 1;
         self.progress.opened.store(opened, Relaxed);
         let mut found = [None, None];
@@ -134,9 +134,9 @@ impl<S: HttpService> Fast<S> {
                 match outcome {
                     Outcome::Declined => {}
                     Outcome::Sent => return None,
-                    Outcome::Rest(bytes) => {
+                    Outcome::Unsent(bytes) => {
                         // Where nobody receives it the connection is gone.
-                        let _ = self.rests.send(Rest { stream: send, bytes });
+                        let _ = self.unsent.send(Unsent { stream: send, bytes });
                         return None;
                     }
                     Outcome::Lost => {
@@ -176,7 +176,7 @@ impl<S: HttpService> Fast<S> {
                 Poll::Ready(Err(_)) => return Outcome::Lost,
             };
             if sent < frames.len() {
-                return Outcome::Rest(Bytes::copy_from_slice(&frames[sent..]));
+                return Outcome::Unsent(Bytes::copy_from_slice(&frames[sent..]));
             }
             self.context.stall.took(body as u64);
             // A stream that was stopped meanwhile has nothing to end.
@@ -222,7 +222,7 @@ enum Outcome {
     /// It is answered.
     Sent,
     /// This is still to be sent.
-    Rest(Bytes),
+    Unsent(Bytes),
     /// Nobody can be answered.
     Lost,
 }

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::body::Source;
 use super::code::varint;
 use super::context::Context;
-use super::fast::Rest;
+use super::fast::Unsent;
 use super::transport;
 use crate::body::Body;
 use crate::connection_fields;
@@ -117,7 +117,7 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
 }
 
 /// Sends what is left of an answer, as fast as the client takes it.
-pub(super) async fn send_rest(context: Arc<Context>, Rest { mut stream, bytes }: Rest) {
+pub(super) async fn send_unsent(context: Arc<Context>, Unsent { mut stream, bytes }: Unsent) {
     let length = bytes.len() as u64;
     // A stream that is closed has nothing to end.
     let _ = if taken(&context, stream.write_chunk(bytes)).await {

@@ -15,7 +15,7 @@ use quinn::VarInt;
 use tokio_util::sync::ReusableBoxFuture;
 
 use super::code::varint;
-use super::fast::{Fast, Found};
+use super::fast::{EarlyReads, Fast};
 use super::frames::{Frames, Violation};
 use crate::service_trait::HttpService;
 
@@ -204,7 +204,7 @@ pub(super) struct RecvStream {
     quic: quinn::Connection,
     stream: quinn::RecvStream,
     /// What was read of it before.
-    found: Found,
+    found: EarlyReads,
     frames: Frames,
 }
 
