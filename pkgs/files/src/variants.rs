@@ -141,6 +141,10 @@ impl Variants {
 
     /// What there is of a coding of a file.
     pub fn get(&self, identity: &Identity, coding: Coding) -> Stock {
+        // Nothing is ever made: nobody need wait to be told so.
+        if self.capacity == 0 {
+            return Stock::Useless;
+        }
         match self.inner().made.get(&(*identity, coding)) {
             None => Stock::None,
             Some(Made::Variant(variant)) => {
