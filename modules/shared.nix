@@ -51,6 +51,7 @@ in
 
     services = mkOption {
       internal = true;
+      visible = false;
       default = { };
       description = "The services of this host: what firewall and health check have to know of them.";
       type = types.attrsOf (

@@ -6,8 +6,14 @@
   ...
 }:
 let
-  inherit (lib) mkIf mkOption types;
+  inherit (lib)
+    mkEnableOption
+    mkIf
+    mkOption
+    types
+    ;
   cfg = config.services.linerate.api;
+  shared = import ./options.nix { inherit config lib pkgs; } "api";
   local = cfg.database.createLocally;
   # PostgreSQL lets in who has the name of its user.
   name = "linerate-api";
@@ -23,85 +29,99 @@ let
   compatibility = import ../compatibility.nix { inherit lib; };
   inherit (compatibility) postgresql;
 in
-import ./daemon.nix { inherit config lib pkgs; } {
-  name = "api";
-  what = "linerate-api, a JSON REST API";
-  description = "JSON API";
-  defaults = {
-    listen = [ ":8100" ];
-    admin = "127.0.0.1:8101";
-    drain-timeout = 30;
-  };
-  stateful = true;
-  audited = true;
-  tls = true;
-  # It always asks for 16,384.
-  backlog = false;
-  unix = true;
-  # Connections to the database, its files, and libraries.
-  openFiles = 4096;
+{
+  imports = [ ./daemon.nix ];
 
-  settings = {
-    cache-bytes = mkOption {
-      type = types.ints.unsigned;
-      default = 128 * mebibyte;
-      description = "Memory for users that were read, in bytes; 0 turns the cache off.";
+  options.services.linerate.api = {
+    enable = mkEnableOption "linerate-api, a JSON REST API";
+    package = shared.package "linerate-api";
+    inherit (shared)
+      openFirewall
+      secrets
+      socketActivation
+      workers
+      ;
+    tls = import ./tls-options.nix { inherit lib; } cfg.tls;
+
+    settings = shared.settings "linerate-api serve" {
+      listen = shared.listen [ ":8100" ];
+      admin = shared.admin "127.0.0.1:8101";
+      drain-timeout = shared.drain-timeout 30;
+      inherit (shared)
+        access-log
+        audit-log
+        max-connections
+        tls-listen
+        trusted-proxy
+        ;
+      cache-bytes = mkOption {
+        type = types.ints.unsigned;
+        default = 128 * mebibyte;
+        description = "Memory for users that were read, in bytes; 0 turns the cache off.";
+      };
+      auth = mkOption {
+        type = types.enum [
+          "auto"
+          "keys"
+          "none"
+        ];
+        default = "auto";
+        description = ''
+          Who may ask: who has a key, or anybody. `auto` is anybody where every address is of this host alone. Where keys
+          are needed and there are none, the service does not start: `linerate-api key add` makes one.
+        '';
+      };
+      database-url = mkOption {
+        type = types.nullOr types.str;
+        default =
+          if local then
+            "postgres://${name}@%2Frun%2Fpostgresql/${name}"
+          else if cfg.secrets ? database-url then
+            null
+          else
+            "sqlite:/var/lib/${name}/api.db";
+        defaultText = lib.literalMD "the local PostgreSQL where `database.createLocally` asks for it, or SQLite in `/var/lib/linerate-api`";
+        example = "postgres://api@db.example/api";
+        description = ''
+          Which database: `sqlite:PATH` or `postgres://…`. With a password in it, it is one of `secrets` instead.
+        '';
+      };
     };
-    auth = mkOption {
-      type = types.enum [
-        "auto"
-        "keys"
-        "none"
-      ];
-      default = "auto";
+
+    database.createLocally = mkOption {
+      type = types.bool;
+      default = false;
       description = ''
-        Who may ask: who has a key, or anybody. `auto` is anybody where every address is of this host alone. Where keys
-        are needed and there are none, the service does not start: `linerate-api key add` makes one.
+        Whether this host has a PostgreSQL for the service, reached by its socket alone: it knows the service by the
+        user that it runs as, and there is no password.
       '';
     };
-    database-url = mkOption {
-      type = types.nullOr types.str;
-      default =
-        if local then
-          "postgres://${name}@%2Frun%2Fpostgresql/${name}"
-        else if cfg.secrets ? database-url then
-          null
-        else
-          "sqlite:/var/lib/${name}/api.db";
-      defaultText = lib.literalMD "the local PostgreSQL where `database.createLocally` asks for it, or SQLite in `/var/lib/linerate-api`";
-      example = "postgres://api@db.example/api";
-      description = ''
-        Which database: `sqlite:PATH` or `postgres://…`. With a password in it, it is one of `secrets` instead.
-      '';
+  };
+
+  config = mkIf cfg.enable {
+    linerate.services.api = {
+      description = "JSON API";
+      stateful = true;
+      unixVisitors = true;
+      # Connections to the database, its files, and libraries.
+      openFiles = 4096;
+      databases = {
+        urls = lib.optional (remote && url != null) url;
+        files = lib.optional (cfg.secrets ? database-url) cfg.secrets.database-url;
+      };
+      operators = lib.optionalAttrs (url != null) { LINERATE_API_DATABASE_URL = url; };
     };
-  };
 
-  databases = {
-    urls = lib.optional (remote && url != null) url;
-    files = lib.optional (cfg.secrets ? database-url) cfg.secrets.database-url;
-  };
-  operators = lib.optionalAttrs (url != null) { LINERATE_API_DATABASE_URL = url; };
+    systemd.services.linerate-api = {
+      # Once roles and databases are there, or a way to those of another host.
+      wants = lib.optional local postgresql ++ lib.optional remote "network-online.target";
+      after = lib.optional local postgresql ++ lib.optional remote "network-online.target";
+      # Twice the cache while it is filled anew; a connection holds some 32 KiB, and a few batches of the largest size may
+      # be read at once.
+      serviceConfig.MemoryMax =
+        2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
+    };
 
-  options.database.createLocally = mkOption {
-    type = types.bool;
-    default = false;
-    description = ''
-      Whether this host has a PostgreSQL for the service, reached by its socket alone: it knows the service by the
-      user that it runs as, and there is no password.
-    '';
-  };
-
-  unit = {
-    # Once roles and databases are there, or a way to those of another host.
-    wants = lib.optional local postgresql ++ lib.optional remote "network-online.target";
-    after = lib.optional local postgresql ++ lib.optional remote "network-online.target";
-    # Twice the cache while it is filled anew; a connection holds some 32 KiB, and a few batches of the largest size may
-    # be read at once.
-    serviceConfig.MemoryMax =
-      2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
-  };
-
-  host = {
     services.postgresql = mkIf local {
       enable = true;
       ensureDatabases = [ name ];

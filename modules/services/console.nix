@@ -6,9 +6,16 @@
   ...
 }:
 let
-  inherit (lib) mkForce mkOption types;
+  inherit (lib)
+    mkAfter
+    mkEnableOption
+    mkIf
+    mkOption
+    types
+    ;
   services = config.services.linerate;
-  said = services.console.settings;
+  cfg = services.console;
+  shared = import ./options.nix { inherit config lib pkgs; } "console";
   ranges = import ../tuning/ranges.nix { inherit lib; };
 
   # Where a service answers operators, if it runs here and its module is there.
@@ -21,7 +28,7 @@ let
   # The program connects in the clear.
   unreachable = lib.filter (
     name:
-    !(said ? ${name})
+    !(cfg.settings ? ${name})
     && asked.${name} != "none"
     && config.linerate.services.${name}.settings ? admin-cert
   ) (lib.attrNames asked);
@@ -30,57 +37,70 @@ let
   cpu = config.linerate.tuning.cpu or { };
   quiet = lib.subtractLists (cpu.irqCpus or [ ]) (lib.concatLists (cpu.cores or [ ]));
 in
-import ./daemon.nix { inherit config lib pkgs; } {
-  name = "console";
-  what = "the console, one web page for the box";
-  description = "Console";
-  program = {
-    package = "linerate";
-    binary = "linerate";
-    command = "console";
-  };
-  defaults = {
-    listen = [ "127.0.0.1:8110" ];
-    admin = "127.0.0.1:8111";
-    drain-timeout = 5;
-  };
-  backlog = false;
-  tls = true;
-  openFiles = 1024;
+{
+  imports = [ ./daemon.nix ];
 
-  settings = {
-    max-connections = mkOption {
-      type = types.ints.positive;
-      default = 256;
-      description = "Connections at once; further ones take the place of those that have stood still for longest.";
+  options.services.linerate.console = {
+    enable = mkEnableOption "the console, one web page for the box";
+    package = shared.package "linerate";
+    inherit (shared)
+      openFirewall
+      secrets
+      socketActivation
+      workers
+      ;
+    tls = import ./tls-options.nix { inherit lib; } cfg.tls;
+
+    settings = shared.settings "linerate console" {
+      listen = shared.listen [ "127.0.0.1:8110" ];
+      admin = shared.admin "127.0.0.1:8111";
+      drain-timeout = shared.drain-timeout 5;
+      inherit (shared) access-log tls-listen trusted-proxy;
+      max-connections = mkOption {
+        type = types.ints.positive;
+        default = 256;
+        description = "Connections at once; further ones take the place of those that have stood still for longest.";
+      };
     };
   };
 
-  # Unless somebody says otherwise.
-  derived = removeAttrs (asked // { profile = "/etc/linerate/profile.json"; }) (lib.attrNames said);
+  config = mkIf cfg.enable {
+    linerate.services.console = {
+      description = "Console";
+      binary = "linerate";
+      command = "console";
+      openFiles = 1024;
+      # Unless somebody says otherwise.
+      derived = removeAttrs (asked // { profile = "/etc/linerate/profile.json"; }) (
+        lib.attrNames cfg.settings
+      );
+    };
 
-  unit.serviceConfig = {
-    ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
-    # It looks at the machine as `linerate doctor` and `linerate nic` do: /proc, /sys, and the kernel by netlink. It changes
-    # nothing there, and could not.
-    ProcSubset = mkForce "all";
-    ProtectProc = mkForce "default";
-    RestrictAddressFamilies = lib.mkAfter [ "AF_NETLINK" ];
-    # It would forbid to ask the kernel whether the clock is synchronised, too.
-    ProtectClock = mkForce false;
-    SystemCallFilter = lib.mkAfter [
-      "adjtimex"
-      # By which the C library asks what adjtimex does.
-      "clock_adjtime"
-    ];
-    # Everything else of the box comes first.
-    CPUWeight = mkForce 20;
-    OOMScoreAdjust = mkForce 300;
-    MemoryMax = "256M";
-  }
-  // lib.optionalAttrs (quiet != [ ]) { CPUAffinity = mkForce (ranges.show quiet); };
+    systemd.services.linerate-console = {
+      # Whose keys let people in.
+      after = lib.optionals (asked.links != "none") [ "linerate-links.service" ];
+      serviceConfig = {
+        ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
+        # It looks at the machine as `linerate doctor` and `linerate nic` do: /proc, /sys, and the kernel by netlink. It changes
+        # nothing there, and could not.
+        ProcSubset = "all";
+        ProtectProc = "default";
+        RestrictAddressFamilies = mkAfter [ "AF_NETLINK" ];
+        # It would forbid to ask the kernel whether the clock is synchronised, too.
+        ProtectClock = false;
+        SystemCallFilter = mkAfter [
+          "adjtimex"
+          # By which the C library asks what adjtimex does.
+          "clock_adjtime"
+        ];
+        # Everything else of the box comes first.
+        CPUWeight = 20;
+        OOMScoreAdjust = 300;
+        MemoryMax = "256M";
+      }
+      // lib.optionalAttrs (quiet != [ ]) { CPUAffinity = ranges.show quiet; };
+    };
 
-  host = {
     assertions =
       map (name: {
         assertion = false;
@@ -88,13 +108,9 @@ import ./daemon.nix { inherit config lib pkgs; } {
       }) unreachable
       ++ [
         {
-          assertion = (said.links or asked.links) != "none";
+          assertion = (cfg.settings.links or asked.links) != "none";
           message = "services.linerate.console: keys of linerate-links let people in; enable services.linerate.links, or say in services.linerate.console.settings.links where it is.";
         }
       ];
-    # Whose keys let people in.
-    systemd.services.linerate-console.after = lib.optionals (asked.links != "none") [
-      "linerate-links.service"
-    ];
   };
 }

@@ -6,8 +6,15 @@
   ...
 }:
 let
-  inherit (lib) mkIf mkOption types;
+  inherit (lib)
+    mkAfter
+    mkEnableOption
+    mkIf
+    mkOption
+    types
+    ;
   cfg = config.services.linerate.files;
+  shared = import ./options.nix { inherit config lib pkgs; } "files";
   toml = pkgs.formats.toml { };
   state = "/var/lib/linerate-files";
 
@@ -21,73 +28,92 @@ let
       cp ${file} $out
     '';
 in
-import ./daemon.nix { inherit config lib pkgs; } {
-  name = "files";
-  what = "linerate-files, a file server";
-  description = "File server";
-  defaults = {
-    listen = [ ":8090" ];
-    admin = "127.0.0.1:8091";
-    drain-timeout = 30;
-  };
-  tls = true;
-  # A connection may have a pipe beside its socket.
-  openFiles = 2 * cfg.settings.max-connections + cfg.settings.open-files + 4096;
+{
+  imports = [ ./daemon.nix ];
 
-  settings = {
-    root = mkOption {
-      type = types.path;
-      default = state;
+  options.services.linerate.files = {
+    enable = mkEnableOption "linerate-files, a file server";
+    package = shared.package "linerate-files";
+    inherit (shared)
+      openFirewall
+      secrets
+      socketActivation
+      workers
+      ;
+    tls = import ./tls-options.nix { inherit lib; } cfg.tls;
+
+    settings = shared.settings "linerate-files serve" {
+      listen = shared.listen [ ":8090" ];
+      admin = shared.admin "127.0.0.1:8091";
+      drain-timeout = shared.drain-timeout 30;
+      inherit (shared)
+        access-log
+        backlog
+        max-connections
+        tls-listen
+        trusted-proxy
+        ;
+      root = mkOption {
+        type = types.path;
+        default = state;
+        description = ''
+          The directory whose files are served; nothing outside is. Made where it is the default, and then the
+          group `linerate-files` may write to it.
+        '';
+      };
+      open-files = mkOption {
+        type = types.ints.positive;
+        default = 16384;
+        description = "Files all workers together keep open. The program's own default is for small machines.";
+      };
+    };
+
+    rules = mkOption {
+      inherit (toml) type;
+      default = { };
+      example = {
+        rule = [
+          {
+            path = "/assets/*";
+            cache-control = "public, max-age=31536000, immutable";
+          }
+        ];
+      };
       description = ''
-        The directory whose files are served; nothing outside is. Made where it is the default, and then the
-        group `linerate-files` may write to it.
+        What holds for some paths and not for others: caching, fields, listings, pages for errors. Checked when
+        the system is built, and read again without a restart when it changes.
       '';
     };
-    open-files = mkOption {
-      type = types.ints.positive;
-      default = 16384;
-      description = "Files all workers together keep open. The program's own default is for small machines.";
-    };
   };
 
-  derived = lib.optionalAttrs (cfg.rules != { }) { rules = "/etc/linerate/files-rules.toml"; };
-
-  options.rules = mkOption {
-    inherit (toml) type;
-    default = { };
-    example = {
-      rule = [
-        {
-          path = "/assets/*";
-          cache-control = "public, max-age=31536000, immutable";
-        }
-      ];
+  config = mkIf cfg.enable {
+    linerate.services.files = {
+      description = "File server";
+      # A connection may have a pipe beside its socket.
+      openFiles = 2 * cfg.settings.max-connections + cfg.settings.open-files + 4096;
+      derived = mkIf (cfg.rules != { }) { rules = "/etc/linerate/files-rules.toml"; };
     };
-    description = ''
-      What holds for some paths and not for others: caching, fields, listings, pages for errors. Checked when
-      the system is built, and read again without a restart when it changes.
-    '';
-  };
 
-  unit = {
-    reloadTriggers = lib.optional (cfg.rules != { }) rules;
-    serviceConfig = {
-      ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
-      # With it openat2 fails (ENOSYS), the call by which it stays below its root. It can make no file anywhere.
-      RestrictSUIDSGID = lib.mkForce false;
-      # It asks the kernel whether a file is in memory (cachestat), which systemd's group does not have. Of what the kernel
-      # has for asynchronous input and output it takes these two calls alone: no worker registers anything with its ring.
-      SystemCallFilter = lib.mkAfter [
-        "cachestat"
-        "~@aio"
-        "io_uring_setup"
-        "io_uring_enter"
-      ];
-      # No MemoryMax: pages of the files it sends count as its memory, and the kernel takes them back itself.
+    environment.etc."linerate/files-rules.toml" = mkIf (cfg.rules != { }) { source = rules; };
+
+    systemd.services.linerate-files = {
+      reloadTriggers = lib.optional (cfg.rules != { }) rules;
+      serviceConfig = {
+        ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
+        # With it openat2 fails (ENOSYS), the call by which it stays below its root. It can make no file anywhere.
+        RestrictSUIDSGID = false;
+        # It asks the kernel whether a file is in memory (cachestat), which systemd's group does not have. Of what the kernel
+        # has for asynchronous input and output it takes these two calls alone: no worker registers anything with its ring.
+        SystemCallFilter = mkAfter [
+          "cachestat"
+          "~@aio"
+          "io_uring_setup"
+          "io_uring_enter"
+        ];
+        # No MemoryMax: pages of the files it sends count as its memory, and the kernel takes them back itself.
+      };
     };
-  };
 
-  host = {
     # Whoever puts files there is of this group; the service itself only reads.
     systemd.tmpfiles.settings = mkIf (cfg.settings.root == state) {
       "10-linerate-files".${state}.d = {
@@ -96,8 +122,8 @@ import ./daemon.nix { inherit config lib pkgs; } {
         group = "linerate-files";
       };
     };
+
     # By it the kernel encrypts HTTP/1.1 over TLS, and bodies are sent as in the clear. The service could not load it.
     boot.kernelModules = mkIf (cfg.settings.tls-listen != [ ]) [ "tls" ];
-    environment.etc."linerate/files-rules.toml" = mkIf (cfg.rules != { }) { source = rules; };
   };
 }

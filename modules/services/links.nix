@@ -6,8 +6,14 @@
   ...
 }:
 let
-  inherit (lib) mkOption types;
+  inherit (lib)
+    mkEnableOption
+    mkIf
+    mkOption
+    types
+    ;
   cfg = config.services.linerate.links;
+  shared = import ./options.nix { inherit config lib pkgs; } "links";
   database = "/var/lib/linerate-links/links.db";
 
   mebibyte = 1024 * 1024;
@@ -21,52 +27,49 @@ let
     }
   ];
 in
-import ./daemon.nix { inherit config lib pkgs; } {
-  name = "links";
-  what = "linerate-links, a URL shortener";
-  description = "URL shortener";
-  defaults = {
-    listen = [ ":80" ];
-    admin = "127.0.0.1:8081";
-    drain-timeout = 10;
-  };
-  stateful = true;
-  audited = true;
-  tls = true;
-  # Two files of the database for each worker, the writer's, and libraries.
-  openFiles = 4096;
+{
+  imports = [ ./daemon.nix ];
 
-  settings = {
-    public-url = mkOption {
-      type = types.strMatching "https?://.+";
-      example = "https://go.example";
-      description = "What short URLs begin with; its host is refused in targets, since it would loop.";
+  options.services.linerate.links = {
+    enable = mkEnableOption "linerate-links, a URL shortener";
+    package = shared.package "linerate-links";
+    inherit (shared)
+      openFirewall
+      secrets
+      socketActivation
+      workers
+      ;
+    tls = import ./tls-options.nix { inherit lib; } cfg.tls;
+
+    settings = shared.settings "linerate-links serve" {
+      listen = shared.listen [ ":80" ];
+      admin = shared.admin "127.0.0.1:8081";
+      drain-timeout = shared.drain-timeout 10;
+      inherit (shared)
+        access-log
+        audit-log
+        backlog
+        max-connections
+        tls-listen
+        trusted-proxy
+        ;
+      public-url = mkOption {
+        type = types.strMatching "https?://.+";
+        example = "https://go.example";
+        description = "What short URLs begin with; its host is refused in targets, since it would loop.";
+      };
+      cache-bytes = mkOption {
+        type = types.ints.unsigned;
+        default = 64 * mebibyte;
+        description = "Memory for the cache of links, in bytes; 0 turns it off.";
+      };
+      robots = mkOption {
+        type = types.nullOr types.path;
+        default = null;
+        description = "A file with the text of `/robots.txt`. By default crawlers may follow links.";
+      };
     };
-    cache-bytes = mkOption {
-      type = types.ints.unsigned;
-      default = 64 * mebibyte;
-      description = "Memory for the cache of links, in bytes; 0 turns it off.";
-    };
-    robots = mkOption {
-      type = types.nullOr types.path;
-      default = null;
-      description = "A file with the text of `/robots.txt`. By default crawlers may follow links.";
-    };
-  };
 
-  # A new certificate; one of ACME is seen by itself.
-  unit.serviceConfig.ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
-  # The cache may double while it is filled anew; a connection holds some 32 KiB in the worst case, which is by TLS.
-  # Answers that wait for clients, SQLite, password hashing and the rest stay below 512 MiB.
-  unit.serviceConfig.MemoryMax =
-    2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
-
-  operators = {
-    LINERATE_LINKS_DATABASE = database;
-    LINERATE_LINKS_PUBLIC_URL = cfg.settings.public-url;
-  };
-
-  options = {
     replica = mkOption {
       type = types.nullOr (pkgs.formats.yaml { }).type;
       default = null;
@@ -108,7 +111,26 @@ import ./daemon.nix { inherit config lib pkgs; } {
     };
   };
 
-  host = {
+  config = mkIf cfg.enable {
+    linerate.services.links = {
+      description = "URL shortener";
+      stateful = true;
+      # Two files of the database for each worker, the writer's, and libraries.
+      openFiles = 4096;
+      operators = {
+        LINERATE_LINKS_DATABASE = database;
+        LINERATE_LINKS_PUBLIC_URL = cfg.settings.public-url;
+      };
+    };
+
+    systemd.services.linerate-links.serviceConfig = {
+      # A new certificate; one of ACME is seen by itself.
+      ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
+      # The cache may double while it is filled anew; a connection holds some 32 KiB in the worst case, which is by TLS.
+      # Answers that wait for clients, SQLite, password hashing and the rest stay below 512 MiB.
+      MemoryMax = 2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
+    };
+
     warnings =
       lib.optional (cfg.replicas != [ ])
         "services.linerate.links.replicas is called replica now, and is one: services.linerate.links.replica = { … };";

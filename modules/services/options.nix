@@ -1,106 +1,28 @@
-# The options that every service has.
+# Options that services have in common, to be taken by name.
 {
   config,
   lib,
   pkgs,
 }:
-{
-  name,
-  what,
-  audited,
-  backlog,
-  defaults,
-  program,
-  settings,
-  tls,
-}:
+# The service's short name: `links`.
+name:
 let
   inherit (lib)
     literalExpression
-    mkEnableOption
     mkOption
+    mkPackageOption
     types
     ;
   address = import ./address.nix { inherit lib; };
-
-  common = {
-    listen = mkOption {
-      type = types.listOf address.type;
-      default = defaults.listen;
-      description = "Where visitors are answered, by HTTP without TLS.";
-    };
-    admin = mkOption {
-      type = address.type;
-      default = defaults.admin;
-      description = "Where operators are answered, and where health and metrics are. Never opened in the firewall.";
-    };
-    max-connections = mkOption {
-      type = types.ints.positive;
-      default = 16384;
-      description = "Connections of all workers together; further ones are closed at once.";
-    };
-    trusted-proxy = mkOption {
-      type = types.listOf types.str;
-      default = [ ];
-      example = [
-        "10.0.0.0/8"
-        "2001:db8::1"
-      ];
-      description = ''
-        Proxies in front, by address or network. The client's address is what they say in `Forwarded` or
-        `X-Forwarded-For`, or with `proxy-protocol` in the PROXY header of version 2 that every connection then has to
-        begin with. From anybody else it is not believed.
-      '';
-    };
-    access-log = mkOption {
-      type = types.nullOr types.str;
-      default = null;
-      example = "/var/log/linerate-${name}/access.log";
-      description = ''
-        Where each request has a line of JSON, or with `access-log-sample` one in so many: a file, or `-` for the
-        journal. The service may write below `/var/log/linerate-${name}`, which is made for it; a file elsewhere takes
-        a `ReadWritePaths=` of its unit. After it was renamed, `systemctl kill -s HUP linerate-${name}` has it made anew.
-      '';
-    };
-    drain-timeout = mkOption {
-      type = types.ints.unsigned;
-      default = defaults.drain-timeout;
-      description = "How long requests under way have at the end, in seconds.";
-    };
-  };
-
-  audit.audit-log = mkOption {
-    type = types.nullOr types.str;
-    default = null;
-    example = "/var/log/linerate-${name}/audit.log";
-    description = ''
-      Where each write by the API has a line of JSON, with who wrote what: as `access-log`, and it may be the same
-      file.
-    '';
-  };
-
-  queue.backlog = mkOption {
-    type = types.ints.positive;
-    default = 16384;
-    description = "Connections that may wait to be accepted; `net.core.somaxconn` caps it.";
-  };
-
-  secure.tls-listen = mkOption {
-    type = types.listOf address.type;
-    default = lib.optional config.services.linerate.${name}.tls.enable ":443";
-    defaultText = literalExpression ''lib.optional tls.enable ":443"'';
-    description = "Where visitors are answered by TLS: HTTP/1.1, HTTP/2 and HTTP/3.";
-  };
 in
 {
-  enable = mkEnableOption what;
-
-  package = mkOption {
-    type = types.package;
-    default = config.linerate.packages.${program.package};
-    defaultText = literalExpression "config.linerate.packages.${program.package}";
-    description = "The package with `${program.binary}`.";
-  };
+  # Which of this project's packages has the program: `linerate-links`.
+  package =
+    package:
+    mkPackageOption config.linerate.packages package {
+      default = lib.removePrefix "linerate-" package;
+      pkgsText = "config.linerate.packages";
+    };
 
   openFirewall = mkOption {
     type = types.bool;
@@ -140,19 +62,96 @@ in
     '';
   };
 
-  settings = mkOption {
-    default = { };
-    description = ''
-      What `${program.binary} ${program.command} --help` lists, named as the flags without their dashes in front.
-    '';
-    type = types.submodule {
-      freeformType = (pkgs.formats.toml { }).type;
-      options =
-        common
-        // lib.optionalAttrs audited audit
-        // lib.optionalAttrs backlog queue
-        // lib.optionalAttrs tls secure
-        // settings;
+  # `--help` of which command lists the settings, and those that have a type here; any other is passed on as it is.
+  settings =
+    command: options:
+    mkOption {
+      default = { };
+      description = ''
+        What `${command} --help` lists, named as the flags without their dashes in front.
+      '';
+      type = types.submodule {
+        freeformType = (pkgs.formats.toml { }).type;
+        inherit options;
+      };
     };
+
+  listen =
+    default:
+    mkOption {
+      type = types.listOf address.type;
+      inherit default;
+      description = "Where visitors are answered, by HTTP without TLS.";
+    };
+
+  tls-listen = mkOption {
+    type = types.listOf address.type;
+    default = lib.optional config.services.linerate.${name}.tls.enable ":443";
+    defaultText = literalExpression ''lib.optional tls.enable ":443"'';
+    description = "Where visitors are answered by TLS: HTTP/1.1, HTTP/2 and HTTP/3.";
   };
+
+  admin =
+    default:
+    mkOption {
+      type = address.type;
+      inherit default;
+      description = "Where operators are answered, and where health and metrics are. Never opened in the firewall.";
+    };
+
+  max-connections = mkOption {
+    type = types.ints.positive;
+    default = 16384;
+    description = "Connections of all workers together; further ones are closed at once.";
+  };
+
+  backlog = mkOption {
+    type = types.ints.positive;
+    default = 16384;
+    description = "Connections that may wait to be accepted; `net.core.somaxconn` caps it.";
+  };
+
+  trusted-proxy = mkOption {
+    type = types.listOf types.str;
+    default = [ ];
+    example = [
+      "10.0.0.0/8"
+      "2001:db8::1"
+    ];
+    description = ''
+      Proxies in front, by address or network. The client's address is what they say in `Forwarded` or
+      `X-Forwarded-For`, or with `proxy-protocol` in the PROXY header of version 2 that every connection then has to
+      begin with. From anybody else it is not believed.
+    '';
+  };
+
+  access-log = mkOption {
+    type = types.nullOr types.str;
+    default = null;
+    example = "/var/log/linerate-${name}/access.log";
+    description = ''
+      Where each request has a line of JSON, or with `access-log-sample` one in so many: a file, or `-` for the
+      journal. The service may write below `/var/log/linerate-${name}`, which is made for it; a file elsewhere takes
+      a `ReadWritePaths=` of its unit. After it was renamed, `systemctl kill -s HUP linerate-${name}` has it made anew.
+    '';
+  };
+
+  audit-log = mkOption {
+    type = types.nullOr types.str;
+    default = null;
+    example = "/var/log/linerate-${name}/audit.log";
+    description = ''
+      Where each write by the API has a line of JSON, with who wrote what: as `access-log`, and it may be the same
+      file.
+    '';
+  };
+
+  # Seconds.
+  drain-timeout =
+    default:
+    mkOption {
+      type = types.ints.unsigned;
+      inherit default;
+      description = "How long requests under way have at the end, in seconds.";
+    };
 }

@@ -1,16 +1,21 @@
-# The unit of a daemon that answers the network: what all of them have in common.
-{ config, lib }:
+# A unit of systemd for a daemon that answers the network: what all of them have in common. Each line is a default, which
+# a service and a host may say otherwise.
+{ lib }:
 {
-  description,
   # The daemon's open files: connections and what it opens besides.
   openFiles,
   # Seconds that requests under way have at the end.
   drain,
   # Whether it binds a port below 1024 itself.
   privileged,
+  # Where its threads run, in the form of `CPUAffinity=`, or null.
+  cpus,
 }:
+let
+  # A list is joined with what others add to it.
+  defaults = lib.mapAttrs (_: value: if lib.isList value then value else lib.mkDefault value);
+in
 {
-  inherit description;
   wantedBy = [ "multi-user.target" ];
   after = [ "network.target" ];
 
@@ -21,7 +26,7 @@
   # A restart, and not an end and then a beginning, in between of which systemd would let go of the sockets.
   stopIfChanged = false;
 
-  serviceConfig =
+  serviceConfig = defaults (
     # The port by a capability, and not by net.ipv4.ip_unprivileged_port_start, which would let anybody on this host bind
     # it while the service is down. The capability does not count in a user namespace (user_namespaces(7)).
     import ../sandbox.nix { capabilities = lib.optional privileged "CAP_NET_BIND_SERVICE"; }
@@ -64,7 +69,6 @@
       ];
     }
     // lib.optionalAttrs privileged { AmbientCapabilities = [ "CAP_NET_BIND_SERVICE" ]; }
-    // lib.optionalAttrs (config.linerate.serviceCpus != null) {
-      CPUAffinity = config.linerate.serviceCpus;
-    };
+    // lib.optionalAttrs (cpus != null) { CPUAffinity = cpus; }
+  );
 }
