@@ -1,5 +1,15 @@
-//! The network front of a service: HTTP/1.1, HTTP/2 and TLS, on one thread, one runtime and one listening
+//! The network front of a service: HTTP/1.1, HTTP/2, HTTP/3 and TLS, on one thread, one runtime and one listening
 //! socket a core.
+//!
+//! ```text
+//!        server: accept ─▶ limits ─▶ net: PROXY ─▶ tls ─┬─▶ http1 ─┐   http_service
+//!   TCP, Unix ─▶                                │       └─▶ http2 ─┼─▶ fast path ─▶ bytes ───────▶ client
+//!                                               ▼                  │    └ declines: body ─▶ service
+//!                                            offload               │                         └▶ response ─▶ client
+//!   UDP ─▶ quic: cid_demux ─▶ limits ─▶ endpoint ─────────▶ http3 ─┘
+//!
+//!   on each worker: worker_context (what all of it shares), lifecycle (deadlines, draining, the cut), metrics
+//! ```
 //!
 //! ```no_run
 //! use listener::{Body, Config, Endpoint, Listener};
@@ -37,53 +47,50 @@
 //! - [`metrics`]: what is counted, once a connection.
 #![deny(unsafe_code)]
 
-pub mod body;
-// Socket options and control messages of TLS have no safe binding.
-#[allow(unsafe_code)]
-pub mod ktls;
-pub mod metrics;
-pub mod tls;
-
-mod accept;
+// How it behaves, and who is asked along.
+mod admission;
 mod config;
-mod connection;
-mod connection_fields;
-mod date;
-mod drain;
-mod fast_path;
+mod error;
+mod offload;
+
+// From a socket to a request.
 mod http1;
 mod http2;
-mod life;
-mod limits;
-mod listen;
-mod peer;
-pub mod proxy;
+mod http3;
+mod net;
 mod quic;
-mod reading;
-mod refusal;
-mod service_trait;
-mod sockets;
-mod sockopt;
-mod stream;
-mod trail;
-mod worker;
+mod server;
+pub mod tls;
+
+// What a request meets on its way.
+pub mod body;
+mod http_service;
+mod peer;
+mod response;
+
+// What workers keep.
+mod lifecycle;
+mod limits;
+pub mod metrics;
+mod worker_context;
 
 /// What is fuzzed, and of no use to anybody else.
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::http1::head;
+    pub use crate::http1::decode;
     pub use request_head::chunked;
 }
 
+pub use admission::{Admission, Guest};
 pub use body::Body;
-pub use config::{
-    Admission, CertificateFiles, Config, Endpoint, Guest, Http2, Limits, Offload, Offloaded, Refusals,
-    Runtime, Speaks, Tcp, Tls,
-};
-pub use fast_path::{Connection, Exchange, FastPath, WithFastPath};
-pub use listen::{Error, Listener};
+pub use config::{CertificateFiles, Config, Endpoint, Http2, Limits, Refusals, Runtime, Speaks, Tcp, Tls};
+pub use error::Error;
+pub use http_service::{BoxError, Connection, Exchange, FastPath, HttpService, WithFastPath};
+pub use net::proxy;
+pub use offload::{Offload, Offloaded};
 pub use peer::{Peer, PeerInfo, Protocol, TlsInfo};
-pub use service_trait::{BoxError, HttpService};
+pub use server::Listener;
+pub use tls::ktls;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::config::{Admission, Guest, Limits};
+use crate::admission::{Admission, Guest};
+use crate::config::Limits;
 
 /// Parts of the table of addresses, each with a lock of its own, taken once when a connection opens and once
 /// when it closes.
@@ -47,7 +48,7 @@ type Part = Mutex<HashMap<u64, u32, foldhash::quality::RandomState>>;
 
 /// How many connections are open, of all workers and protocols.
 #[derive(Debug)]
-pub struct Connections {
+pub struct ConnectionLimiter {
     limit: Arc<ConnectionLimit>,
     limit_per_address: u32,
     /// By address, where that is limited.
@@ -69,13 +70,13 @@ pub enum Refused {
 /// The right to one connection; given back when dropped.
 #[derive(Debug)]
 pub struct Permit {
-    connections: Arc<Connections>,
+    connections: Arc<ConnectionLimiter>,
     _open: ConnectionPermit,
     address: Option<u64>,
     guest: Option<Guest>,
 }
 
-impl Connections {
+impl ConnectionLimiter {
     /// None open yet.
     pub fn new(limits: &Limits, admission: Option<Arc<dyn Admission>>) -> Arc<Self> {
         let parts = if limits.connections_per_address == 0 { 0 } else { PARTS };
@@ -178,19 +179,19 @@ impl Drop for Permit {
 
 /// How many bytes of request bodies are under way, of all workers and protocols.
 #[derive(Debug)]
-pub struct Bodies {
+pub struct BodyBudget {
     limit: u64,
     reserved: AtomicU64,
 }
 
 /// The right to receive a body; given back when dropped.
 #[derive(Debug)]
-pub struct Reserved {
-    bodies: Arc<Bodies>,
+pub struct BodyReservation {
+    bodies: Arc<BodyBudget>,
     bytes: u64,
 }
 
-impl Bodies {
+impl BodyBudget {
     /// None under way yet.
     pub fn new(limits: &Limits) -> Arc<Self> {
         let limit = limits.body_bytes_total.max(limits.body_bytes);
@@ -198,22 +199,22 @@ impl Bodies {
     }
 
     /// Room for a body of so many bytes, where there is some.
-    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reserved> {
-        let reserved = Reserved { bodies: Arc::clone(self), bytes };
+    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<BodyReservation> {
+        let reserved = BodyReservation { bodies: Arc::clone(self), bytes };
         // What was too much is given back by dropping it.
         let before = self.reserved.fetch_add(bytes, Relaxed);
         before.checked_add(bytes).is_some_and(|sum| sum <= self.limit).then_some(reserved)
     }
 }
 
-impl Reserved {
+impl BodyReservation {
     /// How long the body may be.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
-impl Drop for Reserved {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
         self.bodies.reserved.fetch_sub(self.bytes, Relaxed);
     }
@@ -221,31 +222,31 @@ impl Drop for Reserved {
 
 /// How many bytes of answers wait for clients to take them, of all workers: what connections of HTTP/1.1 hold themselves.
 #[derive(Debug)]
-pub struct Answers {
+pub struct ResponseBudget {
     limit: u64,
     held: AtomicU64,
 }
 
 /// What one connection holds; given back when dropped.
 #[derive(Debug)]
-pub struct Held {
-    answers: Arc<Answers>,
+pub struct ResponseReservation {
+    answers: Arc<ResponseBudget>,
     bytes: u64,
 }
 
-impl Answers {
+impl ResponseBudget {
     /// None held yet.
     pub fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self { limit: limits.answer_bytes_total, held: AtomicU64::new(0) })
     }
 
     /// Room for what is yet to be asked for.
-    pub fn held(self: &Arc<Self>) -> Held {
-        Held { answers: Arc::clone(self), bytes: 0 }
+    pub fn held(self: &Arc<Self>) -> ResponseReservation {
+        ResponseReservation { answers: Arc::clone(self), bytes: 0 }
     }
 }
 
-impl Held {
+impl ResponseReservation {
     /// Holds so many bytes instead of what it held. Says whether there is room for more, where it is more.
     pub fn resize(&mut self, bytes: u64) -> bool {
         let before = std::mem::replace(&mut self.bytes, bytes);
@@ -258,7 +259,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ResponseReservation {
     fn drop(&mut self) {
         self.answers.held.fetch_sub(self.bytes, Relaxed);
     }
@@ -266,7 +267,7 @@ impl Drop for Held {
 
 /// The least a client takes of a response, or sends of what else is waited for, in the time it has for that: what takes
 /// less of it is as good as stalled.
-pub const PIECE: usize = 16 * 1024;
+pub const MIN_PROGRESS_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -274,8 +275,8 @@ mod tests {
 
     use super::*;
 
-    fn connections(connections: usize, connections_per_address: u32) -> Arc<Connections> {
-        Connections::new(&Limits { connections, connections_per_address, ..Limits::default() }, None)
+    fn connections(connections: usize, connections_per_address: u32) -> Arc<ConnectionLimiter> {
+        ConnectionLimiter::new(&Limits { connections, connections_per_address, ..Limits::default() }, None)
     }
 
     #[test]
@@ -322,7 +323,7 @@ mod tests {
 
     #[test]
     fn bodies_have_a_sum() {
-        let bodies = Bodies::new(&Limits { body_bytes: 4, body_bytes_total: 10, ..Limits::default() });
+        let bodies = BodyBudget::new(&Limits { body_bytes: 4, body_bytes_total: 10, ..Limits::default() });
         let first = bodies.reserve(4).expect("room");
         let second = bodies.reserve(6).expect("room");
         assert!(bodies.reserve(1).is_none());
@@ -330,13 +331,13 @@ mod tests {
         assert!(bodies.reserve(u64::MAX).is_none() && bodies.reserve(7).is_none());
         drop((bodies.reserve(6).expect("room again"), first));
         assert_eq!(bodies.reserved.load(Relaxed), 0);
-        let bodies = Bodies::new(&Limits { body_bytes: 4, body_bytes_total: 0, ..Limits::default() });
+        let bodies = BodyBudget::new(&Limits { body_bytes: 4, body_bytes_total: 0, ..Limits::default() });
         assert!(bodies.reserve(4).is_some(), "one body always has room");
     }
 
     #[test]
     fn answers_that_wait_have_a_sum() {
-        let answers = Answers::new(&Limits { answer_bytes_total: 10, ..Limits::default() });
+        let answers = ResponseBudget::new(&Limits { answer_bytes_total: 10, ..Limits::default() });
         let (mut first, mut second) = (answers.held(), answers.held());
         assert!(first.resize(6) && second.resize(4));
         assert!(
@@ -359,7 +360,7 @@ mod tests {
                 (address.to_bits() % 2 == 0).then(|| Arc::new(address) as Guest)
             }
         }
-        let connections = Connections::new(&Limits::default(), Some(Arc::new(Even)));
+        let connections = ConnectionLimiter::new(&Limits::default(), Some(Arc::new(Even)));
         let address = Ipv4Addr::from_bits(4);
         let permit = connections.admit(Some(address.into())).expect("an even one");
         let guest = permit.guest().expect("a guest");

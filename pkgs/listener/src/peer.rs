@@ -8,7 +8,7 @@ use request_head::Lines;
 use service::proxies::Proxies;
 use service::request_id::RequestId;
 
-use crate::config::Guest;
+use crate::admission::Guest;
 
 /// Who is at the other end of a request's connection; in every request's extensions. Clones share.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use listener::Limits;
-use listener::fuzzing::head::{Framing, parse};
+use listener::fuzzing::decode::{Framing, parse};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { head_bytes: 1024, fields: 16, ..Limits::default() };

@@ -3,17 +3,17 @@
 //! One read and one write a request; requests that arrived together are answered together. What a connection
 //! needs memory for it borrows from its thread, so that an idle one holds next to none.
 //!
-//! - [`head`]: reading a request's head, strictly.
-//! - [`inbound`]: a request body that takes longer than its head; [`request_head::chunked`] is its coding.
-//! - [`answer`]: writing a response's head, and how its body is framed.
-//! - [`wire`] and [`buffers`]: the bytes, both ways.
+//! - [`decode`]: reading a request's head, strictly.
+//! - [`request_body`]: a request body that takes longer than its head; [`request_head::chunked`] is its coding.
+//! - [`encode`]: writing a response's head, and how its body is framed.
+//! - [`buffered_io`] and [`buffer_pool`]: the bytes, both ways.
 
-pub mod head;
-pub mod inbound;
+pub mod decode;
 
-mod answer;
-mod buffers;
-mod wire;
+mod buffer_pool;
+mod buffered_io;
+mod encode;
+mod request_body;
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -26,19 +26,19 @@ use http_body::Body as _;
 use service::panics::{self, Catch};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::date;
-use crate::fast_path::{Connection, Exchange};
-use crate::life::Life;
+use crate::http_service::HttpService;
+use crate::http_service::{Connection, Exchange};
+use crate::lifecycle::ConnectionDeadline;
 use crate::peer::{Peer, Protocol};
-use crate::refusal::Refusal;
-use crate::service_trait::HttpService;
-use crate::trail::{self, Trail};
-use crate::worker::Worker;
+use crate::response::Refusal;
+use crate::response::date;
+use crate::response::{RequestRecord, request_record};
+use crate::worker_context::WorkerContext;
 
-use answer::{Framing, Terms};
-use head::{Head, Room};
-use inbound::Inbound;
-use wire::Wire;
+use buffered_io::BufferedIo;
+use decode::{Head, Room};
+use encode::{Framing, ResponseContext};
+use request_body::RequestBody;
 
 /// Answers are sent once this much has gathered, however many requests still wait.
 const SEND_BYTES: usize = 32 * 1024;
@@ -62,8 +62,8 @@ enum Next {
 
 /// Serves a connection to its end; `received` is what has been read from it already.
 pub async fn serve<S: HttpService>(
-    worker: &Worker,
-    life: &Life,
+    worker: &WorkerContext,
+    deadline: &ConnectionDeadline,
     io: impl AsyncRead + AsyncWrite + Unpin + Send,
     received: &[u8],
     peer: Peer,
@@ -71,20 +71,24 @@ pub async fn serve<S: HttpService>(
     mut service: S,
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http1);
-    let mut wire = Wire::new(worker, life, io, received);
+    let mut conn = BufferedIo::new(worker, deadline, io, received);
     // Who has just come has not the time of who is known.
-    life.within(&worker.lives, worker.config.limits.handshake_time);
+    deadline.set(&worker.registry, worker.config.limits.handshake_time);
     let mut waiting = Some(Wait::Idle);
     let next = loop {
-        let next = match next_head(&mut wire, waiting.take(), &peer, more, &mut service).await {
-            Ok(Asked::Head(head)) => {
+        let next = match next_head(&mut conn, waiting.take(), &peer, more, &mut service).await {
+            Ok(NextRequest::Head(head)) => {
                 let (method, path) = (head.method.clone(), head.uri.path_and_query().cloned());
-                let mut trail =
-                    Trail::begin(worker, &peer, head.version, (&head.method, &head.uri, &head.fields));
+                let mut record = RequestRecord::begin(
+                    worker.log.as_ref(),
+                    &peer,
+                    head.version,
+                    (&head.method, &head.uri, &head.fields),
+                );
                 let mut answered = false;
-                let progress = (&mut trail, &mut answered);
+                let progress = (&mut record, &mut answered);
                 let next = Catch::new(pin!(S::exchange(exchange(
-                    &mut wire,
+                    &mut conn,
                     head,
                     &peer,
                     more,
@@ -99,18 +103,18 @@ pub async fn serve<S: HttpService>(
                     if answered {
                         return Next::Drop;
                     }
-                    refuse(&mut wire, Refusal::Panicked.answer(worker, &mut trail));
+                    refuse(&mut conn, worker.refuse(Refusal::Panicked, &mut record));
                     Next::Close { polite: true }
                 })
             }
-            Ok(Asked::Closed) => {
+            Ok(NextRequest::Closed) => {
                 // A client that asked for the end sends nothing more.
-                Next::Close { polite: life.is_draining() || !wire.input.is_empty() }
+                Next::Close { polite: deadline.is_draining() || !conn.input.is_empty() }
             }
-            Ok(Asked::Gone) => Next::Drop,
+            Ok(NextRequest::Gone) => Next::Drop,
             Err(refusal) => {
-                let mut trail = Trail::of_bytes(worker, &peer, wire.input.bytes());
-                refuse(&mut wire, refusal.answer(worker, &mut trail));
+                let mut record = RequestRecord::of_bytes(worker.log.as_ref(), &peer, conn.input.bytes());
+                refuse(&mut conn, worker.refuse(refusal, &mut record));
                 Next::Close { polite: true }
             }
         };
@@ -119,21 +123,21 @@ pub async fn serve<S: HttpService>(
         }
     };
     if let Next::Close { polite } = next {
-        close(&mut wire, polite, peer.tls.is_some()).await;
+        close(&mut conn, polite, peer.tls.is_some()).await;
     }
 }
 
 /// Answers who does not get to ask, and closes the connection.
-pub async fn turn_away(
-    worker: &Worker,
-    life: &Life,
+pub async fn refuse_connection(
+    worker: &WorkerContext,
+    deadline: &ConnectionDeadline,
     peer: &Peer,
     io: impl AsyncRead + AsyncWrite + Unpin,
     refusal: Refusal,
 ) {
-    let mut wire = Wire::new(worker, life, io, b"");
-    refuse(&mut wire, refusal.answer(worker, &mut Trail::of_bytes(worker, peer, b"")));
-    close(&mut wire, true, false).await;
+    let mut conn = BufferedIo::new(worker, deadline, io, b"");
+    refuse(&mut conn, worker.refuse(refusal, &mut RequestRecord::of_bytes(worker.log.as_ref(), peer, b"")));
+    close(&mut conn, true, false).await;
 }
 
 /// What a connection without a request waits for, each for a time of its own.
@@ -149,7 +153,7 @@ enum Wait {
 
 /// What a connection without a request comes to.
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
-enum Asked {
+enum NextRequest {
     /// A request for the service.
     Head(Head),
     /// The fast path gave a last answer.
@@ -160,57 +164,57 @@ enum Asked {
 
 /// The next request's head that the fast path declines; `waiting` is what the connection has waited for already.
 async fn next_head<S: HttpService>(
-    wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
     mut waiting: Option<Wait>,
     peer: &Peer,
     more: &[u8],
     service: &mut S,
-) -> Result<Asked, Refusal> {
+) -> Result<NextRequest, Refusal> {
     // Whether there is more to see since the head was last looked at.
     let mut look = true;
     let mut timed = None;
     std::future::poll_fn(|context| {
         loop {
-            if look && !wire.input.is_empty() && wire.output.len() < SEND_BYTES {
-                let before = wire.input.bytes().len();
+            if look && !conn.input.is_empty() && conn.output.len() < SEND_BYTES {
+                let before = conn.input.bytes().len();
                 let mut declined = None;
-                let found = answer_plain(wire, peer, more, service, &mut declined)?;
-                if wire.input.bytes().len() < before {
+                let found = answer_plain(conn, peer, more, service, &mut declined)?;
+                if conn.input.bytes().len() < before {
                     waiting = None;
                 }
                 if let Some(head) = declined {
-                    wire.life.unbounded();
-                    return Poll::Ready(Ok(Asked::Head(head)));
+                    conn.deadline.clear();
+                    return Poll::Ready(Ok(NextRequest::Head(head)));
                 }
                 match found {
-                    Found::Last => return Poll::Ready(Ok(Asked::Closed)),
+                    Found::Last => return Poll::Ready(Ok(NextRequest::Closed)),
                     Found::Part => look = false,
                     Found::Rest => {}
                 }
             }
-            let sent = wire.poll_send(context);
+            let sent = conn.poll_send(context);
             if let Some(started) = timed.take() {
-                wire.worker.counts().answered(started);
+                conn.worker.counts().answered(started);
             }
             if ready!(sent).is_err() {
-                return Poll::Ready(Ok(Asked::Gone));
+                return Poll::Ready(Ok(NextRequest::Gone));
             }
-            if look && !wire.input.is_empty() {
+            if look && !conn.input.is_empty() {
                 continue;
             }
-            let before = wire.input.bytes().len();
-            match wire.poll_receive(context) {
-                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Ok(Asked::Gone)),
+            let before = conn.input.bytes().len();
+            match conn.poll_receive(context) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Ok(NextRequest::Gone)),
                 Poll::Ready(Ok(_)) => {
                     if S::FAST {
-                        timed = wire.worker.counts().read();
+                        timed = conn.worker.counts().read();
                     }
-                    let bytes = wire.input.bytes();
+                    let bytes = conn.input.bytes();
                     // What comes first is looked at in any case.
                     look = look || memchr::memchr(b'\n', &bytes[before..]).is_some();
-                    look |= bytes.len() >= wire.limits().head_bytes;
+                    look |= bytes.len() >= conn.limits().head_bytes;
                 }
-                Poll::Pending => return poll_wait(wire, &mut waiting),
+                Poll::Pending => return poll_wait(conn, &mut waiting),
             }
         }
     })
@@ -234,23 +238,23 @@ enum Found {
 /// When a head is to be refused, or the fast path panics, with nothing of that answer left.
 #[inline]
 fn answer_plain<S: HttpService>(
-    wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
     peer: &Peer,
     more: &[u8],
     service: &mut S,
     declined: &mut Option<Head>,
 ) -> Result<Found, Refusal> {
-    let Wire { worker, life, input, output, .. } = wire;
+    let BufferedIo { worker, deadline, input, output, .. } = conn;
     let limits = &worker.config.limits;
     let mut before = None;
     // Once for all of a pipeline.
-    let answered = date::with_end(worker.lives.clock.second(), |end| {
-        let exchange = Exchange { peer, closes: life.is_draining(), more, end };
+    let answered = date::with_end(worker.registry.clock.second(), |end| {
+        let exchange = Exchange { peer, closes: deadline.is_draining(), more, end };
         panics::catch(|| -> Result<Found, Refusal> {
             while !input.is_empty() && output.len() < SEND_BYTES {
                 let mut room: Room<'_> = request_head::room();
                 // Looked at where they are, for they are large too.
-                let read = head::lines(input.bytes(), &mut room, limits);
+                let read = decode::lines(input.bytes(), &mut room, limits);
                 let lines = match &read {
                     Ok(Some(lines)) => lines,
                     Ok(None) => return Ok(Found::Part),
@@ -264,7 +268,13 @@ fn answer_plain<S: HttpService>(
                     let since = worker.log.as_ref().map(|_| Instant::now());
                     let connection = service.fast(lines, &exchange, out);
                     if let (Some(since), Some(_)) = (since, connection) {
-                        trail::logged_at_once(worker, peer, lines, &out[start..], since);
+                        request_record::logged_at_once(
+                            worker.log.as_ref(),
+                            peer,
+                            lines,
+                            &out[start..],
+                            since,
+                        );
                     }
                     connection
                 } else {
@@ -301,58 +311,64 @@ fn request_line(bytes: &[u8]) -> impl std::fmt::Display + '_ {
 
 /// Nothing more can be done at present: sees to the deadline.
 fn poll_wait(
-    wire: &Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    conn: &BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
     waiting: &mut Option<Wait>,
-) -> Poll<Result<Asked, Refusal>> {
-    let (life, lives, limits) = (wire.life, &wire.worker.lives, wire.limits());
-    let (wait, time) = match (wire.input.is_empty(), life.is_draining()) {
+) -> Poll<Result<NextRequest, Refusal>> {
+    let (deadline, registry, limits) = (conn.deadline, &conn.worker.registry, conn.limits());
+    let (wait, time) = match (conn.input.is_empty(), deadline.is_draining()) {
         (false, _) => (Wait::Head, limits.head_time),
         (true, false) => (Wait::Idle, limits.idle),
-        (true, true) => (Wait::Grace, lives.grace()),
+        (true, true) => (Wait::Grace, registry.grace()),
     };
     if waiting.replace(wait) != Some(wait) {
-        life.within(lives, time);
-    } else if life.is_over(lives) {
-        wire.worker.counts().timed_out.increment();
-        return Poll::Ready(if wait == Wait::Head { Err(Refusal::Slow) } else { Ok(Asked::Gone) });
+        deadline.set(registry, time);
+    } else if deadline.has_passed(registry) {
+        conn.worker.counts().timed_out.increment();
+        return Poll::Ready(if wait == Wait::Head { Err(Refusal::Slow) } else { Ok(NextRequest::Gone) });
     }
     Poll::Pending
 }
 
 /// Answers what no service gets to see.
-fn refuse(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, response: Response<Bytes>) {
+fn refuse(conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>, response: Response<Bytes>) {
     let (parts, body) = response.into_parts();
-    refusal_head(wire.output.buffer(), &parts, body.len() as u64, wire.worker.lives.clock.second());
-    wire.output.push(body);
+    refusal_head(conn.output.buffer(), &parts, body.len() as u64, conn.worker.registry.clock.second());
+    conn.output.push(body);
 }
 
 /// Appends the head of an answer that is the connection's last, with a body of so many bytes.
 pub fn refusal_head(out: &mut Vec<u8>, parts: &response::Parts, length: u64, second: u64) {
     date::with_line(second, |date| {
         let exact = Some(length);
-        let terms =
-            Terms { version: Version::HTTP_11, head: false, exact, keep_alive: false, date, more: b"" };
-        answer::write(out, parts.status, &parts.headers, &terms);
+        let response_context = ResponseContext {
+            version: Version::HTTP_11,
+            head: false,
+            exact,
+            keep_alive: false,
+            date,
+            more: b"",
+        };
+        encode::write(out, parts.status, &parts.headers, &response_context);
     });
 }
 
 /// One request and its response; what it leaves behind is told, and `answered` becomes true when the response begins.
 async fn exchange<S: HttpService>(
-    wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
     head: Head,
     peer: &Peer,
     more: &[u8],
     service: &mut S,
-    (trail, answered): (&mut Trail, &mut bool),
+    (record, answered): (&mut RequestRecord, &mut bool),
 ) -> Next {
-    let (mut body, mut inbound) = Inbound::new(head.framing, head.expects_continue, wire);
+    let (mut body, mut inbound) = RequestBody::new(head.framing, head.expects_continue, conn);
     // Held until the response begins: what a service makes of a body may be as large as that.
-    let reserved = match inbound.announced().map(|bytes| wire.worker.reserve(&head.method, bytes)).transpose()
+    let reserved = match inbound.announced().map(|bytes| conn.worker.reserve(&head.method, bytes)).transpose()
     {
         Ok(reserved) => reserved,
         Err(refusal) => {
-            let response = refusal.answer(wire.worker, trail);
-            refuse(wire, response);
+            let response = conn.worker.refuse(refusal, record);
+            refuse(conn, response);
             return Next::Close { polite: true };
         }
     };
@@ -366,7 +382,7 @@ async fn exchange<S: HttpService>(
     *request.version_mut() = version;
     *request.headers_mut() = head.fields;
     request.extensions_mut().insert(peer.clone());
-    if let Some(context) = trail.context() {
+    if let Some(context) = record.context() {
         request.extensions_mut().insert(context.clone());
     }
 
@@ -376,7 +392,7 @@ async fn exchange<S: HttpService>(
     let response = {
         let mut answering = pin!(service.call(request));
         std::future::poll_fn(|context| {
-            meanwhile(wire, &mut inbound, context, |context| answering.as_mut().poll(context).map(Result::ok))
+            meanwhile(conn, &mut inbound, context, |context| answering.as_mut().poll(context).map(Result::ok))
         })
         .await
     };
@@ -384,36 +400,36 @@ async fn exchange<S: HttpService>(
     drop(reserved);
 
     let (mut parts, body) = response.into_parts();
-    let told = trail.respond(&mut parts);
+    let told = record.respond(&mut parts);
     let exact = told.as_ref().map_or_else(|| body.size_hint().exact(), |told| Some(told.len() as u64));
     *answered = true;
-    let keep_alive = asked_to_keep && inbound.is_reusable() && !wire.broken && !wire.life.is_draining();
-    let (framing, keep_alive) = date::with_line(wire.worker.lives.clock.second(), |date| {
-        let terms = Terms { version, head: is_head, exact, keep_alive, date, more };
-        answer::write(wire.output.buffer(), parts.status, &parts.headers, &terms)
+    let keep_alive = asked_to_keep && inbound.is_reusable() && !conn.broken && !conn.deadline.is_draining();
+    let (framing, keep_alive) = date::with_line(conn.worker.registry.clock.second(), |date| {
+        let response_context = ResponseContext { version, head: is_head, exact, keep_alive, date, more };
+        encode::write(conn.output.buffer(), parts.status, &parts.headers, &response_context)
     });
-    buffers::give_fields(parts.headers);
+    buffer_pool::give_fields(parts.headers);
     inbound.answered();
     if let (Some(told), Framing::Length(_)) = (told, framing) {
-        trail.sent(told.len());
-        wire.output.push(told);
+        record.sent(told.len());
+        conn.output.push(told);
     } else if framing != Framing::None
         && framing != Framing::Length(0)
-        && !send(wire, &mut inbound, framing, body, trail).await
+        && !send(conn, &mut inbound, framing, body, record).await
     {
         return Next::Drop;
     }
-    if wire.output.len() >= SEND_BYTES
-        && std::future::poll_fn(|context| wire.poll_send(context)).await.is_err()
+    if conn.output.len() >= SEND_BYTES
+        && std::future::poll_fn(|context| conn.poll_send(context)).await.is_err()
     {
         return Next::Drop;
     }
-    if !keep_alive || wire.broken {
+    if !keep_alive || conn.broken {
         // A client that asked for the end sends nothing more than what it announced.
-        let polite = asked_to_keep || !matches!(inbound, Inbound::Done) || !wire.input.bytes().is_empty();
+        let polite = asked_to_keep || !matches!(inbound, RequestBody::Done) || !conn.input.bytes().is_empty();
         return Next::Close { polite };
     }
-    if matches!(inbound, Inbound::Done) || discard(wire, &mut inbound).await {
+    if matches!(inbound, RequestBody::Done) || discard(conn, &mut inbound).await {
         Next::Keep
     } else {
         Next::Close { polite: true }
@@ -422,18 +438,18 @@ async fn exchange<S: HttpService>(
 
 /// Sends a response's body, and says whether all of it could be.
 async fn send<B: http_body::Body<Data = Bytes>>(
-    wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
-    inbound: &mut Inbound,
+    conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    inbound: &mut RequestBody,
     framing: Framing,
     body: B,
-    trail: &mut Trail,
+    record: &mut RequestRecord,
 ) -> bool {
     let mut body = pin!(body);
     let mut left = if let Framing::Length(length) = framing { Some(length) } else { None };
     let chunked = framing == Framing::Chunked;
     loop {
         let next = std::future::poll_fn(|context| {
-            meanwhile(wire, inbound, context, |context| {
+            meanwhile(conn, inbound, context, |context| {
                 body.as_mut().poll_frame(context).map(|frame| frame.map(Result::ok))
             })
         });
@@ -452,24 +468,24 @@ async fn send<B: http_body::Body<Data = Bytes>>(
             *left = rest;
         }
         if chunked {
-            answer::chunk_size(wire.output.buffer(), piece.len());
+            encode::chunk_size(conn.output.buffer(), piece.len());
         }
-        trail.sent(piece.len());
-        let large = wire.output.push(piece);
-        if (large || wire.output.len() >= SEND_BYTES)
-            && std::future::poll_fn(|context| wire.poll_send(context)).await.is_err()
+        record.sent(piece.len());
+        let large = conn.output.push(piece);
+        if (large || conn.output.len() >= SEND_BYTES)
+            && std::future::poll_fn(|context| conn.poll_send(context)).await.is_err()
         {
             return false;
         }
         if chunked {
-            wire.output.buffer().extend_from_slice(b"\r\n");
+            conn.output.buffer().extend_from_slice(b"\r\n");
         }
         if left == Some(0) {
             return true;
         }
     }
     if chunked {
-        wire.output.buffer().extend_from_slice(b"0\r\n\r\n");
+        conn.output.buffer().extend_from_slice(b"0\r\n\r\n");
     }
     left.unwrap_or(0) == 0
 }
@@ -477,8 +493,8 @@ async fn send<B: http_body::Body<Data = Bytes>>(
 /// Polls what the service does; while that is not ready, receives what it reads, sends what is gathered and
 /// sees whether the client is gone.
 fn meanwhile<T>(
-    wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>,
-    inbound: &mut Inbound,
+    conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    inbound: &mut RequestBody,
     context: &mut Context<'_>,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Poll<io::Result<T>> {
@@ -486,24 +502,27 @@ fn meanwhile<T>(
         if let Poll::Ready(done) = poll(context) {
             return Poll::Ready(Ok(done));
         }
-        if !inbound.pump(wire, context)? {
+        if !inbound.pump(conn, context)? {
             break;
         }
     }
-    wire.poll_meanwhile(context, matches!(inbound, Inbound::Done))?;
+    conn.poll_meanwhile(context, matches!(inbound, RequestBody::Done))?;
     Poll::Pending
 }
 
 /// Receives a body nobody has read, up to a bound, and says whether the connection can be used again.
-async fn discard(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, inbound: &mut Inbound) -> bool {
+async fn discard(
+    conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>,
+    inbound: &mut RequestBody,
+) -> bool {
     let mut discarded = 0;
-    wire.life.within(&wire.worker.lives, wire.limits().head_time);
+    conn.deadline.set(&conn.worker.registry, conn.limits().head_time);
     std::future::poll_fn(|context| {
-        if ready!(wire.poll_send(context)).is_err() {
+        if ready!(conn.poll_send(context)).is_err() {
             return Poll::Ready(false);
         }
-        match inbound.poll_discard(wire, context, &mut discarded) {
-            Poll::Pending if wire.life.is_over(&wire.worker.lives) => Poll::Ready(false),
+        match inbound.poll_discard(conn, context, &mut discarded) {
+            Poll::Pending if conn.deadline.has_passed(&conn.worker.registry) => Poll::Ready(false),
             polled => polled,
         }
     })
@@ -512,27 +531,27 @@ async fn discard(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, inbou
 
 /// Sends the rest and closes, without a reset that would take it back. TLS has a word for that; where a socket is
 /// dropped next, nothing is to be said.
-async fn close(wire: &mut Wire<'_, impl AsyncRead + AsyncWrite + Unpin>, polite: bool, tls: bool) {
+async fn close(conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>, polite: bool, tls: bool) {
     let sent = std::future::poll_fn(|context| {
-        if ready!(wire.poll_send(context)).is_err() {
+        if ready!(conn.poll_send(context)).is_err() {
             return Poll::Ready(false);
         }
         if !polite && !tls {
             return Poll::Ready(true);
         }
-        Pin::new(&mut wire.io).poll_shutdown(context).map(|shut| shut.is_ok())
+        Pin::new(&mut conn.io).poll_shutdown(context).map(|shut| shut.is_ok())
     });
     if !sent.await || !polite {
         return;
     }
-    wire.life.within(&wire.worker.lives, LINGER);
+    conn.deadline.set(&conn.worker.registry, LINGER);
     std::future::poll_fn(|context| {
         loop {
-            let received = wire.input.bytes().len();
-            wire.input.consume(received);
-            match wire.poll_receive(context) {
-                Poll::Pending if !wire.life.is_over(&wire.worker.lives) => return Poll::Pending,
-                Poll::Ready(Ok(1..)) if !wire.life.is_over(&wire.worker.lives) => {}
+            let received = conn.input.bytes().len();
+            conn.input.consume(received);
+            match conn.poll_receive(context) {
+                Poll::Pending if !conn.deadline.has_passed(&conn.worker.registry) => return Poll::Pending,
+                Poll::Ready(Ok(1..)) if !conn.deadline.has_passed(&conn.worker.registry) => {}
                 _ => return Poll::Ready(()),
             }
         }

@@ -1,14 +1,11 @@
 //! HTTP/2 (RFC 9113), by the h2 crate.
 //!
-//! - [`stream`]: one request and its response.
-//! - [`inbound`]: a request body.
+//! - [`request`]: one request and its response.
 //! - [`window`]: how much a client may send before it is read.
-//! - [`stall`]: whether a client takes what it is sent.
+//! - [`stall_detector`]: whether a client takes what it is sent.
 
-pub mod inbound;
-
-mod stall;
-mod stream;
+mod request;
+mod stall_detector;
 mod window;
 
 use std::sync::Arc;
@@ -19,13 +16,13 @@ use h2::server::{Builder, Connection};
 use http::HeaderValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::life::Life;
+use crate::http_service::HttpService;
+use crate::lifecycle::ConnectionDeadline;
 use crate::peer::{Peer, Protocol};
-use crate::service_trait::HttpService;
-use crate::worker::Worker;
+use crate::worker_context::WorkerContext;
 
-use stall::{Stall, Watched};
-use stream::Terms;
+use request::ConnectionContext;
+use stall_detector::{StallDetector, WatchedIo};
 use window::Window;
 
 /// Streams that a client has reset before they were looked at. Beyond, the connection is closed: a client that
@@ -52,8 +49,8 @@ enum Wait {
 
 /// Serves a connection to its end.
 pub async fn serve(
-    worker: &Arc<Worker>,
-    life: &Life,
+    worker: &Arc<WorkerContext>,
+    deadline: &ConnectionDeadline,
     io: impl AsyncRead + AsyncWrite + Unpin,
     peer: Peer,
     alt_svc: Option<HeaderValue>,
@@ -61,7 +58,7 @@ pub async fn serve(
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http2);
     let (config, limits) = (&worker.config.http2, &worker.config.limits);
-    let stall = Stall::default();
+    let stall = StallDetector::default();
     let handshake = Builder::new()
         .max_concurrent_streams(config.streams)
         .initial_window_size(config.stream_window)
@@ -70,21 +67,26 @@ pub async fn serve(
         .max_pending_accept_reset_streams(PENDING_RESETS)
         .max_local_error_reset_streams(Some(LOCAL_RESETS))
         .max_send_buffer_size(SEND_BUFFER_BYTES)
-        .handshake::<_, Bytes>(Watched::new(io, stall.clone()));
-    life.within(&worker.lives, limits.handshake_time);
-    let Some(Ok(mut connection)) = life.bound(&worker.lives, handshake).await else {
+        .handshake::<_, Bytes>(WatchedIo::new(io, stall.clone()));
+    deadline.set(&worker.registry, limits.handshake_time);
+    let Some(Ok(mut connection)) = deadline.timeout(&worker.registry, handshake).await else {
         worker.counts().handshake_failures.increment();
         return;
     };
     let mut window = Window::new(config, &mut connection);
     let received = window.received();
-    let terms =
-        Arc::new(Terms { limits: limits.clone(), worker: Arc::clone(worker), peer, alt_svc, received });
+    let shared = Arc::new(ConnectionContext {
+        limits: limits.clone(),
+        worker: Arc::clone(worker),
+        peer,
+        alt_svc,
+        received,
+    });
     let mut accepted = Vec::new();
     let mut waiting = None;
     let mut leaving = false;
     std::future::poll_fn(move |context| {
-        if life.is_draining() && !leaving {
+        if deadline.is_draining() && !leaving {
             leaving = true;
             connection.graceful_shutdown();
         }
@@ -98,15 +100,15 @@ pub async fn serve(
             if accepted.is_empty() {
                 break;
             }
-            let second = worker.lives.clock.second();
+            let second = worker.registry.clock.second();
             for (request, respond) in accepted.drain(..) {
-                begin(stream::serve(Arc::clone(&terms), service.clone(), request, respond, second));
+                begin(request::serve(Arc::clone(&shared), service.clone(), request, respond, second));
             }
         }
         // An idle connection holds no more than it has to.
         accepted.shrink_to(0);
         window.poll(context, &mut connection);
-        let wait = poll_wait(worker, life, &connection, &stall, &mut waiting, leaving);
+        let wait = poll_wait(worker, deadline, &connection, &stall, &mut waiting, leaving);
         if wait.is_ready() && waiting == Some(Wait::Idle) {
             leaving = true;
             connection.graceful_shutdown();
@@ -131,26 +133,26 @@ fn begin(stream: impl Future<Output = ()> + Send + 'static) {
 
 /// Nothing more can be done at present: sees to the deadline, and is ready when it has passed.
 fn poll_wait<I: AsyncRead + AsyncWrite + Unpin>(
-    worker: &Worker,
-    life: &Life,
-    connection: &Connection<Watched<I>, Bytes>,
-    stall: &Stall,
+    worker: &WorkerContext,
+    deadline: &ConnectionDeadline,
+    connection: &Connection<WatchedIo<I>, Bytes>,
+    stall: &StallDetector,
     waiting: &mut Option<Wait>,
     leaving: bool,
 ) -> Poll<()> {
-    let (lives, limits) = (&worker.lives, &worker.config.limits);
+    let (registry, limits) = (&worker.registry, &worker.config.limits);
     let (wait, time) = match connection.has_streams() {
         true => (Wait::Busy, limits.write_stall),
-        false if leaving => (Wait::Close, lives.parting(life.is_draining())),
+        false if leaving => (Wait::Close, registry.parting(deadline.is_draining())),
         false => (Wait::Idle, limits.idle),
     };
     if waiting.replace(wait) != Some(wait) {
         stall.is_over();
-        life.within(lives, time);
-    } else if life.is_over(lives) {
+        deadline.set(registry, time);
+    } else if deadline.has_passed(registry) {
         if wait == Wait::Busy && !stall.is_over() {
             // Looked at again when as much time has passed.
-            life.within(lives, time);
+            deadline.set(registry, time);
             return Poll::Pending;
         }
         worker.counts().timed_out.increment();

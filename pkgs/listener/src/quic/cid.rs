@@ -18,15 +18,15 @@ const NONCE: usize = 5;
 
 /// What makes and reads the ids of one listener; its workers share one key.
 #[derive(Clone, Debug)]
-pub(super) struct Ids(SipHasher13);
+pub(super) struct CidKey(SipHasher13);
 
-impl PartialEq for Ids {
+impl PartialEq for CidKey {
     fn eq(&self, other: &Self) -> bool {
         self.0.keys() == other.0.keys()
     }
 }
 
-impl Default for Ids {
+impl Default for CidKey {
     /// Under a key nobody knows: that of the standard library's maps is random, and this is hashed by it.
     fn default() -> Self {
         let random = RandomState::new();
@@ -34,14 +34,14 @@ impl Default for Ids {
     }
 }
 
-impl Ids {
+impl CidKey {
     /// The key, for the process that comes after this one.
     pub(super) fn to_text(&self) -> String {
         let (first, second) = self.0.keys();
         format!("{first:016x}{second:016x}")
     }
 
-    /// Ids under the key of the process before.
+    /// CidKey under the key of the process before.
     pub(super) fn from_text(text: &str) -> Option<Self> {
         let (first, second) = text.split_at_checked(16)?;
         let part = |text| u64::from_str_radix(text, 16).ok();
@@ -49,8 +49,8 @@ impl Ids {
     }
 
     /// The ids of `worker`'s connections, which also knows those of processes `before`.
-    pub(super) fn generator(&self, worker: u8, before: Vec<Self>) -> Generator {
-        Generator { ids: self.clone(), before, noise: RandomState::new(), made: 0, worker }
+    pub(super) fn generator(&self, worker: u8, before: Vec<Self>) -> CidGenerator {
+        CidGenerator { ids: self.clone(), before, noise: RandomState::new(), made: 0, worker }
     }
 
     /// The worker that made an id; none if nobody here did. One foreign id in 65,536 passes for ours, and
@@ -79,15 +79,15 @@ impl Ids {
 }
 
 /// Makes the ids of one worker.
-pub(super) struct Generator {
-    ids: Ids,
-    before: Vec<Ids>,
+pub(super) struct CidGenerator {
+    ids: CidKey,
+    before: Vec<CidKey>,
     noise: RandomState,
     made: u64,
     worker: u8,
 }
 
-impl ConnectionIdGenerator for Generator {
+impl ConnectionIdGenerator for CidGenerator {
     fn generate_cid(&mut self) -> ConnectionId {
         self.made += 1;
         let [a, b, c, d, e, ..] = self.noise.hash_one(self.made).to_le_bytes();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn an_id_names_its_worker() {
-        let ids = Ids::default();
+        let ids = CidKey::default();
         for worker in [0, 1, 7, u8::MAX] {
             let mut generator = ids.generator(worker, Vec::new());
             for _ in 0..1_000 {
@@ -129,20 +129,20 @@ mod tests {
 
     #[test]
     fn the_process_that_comes_after_knows_the_ids() {
-        let ids = Ids::default();
-        let heir = Ids::from_text(&ids.to_text()).expect("it is a key");
+        let ids = CidKey::default();
+        let heir = CidKey::from_text(&ids.to_text()).expect("it is a key");
         let id = ids.generator(5, Vec::new()).generate_cid();
         assert_eq!(heir.worker(&id), Some(5));
-        let next = |before| Ids::default().generator(0, before).validate(&id);
+        let next = |before| CidKey::default().generator(0, before).validate(&id);
         assert!(next(vec![heir]).is_ok() && next(Vec::new()).is_err());
         for text in ["", "0123", "not a key of thirty-two letters."] {
-            assert!(Ids::from_text(text).is_none(), "{text}");
+            assert!(CidKey::from_text(text).is_none(), "{text}");
         }
     }
 
     #[test]
     fn ids_do_not_repeat_and_share_no_byte_that_stays() {
-        let mut generator = Ids::default().generator(3, Vec::new());
+        let mut generator = CidKey::default().generator(3, Vec::new());
         let made: Vec<_> = (0..10_000).map(|_| generator.generate_cid()).collect();
         // Of all of them, with 40 bits that differ, two would be the same once in 22,000 runs.
         assert_eq!(made[..500].iter().collect::<std::collections::HashSet<_>>().len(), 500);
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn ids_of_others_are_seldom_taken_for_ours() {
-        let ids = Ids::default();
-        let mut other = Ids::default().generator(1, Vec::new());
+        let ids = CidKey::default();
+        let mut other = CidKey::default().generator(1, Vec::new());
         let taken = (0..100_000).filter(|_| ids.worker(&other.generate_cid()).is_some()).count();
         assert!(taken < 30, "{taken} of 100,000, where 1.5 are expected");
         for short in [&[][..], &[1, 2, 3, 4]] {

@@ -13,17 +13,16 @@ use service::{handover, socket};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::code::varint;
-use super::connection;
-use super::gather::Gathering;
-use super::setup::{self, Shared};
-use super::succession::{self, Relay};
+use super::gso_batch::GsoSocket;
+use super::hot_restart::{self, Relay};
+use super::shared::{self, SharedEndpoint};
 use crate::config::Config;
+use crate::error::Error;
+use crate::http_service::HttpService;
+use crate::http3::{self, varint};
 use crate::limits::Permit;
-use crate::listen::Error;
-use crate::service_trait::HttpService;
 use crate::tls::{self, Tls};
-use crate::worker::Worker;
+use crate::worker_context::WorkerContext;
 
 /// Handshakes in progress on one worker from which on a client first has to prove its address (RFC 9000,
 /// section 8.1.2): a round trip more for it, and nothing to remember for us.
@@ -39,7 +38,7 @@ pub(crate) struct Socket {
     /// Where datagrams come from once another process has the sockets.
     relay: Option<OwnedFd>,
     /// What it has in common with those of other workers.
-    shared: Arc<Shared>,
+    shared: Arc<SharedEndpoint>,
 }
 
 impl Socket {
@@ -53,8 +52,8 @@ impl Socket {
         tls: &Tls,
         workers: usize,
     ) -> Result<Vec<Self>, Error> {
-        let sockets = socket::bind_udp_each(address, workers, setup::enlarge_buffers)?;
-        let shared = Shared::new(config, tls, workers, address).map_err(tls::Error::Versions)?;
+        let sockets = socket::bind_udp_each(address, workers, shared::enlarge_buffers)?;
+        let shared = SharedEndpoint::new(config, tls, workers, address).map_err(tls::Error::Versions)?;
         let new = || Self { sockets: Vec::new(), relay: None, shared: Arc::clone(&shared) };
         let mut all: Vec<_> = (0..workers).map(|_| new()).collect();
         for (index, socket) in sockets.into_iter().enumerate() {
@@ -63,7 +62,7 @@ impl Socket {
         if handover::enabled() {
             let mut relays = Vec::new();
             for socket in &mut all {
-                let (theirs, ours) = succession::relay().map_err(Error::Socket)?;
+                let (theirs, ours) = hot_restart::relay().map_err(Error::Socket)?;
                 relays.push(theirs);
                 socket.relay = Some(ours);
             }
@@ -74,7 +73,7 @@ impl Socket {
 }
 
 /// Serves until draining, then waits for the connections to end.
-pub(crate) async fn serve(worker: Arc<Worker>, socket: Socket, service: impl HttpService) {
+pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: impl HttpService) {
     let (endpoint, gathering) = match open(&worker, socket) {
         Ok(opened) => opened,
         Err(error) => return tracing::error!(%error, "cannot use a QUIC socket"),
@@ -95,7 +94,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, socket: Socket, service: impl Htt
             let quic = establish(&worker, incoming).await;
             drop(handshake);
             match quic {
-                Some(quic) => connection::serve(&worker, local, quic, permit.guest(), service).await,
+                Some(quic) => http3::serve(&worker, local, quic, permit.guest(), service).await,
                 None => worker.counts().handshake_failures.increment(),
             }
             drop(permit);
@@ -141,21 +140,21 @@ fn turn_away(incoming: Incoming) {
 }
 
 fn open(
-    worker: &Worker,
+    worker: &WorkerContext,
     Socket { sockets, relay, shared, .. }: Socket,
-) -> io::Result<(Endpoint, Arc<Gathering>)> {
+) -> io::Result<(Endpoint, Arc<GsoSocket>)> {
     let index = u8::try_from(worker.index).map_err(io::Error::other)?;
     let sockets = sockets.into_iter().map(|socket| TokioRuntime.wrap_udp_socket(socket));
     let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
     let relay = relay.map(Relay::new).transpose()?;
-    let socket = Gathering::new(shared.exchange.steer(index, sockets, relay, worker.metrics.clone()));
+    let socket = GsoSocket::new(shared.router.demux(index, sockets, relay, worker.metrics.clone()));
     let (config, server) = (shared.endpoint(index), Some(shared.server.clone()));
     let runtime = Arc::new(TokioRuntime);
     Ok((Endpoint::new_with_abstract_socket(config, server, socket.clone(), runtime)?, socket))
 }
 
 /// Whether a connection attempt may go on.
-fn admit(worker: &Worker, incoming: Incoming, handshakes: usize) -> Option<(Incoming, Permit)> {
+fn admit(worker: &WorkerContext, incoming: Incoming, handshakes: usize) -> Option<(Incoming, Permit)> {
     if handshakes > UNPROVEN && !incoming.remote_address_validated() {
         // It may retry, as its address is not validated.
         let _ = incoming.retry();
@@ -175,7 +174,7 @@ fn admit(worker: &Worker, incoming: Incoming, handshakes: usize) -> Option<(Inco
 }
 
 /// The connection, if the handshake succeeds in time.
-async fn establish(worker: &Worker, incoming: Incoming) -> Option<quinn::Connection> {
+async fn establish(worker: &WorkerContext, incoming: Incoming) -> Option<quinn::Connection> {
     let connecting = incoming.accept().ok()?;
     timeout(worker.config.limits.handshake_time, connecting).await.ok()?.ok()
 }

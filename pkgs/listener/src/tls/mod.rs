@@ -1,25 +1,24 @@
 //! TLS: one set of certificates and of session tickets for TCP and QUIC.
 
+// Socket options and control messages of TLS have no safe binding.
+#[allow(unsafe_code)]
+pub mod ktls;
 mod names;
 mod store;
 mod stores;
 mod tickets;
 
+pub use crate::config::POLL;
 pub use store::Store;
 pub use stores::Stores;
-pub(crate) use tickets::TICKET_KEY;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::ServerConfig;
 
 use crate::config;
-use crate::ktls::Suites;
-
-/// How often files of certificates are looked at for changes, unless told otherwise.
-pub const POLL: Duration = Duration::from_secs(10);
+use ktls::Suites;
 
 /// What TLS needs, made once for all workers.
 #[derive(Clone, Debug)]

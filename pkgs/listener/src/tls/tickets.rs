@@ -9,9 +9,7 @@ use rustls::server::ProducesTickets;
 use rustls::ticketer::TicketRotator;
 
 use super::Error;
-
-/// How long rustls' own ticketer uses a key, and so the longest here.
-pub(crate) const TICKET_KEY: Duration = Duration::from_secs(6 * 60 * 60);
+use crate::config::TICKET_KEY;
 
 /// Makes and opens the tickets of all workers, over TCP and QUIC, each key for so long.
 ///

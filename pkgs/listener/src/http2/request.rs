@@ -1,0 +1,241 @@
+//! One request and its response.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::Poll;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::header;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body as _;
+use service::panics::Catch;
+use tokio::time::{Instant, timeout_at};
+
+use crate::body::Body;
+use crate::config::Limits;
+use crate::http_service::HttpService;
+use crate::limits::MIN_PROGRESS_BYTES;
+use crate::peer::Peer;
+use crate::response::Refusal;
+use crate::response::RequestRecord;
+use crate::response::connection_fields;
+use crate::response::date;
+use crate::worker_context::WorkerContext;
+
+use crate::body::http2::Reader;
+
+/// What the streams of a connection share.
+pub struct ConnectionContext {
+    pub limits: Limits,
+    pub worker: Arc<WorkerContext>,
+    pub peer: Peer,
+    pub alt_svc: Option<HeaderValue>,
+    /// What was read, for the window.
+    pub received: Arc<AtomicUsize>,
+}
+
+/// Answers a request; `second` is the present. Resets the stream where that fails.
+pub async fn serve(
+    shared: Arc<ConnectionContext>,
+    service: impl HttpService,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    second: u64,
+) {
+    let (method, path) = (request.method().clone(), request.uri().path_and_query().cloned());
+    let head = (request.method(), request.uri(), request.headers());
+    let mut record = RequestRecord::begin(shared.worker.log.as_ref(), &shared.peer, Version::HTTP_2, head);
+    let mut answered = false;
+    let done = {
+        let progress = (&mut record, &mut answered);
+        let answer = pin!(answer(&shared, service, request, &mut respond, second, progress));
+        Catch::new(answer).await
+    };
+    let done = match done {
+        Ok(done) => done,
+        Err(panic) => {
+            panic.log("stream", &format_args!("{method} {}", path.as_ref().map_or("", |path| path.as_str())));
+            // Half an answer must not pass for one.
+            if answered {
+                None
+            } else {
+                refuse(&mut respond, Refusal::Panicked.response(&mut record), second)
+            }
+        }
+    };
+    if done.is_none() {
+        respond.send_reset(Reason::INTERNAL_ERROR);
+    }
+}
+
+/// Answers a request; `None` where the stream is to be reset, which does no harm to one that is gone. What it leaves behind
+/// is told, and `answered` becomes true when the answer begins.
+async fn answer(
+    shared: &ConnectionContext,
+    mut service: impl HttpService,
+    request: Request<RecvStream>,
+    respond: &mut SendResponse<Bytes>,
+    second: u64,
+    (record, answered): (&mut RequestRecord, &mut bool),
+) -> Option<()> {
+    let (parts, stream) = request.into_parts();
+    if parts.headers.len() > shared.limits.fields {
+        return refuse(respond, shared.worker.refuse(Refusal::HeadTooLarge, record), second);
+    }
+    if parts.method == Method::CONNECT {
+        return refuse(respond, shared.worker.refuse(Refusal::Method, record), second);
+    }
+    if let Err(refusal) = Refusal::expectation(&parts.headers) {
+        return refuse(respond, shared.worker.refuse(refusal, record), second);
+    }
+    let is_head = parts.method == Method::HEAD;
+    // Held until the response begins: what a service makes of a body may be as large as that.
+    let mut reserved = None;
+    let body = if stream.is_end_stream() {
+        Body::empty()
+    } else {
+        // h2 refuses what is no number, and a body of another length.
+        let length = parts.headers.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        let room = match shared.worker.reserve(&parts.method, length) {
+            Ok(room) => reserved.insert(room),
+            Err(refusal) => return refuse(respond, shared.worker.refuse(refusal, record), second),
+        };
+        Body::http2(Reader::new(stream, length, Arc::clone(&shared.received)), &shared.limits).within(room)
+    };
+    let mut request = Request::from_parts(parts, body);
+    request.extensions_mut().insert(shared.peer.clone());
+    if let Some(context) = record.context() {
+        request.extensions_mut().insert(context.clone());
+    }
+
+    std::future::poll_fn(|context| service.poll_ready(context)).await.ok()?;
+    let response = {
+        let mut answering = pin!(service.call(request));
+        std::future::poll_fn(|context| match answering.as_mut().poll(context) {
+            Poll::Ready(response) => Poll::Ready(response.ok()),
+            // The client does not want it any more, so nobody does.
+            Poll::Pending => respond.poll_reset(context).map(|_| None),
+        })
+        .await?
+    };
+    drop(reserved);
+
+    let (mut parts, body) = response.into_parts();
+    let told = record.respond(&mut parts);
+    connection_fields::remove(&mut parts.headers);
+    complete(&mut parts.headers, shared, second);
+    let bodiless =
+        is_head || parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED;
+    let exact = told.as_ref().map_or_else(|| body.size_hint().exact(), |told| Some(told.len() as u64));
+    if let Some(exact) = exact.filter(|exact| !bodiless || (is_head && *exact > 0)) {
+        parts.headers.entry(header::CONTENT_LENGTH).or_insert_with(|| exact.into());
+    }
+    let ends = bodiless || (told.is_none() && body.is_end_stream());
+    *answered = true;
+    let mut sending = respond.send_response(Response::from_parts(parts, ()), ends).ok()?;
+    match told {
+        _ if ends => {}
+        Some(told) => {
+            record.sent(told.len());
+            sending.send_data(told, true).ok()?;
+        }
+        None => send(&mut sending, body, shared, record).await?,
+    }
+    Some(())
+}
+
+/// Sends a body; `None` where that fails.
+async fn send<B: http_body::Body<Data = Bytes>>(
+    sending: &mut SendStream<Bytes>,
+    body: B,
+    shared: &ConnectionContext,
+    record: &mut RequestRecord,
+) -> Option<()> {
+    let mut body = pin!(body);
+    let mut pace = Pace::default();
+    loop {
+        let frame = std::future::poll_fn(|context| match body.as_mut().poll_frame(context) {
+            Poll::Ready(frame) => Poll::Ready(Some(frame)),
+            Poll::Pending => sending.poll_reset(context).map(|_| None),
+        });
+        let Some(frame) = frame.await? else {
+            return sending.send_data(Bytes::new(), true).ok();
+        };
+        match frame.ok()?.into_data() {
+            Ok(mut data) => {
+                let last = body.is_end_stream();
+                while !data.is_empty() || last {
+                    sending.reserve_capacity(data.len());
+                    if sending.capacity() < data.len() {
+                        room(sending, shared, &mut pace).await?;
+                    }
+                    let piece = data.split_to(sending.capacity().min(data.len()));
+                    pace.took(piece.len());
+                    record.sent(piece.len());
+                    let ends = last && data.is_empty();
+                    sending.send_data(piece, ends).ok()?;
+                    if ends {
+                        return Some(());
+                    }
+                }
+            }
+            Err(frame) => return sending.send_trailers(frame.into_trailers().ok()?).ok(),
+        }
+    }
+}
+
+/// How fast a client takes a response that it was waited for with.
+#[derive(Default)]
+struct Pace {
+    /// When it is to have taken a piece.
+    until: Option<Instant>,
+    /// What it has taken of that.
+    taken: usize,
+}
+
+impl Pace {
+    fn took(&mut self, bytes: usize) {
+        self.taken = self.taken.saturating_add(bytes);
+        if self.taken >= MIN_PROGRESS_BYTES {
+            *self = Self::default();
+        }
+    }
+}
+
+/// Waits until the client takes more; `None` when it is gone or takes next to nothing for too long.
+async fn room(sending: &mut SendStream<Bytes>, shared: &ConnectionContext, pace: &mut Pace) -> Option<()> {
+    let room = std::future::poll_fn(|context| {
+        if sending.capacity() > 0 {
+            return Poll::Ready(Some(()));
+        }
+        match sending.poll_capacity(context) {
+            Poll::Ready(capacity) => Poll::Ready(capacity.and_then(Result::ok).map(drop)),
+            Poll::Pending => sending.poll_reset(context).map(|_| None),
+        }
+    });
+    let until = *pace.until.get_or_insert_with(|| {
+        pace.taken = 0;
+        Instant::now() + shared.limits.write_stall
+    });
+    timeout_at(until, room).await.ok()?
+}
+
+/// Adds what every response has.
+fn complete(fields: &mut HeaderMap, shared: &ConnectionContext, second: u64) {
+    fields.entry(header::DATE).or_insert_with(|| date::value(second));
+    if let Some(alt_svc) = &shared.alt_svc {
+        fields.insert(header::ALT_SVC, alt_svc.clone());
+    }
+}
+
+/// Answers what no service gets to see.
+fn refuse(respond: &mut SendResponse<Bytes>, mut response: Response<Bytes>, second: u64) -> Option<()> {
+    response.headers_mut().insert(header::DATE, date::value(second));
+    let (parts, body) = response.into_parts();
+    let mut sending = respond.send_response(Response::from_parts(parts, ()), false).ok()?;
+    sending.send_data(body, true).ok()
+}

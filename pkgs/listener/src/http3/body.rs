@@ -1,0 +1,163 @@
+//! Request bodies.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use h3::error::{Code, StreamError};
+use h3::server::RequestStream;
+use http_body::{Frame, SizeHint};
+
+use super::transport::RecvStream;
+use crate::body::Error;
+
+/// What arrives on a request's stream after its head.
+pub(super) struct BodySource {
+    stream: RequestStream<RecvStream, Bytes>,
+    /// What was read to see whether there is a body.
+    first: Option<Bytes>,
+    /// Bytes that `content-length` still announces.
+    announced: Option<u64>,
+    /// Set when the body is not what was announced.
+    malformed: Arc<AtomicBool>,
+    at: At,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum At {
+    Data,
+    Trailers,
+    End,
+}
+
+impl BodySource {
+    /// The body of a request that announces so many bytes; none if it has ended already.
+    ///
+    /// # Errors
+    /// When it cannot be received, or has ended and is not what was announced.
+    pub(super) async fn begin(
+        mut stream: RequestStream<RecvStream, Bytes>,
+        announced: Option<u64>,
+    ) -> Result<Option<Self>, Error> {
+        // Most requests have no body, and say so in the packet that brings the head.
+        let looked = std::future::poll_fn(|cx| Poll::Ready(poll_data(&mut stream, cx))).await;
+        let (first, at) = match looked {
+            Poll::Pending => (None, At::Data),
+            Poll::Ready(data) => match data? {
+                Some(data) => (Some(data), At::Data),
+                None => (None, At::Trailers),
+            },
+        };
+        let mut source = Self { stream, first, announced, malformed: Arc::default(), at };
+        if at == At::Trailers {
+            source.is_whole()?;
+            let trailers = std::future::poll_fn(|cx| Poll::Ready(source.stream.poll_recv_trailers(cx))).await;
+            if let Poll::Ready(Ok(None)) = trailers {
+                return Ok(None);
+            }
+        }
+        Ok(Some(source))
+    }
+
+    /// Becomes true when the body turns out not to be what was announced.
+    pub(super) fn malformed(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.malformed)
+    }
+
+    /// Counts what has arrived against what was announced.
+    fn count(&mut self, data: &Bytes) -> Result<(), Error> {
+        if let Some(announced) = &mut self.announced {
+            match announced.checked_sub(data.len() as u64) {
+                Some(left) => *announced = left,
+                None => return Err(self.fail("it is longer than its content-length")),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_whole(&mut self) -> Result<(), Error> {
+        match self.announced {
+            Some(1..) => Err(self.fail("it is shorter than its content-length")),
+            _ => Ok(()),
+        }
+    }
+
+    /// RFC 9114, section 4.1.2: an error of the stream, not of the connection.
+    fn fail(&mut self, why: &'static str) -> Error {
+        self.malformed.store(true, Relaxed);
+        self.at = At::End;
+        self.stream.stop_sending(Code::H3_MESSAGE_ERROR);
+        Error::Malformed(why)
+    }
+}
+
+impl http_body::Body for BodySource {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let source = self.get_mut();
+        if source.at == At::Data {
+            let data = match source.first.take() {
+                Some(first) => Some(first),
+                None => match ready!(poll_data(&mut source.stream, cx)) {
+                    Ok(data) => data,
+                    Err(error) => {
+                        source.at = At::End;
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                },
+            };
+            let counted = match &data {
+                Some(data) => source.count(data),
+                None => source.is_whole(),
+            };
+            match (counted, data) {
+                (Err(error), _) => return Poll::Ready(Some(Err(error))),
+                (Ok(()), Some(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+                (Ok(()), None) => source.at = At::Trailers,
+            }
+        }
+        if source.at == At::Trailers {
+            let trailers = ready!(source.stream.poll_recv_trailers(cx));
+            source.at = At::End;
+            return match trailers {
+                Ok(Some(trailers)) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+                Ok(None) => Poll::Ready(None),
+                Err(error) => Poll::Ready(Some(Err(lost(error)))),
+            };
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.at == At::End
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.announced {
+            Some(announced) => SizeHint::with_exact(announced),
+            None => SizeHint::default(),
+        }
+    }
+}
+
+fn poll_data(
+    stream: &mut RequestStream<RecvStream, Bytes>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Option<Bytes>, Error>> {
+    // The data is one `Bytes`, of which this is another name.
+    stream
+        .poll_recv_data(cx)
+        .map_ok(|data| data.map(|mut data| data.copy_to_bytes(data.remaining())))
+        .map_err(lost)
+}
+
+fn lost(error: StreamError) -> Error {
+    match error {
+        StreamError::RemoteTerminate { .. } => Error::Incomplete,
+        error => Error::Transport(Box::new(error)),
+    }
+}

@@ -1,0 +1,14 @@
+//! What the requests of one connection share.
+
+use std::sync::Arc;
+
+use super::stall_detector::StallDetector;
+use crate::peer::Peer;
+use crate::worker_context::WorkerContext;
+
+/// A connection, as its requests see it.
+pub(super) struct Context {
+    pub(super) worker: Arc<WorkerContext>,
+    pub(super) peer: Peer,
+    pub(super) stall: StallDetector,
+}

@@ -1,0 +1,336 @@
+//! A request to the service, its response to the client.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h3::error::Code;
+use h3::quic::SendStream as _;
+use h3::server::{RequestResolver, RequestStream};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use service::panics::{Catch, Panic};
+use tokio::time::timeout;
+
+use super::body::BodySource;
+use super::context::Context;
+use super::error_code::varint;
+use super::fast_path::Unsent;
+use super::transport;
+use crate::body::Body;
+use crate::http_service::HttpService;
+use crate::limits::MIN_PROGRESS_BYTES;
+use crate::response::Refusal;
+use crate::response::RequestRecord;
+use crate::response::connection_fields;
+use crate::response::date;
+
+type Resolver<S> = RequestResolver<transport::Connection<S>, Bytes>;
+
+/// Serves one request to its end.
+pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: Resolver<S>, mut service: S) {
+    let limits = &context.worker.config.limits;
+    let head = std::future::poll_fn(|cx| resolver.frame_stream.poll_next(cx));
+    let Some(head) = within(limits.head_time, head).await else {
+        context.worker.counts().timed_out.increment();
+        resolver.frame_stream.reset(Code::H3_REQUEST_INCOMPLETE.value());
+        return;
+    };
+    // Where it fails h3 has said so to the client.
+    let Ok(resolved) = resolver.accept_with_frame(head) else { return };
+    let Ok((request, stream)) = resolved.resolve().await else { return };
+    let head = (request.method(), request.uri(), request.headers());
+    let mut record = RequestRecord::begin(context.worker.log.as_ref(), &context.peer, Version::HTTP_3, head);
+    let (send, mut receive) = stream.split();
+    let answer = Answer { stream: send, context: &context, sent: 0, ended: false };
+
+    let Some(announced) = announced(&request) else {
+        receive.stop_sending(Code::H3_MESSAGE_ERROR);
+        return answer.reset(Code::H3_MESSAGE_ERROR);
+    };
+    if request.headers().len() > limits.fields {
+        return answer.refuse(Refusal::HeadTooLarge, &mut record).await;
+    }
+    if *request.method() == Method::CONNECT {
+        return answer.refuse(Refusal::Method, &mut record).await;
+    }
+    if let Err(refusal) = Refusal::expectation(request.headers()) {
+        return answer.refuse(refusal, &mut record).await;
+    }
+    if announced.is_some_and(|announced| announced > limits.body_bytes) {
+        return answer.refuse(Refusal::BodyTooLarge, &mut record).await;
+    }
+    // Held until the response begins: what a service makes of a body may be as large as that.
+    let mut reserved = None;
+    let (body, malformed) = match BodySource::begin(receive, announced).await {
+        Ok(None) => (Body::empty(), None),
+        Ok(Some(source)) => {
+            let room = match context.worker.reserve(request.method(), announced) {
+                Ok(room) => reserved.insert(room),
+                Err(refusal) => return answer.refuse(refusal, &mut record).await,
+            };
+            let malformed = source.malformed();
+            (Body::boxed(Box::pin(source), limits).within(room), Some(malformed))
+        }
+        Err(_) => return answer.reset(Code::H3_MESSAGE_ERROR),
+    };
+    let method = request.method().clone();
+    let path = request.uri().path_and_query().cloned();
+    let panicked = |panic: Panic| {
+        panic.log("stream", &format_args!("{method} {}", path.as_ref().map_or("", |path| path.as_str())));
+    };
+    let mut request = request.map(|()| body);
+    request.extensions_mut().insert(context.peer.clone());
+    if let Some(context) = record.context() {
+        request.extensions_mut().insert(context.clone());
+    }
+    let response = Catch::new(pin!(respond(&mut service, request))).await;
+    drop(reserved);
+    match response {
+        // What a service makes of half a request must not pass for an answer.
+        _ if malformed.as_deref().is_some_and(is_set) => answer.reset(Code::H3_MESSAGE_ERROR),
+        Ok(Some(response)) => {
+            // What is sent in part is reset when it is dropped.
+            let head = method == Method::HEAD;
+            let (mut parts, body) = response.into_parts();
+            let sent = match record.respond(&mut parts) {
+                Some(told) => {
+                    let response = Response::from_parts(parts, Body::whole(told));
+                    Catch::new(pin!(answer.send(response, head, &mut record))).await
+                }
+                None => {
+                    let response = Response::from_parts(parts, body);
+                    Catch::new(pin!(answer.send(response, head, &mut record))).await
+                }
+            };
+            sent.unwrap_or_else(panicked);
+        }
+        Ok(None) => answer.reset(Code::H3_INTERNAL_ERROR),
+        Err(panic) => {
+            panicked(panic);
+            let response = Refusal::Panicked.response(&mut record);
+            answer.tell(response).await;
+        }
+    }
+}
+
+/// Sends what is left of an answer, as fast as the client takes it.
+pub(super) async fn send_unsent(context: Arc<Context>, Unsent { mut stream, bytes }: Unsent) {
+    let length = bytes.len() as u64;
+    // A stream that is closed has nothing to end.
+    let _ = if taken(&context, stream.write_chunk(bytes)).await {
+        context.stall.took(length);
+        stream.finish()
+    } else {
+        context.stall.reset(length);
+        stream.reset(varint(Code::H3_INTERNAL_ERROR.value()))
+    };
+}
+
+fn is_set(flag: &AtomicBool) -> bool {
+    flag.load(Relaxed)
+}
+
+/// The service's response; why there is none is the service's to log.
+async fn respond<S: HttpService>(
+    service: &mut S,
+    request: Request<Body>,
+) -> Option<Response<S::ResponseBody>> {
+    std::future::poll_fn(|cx| service.poll_ready(cx).map(|ready| ready.ok())).await?;
+    service.call(request).await.ok()
+}
+
+/// The length a request announces, if any; nothing if the request is malformed (RFC 9114, section 4.1.2).
+fn announced(request: &Request<()>) -> Option<Option<u64>> {
+    let fields = request.headers();
+    if connection_fields::has(fields) {
+        return None;
+    }
+    if fields.get_all(header::TE).iter().any(|te| te != "trailers") {
+        return None;
+    }
+    let mut lengths = fields.get_all(header::CONTENT_LENGTH).iter().map(length);
+    let Some(first) = lengths.next() else { return Some(None) };
+    let first = first?;
+    lengths.all(|other| other == Some(first)).then_some(Some(first))
+}
+
+/// RFC 9110, section 8.6: digits alone, which parsing by itself would not insist on.
+fn length(value: &HeaderValue) -> Option<u64> {
+    let text = value.to_str().ok()?;
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// What `future` comes to if it does in `time`; the clock is only looked at where it does not at once.
+async fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    match std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => timeout(time, future).await.ok(),
+    }
+}
+
+/// Whether the client takes something in time.
+async fn taken<E>(context: &Context, sending: impl Future<Output = Result<(), E>>) -> bool {
+    let mut sending = pin!(sending);
+    let sent = match std::future::poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await {
+        Poll::Ready(sent) => sent,
+        Poll::Pending => {
+            let _waiting = context.stall.wait();
+            let Ok(sent) = timeout(context.worker.config.limits.write_stall, sending).await else {
+                return false;
+            };
+            sent
+        }
+    };
+    sent.is_ok()
+}
+
+/// The way back to the client.
+struct Answer<'a> {
+    stream: RequestStream<transport::SendStream, Bytes>,
+    context: &'a Context,
+    /// Bytes of the body for which there was room.
+    sent: u64,
+    /// Whether the client knows that there is no more.
+    ended: bool,
+}
+
+impl Answer<'_> {
+    /// Sends a response whole, its body as fast as the client takes it.
+    async fn send<B>(mut self, response: Response<B>, head: bool, record: &mut RequestRecord)
+    where
+        B: http_body::Body<Data = Bytes>,
+    {
+        let (mut parts, body) = response.into_parts();
+        let bodyless = matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let second = self.context.worker.registry.clock.second();
+        prepare(&mut parts.headers, (!bodyless).then(|| body.size_hint().exact()).flatten(), second);
+        parts.version = Version::HTTP_3;
+        let silent = head || bodyless || body.is_end_stream();
+        if !taken(self.context, self.stream.send_response(Response::from_parts(parts, ()))).await {
+            return;
+        }
+        if !silent && !self.body(body, record).await {
+            return;
+        }
+        self.finish().await;
+    }
+
+    /// Answers what no service gets to see.
+    async fn refuse(self, refusal: Refusal, record: &mut RequestRecord) {
+        let response = self.context.worker.refuse(refusal, record);
+        self.tell(response).await;
+    }
+
+    /// Sends a refusal, which was logged as it was made.
+    async fn tell(self, response: Response<Bytes>) {
+        self.send(response.map(Body::whole), false, &mut RequestRecord::none()).await;
+    }
+
+    /// Sends a body; false if it cannot be sent whole.
+    async fn body(&mut self, body: impl http_body::Body<Data = Bytes>, record: &mut RequestRecord) -> bool {
+        let mut body = pin!(body);
+        let mut next = async || {
+            std::future::poll_fn(|cx| body.as_mut().poll_frame(cx).map(|frame| frame.map(Result::ok))).await
+        };
+        while let Some(frame) = next().await {
+            let Some(frame) = frame else { return false };
+            match frame.into_data() {
+                Ok(mut data) => {
+                    while !data.is_empty() {
+                        let piece = data.split_to(data.len().min(MIN_PROGRESS_BYTES));
+                        let length = piece.len() as u64;
+                        if !taken(self.context, self.stream.send_data(transport::payload(piece))).await {
+                            return false;
+                        }
+                        record.sent(length as usize);
+                        self.sent += length;
+                        self.context.stall.took(length);
+                    }
+                }
+                Err(frame) => {
+                    let Ok(trailers) = frame.into_trailers() else { continue };
+                    return taken(self.context, self.stream.send_trailers(trailers)).await;
+                }
+            }
+        }
+        true
+    }
+
+    async fn finish(mut self) {
+        self.ended = self.stream.finish().await.is_ok();
+    }
+
+    fn reset(mut self, code: Code) {
+        self.ended = true;
+        self.stream.stop_stream(code);
+    }
+}
+
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        // quinn would end the stream as if all had been sent.
+        if !self.ended {
+            self.context.stall.reset(self.sent);
+            self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
+        }
+    }
+}
+
+/// Makes the fields of a response fit for HTTP/3 and adds what every response should have.
+fn prepare(fields: &mut HeaderMap, length: Option<u64>, second: u64) {
+    connection_fields::remove(fields);
+    if let Some(length) = length {
+        fields.entry(header::CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+    fields.entry(header::DATE).or_insert_with(|| date::value(second));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(fields: &[(&'static str, &str)]) -> Request<()> {
+        let mut request = Request::new(());
+        for (name, value) in fields {
+            request.headers_mut().append(*name, value.parse().expect("a value"));
+        }
+        request
+    }
+
+    #[test]
+    fn lengths_are_read_and_malformed_requests_seen() {
+        for (fields, expected) in [
+            (&[][..], Some(None)),
+            (&[("content-length", "0")], Some(Some(0))),
+            (&[("content-length", "5"), ("content-length", "5")], Some(Some(5))),
+            (&[("te", "trailers")], Some(None)),
+            (&[("content-length", "5"), ("content-length", "6")], None),
+            (&[("content-length", "+5")], None),
+            (&[("content-length", "")], None),
+            (&[("content-length", "99999999999999999999")], None),
+            (&[("connection", "close")], None),
+            (&[("keep-alive", "1")], None),
+            (&[("proxy-connection", "close")], None),
+            (&[("transfer-encoding", "chunked")], None),
+            (&[("upgrade", "h2c")], None),
+            (&[("te", "gzip")], None),
+        ] {
+            assert_eq!(announced(&request(fields)), expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn responses_lose_the_fields_of_connections() {
+        let mut fields = request(&[("connection", "close"), ("transfer-encoding", "chunked"), ("x", "y")])
+            .headers()
+            .clone();
+        prepare(&mut fields, Some(7), 784_111_777);
+        assert_eq!(fields.remove("date").expect("a date"), "Sun, 06 Nov 1994 08:49:37 GMT");
+        let left: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        assert_eq!(left, [("x", &b"y"[..]), ("content-length", b"7")]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Whether a client takes what it is sent, on all its streams together: one whose stream was reset for that may ask
+//! again, and take nothing again.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::limits::MIN_PROGRESS_BYTES;
+
+/// What is known of a connection's answers.
+#[derive(Debug, Default)]
+pub(super) struct StallDetector {
+    /// Bytes for which there was room, but for those of streams that were reset, whose room is another's then.
+    taken: AtomicU64,
+    /// Answers that wait for room.
+    waiting: AtomicUsize,
+    /// Whether there was one since it was last looked.
+    waited: AtomicBool,
+    /// Bytes that may be sent and not yet acknowledged.
+    window: AtomicU64,
+}
+
+/// An answer that waits for room, until it is dropped.
+pub(super) struct Waiting<'a>(&'a StallDetector);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+impl StallDetector {
+    /// There is room for so many bytes.
+    pub(super) fn set_window(&self, bytes: u64) {
+        self.window.store(bytes, Relaxed);
+    }
+
+    /// An answer waits for room.
+    pub(super) fn wait(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Relaxed);
+        self.waited.store(true, Relaxed);
+        Waiting(self)
+    }
+
+    /// There was room for so many bytes.
+    pub(super) fn took(&self, bytes: u64) {
+        self.taken.fetch_add(bytes, Relaxed);
+    }
+
+    /// A stream that had room for so many bytes is reset: those that no client has acknowledged nobody took.
+    pub(super) fn reset(&self, bytes: u64) {
+        self.taken.fetch_sub(bytes.min(self.window.load(Relaxed)), Relaxed);
+    }
+}
+
+/// What a [`StallDetector`] was when it was looked at.
+#[derive(Debug, Default)]
+pub(super) struct StallWatch {
+    taken: u64,
+    /// Since when too little was taken of what there was.
+    since: Option<Instant>,
+}
+
+impl StallWatch {
+    /// Whether next to nothing was taken for `patience`, of all that there was to take meanwhile.
+    pub(super) fn is_over(&mut self, stall: &StallDetector, now: Instant, patience: Duration) -> bool {
+        let taken = stall.taken.load(Relaxed);
+        let waiting = stall.waiting.load(Relaxed) > 0;
+        let waited = stall.waited.swap(waiting, Relaxed) || waiting;
+        if !waited || taken.saturating_sub(self.taken) >= MIN_PROGRESS_BYTES as u64 {
+            *self = Self { taken, since: None };
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        // An answer that has just been given up is not yet asked for again.
+        waiting && now.saturating_duration_since(since) >= patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: u64 = 512 << 10;
+    const PATIENCE: Duration = Duration::from_secs(4);
+
+    /// Looks every second while something happens; the second at which it is over.
+    fn over(mut happens: impl FnMut(u64, &StallDetector)) -> Option<u64> {
+        let (stall, mut watch, start) = (StallDetector::default(), StallWatch::default(), Instant::now());
+        stall.set_window(WINDOW);
+        (0..100).find(|&second| {
+            happens(second, &stall);
+            watch.is_over(&stall, start + Duration::from_secs(second), PATIENCE)
+        })
+    }
+
+    #[test]
+    fn who_takes_nothing_is_over_though_its_streams_are_reset() {
+        // Each has the whole window, and waits for more.
+        let asks = |every: u64| {
+            over(move |second, stall| {
+                if second % every == 0 {
+                    if second > 0 {
+                        stall.waiting.store(0, Relaxed);
+                        stall.reset(WINDOW);
+                    }
+                    stall.took(WINDOW);
+                    std::mem::forget(stall.wait());
+                }
+            })
+        };
+        // From the first look at which nothing more was taken.
+        assert_eq!((asks(1), asks(3), asks(100)), (Some(5), Some(5), Some(5)));
+    }
+
+    #[test]
+    fn who_takes_a_piece_now_and_then_or_waits_for_nothing_goes_on() {
+        let slow = |bytes: u64| {
+            over(move |second, stall| {
+                if second == 0 {
+                    std::mem::forget(stall.wait());
+                }
+                if second % 4 == 0 {
+                    stall.took(bytes);
+                }
+            })
+        };
+        assert_eq!(slow(MIN_PROGRESS_BYTES as u64), None);
+        assert_eq!(slow(MIN_PROGRESS_BYTES as u64 / 8), Some(4));
+        assert_eq!(over(|_, _| ()), None);
+        // One stream is reset, and nothing more is asked for.
+        let once = over(|second, stall| match second {
+            0 => std::mem::forget(stall.wait()),
+            3 => stall.waiting.store(0, Relaxed),
+            _ => {}
+        });
+        assert_eq!(once, None);
+    }
+
+    #[test]
+    fn what_was_acknowledged_of_a_stream_that_is_reset_was_taken() {
+        let seeks = over(|second, stall| {
+            if second > 0 {
+                stall.waiting.store(0, Relaxed);
+                stall.reset(2 * WINDOW);
+            }
+            stall.took(2 * WINDOW);
+            std::mem::forget(stall.wait());
+        });
+        assert_eq!(seeks, None);
+    }
+}

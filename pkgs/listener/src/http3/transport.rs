@@ -1,0 +1,364 @@
+//! What h3 needs of a QUIC connection, by quinn.
+//!
+//! Beside carrying bytes it watches the frames in them. h3 collects a frame before it looks at it, however
+//! long its length says it is, and takes a stream that ends within a DATA frame for a whole one; neither gets
+//! that far here.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use h3::error::Code;
+use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
+use quinn::VarInt;
+use tokio_util::sync::ReusableBoxFuture;
+
+use super::error_code::varint;
+use super::fast_path::{EarlyReads, StreamFastPath};
+use super::frames::{Frames, Violation};
+use crate::http_service::HttpService;
+
+/// Bytes that are copied at a time where that cannot be helped.
+const MIN_PROGRESS_BYTES: usize = 32 * 1024;
+
+/// A frame up to this size is one piece: a packet has it all (RFC 9000, section 14: 1200 bytes at least).
+const SMALL: usize = 1200;
+
+thread_local! {
+    /// The payload that is being handed to h3. It comes back behind the head of its frame as something that can only be
+    /// copied, but what is copied is still where it was.
+    static PAYLOAD: Cell<Bytes> = const { Cell::new(Bytes::new()) };
+}
+
+/// A payload as it is given to h3, in the poll in which that is.
+pub(super) fn payload(bytes: Bytes) -> Bytes {
+    PAYLOAD.set(bytes.clone());
+    bytes
+}
+
+type Future<T> = ReusableBoxFuture<'static, Result<T, quinn::ConnectionError>>;
+
+/// A connection.
+pub(super) struct Connection<S> {
+    quic: quinn::Connection,
+    /// What answers before h3; nothing opens streams by it.
+    fast: Option<StreamFastPath<S>>,
+    bidirectional: Future<(quinn::SendStream, quinn::RecvStream)>,
+    unidirectional: Future<quinn::RecvStream>,
+    opening: Option<Future<quinn::SendStream>>,
+    frame_limit: u64,
+}
+
+impl<S: HttpService> Connection<S> {
+    /// `quic`, with no frame but DATA longer than `frame_limit` bytes.
+    pub(super) fn new(quic: quinn::Connection, fast: Option<StreamFastPath<S>>, frame_limit: u64) -> Self {
+        Self {
+            fast,
+            bidirectional: ReusableBoxFuture::new(accept_bi(quic.clone())),
+            unidirectional: ReusableBoxFuture::new(accept_uni(quic.clone())),
+            opening: None,
+            quic,
+            frame_limit,
+        }
+    }
+
+    fn receiving(&self, stream: quinn::RecvStream, frames: Frames) -> RecvStream {
+        RecvStream { quic: self.quic.clone(), stream, found: [None, None], frames }
+    }
+}
+
+async fn accept_bi(
+    quic: quinn::Connection,
+) -> Result<(quinn::SendStream, quinn::RecvStream), quinn::ConnectionError> {
+    quic.accept_bi().await
+}
+
+async fn accept_uni(quic: quinn::Connection) -> Result<quinn::RecvStream, quinn::ConnectionError> {
+    quic.accept_uni().await
+}
+
+async fn open_uni(quic: quinn::Connection) -> Result<quinn::SendStream, quinn::ConnectionError> {
+    quic.open_uni().await
+}
+
+impl<S: HttpService> quic::Connection<Bytes> for Connection<S> {
+    type RecvStream = RecvStream;
+    type OpenStreams = Self;
+
+    fn poll_accept_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RecvStream, ConnectionErrorIncoming>> {
+        let stream = ready!(self.unidirectional.poll(cx)).map_err(incoming)?;
+        self.unidirectional.set(accept_uni(self.quic.clone()));
+        Poll::Ready(Ok(self.receiving(stream, Frames::unidirectional(self.frame_limit))))
+    }
+
+    fn poll_accept_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<BidiStream, ConnectionErrorIncoming>> {
+        loop {
+            let (send, recv) = ready!(self.bidirectional.poll(cx)).map_err(incoming)?;
+            self.bidirectional.set(accept_bi(self.quic.clone()));
+            let (send, recv, found) = match &mut self.fast {
+                Some(fast) => match fast.take(send, recv, cx) {
+                    Some(left) => left,
+                    None => continue,
+                },
+                None => (send, recv, [None, None]),
+            };
+            let mut recv = self.receiving(recv, Frames::request(self.frame_limit));
+            recv.found = found;
+            return Poll::Ready(Ok(BidiStream { send: SendStream::new(send), recv }));
+        }
+    }
+
+    fn opener(&self) -> Self {
+        Self::new(self.quic.clone(), None, self.frame_limit)
+    }
+}
+
+impl<S: HttpService> quic::OpenStreams<Bytes> for Connection<S> {
+    type BidiStream = BidiStream;
+    type SendStream = SendStream;
+
+    fn poll_open_bidi(&mut self, _: &mut Context<'_>) -> Poll<Result<BidiStream, StreamErrorIncoming>> {
+        // RFC 9114, section 6.1: HTTP/3 does not use server-initiated bidirectional streams.
+        let error = ConnectionErrorIncoming::InternalError("servers open no such stream".into());
+        Poll::Ready(Err(StreamErrorIncoming::ConnectionErrorIncoming { connection_error: error }))
+    }
+
+    fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<SendStream, StreamErrorIncoming>> {
+        let quic = &self.quic;
+        let opening = self.opening.get_or_insert_with(|| ReusableBoxFuture::new(open_uni(quic.clone())));
+        let opened = ready!(opening.poll(cx));
+        self.opening = None;
+        Poll::Ready(match opened {
+            Ok(stream) => Ok(SendStream::new(stream)),
+            Err(error) => Err(lost(error)),
+        })
+    }
+
+    fn close(&mut self, code: Code, reason: &[u8]) {
+        self.quic.close(varint(code.value()), reason);
+    }
+}
+
+/// Both directions of a request's stream.
+pub(super) struct BidiStream {
+    send: SendStream,
+    recv: RecvStream,
+}
+
+impl quic::BidiStream<Bytes> for BidiStream {
+    type SendStream = SendStream;
+    type RecvStream = RecvStream;
+
+    fn split(self) -> (SendStream, RecvStream) {
+        (self.send, self.recv)
+    }
+}
+
+impl quic::RecvStream for BidiStream {
+    type Buf = Bytes;
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        self.recv.poll_data(cx)
+    }
+
+    fn stop_sending(&mut self, code: u64) {
+        self.recv.stop_sending(code);
+    }
+
+    fn recv_id(&self) -> StreamId {
+        self.recv.recv_id()
+    }
+}
+
+impl quic::SendStream<Bytes> for BidiStream {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
+        self.send.poll_ready(cx)
+    }
+
+    fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
+        self.send.send_data(data)
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
+        self.send.poll_finish(cx)
+    }
+
+    fn reset(&mut self, code: u64) {
+        self.send.reset(code);
+    }
+
+    fn send_id(&self) -> StreamId {
+        self.send.send_id()
+    }
+}
+
+/// What the client sends on a stream.
+pub(super) struct RecvStream {
+    quic: quinn::Connection,
+    stream: quinn::RecvStream,
+    /// What was read of it before.
+    found: EarlyReads,
+    frames: Frames,
+}
+
+impl RecvStream {
+    fn violated(&self, violation: Violation) -> StreamErrorIncoming {
+        let (code, reason) = match violation {
+            Violation::TooLong => (Code::H3_EXCESSIVE_LOAD, "a frame is too long"),
+            Violation::Truncated => (Code::H3_FRAME_ERROR, "a stream ends within a frame"),
+            Violation::Push => (Code::H3_STREAM_CREATION_ERROR, "clients do not push"),
+        };
+        self.quic.close(varint(code.value()), reason.as_bytes());
+        lost(quinn::ConnectionError::LocallyClosed)
+    }
+}
+
+impl quic::RecvStream for RecvStream {
+    type Buf = Bytes;
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        let read = match self.found.iter_mut().find_map(Option::take) {
+            Some(found) => found,
+            // The future keeps nothing that is lost with it.
+            None => ready!(pin!(self.stream.read_chunk(usize::MAX, true)).poll(cx))
+                .map(|chunk| chunk.map(|chunk| chunk.bytes)),
+        };
+        let (data, seen) = match read {
+            Ok(Some(bytes)) => {
+                let seen = self.frames.see(&bytes);
+                (Some(bytes), seen)
+            }
+            Ok(None) => (None, self.frames.end()),
+            Err(quinn::ReadError::Reset(code)) => {
+                return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated { error_code: code.into() }));
+            }
+            Err(quinn::ReadError::ConnectionLost(error)) => return Poll::Ready(Err(lost(error))),
+            Err(error) => return Poll::Ready(Err(StreamErrorIncoming::Unknown(Box::new(error)))),
+        };
+        Poll::Ready(seen.map(|()| data).map_err(|violation| self.violated(violation)))
+    }
+
+    fn stop_sending(&mut self, code: u64) {
+        // A stream that is closed has nothing to stop.
+        let _ = self.stream.stop(varint(code));
+    }
+
+    fn recv_id(&self) -> StreamId {
+        stream_id(self.stream.id())
+    }
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        // RFC 9114, section 4.1: what is not read of a request that is answered is stopped without an error.
+        let _ = self.stream.stop(varint(Code::H3_NO_ERROR.value()));
+    }
+}
+
+/// What the client is sent on a stream.
+pub(super) struct SendStream {
+    stream: quinn::SendStream,
+    /// A frame that is being sent.
+    frame: Option<WriteBuf<Bytes>>,
+    /// What it has behind its head, where that is known.
+    payload: Bytes,
+    /// The parts of it that quinn has not yet taken.
+    pieces: [Bytes; 2],
+}
+
+impl SendStream {
+    fn new(stream: quinn::SendStream) -> Self {
+        Self { stream, frame: None, payload: Bytes::new(), pieces: Default::default() }
+    }
+}
+
+impl quic::SendStream<Bytes> for SendStream {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
+        loop {
+            while !self.pieces.iter().all(Bytes::is_empty) {
+                // The future keeps nothing that is lost with it.
+                match ready!(pin!(self.stream.write_chunks(&mut self.pieces)).poll(cx)) {
+                    Ok(_) => {}
+                    Err(quinn::WriteError::Stopped(code)) => {
+                        let error = StreamErrorIncoming::StreamTerminated { error_code: code.into() };
+                        return Poll::Ready(Err(error));
+                    }
+                    Err(quinn::WriteError::ConnectionLost(error)) => return Poll::Ready(Err(lost(error))),
+                    Err(error) => return Poll::Ready(Err(StreamErrorIncoming::Unknown(Box::new(error)))),
+                }
+            }
+            match &mut self.frame {
+                Some(frame) if frame.has_remaining() => self.pieces = cut(frame, &self.payload),
+                _ => break,
+            }
+        }
+        self.frame = None;
+        self.payload = Bytes::new();
+        Poll::Ready(Ok(()))
+    }
+
+    fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
+        debug_assert!(self.frame.is_none(), "h3 waits until a frame is sent");
+        self.frame = Some(data.into());
+        self.payload = PAYLOAD.take();
+        Ok(())
+    }
+
+    fn poll_finish(&mut self, _: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
+        Poll::Ready(self.stream.finish().map_err(|error| StreamErrorIncoming::Unknown(Box::new(error))))
+    }
+
+    fn reset(&mut self, code: u64) {
+        // A stream that is closed has nothing to reset.
+        let _ = self.stream.reset(varint(code));
+    }
+
+    fn send_id(&self) -> StreamId {
+        stream_id(self.stream.id())
+    }
+}
+
+/// What comes next of a frame: its head, and behind it as much as can be had without copying it.
+fn cut(frame: &mut WriteBuf<Bytes>, payload: &Bytes) -> [Bytes; 2] {
+    if frame.remaining() <= SMALL {
+        return [frame.copy_to_bytes(frame.remaining()), Bytes::new()];
+    }
+    let head = match known(frame, payload) {
+        Some(_) => Bytes::new(),
+        None => frame.copy_to_bytes(frame.chunk().len().min(MIN_PROGRESS_BYTES)),
+    };
+    let known = known(frame, payload).unwrap_or_default();
+    frame.advance(known.len());
+    [head, known]
+}
+
+/// The next bytes of a frame as a part of the payload, where they are one.
+fn known(frame: &WriteBuf<Bytes>, payload: &Bytes) -> Option<Bytes> {
+    let next = frame.chunk();
+    payload.as_ptr_range().contains(&next.as_ptr()).then(|| payload.slice_ref(next))
+}
+
+fn stream_id(id: quinn::StreamId) -> StreamId {
+    StreamId::try_from(u64::from(VarInt::from(id))).expect("an id of 62 bits")
+}
+
+fn lost(error: quinn::ConnectionError) -> StreamErrorIncoming {
+    StreamErrorIncoming::ConnectionErrorIncoming { connection_error: incoming(error) }
+}
+
+fn incoming(error: quinn::ConnectionError) -> ConnectionErrorIncoming {
+    match error {
+        quinn::ConnectionError::ApplicationClosed(close) => {
+            ConnectionErrorIncoming::ApplicationClose { error_code: close.error_code.into() }
+        }
+        quinn::ConnectionError::TimedOut => ConnectionErrorIncoming::Timeout,
+        error => ConnectionErrorIncoming::Undefined(std::sync::Arc::new(error)),
+    }
+}

@@ -1,0 +1,82 @@
+//! What a listener serves.
+
+mod fast_path;
+
+pub use fast_path::{Connection, Exchange, FastPath, WithFastPath};
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use request_head::Lines;
+
+use crate::body::Body;
+
+/// Any error.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a listener serves: a cheap-to-clone [`tower_service::Service`] of requests. Every such service is one;
+/// there is nothing to implement. [`WithFastPath`](crate::WithFastPath) is one too.
+///
+/// It is cloned once for each connection of HTTP/1.1, and once for each stream of HTTP/2 and HTTP/3. An error
+/// of the service closes the connection, or resets the stream.
+pub trait HttpService: Clone + Send + 'static {
+    /// The body of its responses.
+    type ResponseBody: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+    /// Why there is no response.
+    type Error: Into<BoxError>;
+    /// The response to come.
+    type Future: Future<Output = Result<Response<Self::ResponseBody>, Self::Error>> + Send + 'static;
+
+    /// Whether it takes a request now.
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
+
+    /// Answers a request.
+    fn call(&mut self, request: Request<Body>) -> Self::Future;
+
+    /// Whether there is a [fast path](crate::FastPath); where there is none, nothing of it is compiled.
+    const FAST: bool = false;
+
+    /// Where an exchange of HTTP/1.1 is while it goes on: in the connection's own memory, or apart.
+    #[doc(hidden)]
+    type Exchange<E: Future + Send>: Future<Output = E::Output> + Send;
+
+    /// Puts it there.
+    #[doc(hidden)]
+    fn exchange<E: Future + Send>(exchange: E) -> Self::Exchange<E>;
+
+    /// Answers a plain request of HTTP/1.1, or declines; see [`FastPath::answer`](crate::FastPath::answer).
+    #[inline]
+    fn fast(&mut self, _: &Lines<'_, '_>, _: &Exchange<'_>, _: &mut Vec<u8>) -> Option<Connection> {
+        None
+    }
+}
+
+impl<S, B> HttpService for S
+where
+    S: tower_service::Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type ResponseBody = B;
+    type Error = S::Error;
+    type Future = S::Future;
+    // An allocation less for each request.
+    type Exchange<E: Future + Send> = E;
+
+    #[inline]
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        tower_service::Service::poll_ready(self, context)
+    }
+
+    #[inline]
+    fn call(&mut self, request: Request<Body>) -> S::Future {
+        tower_service::Service::call(self, request)
+    }
+
+    #[inline]
+    fn exchange<E: Future + Send>(exchange: E) -> E {
+        exchange
+    }
+}

@@ -1,0 +1,378 @@
+//! How long a connection may yet live.
+//!
+//! A deadline is a number of ticks. Moving it is one store, so that a request arms no timer; a few times a
+//! second the worker wakes the connections whose deadline has passed, and each decides what that means.
+
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use service::handover;
+
+/// How often deadlines are looked at, and how far the clock may be behind.
+pub const TICK: Duration = Duration::from_millis(250);
+
+/// Ticks of a second.
+const PER_SECOND: u64 = 4;
+
+/// How long a client has to close an idle connection once it was asked to, while the server goes on.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// No answer from here on leaves the connection open.
+const DRAINING: u8 = 1;
+/// The connection ends at once.
+const CUT: u8 = 2;
+
+/// What a worker last read from the clock.
+#[derive(Debug)]
+pub struct Clock {
+    tick: AtomicU32,
+    /// Since 1970.
+    second: AtomicU64,
+}
+
+impl Clock {
+    fn now() -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    /// The present in seconds since 1970, at most a tick old.
+    pub fn second(&self) -> u64 {
+        self.second.load(Relaxed)
+    }
+}
+
+/// The connections of a worker.
+#[derive(Debug)]
+pub struct ConnectionRegistry {
+    /// The present.
+    pub clock: Clock,
+    /// When draining, how long a connection without a request is kept.
+    grace: Duration,
+    /// The same where another process has taken over, and nobody waits for this one to end.
+    leisure: Duration,
+    open: Mutex<Vec<Arc<ConnectionDeadline>>>,
+    /// What new ones begin with.
+    flags: AtomicU8,
+}
+
+/// One connection's deadline, and how to reach it.
+#[derive(Debug)]
+pub struct ConnectionDeadline {
+    deadline: AtomicU32,
+    /// The tick at which the present deadline was given.
+    since: AtomicU32,
+    flags: AtomicU8,
+    ended: AtomicBool,
+    /// The task that serves it, which is the same for as long as it lives. Let go of at its end, since it holds
+    /// the task's memory.
+    task: Mutex<Option<Waker>>,
+}
+
+impl ConnectionRegistry {
+    /// None; they are given so much `grace`, or `leisure` where another process has taken over.
+    pub fn new(grace: Duration, leisure: Duration) -> Self {
+        let clock = Clock { tick: AtomicU32::new(0), second: AtomicU64::new(Clock::now()) };
+        Self { clock, grace, leisure, open: Mutex::default(), flags: AtomicU8::new(0) }
+    }
+
+    /// A connection that has `time` to say something. It counts until what `ConnectionDeadline::run` returns is done or
+    /// dropped.
+    pub fn begin(&self, time: Duration) -> Arc<ConnectionDeadline> {
+        let deadline = Arc::new(ConnectionDeadline {
+            deadline: AtomicU32::new(self.after(time)),
+            since: AtomicU32::new(self.clock.tick.load(Relaxed)),
+            flags: AtomicU8::new(0),
+            ended: AtomicBool::new(false),
+            task: Mutex::default(),
+        });
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read under the lock, so that nothing falls between this and a change for all.
+        deadline.flags.store(self.flags.load(Relaxed), Relaxed);
+        if open.len() == open.capacity() {
+            // Those that came and went since the last tick. With room for as many more as are left, for this looks at
+            // all of them.
+            open.retain(|deadline| !deadline.ended.load(Relaxed));
+            let open_now = open.len();
+            open.reserve(open_now.max(1));
+        }
+        open.push(Arc::clone(&deadline));
+        deadline
+    }
+
+    /// Moves the clock on and wakes the connections whose time is up. To be called every [`TICK`].
+    pub fn tick(&self) {
+        self.clock.second.store(Clock::now(), Relaxed);
+        let now = self.clock.tick.load(Relaxed).saturating_add(1);
+        self.clock.tick.store(now, Relaxed);
+        self.each(|deadline| {
+            if deadline.deadline.load(Relaxed) <= now {
+                deadline.wake();
+            }
+        });
+    }
+
+    /// Tells all connections, and those to come, to end after what is in flight.
+    pub fn drain(&self) {
+        self.flag(DRAINING);
+    }
+
+    /// Tells all connections, and those to come, to end at once.
+    pub fn cut(&self) {
+        self.flag(CUT);
+    }
+
+    /// Cuts the connection that has waited for its client for longest, and says whether there is one. Of those that
+    /// have waited equally long, it is the one that came first; one that a service is at is none of them.
+    pub fn make_room(&self) -> bool {
+        let mut longest: Option<(u32, Arc<ConnectionDeadline>)> = None;
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for deadline in open.iter().filter(|deadline| deadline.waits()) {
+            let since = deadline.since.load(Relaxed);
+            if longest.as_ref().is_none_or(|(earliest, _)| since < *earliest) {
+                longest = Some((since, Arc::clone(deadline)));
+            }
+        }
+        drop(open);
+        longest.is_some_and(|(_, deadline)| {
+            deadline.flags.fetch_or(CUT, Relaxed);
+            deadline.wake();
+            true
+        })
+    }
+
+    /// How many are open.
+    pub fn open(&self) -> usize {
+        let mut open = 0;
+        self.each(|_| open += 1);
+        open
+    }
+
+    /// How long a connection without a request is kept once its client was asked to close it: one that is held up may
+    /// have sent a request before it learns of that.
+    pub fn parting(&self, draining: bool) -> Duration {
+        if draining { self.grace() } else { GOODBYE }
+    }
+
+    /// When draining, how long a connection without a request is kept.
+    pub fn grace(&self) -> Duration {
+        if handover::is_handed_over() { self.leisure } else { self.grace }
+    }
+
+    fn flag(&self, flag: u8) {
+        self.flags.fetch_or(flag, Relaxed);
+        self.each(|deadline| {
+            deadline.flags.fetch_or(flag, Relaxed);
+            deadline.wake();
+        });
+    }
+
+    fn each(&self, mut what: impl FnMut(&ConnectionDeadline)) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|deadline| {
+            let open = !deadline.ended.load(Relaxed);
+            if open {
+                what(deadline);
+            }
+            open
+        });
+    }
+
+    fn after(&self, time: Duration) -> u32 {
+        let ticks = ticks(time);
+        // One more, since the present tick is part over.
+        self.clock.tick.load(Relaxed).saturating_add(ticks).saturating_add(1)
+    }
+}
+
+/// The fewest ticks that are no shorter than `time`. Asked for each request: 128 bits would take long to divide.
+#[inline]
+fn ticks(time: Duration) -> u32 {
+    let part = time.subsec_nanos().div_ceil(TICK.subsec_nanos());
+    let ticks = time.as_secs().saturating_mul(PER_SECOND).saturating_add(part.into());
+    ticks.try_into().unwrap_or(u32::MAX)
+}
+
+impl ConnectionDeadline {
+    /// Gives it `time` from now on.
+    #[inline]
+    pub fn set(&self, registry: &ConnectionRegistry, time: Duration) {
+        self.deadline.store(registry.after(time), Relaxed);
+        self.since.store(registry.clock.tick.load(Relaxed), Relaxed);
+    }
+
+    /// Gives it all the time it needs.
+    #[inline]
+    pub fn clear(&self) {
+        self.deadline.store(u32::MAX, Relaxed);
+    }
+
+    /// Whether its time is up.
+    #[inline]
+    pub fn has_passed(&self, registry: &ConnectionRegistry) -> bool {
+        self.deadline.load(Relaxed) <= registry.clock.tick.load(Relaxed)
+    }
+
+    /// Whether it is to end after what is in flight.
+    #[inline]
+    pub fn is_draining(&self) -> bool {
+        self.flags.load(Relaxed) & DRAINING != 0
+    }
+
+    /// Runs what serves the connection, as the whole of a task, until that is done or the connection is cut.
+    pub async fn run(&self, mut serving: Pin<&mut impl Future<Output = ()>>) {
+        let _ended = Ended(self);
+        let mut known = false;
+        std::future::poll_fn(|context| {
+            if !known {
+                known = true;
+                *self.task() = Some(context.waker().clone());
+            }
+            if self.flags.load(Relaxed) & CUT != 0 {
+                return Poll::Ready(());
+            }
+            serving.as_mut().poll(context)
+        })
+        .await;
+    }
+
+    /// Runs a part of what serves the connection, before there is a request; `None` when its time is up before
+    /// that is done, of which draining leaves little.
+    pub async fn timeout<T>(
+        &self,
+        registry: &ConnectionRegistry,
+        part: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut part = pin!(part);
+        std::future::poll_fn(|context: &mut Context<'_>| match part.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => {
+                if self.is_draining() {
+                    self.deadline.fetch_min(registry.after(registry.grace()), Relaxed);
+                }
+                if self.has_passed(registry) { Poll::Ready(None) } else { Poll::Pending }
+            }
+        })
+        .await
+    }
+
+    /// Whether it waits for its client, and is to go on.
+    fn waits(&self) -> bool {
+        let ends = self.ended.load(Relaxed) || self.flags.load(Relaxed) & CUT != 0;
+        !ends && self.deadline.load(Relaxed) != u32::MAX
+    }
+
+    fn wake(&self) {
+        if let Some(task) = &*self.task() {
+            task.wake_by_ref();
+        }
+    }
+
+    fn task(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Marks a connection as ended, however its task ends.
+struct Ended<'a>(&'a ConnectionDeadline);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Relaxed);
+        self.0.task().take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_is_woken_when_its_time_is_up() {
+        let registry = Arc::new(ConnectionRegistry::new(TICK, TICK));
+        let deadline = registry.begin(TICK);
+        let task = tokio::spawn({
+            let (registry, deadline) = (Arc::clone(&registry), Arc::clone(&deadline));
+            async move {
+                let waiting = pin!(async {
+                    assert_eq!(deadline.timeout(&registry, std::future::pending::<()>()).await, None);
+                });
+                deadline.run(waiting).await;
+            }
+        });
+        tokio::task::yield_now().await;
+        registry.tick();
+        tokio::task::yield_now().await;
+        assert!(!task.is_finished() && registry.open() == 1, "part of a tick is no tick");
+        registry.tick();
+        task.await.expect("it ends");
+        assert_eq!(registry.open(), 0);
+    }
+
+    #[test]
+    fn a_part_of_a_tick_counts_as_one() {
+        for (time, expected) in [
+            (Duration::ZERO, 0),
+            (Duration::from_nanos(1), 1),
+            (TICK, 1),
+            (TICK + Duration::from_nanos(1), 2),
+            (Duration::from_secs(10), 40),
+            (Duration::new(59, 999_999_999), 240),
+            (Duration::MAX, u32::MAX),
+        ] {
+            assert_eq!(ticks(time), expected, "{time:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cut_ends_what_would_wait_for_ever() {
+        let registry = Arc::new(ConnectionRegistry::new(TICK, TICK));
+        let deadline = registry.begin(TICK);
+        deadline.clear();
+        let task = tokio::spawn(async move { deadline.run(pin!(std::future::pending())).await });
+        tokio::task::yield_now().await;
+        registry.drain();
+        tokio::task::yield_now().await;
+        assert!(!task.is_finished());
+        registry.cut();
+        task.await.expect("it ends");
+    }
+
+    #[test]
+    fn who_has_kept_the_server_waiting_for_longest_makes_room() {
+        let registry = ConnectionRegistry::new(TICK, TICK);
+        let [first, second, third, fourth] = [(); 4].map(|()| registry.begin(TICK));
+        registry.tick();
+        // What was said is a request, and then the beginning of one.
+        first.clear();
+        second.set(&registry, TICK);
+        let cut = |deadline: &ConnectionDeadline| deadline.flags.load(Relaxed) & CUT != 0;
+        let seen = || [&first, &second, &third, &fourth].map(|deadline| cut(deadline));
+        for expected in [[false, false, true, false], [false, false, true, true], [false, true, true, true]] {
+            assert!(registry.make_room());
+            assert_eq!(seen(), expected);
+        }
+        assert!(!registry.make_room(), "what is served is not cut, nor anything twice");
+        assert_eq!(seen(), [false, true, true, true]);
+    }
+
+    #[tokio::test]
+    async fn those_that_come_and_go_are_not_kept() {
+        let registry = ConnectionRegistry::new(TICK, TICK);
+        let held = [(); 10].map(|()| registry.begin(TICK));
+        for _ in 0..10_000 {
+            registry.begin(TICK).run(pin!(std::future::ready(()))).await;
+        }
+        let kept = registry.open.lock().expect("no panic").len();
+        assert!(kept < 4 * held.len(), "{kept} are kept");
+        assert_eq!(registry.open(), held.len());
+    }
+
+    #[test]
+    fn those_that_come_late_are_told_too() {
+        let registry = ConnectionRegistry::new(TICK, TICK);
+        registry.drain();
+        assert!(registry.begin(TICK).is_draining());
+    }
+}

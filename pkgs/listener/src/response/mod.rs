@@ -1,0 +1,10 @@
+//! What responses have in common, whatever they go by.
+
+mod refusal;
+pub mod request_record;
+
+pub mod connection_fields;
+pub mod date;
+
+pub use refusal::Refusal;
+pub use request_record::RequestRecord;

@@ -1,0 +1,285 @@
+//! From an accepted connection to the protocol that is spoken on it.
+
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use rustls::ServerConnection;
+use service::proxies::Source;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::net::UnixStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::sockets::BoundEndpoint;
+use crate::config::Speaks;
+use crate::http_service::HttpService;
+use crate::lifecycle::ConnectionDeadline;
+use crate::limits::Permit;
+use crate::net::AcceptedStream;
+use crate::net::LazyTcpStream;
+use crate::net::proxy::{self, Header};
+use crate::net::{HandshakeStream, NotTls};
+use crate::offload::{Offload, Offloaded};
+use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
+use crate::response::Refusal;
+use crate::tls::ktls;
+use crate::worker_context::WorkerContext;
+use crate::{http1, http2};
+
+/// What a client of HTTP/2 sends first (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What is known of a connection before it is known what is spoken on it.
+pub struct Accepted<'a> {
+    pub worker: &'a Arc<WorkerContext>,
+    pub deadline: &'a ConnectionDeadline,
+    pub endpoint: &'a BoundEndpoint,
+    pub permit: &'a mut Permit,
+    /// Who tells whose it is.
+    pub source: Source,
+    pub remote: Option<SocketAddr>,
+    pub local: Option<SocketAddr>,
+}
+
+impl Accepted<'_> {
+    /// Serves the connection to its end.
+    pub async fn serve(self, stream: AcceptedStream, service: impl HttpService) {
+        match stream {
+            AcceptedStream::Tcp(stream) => self.read_proxy_header(stream, service).await,
+            AcceptedStream::Unix(socket) => match UnixStream::from_std(socket.into()) {
+                Ok(stream) => self.read_proxy_header(stream, service).await,
+                Err(error) => tracing::warn!(%error, "a connection cannot be waited for"),
+            },
+        }
+    }
+
+    /// Learns from a proxy whose connection it is.
+    async fn read_proxy_header(mut self, mut stream: impl ByteStream, service: impl HttpService) {
+        if self.source == Source::ProxyHeader {
+            match self.deadline.timeout(&self.worker.registry, proxy::read(&mut stream)).await {
+                Some(Ok(Header::Local)) => {}
+                Some(Ok(Header::Proxied { remote, local })) => {
+                    (self.remote, self.local) = (Some(remote), Some(local));
+                }
+                Some(Err(_)) | None => return self.worker.counts().proxy_refused.increment(),
+            }
+            if let Some(remote) = self.remote
+                && let Err(why) = self.permit.charge(remote.ip())
+            {
+                return self.worker.counts().refused(why);
+            }
+        }
+        self.negotiate(stream, service).await;
+    }
+
+    /// Shakes hands where TLS is spoken, and finds out what is spoken above.
+    async fn negotiate(self, mut stream: impl ByteStream, service: impl HttpService) {
+        match (self.endpoint.speaks, &self.worker.tls) {
+            (Speaks::Tls, Some(tls)) => {
+                // What is large is apart, so that a connection in the clear has no room for it.
+                let stream = HandshakeStream::tls(stream, tls.offloaded.any());
+                let handshake = Box::pin(TlsAcceptor::from(tls.tcp.clone()).accept(stream).into_fallible());
+                let stream = match self.deadline.timeout(&self.worker.registry, handshake).await {
+                    Some(Ok(stream)) => stream,
+                    failed => {
+                        self.worker.counts().handshake_failures.increment();
+                        if let Some(Err((error, stream))) = failed
+                            && NotTls::is(&error)
+                        {
+                            let peer = self.peer(Protocol::Http1, None);
+                            let away = http1::refuse_connection(
+                                self.worker,
+                                self.deadline,
+                                &peer,
+                                stream.into_inner(),
+                                Refusal::NotTls,
+                            );
+                            Box::pin(away).await;
+                        }
+                        return;
+                    }
+                };
+                let mut stream = Box::new(stream);
+                let connection = stream.get_ref().1;
+                let http2 = connection.alpn_protocol() == Some(b"h2");
+                let info = describe(connection);
+                if !http2 && let Some(offload) = self.offload(&stream) {
+                    return self.hand_to_offload(*stream, info, offload);
+                }
+                stream.get_mut().0.end_handshake();
+                if http2 {
+                    Box::pin(self.http2(stream, Some(info), service)).await
+                } else {
+                    Box::pin(self.http1(stream, &[], Some(info), service)).await
+                }
+            }
+            (Speaks::Http1AndH2c, _) => {
+                let mut received = BytesMut::with_capacity(PREFACE.len());
+                let sniffed =
+                    self.deadline.timeout(&self.worker.registry, sniff(&mut stream, &mut received)).await;
+                let http2 = match sniffed {
+                    Some(Ok(http2)) => http2,
+                    // Half a preface is also half a head, of which it is told that it is slow.
+                    None if !received.is_empty() => {
+                        self.worker.counts().timed_out.increment();
+                        let peer = self.peer(Protocol::Http1, None);
+                        let away = http1::refuse_connection(
+                            self.worker,
+                            self.deadline,
+                            &peer,
+                            stream,
+                            Refusal::Slow,
+                        );
+                        return Box::pin(away).await;
+                    }
+                    _ => return,
+                };
+                if http2 {
+                    Box::pin(self.http2(HandshakeStream::with_prefix(received, stream), None, service)).await;
+                } else {
+                    self.http1(stream, &received, None, service).await;
+                }
+            }
+            _ => self.http1(stream, &[], None, service).await,
+        }
+    }
+
+    /// Who takes the connection, where the kernel can encrypt it from here on.
+    fn offload<S: ByteStream>(&self, stream: &TlsStream<HandshakeStream<S>>) -> Option<&dyn Offload> {
+        let offload = self.worker.config.offload.as_deref()?;
+        let (records, connection) = stream.get_ref();
+        let suites = self.worker.tls.as_ref()?.offloaded;
+        let whole = records.is_between_records() && !connection.wants_write() && !self.deadline.is_draining();
+        let ours = whole && suites.has(connection);
+        // Nothing is lost where this fails: the socket is as it was.
+        (ours && ktls::attach(records.get_ref().tcp()?).is_ok()).then_some(offload)
+    }
+
+    /// Has the kernel encrypt the connection, and somebody else serve it.
+    fn hand_to_offload(
+        &self,
+        stream: TlsStream<HandshakeStream<impl ByteStream>>,
+        info: TlsInfo,
+        offload: &dyn Offload,
+    ) {
+        let (records, mut connection) = stream.into_inner();
+        let give = || {
+            // A request that came with the end of the handshake is decrypted by now.
+            let state = connection.process_new_packets().map_err(io::Error::other)?;
+            let mut received = vec![0; state.plaintext_bytes_to_read()];
+            connection.reader().read_exact(&mut received)?;
+            let secrets = connection.dangerous_extract_secrets().map_err(io::Error::other)?;
+            let stream = records.into_inner().into_tcp()?;
+            ktls::give_keys(&stream, &secrets)?;
+            Ok::<_, io::Error>((stream, received))
+        };
+        match give() {
+            Ok((stream, received)) => offload.take(Offloaded {
+                socket: stream.into(),
+                received,
+                peer: self.peer(Protocol::Http1, Some(info)),
+                alt_svc: self
+                    .endpoint
+                    .alt_svc
+                    .as_ref()
+                    .map_or_else(Box::default, |alt_svc| alt_svc.line.clone()),
+            }),
+            Err(error) => {
+                tracing::warn!(%error, "the kernel does not take the keys of a connection");
+                self.worker.counts().handshake_failures.increment();
+            }
+        }
+    }
+
+    /// Serves HTTP/1.1 to its end; `received` is what has been read already.
+    pub fn http1(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+        received: &[u8],
+        tls: Option<TlsInfo>,
+        service: impl HttpService,
+    ) -> impl Future<Output = ()> {
+        let more = match (&tls, &self.endpoint.alt_svc) {
+            (Some(_), Some(alt_svc)) => &alt_svc.line[..],
+            _ => b"",
+        };
+        let peer = self.peer(Protocol::Http1, tls);
+        http1::serve(self.worker, self.deadline, stream, received, peer, more, service)
+    }
+
+    async fn http2(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+        tls: Option<TlsInfo>,
+        service: impl HttpService,
+    ) {
+        let alt_svc = self.endpoint.alt_svc.as_ref().filter(|_| tls.is_some());
+        let alt_svc = alt_svc.map(|alt_svc| alt_svc.value.clone());
+        let peer = self.peer(Protocol::Http2, tls);
+        http2::serve(self.worker, self.deadline, stream, peer, alt_svc, service).await;
+    }
+
+    fn peer(&self, protocol: Protocol, tls: Option<TlsInfo>) -> Peer {
+        Peer::new(PeerInfo {
+            remote: self.remote,
+            local: self.local,
+            protocol,
+            tls,
+            guest: self.permit.guest(),
+            proxies: (self.source == Source::Fields).then(|| self.worker.config.proxies.clone()),
+        })
+    }
+}
+
+/// What is spoken on, from below.
+trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static {
+    /// The socket, where it is one of TCP.
+    fn tcp(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The same alone.
+    ///
+    /// # Errors
+    /// When it is none, or is not let go of.
+    fn into_tcp(self) -> io::Result<std::net::TcpStream> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl ByteStream for LazyTcpStream {
+    fn tcp(&self) -> Option<BorrowedFd<'_>> {
+        self.socket()
+    }
+
+    fn into_tcp(self) -> io::Result<std::net::TcpStream> {
+        self.into_std()
+    }
+}
+
+impl ByteStream for UnixStream {}
+
+/// Reads until it is clear whether the client speaks HTTP/2, and says whether it does. `received` has room for the preface.
+async fn sniff(stream: &mut (impl AsyncRead + Unpin), received: &mut BytesMut) -> io::Result<bool> {
+    while PREFACE.starts_with(received) {
+        if received.len() == PREFACE.len() {
+            return Ok(true);
+        }
+        // Never more than the preface, which is all there is room for.
+        if stream.read_buf(received).await? == 0 {
+            break;
+        }
+    }
+    Ok(false)
+}
+
+fn describe(connection: &ServerConnection) -> TlsInfo {
+    TlsInfo {
+        version: connection.protocol_version(),
+        cipher: connection.negotiated_cipher_suite().map(|suite| suite.suite()),
+        server_name: connection.server_name().map(Into::into),
+    }
+}

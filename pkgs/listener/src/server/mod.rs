@@ -1,0 +1,219 @@
+//! The life of a listener: bind, serve, drain.
+
+mod accept;
+mod connection;
+mod sockets;
+mod worker;
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use service::access_log::AccessLog;
+use service::ready::Heartbeats;
+use service::shutdown::Shutdown;
+use service::socket::Address;
+use service::{panics, workers};
+
+use crate::config::{Config, Runtime, Speaks};
+use crate::http_service::HttpService;
+use crate::lifecycle::ConnectionRegistry;
+use crate::lifecycle::drain;
+use crate::limits::{BodyBudget, ConnectionLimiter, ResponseBudget};
+use crate::metrics::Metrics;
+
+use crate::error::Error;
+use crate::tls::{self, Tls};
+use crate::worker_context::WorkerContext;
+use sockets::BoundSockets;
+
+/// What workers are called after where nobody says.
+const NAME: &str = "listener";
+
+/// WorkerSockets that listen, and what is needed to serve on them.
+#[derive(Debug)]
+pub struct Listener {
+    config: Arc<Config>,
+    sockets: BoundSockets,
+    tls: Option<Tls>,
+    metrics: Metrics,
+    heartbeats: Heartbeats,
+}
+
+impl Listener {
+    /// Listens on all endpoints; from here on clients can connect, and wait to be served.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on or a certificate cannot be used.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        let tls = match &config.tls {
+            Some(files) => Some(Tls::new(files, config.offload.is_some())?),
+            None if config.endpoints.iter().any(|endpoint| endpoint.speaks == Speaks::Tls) => {
+                return Err(tls::Error::None.into());
+            }
+            None => None,
+        };
+        let workers = match config.runtime {
+            Runtime::PerCore(count) => workers::count(count),
+            Runtime::MultiThread(_) => 1,
+        };
+        let sockets = BoundSockets::new(&config, tls.as_ref(), workers)?;
+        let (metrics, heartbeats) = (Metrics::new(workers), Heartbeats::new(workers));
+        Ok(Self { config: Arc::new(config), sockets, tls, metrics, heartbeats })
+    }
+
+    /// Where it listens, in the order of the endpoints, with the ports the kernel chose.
+    pub fn addresses(&self) -> &[Address] {
+        &self.sockets.addresses
+    }
+
+    /// What its workers count.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Whether its workers go on: each beats four times a second from when it serves until it has drained. For
+    /// [`service::ready::watchdog`].
+    pub fn heartbeats(&self) -> &Heartbeats {
+        &self.heartbeats
+    }
+
+    /// Whether the kernel encrypts connections for [`Config::offload`].
+    pub fn offloads(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.offloaded.any())
+    }
+
+    /// The certificates, to be loaded anew by [`tls::Store::reload`].
+    pub fn certificates(&self) -> Option<&Arc<tls::Store>> {
+        self.tls.as_ref().map(|tls| &tls.store)
+    }
+
+    /// [Serves](Self::serve) from a thread of its own, called `name`, and its workers after it: `name-0`. That it cannot, or no longer, is logged, and
+    /// [ends](Shutdown::fail) the process' other listeners too: [`Shutdown::outcome`] tells.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn start(
+        self,
+        name: &str,
+        service: impl HttpService,
+        shutdown: &Shutdown,
+    ) -> io::Result<thread::JoinHandle<()>> {
+        let shutdown = shutdown.clone();
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let called = thread::current();
+            let called = called.name().unwrap_or(NAME);
+            let served = panics::catch(|| self.serve_as(called, service, shutdown.clone()));
+            let error: Box<dyn std::error::Error> = match served {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.into(),
+                Err(panic) => panic.into(),
+            };
+            tracing::error!(error = service::exit::chain(&*error), "a listener ended");
+            shutdown.fail();
+        })
+    }
+
+    /// Serves until `shutdown` and then until what is in flight has ended, at most [`Config::drain`].
+    ///
+    /// # Errors
+    /// When a worker cannot be started, or ends by itself; then the others have drained.
+    pub fn serve(self, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
+        self.serve_as(NAME, service, shutdown)
+    }
+
+    fn serve_as(self, name: &str, service: impl HttpService, shutdown: Shutdown) -> Result<(), Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(Error::Worker)?;
+        let (control, drain) = drain::pair();
+        let connections = ConnectionLimiter::new(&self.config.limits, self.config.admission.clone());
+        let bodies = BodyBudget::new(&self.config.limits);
+        let answers = ResponseBudget::new(&self.config.limits);
+        let (ended, mut running) = tokio::sync::mpsc::channel::<()>(1);
+        let mut outcome = Ok(());
+        let pinned = workers::pinnable(self.sockets.workers.len());
+        // Half of the time, so that the other half is left for goodbyes.
+        let leisure = self.config.drain_grace.max(self.config.drain / 2);
+        let mut threads = Vec::new();
+        for (index, sockets) in self.sockets.workers.into_iter().enumerate() {
+            let worker = Arc::new(WorkerContext {
+                index,
+                config: Arc::clone(&self.config),
+                connections: Arc::clone(&connections),
+                bodies: Arc::clone(&bodies),
+                answers: Arc::clone(&answers),
+                metrics: self.metrics.clone(),
+                drain: drain.clone(),
+                registry: ConnectionRegistry::new(self.config.drain_grace, leisure),
+                tls: self.tls.clone(),
+                heartbeats: self.heartbeats.clone(),
+                log: self.config.access_log.as_ref().map(AccessLog::lines),
+            });
+            let (service, ended) = (service.clone(), Alarm(Some(ended.clone())));
+            let runtime = worker::runtime(&self.config.runtime).map_err(Error::Worker)?;
+            let thread = thread::Builder::new().name(workers::name(name, index)).spawn(move || {
+                if pinned && !workers::pin(index) {
+                    tracing::warn!(worker = index, "cannot pin a worker to its CPU");
+                }
+                let ended = ended;
+                let outcome = runtime.block_on(worker::run(worker, sockets, service));
+                if outcome.is_ok() {
+                    ended.disarm();
+                }
+                runtime.shutdown_background();
+            });
+            threads.push(thread.map_err(Error::Worker)?);
+        }
+        drop(ended);
+        runtime.block_on(async {
+            tokio::select! {
+                () = shutdown.wait() => {}
+                // Said only by a worker that ends before it was told to.
+                _ = running.recv() => {
+                    tracing::error!("a worker ended by itself");
+                    outcome = Err(Error::Ended);
+                }
+                () = poll_certificates(self.tls.as_ref(), &self.config) => {}
+            }
+            control.drain(self.config.drain);
+            let ended = async { while running.recv().await.is_some() {} };
+            if tokio::time::timeout(self.config.drain, ended).await.is_err() {
+                control.cut();
+            }
+        });
+        for thread in threads {
+            if thread.join().is_err() {
+                // Logged by the hook of `service::panics`.
+                outcome = Err(Error::Ended);
+            }
+        }
+        outcome
+    }
+}
+
+/// Tells when a worker ends by itself, be it by a panic.
+struct Alarm(Option<tokio::sync::mpsc::Sender<()>>);
+
+impl Alarm {
+    /// It has ended as it should.
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if let Some(ended) = self.0.take() {
+            // One is enough for all to end.
+            let _ = ended.try_send(());
+        }
+    }
+}
+
+/// Loads certificates anew when their files change; never returns.
+async fn poll_certificates(tls: Option<&Tls>, config: &Config) {
+    let poll = config.tls.as_ref().map(|tls| tls.poll).filter(|poll| *poll > Duration::ZERO);
+    let (Some(tls), Some(poll)) = (tls, poll) else { return std::future::pending().await };
+    tls.store.poll(poll).await
+}
