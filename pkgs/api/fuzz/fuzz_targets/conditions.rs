@@ -2,7 +2,7 @@
 //! each version is judged by.
 #![no_main]
 
-use api::http::conditions::{Conditions, Write};
+use api::http::request::conditions::{Conditions, Write};
 use http::header::{HeaderMap, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use libfuzzer_sys::fuzz_target;
 

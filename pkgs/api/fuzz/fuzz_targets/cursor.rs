@@ -1,7 +1,7 @@
 //! A cursor: whatever comes, what is taken is what is given out for the place that it leads to.
 #![no_main]
 
-use api::http::cursor::{decode, encode};
+use api::http::request::cursor::{decode, encode};
 use api::store::{Filter, Sort, SortBy};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,7 +1,7 @@
 //! The query of a list: whatever comes, it is refused by 400, or asks for a page of a size there is.
 #![no_main]
 
-use api::http::list::asked;
+use api::http::operations::list::asked;
 use api::json::object::Unknown;
 use libfuzzer_sys::fuzz_target;
 

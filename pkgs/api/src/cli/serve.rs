@@ -26,7 +26,7 @@ use service::tls::{AdminTlsArgs, TlsArgs};
 
 use super::database::{self, DatabaseArgs};
 use super::{Cli, Command};
-use crate::http::cors::{self, Cors};
+use crate::http::access::cors::{self, Cors};
 use crate::http::{Api, Front, Logs, Settings, admin, routes};
 use crate::json::object::Unknown;
 use crate::store;

@@ -5,9 +5,9 @@ use http::request::Parts;
 use service::problem::Problem;
 
 use super::Api;
+use super::access::guard::Caller;
 use super::audit::Audit;
 use super::failure::Failure;
-use super::guard::Caller;
 use crate::user::UserId;
 
 /// That, in the extensions of a request.

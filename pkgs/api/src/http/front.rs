@@ -27,17 +27,17 @@ use service::socket::network;
 use service::traceparent::TraceParent;
 use tower_service::Service;
 
+use super::access::guard::Admitted;
+use super::access::hosts;
+use super::access::rate::{Buckets, Rate, seconds};
 use super::audit::Audit;
-use super::body::One;
 use super::call::Call;
 use super::document::validated;
 use super::failure::{Failure, RETRY_AFTER};
-use super::guard::Admitted;
-use super::held::Answers;
-use super::hosts;
 use super::metrics::Operation;
-use super::rate::{Buckets, Rate, seconds};
-use super::respond::{JSON, found};
+use super::request::body::One;
+use super::response::budget::ResponseBudget;
+use super::response::respond::{JSON, found};
 use super::routes::Route;
 use super::{Api, Logs};
 use crate::store::Scope;
@@ -54,7 +54,7 @@ pub struct Front {
     routes: Arc<Router<Route>>,
     /// Where everybody who can reach the service may use it: for which hosts, and from pages of which.
     hosts: Option<Arc<AllowedHosts>>,
-    answers: Arc<Answers>,
+    answers: Arc<ResponseBudget>,
     /// Where one address may ask so often and no more.
     addresses: Option<Arc<AddressRate>>,
 }
@@ -88,7 +88,13 @@ pub enum Answering {
 impl Front {
     /// By these routes.
     pub fn new(api: Api, routes: Router<Route>) -> Self {
-        Self { api, routes: Arc::new(routes), hosts: None, answers: Answers::new(u64::MAX), addresses: None }
+        Self {
+            api,
+            routes: Arc::new(routes),
+            hosts: None,
+            answers: ResponseBudget::new(u64::MAX),
+            addresses: None,
+        }
     }
 
     /// The same, for requests for these hosts alone: for a service that asks for no key, which a web page must not reach
@@ -101,7 +107,7 @@ impl Front {
     /// The same, with so many bytes for large answers that are under way together; further ones are refused for now.
     #[must_use]
     pub fn holding(self, bytes: u64) -> Self {
-        Self { answers: Answers::new(bytes), ..self }
+        Self { answers: ResponseBudget::new(bytes), ..self }
     }
 
     /// The same, with so many requests for each address: `burst` at once, and `per_second` beyond.
@@ -225,7 +231,7 @@ fn tell(
 /// The answer to anything else.
 async fn answer<B>(
     api: &Api,
-    answers: &Arc<Answers>,
+    answers: &Arc<ResponseBudget>,
     target: Target,
     request: Request<B>,
     context: Option<RequestContext>,

@@ -3,38 +3,25 @@
 //! - [`routes`]: the table of what is served; the router and the API's description are made from it.
 //! - [`front`]: what every request meets first: what it is for, who asks, how often, from which origin; and users that are
 //!   cached, which are answered there and then.
-//! - `users`, `batch`, `list`: the operations.
-//! - `guard`, `hosts`, `rate`, `cors`: who may ask, by which name, how often, and from where.
-//! - `held`: what large answers hold together.
+//! - `operations`: what can be done with users, alone, in batches and in lists.
+//! - [`access`]: who may ask, by which name, how often, and from where.
+//! - [`request`], `response`: what the operations read and answer with; `call`, `document`, [`failure`]: what they stand on.
 //! - `audit`: what the audit log is told of writes.
-//! - `body`, `call`, `conditions`, `cursor`, `document`, `failure`, `fields`, `idempotency`, `query`, `respond`: what the
-//!   operations stand on.
 //! - [`openapi`], [`admin`], [`metrics`]: for people and their machines.
 
+pub mod access;
 pub mod admin;
 mod audit;
-mod batch;
-mod body;
 mod call;
-pub mod conditions;
-pub mod cors;
-pub mod cursor;
 mod document;
 pub mod failure;
-pub mod fields;
 pub mod front;
-mod guard;
-mod held;
-mod hosts;
-mod idempotency;
-pub mod list;
 pub mod metrics;
 pub mod openapi;
-mod query;
-mod rate;
-mod respond;
+pub mod operations;
+pub mod request;
+mod response;
 pub mod routes;
-mod users;
 
 use std::sync::Arc;
 
@@ -44,8 +31,8 @@ use service::access_log::AuditLog;
 use crate::user::Limits;
 use crate::users::Users;
 
-use cors::Cors;
-use guard::Guard;
+use access::cors::Cors;
+use access::guard::Guard;
 use metrics::Metrics;
 use routes::Described;
 

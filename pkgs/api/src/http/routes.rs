@@ -15,10 +15,11 @@ use utoipa::openapi::security::SecurityRequirement;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
+use super::Api;
 use super::metrics::Operation;
 use super::openapi::{Base, complete, operations};
-use super::respond::json;
-use super::{Api, batch, list, users};
+use super::operations::{batch, list, users};
+use super::response::respond::json;
 use crate::json::object::Unknown;
 use crate::store::Scope;
 

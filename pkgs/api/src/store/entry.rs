@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::user::{Document, Record, Status, UserId};
 
-use super::words;
+use super::tokenize;
 
 /// A user as a row, but for what is known only when it is written.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Draft {
             name: fold(&user.name),
             status: user.status,
             tags,
-            words: words::of(user).into_iter().collect(),
+            words: tokenize::words(user).into_iter().collect(),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::user::{Record, UserId};
 
-use super::{Filter, Page, Position, Query, SortBy, SortKey, entry, words};
+use super::{Filter, Page, Position, Query, SortBy, SortKey, entry, tokenize};
 
 /// What each database says in its own way. `{}` stands for the parameter.
 pub struct Dialect {
@@ -93,7 +93,7 @@ impl Statement {
 
     /// Appends the conditions; false where there are none.
     fn filter(&mut self, dialect: &Dialect, filter: &Filter) -> bool {
-        let words: Vec<String> = filter.words.iter().flat_map(|word| words::split(word)).collect();
+        let words: Vec<String> = filter.words.iter().flat_map(|word| tokenize::split(word)).collect();
         // A search for words that holds none of letters or digits finds nobody, rather than everybody.
         let nobody = words.is_empty() && !filter.words.is_empty();
         let conditions = [

@@ -3,19 +3,19 @@
 //! - [`Store`]: what a database does for this service.
 //! - [`Watch`]: who is told of writes; [`Alarm`]: who is told that there are none any more.
 //! - [`Sqlite`] and [`Postgres`]: each does it; `tests` holds both to the same.
-//! - [`Draft`], [`Entry`]: a user as a row; `words`: what a search finds it by; `list`: the SQL of lists.
+//! - [`Draft`], [`Entry`]: a user as a row; `tokenize`: the words a search finds it by; `list`: the SQL of lists.
 
 mod alarm;
 mod answer;
-mod claims;
 mod entry;
 mod error;
+mod idempotency;
 mod list;
 mod model;
 pub mod postgres;
 mod sqlite;
+mod tokenize;
 mod watch;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -47,7 +47,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn create(
         &self,
         users: Vec<Draft>,
-        claim: Option<Claim>,
+        record: Option<IdempotencyRecord>,
     ) -> impl Future<Output = Result<Created, Error>> + Send;
 
     /// Replaces a user, provided it is at the `expected` version, where one is given.

@@ -8,7 +8,7 @@ use super::entry;
 
 /// A request that is made once, however often it is sent: its answer is kept in the transaction of its write.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct IdempotencyRecord {
     /// Whose: the API key, or nobody.
     pub owner: Option<i64>,
     /// The client's `Idempotency-Key`.

@@ -164,12 +164,12 @@ async fn emails_are_unique_without_regard_to_case(store: &impl Store) {
 
 async fn nothing_of_a_creation_that_fails_stays(store: &impl Store) {
     created(store, vec![user("a@b.c", "A")]).await;
-    let claim = Claim { owner: None, key: "k".into(), digest: [1; 32] };
+    let record = IdempotencyRecord { owner: None, key: "k".into(), digest: [1; 32] };
     let users = vec![user("b@b.c", "B"), user("a@b.c", "C")];
-    let outcome = store.create(users, Some(claim.clone())).await.expect("the database answers");
+    let outcome = store.create(users, Some(record.clone())).await.expect("the database answers");
     assert_eq!(outcome, Created::EmailTaken(1));
     assert_eq!(store.count(&Filter::default()).await.expect("the database answers"), 1);
-    let outcome = store.create(vec![user("c@b.c", "C")], Some(claim)).await.expect("the database answers");
+    let outcome = store.create(vec![user("c@b.c", "C")], Some(record)).await.expect("the database answers");
     assert!(matches!(outcome, Created::Done(_)), "{outcome:?}");
 }
 
@@ -215,19 +215,19 @@ async fn a_deletion_needs_the_version_it_was_made_for(store: &impl Store) {
 }
 
 async fn a_claimed_request_is_made_once(store: &impl Store) {
-    let claim = |owner, digest| Claim { owner, key: "once".into(), digest: [digest; 32] };
-    let create = async |email: &str, claim| {
-        store.create(vec![user(email, "A")], Some(claim)).await.expect("the database answers")
+    let record = |owner, digest| IdempotencyRecord { owner, key: "once".into(), digest: [digest; 32] };
+    let create = async |email: &str, record| {
+        store.create(vec![user(email, "A")], Some(record)).await.expect("the database answers")
     };
-    let Created::Done(first) = create("a@b.c", claim(None, 1)).await else { panic!("it is the first") };
+    let Created::Done(first) = create("a@b.c", record(None, 1)).await else { panic!("it is the first") };
     store.replace(first[0].id, None, user("a@b.c", "B")).await.expect("the database answers");
-    assert_eq!(create("a@b.c", claim(None, 1)).await, Created::Before(first.clone()), "as it was then");
-    assert_eq!(create("b@b.c", claim(None, 2)).await, Created::KeyReused);
+    assert_eq!(create("a@b.c", record(None, 1)).await, Created::Before(first.clone()), "as it was then");
+    assert_eq!(create("b@b.c", record(None, 2)).await, Created::KeyReused);
     assert!(
-        matches!(create("c@b.c", claim(Some(7), 2)).await, Created::Done(_)),
+        matches!(create("c@b.c", record(Some(7), 2)).await, Created::Done(_)),
         "another's key is another key"
     );
-    let both = async || create("d@b.c", claim(Some(8), 3)).await;
+    let both = async || create("d@b.c", record(Some(8), 3)).await;
     let outcomes = tokio::join!(both(), both());
     let (Created::Done(done), Created::Before(before)) = (match outcomes {
         (before @ Created::Before(_), done) => (done, before),
@@ -240,10 +240,10 @@ async fn a_claimed_request_is_made_once(store: &impl Store) {
 }
 
 async fn what_is_kept_of_a_request_goes_with_the_users_it_created(store: &impl Store) {
-    let claim = |key: &str| Some(Claim { owner: None, key: key.into(), digest: [1; 32] });
+    let record = |key: &str| Some(IdempotencyRecord { owner: None, key: key.into(), digest: [1; 32] });
     let create = async |emails: &[&str], key| {
         let users = emails.iter().map(|email| user(email, "A")).collect();
-        store.create(users, claim(key)).await.expect("the database answers")
+        store.create(users, record(key)).await.expect("the database answers")
     };
     let Created::Done(one) = create(&["a@b.c"], "one").await else { panic!("it is the first") };
     let Created::Done(two) = create(&["b@b.c", "c@b.c"], "two").await else { panic!("it is the first") };

@@ -16,8 +16,8 @@ use service::metrics::{Family, Registry};
 use service::ready::Heartbeats;
 
 use crate::store::{
-    Change, Claim, Created, Deleted, Draft, Entry, Error, Filter, Key, NewKey, Page, Postgres, Query,
-    Replaced, Sqlite, Store, Watch, postgres,
+    Change, Created, Deleted, Draft, Entry, Error, Filter, IdempotencyRecord, Key, NewKey, Page, Postgres,
+    Query, Replaced, Sqlite, Store, Watch, postgres,
 };
 use crate::user::{Record, UserId};
 
@@ -164,9 +164,13 @@ impl Users {
         Ok(found)
     }
 
-    /// Creates users, all or none; with a claim, once.
-    pub async fn create(&self, users: Vec<Draft>, claim: Option<Claim>) -> Result<Created, Error> {
-        store!(self, store => store.create(users, claim).await)
+    /// Creates users, all or none; with a record, once.
+    pub async fn create(
+        &self,
+        users: Vec<Draft>,
+        record: Option<IdempotencyRecord>,
+    ) -> Result<Created, Error> {
+        store!(self, store => store.create(users, record).await)
     }
 
     /// Replaces a user, provided it is at the `expected` version, where one is given.

@@ -2,8 +2,8 @@
 //! bounded pool, and a connection that hears of what other nodes write.
 
 mod failure;
-mod lane;
 mod listen;
+mod pipeline;
 mod rows;
 pub mod trace;
 mod url;
@@ -22,12 +22,12 @@ use tokio::time::MissedTickBehavior;
 use crate::user::{Record, UserId};
 
 use super::{
-    Alarm, Change, Claim, Created, Deleted, Draft, Entry, Error, Filter, Key, NewKey, Page, Query, Replaced,
-    Store, Unusable, Watch,
+    Alarm, Change, Created, Deleted, Draft, Entry, Error, Filter, IdempotencyRecord, Key, NewKey, Page,
+    Query, Replaced, Store, Unusable, Watch,
 };
 
 use failure::of_pool;
-use lane::Lanes;
+use pipeline::Lanes;
 
 pub use url::{InvalidUrl, Url};
 
@@ -87,7 +87,7 @@ impl Postgres {
         let config: tokio_postgres::Config = options.url.expose().parse().map_err(Error::failed)?;
         let lanes = Arc::new(Lanes::new(&config, options.lanes, options.timeout));
         // Where it is not to be reached at all, starting says so instead of migrating.
-        lane::connect(&config, options.timeout).await?;
+        pipeline::connect(&config, options.timeout).await?;
         // Under an advisory lock, which sqlx takes; not bounded in time, for another node may be migrating: so on a
         // connection without the limits of the others.
         let bare: PgConnectOptions = options.url.expose().parse().map_err(Error::failed)?;
@@ -156,9 +156,9 @@ impl Store for Postgres {
         self.run(|pool| async move { rows::get_many(&pool, &ids).await }).await
     }
 
-    async fn create(&self, users: Vec<Draft>, claim: Option<Claim>) -> Result<Created, Error> {
+    async fn create(&self, users: Vec<Draft>, record: Option<IdempotencyRecord>) -> Result<Created, Error> {
         let entries: Vec<Entry> = Draft::begin(users);
-        self.run(|pool| async move { rows::create(&pool, &entries, claim.as_ref()).await }).await
+        self.run(|pool| async move { rows::create(&pool, &entries, record.as_ref()).await }).await
     }
 
     async fn replace(&self, id: UserId, expected: Option<i64>, user: Draft) -> Result<Replaced, Error> {

@@ -7,8 +7,8 @@ use uuid::Uuid;
 use crate::store::entry::{self, Draft, Entry};
 use crate::store::list::{self, Dialect, Statement, Value};
 use crate::store::{
-    Claim, Created, Deleted, Error, Filter, Key, NewKey, Page, Query, Replaced, Scope, SortKey, answer,
-    claims,
+    Created, Deleted, Error, Filter, IdempotencyRecord, Key, NewKey, Page, Query, Replaced, Scope, SortKey,
+    answer, idempotency,
 };
 use crate::user::{Record, UserId};
 
@@ -77,16 +77,20 @@ fn record_of(row: &PgRow) -> Result<Record, sqlx::Error> {
 }
 
 /// Creates users, all or none.
-pub async fn create(pool: &PgPool, entries: &[Entry], claim: Option<&Claim>) -> Result<Created, Error> {
+pub async fn create(
+    pool: &PgPool,
+    entries: &[Entry],
+    record: Option<&IdempotencyRecord>,
+) -> Result<Created, Error> {
     let records: Vec<Record> = entries.iter().map(|entry| entry.record.clone()).collect();
     for _ in 0..TRIES {
-        let inserted = match claim {
+        let inserted = match record {
             // A statement is a transaction of its own.
             None => {
                 let arguments = insertion(entries.iter().collect())?;
                 trace::query_with(INSERT, arguments).execute(pool).await.map(|_| None)
             }
-            Some(claim) => create_once(pool, entries, &records, claim).await?,
+            Some(record) => create_once(pool, entries, &records, record).await?,
         };
         match inserted {
             Ok(None) => return Ok(Created::Done(records)),
@@ -116,10 +120,10 @@ async fn create_once(
     pool: &PgPool,
     entries: &[Entry],
     records: &[Record],
-    claim: &Claim,
+    record: &IdempotencyRecord,
 ) -> Result<Result<Option<Created>, sqlx::Error>, Error> {
     let mut transaction = pool.begin().await.map_err(of_pool)?;
-    if let Some(before) = stake(&mut transaction, claim, claims::instant(entries), records).await? {
+    if let Some(before) = remember(&mut transaction, record, idempotency::instant(entries), records).await? {
         return Ok(Ok(Some(before)));
     }
     let arguments = insertion(entries.iter().collect())?;
@@ -133,13 +137,13 @@ async fn create_once(
 
 /// Notes that the request was made; answers what came of it where it was made before. The same request under way
 /// elsewhere is waited for.
-async fn stake(
+async fn remember(
     transaction: &mut Transaction<'static, Postgres>,
-    claim: &Claim,
+    record: &IdempotencyRecord,
     instant: i64,
     records: &[Record],
 ) -> Result<Option<Created>, Error> {
-    let (owner, expired) = (claims::owner(claim), entry::now() - claims::KEPT_MICROSECONDS);
+    let (owner, expired) = (idempotency::owner(record), entry::now() - idempotency::KEPT_MICROSECONDS);
     let insert = trace::query_scalar(
         "INSERT INTO claims (seq, owner, key, digest, answer, created_at) \
          VALUES ((SELECT max(nextval('claims_seq_seq')) FROM generate_series(1, $7)), $1, $2, $3, $4, $5) \
@@ -148,21 +152,21 @@ async fn stake(
          WHERE claims.created_at < $6 RETURNING seq",
     );
     let answer = answer::encode(records);
-    let blocks = claims::blocks(&answer);
-    let insert = insert.bind(owner).bind(&claim.key).bind(&claim.digest[..]).bind(answer);
+    let blocks = idempotency::blocks(&answer);
+    let insert = insert.bind(owner).bind(&record.key).bind(&record.digest[..]).bind(answer);
     let insert = insert.bind(instant).bind(expired).bind(blocks);
     let seq: Option<i64> = insert.fetch_optional(&mut **transaction).await.map_err(of_pool)?;
     let Some(seq) = seq else {
         let known = trace::query_as("SELECT digest, answer FROM claims WHERE owner = $1 AND key = $2");
-        let known = known.bind(owner).bind(&claim.key).fetch_one(&mut **transaction).await;
+        let known = known.bind(owner).bind(&record.key).fetch_one(&mut **transaction).await;
         let (digest, kept): (Vec<u8>, Vec<u8>) = known.map_err(of_pool)?;
-        return claims::judge(claim, &digest, kept).map(Some);
+        return idempotency::judge(record, &digest, kept).map(Some);
     };
     let forget = trace::query(
         "DELETE FROM claims WHERE seq IN (SELECT seq FROM claims WHERE created_at < $1 OR seq <= $2 \
          LIMIT $3 FOR UPDATE SKIP LOCKED)",
     );
-    let forget = forget.bind(expired).bind(seq - claims::MOST).bind(FORGET);
+    let forget = forget.bind(expired).bind(seq - idempotency::MOST).bind(FORGET);
     forget.execute(&mut **transaction).await.map_err(of_pool)?;
     Ok(None)
 }

@@ -20,8 +20,8 @@ use crate::user::{Record, UserId};
 
 use super::list::{self, Dialect, Statement, Value};
 use super::{
-    Alarm, Claim, Created, Deleted, Draft, Entry, Error, Filter, Key, NewKey, Page, Query, Replaced, SortKey,
-    Store, Watch,
+    Alarm, Created, Deleted, Draft, Entry, Error, Filter, IdempotencyRecord, Key, NewKey, Page, Query,
+    Replaced, SortKey, Store, Watch,
 };
 
 use reader::Readers;
@@ -97,9 +97,9 @@ impl Store for Sqlite {
         self.readers.with(|connection| ids.iter().filter_map(|id| get(connection, id)).collect())
     }
 
-    async fn create(&self, users: Vec<Draft>, claim: Option<Claim>) -> Result<Created, Error> {
+    async fn create(&self, users: Vec<Draft>, record: Option<IdempotencyRecord>) -> Result<Created, Error> {
         let entries: Vec<Entry> = Draft::begin(users);
-        self.writer.submit(move |work| rows::create(work, entries, claim.as_ref())).await
+        self.writer.submit(move |work| rows::create(work, entries, record.as_ref())).await
     }
 
     async fn replace(&self, id: UserId, expected: Option<i64>, user: Draft) -> Result<Replaced, Error> {

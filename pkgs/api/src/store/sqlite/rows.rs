@@ -4,7 +4,9 @@ use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
 use crate::store::entry::{self, Draft, Entry};
-use crate::store::{Claim, Created, Deleted, Error, Key, NewKey, Replaced, Scope, answer, claims};
+use crate::store::{
+    Created, Deleted, Error, IdempotencyRecord, Key, NewKey, Replaced, Scope, answer, idempotency,
+};
 use crate::user::{Record, UserId};
 
 use super::writer::Work;
@@ -19,10 +21,14 @@ pub fn get(connection: &Connection, id: UserId) -> Result<Option<Record>, Error>
 }
 
 /// Creates users, all or none.
-pub fn create(work: &mut Work<'_>, entries: Vec<Entry>, claim: Option<&Claim>) -> Result<Created, Error> {
+pub fn create(
+    work: &mut Work<'_>,
+    entries: Vec<Entry>,
+    record: Option<&IdempotencyRecord>,
+) -> Result<Created, Error> {
     let records: Vec<Record> = entries.iter().map(|entry| entry.record.clone()).collect();
-    if let Some(claim) = claim
-        && let Some(before) = stake(work.connection, claim, claims::instant(&entries), &records)?
+    if let Some(record) = record
+        && let Some(before) = remember(work.connection, record, idempotency::instant(&entries), &records)?
     {
         return Ok(before);
     }
@@ -42,21 +48,21 @@ fn undo(connection: &Connection) -> Result<(), Error> {
 }
 
 /// Notes that the request was made; answers what came of it where it was made before.
-fn stake(
+fn remember(
     connection: &Connection,
-    claim: &Claim,
+    record: &IdempotencyRecord,
     instant: i64,
     records: &[Record],
 ) -> Result<Option<Created>, Error> {
-    let expired = entry::now() - claims::KEPT_MICROSECONDS;
+    let expired = entry::now() - idempotency::KEPT_MICROSECONDS;
     connection.prepare_cached("DELETE FROM claims WHERE created_at < ?1")?.execute([expired])?;
-    let owner = claims::owner(claim);
+    let owner = idempotency::owner(record);
     let known: Option<([u8; 32], Vec<u8>)> = connection
         .prepare_cached("SELECT digest, answer FROM claims WHERE owner = ?1 AND key = ?2")?
-        .query_row(params![owner, claim.key], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(params![owner, record.key], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     if let Some((digest, kept)) = known {
-        return claims::judge(claim, &digest, kept).map(Some);
+        return idempotency::judge(record, &digest, kept).map(Some);
     }
     let answer = answer::encode(records);
     connection
@@ -64,8 +70,8 @@ fn stake(
             "INSERT INTO claims (seq, owner, key, digest, answer, created_at) \
              VALUES ((SELECT coalesce(max(seq), 0) FROM claims) + ?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![claims::blocks(&answer), owner, claim.key, claim.digest, answer, instant])?;
-    let oldest = connection.last_insert_rowid() - claims::MOST;
+        .execute(params![idempotency::blocks(&answer), owner, record.key, record.digest, answer, instant])?;
+    let oldest = connection.last_insert_rowid() - idempotency::MOST;
     connection.prepare_cached("DELETE FROM claims WHERE seq <= ?1")?.execute([oldest])?;
     Ok(None)
 }

@@ -1,7 +1,7 @@
 //! Requests that are made once: how long they are remembered, and what a repetition is told.
 
 use super::entry::{self, Entry};
-use super::{Claim, Created, Error, answer};
+use super::{Created, Error, IdempotencyRecord, answer};
 
 /// How long a request is remembered, in microseconds: a day, longer than any client repeats one.
 pub const KEPT_MICROSECONDS: i64 = 24 * 60 * 60 * 1_000_000;
@@ -25,13 +25,13 @@ pub fn instant(entries: &[Entry]) -> i64 {
 }
 
 /// Whose, as it is stored.
-pub fn owner(claim: &Claim) -> i64 {
-    claim.owner.unwrap_or(0)
+pub fn owner(record: &IdempotencyRecord) -> i64 {
+    record.owner.unwrap_or(0)
 }
 
 /// What a repetition is told, given what is remembered under its key.
-pub fn judge(claim: &Claim, digest: &[u8], kept: Vec<u8>) -> Result<Created, Error> {
-    if digest != claim.digest {
+pub fn judge(record: &IdempotencyRecord, digest: &[u8], kept: Vec<u8>) -> Result<Created, Error> {
+    if digest != record.digest {
         return Ok(Created::KeyReused);
     }
     // What created nobody keeps no answer, so this one was erased.

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use service::problem::Problem;
 
-use super::failure::Failure;
+use crate::http::failure::Failure;
 
 /// Entity tags are compared as versions, of which these are made once.
 const KNOWN: usize = 64;

@@ -10,7 +10,7 @@ use service::allowed_hosts::{AllowedHosts, Refused, Via};
 ///
 /// # Errors
 /// Which of the two is not allowed.
-pub(super) fn check<B>(
+pub(in crate::http) fn check<B>(
     hosts: &AllowedHosts,
     request: &Request<B>,
     origin: Option<&HeaderValue>,

@@ -11,19 +11,19 @@ use serde::Deserialize;
 use serde_json::Value;
 use service::problem::Problem;
 
-use super::Api;
-use super::audit::{Audit, Written};
-use super::body::{One, Patch};
-use super::call::Call;
-use super::conditions::{Conditions, Write, tag};
-use super::document::{draft, unwritable, validated};
-use super::failure::Failure;
-use super::fields::Selection;
-use super::guard::Caller;
-use super::idempotency::{claim, created, mark};
-use super::openapi::{User, UserSelection};
-use super::query::query;
-use super::respond::{found, json};
+use crate::http::Api;
+use crate::http::access::guard::Caller;
+use crate::http::audit::{Audit, Written};
+use crate::http::call::Call;
+use crate::http::document::{draft, unwritable, validated};
+use crate::http::failure::Failure;
+use crate::http::openapi::{User, UserSelection};
+use crate::http::request::body::{One, Patch};
+use crate::http::request::conditions::{Conditions, Write, tag};
+use crate::http::request::fields::Selection;
+use crate::http::request::idempotency::{self, created, mark};
+use crate::http::request::query::query;
+use crate::http::response::respond::{found, json};
 use crate::json::merge::merge;
 use crate::store::{Deleted, Draft, Replaced};
 use crate::user::{Document, Record, UserId, parse};
@@ -32,7 +32,7 @@ use crate::user::{Document, Record, UserId, parse};
 const ATTEMPTS: u32 = 8;
 
 /// The id in a path, which the router found there.
-pub(super) struct Id(UserId);
+pub(in crate::http) struct Id(UserId);
 
 impl FromRequestParts<Api> for Id {
     type Rejection = Failure;
@@ -46,7 +46,7 @@ impl FromRequestParts<Api> for Id {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Selected {
+pub(in crate::http) struct Selected {
     /// The members wanted, between commas; all of them unless given
     #[param(
         pattern = "^(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)(,(id|version|created_at|updated_at|email|name|status|profile|addresses|tags|preferences)){0,31}$"
@@ -63,17 +63,17 @@ pub(super) struct Selected {
                headers(("Location" = String, description = "Where it is"), ("ETag" = String, description = "Its version"),
                        ("Idempotency-Replayed" = Option<String>, description = "`true`: it was created before"))),
               (status = 409, description = "Another user has the email, or the user was created before by this Idempotency-Key and has been deleted", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn create(
+pub(in crate::http) async fn create(
     caller: Caller,
     State(api): State<Api>,
     audit: Audit,
     head: HeaderMap,
     One(body): One,
 ) -> Result<Response, Failure> {
-    let claim = claim(&head, &caller, "/v1/users", &body)?;
+    let record = idempotency::record(&head, &caller, "/v1/users", &body)?;
     let document = parse::document(&body, &api.settings().limits)?;
     let (records, replayed) =
-        created(api.users().create(vec![draft(&document)?], claim).await?, |_| "/email".to_owned())?;
+        created(api.users().create(vec![draft(&document)?], record).await?, |_| "/email".to_owned())?;
     let record = records.into_iter().next().ok_or_else(|| Problem::internal("nothing was created"))?;
     if !replayed {
         audit.wrote("user.create", || [Written::new(record.id, None, Some(&record))]).await;
@@ -92,7 +92,7 @@ pub(super) async fn create(
            ("If-None-Match" = Option<String>, Header, pattern = r#"^(\*|(W/)?"[0-9]{1,18}")$"#, description = "304 where the version is this")),
     responses((status = 200, description = "The user", body = UserSelection, headers(("ETag" = String, description = "Its version"))),
               (status = 304, description = "It is as the client has it")))]
-pub(super) async fn get(
+pub(in crate::http) async fn get(
     State(api): State<Api>,
     Id(id): Id,
     RawQuery(query_text): RawQuery,
@@ -111,7 +111,7 @@ pub(super) async fn get(
            ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,18}")$"#, description = "Only where the version is this")),
     request_body = Document,
     responses((status = 200, description = "The user as it is now", body = User, headers(("ETag" = String, description = "Its version")))))]
-pub(super) async fn replace(
+pub(in crate::http) async fn replace(
     State(api): State<Api>,
     Id(id): Id,
     audit: Audit,
@@ -146,9 +146,9 @@ pub(super) async fn replace(
 #[utoipa::path(patch, path = "/v1/users/{id}", tag = "users", operation_id = "patchUser",
     params(("id" = String, Path, format = "uuid"),
            ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,18}")$"#, description = "Only where the version is this")),
-    request_body(content = super::openapi::UserPatch, content_type = "application/merge-patch+json"),
+    request_body(content = crate::http::openapi::UserPatch, content_type = "application/merge-patch+json"),
     responses((status = 200, description = "The user as it is now", body = User, headers(("ETag" = String, description = "Its version")))))]
-pub(super) async fn patch(
+pub(in crate::http) async fn patch(
     State(api): State<Api>,
     Id(id): Id,
     audit: Audit,
@@ -190,7 +190,7 @@ pub(super) async fn patch(
     params(("id" = String, Path, format = "uuid"),
            ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,18}")$"#, description = "Only where the version is this")),
     responses((status = 204, description = "It is gone")))]
-pub(super) async fn delete(
+pub(in crate::http) async fn delete(
     State(api): State<Api>,
     Id(id): Id,
     audit: Audit,
@@ -235,7 +235,7 @@ fn changing() -> Failure {
 #[utoipa::path(post, path = "/v1/users:validate", tag = "users", operation_id = "validateUser",
     request_body = Document,
     responses((status = 200, description = "The document as it would be stored", body = Document)))]
-pub(super) async fn validate(State(api): State<Api>, One(body): One) -> Result<Response, Failure> {
+pub(in crate::http) async fn validate(State(api): State<Api>, One(body): One) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, validated(&api, &body)?))
 }
 

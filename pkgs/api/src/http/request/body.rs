@@ -6,8 +6,8 @@ use http::{HeaderMap, HeaderValue, header};
 use http_body_util::BodyExt;
 use service::problem::Problem;
 
-use super::Api;
-use super::failure::Failure;
+use crate::http::Api;
+use crate::http::failure::Failure;
 
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";

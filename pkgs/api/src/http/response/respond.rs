@@ -5,15 +5,15 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 
-use super::conditions::{Conditions, tag};
-use super::failure::Failure;
+use crate::http::failure::Failure;
+use crate::http::request::conditions::{Conditions, tag};
 use crate::user::Record;
 
 /// The media type of answers.
-pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(in crate::http) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// An answer of JSON.
-pub(super) fn json(status: StatusCode, body: impl Into<axum::body::Body>) -> Response {
+pub(in crate::http) fn json(status: StatusCode, body: impl Into<axum::body::Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
@@ -24,7 +24,7 @@ pub(super) fn json(status: StatusCode, body: impl Into<axum::body::Body>) -> Res
 ///
 /// # Errors
 /// 412, and 400 for malformed conditions.
-pub(super) fn found(fields: &HeaderMap, record: &Record) -> Result<Response<Bytes>, Failure> {
+pub(in crate::http) fn found(fields: &HeaderMap, record: &Record) -> Result<Response<Bytes>, Failure> {
     let unchanged = Conditions::of(fields)?.unchanged(record.version)?;
     let mut response = Response::new(if unchanged { Bytes::new() } else { record.body.clone() });
     let fields = response.headers_mut();
@@ -41,7 +41,7 @@ pub(super) fn found(fields: &HeaderMap, record: &Record) -> Result<Response<Byte
 }
 
 /// `{"users":[…]` of stored representations, and `end`.
-pub(super) fn users<'a>(bodies: impl Iterator<Item = &'a Bytes>, end: &str) -> Bytes {
+pub(in crate::http) fn users<'a>(bodies: impl Iterator<Item = &'a Bytes>, end: &str) -> Bytes {
     let mut whole = BytesMut::new();
     whole.put_slice(b"{\"users\":[");
     for (index, body) in bodies.enumerate() {

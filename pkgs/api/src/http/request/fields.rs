@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use service::problem::Problem;
 
-use super::failure::Failure;
+use crate::http::failure::Failure;
 use crate::json::object::Unknown;
 
 /// The members of a representation.

@@ -10,13 +10,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
-use super::document::unwritable;
-use super::failure::Failure;
-use super::fields::Selection;
-use super::openapi::{Count, Page};
-use super::query::{known_only, names, query, wrong};
-use super::respond::{json, users};
-use super::{Api, cursor};
+use crate::http::Api;
+use crate::http::document::unwritable;
+use crate::http::failure::Failure;
+use crate::http::openapi::{Count, Page};
+use crate::http::request::cursor;
+use crate::http::request::fields::Selection;
+use crate::http::request::query::{known_only, names, query, wrong};
+use crate::http::response::respond::{json, users};
 use crate::json::object::Unknown;
 use crate::store::{Filter, Query, Sort, SortBy};
 use crate::user::Status;
@@ -32,7 +33,7 @@ const WORDS: usize = 8;
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Which {
+pub(in crate::http) struct ListFilter {
     /// Words: each has to begin some word of name, email, tags or bio, without regard to case
     #[param(min_length = 1, max_length = 200, pattern = r"^[^\x00]+$")]
     q: Option<String>,
@@ -59,7 +60,7 @@ pub(super) struct Which {
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct How {
+pub(in crate::http) struct ListOptions {
     /// The order: by a member, descending with `-` before it; `created_at` unless given
     #[param(inline)]
     sort: Option<Order>,
@@ -115,10 +116,13 @@ impl From<Order> for Sort {
 
 /// List and search users
 #[utoipa::path(get, path = "/v1/users", tag = "users", operation_id = "listUsers",
-    params(Which, How),
+    params(ListFilter, ListOptions),
     responses((status = 200, description = "A page", body = Page,
                headers(("Link" = Option<String>, description = "The next page (RFC 8288)")))))]
-pub(super) async fn list(State(api): State<Api>, RawQuery(text): RawQuery) -> Result<Response, Failure> {
+pub(in crate::http) async fn list(
+    State(api): State<Api>,
+    RawQuery(text): RawQuery,
+) -> Result<Response, Failure> {
     let (asked, selection) = asked(text.as_deref().unwrap_or_default(), api.settings().limits.unknown)?;
     let page = api.users().list(&asked).await?;
     let bodies: Vec<Bytes> = page.records.iter().map(|record| selection.of(&record.body)).collect();
@@ -144,8 +148,8 @@ pub(super) async fn list(State(api): State<Api>, RawQuery(text): RawQuery) -> Re
 /// 400 that says which parameter is wrong.
 pub fn asked(text: &str, unknown: Unknown) -> Result<(Query, Selection), Failure> {
     let (which, how) = split(text);
-    known_only(&how, &[names::<Which>(), names::<How>()].concat())?;
-    let How { sort, limit, cursor, fields } = query(Some(&how))?;
+    known_only(&how, &[names::<ListFilter>(), names::<ListOptions>()].concat())?;
+    let ListOptions { sort, limit, cursor, fields } = query(Some(&how))?;
     let filter = filter(query(Some(&which))?)?;
     let selection = Selection::parse(fields.as_deref(), unknown)?;
     let sort = sort.map(Sort::from).unwrap_or_default();
@@ -160,16 +164,19 @@ pub fn asked(text: &str, unknown: Unknown) -> Result<(Query, Selection), Failure
 
 /// Count users
 #[utoipa::path(get, path = "/v1/users:count", tag = "users", operation_id = "countUsers",
-    params(Which),
+    params(ListFilter),
     responses((status = 200, description = "How many there are", body = Count)))]
-pub(super) async fn count(State(api): State<Api>, RawQuery(text): RawQuery) -> Result<Response, Failure> {
+pub(in crate::http) async fn count(
+    State(api): State<Api>,
+    RawQuery(text): RawQuery,
+) -> Result<Response, Failure> {
     let count = api.users().count(&filter(query(text.as_deref())?)?).await?;
     Ok(json(StatusCode::OK, sonic_rs::to_vec(&Count { count }).map_err(unwritable)?))
 }
 
 /// The parameters that say which users, and the others. Serde can read both in one go, and then refuses no others.
 fn split(query: &str) -> (String, String) {
-    static WHICH: LazyLock<Vec<String>> = LazyLock::new(names::<Which>);
+    static WHICH: LazyLock<Vec<String>> = LazyLock::new(names::<ListFilter>);
     let is_which = |pair: &&str| {
         let name = url::form_urlencoded::parse(pair.as_bytes()).next();
         name.is_some_and(|(name, _)| WHICH.iter().any(|known| *known == name))
@@ -178,8 +185,8 @@ fn split(query: &str) -> (String, String) {
     (which.join("&"), others.join("&"))
 }
 
-fn filter(which: Which) -> Result<Filter, Failure> {
-    let Which { q, status, tag, email, created_after, created_before } = which;
+fn filter(which: ListFilter) -> Result<Filter, Failure> {
+    let ListFilter { q, status, tag, email, created_after, created_before } = which;
     let texts = [("q", &q, 200), ("tag", &tag, 32), ("email", &email, 254)];
     for (name, text, most) in texts {
         let Some(text) = text else { continue };
@@ -229,9 +236,9 @@ fn instant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestam
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<(Which, How), Failure> {
+    fn read(text: &str) -> Result<(ListFilter, ListOptions), Failure> {
         let (which, how) = split(text);
-        known_only(&how, &[names::<Which>(), names::<How>()].concat())?;
+        known_only(&how, &[names::<ListFilter>(), names::<ListOptions>()].concat())?;
         Ok((query(Some(&which))?, query(Some(&how))?))
     }
 
@@ -267,7 +274,7 @@ mod tests {
                    sort, limit, cursor, fields";
         let refused = read("q=a&limit=1&colour=red").expect_err("it is refused");
         assert!(refused.problem().detail.ends_with(all), "{}", refused.problem().detail);
-        let refused = query::<Which>(Some("sort=name")).expect_err("to count takes no order");
+        let refused = query::<ListFilter>(Some("sort=name")).expect_err("to count takes no order");
         assert!(refused.problem().detail.contains("sort"));
     }
 

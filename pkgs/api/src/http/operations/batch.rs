@@ -7,16 +7,16 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use service::problem::Problem;
 
-use super::Api;
-use super::audit::{Audit, Written};
-use super::body::Many;
-use super::conditions::Conditions;
-use super::document::draft;
-use super::failure::Failure;
-use super::guard::Caller;
-use super::idempotency::{claim, created, mark};
-use super::openapi::{Deletion, Ids, Lookup, NewUsers, Users};
-use super::respond::{json, users};
+use crate::http::Api;
+use crate::http::access::guard::Caller;
+use crate::http::audit::{Audit, Written};
+use crate::http::document::draft;
+use crate::http::failure::Failure;
+use crate::http::openapi::{Deletion, Ids, Lookup, NewUsers, Users};
+use crate::http::request::body::Many;
+use crate::http::request::conditions::Conditions;
+use crate::http::request::idempotency::{self, created, mark};
+use crate::http::response::respond::{json, users};
 use crate::store::Deleted;
 use crate::user::{UserId, parse};
 
@@ -35,17 +35,17 @@ const PART: usize = 100;
     request_body = NewUsers,
     responses((status = 201, description = "The users, in the order asked for", body = Users),
               (status = 409, description = "Another user has an email, two of these have one, or they were created before by this Idempotency-Key and one has been deleted", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn create(
+pub(in crate::http) async fn create(
     caller: Caller,
     State(api): State<Api>,
     audit: Audit,
     head: HeaderMap,
     Many(body): Many,
 ) -> Result<Response, Failure> {
-    let claim = claim(&head, &caller, "/v1/users:batchCreate", &body)?;
+    let record = idempotency::record(&head, &caller, "/v1/users:batchCreate", &body)?;
     let documents = parse::documents(&body, &api.settings().limits)?;
     let drafts = documents.iter().map(draft).collect::<Result<_, _>>()?;
-    let created_users = api.users().create(drafts, claim).await?;
+    let created_users = api.users().create(drafts, record).await?;
     let (records, replayed) = created(created_users, |index| format!("/users/{index}/email"))?;
     if !replayed {
         let written = || records.iter().map(|record| Written::new(record.id, None, Some(record)));
@@ -60,7 +60,7 @@ pub(super) async fn create(
 #[utoipa::path(post, path = "/v1/users:batchGet", tag = "batch", operation_id = "getUsers",
     request_body = Ids,
     responses((status = 200, description = "Those that there are, in the order asked for, and those that there are not", body = Lookup)))]
-pub(super) async fn get(State(api): State<Api>, Many(body): Many) -> Result<Response, Failure> {
+pub(in crate::http) async fn get(State(api): State<Api>, Many(body): Many) -> Result<Response, Failure> {
     let ids = distinct(parse::ids(&body, &api.settings().limits)?);
     let (mut records, mut bytes) = (HashMap::with_capacity(ids.len()), 0);
     // In parts, so that what is too much is known before all of it is here.
@@ -87,7 +87,7 @@ pub(super) async fn get(State(api): State<Api>, Many(body): Many) -> Result<Resp
 #[utoipa::path(post, path = "/v1/users:batchDelete", tag = "batch", operation_id = "deleteUsers",
     request_body = Ids,
     responses((status = 200, description = "Those that are gone now, and those that there were not", body = Deletion)))]
-pub(super) async fn delete(
+pub(in crate::http) async fn delete(
     State(api): State<Api>,
     audit: Audit,
     head: HeaderMap,

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use service::access_log::RequestContext;
 use service::problem::Problem;
 
-use super::failure::Failure;
-use super::rate::{Buckets, Left, Rate, seconds};
+use crate::http::access::rate::{Buckets, Left, Rate, seconds};
+use crate::http::failure::Failure;
 use crate::keys::Secret;
 use crate::store::{Key, Scope};
 use crate::users::Users;

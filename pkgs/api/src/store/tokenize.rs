@@ -11,7 +11,7 @@ const LONGEST: usize = 40;
 const MOST: usize = 1_000;
 
 /// All words of a user, each once.
-pub fn of(user: &Document<'_>) -> BTreeSet<String> {
+pub fn words(user: &Document<'_>) -> BTreeSet<String> {
     let bio = user.profile.as_ref().and_then(|profile| profile.bio.as_deref());
     let texts = [&*user.name, &*user.email];
     let texts = texts.into_iter().chain(user.tags.iter().map(|tag| &**tag)).chain(bio);

@@ -7,9 +7,9 @@ use http::{HeaderMap, Method};
 use service::problem::Problem;
 use sha2::{Digest, Sha256};
 
-use super::failure::Failure;
-use super::guard::Caller;
-use crate::store::{Claim, Created};
+use crate::http::access::guard::Caller;
+use crate::http::failure::Failure;
+use crate::store::{Created, IdempotencyRecord};
 use crate::user::Record;
 
 /// The longest `Idempotency-Key`, in characters.
@@ -19,14 +19,14 @@ const KEY_CHARS: usize = 255;
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// Marks an answer as one that was given before.
-pub(super) fn mark(response: &mut Response, replayed: bool) {
+pub(in crate::http) fn mark(response: &mut Response, replayed: bool) {
     if replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
 }
 
 /// What was created, and whether it was before.
-pub(super) fn created(
+pub(in crate::http) fn created(
     created: Created,
     pointer: impl FnOnce(usize) -> String,
 ) -> Result<(Vec<Record>, bool), Failure> {
@@ -46,16 +46,16 @@ pub(super) fn created(
     }
 }
 
-/// The claim of an `Idempotency-Key`, which is a string as RFC 9651 has it; one without its quotes will do.
+/// The record of an `Idempotency-Key`, which is a string as RFC 9651 has it; one without its quotes will do.
 ///
 /// # Errors
 /// 400 for a malformed one.
-pub(super) fn claim(
+pub(in crate::http) fn record(
     head: &HeaderMap,
     caller: &Caller,
     path: &str,
     body: &Bytes,
-) -> Result<Option<Claim>, Failure> {
+) -> Result<Option<IdempotencyRecord>, Failure> {
     let mut values = head.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
     let text = value.to_str().ok().filter(|_| values.next().is_none());
@@ -72,5 +72,5 @@ pub(super) fn claim(
     digest.update(path);
     digest.update([0]);
     digest.update(body);
-    Ok(Some(Claim { owner: caller.key(), key: key.to_owned(), digest: digest.finalize().into() }))
+    Ok(Some(IdempotencyRecord { owner: caller.key(), key: key.to_owned(), digest: digest.finalize().into() }))
 }

@@ -8,17 +8,17 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// Answers of so many bytes are not counted: a connection holds as much for other reasons.
+/// ResponseBudget of so many bytes are not counted: a connection holds as much for other reasons.
 const SMALL: u64 = 64 << 10;
 
 /// What large answers hold.
 #[derive(Debug)]
-pub struct Answers {
+pub struct ResponseBudget {
     limit: u64,
     held: AtomicU64,
 }
 
-impl Answers {
+impl ResponseBudget {
     /// At most so many bytes; one answer always has room.
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self { limit, held: AtomicU64::new(0) })
@@ -39,7 +39,7 @@ impl Answers {
 
 struct Held {
     body: axum::body::Body,
-    answers: Arc<Answers>,
+    answers: Arc<ResponseBudget>,
     bytes: u64,
 }
 
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn large_answers_have_a_sum_and_small_ones_are_let_by() {
-        let answers = Answers::new(300 << 10);
+        let answers = ResponseBudget::new(300 << 10);
         let body = |kib: usize| axum::body::Body::from(vec![0; kib << 10]);
         let (first, second) =
             (answers.hold(body(100)).expect("room"), answers.hold(body(200)).expect("room"));

@@ -3,13 +3,15 @@
 use serde::de::DeserializeOwned;
 use service::problem::Problem;
 
-use super::failure::Failure;
+use crate::http::failure::Failure;
 
 /// The parameters of a query.
 ///
 /// # Errors
 /// 400 that says which is wrong.
-pub(super) fn query<T: DeserializeOwned + utoipa::IntoParams>(text: Option<&str>) -> Result<T, Failure> {
+pub(in crate::http) fn query<T: DeserializeOwned + utoipa::IntoParams>(
+    text: Option<&str>,
+) -> Result<T, Failure> {
     let text = text.unwrap_or_default();
     known_only(text, &names::<T>())?;
     let pairs = serde_urlencoded::Deserializer::new(url::form_urlencoded::parse(text.as_bytes()));
@@ -21,13 +23,13 @@ pub(super) fn query<T: DeserializeOwned + utoipa::IntoParams>(text: Option<&str>
 }
 
 /// The names of parameters.
-pub(super) fn names<T: utoipa::IntoParams>() -> Vec<String> {
+pub(in crate::http) fn names<T: utoipa::IntoParams>() -> Vec<String> {
     T::into_params(|| None).into_iter().map(|parameter| parameter.name).collect()
 }
 
 /// Refuses a query that is not encoded well, which would be read as something else, or that has other parameters, with
 /// the names of all that there are.
-pub(super) fn known_only(text: &str, known: &[String]) -> Result<(), Failure> {
+pub(in crate::http) fn known_only(text: &str, known: &[String]) -> Result<(), Failure> {
     let valid = percent_encoding::percent_decode_str(text).decode_utf8().is_ok() && well_encoded(text);
     if !valid {
         return Err(Problem::bad_request("the query is not percent-encoded UTF-8").into());
@@ -48,6 +50,6 @@ fn well_encoded(text: &str) -> bool {
 }
 
 /// 400: a parameter is wrong, and how.
-pub(super) fn wrong(name: &str, detail: impl std::fmt::Display) -> Failure {
+pub(in crate::http) fn wrong(name: &str, detail: impl std::fmt::Display) -> Failure {
     Problem::bad_request(format!("the query is wrong: {name}: {detail}")).into()
 }

@@ -1,0 +1,8 @@
+//! What the operations read of a request.
+
+pub(super) mod body;
+pub mod conditions;
+pub mod cursor;
+pub mod fields;
+pub(super) mod idempotency;
+pub(super) mod query;
