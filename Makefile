@@ -52,7 +52,7 @@ bench-ladder:       ## the articles' stages one after the other; in pieces by AR
 	.ci/install.sh postgres
 	.ci/bench.sh linerate-ladder ladder --profile ladder -- $(ARGS)
 
-.PHONY: install dist
+.PHONY: install dist test-packages
 
 PREFIX ?= /usr/local
 PROFILE ?= release
@@ -64,6 +64,9 @@ install:            ## build, and put programs, units, manual pages and completi
 
 dist:               ## an archive of static programs, and a Debian package, in pkgs/target/dist; PROFILE=try builds them faster
 	.ci/dist.sh $(PROFILE)
+
+test-packages:      ## what install and dist make, each set up, served from and removed in a fresh Debian; part of test
+	.ci/packages.sh
 
 check:              ## type-check only
 	cd pkgs && cargo check --workspace --all-targets

@@ -1,23 +1,28 @@
 #!/usr/bin/env bash
 # dist.sh [PROFILE]: pkgs/target/dist/linerate-VERSION-ARCH-linux.tar.xz, static programs with all that goes with them, and
 # linerate_VERSION_ARCH.deb, the same as a Debian package. Packing adds no time and no name of whoever does it.
+#
+# With LINERATE_PROGRAMS those in that directory are packed, and nothing is built; LINERATE_DIST says where to.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-.ci/install.sh cargo cc dpkg-deb git musl-gcc python3 xz
-PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+.ci/install.sh dpkg-deb git python3 xz
 profile=${1:-release}
 machine=$(uname -m)
 triple=$machine-unknown-linux-musl
-if command -v rustup >/dev/null; then
-    rustup --quiet target add "$triple"
+programs=${LINERATE_PROGRAMS:-${CARGO_TARGET_DIR:-pkgs/target}/$triple/$profile}
+if [[ -z ${LINERATE_PROGRAMS:-} ]]; then
+    .ci/install.sh cargo cc musl-gcc
+    PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
+    if command -v rustup >/dev/null; then
+        rustup --quiet target add "$triple"
+    fi
+    (cd pkgs && cargo build --profile "$profile" --locked --target "$triple" \
+        --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api)
 fi
-(cd pkgs && cargo build --profile "$profile" --locked --target "$triple" \
-    --bin linerate --bin linerate-links --bin linerate-files --bin linerate-api)
-programs=${CARGO_TARGET_DIR:-pkgs/target}/$triple/$profile
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' pkgs/Cargo.toml | head -n 1)
 epoch=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH=$epoch
-output=${CARGO_TARGET_DIR:-pkgs/target}/dist
+output=${LINERATE_DIST:-${CARGO_TARGET_DIR:-pkgs/target}/dist}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022

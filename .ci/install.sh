@@ -20,7 +20,8 @@ package() {
         go) echo golang-go ;;
         python3) echo python3 python3-venv ;;
         nix) echo nix-bin ;;
-        blkid | setpriv) echo util-linux ;;
+        blkid | setpriv | unshare) echo util-linux ;;
+        dpkg-deb) echo dpkg ;;
         sfdisk) echo fdisk ;;
         strip) echo binutils ;;
         xz) echo xz-utils ;;

@@ -118,4 +118,5 @@ part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/de
 part docs .ci/docs.sh check "${CARGO_TARGET_DIR:-pkgs/target}/debug"
 # What was built for the tests is what the browser sees and what the guests run.
 part console env LINERATE_PROGRAMS="$(cd pkgs && realpath "${CARGO_TARGET_DIR:-target}/debug")" .ci/console.sh
+part packages .ci/packages.sh
 part vm-test .ci/portable.sh
