@@ -1,7 +1,7 @@
 //! Clicks, from the visit to the store.
 //!
 //! Each worker counts in a [`Counter`] of its own, touched by its thread alone. A few times a second it
-//! enters what it has in the one [`Ledger`], where the counts of all workers meet, so that the store
+//! enters what it has in the one [`ClickBuffer`], where the counts of all workers meet, so that the store
 //! updates a popular link once a flush rather than once a worker.
 
 use std::collections::HashMap;
@@ -99,7 +99,7 @@ impl Counter {
 
 /// The clicks of all workers that are not in the store yet.
 #[derive(Debug, Default)]
-pub struct Ledger(Mutex<Entries>);
+pub struct ClickBuffer(Mutex<Entries>);
 
 #[derive(Debug, Default)]
 struct Entries {
@@ -109,7 +109,7 @@ struct Entries {
     clicks: u64,
 }
 
-impl Ledger {
+impl ClickBuffer {
     /// Enters a batch. Answers how many of its clicks found no room.
     pub fn enter(&self, batch: ClickBatch) -> u64 {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,16 +218,16 @@ mod tests {
 
     #[test]
     fn the_ledger_adds_workers_up_and_gives_each_click_once() {
-        let ledger = Ledger::default();
+        let click_buffer = ClickBuffer::default();
         let mut workers = [Counter::new(7), Counter::new(7)];
         workers[0].count(1, Some(b"https://a.example/"), None);
         for worker in &mut workers {
             worker.count(1, Some(b"https://b.example/"), None);
             worker.count(2, None, None);
-            assert_eq!(worker.take(7).map_or(0, |batch| ledger.enter(batch)), 0);
+            assert_eq!(worker.take(7).map_or(0, |batch| click_buffer.enter(batch)), 0);
         }
-        assert_eq!(ledger.pending(), 5);
-        let batch = ledger.take().expect("clicks were entered");
+        assert_eq!(click_buffer.pending(), 5);
+        let batch = click_buffer.take().expect("clicks were entered");
         let mut counts: Vec<_> = batch
             .clicks
             .iter()
@@ -235,9 +235,9 @@ mod tests {
             .collect();
         counts.sort_unstable();
         assert_eq!(counts, [(1, "a.example", 1), (1, "b.example", 2), (2, "", 2)]);
-        assert_eq!((ledger.take().is_none(), ledger.pending()), (true, 0));
-        ledger.enter(batch);
-        assert_eq!(ledger.pending(), 5, "what the store refused is there again");
+        assert_eq!((click_buffer.take().is_none(), click_buffer.pending()), (true, 0));
+        click_buffer.enter(batch);
+        assert_eq!(click_buffer.pending(), 5, "what the store refused is there again");
     }
 
     #[test]

@@ -1,6 +1,15 @@
 //! A URL shortener that answers redirects at the limit of the machine.
 //!
-//! The tree, from the socket inwards:
+//! ```text
+//!  visitors ─▶ listener ─▶ front: http_service ─▶ visit ─▶ cache: LocalCache ─▶ Cache ─▶ store: Reader ─▶ SQLite
+//!                │                     │            │       (the worker's)  (shared)    (the worker's)     ▲
+//!                ◀── render: templates ◀────────────┘                          ▲                           │
+//!                                                   └▶ clicks: Counter ─▶ ClickBuffer ──── each second ───▶│
+//!                                                      (the worker's)          │ what changed              │
+//!  programs ─▶ admin: protocol ─▶ routes ─▶ api ─▶ store ──────────────────────┴────────▶ writer thread ───┘
+//!  people ───▶ cli: commands ─▶ backend ─▶ store, or the API of a running server
+//! ```
+//!
 //! - [`front`]: the public listener; answers `GET|HEAD /{code}` and nothing else.
 //! - [`cache`]: ready-made answers by code, bounded by bytes, coherent with the store.
 //! - [`clicks`]: what each worker counts, flushed to the store once a second.
@@ -13,20 +22,16 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
-pub mod agent;
 pub mod cache;
 pub mod cli;
 pub mod clicks;
-pub mod code;
-pub mod domains;
 pub mod front;
-pub mod invalid;
-pub mod link;
-mod patch;
+pub mod model;
 pub mod store;
-pub mod target;
 pub mod transfer;
-pub mod when;
+
+pub(crate) use model::patch;
+pub use model::{agent, code, domains, invalid, link, target, when};
 
 /// What is fuzzed, and of no use to anybody else.
 #[doc(hidden)]

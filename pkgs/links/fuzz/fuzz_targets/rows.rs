@@ -9,9 +9,9 @@ use links::transfer::{Format, Writer, read};
 use links::when::Timestamp;
 
 /// Gives a few bytes at a time.
-struct Pieces<'b>(&'b [u8]);
+struct Templates<'b>(&'b [u8]);
 
-impl Read for Pieces<'_> {
+impl Read for Templates<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let size = buffer.len().min(3);
         self.0.read(&mut buffer[..size])
@@ -34,7 +34,7 @@ pub fn check(format: Format, bytes: &[u8]) {
     // A span such as `7d` counts from now: what differs is only read again where the clock has gone on meanwhile.
     let found = loop {
         let begun = Timestamp::now();
-        let (whole, pieces) = (rows(format, bytes), rows(format, Pieces(bytes)));
+        let (whole, pieces) = (rows(format, bytes), rows(format, Templates(bytes)));
         if whole == pieces {
             break whole.0;
         }

@@ -16,9 +16,9 @@ use crate::link::Link;
 use crate::store::Grant;
 
 /// Where the writes of a request are logged; nowhere where there is no audit log.
-pub(super) struct Audit(Option<Auditing>);
+pub(super) struct Audit(Option<AuditContext>);
 
-struct Auditing {
+struct AuditContext {
     log: AuditLog,
     id: RequestId,
     actor: Actor,
@@ -89,7 +89,7 @@ impl Audit {
             let extensions = request.extensions();
             let token = extensions.get::<Grant>();
             let context = extensions.get::<RequestContext>();
-            Auditing {
+            AuditContext {
                 log,
                 id: context.map_or_else(RequestId::generate, |context| context.id().clone()),
                 actor: Actor {
@@ -114,7 +114,7 @@ impl Audit {
 
     /// Logs that links or domains were written.
     pub async fn wrote(&self, action: &str, written: &[Written]) {
-        let Some(Auditing { log, id, actor }) = &self.0 else { return };
+        let Some(AuditContext { log, id, actor }) = &self.0 else { return };
         let records = written.iter().map(|written| AuditRecord {
             action,
             target: Some(&written.target),
@@ -127,7 +127,7 @@ impl Audit {
 
     /// Logs that so many links were written of which there are too many to tell them one by one.
     pub async fn wrote_many(&self, action: &str, count: u64) {
-        let Some(Auditing { log, id, actor }) = &self.0 else { return };
+        let Some(AuditContext { log, id, actor }) = &self.0 else { return };
         log.write(id, actor, [AuditRecord { action, count, ..AuditRecord::default() }]).await;
     }
 }

@@ -15,7 +15,7 @@ use service::problem::Problem;
 use sha2::{Digest, Sha256};
 
 use super::State;
-use super::failure::Failure;
+use super::protocol::failure::Failure;
 use crate::domains::{DEFAULT, InDomains};
 use crate::store::{Grant, Reader, Scope};
 
@@ -107,12 +107,12 @@ async fn check(needed: Scope, request: &HttpRequest) -> Result<Grant, Failure> {
     }
     let state = state(request)?;
     let hash: [u8; 32] = Sha256::digest(&token).into();
-    if !state.strangers.may_look(&hash, Instant::now()) {
+    if !state.unknown_tokens.may_look(&hash, Instant::now()) {
         return Err(Failure::from(Problem::new(429, "too many unknown keys are tried just now"))
             .with_header(header::RETRY_AFTER, HeaderValue::from_static("1")));
     }
     let granted = state.readers.with(move |reader| reader.authorize(&token)).await?;
-    state.strangers.looked(hash, granted.is_some(), Instant::now());
+    state.unknown_tokens.looked(hash, granted.is_some(), Instant::now());
     match granted {
         Some(granted) if granted.scope >= needed => Ok(granted),
         Some(_) => Err(insufficient()),
@@ -123,7 +123,7 @@ async fn check(needed: Scope, request: &HttpRequest) -> Result<Grant, Failure> {
 /// Bounds how often unknown tokens make the database look: who makes tokens up shall not take the readers from those
 /// who have one. Tokens that were known lately are always looked up, so that a revoked one ends at once.
 #[derive(Default)]
-pub(super) struct Strangers(Mutex<Seen>);
+pub(super) struct UnknownTokens(Mutex<Seen>);
 
 #[derive(Default)]
 struct Seen {
@@ -132,7 +132,7 @@ struct Seen {
     missed: Option<(Instant, u32)>,
 }
 
-impl Strangers {
+impl UnknownTokens {
     fn may_look(&self, token: &[u8; 32], now: Instant) -> bool {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.known.contains(token)
@@ -186,21 +186,21 @@ mod tests {
 
     #[test]
     fn unknown_tokens_cost_a_bounded_number_of_looks_and_known_ones_are_not_kept_out() {
-        let (strangers, start) = (Strangers::default(), Instant::now());
+        let (unknown_tokens, start) = (UnknownTokens::default(), Instant::now());
         let token = |n: u32| -> [u8; 32] { Sha256::digest(n.to_le_bytes()).into() };
-        assert!(strangers.may_look(&token(0), start));
-        strangers.looked(token(0), true, start);
+        assert!(unknown_tokens.may_look(&token(0), start));
+        unknown_tokens.looked(token(0), true, start);
         let tried = (1..10_000).filter(|&n| {
-            let may = strangers.may_look(&token(n), start);
+            let may = unknown_tokens.may_look(&token(n), start);
             if may {
-                strangers.looked(token(n), false, start);
+                unknown_tokens.looked(token(n), false, start);
             }
             may
         });
         assert_eq!(tried.count(), LOOKS as usize);
-        assert!(strangers.may_look(&token(0), start), "a known one");
-        assert!(strangers.may_look(&token(1), start + SECOND), "a second later");
-        strangers.looked(token(0), false, start);
-        assert!(!strangers.may_look(&token(0), start), "revoked: one more unknown");
+        assert!(unknown_tokens.may_look(&token(0), start), "a known one");
+        assert!(unknown_tokens.may_look(&token(1), start + SECOND), "a second later");
+        unknown_tokens.looked(token(0), false, start);
+        assert!(!unknown_tokens.may_look(&token(0), start), "revoked: one more unknown");
     }
 }

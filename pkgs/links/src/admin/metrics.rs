@@ -13,7 +13,7 @@ use service::panics::Catch;
 use service::problem::Problem;
 
 use super::State;
-use super::failure::Failure;
+use super::protocol::failure::Failure;
 
 /// Requests by route and status. Few pass here, so a lock a request is fine.
 #[derive(Clone, Default)]

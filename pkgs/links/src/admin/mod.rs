@@ -1,35 +1,22 @@
 //! The admin listener: the API under `/api/v1`, health and metrics.
 //!
 //! - [`routes`]: the table of what is served, and who may ask.
-//! - `links`, `batch`, `bulk`, `stats`, `qr`, `domains`: the API itself.
+//! - `api`: the API itself: links, batches, import and export, statistics, QR codes, domains.
 //! - `health`, `metrics`: for the operator's machines.
 //! - [`openapi`]: the API's description, and its page for people.
-//! - `strict`, `connection`, `wire`: what stands before actix-web: the one parser, deadlines, and TLS.
-//! - `trail`, `audit`: what a request leaves behind in its answer and in the logs.
-//! - `auth`, `body`, `compress`, `failure`, `query`, `readers`, `respond`: what the handlers stand on.
+//! - `protocol`: what stands between a socket and a handler: the one parser, deadlines and TLS; bodies, queries, errors and the
+//!   access log.
+//! - `auth`, `audit`, `readers`: who may ask, what is noted of a write, and the connections to read from.
 
+pub(crate) mod api;
 mod audit;
 mod auth;
-mod batch;
-mod body;
-pub(crate) mod bulk;
-mod compress;
-mod connection;
-mod domains;
-mod failure;
 mod health;
-mod links;
 mod metrics;
 pub mod openapi;
-mod qr;
-mod query;
+mod protocol;
 mod readers;
-mod respond;
 pub mod routes;
-mod stats;
-mod strict;
-mod trail;
-mod wire;
 
 use std::io;
 use std::net::SocketAddr;
@@ -59,15 +46,15 @@ use tokio_rustls::TlsAcceptor;
 use crate::domains::short_url;
 use crate::link::Link;
 use crate::store::{self, Store};
-use auth::Strangers;
-use connection::Connections;
+use auth::UnknownTokens;
 use metrics::Requests;
-use readers::Readers;
-use wire::Wire;
+use protocol::connection::Connections;
+use protocol::maybe_tls::MaybeTls;
+use readers::ReaderPool;
 
-pub use batch::Outcome;
-pub use domains::DomainList;
-pub use links::{Listing, Shown};
+pub use api::batch::Outcome;
+pub use api::domains::DomainList;
+pub use api::links::{Listing, Shown};
 
 /// Connections at once; one more takes the place of the one that has stood still for longest.
 const CONNECTIONS: usize = 256;
@@ -92,7 +79,7 @@ const BLOCKING_THREADS: usize = 2 * (READERS + TRANSFERS);
 
 /// How long clients may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeouts {
     /// To send a request's head.
     pub head: Duration,
     /// To send a body of JSON.
@@ -101,7 +88,7 @@ pub struct Patience {
     pub idle: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     /// Idle connections are kept above the 60 s after which common proxies close theirs, so that none is closed on a
     /// request just sent.
     fn default() -> Self {
@@ -113,7 +100,7 @@ impl Default for Patience {
 /// What the handlers share.
 pub struct State {
     store: Store,
-    readers: Readers,
+    readers: ReaderPool,
     transfers: Arc<Semaphore>,
     /// Where short URLs start, without a slash at the end.
     base: String,
@@ -121,10 +108,10 @@ pub struct State {
     registry: Registry,
     requests: Requests,
     beats: Heartbeats,
-    strangers: Strangers,
+    unknown_tokens: UnknownTokens,
     /// By which names requests without a key are taken; by any where absent.
     hosts: Option<AllowedHosts>,
-    patience: Patience,
+    timeouts: Timeouts,
     /// Lines of the access log, where there is one.
     access_log: Option<Lines>,
     audit_log: Option<AuditLog>,
@@ -143,16 +130,16 @@ impl State {
         mut registry: Registry,
     ) -> Result<Self, store::Error> {
         Ok(Self {
-            readers: Readers::open(&store, READERS)?,
+            readers: ReaderPool::open(&store, READERS)?,
             store,
             transfers: Arc::new(Semaphore::new(TRANSFERS)),
             base: base.trim_end_matches('/').to_owned(),
             readiness,
             requests: Requests::register(&mut registry),
             beats: Heartbeats::new(1),
-            strangers: Strangers::default(),
+            unknown_tokens: UnknownTokens::default(),
             hosts: None,
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
             access_log: None,
             audit_log: None,
             registry,
@@ -169,8 +156,8 @@ impl State {
 
     /// Gives clients so long.
     #[must_use]
-    pub fn with_patience(mut self, patience: Patience) -> Self {
-        self.patience = patience;
+    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.timeouts = timeouts;
         self
     }
 
@@ -209,7 +196,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     let state = web::Data::from(state);
     let beats = state.beats.clone();
-    let patience = state.patience;
+    let timeouts = state.timeouts;
     let places = CONNECTIONS.div_ceil(workers);
     let mut server = Server::build()
         .workers(workers)
@@ -222,7 +209,7 @@ pub async fn serve(
     let ending = Shutdown::new();
     for listener in listeners {
         let (state, stopping, tls) = (state.clone(), ending.clone(), acceptor.clone());
-        let connections = move || (Connections::new(places, patience), tls.clone());
+        let connections = move || (Connections::new(places, timeouts), tls.clone());
         server = match listener {
             Listener::Tcp(listener) => server.listen("admin", listener, move || {
                 http(state.clone(), stopping.clone(), connections(), |stream: &TcpStream| {
@@ -269,7 +256,7 @@ fn http<S: FromStream + AsyncRead + AsyncWrite + Unpin + 'static>(
     (connections, tls): (Connections, Option<TlsAcceptor>),
     peer: fn(&S) -> Option<SocketAddr>,
 ) -> impl ServiceFactory<S, Config = (), Response = (), Error = DispatchError, InitError = ()> {
-    let (beats, patience) = (state.beats.clone(), state.patience);
+    let (beats, timeouts) = (state.beats.clone(), state.timeouts);
     let lines = state.access_log.clone();
     actix_web::rt::spawn(async move {
         loop {
@@ -284,16 +271,16 @@ fn http<S: FromStream + AsyncRead + AsyncWrite + Unpin + 'static>(
         .app_data(state)
         .wrap(from_fn(auth::by_local_names))
         .wrap(from_fn(metrics::count))
-        .wrap(from_fn(trail::told))
-        .wrap(from_fn(compress::answers))
-        .wrap(from_fn(trail::logged))
-        .wrap(from_fn(connection::answers))
+        .wrap(from_fn(protocol::request_log::told))
+        .wrap(from_fn(protocol::compress::answers))
+        .wrap(from_fn(protocol::request_log::logged))
+        .wrap(from_fn(protocol::connection::answers))
         .configure(routes::configure);
     let http = HttpService::build()
-        .keep_alive(patience.idle)
+        .keep_alive(timeouts.idle)
         // The stream sees to it, of every request.
         .client_request_timeout(Duration::ZERO)
-        .on_connect_ext(connection::remember::<Wire<S>>)
+        .on_connect_ext(protocol::connection::remember::<MaybeTls<S>>)
         .client_disconnect_timeout(CLOSE_TIMEOUT)
         .graceful_shutdown_signal(move || {
             let shutdown = shutdown.clone();
@@ -302,7 +289,7 @@ fn http<S: FromStream + AsyncRead + AsyncWrite + Unpin + 'static>(
         .h1(map_config(app, |()| AppConfig::default()));
     fn_service(move |stream: S| {
         let peer = peer(&stream);
-        let wire = Wire::new(stream, tls.as_ref());
+        let wire = MaybeTls::new(stream, tls.as_ref());
         std::future::ready(Ok::<_, DispatchError>((connections.take(wire), peer)))
     })
     .and_then(http)

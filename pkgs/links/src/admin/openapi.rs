@@ -10,7 +10,8 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi as Document, Ref, RefOr, Response};
 use utoipa::{Modify, OpenApi};
 
-use super::{batch, bulk, domains, health, links, metrics, qr, stats};
+use super::api::{batch, bulk, domains, links, qr, stats};
+use super::{health, metrics};
 
 #[derive(OpenApi)]
 #[openapi(

@@ -13,13 +13,13 @@ use crate::store::{Error, Reader, Store};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A fixed number of read connections.
-pub(super) struct Readers {
+pub(super) struct ReaderPool {
     idle: Arc<Mutex<Vec<Reader>>>,
     /// As many permits as readers: who has one finds one idle.
     permits: Arc<Semaphore>,
 }
 
-impl Readers {
+impl ReaderPool {
     pub(super) fn open(store: &Store, count: usize) -> Result<Self, Error> {
         let idle = (0..count).map(|_| store.reader()).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { idle: Arc::new(Mutex::new(idle)), permits: Arc::new(Semaphore::new(count)) })

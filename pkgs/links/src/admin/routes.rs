@@ -7,8 +7,10 @@ use actix_web::middleware::from_fn;
 use actix_web::{HttpRequest, HttpResponse, ResponseError, Route, guard, web};
 use service::problem::Problem;
 
-use super::failure::Failure;
-use super::{auth, batch, bulk, domains, health, links, metrics, openapi, qr, stats, strict};
+use super::api::{batch, bulk, domains, links, qr, stats};
+use super::protocol::failure::Failure;
+use super::protocol::strict;
+use super::{auth, health, metrics, openapi};
 use crate::store::Scope;
 
 /// One method of one path.

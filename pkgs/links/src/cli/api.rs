@@ -15,13 +15,13 @@ use ureq::{Agent, Body, SendBody};
 use url::Url;
 
 use super::trust;
-use crate::admin::bulk::LOCKED;
+use crate::admin::api::bulk::LOCKED;
 use crate::admin::{DomainList, Listing, Shown};
 use crate::domains::{Domain, DomainPatch, NewDomain};
 use crate::front::Refusal;
 use crate::link::{LinkPatch, NewLink};
 use crate::store::{ListQuery, Stats, Tally};
-use crate::transfer::{Format, How};
+use crate::transfer::{Format, ImportOptions};
 
 /// How long a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -110,11 +110,11 @@ pub struct Client {
 /// Said of a URL that is no API's.
 #[derive(Debug, thiserror::Error)]
 #[error("an http or https URL without query is needed")]
-pub(super) struct NotABase;
+pub(super) struct InvalidBase;
 
 /// Parses the base URL of an API.
-pub(super) fn base(text: &str) -> Result<Url, NotABase> {
-    let mut url = Url::parse(text).map_err(|_| NotABase)?;
+pub(super) fn base(text: &str) -> Result<Url, InvalidBase> {
+    let mut url = Url::parse(text).map_err(|_| InvalidBase)?;
     match url.scheme() {
         "http" | "https" if url.has_host() && url.query().is_none() && url.fragment().is_none() => {
             // As it stands in the description of the API.
@@ -123,7 +123,7 @@ pub(super) fn base(text: &str) -> Result<Url, NotABase> {
             url.set_path(&path);
             Ok(url)
         }
-        _ => Err(NotABase),
+        _ => Err(InvalidBase),
     }
 }
 
@@ -192,7 +192,7 @@ impl Client {
     }
 
     /// `POST /links/import`, the input streamed.
-    pub fn import(&self, format: Format, input: &mut dyn Read, how: &How) -> Result<Tally, Error> {
+    pub fn import(&self, format: Format, input: &mut dyn Read, how: &ImportOptions) -> Result<Tally, Error> {
         let mut url = self.url_at(&["links", "import"], how.domain.as_deref());
         url.query_pairs_mut()
             .append_pair("format", &word(&format))

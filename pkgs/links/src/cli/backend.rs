@@ -9,14 +9,14 @@ use url::Url;
 
 use super::Error;
 use super::api::{self, Client, Export};
-use super::database::{DatabaseArgs, Missing, Open};
+use super::database::{DatabaseArgs, IfMissing, OpenDatabase};
 use super::policy::{PolicyArgs, PublicArgs};
 use super::shown::with_short_url;
 use crate::admin::{DomainList, Listing, Shown};
 use crate::domains::{Domain, DomainId, DomainPatch, InDomains, LinkKey, NewDomain};
 use crate::link::{LinkPatch, NewLink};
-use crate::store::{self, Counted, ListQuery, Reader, Stats, Tally};
-use crate::transfer::{self, Format, How, Writer};
+use crate::store::{self, ListQuery, Reader, Stats, StatsScope, Tally};
+use crate::transfer::{self, Format, ImportOptions, Writer};
 
 /// Which links a command works on.
 #[derive(Clone, Debug, clap::Args)]
@@ -46,7 +46,7 @@ pub enum Backend {
         /// For everything but changes; closed before the store.
         reader: Box<Reader>,
         /// For changes.
-        store: Open,
+        store: OpenDatabase,
         /// Where short URLs begin; a server has its own.
         public: PublicArgs,
     },
@@ -56,7 +56,7 @@ pub enum Backend {
 
 impl BackendArgs {
     /// Opens what was asked for. The policy is the database's; a server has its own.
-    pub fn open(&self, policy: &PolicyArgs, missing: Missing) -> Result<Backend, Error> {
+    pub fn open(&self, policy: &PolicyArgs, missing: IfMissing) -> Result<Backend, Error> {
         match (&self.api, &self.token) {
             (Some(url), Some(token)) => {
                 Ok(Backend::Api(Client::new(url.clone(), token, self.cacert.as_deref())?))
@@ -125,7 +125,7 @@ impl Backend {
     }
 
     /// Imports links until the input ends.
-    pub fn import(&self, format: Format, input: &mut dyn Read, how: How) -> Result<Tally, Error> {
+    pub fn import(&self, format: Format, input: &mut dyn Read, how: ImportOptions) -> Result<Tally, Error> {
         match self {
             Self::Database { store, .. } => {
                 store.domains().id(how.domain.as_deref()).map_err(store::Error::from)?;
@@ -180,7 +180,7 @@ impl Backend {
         match self {
             Self::Database { reader, store, .. } => {
                 let counted = match code {
-                    Some(code) => Counted::Link(key(store, domain, code)?),
+                    Some(code) => StatsScope::Link(key(store, domain, code)?),
                     None => within(store, domain)?.into(),
                 };
                 Ok(reader.stats(counted, since_epoch(*days.start())..=since_epoch(*days.end()))?)
@@ -228,15 +228,15 @@ impl Backend {
     }
 }
 
-fn id(store: &Open, domain: Option<&str>) -> Result<DomainId, Error> {
+fn id(store: &OpenDatabase, domain: Option<&str>) -> Result<DomainId, Error> {
     Ok(store.domains().id(domain).map_err(store::Error::from)?)
 }
 
-fn key(store: &Open, domain: Option<&str>, code: &str) -> Result<LinkKey, Error> {
+fn key(store: &OpenDatabase, domain: Option<&str>, code: &str) -> Result<LinkKey, Error> {
     Ok(LinkKey { domain: id(store, domain)?, code: code.to_owned() })
 }
 
-fn within(store: &Open, domain: Option<&str>) -> Result<InDomains, Error> {
+fn within(store: &OpenDatabase, domain: Option<&str>) -> Result<InDomains, Error> {
     Ok(match domain {
         Some(_) => InDomains::Only(vec![id(store, domain)?]),
         None => InDomains::All,

@@ -43,7 +43,7 @@ fn file(path: OsString) -> Result<PathBuf, NotAFile> {
 
 /// What to do where there is no database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum IfMissing {
     /// Create it.
     Create,
     /// Say so.
@@ -57,12 +57,12 @@ impl DatabaseArgs {
     }
 
     /// Opens the database for a command.
-    pub fn open(&self, policy: &PolicyArgs, missing: Missing) -> Result<Open, Error> {
+    pub fn open(&self, policy: &PolicyArgs, missing: IfMissing) -> Result<OpenDatabase, Error> {
         let path = self.path();
         match missing {
-            Missing::Create => create_parent(&path)?,
-            Missing::Refuse if !path.exists() => return Err(Error::NoDatabase(path)),
-            Missing::Refuse => {}
+            IfMissing::Create => create_parent(&path)?,
+            IfMissing::Refuse if !path.exists() => return Err(Error::NoDatabase(path)),
+            IfMissing::Refuse => {}
         }
         let options = Options {
             path,
@@ -73,19 +73,19 @@ impl DatabaseArgs {
         };
         let path = self.path();
         match Store::open(options) {
-            Ok(store) => Ok(Open { store, path }),
+            Ok(store) => Ok(OpenDatabase { store, path }),
             Err(source) => Err(Error::Database { path, source }),
         }
     }
 }
 
 /// An open database, closed in the end. It goes after the readers: then SQLite tidies its log away.
-pub struct Open {
+pub struct OpenDatabase {
     store: Store,
     path: PathBuf,
 }
 
-impl Open {
+impl OpenDatabase {
     /// What came of a write; where the database is at fault, with its path.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Open {
     }
 }
 
-impl Deref for Open {
+impl Deref for OpenDatabase {
     type Target = Store;
 
     fn deref(&self) -> &Store {
@@ -109,7 +109,7 @@ impl Deref for Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenDatabase {
     fn drop(&mut self) {
         self.store.close();
     }

@@ -1,30 +1,19 @@
 //! The command line: the server, and the links by hand.
 //!
-//! One subcommand a file, each with its `Args` and a `run`. Those that work on links take a
+//! One subcommand a file in [`commands`], each with its `Args` and a `run`; [`serve`] is the server. Those that work on links take a
 //! [`backend::Backend`], which is the database itself or the API of a running server.
 
-pub mod add;
 pub mod api;
 pub mod backend;
-pub mod backup;
-pub mod check;
+pub mod commands;
 pub mod database;
-pub mod domain;
-pub mod edit;
 pub mod error;
-pub mod export;
 pub mod fields;
-pub mod get;
-pub mod import;
-pub mod key;
-pub mod list;
 pub mod policy;
 pub mod progress;
-pub mod rm;
 pub mod serve;
 mod serve_error;
 pub mod shown;
-pub mod stats;
 pub mod trust;
 
 use std::process::ExitCode;
@@ -77,30 +66,30 @@ pub enum Command {
     /// Answer redirects, and the API on the admin listener.
     Serve(serve::Args),
     /// Add a link and print its short URL.
-    Add(add::Args),
+    Add(commands::add::Args),
     /// Print a link.
-    Get(get::Args),
+    Get(commands::get::Args),
     /// Print links: a page of them, or all.
-    List(list::Args),
+    List(commands::list::Args),
     /// Change a link.
-    Edit(edit::Args),
+    Edit(commands::edit::Args),
     /// Delete links and their clicks.
-    Rm(rm::Args),
+    Rm(commands::rm::Args),
     /// Add links from a CSV or JSON file.
-    Import(import::Args),
+    Import(commands::import::Args),
     /// Write all links as CSV or JSON.
-    Export(export::Args),
+    Export(commands::export::Args),
     /// Print clicks by day, referrer and kind of agent.
-    Stats(stats::Args),
+    Stats(commands::stats::Args),
     /// Add, list, change and delete domains: further hosts that links can be at.
-    Domain(domain::Args),
+    Domain(commands::domain::Args),
     /// Add, list and revoke the API's keys.
     #[command(alias = "token")]
-    Key(key::Args),
+    Key(commands::key::Args),
     /// Copy the database to a new file, while it is in use.
-    Backup(backup::Args),
+    Backup(commands::backup::Args),
     /// Check the integrity of the database.
-    Check(check::Args),
+    Check(commands::check::Args),
     /// Print the completions of a shell.
     Completions(manual::CompletionsArgs),
     /// Print the manual page, or write those of all commands.
@@ -124,18 +113,18 @@ fn run(cli: Cli) -> Result<(), Error> {
     let mut output = Output::new(cli.json);
     let done = match cli.command {
         Command::Serve(args) => return Ok(serve::run(args, cli.json)?),
-        Command::Add(args) => add::run(args, &mut output),
-        Command::Get(args) => get::run(args, &mut output),
-        Command::List(args) => list::run(args, &mut output),
-        Command::Edit(args) => edit::run(args, &mut output),
-        Command::Rm(args) => rm::run(args, &mut output),
-        Command::Import(args) => import::run(&args, &mut output),
-        Command::Export(args) => export::run(&args, &mut output),
-        Command::Stats(args) => stats::run(&args, &mut output),
-        Command::Domain(args) => domain::run(args, &mut output),
-        Command::Key(args) => key::run(args, &mut output),
-        Command::Backup(args) => backup::run(args, &mut output),
-        Command::Check(args) => check::run(&args, &mut output),
+        Command::Add(args) => commands::add::run(args, &mut output),
+        Command::Get(args) => commands::get::run(args, &mut output),
+        Command::List(args) => commands::list::run(args, &mut output),
+        Command::Edit(args) => commands::edit::run(args, &mut output),
+        Command::Rm(args) => commands::rm::run(args, &mut output),
+        Command::Import(args) => commands::import::run(&args, &mut output),
+        Command::Export(args) => commands::export::run(&args, &mut output),
+        Command::Stats(args) => commands::stats::run(&args, &mut output),
+        Command::Domain(args) => commands::domain::run(args, &mut output),
+        Command::Key(args) => commands::key::run(args, &mut output),
+        Command::Backup(args) => commands::backup::run(args, &mut output),
+        Command::Check(args) => commands::check::run(&args, &mut output),
         Command::Completions(args) => {
             args.print(command(), output.raw()).map_err(|source| Closed(source).into())
         }

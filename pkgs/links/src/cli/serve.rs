@@ -27,10 +27,11 @@ use tokio::sync::Notify;
 use super::database::DatabaseArgs;
 use super::policy::PolicyArgs;
 use super::serve_error::Error;
+
 use crate::admin;
 use crate::cache::Cache;
-use crate::clicks::Ledger;
-use crate::front::{Attempts, Front, HttpService, Limits, Metrics, Secured, Settings, UnknownHost};
+use crate::clicks::ClickBuffer;
+use crate::front::{Attempts, Front, HttpService, Limits, Metrics, Settings, TlsPolicy, UnknownHost};
 use crate::store::{self, Options, Scope, Store};
 
 /// The name of the token that `--print-token` renews.
@@ -244,7 +245,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         settings,
         store: store.clone(),
         cache,
-        ledger: Ledger::default(),
+        click_buffer: ClickBuffer::default(),
         attempts: Attempts::default(),
         metrics,
         shutdown: shutdown.clone(),
@@ -264,7 +265,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let service = WithFastPath { fast: service.clone(), service };
     let base = args.policy.public.base();
     let mut state = admin::State::new(store.clone(), &base, readiness.clone(), registry).map_err(failed)?;
-    state = state.with_patience(admin::Patience {
+    state = state.with_timeouts(admin::Timeouts {
         head: Duration::from_secs(args.head_timeout),
         body: Duration::from_secs(args.body_timeout),
         idle: Duration::from_secs(args.idle_timeout),
@@ -405,7 +406,7 @@ fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>)
 }
 
 /// What is particular to visitors by TLS, who find it at these addresses.
-fn secured(args: &Args, https: &[Address]) -> Secured {
+fn secured(args: &Args, https: &[Address]) -> TlsPolicy {
     let public = args.policy.public.public_url.as_ref();
     let announced = public.filter(|url| url.scheme() == "https").and_then(url::Url::port_or_known_default);
     let bound = || {
@@ -414,7 +415,7 @@ fn secured(args: &Args, https: &[Address]) -> Secured {
             _ => None,
         })
     };
-    Secured {
+    TlsPolicy {
         redirects: args.https_redirect,
         hsts: args.hsts,
         port: announced.or_else(bound).unwrap_or(443),
@@ -435,7 +436,7 @@ fn registry(front: &Arc<Front>, public: &listener::metrics::Metrics) -> Registry
     gauge("linerate_links_cache_entries", "Codes in the cache", |front| front.cache.len());
     gauge("linerate_links_cache_bytes", "Memory the cache is reckoned at", |front| front.cache.bytes());
     gauge("linerate_links_clicks_pending", "Clicks counted and not yet in the store", |front| {
-        front.ledger.pending()
+        front.click_buffer.pending()
     });
     gauge("linerate_links_write_queue_depth", "Writes that wait for the database", |front| {
         front.store.depth() as u64

@@ -25,15 +25,15 @@ use tokio::time::MissedTickBehavior;
 
 use crate::store::{self, Reader};
 
-use super::answer::{Pieces, Tail};
-use super::context::WorkerContext;
 use super::host::Host;
 use super::metrics::WorkerMetrics;
-use super::page::Refusal;
+use super::render::page::Refusal;
+use super::render::response::{Responses, text};
+use super::render::templates::{HeadEnd, Templates};
 use super::render::{self, Render};
-use super::response::{Responses, text};
-use super::unlock::{Locked, MAX_FORM_BYTES};
+use super::unlock::{LockedLink, MAX_FORM_BYTES};
 use super::visit::Visitor;
+use super::worker_context::WorkerContext;
 use super::{Front, TICK};
 use crate::front::request as plain;
 
@@ -43,7 +43,7 @@ thread_local! {
 
 /// What is particular to visitors by TLS.
 #[derive(Clone, Debug, Default)]
-pub struct Secured {
+pub struct TlsPolicy {
     /// Whether visitors in the clear are sent there, whatever they ask for.
     pub redirects: bool,
     /// For how long browsers that were here come by TLS alone (RFC 6797), in seconds.
@@ -62,8 +62,8 @@ struct Shared {
     front: Arc<Front>,
     responses: Responses,
     /// The same answers as bytes of HTTP/1.1.
-    pieces: Pieces,
-    secured: Secured,
+    templates: Templates,
+    secured: TlsPolicy,
     hsts: Option<HeaderValue>,
     /// The same as a line of HTTP/1.1.
     hsts_line: String,
@@ -81,13 +81,13 @@ impl HttpService {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn new(front: Arc<Front>, workers: usize, secured: Secured) -> Result<Self, store::Error> {
+    pub fn new(front: Arc<Front>, workers: usize, secured: TlsPolicy) -> Result<Self, store::Error> {
         let part = |index| Ok((front.metrics.worker(index), front.store.reader()?));
         let parts = (0..workers).map(part).collect::<Result<_, store::Error>>()?;
         let hsts = secured.hsts.map(|seconds| format!("max-age={seconds}"));
         Ok(Self(Arc::new(Shared {
             responses: Responses::new(&front.settings),
-            pieces: Pieces::new(&front.settings),
+            templates: Templates::new(&front.settings),
             hsts_line: hsts
                 .as_ref()
                 .map_or_else(String::new, |value| format!("strict-transport-security: {value}\r\n")),
@@ -124,7 +124,7 @@ impl HttpService {
     }
 
     /// The answer to a password, once it is here.
-    async fn unlock(self, request: request::Parts, locked: Locked, body: Body) -> Response<Body> {
+    async fn unlock(self, request: request::Parts, locked: LockedLink, body: Body) -> Response<Body> {
         let client = request.extensions.get().and_then(|peer: &Peer| peer.client(&request.headers));
         // Those of a Unix socket that nobody tells apart have their tries together.
         let address = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -241,10 +241,11 @@ impl FastPath for HttpService {
         let plain::Request { head: only_head, referrer, agent, .. } = request;
         let visitor = Visitor { host: Host::Lines(head), head: only_head, referrer, agent, trusted: false };
         let lines = if secure { self.0.hsts_line.as_bytes() } else { b"" };
-        let tail = Tail { lines, exchange, head, connection };
+        let head_end = HeadEnd { lines, exchange, head, connection };
         self.with(|context| {
-            let status = context
-                .visit(request.code, &visitor, |outcome| self.0.pieces.write(out, tail, &request, outcome));
+            let status = context.visit(request.code, &visitor, |outcome| {
+                self.0.templates.write(out, head_end, &request, outcome)
+            });
             context.metrics.answered(status);
         });
         Some(connection)
@@ -262,7 +263,7 @@ async fn keep(front: Arc<Front>) {
         }
     }
 
-    let _all = TakesDown(&front.shutdown);
+    let _all = ShutdownOnPanic(&front.shutdown);
     let _last = Last;
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -274,9 +275,9 @@ async fn keep(front: Arc<Front>) {
 
 /// Shuts everything down where a worker's clock panics: a service that lost one would answer some of its clients only, for
 /// nobody knows how long.
-struct TakesDown<'f>(&'f Shutdown);
+struct ShutdownOnPanic<'f>(&'f Shutdown);
 
-impl Drop for TakesDown<'_> {
+impl Drop for ShutdownOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             tracing::error!("a worker ended: so does the service");

@@ -1,26 +1,23 @@
 //! The public listener: answers `GET|HEAD /{code}` and next to nothing else.
 //!
 //! The `listener` crate accepts visitors, reads what they ask for and sends the answers, in the clear and by TLS, on one
-//! thread a core. Each thread has a [`context`] of its own: a read connection, a cache and counters. The [`http_service`]
+//! thread a core. Each thread has a [`worker_context`] of its own: a read connection, a cache and counters. The [`http_service`]
 //! answers plain visits on the listener's fast path, where nothing is made of a request but its lines; what that declines
 //! (a password form, HTTP/1.0, a body, an escaped path, HTTP/2 and 3) reaches it as a request. Both ask the same
-//! [`visit`](context::WorkerContext::visit), and [`render`] what comes of it in the same words.
+//! [`visit`](worker_context::WorkerContext::visit), and [`render`] what comes of it in the same words.
 
-mod answer;
 mod attempts;
-mod context;
 mod host;
 mod http_service;
 mod metrics;
-mod page;
 mod render;
 pub mod request;
-mod response;
 mod retention;
 #[cfg(test)]
 mod tests;
 mod unlock;
 mod visit;
+mod worker_context;
 
 use std::convert::Infallible;
 use std::num::NonZero;
@@ -31,14 +28,14 @@ use std::time::Duration;
 use service::shutdown::Shutdown;
 
 use crate::cache::Cache;
-use crate::clicks::Ledger;
+use crate::clicks::ClickBuffer;
 use crate::store::{ClickBatch, Store};
 
 pub use attempts::Attempts;
 pub use host::UnknownHost;
-pub use http_service::{HttpService, Secured};
+pub use http_service::{HttpService, TlsPolicy};
 pub use metrics::Metrics;
-pub use page::Refusal;
+pub use render::page::Refusal;
 #[doc(hidden)]
 pub use unlock::password_of;
 
@@ -139,7 +136,7 @@ pub struct Front {
     /// The answers.
     pub cache: Arc<Cache>,
     /// Clicks on their way to the store.
-    pub ledger: Ledger,
+    pub click_buffer: ClickBuffer,
     /// Tries at passwords.
     pub attempts: Attempts,
     /// What the workers count of themselves.
@@ -167,7 +164,7 @@ impl Front {
 
     /// Hands the clicks of all workers to the store; what it cannot take stays for the next time.
     async fn flush(&self) {
-        let Some(batch) = self.ledger.take() else { return };
+        let Some(batch) = self.click_buffer.take() else { return };
         let batch = Arc::new(batch);
         if let Err(error) = self.store.count(Arc::clone(&batch)).await {
             tracing::warn!(%error, "clicks are not in the store yet");
@@ -177,7 +174,7 @@ impl Front {
 
     /// Hands over the last clicks, after the workers have ended.
     pub fn close(&self) {
-        let Some(batch) = self.ledger.take() else { return };
+        let Some(batch) = self.click_buffer.take() else { return };
         let clicks = batch.total();
         if let Err(error) = self.store.count(Arc::new(batch)).wait() {
             tracing::error!(%error, clicks, "the last clicks are lost");
@@ -185,7 +182,7 @@ impl Front {
     }
 
     fn enter(&self, batch: ClickBatch) {
-        let lost = self.ledger.enter(batch);
+        let lost = self.click_buffer.enter(batch);
         if lost > 0 {
             tracing::error!(clicks = lost, "the store has been away too long: clicks are lost");
         }

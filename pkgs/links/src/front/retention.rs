@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::num::NonZero;
 use std::time::Duration;
 
-use crate::store::{Error, FoldFrom, Store};
+use crate::store::{Error, FoldCursor, Store};
 use crate::when::Timestamp;
 
 /// Between two pieces of work, so that visits and edits are written in between.
@@ -34,7 +34,7 @@ pub async fn keep(store: Store, days: Option<NonZero<u32>>) -> Infallible {
 }
 
 async fn fold(store: &Store, before: i32) -> Result<(), Error> {
-    let mut next = Some(FoldFrom::default());
+    let mut next = Some(FoldCursor::default());
     while let Some(from) = next {
         next = store.fold_days(before, from).await?;
         tokio::time::sleep(PAUSE).await;

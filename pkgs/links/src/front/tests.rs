@@ -61,7 +61,7 @@ fn fixture(connections: usize) -> Fixture {
         },
         store,
         cache: Arc::new(Cache::new(1 << 20)),
-        ledger: Ledger::default(),
+        click_buffer: ClickBuffer::default(),
         attempts: Attempts::default(),
         metrics: Arc::new(Metrics::new(1)),
         shutdown: Shutdown::new(),
@@ -76,7 +76,7 @@ fn fixture(connections: usize) -> Fixture {
     })
     .unwrap();
     let Address::Tcp(address) = listener.addresses()[0] else { panic!("it is one of TCP") };
-    let service = HttpService::new(Arc::clone(&front), 1, Secured::default()).unwrap();
+    let service = HttpService::new(Arc::clone(&front), 1, TlsPolicy::default()).unwrap();
     let service = WithFastPath { fast: service.clone(), service };
     let thread = listener.start("links", service, &front.shutdown).unwrap();
     Fixture { front, address, thread, _directory: directory }

@@ -5,28 +5,28 @@ use std::net::IpAddr;
 use service::password;
 
 use super::Front;
-use super::context::WorkerContext;
 use super::host::Host;
-use super::page::Refusal;
+use super::render::page::Refusal;
 use super::visit::{Outcome, Visitor};
+use super::worker_context::WorkerContext;
 
 /// The most bytes of a form: a password of 256 bytes, each percent-encoded, and its name.
 pub const MAX_FORM_BYTES: usize = 1024;
 
 /// A link that asks for a password.
-pub struct Locked {
+pub struct LockedLink {
     link: i64,
     hash: String,
 }
 
 impl WorkerContext {
     /// The link of this code at this host, where it asks for a password.
-    pub fn locked(&self, code: &str, host: Host<'_>) -> Result<Locked, Refusal> {
+    pub fn locked(&self, code: &str, host: Host<'_>) -> Result<LockedLink, Refusal> {
         let unknown = Visitor { host, head: true, ..Visitor::default() };
         self.visit(code, &unknown, |outcome| match outcome {
             Outcome::Ask(entry) => {
                 let hash = entry.password_hash().unwrap_or_default().to_owned();
-                Ok(Locked { link: entry.link(), hash })
+                Ok(LockedLink { link: entry.link(), hash })
             }
             Outcome::Gone => Err(Refusal::Gone),
             Outcome::Unavailable => Err(Refusal::Unavailable),
@@ -36,7 +36,7 @@ impl WorkerContext {
     }
 }
 
-impl Locked {
+impl LockedLink {
     /// Tries the password in a form from `address`.
     pub async fn unlock(self, front: &Front, form: &[u8], address: IpAddr) -> Result<(), Refusal> {
         let Some(password) = password_of(form) else { return Err(Refusal::Malformed) };

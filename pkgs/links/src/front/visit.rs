@@ -4,8 +4,8 @@ use crate::agent::Agent;
 use crate::cache::{Entry, Source, Verdict};
 use crate::domains::{Domain, DomainId};
 
-use super::context::WorkerContext;
 use super::host::{Host, Site};
+use super::worker_context::WorkerContext;
 
 /// What is known of a visitor.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,9 +78,9 @@ impl WorkerContext {
             }
             _ => {}
         }
-        let mut near = self.near.borrow_mut();
+        let mut local_cache = self.local_cache.borrow_mut();
         let id = domain.map_or(DomainId::DEFAULT, |domain| domain.id);
-        let entry = match near.find_at(id, code, &self.reader) {
+        let entry = match local_cache.find_at(id, code, &self.reader) {
             Ok((entry, source)) => {
                 match source {
                     Source::Cache => self.metrics.hits.add(1),

@@ -4,20 +4,12 @@
 //! transaction and answers each piece after its commit. [`Reader`] is one read connection with its
 //! statements prepared, owned by one thread.
 
-mod clicks;
 mod connection;
-mod domains;
-mod draft;
 mod error;
-mod folded;
-mod in_domains;
-mod links;
-mod list;
 mod model;
 mod reader;
-mod retention;
 mod schema;
-mod tokens;
+mod tables;
 mod work;
 mod writer;
 
@@ -29,13 +21,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::code::CodePolicy;
-use crate::domains::{Domain, DomainId, DomainPatch, Domains, LinkKey, NewDomain, Published};
+use crate::domains::{Domain, DomainId, DomainPatch, Domains, LinkKey, NewDomain, SharedDomains};
 use crate::link::{Link, LinkPatch, NewLink};
 use crate::target::{InvalidTarget, TargetPolicy};
 
 use service::ready::Watch;
 
-use draft::{Draft, Edit};
+use tables::draft::{Draft, Edit};
+use tables::{clicks, domains, links, retention, tokens};
 
 pub use error::Error;
 pub use model::*;
@@ -72,7 +65,7 @@ pub enum Change<'a> {
 struct Policy {
     codes: CodePolicy,
     targets: TargetPolicy,
-    domains: Arc<Published>,
+    domains: Arc<SharedDomains>,
 }
 
 impl Policy {
@@ -88,7 +81,7 @@ impl Policy {
 pub struct Store {
     path: Arc<PathBuf>,
     policy: Arc<Policy>,
-    writer: Arc<writer::Handle>,
+    writer: Arc<writer::WriterHandle>,
 }
 
 /// Whether no migration of a database is left to be made.
@@ -104,10 +97,11 @@ impl Store {
     /// be written is served as it is; writes then answer [`Error::ReadOnly`].
     pub fn open(options: Options) -> Result<Self, Error> {
         let (connection, writable) = connection::writer(&options.path)?;
-        let domains = Arc::new(Published::default());
+        let domains = Arc::new(SharedDomains::default());
         domains.set(domains::load(&connection)?);
         let policy = Policy { codes: options.codes, targets: options.targets, domains: Arc::clone(&domains) };
-        let writer = writer::Handle::start(connection, writable, options.queue, options.on_change, domains);
+        let writer =
+            writer::WriterHandle::start(connection, writable, options.queue, options.on_change, domains);
         Ok(Self { path: Arc::new(options.path), policy: Arc::new(policy), writer: Arc::new(writer) })
     }
 
@@ -117,7 +111,7 @@ impl Store {
     }
 
     /// The same for who looks often.
-    pub fn published_domains(&self) -> Arc<Published> {
+    pub fn shared_domains(&self) -> Arc<SharedDomains> {
         Arc::clone(&self.policy.domains)
     }
 
@@ -244,10 +238,10 @@ impl Store {
     /// Folds days of clicks before day `before` (since the Unix epoch) into one a link, in which they cannot be told apart
     /// any more. Does a small part of it, from this link on, and answers where the next one begins; none where all are
     /// done. Sums stay what they are, also where the rest is never done.
-    pub fn fold_days(&self, before: i32, from: FoldFrom) -> Pending<Option<FoldFrom>> {
+    pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         self.writer.submit_clicks(move |work| {
             let next = retention::fold(work.connection, before, from.0)?;
-            Ok(next.map(FoldFrom))
+            Ok(next.map(FoldCursor))
         })
     }
 

@@ -187,7 +187,7 @@ pub struct Page {
 
 /// Whose clicks are summed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum StatsScope {
     /// Those of one link.
     Link(LinkKey),
     /// Those of all links, also of those deleted since.
@@ -196,14 +196,14 @@ pub enum Counted {
     Domains(Vec<DomainId>),
 }
 
-impl From<Option<&str>> for Counted {
+impl From<Option<&str>> for StatsScope {
     /// The link of this code at the default domain, or all.
     fn from(code: Option<&str>) -> Self {
         code.map_or(Self::All, |code| Self::Link(code.into()))
     }
 }
 
-impl From<InDomains> for Counted {
+impl From<InDomains> for StatsScope {
     fn from(domains: InDomains) -> Self {
         match domains {
             InDomains::All => Self::All,
@@ -241,7 +241,7 @@ pub struct Older {
 
 /// Where folding old days goes on; from the beginning by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FoldFrom(pub(super) i64);
+pub struct FoldCursor(pub(super) i64);
 
 /// One line of a breakdown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

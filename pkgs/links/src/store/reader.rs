@@ -14,11 +14,11 @@ use crate::domains::{DomainId, InDomains, LinkKey};
 use crate::link::{Link, NewLink, Status};
 use crate::when::Timestamp;
 
-use super::clicks::Links;
-use super::links::{redirect_of, status_of};
+use super::tables::clicks::{self, Links};
+use super::tables::links::{self, redirect_of, status_of};
+use super::tables::{in_domains, list, tokens};
 use super::{
-    Counted, Error, Grant, ListQuery, Page, Progress, Record, Route, Stats, TokenInfo, clicks, connection,
-    in_domains, links, list, schema, tokens,
+    Error, Grant, ListQuery, Page, Progress, Record, Route, Stats, StatsScope, TokenInfo, connection, schema,
 };
 
 /// Pages of one step of a backup: 4 MiB at a time.
@@ -195,11 +195,11 @@ impl Reader {
 
     /// Clicks of one link, of all, or of those at some domains, on these days since the Unix epoch. Gives up with
     /// [`Error::TooSlow`] after 5 s.
-    pub fn stats(&self, of: impl Into<Counted>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
+    pub fn stats(&self, of: impl Into<StatsScope>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
         let links = match of.into() {
-            Counted::Link(key) => Links::One(self.get(key)?.id),
-            Counted::All => Links::All,
-            Counted::Domains(domains) => Links::At(InDomains::Only(domains)),
+            StatsScope::Link(key) => Links::One(self.get(key)?.id),
+            StatsScope::All => Links::All,
+            StatsScope::Domains(domains) => Links::At(InDomains::Only(domains)),
         };
         self.in_time(|connection| clicks::stats(connection, &links, &days))
     }

@@ -21,13 +21,13 @@ use super::*;
 mod domains;
 
 /// A store in a directory of its own.
-struct Bed {
+struct Fixture {
     store: Store,
     // Dropped after the store.
     directory: TempDir,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         Self::with(CodePolicy::default())
     }
@@ -96,7 +96,7 @@ fn hold(store: &Store) -> (std::sync::mpsc::Sender<()>, Pending<()>) {
 
 #[test]
 fn a_link_is_created_read_edited_and_deleted() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let new = NewLink {
         title: Some(" A title ".to_owned()),
         tags: vec!["b".to_owned(), "a".to_owned(), "b".to_owned()],
@@ -106,9 +106,9 @@ fn a_link_is_created_read_edited_and_deleted() {
         max_clicks: Some(3),
         ..link("one")
     };
-    let created = bed.store.create(new, None).wait().unwrap();
+    let created = fixture.store.create(new, None).wait().unwrap();
     assert!(!created.replayed);
-    let reader = bed.reader();
+    let reader = fixture.reader();
     assert_eq!(reader.get("one").unwrap(), created.link);
     assert_eq!(created.link.title.as_deref(), Some("A title"));
     assert_eq!(created.link.tags, ["a", "b"]);
@@ -126,18 +126,18 @@ fn a_link_is_created_read_edited_and_deleted() {
         max_clicks: Some(None),
         ..LinkPatch::default()
     };
-    let edited = bed.store.edit("one".to_owned(), patch).wait().unwrap();
+    let edited = fixture.store.edit("one".to_owned(), patch).wait().unwrap();
     assert_eq!(reader.get("one").unwrap(), edited);
     assert_eq!((edited.title, edited.protected, edited.max_clicks), (None, false, None));
     assert_eq!(edited.expires_at, Some(Timestamp(4_000_000_000)), "an absent field stays");
     assert_eq!(reader.route("one").unwrap().unwrap().target, "https://example.org/");
 
-    bed.store.delete("one".to_owned()).wait().unwrap();
+    fixture.store.delete("one".to_owned()).wait().unwrap();
     assert!(matches!(reader.get("one"), Err(Error::NotFound(code)) if code == "one"));
     assert_eq!(reader.route("one").unwrap(), None);
     for gone in [
-        bed.store.delete("one".to_owned()).wait(),
-        bed.store.edit("one".to_owned(), LinkPatch::default()).wait().map(drop),
+        fixture.store.delete("one".to_owned()).wait(),
+        fixture.store.edit("one".to_owned(), LinkPatch::default()).wait().map(drop),
     ] {
         assert!(matches!(gone, Err(Error::NotFound(_))), "{gone:?}");
     }
@@ -145,8 +145,8 @@ fn a_link_is_created_read_edited_and_deleted() {
 
 #[test]
 fn an_edit_that_breaks_a_rule_changes_nothing() {
-    let bed = Bed::new();
-    let before = bed.add("one");
+    let fixture = Fixture::new();
+    let before = fixture.add("one");
     let title = |title: &str| LinkPatch { title: Some(Some(title.to_owned())), ..LinkPatch::default() };
     let dates = LinkPatch {
         not_before: Some(Some(Timestamp(20))),
@@ -154,20 +154,20 @@ fn an_edit_that_breaks_a_rule_changes_nothing() {
         ..title("new")
     };
     assert!(matches!(
-        bed.store.edit("one".to_owned(), dates).wait(),
+        fixture.store.edit("one".to_owned(), dates).wait(),
         Err(Error::Field { field: "expires_at", .. })
     ));
-    let refused = bed.store.edit_if("one".to_owned(), title("new"), |link| link.title.is_some()).wait();
+    let refused = fixture.store.edit_if("one".to_owned(), title("new"), |link| link.title.is_some()).wait();
     assert!(matches!(refused, Err(Error::Changed)));
-    assert!(matches!(bed.store.delete_if("one".to_owned(), |_| false).wait(), Err(Error::Changed)));
-    assert_eq!(bed.reader().get("one").unwrap(), before);
+    assert!(matches!(fixture.store.delete_if("one".to_owned(), |_| false).wait(), Err(Error::Changed)));
+    assert_eq!(fixture.reader().get("one").unwrap(), before);
 }
 
 #[test]
 fn a_code_is_refused_when_taken_reserved_or_malformed() {
-    let bed = Bed::new();
-    bed.add("one");
-    let create = |code| bed.store.create(link(code), None).wait();
+    let fixture = Fixture::new();
+    fixture.add("one");
+    let create = |code| fixture.store.create(link(code), None).wait();
     assert!(matches!(create("one"), Err(Error::Taken(code)) if code == "one"));
     assert!(matches!(create("API"), Err(Error::Code(_))));
     assert!(matches!(create("a/b"), Err(Error::Code(_))));
@@ -176,9 +176,9 @@ fn a_code_is_refused_when_taken_reserved_or_malformed() {
 
 #[test]
 fn random_codes_grow_when_they_run_out() {
-    let bed = Bed::with(CodePolicy { length: 1, alphabet: "ab".to_owned(), reserved: Vec::new() });
+    let fixture = Fixture::with(CodePolicy { length: 1, alphabet: "ab".to_owned(), reserved: Vec::new() });
     let mut codes: Vec<_> =
-        (0..100).map(|_| bed.store.create(anywhere(), None).wait().unwrap().link.code).collect();
+        (0..100).map(|_| fixture.store.create(anywhere(), None).wait().unwrap().link.code).collect();
     assert!(codes[0].len() == 1 && codes[99].len() > 4, "{codes:?}");
     codes.sort_unstable();
     codes.dedup();
@@ -187,70 +187,70 @@ fn random_codes_grow_when_they_run_out() {
 
 #[test]
 fn a_repeated_request_is_answered_with_the_first_ones_link() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let body = |title: &str, password: &str| format!(r#"{{"title":"{title}","password":"{password}"}}"#);
     let named = |name: &str, body: String| Some(IdempotencyKey::new(name.to_owned(), body.as_bytes()));
     let key = |title: &str| named("key", body(title, "secret"));
-    let first = bed.store.create(anywhere(), key("a")).wait().unwrap();
-    let again = bed.store.create(anywhere(), key("a")).wait().unwrap();
+    let first = fixture.store.create(anywhere(), key("a")).wait().unwrap();
+    let again = fixture.store.create(anywhere(), key("a")).wait().unwrap();
     assert_eq!(again, Created { replayed: true, ..first.clone() });
-    assert!(matches!(bed.store.create(anywhere(), key("b")).wait(), Err(Error::KeyReused)));
+    assert!(matches!(fixture.store.create(anywhere(), key("b")).wait(), Err(Error::KeyReused)));
     assert_eq!(key("a"), named("key", body("a", "guess")), "a password cannot be guessed by the digest");
     let other = named("other", body("a", "secret"));
-    assert_ne!(bed.store.create(anywhere(), other).wait().unwrap().link.code, first.link.code);
-    bed.store.delete(first.link.code.clone()).wait().unwrap();
-    let anew = bed.store.create(anywhere(), key("a")).wait().unwrap();
+    assert_ne!(fixture.store.create(anywhere(), other).wait().unwrap().link.code, first.link.code);
+    fixture.store.delete(first.link.code.clone()).wait().unwrap();
+    let anew = fixture.store.create(anywhere(), key("a")).wait().unwrap();
     assert!(!anew.replayed && anew.link.id != first.link.id);
 }
 
 #[test]
 fn each_command_of_a_transaction_stands_on_its_own() {
-    let bed = Bed::new();
-    bed.add("taken");
-    let (go, held) = hold(&bed.store);
-    let good = bed.store.create(link("good"), None);
-    let bad = bed.store.create(link("taken"), None);
-    let also = bed.store.create(link("also"), None);
-    let many = bed.store.create_many(vec![link("x"), link("good"), link("y")]);
-    let gone = bed.store.delete_many(vec!["taken".to_owned(), "nobody".to_owned()]);
+    let fixture = Fixture::new();
+    fixture.add("taken");
+    let (go, held) = hold(&fixture.store);
+    let good = fixture.store.create(link("good"), None);
+    let bad = fixture.store.create(link("taken"), None);
+    let also = fixture.store.create(link("also"), None);
+    let many = fixture.store.create_many(vec![link("x"), link("good"), link("y")]);
+    let gone = fixture.store.delete_many(vec!["taken".to_owned(), "nobody".to_owned()]);
     drop(go);
     held.wait().unwrap();
     assert!(good.wait().is_ok() && also.wait().is_ok());
     assert!(matches!(bad.wait(), Err(Error::Taken(_))));
     assert!(matches!(many.wait().unwrap().as_slice(), [Ok(_), Err(Error::Taken(_)), Ok(_)]));
     assert!(matches!(gone.wait().unwrap().as_slice(), [Ok(()), Err(Error::NotFound(_))]));
-    assert_eq!(bed.reader().len().unwrap(), 4);
+    assert_eq!(fixture.reader().len().unwrap(), 4);
 }
 
 #[test]
 fn a_full_disk_refuses_what_it_cannot_keep_and_nothing_afterwards() {
-    let bed = Bed::new();
-    bed.add("before");
+    let fixture = Fixture::new();
+    fixture.add("before");
     let limit = |pages: &'static str| {
-        let set = move |work: &mut work::Work<'_>| {
+        let set = move |work: &mut work::WriteContext<'_>| {
             let sql = format!("PRAGMA max_page_count = {pages}");
             Ok(work.connection.query_row(&sql, [], |row| row.get::<_, i64>(0))?)
         };
-        bed.store.writer.submit(set).wait().unwrap()
+        fixture.store.writer.submit(set).wait().unwrap()
     };
     // The least that is possible: the pages there are.
     limit("1");
     let big =
         |code: &str| NewLink { target: format!("https://example.com/{}", "x".repeat(7_000)), ..link(code) };
-    let (go, held) = hold(&bed.store);
-    let pending: Vec<_> = (0..50).map(|n| bed.store.create(big(&format!("big{n}")), None)).collect();
+    let (go, held) = hold(&fixture.store);
+    let pending: Vec<_> = (0..50).map(|n| fixture.store.create(big(&format!("big{n}")), None)).collect();
     // Needs no space, but shares the transaction that is lost.
-    let delete = bed.store.delete("before".to_owned());
+    let delete = fixture.store.delete("before".to_owned());
     drop(go);
     held.wait().unwrap();
     for answer in pending.into_iter().map(|pending| pending.wait().map(drop)).chain([delete.wait()]) {
         assert!(matches!(answer, Err(Error::Full)), "{answer:?}");
     }
-    let reader = bed.reader();
+    let reader = fixture.reader();
     assert_eq!(reader.len().unwrap(), 1);
     assert!(reader.route("before").unwrap().is_some());
     limit("1000000");
-    bed.store.create(big("after"), None).wait().unwrap();
+    fixture.store.create(big("after"), None).wait().unwrap();
     assert_eq!(reader.check().unwrap(), [""; 0]);
 }
 
@@ -270,15 +270,15 @@ fn without_override(test: impl FnOnce() + Send + 'static) {
 fn a_database_that_cannot_be_written_is_read() {
     use std::os::unix::fs::PermissionsExt;
     for (file, directory) in [(0o444, 0o755), (0o444, 0o555), (0o644, 0o555)] {
-        let bed = Bed::new();
-        bed.add("one");
-        bed.store.close();
-        let path = bed.path();
+        let fixture = Fixture::new();
+        fixture.add("one");
+        fixture.store.close();
+        let path = fixture.path();
         let set = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
         set(&path, file);
-        set(bed.directory.path(), directory);
+        set(fixture.directory.path(), directory);
         without_override(move || {
             let store = Store::open(options(&path)).unwrap();
             let reader = store.reader().unwrap();
@@ -292,18 +292,18 @@ fn a_database_that_cannot_be_written_is_read() {
                 assert!(matches!(refused, Err(Error::ReadOnly)), "{file:o} {directory:o}: {refused:?}");
             }
         });
-        set(bed.directory.path(), 0o755);
+        set(fixture.directory.path(), 0o755);
     }
 }
 
 #[test]
 fn a_newer_database_is_refused_untouched() {
-    let bed = Bed::new();
-    bed.store.close();
-    let connection = Connection::open(bed.path()).unwrap();
+    let fixture = Fixture::new();
+    fixture.store.close();
+    let connection = Connection::open(fixture.path()).unwrap();
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
-    let refused = Store::open(options(&bed.path())).map(drop);
+    let refused = Store::open(options(&fixture.path())).map(drop);
     assert!(matches!(refused, Err(Error::TooNew { found: 99, .. })), "{refused:?}");
 }
 
@@ -373,9 +373,9 @@ fn a_database_of_another_program_is_refused_untouched() {
 #[test]
 fn a_new_database_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let bed = Bed::new();
-    bed.add("one");
-    for entry in std::fs::read_dir(bed.directory.path()).unwrap() {
+    let fixture = Fixture::new();
+    fixture.add("one");
+    for entry in std::fs::read_dir(fixture.directory.path()).unwrap() {
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{:?}", entry.file_name());
@@ -390,8 +390,8 @@ fn a_file_that_is_no_database_is_refused_untouched() {
     std::fs::write(&path, &text).unwrap();
     assert!(matches!(Store::open(options(&path)).map(drop), Err(Error::NotADatabase)));
     assert!(matches!(Store::open(options(directory.path())).map(drop), Err(Error::Directory)));
-    let bed = Bed::new();
-    assert!(bed.reader().backup(&path, &mut |_| {}).is_err());
+    let fixture = Fixture::new();
+    assert!(fixture.reader().backup(&path, &mut |_| {}).is_err());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
 }
 
@@ -459,10 +459,10 @@ fn a_full_queue_is_busy_and_a_closed_store_closed() {
 
 #[test]
 fn clicks_are_summed_by_day_referrer_and_agent() {
-    let bed = Bed::new();
-    let (one, two) = (bed.add("one").id, bed.add("two").id);
+    let fixture = Fixture::new();
+    let (one, two) = (fixture.add("one").id, fixture.add("two").id);
     let referrers = vec![String::new(), "news.example".to_owned(), "mail.example".to_owned()];
-    bed.count(ClickBatch {
+    fixture.count(ClickBatch {
         referrers: referrers.clone(),
         clicks: vec![
             click(one, 0, 0, Agent::Chrome, 1),
@@ -472,8 +472,8 @@ fn clicks_are_summed_by_day_referrer_and_agent() {
             click(999, 1, 1, Agent::Bot, 16),
         ],
     });
-    bed.count(ClickBatch { referrers, clicks: vec![click(one, 1, 1, Agent::Chrome, 32)] });
-    let reader = bed.reader();
+    fixture.count(ClickBatch { referrers, clicks: vec![click(one, 1, 1, Agent::Chrome, 32)] });
+    let reader = fixture.reader();
     assert_eq!(reader.get("one").unwrap().clicks, 39);
     let named = |counts: &[Count]| {
         counts.iter().map(|count| format!("{}={}", count.name, count.clicks)).collect::<Vec<_>>().join(" ")
@@ -499,7 +499,7 @@ fn clicks_are_summed_by_day_referrer_and_agent() {
         assert_eq!(named(&stats.agents), by_agent, "{code:?} {days:?}");
     }
     assert!(matches!(reader.stats(Some("nobody"), 0..=1), Err(Error::NotFound(_))));
-    bed.store.delete("one".to_owned()).wait().unwrap();
+    fixture.store.delete("one".to_owned()).wait().unwrap();
     assert_eq!(reader.stats(None, 0..=9).unwrap().clicks, 47, "the sum outlives the link");
 }
 
@@ -516,20 +516,20 @@ fn from(stats: &Stats, name: &str) -> u64 {
 
 #[test]
 fn made_up_referrers_cannot_spoil_the_count_of_real_ones() {
-    let bed = Bed::new();
-    let one = bed.add("one").id;
-    bed.count(clicks_from(one, std::iter::repeat_n("before.example".to_owned(), 40)));
+    let fixture = Fixture::new();
+    let one = fixture.add("one").id;
+    fixture.count(clicks_from(one, std::iter::repeat_n("before.example".to_owned(), 40)));
     for round in 0..100 {
         // As many as a worker hands over at once, with a real one among them now and then.
         let made_up = (0..1000).map(|n| format!("x{}.example", round * 1000 + n));
-        bed.count(clicks_from(one, made_up));
-        bed.count(clicks_from(one, std::iter::repeat_n("during.example".to_owned(), 2)));
+        fixture.count(clicks_from(one, made_up));
+        fixture.count(clicks_from(one, std::iter::repeat_n("during.example".to_owned(), 2)));
     }
     let real = (0..20).map(|n| format!("after{n}.example"));
-    bed.count(clicks_from(one, real.clone()));
-    bed.count(clicks_from(one, real));
+    fixture.count(clicks_from(one, real.clone()));
+    fixture.count(clicks_from(one, real));
     for code in [Some("one"), None] {
-        let stats = bed.reader().stats(code, 0..=0).unwrap();
+        let stats = fixture.reader().stats(code, 0..=0).unwrap();
         assert_eq!(stats.clicks, 100_000 + 40 + 200 + 40);
         assert_eq!(from(&stats, "before.example"), 40);
         assert_eq!(from(&stats, "during.example"), 200);
@@ -539,10 +539,10 @@ fn made_up_referrers_cannot_spoil_the_count_of_real_ones() {
         assert!(from(&stats, "(other)") > 90_000, "{:?}", stats.referrers[0]);
     }
     // What they leave is bounded, and so is what another link keeps.
-    let two = bed.add("two").id;
-    bed.count(clicks_from(two, std::iter::once("real.example".to_owned())));
-    assert_eq!(from(&bed.reader().stats(Some("two"), 0..=0).unwrap(), "real.example"), 1);
-    let rows: i64 = Connection::open(bed.path())
+    let two = fixture.add("two").id;
+    fixture.count(clicks_from(two, std::iter::once("real.example".to_owned())));
+    assert_eq!(from(&fixture.reader().stats(Some("two"), 0..=0).unwrap(), "real.example"), 1);
+    let rows: i64 = Connection::open(fixture.path())
         .unwrap()
         .query_row("SELECT count(*) FROM clicks", [], |row| row.get(0))
         .unwrap();
@@ -551,7 +551,7 @@ fn made_up_referrers_cannot_spoil_the_count_of_real_ones() {
 
 /// Folds what is older than a day, whole.
 fn fold(store: &Store, before: i32) {
-    let mut next = Some(FoldFrom::default());
+    let mut next = Some(FoldCursor::default());
     while let Some(from) = next {
         next = store.fold_days(before, from).wait().unwrap();
     }
@@ -567,14 +567,14 @@ fn clicks_on(link: i64, days: std::ops::Range<i32>, referrers: u32) -> ClickBatc
 
 #[test]
 fn days_that_are_too_old_become_one_and_no_sum_changes() {
-    let bed = Bed::new();
-    let (one, two) = (bed.add("one").id, bed.add("two").id);
-    bed.count(clicks_on(one, 0..10, 3));
-    bed.count(ClickBatch {
+    let fixture = Fixture::new();
+    let (one, two) = (fixture.add("one").id, fixture.add("two").id);
+    fixture.count(clicks_on(one, 0..10, 3));
+    fixture.count(ClickBatch {
         referrers: vec![String::new()],
         clicks: vec![click(one, 2, 0, Agent::Bot, 7), click(two, 9, 0, Agent::None, 1)],
     });
-    let reader = bed.reader();
+    let reader = fixture.reader();
     let ever = i32::MIN..=i32::MAX;
     let sums = |code: Option<&str>| {
         let stats = reader.stats(code, ever.clone()).unwrap();
@@ -584,7 +584,7 @@ fn days_that_are_too_old_become_one_and_no_sum_changes() {
     let before = [sums(Some("one")), sums(Some("two")), sums(None)];
     assert_eq!([before[0].0, before[1].0, before[2].0], [37, 1, 38]);
 
-    fold(&bed.store, 8);
+    fold(&fixture.store, 8);
     assert_eq!([sums(Some("one")), sums(Some("two")), sums(None)], before);
     assert_eq!(reader.get("one").unwrap().clicks, 37);
     let stats = reader.stats(Some("one"), 0..=20).unwrap();
@@ -602,32 +602,32 @@ fn days_that_are_too_old_become_one_and_no_sum_changes() {
     }
 
     // Again another day, and with a click that comes late.
-    bed.count(clicks_on(one, 3..4, 1));
+    fixture.count(clicks_on(one, 3..4, 1));
     let before = [sums(Some("one")), sums(None)];
     assert_eq!(before[0].0, 38);
-    fold(&bed.store, 9);
-    fold(&bed.store, 9);
+    fold(&fixture.store, 9);
+    fold(&fixture.store, 9);
     assert_eq!([sums(Some("one")), sums(None)], before);
     let stats = reader.stats(Some("one"), 0..=20).unwrap();
     let older = Older { from: "1970-01-01".to_owned(), to: "1970-01-09".to_owned(), clicks: 35 };
     assert_eq!((named(&stats.days), stats.older), (vec!["1970-01-10".to_owned()], Some(older)));
 
-    bed.store.delete("one".to_owned()).wait().unwrap();
+    fixture.store.delete("one".to_owned()).wait().unwrap();
     assert_eq!(sums(None), before[1], "the sum outlives the link");
     let left = |table: &str| -> i64 {
         let sql = format!("SELECT count(*) FROM {table} WHERE link = {one}");
-        Connection::open(bed.path()).unwrap().query_row(&sql, [], |row| row.get(0)).unwrap()
+        Connection::open(fixture.path()).unwrap().query_row(&sql, [], |row| row.get(0)).unwrap()
     };
     assert_eq!([left("clicks"), left("folded_days")], [0, 0]);
 }
 
 #[test]
 fn however_many_days_a_link_is_followed_its_rows_are_bounded() {
-    let bed = Bed::new();
-    let one = bed.add("one").id;
+    let fixture = Fixture::new();
+    let one = fixture.add("one").id;
     let rows = |link: i64| -> i64 {
         let sql = format!("SELECT count(*) FROM clicks WHERE link = {link}");
-        Connection::open(bed.path()).unwrap().query_row(&sql, [], |row| row.get(0)).unwrap()
+        Connection::open(fixture.path()).unwrap().query_row(&sql, [], |row| row.get(0)).unwrap()
     };
     let mut most = 0;
     for day in 0..40 {
@@ -637,41 +637,41 @@ fn however_many_days_a_link_is_followed_its_rows_are_bounded() {
             click.day = day;
         }
         batch.clicks.last_mut().unwrap().count = 3;
-        bed.count(batch);
-        fold(&bed.store, day - 1);
+        fixture.count(batch);
+        fold(&fixture.store, day - 1);
         most = most.max(rows(one));
     }
     assert!(most <= 3 * 250, "{most} rows");
-    let stats = bed.reader().stats(Some("one"), 0..=100).unwrap();
+    let stats = fixture.reader().stats(Some("one"), 0..=100).unwrap();
     assert_eq!((stats.clicks, from(&stats, "real.example")), (40 * 203, 40 * 3));
     assert_eq!(stats.days.len(), 2);
 }
 
 #[test]
 fn folding_takes_small_steps_and_goes_on_after_a_restart() {
-    use super::folded::OLDER;
-    use super::retention::{MAX_LINKS, MAX_ROWS};
-    let bed = Bed::new();
-    let one = bed.add("one").id;
+    use super::tables::folded::OLDER;
+    use super::tables::retention::{MAX_LINKS, MAX_ROWS};
+    let fixture = Fixture::new();
+    let one = fixture.add("one").id;
     let codes = (0..2 * MAX_LINKS).map(|n| link(&format!("c{n}"))).collect();
-    let others = bed.store.create_many(codes).wait().unwrap();
+    let others = fixture.store.create_many(codes).wait().unwrap();
     let clicks = others.iter().map(|link| click(link.as_ref().unwrap().id, 9, 0, Agent::None, 1)).collect();
-    bed.count(ClickBatch { referrers: vec![String::new()], clicks });
-    bed.count(clicks_on(one, 0..9, 100));
-    bed.store.close();
-    let path = bed.path();
+    fixture.count(ClickBatch { referrers: vec![String::new()], clicks });
+    fixture.count(clicks_on(one, 0..9, 100));
+    fixture.store.close();
+    let path = fixture.path();
     let counted = |sql: &str| -> usize {
         Connection::open(&path).unwrap().query_row(sql, [OLDER], |row| row.get(0)).unwrap()
     };
     let apart = || counted("SELECT count(*) FROM clicks WHERE day > ?1 AND day < 9");
     assert_eq!(apart(), 2 * 900, "of the link and of all");
     let mut steps = 0;
-    let mut next = Some(FoldFrom::default());
+    let mut next = Some(FoldCursor::default());
     while next.is_some() {
         let before = apart();
         let store = Store::open(options(&path)).unwrap();
         // As after each start.
-        next = store.fold_days(9, FoldFrom::default()).wait().unwrap().filter(|_| before > 0);
+        next = store.fold_days(9, FoldCursor::default()).wait().unwrap().filter(|_| before > 0);
         let reader = store.reader().unwrap();
         for (code, clicks) in [(Some("one"), 900), (None, 900 + 2 * MAX_LINKS as u64)] {
             assert_eq!(reader.stats(code, 0..=9).unwrap().clicks, clicks, "after {steps} steps");
@@ -683,25 +683,25 @@ fn folding_takes_small_steps_and_goes_on_after_a_restart() {
     assert_eq!(steps, 2 * 900 / MAX_ROWS + 2);
     // Where nothing is old, a step ends after so many links.
     let store = Store::open(options(&path)).unwrap();
-    let mut next = Some(FoldFrom::default());
+    let mut next = Some(FoldCursor::default());
     let mut steps = 0;
     while let Some(from) = next {
         next = store.fold_days(9, from).wait().unwrap();
         steps += 1;
     }
     assert_eq!(steps, 3);
-    let folding = store.fold_days(9, FoldFrom::default());
+    let folding = store.fold_days(9, FoldCursor::default());
     store.close();
     folding.wait().expect("what waited is done before the writer stops");
 }
 
 #[test]
 fn a_writer_that_is_stuck_is_not_alive_until_it_goes_on() {
-    let bed = Bed::new();
-    bed.add("one");
-    let mut watch = bed.store.watch(Duration::from_millis(300));
+    let fixture = Fixture::new();
+    fixture.add("one");
+    let mut watch = fixture.store.watch(Duration::from_millis(300));
     let (release, held) = channel();
-    let pending = bed.store.edit_if("one".to_owned(), LinkPatch::default(), move |_| held.recv().is_ok());
+    let pending = fixture.store.edit_if("one".to_owned(), LinkPatch::default(), move |_| held.recv().is_ok());
     while watch.alive() {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -714,42 +714,42 @@ fn a_writer_that_is_stuck_is_not_alive_until_it_goes_on() {
 
 #[test]
 fn a_panic_costs_the_write_it_is_in_and_no_other() {
-    let bed = Bed::new();
-    bed.add("one");
+    let fixture = Fixture::new();
+    fixture.add("one");
     let patch = || LinkPatch { title: Some(Some("new".to_owned())), ..LinkPatch::default() };
-    let panics = bed.store.edit_if("one".to_owned(), patch(), |_| panic!("as a test asks"));
+    let panics = fixture.store.edit_if("one".to_owned(), patch(), |_| panic!("as a test asks"));
     assert!(matches!(panics.wait(), Err(Error::Panicked)));
-    assert_eq!(bed.reader().get("one").unwrap().title, None, "undone");
-    bed.store.edit("one".to_owned(), patch()).wait().unwrap();
-    bed.add("two");
-    assert!(!bed.store.has_ended());
-    bed.store.close();
-    assert!(bed.store.has_ended());
+    assert_eq!(fixture.reader().get("one").unwrap().title, None, "undone");
+    fixture.store.edit("one".to_owned(), patch()).wait().unwrap();
+    fixture.add("two");
+    assert!(!fixture.store.has_ended());
+    fixture.store.close();
+    assert!(fixture.store.has_ended());
 }
 
 #[test]
 fn an_imported_count_at_the_greatest_integer_does_not_stop_others_from_counting() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let most = i64::MAX as u64;
     let record = Record { link: link("most"), clicks: most, ..Record::default() };
-    bed.store.import(vec![record], OnConflict::Fail).wait().unwrap();
-    let (most_id, one) = (bed.reader().get("most").unwrap().id, bed.add("one").id);
-    bed.count(ClickBatch {
+    fixture.store.import(vec![record], OnConflict::Fail).wait().unwrap();
+    let (most_id, one) = (fixture.reader().get("most").unwrap().id, fixture.add("one").id);
+    fixture.count(ClickBatch {
         referrers: vec![String::new()],
         clicks: vec![click(most_id, 0, 0, Agent::None, 5), click(one, 0, 0, Agent::None, 5)],
     });
-    let reader = bed.reader();
+    let reader = fixture.reader();
     assert_eq!(reader.get("most").unwrap().clicks, most);
     assert_eq!(reader.get("one").unwrap().clicks, 5);
 }
 
 #[test]
 fn a_token_is_known_by_all_of_its_secret_until_it_is_revoked() {
-    let bed = Bed::new();
-    let create = |name: &str, scope| bed.store.create_token(name.to_owned(), scope).wait().unwrap();
+    let fixture = Fixture::new();
+    let create = |name: &str, scope| fixture.store.create_token(name.to_owned(), scope).wait().unwrap();
     let (reading, read) = create("reading", Scope::Read);
     let (writing, write) = create("writing", Scope::Write);
-    let reader = bed.reader();
+    let reader = fixture.reader();
     let flipped = |secret: &str| {
         let (rest, last) = secret.split_at(secret.len() - 1);
         format!("{rest}{}", if last == "0" { "1" } else { "0" })
@@ -772,17 +772,17 @@ fn a_token_is_known_by_all_of_its_secret_until_it_is_revoked() {
         assert_eq!(grant.map(|grant| grant.scope), expected, "{secret}");
     }
     assert_eq!(reader.tokens().unwrap(), [reading.clone(), writing]);
-    let bytes = std::fs::read(bed.path().with_extension("db-wal")).unwrap();
+    let bytes = std::fs::read(fixture.path().with_extension("db-wal")).unwrap();
     let digits = &read.as_bytes()[19..];
     assert!(!bytes.windows(digits.len()).any(|window| window == digits), "the secret is not stored");
-    bed.store.revoke_token(reading.id).wait().unwrap();
+    fixture.store.revoke_token(reading.id).wait().unwrap();
     assert_eq!(reader.authorize(&read).unwrap(), None);
-    assert!(matches!(bed.store.revoke_token(reading.id).wait(), Err(Error::NoToken(_))));
+    assert!(matches!(fixture.store.revoke_token(reading.id).wait(), Err(Error::NoToken(_))));
 }
 
 #[test]
 fn lists_find_by_text_tag_and_status() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for (code, title, tags, status) in [
         ("percent", "100% pure", "a b", Status::Active),
         ("under_score", "plain", "b", Status::Active),
@@ -795,9 +795,9 @@ fn lists_find_by_text_tag_and_status() {
             status,
             ..link(code)
         };
-        bed.store.create(new, None).wait().unwrap();
+        fixture.store.create(new, None).wait().unwrap();
     }
-    let reader = bed.reader();
+    let reader = fixture.reader();
     let codes = |query: ListQuery| {
         let page = reader.list(&ListQuery { limit: 10, ..query }).unwrap();
         page.links.into_iter().map(|link| link.code).collect::<Vec<_>>().join(" ")
@@ -830,8 +830,8 @@ fn lists_find_by_text_tag_and_status() {
 
 #[test]
 fn no_list_sorts_what_an_index_has_in_order() {
-    let bed = Bed::new();
-    bed.add("one");
+    let fixture = Fixture::new();
+    fixture.add("one");
     // There is none on clicks.
     for (sort, marks) in
         [(&["id", "id"][..], "1, 1"), (&["updated_at", "id"], "1, 1"), (&["domain", "code", "id"], "0, 1, 1")]
@@ -843,7 +843,7 @@ fn no_list_sorts_what_an_index_has_in_order() {
                 sort.join(", "),
                 sort.iter().map(|column| format!("{column} {order}")).collect::<Vec<_>>().join(", "),
             );
-            let connection = Connection::open(bed.path()).unwrap();
+            let connection = Connection::open(fixture.path()).unwrap();
             let mut statement = connection.prepare(&sql).unwrap();
             let plan: Vec<String> =
                 statement.query_map([], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
@@ -861,18 +861,18 @@ proptest! {
         rows in proptest::collection::vec((0..5_u64, 0..5_i64), 0..40),
         limit in 1..12_usize,
     ) {
-        let bed = Bed::new();
+        let fixture = Fixture::new();
         for (n, (clicks, updated)) in rows.iter().enumerate() {
             let code = format!("c{}", (n * 37) % 101);
-            let id = bed.add(&code).id;
+            let id = fixture.add(&code).id;
             let row = (*clicks, *updated);
-            bed.store.writer.submit(move |work| {
+            fixture.store.writer.submit(move |work| {
                 work.connection.execute("UPDATE links SET updated_at = ?1 WHERE id = ?2", (row.1, id))?;
                 clicks::add_to_total(work.connection, id, row.0)?;
                 Ok(())
             }).wait().unwrap();
         }
-        let reader = bed.reader();
+        let reader = fixture.reader();
         for sort in [Sort::Created, Sort::Updated, Sort::Clicks, Sort::Code] {
             for descending in [false, true] {
                 let mut query = ListQuery { sort, descending, limit, ..ListQuery::default() };
@@ -904,8 +904,8 @@ proptest! {
 
 #[test]
 fn what_is_exported_is_imported_as_it_was() {
-    let bed = Bed::new();
-    bed.add("plain");
+    let fixture = Fixture::new();
+    fixture.add("plain");
     let full = NewLink {
         title: Some("T".to_owned()),
         tags: vec!["a".to_owned()],
@@ -915,10 +915,11 @@ fn what_is_exported_is_imported_as_it_was() {
         expires_at: Some(Timestamp(4_000_000_000)),
         ..link("full")
     };
-    bed.store.create(full, None).wait().unwrap();
-    let export = |bed: &Bed, hashes| {
+    fixture.store.create(full, None).wait().unwrap();
+    let export = |fixture: &Fixture, hashes| {
         let mut records = Vec::new();
-        bed.reader()
+        fixture
+            .reader()
             .export(&InDomains::All, hashes, &mut |record| {
                 records.push(record);
                 true
@@ -926,9 +927,9 @@ fn what_is_exported_is_imported_as_it_was() {
             .unwrap();
         records
     };
-    let records = export(&bed, true);
-    assert!(export(&bed, false).iter().all(|record| record.password_hash.is_none()));
-    let other = Bed::new();
+    let records = export(&fixture, true);
+    assert!(export(&fixture, false).iter().all(|record| record.password_hash.is_none()));
+    let other = Fixture::new();
     let tally = other.store.import(records.clone(), OnConflict::Fail).wait().unwrap();
     assert_eq!(tally, Tally { created: 2, ..Tally::default() });
     assert_eq!(export(&other, true), records);
@@ -946,73 +947,73 @@ fn an_import_does_with_taken_codes_as_told() {
         (OnConflict::Skip, "1 0 1 2", "https://example.com/one"),
         (OnConflict::Replace, "1 1 0 2", "https://new.example/"),
     ] {
-        let bed = Bed::new();
-        let before = bed.add("one");
+        let fixture = Fixture::new();
+        let before = fixture.add("one");
         let rows = vec![
             record("one", "https://new.example/"),
             record("bad code", "https://new.example/"),
             record("two", "https://new.example/"),
             record("three", "nowhere"),
         ];
-        let tally = bed.store.import(rows, on_conflict).wait().unwrap();
+        let tally = fixture.store.import(rows, on_conflict).wait().unwrap();
         let found = format!("{} {} {} {}", tally.created, tally.replaced, tally.skipped, tally.failed);
         assert_eq!(found, expected, "{on_conflict:?}: {tally:?}");
         assert_eq!(tally.errors.last().map(|(row, _)| *row), Some(3));
-        let after = bed.reader().get("one").unwrap();
+        let after = fixture.reader().get("one").unwrap();
         assert_eq!((after.target.as_str(), after.id, after.clicks), (target, before.id, 0));
     }
 }
 
 #[test]
 fn a_backup_opens_and_holds_the_same() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for n in 0..500 {
-        bed.add(&format!("c{n}"));
+        fixture.add(&format!("c{n}"));
     }
-    let to = bed.directory.path().join("backup.db");
-    let reader = bed.reader();
+    let to = fixture.directory.path().join("backup.db");
+    let reader = fixture.reader();
     // A snapshot that redirects hold is no hindrance.
     assert!(reader.route("c1").unwrap().is_some());
     let mut last = None;
     reader.backup(&to, &mut |progress| last = Some((progress.done, progress.total))).unwrap();
     assert!(matches!(last, Some((done, total)) if done == total && total > 10), "{last:?}");
-    bed.add("later");
+    fixture.add("later");
     reader.backup(&to, &mut |_| {}).expect("an older backup is replaced");
     let copy = Store::open(options(&to)).unwrap();
     let copy = copy.reader().unwrap();
     assert_eq!(copy.check().unwrap(), [""; 0]);
     assert_eq!(copy.len().unwrap(), 501);
     assert_eq!(copy.get("c7").unwrap(), reader.get("c7").unwrap());
-    let own = reader.backup(&bed.path(), &mut |_| {});
+    let own = reader.backup(&fixture.path(), &mut |_| {});
     assert!(matches!(own, Err(Error::Field { .. })), "{own:?}");
 }
 
 #[test]
 fn a_check_finds_damage_and_nothing_else() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for n in 0..500 {
-        bed.add(&format!("c{n}"));
+        fixture.add(&format!("c{n}"));
     }
-    assert_eq!(bed.reader().check().unwrap(), [""; 0]);
-    bed.store.close();
-    let mut bytes = std::fs::read(bed.path()).unwrap();
+    assert_eq!(fixture.reader().check().unwrap(), [""; 0]);
+    fixture.store.close();
+    let mut bytes = std::fs::read(fixture.path()).unwrap();
     let middle = bytes.len() / 2 / 4096 * 4096;
     bytes[middle..middle + 4096].fill(0xa5);
-    std::fs::write(bed.path(), bytes).unwrap();
-    let store = Store::open(options(&bed.path())).unwrap();
+    std::fs::write(fixture.path(), bytes).unwrap();
+    let store = Store::open(options(&fixture.path())).unwrap();
     assert!(!store.reader().unwrap().check().unwrap().is_empty());
 }
 
 #[test]
 fn a_reader_sees_what_was_committed_before_it_asks() {
-    let bed = Bed::new();
-    let reader = bed.reader();
+    let fixture = Fixture::new();
+    let reader = fixture.reader();
     for n in 0..50 {
         let code = format!("c{n}");
         assert_eq!(reader.route(&code).unwrap(), None);
-        bed.add(&code);
+        fixture.add(&code);
         assert!(reader.route(&code).unwrap().is_some());
-        bed.store.delete(code.clone()).wait().unwrap();
+        fixture.store.delete(code.clone()).wait().unwrap();
         assert!(matches!(reader.get(&code), Err(Error::NotFound(_))));
         assert_eq!(reader.route(&code).unwrap(), None);
     }

@@ -8,12 +8,12 @@ use crate::domains::LinkKey;
 const MAX_CODES: usize = 4096;
 
 /// What a piece of work has at hand: the connection, within a transaction, and a list of what it changes.
-pub(super) struct Work<'w> {
+pub(super) struct WriteContext<'w> {
     pub connection: &'w Connection,
     pub changes: &'w mut Changes,
 }
 
-impl Work<'_> {
+impl WriteContext<'_> {
     /// The link with this code is another now.
     pub fn changed(&mut self, key: LinkKey) {
         if self.changes.codes.len() < MAX_CODES {

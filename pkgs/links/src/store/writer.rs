@@ -14,10 +14,11 @@ use service::panics;
 use service::ready::{Heartbeats, Watch};
 use tokio::sync::oneshot;
 
-use crate::domains::Published;
+use crate::domains::SharedDomains;
 
-use super::work::{Changes, Work};
-use super::{Change, Error, OnChange, domains};
+use super::tables::domains;
+use super::work::{Changes, WriteContext};
+use super::{Change, Error, OnChange};
 
 /// The most pieces of work in one transaction. More would let the first wait too long for its answer.
 const GROUP: usize = 512;
@@ -62,7 +63,7 @@ impl<T> Future for Pending<T> {
 type Answer = Box<dyn FnOnce(Option<&Error>) + Send>;
 
 /// What becomes of one piece of work's part of the transaction.
-enum Standing {
+enum SavepointOutcome {
     Keep,
     /// It failed on its own.
     Undo,
@@ -78,10 +79,10 @@ struct Job {
     run: Run,
 }
 
-type Run = Box<dyn FnOnce(Option<&mut Work<'_>>) -> (Standing, Answer) + Send>;
+type Run = Box<dyn FnOnce(Option<&mut WriteContext<'_>>) -> (SavepointOutcome, Answer) + Send>;
 
 /// The queue to the writer thread.
-pub(super) struct Handle {
+pub(super) struct WriterHandle {
     queue: Mutex<Option<SyncSender<Job>>>,
     depth: Arc<AtomicUsize>,
     commits: Arc<AtomicU64>,
@@ -90,13 +91,13 @@ pub(super) struct Handle {
     writable: bool,
 }
 
-impl Handle {
+impl WriterHandle {
     pub fn start(
         connection: Connection,
         writable: bool,
         queue: usize,
         on_change: OnChange,
-        domains: Arc<Published>,
+        domains: Arc<SharedDomains>,
     ) -> Self {
         let (sender, receiver) = sync_channel(queue);
         let depth = Arc::new(AtomicUsize::new(0));
@@ -138,7 +139,7 @@ impl Handle {
     /// Hands over work whose answer promises durability.
     pub fn submit<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&mut WriteContext<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Pending<T> {
         self.send(true, work)
     }
@@ -146,7 +147,7 @@ impl Handle {
     /// Hands over work that a power cut may take back, though a crash of the process may not.
     pub fn submit_clicks<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&mut WriteContext<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Pending<T> {
         self.send(false, work)
     }
@@ -154,7 +155,7 @@ impl Handle {
     fn send<T: Send + 'static>(
         &self,
         durable: bool,
-        work: impl FnOnce(&mut Work<'_>) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&mut WriteContext<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Pending<T> {
         if !self.writable {
             return Pending::refused(Error::ReadOnly);
@@ -169,10 +170,12 @@ impl Handle {
                 })
             });
             let (standing, outcome) = match done {
-                Some(Ok(value)) => (Standing::Keep, Ok(value)),
-                Some(Err(error)) if error.ends_transaction() => (Standing::Lost(error), Err(Error::Closed)),
-                Some(Err(error)) => (Standing::Undo, Err(error)),
-                None => (Standing::Keep, Err(Error::Closed)),
+                Some(Ok(value)) => (SavepointOutcome::Keep, Ok(value)),
+                Some(Err(error)) if error.ends_transaction() => {
+                    (SavepointOutcome::Lost(error), Err(Error::Closed))
+                }
+                Some(Err(error)) => (SavepointOutcome::Undo, Err(error)),
+                None => (SavepointOutcome::Keep, Err(Error::Closed)),
             };
             let answer: Answer = Box::new(move |lost| {
                 let _ = sender.send(match lost {
@@ -226,7 +229,7 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+impl Drop for WriterHandle {
     fn drop(&mut self) {
         self.close();
     }
@@ -235,7 +238,7 @@ impl Drop for Handle {
 struct Writer {
     connection: Connection,
     on_change: OnChange,
-    domains: Arc<Published>,
+    domains: Arc<SharedDomains>,
     /// Whether there are other domains than those published.
     stale: bool,
     waiting: Arc<AtomicUsize>,
@@ -342,15 +345,15 @@ impl Writer {
         let mut lost = self.begin(durable).err();
         for job in group {
             lost = lost.or_else(|| self.execute("SAVEPOINT job").err());
-            let mut work = Work { connection: &self.connection, changes };
+            let mut work = WriteContext { connection: &self.connection, changes };
             let (standing, answer) = (job.run)(lost.is_none().then_some(&mut work));
             answers.push(answer);
             lost = lost.or_else(|| match standing {
-                Standing::Keep => self.execute("RELEASE job").err(),
-                Standing::Undo => {
+                SavepointOutcome::Keep => self.execute("RELEASE job").err(),
+                SavepointOutcome::Undo => {
                     self.execute("ROLLBACK TO job").and_then(|()| self.execute("RELEASE job")).err()
                 }
-                Standing::Lost(error) => Some(error),
+                SavepointOutcome::Lost(error) => Some(error),
             });
         }
         let committed = match lost {

@@ -45,7 +45,7 @@ pub enum Cause {
 
 /// How rows become links.
 #[derive(Clone, Debug, Default)]
-pub struct How {
+pub struct ImportOptions {
     /// What is done with a code that is taken.
     pub on_conflict: OnConflict,
     /// The domain of rows that name none; the default one where absent.
@@ -61,7 +61,7 @@ pub fn import(
     format: Format,
     input: impl Read,
     store: &Store,
-    how: &How,
+    how: &ImportOptions,
     progress: &mut dyn FnMut(&Tally),
 ) -> Result<Tally, ImportError> {
     let mut run = Run {
@@ -114,7 +114,7 @@ struct Batch {
 
 struct Run<'a> {
     store: &'a Store,
-    how: &'a How,
+    how: &'a ImportOptions,
     progress: &'a mut dyn FnMut(&Tally),
     tally: Tally,
     batch: Batch,

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use links::cache::Cache;
-use links::clicks::Ledger;
+use links::clicks::ClickBuffer;
 use links::code::CodePolicy;
-use links::front::{Attempts, Front, HttpService, Limits, Metrics, Secured, Settings, UnknownHost};
+use links::front::{Attempts, Front, HttpService, Limits, Metrics, Settings, TlsPolicy, UnknownHost};
 use links::link::NewLink;
 use links::store::{Options, Store};
 use links::target::TargetPolicy;
@@ -29,7 +29,7 @@ pub struct Server {
     store: Store,
     shutdown: Shutdown,
     thread: Option<JoinHandle<()>>,
-    /// That the worker's last clicks are in the ledger.
+    /// That the worker's last clicks are in the click_buffer.
     drained: Shutdown,
     flushing: Option<JoinHandle<()>>,
     _directory: tempfile::TempDir,
@@ -86,7 +86,7 @@ impl Server {
             settings,
             store: store.clone(),
             cache,
-            ledger: Ledger::default(),
+            click_buffer: ClickBuffer::default(),
             attempts: Attempts::default(),
             metrics: Arc::new(Metrics::new(WORKERS)),
             shutdown: shutdown.clone(),
@@ -98,7 +98,7 @@ impl Server {
         })
         .expect("it listens");
         let Address::Tcp(address) = listener.addresses()[0] else { panic!("it is one of TCP") };
-        let service = HttpService::new(Arc::clone(&front), WORKERS, Secured::default()).expect("readers");
+        let service = HttpService::new(Arc::clone(&front), WORKERS, TlsPolicy::default()).expect("readers");
         let service = WithFastPath { fast: service.clone(), service };
         let thread = listener.start("links", service, &shutdown).expect("a thread");
         let drained = Shutdown::new();
@@ -143,14 +143,14 @@ impl Server {
 
     /// Waits until all clicks so far are stored, and asserts how many a link has.
     pub fn assert_clicks(&self, code: &str, expected: u64) {
-        // Every worker that was asked for something has entered what it had in the ledger once it has ticked twice from
+        // Every worker that was asked for something has entered what it had in the click_buffer once it has ticked twice from
         // here on: one tick may be under way.
         let start = self.front.metrics.ticks();
         let ticked = |(then, now): (&u64, u64)| *then == 0 || now - then >= 2;
         while !start.iter().zip(self.front.metrics.ticks()).all(ticked) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        while self.front.ledger.pending() > 0 {
+        while self.front.click_buffer.pending() > 0 {
             std::thread::sleep(Duration::from_millis(20));
         }
         // The last flush may still be at it: the writer takes one after the other.

@@ -4,9 +4,9 @@ use super::*;
 use crate::domains::{
     Domain, DomainId, DomainPatch, InDomains, InvalidHost, LinkKey, MAX_DOMAINS, NewDomain,
 };
-use crate::store::domains::MAX_LINKS;
+use crate::store::tables::domains::MAX_LINKS;
 
-impl Bed {
+impl Fixture {
     fn add_domain(&self, host: &str) -> Domain {
         self.store.create_domain(domain(host)).wait().unwrap()
     }
@@ -28,42 +28,42 @@ fn key(domain: &Domain, code: &str) -> LinkKey {
 
 #[test]
 fn a_code_is_another_link_at_each_domain() {
-    let bed = Bed::new();
-    let (a, b) = (bed.add_domain("a.example"), bed.add_domain("B.example."));
+    let fixture = Fixture::new();
+    let (a, b) = (fixture.add_domain("a.example"), fixture.add_domain("B.example."));
     assert_eq!(b.host, "b.example");
-    let plain = bed.add("one");
-    let links =
-        ["a.example", "b.example"].map(|host| bed.store.create(at(host, "one"), None).wait().unwrap().link);
+    let plain = fixture.add("one");
+    let links = ["a.example", "b.example"]
+        .map(|host| fixture.store.create(at(host, "one"), None).wait().unwrap().link);
     assert_eq!((links[0].domain.as_deref(), plain.domain.as_deref()), (Some("a.example"), None));
-    let again = bed.store.create(at("A.EXAMPLE", "one"), None).wait();
+    let again = fixture.store.create(at("A.EXAMPLE", "one"), None).wait();
     assert!(matches!(again, Err(Error::Taken(_))), "{again:?}");
-    let reader = bed.reader();
+    let reader = fixture.reader();
     assert_eq!(reader.get("one").unwrap(), plain);
     for (domain, link) in [&a, &b].into_iter().zip(&links) {
         assert_eq!(&reader.get(key(domain, "one")).unwrap(), link);
         assert_eq!(reader.route_at(domain.id, "one").unwrap().unwrap().target, link.target);
     }
     let patch = LinkPatch { title: Some(Some("new".to_owned())), ..LinkPatch::default() };
-    bed.store.edit(key(&a, "one"), patch).wait().unwrap();
+    fixture.store.edit(key(&a, "one"), patch).wait().unwrap();
     assert_eq!(reader.get(key(&a, "one")).unwrap().title.as_deref(), Some("new"));
     assert_eq!(reader.get(key(&b, "one")).unwrap().title, None);
-    bed.store.delete(key(&a, "one")).wait().unwrap();
+    fixture.store.delete(key(&a, "one")).wait().unwrap();
     assert!(matches!(reader.get(key(&a, "one")), Err(Error::NotFound(_))));
     assert_eq!((reader.get("one").unwrap(), reader.get(key(&b, "one")).unwrap()), (plain, links[1].clone()));
-    let unknown = bed.store.create(at("c.example", "one"), None).wait();
+    let unknown = fixture.store.create(at("c.example", "one"), None).wait();
     assert!(matches!(unknown, Err(Error::Field { field: "domain", .. })), "{unknown:?}");
-    assert!(bed.store.create(at("default", "two"), None).wait().unwrap().link.domain.is_none());
+    assert!(fixture.store.create(at("default", "two"), None).wait().unwrap().link.domain.is_none());
 }
 
 #[test]
 fn a_random_code_is_drawn_for_its_domain() {
-    let bed = Bed::with(CodePolicy { length: 1, alphabet: "ab".to_owned(), reserved: Vec::new() });
-    bed.add_domain("a.example");
+    let fixture = Fixture::with(CodePolicy { length: 1, alphabet: "ab".to_owned(), reserved: Vec::new() });
+    fixture.add_domain("a.example");
     for code in ["a", "b"] {
-        bed.add(code);
+        fixture.add(code);
     }
     let new = NewLink { domain: Some("a.example".to_owned()), ..anywhere() };
-    let drawn = bed.store.create(new, None).wait().unwrap().link;
+    let drawn = fixture.store.create(new, None).wait().unwrap().link;
     assert_eq!(drawn.code.len(), 1, "{drawn:?}");
 }
 
@@ -72,9 +72,9 @@ fn a_domain_keeps_the_rules_or_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let targets = TargetPolicy { own_hosts: vec!["go.example:443".to_owned()], ..TargetPolicy::default() };
     let store = Store::open(Options { targets, ..options(&directory.path().join("links.db")) }).unwrap();
-    let bed = Bed { store, directory };
-    bed.add_domain("a.example");
-    let create = |new: NewDomain| bed.store.create_domain(new).wait();
+    let fixture = Fixture { store, directory };
+    fixture.add_domain("a.example");
+    let create = |new: NewDomain| fixture.store.create_domain(new).wait();
     assert!(matches!(create(domain("A.example")), Err(Error::DomainTaken(host)) if host == "a.example"));
     assert!(matches!(create(domain("192.0.2.1")), Err(Error::Host(InvalidHost::Address))));
     assert!(matches!(create(domain("GO.example")), Err(Error::Host(InvalidHost::Own))));
@@ -109,72 +109,75 @@ fn a_domain_keeps_the_rules_or_is_refused() {
         );
     }
     let page = DomainPatch { not_found_html: Some(Some("x".to_owned())), ..DomainPatch::default() };
-    let edited = bed.store.edit_domain("A.example".to_owned(), page).wait().unwrap();
+    let edited = fixture.store.edit_domain("A.example".to_owned(), page).wait().unwrap();
     assert_eq!(edited.not_found_html.as_deref(), Some("x"));
     let both = DomainPatch { default_target: Some(target("https://x.example/")), ..DomainPatch::default() };
-    assert!(matches!(bed.store.edit_domain("a.example".to_owned(), both).wait(), Err(Error::Field { .. })));
-    assert_eq!(*bed.store.domains().sorted()[0], edited);
+    assert!(matches!(
+        fixture.store.edit_domain("a.example".to_owned(), both).wait(),
+        Err(Error::Field { .. })
+    ));
+    assert_eq!(*fixture.store.domains().sorted()[0], edited);
     for host in ["b.example", "default", ""] {
-        let nowhere = bed.store.edit_domain(host.to_owned(), DomainPatch::default()).wait();
+        let nowhere = fixture.store.edit_domain(host.to_owned(), DomainPatch::default()).wait();
         assert!(matches!(nowhere, Err(Error::NoDomain(_))), "{host}: {nowhere:?}");
-        let nowhere = bed.store.delete_domain(host.to_owned(), true).wait();
+        let nowhere = fixture.store.delete_domain(host.to_owned(), true).wait();
         assert!(matches!(nowhere, Err(Error::NoDomain(_))), "{host}: {nowhere:?}");
     }
     for n in 1..MAX_DOMAINS {
-        bed.add_domain(&format!("d{n}.example"));
+        fixture.add_domain(&format!("d{n}.example"));
     }
     assert!(matches!(create(domain("more.example")), Err(Error::Field { field: "host", .. })));
 }
 
 #[test]
 fn a_target_at_a_domain_would_loop() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let to = |target: &str| NewLink { target: target.to_owned(), ..NewLink::default() };
-    bed.store.create(to("https://a.example/x"), None).wait().unwrap();
-    bed.add_domain("a.example");
+    fixture.store.create(to("https://a.example/x"), None).wait().unwrap();
+    fixture.add_domain("a.example");
     for target in ["https://a.example/x", "http://A.example.:8080/"] {
-        let refused = bed.store.create(to(target), None).wait();
+        let refused = fixture.store.create(to(target), None).wait();
         assert!(matches!(refused, Err(Error::Target(InvalidTarget::Loop))), "{target}: {refused:?}");
     }
-    bed.store.create(to("https://b.a.example/x"), None).wait().unwrap();
+    fixture.store.create(to("https://b.a.example/x"), None).wait().unwrap();
 }
 
 #[test]
 fn a_domain_with_links_is_deleted_by_force_alone_and_a_part_at_a_time() {
-    let bed = Bed::new();
-    let a = bed.add_domain("a.example");
-    let kept = bed.add("one");
+    let fixture = Fixture::new();
+    let a = fixture.add_domain("a.example");
+    let kept = fixture.add("one");
     let links = (0..=MAX_LINKS).map(|n| at("a.example", &format!("c{n}"))).collect();
-    let made = bed.store.create_many(links).wait().unwrap();
+    let made = fixture.store.create_many(links).wait().unwrap();
     let first = made[0].as_ref().unwrap().id;
-    bed.count(ClickBatch {
+    fixture.count(ClickBatch {
         referrers: vec![String::new()],
         clicks: vec![click(first, 0, 0, Agent::None, 3)],
     });
-    let delete = |force| bed.store.delete_domain("A.example".to_owned(), force).wait();
+    let delete = |force| fixture.store.delete_domain("A.example".to_owned(), force).wait();
     assert!(matches!(delete(false), Err(Error::DomainInUse(_))));
     assert!(!delete(true).unwrap(), "not yet");
-    assert_eq!(bed.reader().len().unwrap(), 2);
-    assert!(bed.store.domains().find(b"a.example").is_some());
+    assert_eq!(fixture.reader().len().unwrap(), 2);
+    assert!(fixture.store.domains().find(b"a.example").is_some());
     assert!(delete(true).unwrap());
-    assert!(bed.store.domains().is_empty());
-    let reader = bed.reader();
+    assert!(fixture.store.domains().is_empty());
+    let reader = fixture.reader();
     assert_eq!((reader.len().unwrap(), reader.get("one").unwrap()), (1, kept));
     assert_eq!(reader.check().unwrap(), [""; 0]);
     assert_eq!(reader.stats(None, 0..=0).unwrap().clicks, 3, "the sum of all keeps them");
     assert!(matches!(delete(true), Err(Error::NoDomain(_))));
-    let anew = bed.add_domain("a.example");
+    let anew = fixture.add_domain("a.example");
     assert_ne!(anew.id, a.id, "an id is never used again");
     assert!(delete(false).unwrap(), "one without links needs no force");
 }
 
 #[test]
 fn what_another_process_does_to_domains_is_seen() {
-    let bed = Bed::new();
-    let other = Store::open(options(&bed.path())).unwrap();
+    let fixture = Fixture::new();
+    let other = Store::open(options(&fixture.path())).unwrap();
     let seen = |expected: bool| {
         let since = Instant::now();
-        while bed.store.domains().find(b"a.example").is_some() != expected {
+        while fixture.store.domains().find(b"a.example").is_some() != expected {
             assert!(since.elapsed() < Duration::from_secs(120), "it is not seen");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -183,25 +186,25 @@ fn what_another_process_does_to_domains_is_seen() {
     seen(true);
     other.delete_domain("a.example".to_owned(), false).wait().unwrap();
     // Whether it is seen already or not: nothing comes to be where there is no domain.
-    let late = bed.store.create(at("a.example", "one"), None).wait();
+    let late = fixture.store.create(at("a.example", "one"), None).wait();
     assert!(matches!(late, Err(Error::NoDomain(_) | Error::Field { field: "domain", .. })), "{late:?}");
     seen(false);
-    assert!(bed.reader().is_empty().unwrap());
+    assert!(fixture.reader().is_empty().unwrap());
 }
 
 #[test]
 fn lists_exports_and_sums_are_of_the_domains_asked_for() {
-    let bed = Bed::new();
-    let (a, b) = (bed.add_domain("a.example"), bed.add_domain("b.example"));
+    let fixture = Fixture::new();
+    let (a, b) = (fixture.add_domain("a.example"), fixture.add_domain("b.example"));
     let protected = NewLink { password: Some("secret".to_owned()), ..at("a.example", "two") };
     for new in [link("one"), at("b.example", "one"), at("a.example", "one"), link("two"), protected] {
-        let link = bed.store.create(new, None).wait().unwrap().link;
-        bed.count(ClickBatch {
+        let link = fixture.store.create(new, None).wait().unwrap().link;
+        fixture.count(ClickBatch {
             referrers: vec![String::new()],
             clicks: vec![click(link.id, 5, 0, Agent::None, 1 << (2 * link.domain_id.0))],
         });
     }
-    let reader = bed.reader();
+    let reader = fixture.reader();
     let only = |domains: &[&Domain]| InDomains::Only(domains.iter().map(|domain| domain.id).collect());
     let default = InDomains::Only(vec![DomainId::DEFAULT]);
     let nothing = InDomains::Only(Vec::new());
@@ -257,9 +260,9 @@ fn lists_exports_and_sums_are_of_the_domains_asked_for() {
         let stats = reader.stats(domains.clone(), 0..=9).unwrap();
         assert_eq!(stats.clicks, clicks, "{domains:?}");
     }
-    let mut next = Some(FoldFrom::default());
+    let mut next = Some(FoldCursor::default());
     while let Some(from) = next {
-        next = bed.store.fold_days(9, from).wait().unwrap();
+        next = fixture.store.fold_days(9, from).wait().unwrap();
     }
     let of_a = |days| reader.stats(only(&[&a]), days).unwrap();
     let folded = of_a(0..=9);
@@ -269,22 +272,22 @@ fn lists_exports_and_sums_are_of_the_domains_asked_for() {
 
 #[test]
 fn what_is_exported_of_several_domains_is_imported_as_it_was() {
-    let bed = Bed::new();
-    bed.add_domain("a.example");
+    let fixture = Fixture::new();
+    fixture.add_domain("a.example");
     for new in [link("one"), at("a.example", "one")] {
-        bed.store.create(new, None).wait().unwrap();
+        fixture.store.create(new, None).wait().unwrap();
     }
-    let export = |bed: &Bed| {
+    let export = |fixture: &Fixture| {
         let mut records = Vec::new();
         let mut visit = |record| {
             records.push(record);
             true
         };
-        bed.reader().export(&InDomains::All, true, &mut visit).unwrap();
+        fixture.reader().export(&InDomains::All, true, &mut visit).unwrap();
         records
     };
-    let records = export(&bed);
-    let other = Bed::new();
+    let records = export(&fixture);
+    let other = Fixture::new();
     let tally = other.store.import(records.clone(), OnConflict::Fail).wait().unwrap();
     assert_eq!((tally.created, tally.failed), (1, 1), "{tally:?}");
     assert!(tally.errors[0].1.contains("a.example"), "{tally:?}");
@@ -296,21 +299,23 @@ fn what_is_exported_of_several_domains_is_imported_as_it_was() {
 
 #[test]
 fn a_token_stays_with_its_domains_also_where_they_are_gone() {
-    let bed = Bed::new();
-    let a = bed.add_domain("a.example");
+    let fixture = Fixture::new();
+    let a = fixture.add_domain("a.example");
     let domains = Some(vec![a.id, DomainId::DEFAULT]);
-    let (info, secret) = bed.store.create_token_for("t".to_owned(), Scope::Write, domains).wait().unwrap();
+    let (info, secret) =
+        fixture.store.create_token_for("t".to_owned(), Scope::Write, domains).wait().unwrap();
     let names = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
     assert_eq!(info.domains, names(&["a.example", "default"]));
-    let (_, none) = bed.store.create_token_for("n".to_owned(), Scope::Read, Some(Vec::new())).wait().unwrap();
-    let granted = |secret: &str| bed.reader().authorize(secret).unwrap().unwrap().domains;
+    let (_, none) =
+        fixture.store.create_token_for("n".to_owned(), Scope::Read, Some(Vec::new())).wait().unwrap();
+    let granted = |secret: &str| fixture.reader().authorize(secret).unwrap().unwrap().domains;
     assert_eq!(granted(&none), InDomains::Only(Vec::new()), "none is not all");
     for _ in 0..2 {
         assert_eq!(granted(&secret), InDomains::Only(vec![a.id, DomainId::DEFAULT]));
-        let _ = bed.store.delete_domain("a.example".to_owned(), false).wait();
-        bed.add_domain(&format!("b{}.example", bed.store.domains().sorted().len()));
+        let _ = fixture.store.delete_domain("a.example".to_owned(), false).wait();
+        fixture.add_domain(&format!("b{}.example", fixture.store.domains().sorted().len()));
     }
-    assert_eq!(bed.reader().tokens().unwrap()[0].domains, names(&["default"]));
+    assert_eq!(fixture.reader().tokens().unwrap()[0].domains, names(&["default"]));
 }
 
 /// A database as the release before domains had it, with links up to this id.

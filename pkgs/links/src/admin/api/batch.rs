@@ -1,0 +1,134 @@
+//! Many links in one transaction, each on its own merits.
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use serde::{Deserialize, Serialize};
+use service::problem::Problem;
+use utoipa::ToSchema;
+
+use super::domains::{self, At};
+use super::links::{Shown, of_body, submit};
+use crate::admin::audit::{self, Audit, Written};
+use crate::admin::protocol::body;
+use crate::admin::protocol::failure::Failure;
+use crate::admin::protocol::respond::uncached;
+use crate::admin::{State, auth};
+use crate::domains::LinkKey;
+use crate::link::{Link, NewLink};
+use crate::store::Error;
+
+/// The most items a batch may have.
+const ITEMS: usize = 10_000;
+
+/// What became of one item of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Outcome {
+    /// The status the item would have had on its own.
+    pub status: u16,
+    /// The link created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Shown>,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+}
+
+impl Outcome {
+    fn failed(failure: Failure) -> Self {
+        let problem = failure.into_problem();
+        Self { status: problem.status, link: None, problem: Some(problem) }
+    }
+}
+
+/// Create many links
+///
+/// At most 10,000 in at most 8 MiB; larger sets are for import. The answer has one outcome an item, in
+/// their order.
+#[utoipa::path(post, path = "/api/v1/links/batch", tag = "links", operation_id = "createLinks",
+    request_body = Vec<NewLink>, security(("bearer" = ["write"])),
+    responses((status = 200, description = "What became of each", body = Vec<Outcome>)))]
+pub(in crate::admin) async fn create(
+    request: HttpRequest,
+    payload: web::Payload,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    let links: Vec<NewLink> = bounded(body::json(&request, payload, body::BATCH).await?)?;
+    let grant = auth::granted(&request)?;
+    let mut taken = Vec::new();
+    // None for those that are handed on.
+    let refused: Vec<Option<Failure>> = (links.into_iter())
+        .map(|link| match domains::one(&grant, &state, link.domain.as_deref()) {
+            Ok(_) => {
+                taken.push(link);
+                None
+            }
+            Err(failure) => Some(of_body(failure)),
+        })
+        .collect();
+    let hashes = taken.iter().any(|link| link.password.is_some());
+    let store = state.store.clone();
+    let created = submit(hashes, move || store.create_many(taken)).await?;
+    let audit = Audit::of(&request, &state);
+    if audit.is_on() {
+        let links = created.iter().flatten();
+        let of = |link: &Link| Written {
+            target: audit::target_of(link),
+            before: None,
+            after: Some(audit::digest(link)),
+        };
+        audit.wrote("link.create", &links.map(of).collect::<Vec<_>>()).await;
+    }
+    let mut created = created.into_iter();
+    let outcomes: Vec<_> = (refused.into_iter())
+        .filter_map(|refused| match refused {
+            Some(failure) => Some(Outcome::failed(failure)),
+            None => created.next().map(|created| match created {
+                Ok(link) => Outcome { status: 201, link: Some(Shown::new(&state, link)), problem: None },
+                Err(error) => Outcome::failed(error.into()),
+            }),
+        })
+        .collect();
+    Ok(uncached(HttpResponse::Ok()).json(outcomes))
+}
+
+/// Delete many links
+///
+/// At most 10,000 codes of one domain. The answer has one outcome a code, in their order.
+#[utoipa::path(post, path = "/api/v1/links/batch-delete", tag = "links", operation_id = "deleteLinks",
+    request_body = Vec<String>, params(At), security(("bearer" = ["write"])),
+    responses((status = 200, description = "What became of each", body = Vec<Outcome>)))]
+pub(in crate::admin) async fn delete(
+    request: HttpRequest,
+    payload: web::Payload,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    let LinkKey { domain, .. } = domains::key(&request, &state, String::new())?;
+    let codes: Vec<String> = bounded(body::json(&request, payload, body::BATCH).await?)?;
+    let keys: Vec<_> = codes.into_iter().map(|code| LinkKey { domain, code }).collect();
+    let audit = Audit::of(&request, &state);
+    let deleted: Vec<Result<(), Error>> = if audit.is_on() {
+        let named: Vec<_> = keys.iter().map(|key| audit::target(&state, key)).collect();
+        let deleted = state.store.delete_many_seen(keys, audit::digest).await?;
+        let of = |(target, digest): (String, &Result<String, Error>)| {
+            digest.as_ref().ok().map(|digest| Written { target, before: Some(digest.clone()), after: None })
+        };
+        let written: Vec<_> = named.into_iter().zip(&deleted).filter_map(of).collect();
+        audit.wrote("link.delete", &written).await;
+        deleted.into_iter().map(|deleted| deleted.map(drop)).collect()
+    } else {
+        state.store.delete_many(keys).await?
+    };
+    let outcomes: Vec<_> = (deleted.into_iter())
+        .map(|deleted| match deleted {
+            Ok(()) => Outcome { status: 204, link: None, problem: None },
+            Err(error) => Outcome::failed(error.into()),
+        })
+        .collect();
+    Ok(uncached(HttpResponse::Ok()).json(outcomes))
+}
+
+fn bounded<T>(items: Vec<T>) -> Result<Vec<T>, Failure> {
+    match items.len() {
+        ..=ITEMS => Ok(items),
+        more => Err(Problem::too_large(format!("{more} items are more than {ITEMS}")).into()),
+    }
+}

@@ -1,0 +1,195 @@
+//! Domains, and which of them a request is about.
+
+use actix_web::http::header;
+use actix_web::{HttpRequest, HttpResponse, web};
+use serde::{Deserialize, Serialize};
+use service::problem::Problem;
+use utoipa::ToSchema;
+
+use crate::admin::audit::{self, Audit, Written};
+use crate::admin::protocol::failure::Failure;
+use crate::admin::protocol::respond::uncached;
+use crate::admin::protocol::{body, query};
+use crate::admin::{State, auth};
+use crate::domains::{Domain, DomainId, DomainPatch, InDomains, LinkKey, NewDomain};
+use crate::store::{Error, Grant};
+
+/// The domain of the link that the path names.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(in crate::admin) struct At {
+    /// The domain of the link; the default one unless given, or where it is `default`.
+    domain: Option<String>,
+}
+
+/// How to delete a domain.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Deletion {
+    /// Whether to delete its links and their clicks along with it.
+    #[serde(default)]
+    force: bool,
+}
+
+/// The domains there are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DomainList {
+    /// By their hosts; without the default one, which has no name.
+    pub domains: Vec<Domain>,
+}
+
+/// The key of the link that a request is about.
+pub(in crate::admin) fn key(request: &HttpRequest, state: &State, code: String) -> Result<LinkKey, Failure> {
+    let At { domain } = query::parse(request)?;
+    key_at(request, state, domain.as_deref(), code)
+}
+
+/// The same where the parameter has been read.
+pub(in crate::admin) fn key_at(
+    request: &HttpRequest,
+    state: &State,
+    domain: Option<&str>,
+    code: String,
+) -> Result<LinkKey, Failure> {
+    Ok(LinkKey { domain: one(&auth::granted(request)?, state, domain)?, code })
+}
+
+/// The domain that is named, where whoever asks may use it.
+pub(in crate::admin) fn one(grant: &Grant, state: &State, name: Option<&str>) -> Result<DomainId, Failure> {
+    let id = state.store.domains().id(name);
+    match (id, &grant.domains) {
+        (id, InDomains::All) => Ok(id.map_err(Error::from)?),
+        (Ok(id), domains) if domains.has(id) => Ok(id),
+        // Whether there is another of this name is nobody else's business.
+        _ => Err(auth::elsewhere(name)),
+    }
+}
+
+/// The domains that are asked for: the one that is named, or all that whoever asks may use.
+pub(in crate::admin) fn several(
+    request: &HttpRequest,
+    state: &State,
+    name: Option<&str>,
+) -> Result<InDomains, Failure> {
+    let grant = auth::granted(request)?;
+    match name {
+        Some(_) => Ok(InDomains::Only(vec![one(&grant, state, name)?])),
+        None => Ok(grant.domains),
+    }
+}
+
+/// The domain of this host, where whoever asks may use it; never the default one.
+fn of_path(request: &HttpRequest, state: &State, host: &str) -> Result<Domain, Failure> {
+    let id = one(&auth::granted(request)?, state, Some(host))?;
+    let domain = state.store.domains().get(id).map(|domain| Domain::clone(domain));
+    Ok(domain.ok_or_else(|| Error::NoDomain(host.to_owned()))?)
+}
+
+/// The digest of the domain of this host, as it is just now.
+fn known(state: &State, host: &str) -> Option<String> {
+    let id = state.store.domains().id(Some(host)).ok()?;
+    state.store.domains().get(id).map(|domain| audit::digest_of_domain(domain))
+}
+
+/// List domains
+///
+/// Those the key is for, by their hosts.
+#[utoipa::path(get, path = "/api/v1/domains", tag = "domains", operation_id = "listDomains",
+    security(("bearer" = ["read"])),
+    responses((status = 200, description = "The domains", body = DomainList)))]
+pub(in crate::admin) async fn list(
+    request: HttpRequest,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    let granted = auth::granted(&request)?.domains;
+    let domains = state.store.domains().sorted().into_iter();
+    let domains = domains.filter(|domain| granted.has(domain.id)).map(|domain| Domain::clone(&domain));
+    Ok(uncached(HttpResponse::Ok()).json(DomainList { domains: domains.collect() }))
+}
+
+/// Create a domain
+///
+/// Needs a key for all domains, as do editing and deleting one.
+#[utoipa::path(post, path = "/api/v1/domains", tag = "domains", operation_id = "createDomain",
+    request_body = NewDomain, security(("bearer" = ["write"])),
+    responses(
+        (status = 201, description = "Created", body = Domain, headers(("Location" = String))),
+        (status = 409, description = "There is one of this host", body = Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(in crate::admin) async fn create(
+    request: HttpRequest,
+    payload: web::Payload,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    auth::for_all_domains(&request)?;
+    let new: NewDomain = body::json(&request, payload, body::DOMAIN).await?;
+    let domain = state.store.create_domain(new).await?;
+    let after = Some(audit::digest_of_domain(&domain));
+    let written = Written { target: domain.host.clone(), before: None, after };
+    Audit::of(&request, &state).wrote("domain.create", &[written]).await;
+    let mut response = HttpResponse::Created();
+    response.insert_header((header::LOCATION, format!("/api/v1/domains/{}", domain.host)));
+    Ok(uncached(response).json(domain))
+}
+
+/// Read a domain
+#[utoipa::path(get, path = "/api/v1/domains/{host}", tag = "domains", operation_id = "readDomain",
+    params(("host" = String, Path)), security(("bearer" = ["read"])),
+    responses((status = 200, description = "The domain", body = Domain)))]
+pub(in crate::admin) async fn read(
+    request: HttpRequest,
+    host: web::Path<String>,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    Ok(uncached(HttpResponse::Ok()).json(of_path(&request, &state, &host)?))
+}
+
+/// Edit a domain
+///
+/// A merge patch (RFC 7396): an absent field stays, `null` clears it. The host stays what it is.
+#[utoipa::path(patch, path = "/api/v1/domains/{host}", tag = "domains", operation_id = "editDomain",
+    params(("host" = String, Path)),
+    request_body(content = DomainPatch, content_type = "application/merge-patch+json"),
+    security(("bearer" = ["write"])),
+    responses((status = 200, description = "As edited", body = Domain)))]
+pub(in crate::admin) async fn edit(
+    request: HttpRequest,
+    host: web::Path<String>,
+    payload: web::Payload,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    auth::for_all_domains(&request)?;
+    let patch: DomainPatch = body::merge_patch(&request, payload, body::DOMAIN).await?;
+    let before = known(&state, &host);
+    let domain = state.store.edit_domain(host.into_inner(), patch).await?;
+    let after = Some(audit::digest_of_domain(&domain));
+    let written = Written { target: domain.host.clone(), before, after };
+    Audit::of(&request, &state).wrote("domain.edit", &[written]).await;
+    Ok(uncached(HttpResponse::Ok()).json(domain))
+}
+
+/// Delete a domain
+///
+/// One that has links is deleted with `force=true` alone, and its links and their clicks with it.
+#[utoipa::path(delete, path = "/api/v1/domains/{host}", tag = "domains", operation_id = "deleteDomain",
+    params(("host" = String, Path), Deletion), security(("bearer" = ["write"])),
+    responses(
+        (status = 204, description = "Deleted"),
+        (status = 409, description = "It has links", body = Problem,
+            content_type = "application/problem+json"),
+    ))]
+pub(in crate::admin) async fn delete(
+    request: HttpRequest,
+    host: web::Path<String>,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    auth::for_all_domains(&request)?;
+    let Deletion { force } = query::parse(&request)?;
+    let before = known(&state, &host);
+    while !state.store.delete_domain(host.clone(), force).await? {}
+    let written = Written { target: host.into_inner(), before, after: None };
+    Audit::of(&request, &state).wrote("domain.delete", &[written]).await;
+    Ok(HttpResponse::NoContent().finish())
+}

@@ -1,0 +1,8 @@
+//! The API under `/api/v1`, one kind of resource a file.
+
+pub(super) mod batch;
+pub(crate) mod bulk;
+pub(super) mod domains;
+pub(super) mod links;
+pub(super) mod qr;
+pub(super) mod stats;

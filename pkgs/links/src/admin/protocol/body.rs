@@ -1,0 +1,177 @@
+//! Request bodies: bounded in size and time, and refused with a pointer to what is wrong.
+
+use actix_web::http::header;
+use actix_web::{HttpRequest, web};
+use futures_util::StreamExt;
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+use service::problem::Problem;
+use tokio::time::timeout;
+
+use super::failure::Failure;
+use crate::admin::{State, Timeouts};
+
+/// The most bytes one link may take.
+pub(in crate::admin) const ONE: usize = 64 * 1024;
+
+/// The most bytes a domain may take: its page may be escaped.
+pub(in crate::admin) const DOMAIN: usize = 512 * 1024;
+
+/// The most bytes a batch may take.
+pub(in crate::admin) const BATCH: usize = 8 * 1024 * 1024;
+
+/// The most that is told of what is wrong with a body, in bytes.
+const DETAIL_BYTES: usize = 256;
+
+/// Reads a JSON body of at most `limit` bytes.
+pub(in crate::admin) async fn json<T: DeserializeOwned>(
+    request: &HttpRequest,
+    payload: web::Payload,
+    limit: usize,
+) -> Result<T, Failure> {
+    media_type(request, &["application/json"])?;
+    parse(&bytes(request, payload, limit).await?)
+}
+
+/// Reads a JSON body of at most [`ONE`] bytes, and keeps it as it was sent.
+pub(in crate::admin) async fn json_as_sent<T: DeserializeOwned>(
+    request: &HttpRequest,
+    payload: web::Payload,
+) -> Result<(T, Vec<u8>), Failure> {
+    media_type(request, &["application/json"])?;
+    let body = bytes(request, payload, ONE).await?;
+    Ok((parse(&body)?, body))
+}
+
+/// Reads a merge patch (RFC 7396) of at most `limit` bytes.
+pub(in crate::admin) async fn merge_patch<T: DeserializeOwned>(
+    request: &HttpRequest,
+    payload: web::Payload,
+    limit: usize,
+) -> Result<T, Failure> {
+    media_type(request, &["application/merge-patch+json", "application/json"])?;
+    parse(&bytes(request, payload, limit).await?)
+}
+
+/// The body's media type, one of these, in lower case and without parameters.
+pub(in crate::admin) fn media_type<'a>(
+    request: &HttpRequest,
+    accepted: &[&'a str],
+) -> Result<&'a str, Failure> {
+    let unsupported = |detail: String| Failure::from(Problem::new(415, detail));
+    if request.headers().get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        return Err(unsupported("the body must not be compressed".to_owned()));
+    }
+    let given = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    accepted
+        .iter()
+        .copied()
+        .find(|accepted| accepted.eq_ignore_ascii_case(essence))
+        .ok_or_else(|| unsupported(format!("the body's media type must be {}", accepted.join(" or "))))
+}
+
+async fn bytes(request: &HttpRequest, mut payload: web::Payload, limit: usize) -> Result<Vec<u8>, Failure> {
+    let too_large = || Failure::from(Problem::too_large(format!("the body has more than {limit} bytes")));
+    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    if announced.and_then(|length| length.parse::<u64>().ok()).is_some_and(|length| length > limit as u64) {
+        return Err(too_large());
+    }
+    let gather = async {
+        let mut body = Vec::new();
+        while let Some(chunk) = payload.next().await {
+            let chunk =
+                chunk.map_err(|error| Problem::bad_request(format!("the body broke off: {error}")))?;
+            if body.len() + chunk.len() > limit {
+                return Err(too_large());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    };
+    let state = request.app_data::<web::Data<State>>();
+    let limit = state.map_or_else(Timeouts::default, |state| state.timeouts).body;
+    let gathered = timeout(limit, gather).await;
+    gathered.unwrap_or_else(|_| Err(Problem::new(408, "the body took too long").into()))
+}
+
+/// 400 for what is no JSON, 422 for JSON that does not fit.
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    let mut input = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut input).map_err(|error| {
+        let detail = short(error.inner().to_string());
+        match error.inner().classify() {
+            serde_json::error::Category::Data => {
+                Problem::unprocessable("the body does not fit").with_error(pointer(error.path()), detail)
+            }
+            _ => not_json(&detail),
+        }
+    })?;
+    input.end().map_err(|error| not_json(&short(error.to_string())))?;
+    Ok(value)
+}
+
+/// As much as is worth telling: what was sent is in it, of whatever length.
+fn short(mut detail: String) -> String {
+    if detail.len() > DETAIL_BYTES {
+        detail.truncate(detail.floor_char_boundary(DETAIL_BYTES));
+        detail.push('…');
+    }
+    detail
+}
+
+fn not_json(detail: &str) -> Problem {
+    Problem::bad_request(format!("the body is not JSON: {detail}"))
+}
+
+/// A path as a JSON pointer (RFC 6901); as far as it is short, since names are the client's.
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    let segment = |segment: &Segment| match segment {
+        Segment::Seq { index } => format!("/{index}"),
+        Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        Segment::Enum { variant } => format!("/{variant}"),
+        Segment::Unknown => String::new(),
+    };
+    let mut pointer = String::new();
+    for segment in path.iter().map(segment) {
+        if pointer.len() + segment.len() > DETAIL_BYTES {
+            break;
+        }
+        pointer.push_str(&segment);
+    }
+    pointer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::NewLink;
+
+    #[test]
+    fn a_long_value_is_not_sent_back() {
+        for body in [format!("\"{}\"", "é".repeat(1 << 20)), format!("{{\"{}\":1}}", "x".repeat(1 << 20))] {
+            let problem = parse::<NewLink>(body.as_bytes()).err().map(Failure::into_problem);
+            let problem = serde_json::to_string(&problem).expect("JSON");
+            assert!(problem.contains('…') && problem.len() < 1024, "{} bytes", problem.len());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_pointed_at() {
+        for (body, status, at) in [
+            (r#"{"target":"t"}"#, 200, ""),
+            (r#"{"target":1}"#, 422, "/target"),
+            (r#"{"target":"t","tags":["a",2]}"#, 422, "/tags/1"),
+            (r#"{"target":"t","redirect":200}"#, 422, "/redirect"),
+            (r#"{"title":"t"}"#, 422, ""),
+            (r#"{"target":"t""#, 400, ""),
+            (r#"{"target":"t"} x"#, 400, ""),
+            ("", 400, ""),
+        ] {
+            let problem = parse::<NewLink>(body.as_bytes()).err().map(Failure::into_problem);
+            assert_eq!(problem.as_ref().map_or(200, |problem| problem.status), status, "{body}");
+            let found = problem.and_then(|problem| problem.errors.into_iter().next());
+            assert_eq!(found.map(|fault| fault.pointer).unwrap_or_default(), at, "{body}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! One worker's own cache.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use crate::domains::DomainId;
+use crate::store::{Error, Reader, Route};
+
+use super::entry::Entry;
+use super::{Cache, Source, with_key};
+
+/// Slots of a set. Of 10,000 codes in use, one in 30 has a set with more codes than slots; with as many sets of
+/// one slot it would be seven in ten.
+const WAYS: usize = 4;
+
+/// Sets of a worker's own table: 32,768 slots in 512 KiB.
+const LOCAL_SETS: usize = 1 << 13;
+
+/// The longest code and target a slot keeps, in bytes, so that a table holds at most 32 MiB. Longer ones are
+/// found in the shared cache each time.
+pub(super) const LOCAL_TEXT_BYTES: usize = 1 << 10;
+
+/// Every 64th hit in a worker's own table is repeated on the shared cache, so that its eviction policy
+/// still sees what is popular.
+const TOUCH_EVERY: u32 = 64;
+
+/// One worker's own table, four ways associative: a code has one set, and in it any slot.
+pub struct LocalCache {
+    cache: Arc<Cache>,
+    pub(super) sets: Box<[Set]>,
+    /// The last entry that no slot keeps.
+    other: Option<Entry>,
+    hits: u32,
+    /// The slot that gives way next where a set is full.
+    victim: u8,
+}
+
+/// A line of memory (64 bytes): tags tell which slot is worth following.
+#[derive(Default)]
+#[repr(align(64))]
+pub(super) struct Set {
+    tags: [u32; WAYS],
+    pub(super) slots: [Option<Entry>; WAYS],
+}
+
+impl LocalCache {
+    /// An empty table in front of `cache`.
+    pub fn new(cache: Arc<Cache>) -> Self {
+        let sets = if cache.entries.is_some() { LOCAL_SETS } else { 0 };
+        let sets = (0..sets).map(|_| Set::default()).collect();
+        Self { cache, sets, other: None, hits: 0, victim: 0 }
+    }
+
+    /// What is known of a code of the default domain; read from the store where no layer knows it.
+    pub fn find(&mut self, code: &str, reader: &Reader) -> Result<(&Entry, Source), Error> {
+        self.find_at(DomainId::DEFAULT, code, reader)
+    }
+
+    /// The same at a domain. The code is well-formed.
+    #[inline]
+    pub fn find_at(
+        &mut self,
+        domain: DomainId,
+        code: &str,
+        reader: &Reader,
+    ) -> Result<(&Entry, Source), Error> {
+        with_key(domain, code, move |key| self.look(key, || reader.route_at(domain, code)))
+    }
+
+    #[inline]
+    fn look(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce() -> Result<Option<Route>, Error>,
+    ) -> Result<(&Entry, Source), Error> {
+        let hash = self.cache.hasher.hash_one(key);
+        let stamp = self.cache.generations.stamp(hash);
+        if self.sets.is_empty() {
+            let (entry, source) = self.cache.shared((key, hash), stamp, read)?;
+            return Ok((self.other.insert(entry), source));
+        }
+        // The stripe is in the low bits, the tag in the high ones, the set between.
+        let tag = (hash >> 32) as u32;
+        let set = &mut self.sets[(hash >> 16) as usize % LOCAL_SETS];
+        let matching = (0..WAYS).find(|&way| set.tags[way] == tag && set.slots[way].is_some());
+        let known = matching.filter(|&way| set.slots[way].as_ref().is_some_and(|entry| entry.is(key, stamp)));
+        if let Some(way) = known {
+            self.hits = self.hits.wrapping_add(1);
+            if self.hits.is_multiple_of(TOUCH_EVERY)
+                && let Some(entries) = &self.cache.entries
+            {
+                let _ = entries.get(&hash);
+            }
+            return Ok((set.slots[way].as_ref().expect("known"), Source::Cache));
+        }
+        let (entry, source) = self.cache.shared((key, hash), stamp, read)?;
+        if entry.text().len() > LOCAL_TEXT_BYTES {
+            return Ok((self.other.insert(entry), source));
+        }
+        let way = matching.or_else(|| set.slots.iter().position(Option::is_none)).unwrap_or_else(|| {
+            self.victim = self.victim.wrapping_add(1);
+            usize::from(self.victim) % WAYS
+        });
+        set.tags[way] = tag;
+        Ok((set.slots[way].insert(entry), source))
+    }
+}

@@ -1,0 +1,160 @@
+//! Ready-made answers by domain and code, in two layers, coherent with the store.
+//!
+//! [`Cache`] is shared by all workers and bounded by bytes. [`LocalCache`] is one worker's small set-associative
+//! table in front of it: a hit there touches no memory that another core writes, so a popular link costs
+//! the same on sixteen cores as on one.
+//!
+//! Coherence does not rest on removing entries, which would race with a read under way. Every entry
+//! carries the [`Generations`] stamp read *before* its row was; the writer thread raises the stamp of a
+//! changed code after the commit and before acknowledging it. An entry whose stamp is no longer the
+//! present one counts as absent, on every worker, from that moment.
+
+mod click_limits;
+mod entry;
+mod generations;
+mod local;
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+
+use quick_cache::sync::DefaultLifecycle;
+
+use crate::code;
+use crate::domains::{DomainId, LinkKey};
+use crate::store::{Change, Error, Route};
+
+use click_limits::ClickLimits;
+use generations::Generations;
+
+pub use entry::{Entry, Rules, Verdict};
+pub use local::LocalCache;
+
+/// The bytes of most entries, of which the shared cache guesses how many there will be.
+const TYPICAL_BYTES: u64 = 256;
+
+/// The longest [key](with_key), in bytes.
+const MAX_KEY_BYTES: usize = 1 + size_of::<i64>() + code::MAX_BYTES;
+
+/// By the hash of the key: the entry itself has the key, which tells it from another of the same hash.
+type Shared = quick_cache::sync::Cache<u64, Entry, Weigher, BuildHasherDefault<IdentityHasher>>;
+
+/// Weighs an entry at the memory it takes.
+#[derive(Clone)]
+struct Weigher;
+
+impl quick_cache::Weighter<u64, Entry> for Weigher {
+    fn weight(&self, _: &u64, entry: &Entry) -> u64 {
+        entry.weight()
+    }
+}
+
+/// Takes a hash for what it is.
+#[derive(Default)]
+struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only hashes are hashed");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// The answers all workers share.
+pub struct Cache {
+    entries: Option<Shared>,
+    hasher: foldhash::quality::RandomState,
+    generations: Generations,
+    limits: ClickLimits,
+}
+
+/// Where an answer came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The worker's own table or the shared cache.
+    Cache,
+    /// The store.
+    Store,
+}
+
+impl Cache {
+    /// A cache of at most `bytes`; 0 turns it off, so that every visit reads the store.
+    pub fn new(bytes: u64) -> Self {
+        let hasher = foldhash::quality::RandomState::default();
+        let entries = (bytes > 0).then(|| {
+            let entries = usize::try_from(bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
+            Shared::with(entries, bytes, Weigher, BuildHasherDefault::default(), DefaultLifecycle::default())
+        });
+        Self { entries, hasher, generations: Generations::new(), limits: ClickLimits::default() }
+    }
+
+    /// Makes what changed reload. Called after the commit, before it is acknowledged.
+    pub fn changed(&self, change: &Change<'_>) {
+        match change {
+            Change::Codes(codes) => {
+                for LinkKey { domain, code } in *codes {
+                    let hash = with_key(*domain, code, |key| self.hasher.hash_one(key));
+                    self.generations.raise(hash);
+                }
+            }
+            Change::All => self.generations.raise_all(),
+        }
+    }
+
+    /// How many entries are held.
+    pub fn len(&self) -> u64 {
+        self.entries.as_ref().map_or(0, |entries| entries.len() as u64)
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes the entries are weighed at.
+    pub fn bytes(&self) -> u64 {
+        self.entries.as_ref().map_or(0, Shared::weight)
+    }
+
+    /// What is known of a key, which hashes to this and is read so where it is not known.
+    fn shared(
+        &self,
+        (key, hash): (&[u8], u64),
+        stamp: u32,
+        read: impl FnOnce() -> Result<Option<Route>, Error>,
+    ) -> Result<(Entry, Source), Error> {
+        if let Some(entry) = self.entries.as_ref().and_then(|entries| entries.get(&hash))
+            && entry.is(key, stamp)
+        {
+            return Ok((entry, Source::Cache));
+        }
+        let entry = Entry::new(key, stamp, read()?, &self.limits);
+        if let Some(entries) = &self.entries {
+            entries.insert(hash, entry.clone());
+        }
+        Ok((entry, Source::Store))
+    }
+}
+
+/// Does something with the key of a code: the code itself at the default domain, at another one its id before it. No code
+/// has a slash, so no two keys are the same.
+#[inline]
+fn with_key<R>(domain: DomainId, code: &str, what: impl FnOnce(&[u8]) -> R) -> R {
+    if domain == DomainId::DEFAULT {
+        return what(code.as_bytes());
+    }
+    let mut room = [0; MAX_KEY_BYTES];
+    let (mark, rest) = room.split_at_mut(1);
+    let (id, rest) = rest.split_at_mut(size_of::<i64>());
+    mark[0] = b'/';
+    id.copy_from_slice(&domain.0.to_le_bytes());
+    rest[..code.len()].copy_from_slice(code.as_bytes());
+    what(&room[..1 + size_of::<i64>() + code.len()])
+}

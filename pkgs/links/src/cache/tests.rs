@@ -1,0 +1,277 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tempfile::TempDir;
+
+use super::local::LOCAL_TEXT_BYTES;
+use super::*;
+use crate::code::CodePolicy;
+use crate::domains::NewDomain;
+use crate::link::{LinkPatch, NewLink, RedirectStatus, Status};
+use crate::store::{Options, Reader, Store};
+use crate::target::TargetPolicy;
+use crate::when::Timestamp;
+
+#[test]
+fn a_long_target_stays_out_of_the_slots() {
+    let fixture = Fixture::new(1 << 20);
+    let target = format!("https://example.com/{}", "x".repeat(LOCAL_TEXT_BYTES));
+    let link = NewLink { code: Some("long".into()), target: target.clone(), ..NewLink::default() };
+    fixture.store.create(link, None).wait().unwrap();
+    let mut local = LocalCache::new(Arc::clone(&fixture.cache));
+    let reader = fixture.store.reader().unwrap();
+    for source in [Source::Store, Source::Cache, Source::Cache] {
+        let (entry, from) = local.find("long", &reader).unwrap();
+        assert_eq!((entry.target(), from), (target.as_bytes(), source));
+    }
+    assert!(local.sets.iter().flat_map(|set| &set.slots).all(Option::is_none));
+}
+
+/// A store that keeps a cache coherent, as a server does.
+struct Fixture {
+    cache: Arc<Cache>,
+    store: Store,
+    // Dropped after the store.
+    _directory: TempDir,
+}
+
+impl Fixture {
+    fn new(bytes: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Arc::new(Cache::new(bytes));
+        let told = Arc::clone(&cache);
+        let store = Store::open(Options {
+            path: directory.path().join("links.db"),
+            codes: CodePolicy::default(),
+            targets: TargetPolicy::default(),
+            queue: 64,
+            on_change: Box::new(move |change| told.changed(&change)),
+        })
+        .unwrap();
+        Self { cache, store, _directory: directory }
+    }
+
+    fn worker(&self) -> (LocalCache, Reader) {
+        (LocalCache::new(Arc::clone(&self.cache)), self.store.reader().unwrap())
+    }
+
+    fn add(&self, code: &str, max_clicks: Option<u64>) {
+        let target = "https://example.com/0".to_owned();
+        let new = NewLink { code: Some(code.to_owned()), target, max_clicks, ..NewLink::default() };
+        self.store.create(new, None).wait().unwrap();
+    }
+
+    fn aim(&self, code: &str, n: u32) {
+        let target = Some(format!("https://example.com/{n}"));
+        let patch = LinkPatch { target, ..LinkPatch::default() };
+        self.store.edit(code.to_owned(), patch).wait().unwrap();
+    }
+}
+
+fn target((local, reader): &mut (LocalCache, Reader), code: &str) -> (String, Source) {
+    let (entry, source) = local.find(code, reader).unwrap();
+    assert_eq!(entry.key(), code.as_bytes());
+    (String::from_utf8_lossy(entry.target()).into_owned(), source)
+}
+
+#[test]
+fn an_edit_is_seen_by_the_next_visit_on_every_worker() {
+    for bytes in [1 << 20, 0] {
+        let fixture = Fixture::new(bytes);
+        fixture.add("one", None);
+        let mut workers = [fixture.worker(), fixture.worker(), fixture.worker()];
+        for n in 1..20 {
+            fixture.aim("one", n);
+            for worker in &mut workers {
+                assert_eq!(target(worker, "one").0, format!("https://example.com/{n}"));
+            }
+        }
+        fixture.store.delete("one".to_owned()).wait().unwrap();
+        for worker in &mut workers {
+            let (entry, _) = worker.0.find("one", &worker.1).unwrap();
+            assert_eq!(entry.judge(Timestamp::now()), Verdict::Missing);
+        }
+    }
+}
+
+#[test]
+fn the_same_code_at_two_domains_is_two_answers() {
+    for bytes in [1 << 20, 0] {
+        let fixture = Fixture::new(bytes);
+        fixture.add("one", None);
+        let domains = ["a.example", "b.example"].map(|host| {
+            let new = NewDomain { host: host.to_owned(), ..NewDomain::default() };
+            let domain = fixture.store.create_domain(new).wait().unwrap();
+            let target = format!("https://example.com/{host}");
+            let code = Some("one".to_owned());
+            let new = NewLink { domain: Some(host.to_owned()), code, target, ..NewLink::default() };
+            fixture.store.create(new, None).wait().unwrap();
+            domain.id
+        });
+        let mut workers = [fixture.worker(), fixture.worker()];
+        let mut found = |expected: [&str; 3]| {
+            for (local, reader) in &mut workers {
+                // Twice: from the store, and from where it is kept.
+                for _ in 0..2 {
+                    for (domain, expected) in
+                        [DomainId::DEFAULT, domains[0], domains[1]].into_iter().zip(expected)
+                    {
+                        let (entry, _) = local.find_at(domain, "one", reader).unwrap();
+                        assert_eq!(entry.target(), expected.as_bytes(), "{domain:?}");
+                    }
+                }
+            }
+        };
+        found(["https://example.com/0", "https://example.com/a.example", "https://example.com/b.example"]);
+        fixture.store.delete(LinkKey { domain: domains[0], code: "one".to_owned() }).wait().unwrap();
+        found(["https://example.com/0", "", "https://example.com/b.example"]);
+        fixture.aim("one", 7);
+        found(["https://example.com/7", "", "https://example.com/b.example"]);
+        while !fixture.store.delete_domain("b.example".to_owned(), true).wait().unwrap() {}
+        found(["https://example.com/7", "", ""]);
+    }
+}
+
+#[test]
+fn a_key_is_of_one_domain_and_one_code() {
+    let longest = "x".repeat(code::MAX_BYTES);
+    let all: Vec<_> = [0, 1, 2, 256, i64::MAX]
+        .into_iter()
+        .flat_map(|domain| ["a", "b", "aa", &*longest].map(|code| (DomainId(domain), code)))
+        .map(|(domain, code)| with_key(domain, code, <[u8]>::to_vec))
+        .collect();
+    let distinct: std::collections::HashSet<_> = all.iter().collect();
+    assert_eq!(distinct.len(), all.len());
+    assert_eq!(with_key(DomainId::DEFAULT, "abc", <[u8]>::to_vec), b"abc");
+    assert!(all.iter().all(|key| key.len() <= MAX_KEY_BYTES));
+}
+
+#[test]
+fn an_answer_is_read_once_for_all_workers_until_it_changes() {
+    let fixture = Fixture::new(1 << 20);
+    fixture.add("one", None);
+    let (mut first, mut second) = (fixture.worker(), fixture.worker());
+    let source = |worker: &mut (LocalCache, Reader), code| target(worker, code).1;
+    assert_eq!(source(&mut first, "one"), Source::Store);
+    assert_eq!(source(&mut first, "one"), Source::Cache);
+    assert_eq!(source(&mut second, "one"), Source::Cache);
+    assert_eq!(source(&mut first, "unknown"), Source::Store);
+    assert_eq!(source(&mut second, "unknown"), Source::Cache);
+    fixture.add("unknown", None);
+    assert_eq!(target(&mut second, "unknown"), ("https://example.com/0".to_owned(), Source::Store));
+    assert_eq!(target(&mut first, "unknown"), ("https://example.com/0".to_owned(), Source::Cache));
+    fixture.cache.changed(&Change::All);
+    assert_eq!(source(&mut first, "one"), Source::Store);
+}
+
+#[test]
+fn a_cache_that_is_off_reads_the_store_each_time() {
+    let fixture = Fixture::new(0);
+    fixture.add("one", None);
+    let mut worker = fixture.worker();
+    for _ in 0..3 {
+        assert_eq!(target(&mut worker, "one").1, Source::Store);
+    }
+    assert!(fixture.cache.is_empty());
+}
+
+#[test]
+fn what_is_held_stays_within_the_bytes() {
+    let bytes = 64 << 10;
+    let fixture = Fixture::new(bytes);
+    let (mut local, reader) = fixture.worker();
+    for n in 0..5_000 {
+        local.find(&format!("unknown-{n}"), &reader).unwrap();
+    }
+    assert!(fixture.cache.bytes() <= bytes, "{}", fixture.cache.bytes());
+    assert!(fixture.cache.len() > 50, "{}", fixture.cache.len());
+}
+
+#[test]
+fn a_click_limit_holds_across_workers_reloads_and_evictions() {
+    for bytes in [1 << 20, 0] {
+        let fixture = Fixture::new(bytes);
+        fixture.add("limited", Some(100));
+        let spent = |fixture: &Fixture| {
+            let (mut local, reader) = fixture.worker();
+            let mut spent = 0;
+            for n in 0..100 {
+                if n % 10 == 0 {
+                    fixture.cache.changed(&Change::All);
+                    local.find("another", &reader).unwrap();
+                }
+                let (entry, _) = local.find("limited", &reader).unwrap();
+                if entry.judge(Timestamp::now()) == Verdict::Follow && entry.spend() {
+                    spent += 1;
+                }
+            }
+            spent
+        };
+        let total: u32 = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..2).map(|_| scope.spawn(|| spent(&fixture))).collect();
+            workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+        });
+        assert_eq!(total, 100, "cache of {bytes} bytes");
+        let (mut local, reader) = fixture.worker();
+        let (entry, _) = local.find("limited", &reader).unwrap();
+        assert_eq!(entry.judge(Timestamp::now()), Verdict::Gone);
+        assert!(!entry.spend());
+    }
+}
+
+#[test]
+fn a_load_that_races_with_an_edit_never_hides_it() {
+    let fixture = Fixture::new(1 << 20);
+    fixture.add("one", None);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut worker = fixture.worker();
+                while !over.load(Ordering::Relaxed) {
+                    target(&mut worker, "one");
+                }
+            });
+        }
+        let mut worker = fixture.worker();
+        let seen: Vec<_> = (1..=200)
+            .map(|n| {
+                fixture.aim("one", n);
+                target(&mut worker, "one").0
+            })
+            .collect();
+        over.store(true, Ordering::Relaxed);
+        let expected: Vec<_> = (1..=200).map(|n| format!("https://example.com/{n}")).collect();
+        assert_eq!(seen, expected);
+    });
+}
+
+#[test]
+fn a_visit_is_judged_by_status_and_dates() {
+    let at = |start: Option<i64>, end: Option<i64>| (start.map(Timestamp), end.map(Timestamp));
+    for ((not_before, expires_at), status, hash, expected) in [
+        (at(None, None), Status::Active, None, Verdict::Follow),
+        (at(None, None), Status::Disabled, None, Verdict::Missing),
+        (at(Some(101), None), Status::Active, None, Verdict::Missing),
+        (at(Some(100), None), Status::Active, None, Verdict::Follow),
+        (at(None, Some(101)), Status::Active, None, Verdict::Follow),
+        (at(None, Some(100)), Status::Active, None, Verdict::Gone),
+        (at(None, None), Status::Active, Some("hash"), Verdict::Ask),
+        (at(None, Some(100)), Status::Active, Some("hash"), Verdict::Gone),
+    ] {
+        let route = Route {
+            id: 1,
+            target: "https://example.com/".to_owned(),
+            status,
+            redirect: RedirectStatus::Found,
+            forward_query: false,
+            not_before,
+            expires_at,
+            max_clicks: None,
+            clicks: 0,
+            password_hash: hash.map(str::to_owned),
+        };
+        let entry = Entry::new(b"one", 0, Some(route.clone()), &ClickLimits::default());
+        assert_eq!(entry.judge(Timestamp(100)), expected, "{route:?}");
+    }
+}

@@ -1,0 +1,62 @@
+//! `backup`: the database into a new file, while it is in use.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::cli::database::{DatabaseArgs, IfMissing};
+use crate::cli::policy::PolicyArgs;
+use crate::cli::{Error, Output, progress};
+
+/// Who may read a backup.
+const MODE: u32 = 0o600;
+
+/// Arguments of `backup`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file to create; one that is there is left alone.
+    pub file: PathBuf,
+
+    /// Of which database.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+}
+
+/// What was written, as programs get it.
+#[derive(Debug, Serialize)]
+struct Written {
+    file: PathBuf,
+    bytes: u64,
+}
+
+/// Copies the database.
+pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
+    let Args { file, database } = args;
+    let failed = |source| Error::File { path: file.clone(), source };
+    let store = database.open(&PolicyArgs::default(), IfMissing::Refuse)?;
+    // For its owner alone, and never in the place of another file.
+    OpenOptions::new().write(true).create_new(true).mode(MODE).open(&file).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => Error::BackupExists(file.clone()),
+            _ => failed(error),
+        }
+    })?;
+    let bar = progress::pages();
+    let copied = store.reader()?.backup(&file, &mut |progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+    });
+    bar.finish_and_clear();
+    if copied.is_err() {
+        // Half a backup is none.
+        let _ = std::fs::remove_file(&file);
+    }
+    copied?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    output.show(&Written { file: file.clone(), bytes }, |written, output| {
+        output.line(format_args!("{} ({} bytes)", written.file.display(), written.bytes))
+    })
+}

@@ -1,0 +1,48 @@
+//! `check`: whether the database is sound.
+
+use serde::Serialize;
+
+use crate::cli::database::{DatabaseArgs, IfMissing};
+use crate::cli::policy::PolicyArgs;
+use crate::cli::{Error, Output};
+use crate::store::Store;
+
+/// Arguments of `check`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which database.
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+}
+
+/// What was found, as programs get it.
+#[derive(Debug, Serialize)]
+struct Report {
+    ok: bool,
+    links: u64,
+    problems: Vec<String>,
+}
+
+/// Checks the database; fails where it is damaged.
+pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
+    let store = args.database.open(&PolicyArgs::default(), IfMissing::Refuse)?;
+    let report = check(&store)?;
+    output.show(&report, |report, output| {
+        for problem in &report.problems {
+            output.line(problem)?;
+        }
+        if report.ok { output.line(format_args!("sound: {} links", report.links)) } else { Ok(()) }
+    })?;
+    match report.problems.len() {
+        0 => Ok(()),
+        problems => Err(Error::Damaged(problems)),
+    }
+}
+
+fn check(store: &Store) -> Result<Report, Error> {
+    let reader = store.reader()?;
+    let problems = reader.check()?;
+    // In a damaged database the count may fail too; what is wrong with it is known by then.
+    let links = if problems.is_empty() { reader.len()? } else { 0 };
+    Ok(Report { ok: problems.is_empty(), links, problems })
+}

@@ -1,0 +1,113 @@
+//! `edit`: a link, changed.
+
+use crate::cli::backend::BackendArgs;
+use crate::cli::database::IfMissing;
+use crate::cli::fields::Fields;
+use crate::cli::policy::PolicyArgs;
+use crate::cli::{Error, Output, shown};
+use crate::link::LinkPatch;
+
+/// Arguments of `edit`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which link.
+    pub code: String,
+
+    /// The domain it is at; the default one where absent, or "default".
+    #[arg(long, value_name = "HOST")]
+    pub domain: Option<String>,
+
+    /// A new target.
+    #[arg(long, value_name = "URL")]
+    pub target: Option<String>,
+
+    /// A tag to add to those there are; may be repeated.
+    #[arg(long = "add-tag", value_name = "TAG", conflicts_with_all = ["tags", "clear_tags"])]
+    pub add_tags: Vec<String>,
+
+    /// A tag to take away from those there are; may be repeated.
+    #[arg(long = "remove-tag", value_name = "TAG", conflicts_with_all = ["tags", "clear_tags"])]
+    pub remove_tags: Vec<String>,
+
+    /// What else to set; --tag replaces all tags there are.
+    #[command(flatten)]
+    pub fields: Fields,
+
+    /// What to take away.
+    #[command(flatten)]
+    pub clear: Clear,
+
+    /// Where.
+    #[command(flatten)]
+    pub backend: BackendArgs,
+
+    /// Within which rules.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+}
+
+/// Fields to take away.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct Clear {
+    /// Take the title away.
+    #[arg(long, conflicts_with = "title")]
+    pub clear_title: bool,
+
+    /// Take all tags away.
+    #[arg(long, conflicts_with = "tags")]
+    pub clear_tags: bool,
+
+    /// Ask for no password any more.
+    #[arg(long, conflicts_with_all = ["password", "password_stdin"])]
+    pub clear_password: bool,
+
+    /// Answer at once.
+    #[arg(long, conflicts_with = "not_before")]
+    pub clear_not_before: bool,
+
+    /// Never expire.
+    #[arg(long, conflicts_with = "expires")]
+    pub clear_expires: bool,
+
+    /// Answer any number of times.
+    #[arg(long, conflicts_with = "max_clicks")]
+    pub clear_max_clicks: bool,
+}
+
+/// Changes a link and prints what has become of it.
+pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
+    let password = args.fields.password()?;
+    let (fields, clear) = (args.fields, args.clear);
+    let mut patch = LinkPatch {
+        target: args.target,
+        title: set_or_clear(fields.title, clear.clear_title),
+        tags: (clear.clear_tags || !fields.tags.is_empty()).then_some(fields.tags),
+        status: fields.status,
+        redirect: fields.redirect,
+        forward_query: fields.forward_query,
+        password: set_or_clear(password, clear.clear_password),
+        not_before: set_or_clear(fields.not_before, clear.clear_not_before),
+        expires_at: set_or_clear(fields.expires, clear.clear_expires),
+        max_clicks: set_or_clear(fields.max_clicks, clear.clear_max_clicks),
+    };
+    let retags = !args.add_tags.is_empty() || !args.remove_tags.is_empty();
+    if patch == LinkPatch::default() && !retags {
+        return Err(Error::NothingToChange);
+    }
+    let backend = args.backend.open(&args.policy, IfMissing::Refuse)?;
+    let domain = args.domain.as_deref();
+    if retags {
+        let mut tags = backend.get(domain, &args.code)?.link.tags;
+        tags.extend(args.add_tags);
+        tags.retain(|tag| !args.remove_tags.contains(tag));
+        patch.tags = Some(tags);
+    }
+    let link = backend.edit(domain, &args.code, patch)?;
+    shown::note_expired(&link);
+    output.show(&link, shown::print)
+}
+
+/// A member of a merge patch: set, cleared or absent.
+pub fn set_or_clear<T>(value: Option<T>, clear: bool) -> Option<Option<T>> {
+    value.map(Some).or_else(|| clear.then_some(None))
+}

@@ -1,0 +1,101 @@
+//! `import`: links from a file.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::cli::backend::BackendArgs;
+use crate::cli::database::IfMissing;
+use crate::cli::fields::words;
+use crate::cli::policy::PolicyArgs;
+use crate::cli::{Error, Output, progress};
+use crate::domains::InDomains;
+use crate::store::{OnConflict, Tally};
+use crate::transfer::{Format, ImportOptions};
+
+/// Arguments of `import`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file; - for standard input.
+    pub file: PathBuf,
+
+    /// The format, where the file's name does not tell it.
+    #[arg(long, value_name = "FORMAT", value_parser = format())]
+    pub format: Option<Format>,
+
+    /// What to do with a code that is taken.
+    #[arg(long, value_name = "WHAT", default_value = "fail",
+          value_parser = words::<OnConflict>(["fail", "skip", "replace"]))]
+    pub on_conflict: OnConflict,
+
+    /// The domain of rows that name none; the default one where absent.
+    #[arg(long, value_name = "HOST")]
+    pub domain: Option<String>,
+
+    /// Where to.
+    #[command(flatten)]
+    pub backend: BackendArgs,
+
+    /// Within which rules.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+}
+
+/// Imports links and prints how it went; refused rows fail the command, but not the other rows.
+pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
+    let format = args.format.or_else(|| by_name(&args.file)).ok_or_else(|| unknown(&args.file))?;
+    let (input, size) = open(&args.file)?;
+    let bar = progress::bytes(size);
+    let backend = args.backend.open(&args.policy, IfMissing::Create)?;
+    let how =
+        ImportOptions { on_conflict: args.on_conflict, domain: args.domain.clone(), within: InDomains::All };
+    let imported = backend.import(format, &mut bar.wrap_read(input), how);
+    bar.finish_and_clear();
+    let tally = imported?;
+    output.show(&tally, print)?;
+    match tally.failed {
+        0 => Ok(()),
+        failed => Err(Error::Some { failed, total: failed + tally.created + tally.replaced + tally.skipped }),
+    }
+}
+
+fn print(tally: &Tally, output: &mut Output) -> Result<(), Error> {
+    let Tally { created, replaced, skipped, failed, errors } = tally;
+    output
+        .line(format_args!("{created} created, {replaced} replaced, {skipped} skipped, {failed} failed"))?;
+    for (row, reason) in errors {
+        output.line(format_args!("row {row}: {reason}"))?;
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), Error> {
+    if path == Path::new("-") {
+        return Ok((Box::new(io::stdin().lock()), None));
+    }
+    let failed = |source| Error::File { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    let size = file.metadata().map_err(failed)?.len();
+    Ok((Box::new(file), Some(size)))
+}
+
+/// The formats there are, as a flag's values.
+pub fn format() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(["csv", "json"]).try_map(|text| text.parse::<Format>())
+}
+
+/// The format a file's name tells.
+pub fn by_name(path: &Path) -> Option<Format> {
+    match path.extension()?.to_str()? {
+        "csv" => Some(Format::Csv),
+        "json" | "ndjson" | "jsonl" => Some(Format::Json),
+        _ => None,
+    }
+}
+
+/// Refuses a file whose name does not tell its format.
+pub fn unknown(path: &Path) -> Error {
+    Error::UnknownFormat(path.display().to_string())
+}

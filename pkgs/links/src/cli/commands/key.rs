@@ -1,0 +1,132 @@
+//! `key`: who may use the API.
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use crate::cli::database::{DatabaseArgs, IfMissing};
+use crate::cli::fields::words;
+use crate::cli::policy::PolicyArgs;
+use crate::cli::{Error, Output};
+use crate::domains::DomainId;
+use crate::store::{self, Scope, Store, TokenInfo};
+
+/// Arguments of `key`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// What to do with keys.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Add a key and print it, this once: the database has only its hash.
+    #[command(alias = "create")]
+    Add {
+        /// What it is for.
+        name: String,
+        /// What it allows; write includes read.
+        #[arg(long, value_name = "SCOPE", value_parser = words::<Scope>(["read", "write"]))]
+        scope: Scope,
+        /// A domain it is for, where "default" is the one without a name; may be repeated. Without this flag it is for all.
+        #[arg(long = "domain", value_name = "HOST")]
+        domains: Vec<String>,
+        /// Where.
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// List the keys there are.
+    List {
+        /// Where.
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// Revoke keys.
+    #[command(alias = "revoke")]
+    Rm {
+        /// Their ids, from the list.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<i64>,
+        /// Where.
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+}
+
+/// A new key, as programs get it.
+#[derive(Debug, Serialize)]
+struct Created {
+    key: String,
+    #[serde(flatten)]
+    info: TokenInfo,
+}
+
+/// The keys, as programs get them.
+#[derive(Debug, Serialize)]
+struct Keys {
+    keys: Vec<TokenInfo>,
+}
+
+#[derive(Debug, Serialize)]
+struct Revoked {
+    revoked: i64,
+}
+
+/// Creates, lists or revokes.
+pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
+    match args.action {
+        Action::Add { name, scope, domains, database } => {
+            let store = database.open(&PolicyArgs::default(), IfMissing::Create)?;
+            let (info, key) = store.done(store.create_token_for(name, scope, ids(&store, &domains)?))?;
+            output.show(&Created { key, info }, |created, output| output.line(&created.key))
+        }
+        Action::List { database } => {
+            let store = database.open(&PolicyArgs::default(), IfMissing::Refuse)?;
+            let keys = store.reader()?.tokens()?;
+            output.show(&Keys { keys }, |Keys { keys }, output| {
+                if keys.iter().all(|key| key.domains.is_none()) {
+                    return output.table(["ID", "NAME", "SCOPE", "CREATED"], keys.iter().map(row));
+                }
+                let header = ["ID", "NAME", "SCOPE", "CREATED", "DOMAINS"];
+                output.table(header, keys.iter().map(row_with_domains))
+            })
+        }
+        Action::Rm { ids, database } => {
+            let store = database.open(&PolicyArgs::default(), IfMissing::Refuse)?;
+            ids.into_iter().try_for_each(|id| {
+                store.done(store.revoke_token(id))?;
+                output.show(&Revoked { revoked: id }, |_, output| output.line(format_args!("revoked {id}")))
+            })
+        }
+    }
+}
+
+/// The domains that a key is to be for; of all where none is named.
+fn ids(store: &Store, domains: &[String]) -> Result<Option<Vec<DomainId>>, Error> {
+    if domains.is_empty() {
+        return Ok(None);
+    }
+    let known = store.domains();
+    Ok(Some(
+        domains
+            .iter()
+            .map(|domain| known.id(Some(domain)))
+            .collect::<Result<_, _>>()
+            .map_err(store::Error::from)?,
+    ))
+}
+
+fn row_with_domains(token: &TokenInfo) -> [String; 5] {
+    let [id, name, scope, created] = row(token);
+    let domains = token.domains.as_ref().map_or_else(|| "(all)".to_owned(), |domains| domains.join(" "));
+    [id, name, scope, created, domains]
+}
+
+fn row(token: &TokenInfo) -> [String; 4] {
+    let scope = match token.scope {
+        Scope::Read => "read",
+        Scope::Write => "write",
+    };
+    [token.id.to_string(), token.name.clone(), scope.to_owned(), token.created_at.to_string()]
+}

@@ -1,0 +1,14 @@
+//! The subcommands that work on links, domains, tokens and the database.
+
+pub mod add;
+pub mod backup;
+pub mod check;
+pub mod domain;
+pub mod edit;
+pub mod export;
+pub mod get;
+pub mod import;
+pub mod key;
+pub mod list;
+pub mod rm;
+pub mod stats;

@@ -1,0 +1,123 @@
+//! What an outcome is told as, whatever it is written by.
+
+pub mod page;
+pub mod response;
+pub mod templates;
+
+use crate::link::RedirectStatus;
+
+use crate::front::request::Request;
+use crate::front::visit::Outcome;
+use page::{HTML, OWN_PAGE_FIELDS, PAGE_FIELDS, Refusal};
+
+/// Writes answers of one kind: bytes of HTTP/1.1, or responses for the `listener` crate.
+pub trait Render: Sized {
+    /// What comes of it.
+    type Answer;
+
+    /// A redirect.
+    fn redirect(self, redirect: Redirect, location: &[u8], head: bool) -> Self::Answer;
+
+    /// Anything with a body of its own.
+    fn page(self, page: &Page<'_>, head: bool) -> Self::Answer;
+
+    /// A refusal, as a page for people and as problem details for programs.
+    fn refuse(self, refusal: Refusal, html: bool, head: bool) -> Self::Answer;
+}
+
+/// How a redirect is followed: as [`RedirectStatus`] has it, or by GET.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    /// As the link has it.
+    As(RedirectStatus),
+    /// 303, for a form was posted.
+    SeeOther,
+}
+
+impl Redirect {
+    /// All of them, each at its [index](Self::index), with its status and reason phrase.
+    pub const ALL: [(u16, &'static str); 5] = [
+        (301, "Moved Permanently"),
+        (302, "Found"),
+        (307, "Temporary Redirect"),
+        (308, "Permanent Redirect"),
+        (303, "See Other"),
+    ];
+
+    /// Where it is in [`ALL`](Self::ALL).
+    #[inline]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::As(status) => status as usize,
+            Self::SeeOther => Self::ALL.len() - 1,
+        }
+    }
+
+    /// Its status code.
+    #[inline]
+    pub const fn code(self) -> u16 {
+        match self {
+            Self::As(status) => status.code(),
+            Self::SeeOther => 303,
+        }
+    }
+}
+
+/// An answer with a body.
+pub struct Page<'p> {
+    /// Status code and reason phrase.
+    pub status: (u16, &'p str),
+    /// Field lines, each with its line end.
+    pub fields: &'p str,
+    /// The content type.
+    pub kind: &'p str,
+    /// The body.
+    pub body: &'p str,
+}
+
+/// A page with this body.
+fn ok(body: &str) -> Page<'_> {
+    Page { status: (200, "OK"), fields: PAGE_FIELDS, kind: HTML, body }
+}
+
+/// Writes the answer to `request`; `trusted` where it brought the right password.
+#[inline]
+pub fn render<R: Render>(to: R, request: &Request<'_>, trusted: bool, outcome: Outcome<'_>) -> R::Answer {
+    let refusal = match outcome {
+        Outcome::Follow(entry) => {
+            let location = page::location(entry, request.query);
+            // A 307 would send the password on to the target (RFC 9110, section 15.4.4: 303 makes it a GET).
+            let redirect = if trusted { Redirect::SeeOther } else { Redirect::As(entry.redirect()) };
+            return to.redirect(redirect, &location, request.head);
+        }
+        Outcome::Root(target) | Outcome::Favicon(target) | Outcome::Elsewhere(target) => {
+            return to.redirect(Redirect::As(RedirectStatus::Found), target.as_bytes(), request.head);
+        }
+        Outcome::Ask(_) => return to.page(&ok(&page::ask(false)), request.head),
+        Outcome::Welcome => return to.page(&ok(&page::welcome()), request.head),
+        Outcome::Limited => return to.page(&ok(&page::limited()), request.head),
+        Outcome::Robots(text) => {
+            let fields = "cache-control: max-age=86400\r\n";
+            return to.page(&Page { fields, kind: "text/plain", ..ok(text) }, request.head);
+        }
+        Outcome::Lost(body) if request.html => {
+            let (status, reason, _) = Refusal::Missing.text();
+            return to
+                .page(&Page { status: (status, reason), fields: OWN_PAGE_FIELDS, ..ok(body) }, request.head);
+        }
+        Outcome::Missing | Outcome::Lost(_) => Refusal::Missing,
+        Outcome::Gone => Refusal::Gone,
+        Outcome::Unavailable => Refusal::Unavailable,
+    };
+    to.refuse(refusal, request.html, request.head)
+}
+
+/// Writes the answer to a form that does not unlock its link: who typed a wrong password may try again.
+pub fn deny<R: Render>(to: R, request: &Request<'_>, refusal: Refusal) -> R::Answer {
+    if refusal == Refusal::WrongPassword && request.html {
+        let (status, reason, _) = refusal.text();
+        let body = page::ask(true);
+        return to.page(&Page { status: (status, reason), ..ok(&body) }, request.head);
+    }
+    to.refuse(refusal, request.html, request.head)
+}

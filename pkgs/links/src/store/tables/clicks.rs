@@ -1,0 +1,262 @@
+//! Clicks: added by the workers' flushes, summed for statistics.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use rusqlite::{Connection, Params, params};
+
+use crate::agent::Agent;
+use crate::domains::InDomains;
+use crate::when::{Timestamp, format_day};
+
+use super::folded::{self, OLDER};
+use super::in_domains;
+use crate::store::work::WriteContext;
+use crate::store::{ClickBatch, Count, Error, Stats};
+
+/// The link that stands for all of them.
+const ALL: i64 = 0;
+
+/// Rows a link may have for a day. Where there are more referrers, those with the fewest visits, and of these
+/// the ones that were seen last the longest ago, give way and count under [`OTHER`]: so whoever makes names up
+/// drives out other such names, not those that visits really come from.
+const ROWS_PER_DAY: usize = 250;
+
+/// Rows all links together may have for a day.
+const ROWS_PER_DAY_OF_ALL: usize = 5_000;
+
+/// The name of all further referrers.
+const OTHER: &str = "(other)";
+
+/// Referrers that a breakdown names.
+const TOP_REFERRERS: i64 = 100;
+
+/// Whose clicks are summed.
+pub(in crate::store) enum Links {
+    /// One link's.
+    One(i64),
+    /// Those of all, also of those deleted since.
+    All,
+    /// Those of the links that there are at these domains.
+    At(InDomains),
+}
+
+impl Links {
+    /// The condition on the column `link`, and its parameter, which is the first.
+    fn condition(&self) -> (String, i64) {
+        match self {
+            Self::One(link) => ("link = ?1".to_owned(), *link),
+            Self::All => ("link = ?1".to_owned(), ALL),
+            Self::At(domains) => {
+                let there = in_domains::condition(domains).unwrap_or_else(|| "true".to_owned());
+                // Has the parameter too, as the others have.
+                (format!("?1 = {ALL} AND link IN (SELECT id FROM links WHERE {there})"), ALL)
+            }
+        }
+    }
+}
+
+/// What a row of counts is told apart by: link, day, referrer and agent.
+pub(in crate::store) type Key<'b> = (i64, i32, &'b str, Agent);
+
+pub(in crate::store) fn count(work: &mut WriteContext<'_>, batch: &ClickBatch) -> Result<(), Error> {
+    let connection = work.connection;
+    let now = Timestamp::now();
+    // In the order of the key, so that neighbours share their pages.
+    let mut counts: Vec<(Key<'_>, u64)> = batch
+        .clicks
+        .iter()
+        .map(|click| {
+            let referrer = batch.referrers.get(click.referrer as usize).map_or("", String::as_str);
+            ((click.link, click.day, referrer, click.agent), u64::from(click.count))
+        })
+        .collect();
+    counts.sort_unstable();
+    let mut all: HashMap<Key<'_>, u64> = HashMap::new();
+    for counts in counts.chunk_by(|((one, ..), _), ((other, ..), _)| one == other) {
+        let ((link, ..), _) = counts[0];
+        let clicks: u64 = counts.iter().map(|(_, clicks)| clicks).sum();
+        if !add_to_total(connection, link, clicks)? {
+            continue;
+        }
+        for &((_, day, referrer, agent), clicks) in counts {
+            *all.entry((ALL, day, referrer, agent)).or_default() += clicks;
+        }
+        add_by_day(connection, counts, now)?;
+    }
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_unstable();
+    add_by_day(connection, &all, now)
+}
+
+/// Adds to the clicks of a link; false where there is no such link.
+pub(in crate::store) fn add_to_total(connection: &Connection, link: i64, clicks: u64) -> Result<bool, Error> {
+    // An imported count may be near the greatest integer: one more must not fail the transaction.
+    let known = connection
+        .prepare_cached(
+            "UPDATE totals SET clicks = min(clicks, 9223372036854775807 - ?2) + ?2 WHERE link = ?1",
+        )?
+        .execute(params![link, clicks])?;
+    let first = || -> Result<usize, Error> {
+        let mut insert =
+            connection.prepare_cached("INSERT INTO totals SELECT id, ?2 FROM links WHERE id = ?1")?;
+        Ok(insert.execute(params![link, clicks])?)
+    };
+    Ok(known == 1 || first()? == 1)
+}
+
+/// Forgets the clicks of a link; the sum of all keeps them.
+pub(in crate::store) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
+    connection.prepare_cached("DELETE FROM totals WHERE link = ?1")?.execute([link])?;
+    connection.prepare_cached("DELETE FROM clicks WHERE link = ?1")?.execute([link])?;
+    folded::delete(connection, link)
+}
+
+/// Adds the counts of one link, which are in order.
+pub(in crate::store) fn add_by_day(
+    connection: &Connection,
+    counts: &[(Key<'_>, u64)],
+    now: Timestamp,
+) -> Result<(), Error> {
+    for counts in counts.chunk_by(|((_, one, ..), _), ((_, other, ..), _)| one == other) {
+        let mut new = Vec::new();
+        for &(key, clicks) in counts {
+            if !bump(connection, key, clicks, now)? {
+                new.push((key, clicks));
+            }
+        }
+        let Some(&((link, day, ..), _)) = new.first() else { continue };
+        let most = if link == ALL { ROWS_PER_DAY_OF_ALL } else { ROWS_PER_DAY };
+        // Half of the rows at most are new ones, those with the most visits, so that one flood of names does not
+        // wash everything away.
+        new.sort_unstable_by_key(|((_, _, referrer, _), clicks)| (!referrer.is_empty(), Reverse(*clicks)));
+        let (named, rest) = new.split_at(new.len().min(most / 2));
+        make_room(connection, (link, day), named.len(), most)?;
+        for &(key, clicks) in named {
+            insert(connection, key, clicks, now)?;
+        }
+        for &((_, _, _, agent), clicks) in rest {
+            insert(connection, (link, day, OTHER, agent), clicks, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes room for so many more rows.
+fn make_room(
+    connection: &Connection,
+    (link, day): (i64, i32),
+    more: usize,
+    most: usize,
+) -> Result<(), Error> {
+    let rows: usize = connection
+        .prepare_cached("SELECT count(*) FROM clicks WHERE link = ?1 AND day = ?2")?
+        .query_row(params![link, day], |row| row.get(0))?;
+    if rows + more <= most {
+        return Ok(());
+    }
+    // A few more at once, so that not every flush has to sort them.
+    let excess = rows + more - most + most / 20;
+    let evicted: Vec<(u8, u64)> = connection
+        .prepare_cached(
+            "DELETE FROM clicks WHERE link = ?1 AND day = ?2 AND (referrer, agent) IN (SELECT referrer, agent \
+             FROM clicks WHERE link = ?1 AND day = ?2 AND referrer NOT IN ('', ?3) ORDER BY count, seen LIMIT ?4) \
+             RETURNING agent, count",
+        )?
+        .query_map(params![link, day, OTHER, excess], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    for (agent, clicks) in evicted {
+        insert(connection, (link, day, OTHER, Agent::from_u8(agent)), clicks, Timestamp::now())?;
+    }
+    Ok(())
+}
+
+/// Adds to a row; false where there is none.
+fn bump(
+    connection: &Connection,
+    (link, day, referrer, agent): Key<'_>,
+    clicks: u64,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let changed = connection
+        .prepare_cached(
+            "UPDATE clicks SET count = count + ?5, seen = ?6 \
+             WHERE link = ?1 AND day = ?2 AND referrer = ?3 AND agent = ?4",
+        )?
+        .execute(params![link, day, referrer, agent as u8, clicks, now.0])?;
+    Ok(changed == 1)
+}
+
+/// Adds to a row, which is made where there is none.
+fn insert(
+    connection: &Connection,
+    (link, day, referrer, agent): Key<'_>,
+    clicks: u64,
+    now: Timestamp,
+) -> Result<(), Error> {
+    connection
+        .prepare_cached(
+            "INSERT INTO clicks VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+             ON CONFLICT DO UPDATE SET count = count + excluded.count, seen = excluded.seen",
+        )?
+        .execute(params![link, day, referrer, agent as u8, clicks, now.0])?;
+    Ok(())
+}
+
+/// Sums the clicks of one link, of all, or of those at some domains.
+pub(in crate::store) fn stats(
+    connection: &Connection,
+    links: &Links,
+    days: &RangeInclusive<i32>,
+) -> Result<Stats, Error> {
+    let (these, link) = links.condition();
+    // Their rows from day to day, and those of a day beside them, if there is one.
+    let rows = format!(
+        "SELECT referrer, agent, count FROM clicks WHERE {these} AND day BETWEEN ?2 AND ?3 \
+         UNION ALL SELECT referrer, agent, count FROM clicks WHERE {these} AND day = ?4"
+    );
+    let (first, last) = ((*days.start()).max(OLDER + 1), *days.end());
+    let older = folded::within(connection, (&these, link), first, last)?;
+    let counted = older.as_ref().map(|_| OLDER);
+    let days = breakdown(
+        connection,
+        &format!(
+            "SELECT day, sum(count) FROM clicks WHERE {these} AND day BETWEEN ?2 AND ?3 \
+             GROUP BY day ORDER BY day"
+        ),
+        params![link, first, last],
+        |row| Ok(format_day(row.get(0)?)),
+    )?;
+    let referrers = breakdown(
+        connection,
+        &format!(
+            "SELECT referrer, sum(count) AS clicks FROM ({rows}) \
+             GROUP BY referrer ORDER BY clicks DESC, referrer LIMIT {TOP_REFERRERS}"
+        ),
+        params![link, first, last, counted],
+        |row| row.get(0),
+    )?;
+    let agents = breakdown(
+        connection,
+        &format!(
+            "SELECT agent, sum(count) AS clicks FROM ({rows}) GROUP BY agent ORDER BY clicks DESC, agent"
+        ),
+        params![link, first, last, counted],
+        |row| Ok(Agent::from_u8(row.get(0)?).name().to_owned()),
+    )?;
+    let told_apart: u64 = days.iter().map(|day| day.clicks).sum();
+    let clicks = told_apart + older.as_ref().map_or(0, |older| older.clicks);
+    Ok(Stats { clicks, days, referrers, agents, older })
+}
+
+fn breakdown(
+    connection: &Connection,
+    query: &str,
+    parameters: impl Params,
+    name: impl Fn(&rusqlite::Row<'_>) -> rusqlite::Result<String>,
+) -> Result<Vec<Count>, Error> {
+    let mut statement = connection.prepare_cached(query)?;
+    let rows = statement.query_map(parameters, |row| Ok(Count { name: name(row)?, clicks: row.get(1)? }))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

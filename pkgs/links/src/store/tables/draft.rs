@@ -1,0 +1,116 @@
+//! Links and edits as checked on the caller's thread, ready for the writer.
+
+use std::sync::Arc;
+
+use crate::domains::{Domain, DomainId};
+use crate::link::{self, LinkPatch, NewLink, RedirectStatus, Status};
+use crate::when::Timestamp;
+use service::password;
+
+use crate::store::{Error, Policy, Record};
+
+/// A link that keeps every rule, but for its code being free.
+pub(in crate::store) struct Draft {
+    pub domain: Option<Arc<Domain>>,
+    pub code: Option<String>,
+    pub target: String,
+    pub title: Option<String>,
+    pub tags: Vec<String>,
+    pub status: Status,
+    pub redirect: RedirectStatus,
+    pub forward_query: bool,
+    pub password_hash: Option<String>,
+    pub not_before: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
+    pub max_clicks: Option<u64>,
+    pub clicks: u64,
+    pub created_at: Timestamp,
+}
+
+impl Draft {
+    pub fn new(mut link: NewLink, policy: &Policy) -> Result<Self, Error> {
+        if let Some(code) = &link.code {
+            policy.codes.validate(code)?;
+        }
+        link.check()?;
+        let domains = policy.domains.now();
+        let domain = match domains.named(link.domain.as_deref()) {
+            Ok(domain) => domain.cloned(),
+            Err(unknown) => return Err(Error::field("domain", unknown.to_string())),
+        };
+        Ok(Self {
+            domain,
+            target: policy.target(&link.target)?,
+            code: link.code,
+            title: link.title,
+            tags: link.tags,
+            status: link.status,
+            redirect: link.redirect,
+            forward_query: link.forward_query,
+            max_clicks: link.max_clicks,
+            not_before: link.not_before,
+            expires_at: link.expires_at,
+            clicks: 0,
+            created_at: Timestamp::now(),
+            // Last, for it takes the longest.
+            password_hash: link.password.as_deref().map(hash).transpose()?,
+        })
+    }
+
+    /// The domain's id.
+    pub fn domain_id(&self) -> DomainId {
+        self.domain.as_ref().map_or(DomainId::DEFAULT, |domain| domain.id)
+    }
+
+    pub fn of_record(record: Record, policy: &Policy) -> Result<Self, Error> {
+        let hash = record.password_hash;
+        if hash.as_deref().is_some_and(|hash| !password::is_hash(hash)) {
+            return Err(Error::field("password_hash", "not an argon2 hash in PHC form"));
+        }
+        if i64::try_from(record.clicks).is_err() {
+            return Err(Error::field("clicks", "too many"));
+        }
+        let draft = Self::new(record.link, policy)?;
+        Ok(Self {
+            clicks: record.clicks,
+            created_at: record.created_at.unwrap_or(draft.created_at),
+            password_hash: draft.password_hash.or(hash),
+            ..draft
+        })
+    }
+}
+
+/// A patch that keeps every rule, but for those between two fields.
+pub(in crate::store) struct Edit {
+    pub target: Option<String>,
+    pub title: Option<Option<String>>,
+    pub tags: Option<Vec<String>>,
+    pub status: Option<Status>,
+    pub redirect: Option<RedirectStatus>,
+    pub forward_query: Option<bool>,
+    pub password_hash: Option<Option<String>>,
+    pub not_before: Option<Option<Timestamp>>,
+    pub expires_at: Option<Option<Timestamp>>,
+    pub max_clicks: Option<Option<u64>>,
+}
+
+impl Edit {
+    pub fn new(patch: LinkPatch, policy: &Policy) -> Result<Self, Error> {
+        Ok(Self {
+            target: patch.target.map(|target| policy.target(&target)).transpose()?,
+            title: patch.title.map(link::title).transpose()?,
+            tags: patch.tags.map(link::tags).transpose()?,
+            status: patch.status,
+            redirect: patch.redirect,
+            forward_query: patch.forward_query,
+            not_before: patch.not_before,
+            expires_at: patch.expires_at,
+            max_clicks: patch.max_clicks.map(link::max_clicks).transpose()?,
+            password_hash: patch.password.map(|new| new.as_deref().map(hash).transpose()).transpose()?,
+        })
+    }
+}
+
+fn hash(password: &str) -> Result<String, Error> {
+    password::hash(password).map_err(|error| Error::field("password", error.to_string()))
+}

@@ -1,0 +1,36 @@
+//! Which days of a link were folded into one.
+
+use rusqlite::{Connection, params};
+
+use crate::when::format_day;
+
+use crate::store::{Error, Older};
+
+/// The day that stands for those that were folded. No clock shows it.
+pub(in crate::store) const OLDER: i32 = i32::MIN;
+
+/// What was folded of the links that a condition with one parameter is true of, where all of it is between these days.
+pub(in crate::store) fn within(
+    connection: &Connection,
+    (these, link): (&str, i64),
+    first: i32,
+    last: i32,
+) -> Result<Option<Older>, Error> {
+    let folded: (Option<i32>, Option<i32>) = connection
+        .prepare_cached(&format!("SELECT min(first), max(last) FROM folded_days WHERE {these}"))?
+        .query_row([link], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (first, last) = match folded {
+        (Some(oldest), Some(newest)) if oldest >= first && newest <= last => (oldest, newest),
+        _ => return Ok(None),
+    };
+    let clicks = connection
+        .prepare_cached(&format!("SELECT ifnull(sum(count), 0) FROM clicks WHERE {these} AND day = ?2"))?
+        .query_row(params![link, OLDER], |row| row.get(0))?;
+    Ok(Some(Older { from: format_day(first), to: format_day(last), clicks }))
+}
+
+/// Forgets which days of a link were folded.
+pub(in crate::store) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
+    connection.prepare_cached("DELETE FROM folded_days WHERE link = ?1")?.execute([link])?;
+    Ok(())
+}

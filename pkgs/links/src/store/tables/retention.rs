@@ -1,0 +1,82 @@
+//! Days of clicks that are too old to be told apart: folded into one that stands for them all.
+//!
+//! A link has at most so many rows a day, of which there would be more every day. Those of old days are added to the rows
+//! of [`OLDER`], of which there are as many as of any other day, by the same rule: sums by referrer and by agent stay what
+//! they were, but for the referrers with the fewest visits.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::agent::Agent;
+use crate::when::Timestamp;
+
+use super::clicks::{self, Key};
+use super::folded::OLDER;
+use crate::store::Error;
+
+/// Rows that one piece of work folds at most: about what a flush of clicks may change, so that nobody waits longer for it.
+pub(in crate::store) const MAX_ROWS: usize = 500;
+
+/// Links that one piece of work looks at. Each may cost a read from the disk.
+pub(in crate::store) const MAX_LINKS: usize = 250;
+
+/// Folds what is older than day `before`, of as many links from `from` on as one piece of work may. Answers with which
+/// link to go on; none where all are done.
+pub(in crate::store) fn fold(connection: &Connection, before: i32, from: i64) -> Result<Option<i64>, Error> {
+    let mut from = Some(from);
+    let mut rows = MAX_ROWS;
+    for _ in 0..MAX_LINKS {
+        let Some(link) = from.map(|from| next(connection, from)).transpose()?.flatten() else {
+            return Ok(None);
+        };
+        rows -= fold_link(connection, link, before, rows)?;
+        if rows == 0 {
+            return Ok(Some(link));
+        }
+        from = link.checked_add(1);
+    }
+    Ok(from)
+}
+
+/// The first link from `from` on that has clicks.
+fn next(connection: &Connection, from: i64) -> Result<Option<i64>, Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT link FROM clicks WHERE link >= ?1 ORDER BY link LIMIT 1")?;
+    Ok(statement.query_row([from], |row| row.get(0)).optional()?)
+}
+
+/// Folds the oldest rows of a link, `most` at most; answers how many.
+fn fold_link(connection: &Connection, link: i64, before: i32, most: usize) -> Result<usize, Error> {
+    let rows: Vec<(i32, String, u8, u64)> = connection
+        .prepare_cached(
+            "SELECT day, referrer, agent, count FROM clicks WHERE link = ?1 AND day > ?2 AND day < ?3 \
+             ORDER BY day, referrer, agent LIMIT ?4",
+        )?
+        .query_map(params![link, OLDER, before, most], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })?
+        .collect::<Result<_, _>>()?;
+    let (Some((first, ..)), Some((last, referrer, agent, _))) = (rows.first(), rows.last()) else {
+        return Ok(0);
+    };
+    connection
+        .prepare_cached(
+            "DELETE FROM clicks WHERE link = ?1 AND day > ?2 AND (day, referrer, agent) <= (?3, ?4, ?5)",
+        )?
+        .execute(params![link, OLDER, last, referrer, agent])?;
+    let mut sums: BTreeMap<Key<'_>, u64> = BTreeMap::new();
+    for (_, referrer, agent, clicks) in &rows {
+        *sums.entry((link, OLDER, referrer, Agent::from_u8(*agent))).or_default() += clicks;
+    }
+    let sums: Vec<_> = sums.into_iter().collect();
+    // As if they had been seen on the last of these days, and not now.
+    clicks::add_by_day(connection, &sums, Timestamp::of_day(*last))?;
+    connection
+        .prepare_cached(
+            "INSERT INTO folded_days VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE \
+             SET first = min(first, excluded.first), last = max(last, excluded.last)",
+        )?
+        .execute(params![link, first, last])?;
+    Ok(rows.len())
+}
