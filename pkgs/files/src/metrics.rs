@@ -11,14 +11,14 @@ const STATUSES: [u16; 20] =
 
 /// Which listener a worker serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum ListenerKind {
     /// The plain one.
     Plain,
     /// That of TLS.
     Tls,
 }
 
-impl Side {
+impl ListenerKind {
     const ALL: [Self; 2] = [Self::Plain, Self::Tls];
 
     /// As metrics label it.
@@ -33,7 +33,7 @@ impl Side {
 /// The counters of all workers.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    workers: Mutex<Vec<(Side, Arc<WorkerMetrics>)>>,
+    workers: Mutex<Vec<(ListenerKind, Arc<WorkerMetrics>)>>,
 }
 
 /// The counters of one worker; written by its thread alone.
@@ -80,7 +80,7 @@ impl WorkerMetrics {
 
 impl Metrics {
     /// The counters of one more worker.
-    pub fn worker(&self, side: Side) -> Arc<WorkerMetrics> {
+    pub fn worker(&self, side: ListenerKind) -> Arc<WorkerMetrics> {
         let metrics = Arc::<WorkerMetrics>::default();
         self.lock().push((side, Arc::clone(&metrics)));
         metrics
@@ -95,7 +95,7 @@ impl Metrics {
         );
         let mut cut =
             Family::new("linerate_files_answers_cut", "Answers cut short: the client or the file was gone");
-        for side in Side::ALL {
+        for side in ListenerKind::ALL {
             let listener = ("listener", side.label());
             for (index, status) in STATUSES.iter().enumerate() {
                 let count = self.summing(Some(side), move |worker| worker.answers[index].get());
@@ -146,7 +146,7 @@ impl Metrics {
     /// A reading that sums one value over the workers of a side, or of both.
     fn summing(
         self: &Arc<Self>,
-        side: Option<Side>,
+        side: Option<ListenerKind>,
         value: impl Fn(&WorkerMetrics) -> u64 + Send + Sync + 'static,
     ) -> impl Fn() -> u64 + Send + Sync + 'static {
         let metrics = Arc::clone(self);
@@ -157,7 +157,7 @@ impl Metrics {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Side, Arc<WorkerMetrics>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(ListenerKind, Arc<WorkerMetrics>)>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

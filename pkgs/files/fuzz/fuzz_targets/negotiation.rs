@@ -1,7 +1,7 @@
 //! Conditions and codings on several lines: what is chosen is there, and a tag that is held is found on any line.
 #![no_main]
 
-use files::http::conditional::{Validators, Verdict, evaluate};
+use files::http::conditional::{Validators, Precondition, evaluate};
 use files::http::date;
 use files::http::encoding::{Coding, choose};
 use files::http::head::Fields;
@@ -16,8 +16,8 @@ fuzz_target!(|input: (i64, Vec<&[u8]>)| {
     let file = Validators { etag: "\"a-b\"", modified: date::at(seconds) };
     let tags: Vec<&[u8]> = lines.iter().copied().chain([&b"\"a-b\""[..]]).collect();
     let fields = Fields { if_none_match: tags.iter().copied().collect(), ..Fields::default() };
-    assert_eq!(evaluate(&fields, file), Verdict::NotModified);
+    assert_eq!(evaluate(&fields, file), Precondition::NotModified);
     let text = date::text(date::at(seconds));
     let fields = Fields { if_modified_since: Some(text.as_bytes()), ..Fields::default() };
-    assert_eq!(evaluate(&fields, file), Verdict::NotModified, "{text}");
+    assert_eq!(evaluate(&fields, file), Precondition::NotModified, "{text}");
 });

@@ -4,15 +4,15 @@
 use files::http::conditional::{Validators, evaluate, range_applies};
 use files::http::encoding::{Coding, choose};
 use files::http::head::Fields;
-use files::http::range::{Wanted, parse};
+use files::http::range::{RequestedRange, parse};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u64, &[u8])| {
     let (size, value) = input;
     match parse(value, size) {
-        Wanted::Whole | Wanted::Unsatisfiable => {}
-        Wanted::One(range) => assert!(range.start < range.end && range.end <= size),
-        Wanted::Many(ranges) => {
+        RequestedRange::Whole | RequestedRange::Unsatisfiable => {}
+        RequestedRange::One(range) => assert!(range.start < range.end && range.end <= size),
+        RequestedRange::Many(ranges) => {
             assert!(ranges.len() > 1);
             assert!(ranges.iter().all(|range| range.start < range.end && range.end <= size));
             assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start));

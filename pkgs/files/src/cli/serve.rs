@@ -24,15 +24,17 @@ use service::socket::{self, Address, Listener, TcpOptions};
 use service::tls::{AdminTlsArgs, CertificateFiles, TlsArgs};
 use service::workers;
 
-use crate::disk::{Disk, Reader};
-use crate::engine::Engine;
-use crate::front::limits::Limits;
-use crate::front::seal::Handover;
-use crate::front::{Front, Settings};
+use crate::disk::backend::DiskBackend;
+use crate::disk::threads::DiskThreads;
+use crate::event_loop::{self, ktls::Handover};
 use crate::http::head::MAX_HEAD_BYTES;
-use crate::secure::Secure;
 use crate::site::root::Symlinks;
 use crate::site::{self, Options, Site};
+use crate::tls::service::TlsService;
+use crate::transfer::engine::Engine;
+use crate::worker::limits::Limits;
+use crate::worker::settings::Settings;
+use crate::worker::shared::SharedState;
 
 /// Arguments of `serve`.
 #[derive(Clone, Debug, clap::Args)]
@@ -78,8 +80,8 @@ pub struct Args {
     pub engine: Engine,
 
     /// What reads files that are not in memory.
-    #[arg(long, value_enum, default_value_t = Reader::Auto)]
-    pub disk: Reader,
+    #[arg(long, value_enum, default_value_t = DiskBackend::Auto)]
+    pub disk: DiskBackend,
 
     /// Which symbolic links are followed.
     #[arg(long, value_enum, default_value_t = Symlinks::Beneath, help_heading = "Files")]
@@ -238,7 +240,7 @@ fn charset(name: &str) -> Result<String, &'static str> {
 
 /// What SIGHUP changes.
 struct Reloaded {
-    front: Arc<Front>,
+    shared: Arc<SharedState>,
     certificates: Stores,
     /// Those of the sites, and those of flags that go before them.
     shown: Option<(Arc<Store>, Vec<CertificateFiles>)>,
@@ -272,9 +274,17 @@ pub fn run(args: Args) -> Result<(), Error> {
     let high_water = high_water(&args, count);
     let (ring, refused) = args.disk.ring(args.disk_memory / count).map_err(Error::NoRing)?;
     let settings = settings(&args, count, high_water, ring);
-    let front = Front::new(settings, site, Disk::start()?, log, limits.clone(), shutdown.clone(), count)?;
+    let shared = SharedState::new(
+        settings,
+        site,
+        DiskThreads::start()?,
+        log,
+        limits.clone(),
+        shutdown.clone(),
+        count,
+    )?;
     let secure = (!args.tls.tls_listen.is_empty())
-        .then(|| listener::Listener::new(tls(&args, &named, limits, &front)))
+        .then(|| listener::Listener::new(tls(&args, &named, limits, &shared)))
         .transpose()?;
     let admin = args
         .admin
@@ -291,8 +301,8 @@ pub fn run(args: Args) -> Result<(), Error> {
         .as_ref()
         .and_then(listener::Listener::certificates)
         .map(|store| (Arc::clone(store), args.tls.files().to_vec()));
-    let _ = reloaded.set(Reloaded { front: Arc::clone(&front), certificates: certificates.clone(), shown });
-    let mut watched = vec![front.heartbeats().watch(STUCK)];
+    let _ = reloaded.set(Reloaded { shared: Arc::clone(&shared), certificates: certificates.clone(), shown });
+    let mut watched = vec![shared.heartbeats().watch(STUCK)];
     watched
         .extend([&secure, &admin].into_iter().flatten().map(|listener| listener.heartbeats().watch(STUCK)));
     // Whatever can fail has not.
@@ -300,25 +310,25 @@ pub fn run(args: Args) -> Result<(), Error> {
     if let Some(error) = refused {
         tracing::warn!(%error, "no io_uring: files that are not in memory are read by threads");
     }
-    let mut threads = front.start(listeners, workers::pinnable(count))?;
+    let mut threads = event_loop::start(&shared, listeners, workers::pinnable(count))?;
 
     let mut lines: String =
         addresses.iter().map(|&address| Address::Tcp(address).line("files", "http")).collect();
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
     panics::register(&mut registry, "linerate_files_panics");
-    front.metrics.register(&mut registry);
+    shared.metrics.register(&mut registry);
     certificates.register(&mut registry, "linerate_files");
-    if let Some(log) = &front.access_log {
+    if let Some(log) = &shared.access_log {
         log.register(&mut registry, "linerate_files_access_log_dropped");
     }
-    front.variants.register(&mut registry);
-    front.piped.register(
+    shared.variants.register(&mut registry);
+    shared.pipe_copies.register(
         &mut registry,
         "linerate_files_pipe_bytes",
         "Bytes of often asked files that are kept in pipes",
     );
-    front.loaded.register(
+    shared.memory_copies.register(
         &mut registry,
         "linerate_files_tls_copy_bytes",
         "Bytes of files often asked by TLS that are kept in memory",
@@ -329,7 +339,7 @@ pub fn run(args: Args) -> Result<(), Error> {
             tracing::info!("the kernel encrypts HTTP/1.1 over TLS 1.3");
         }
         secure.metrics().register(&mut registry, "linerate_files");
-        threads.push(secure.start("files-tls", Secure::new(Arc::clone(&front)), &shutdown)?);
+        threads.push(secure.start("files-tls", TlsService::new(Arc::clone(&shared)), &shutdown)?);
     }
     if let Some(admin) = admin {
         lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin_tls.scheme())));
@@ -340,12 +350,12 @@ pub fn run(args: Args) -> Result<(), Error> {
     readiness.set_ready();
     // Where nobody listens, the server runs all the same.
     let _ = std::io::stdout().write_all(lines.as_bytes());
-    let waiting = Arc::clone(&front);
+    let waiting = Arc::clone(&shared);
     ready::watchdog(move || watched.iter_mut().all(Watch::alive) && waiting.is_waited_for())?;
 
     tokio::runtime::Builder::new_current_thread().build()?.block_on(shutdown.wait());
     readiness.set_stopping();
-    front.wake();
+    shared.wake();
     // The workers end when their connections have drained.
     for thread in threads {
         let name = thread.thread().name().unwrap_or("?").to_owned();
@@ -354,7 +364,7 @@ pub fn run(args: Args) -> Result<(), Error> {
             shutdown.fail();
         }
     }
-    if let Some(log) = &front.access_log {
+    if let Some(log) = &shared.access_log {
         log.finish();
     }
     Ok(shutdown.outcome()?)
@@ -365,7 +375,7 @@ fn tls(
     args: &Args,
     certificates: &[CertificateFiles],
     limits: Option<Arc<Limits>>,
-    front: &Arc<Front>,
+    shared: &Arc<SharedState>,
 ) -> listener::Config {
     listener::Config {
         endpoints: args.tls.tls_listen.iter().cloned().map(listener::Endpoint::tls).collect(),
@@ -380,12 +390,12 @@ fn tls(
             write_stall: Duration::from_secs(args.write_timeout),
             ..listener::Limits::default()
         },
-        high_water: front.settings.high_water,
+        high_water: shared.settings.high_water,
         // An address has its connections of both listeners together.
         admission: limits.map(|limits| limits as Arc<dyn listener::Admission>),
-        offload: (!args.no_ktls).then(|| Arc::new(Handover::new(front)) as Arc<dyn listener::Offload>),
-        refusals: Some(Arc::new(Secure::new(Arc::clone(front)))),
-        access_log: front.access_log.clone(),
+        offload: (!args.no_ktls).then(|| Arc::new(Handover::new(shared)) as Arc<dyn listener::Offload>),
+        refusals: Some(Arc::new(TlsService::new(Arc::clone(shared)))),
+        access_log: shared.access_log.clone(),
         http3: args.tls.http3(),
         drain: Duration::from_secs(args.drain_timeout),
         ..listener::Config::default()
@@ -402,8 +412,8 @@ fn raise_file_limit() {
 }
 
 /// Reads rules and pages again; what cannot be read leaves everything as it was.
-fn reload(Reloaded { front, shown, .. }: &Reloaded, options: &Options) {
-    if let Some(log) = &front.access_log {
+fn reload(Reloaded { shared, shown, .. }: &Reloaded, options: &Options) {
+    if let Some(log) = &shared.access_log {
         log.reopen();
     }
     let replaced = Site::load(options).map_err(Error::from).and_then(|site| {
@@ -415,7 +425,7 @@ fn reload(Reloaded { front, shown, .. }: &Reloaded, options: &Options) {
     });
     match replaced {
         Ok(site) => {
-            front.replace(site);
+            shared.replace(site);
             tracing::info!("rules and pages were read again");
         }
         Err(error) => {

@@ -15,7 +15,7 @@ pub struct Validators<'f> {
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Precondition {
     /// It is answered.
     Proceed,
     /// 304: the client has it.
@@ -25,26 +25,26 @@ pub enum Verdict {
 }
 
 /// Evaluates the preconditions of a `GET` or `HEAD` in the order of RFC 9110, section 13.2.2.
-pub fn evaluate(fields: &Fields<'_>, file: Validators<'_>) -> Verdict {
+pub fn evaluate(fields: &Fields<'_>, file: Validators<'_>) -> Precondition {
     if !fields.if_match.is_absent() {
         if !matches(&fields.if_match, file.etag, Comparison::Strong) {
-            return Verdict::Failed;
+            return Precondition::Failed;
         }
     } else if let Some(since) = fields.if_unmodified_since.and_then(date)
         && file.modified > since
     {
-        return Verdict::Failed;
+        return Precondition::Failed;
     }
     if !fields.if_none_match.is_absent() {
         if matches(&fields.if_none_match, file.etag, Comparison::Weak) {
-            return Verdict::NotModified;
+            return Precondition::NotModified;
         }
     } else if let Some(since) = fields.if_modified_since.and_then(date)
         && file.modified <= since
     {
-        return Verdict::NotModified;
+        return Precondition::NotModified;
     }
-    Verdict::Proceed
+    Precondition::Proceed
 }
 
 /// Whether the `Range` field counts: where `If-Range` is absent, or names the file as it is (RFC 9110, section
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn preconditions_are_taken_in_order() {
-        use Verdict::{Failed, NotModified, Proceed};
+        use Precondition::{Failed, NotModified, Proceed};
         let none = Fields::default;
         for (fields, verdict) in [
             (none(), Proceed),

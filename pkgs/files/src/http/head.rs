@@ -43,12 +43,12 @@ pub struct Request<'b> {
     /// Its fields.
     pub fields: Fields<'b>,
     /// Where the others are, which few answers take.
-    pub others: Others<'b>,
+    pub others: RawFields<'b>,
 }
 
 /// The fields of a request as they came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Others<'b> {
+pub enum RawFields<'b> {
     /// There are none.
     #[default]
     None,
@@ -67,9 +67,9 @@ impl<'b> Request<'b> {
     /// The host that is asked for, as it came: the target's own goes before `Host` (RFC 9112, section 3.2.2).
     pub fn host(&self) -> Option<&'b str> {
         let authority = match self.others {
-            Others::None => None,
-            Others::Map { authority, .. } => authority,
-            Others::Head(head) => {
+            RawFields::None => None,
+            RawFields::Map { authority, .. } => authority,
+            RawFields::Head(head) => {
                 let target =
                     head.split(|byte| *byte == b' ').nth(1).and_then(|it| std::str::from_utf8(it).ok());
                 let rest =
@@ -85,8 +85,8 @@ impl<'b> Request<'b> {
     pub fn field(&self, name: &str) -> Option<&'b [u8]> {
         let mut found = None;
         match self.others {
-            Others::None => {}
-            Others::Head(head) => {
+            RawFields::None => {}
+            RawFields::Head(head) => {
                 for line in head.split(|byte| *byte == b'\n').skip(1) {
                     let Some(end) = memchr::memchr(b':', line) else { continue };
                     if line[..end].eq_ignore_ascii_case(name.as_bytes()) {
@@ -94,7 +94,7 @@ impl<'b> Request<'b> {
                     }
                 }
             }
-            Others::Map { fields, .. } => {
+            RawFields::Map { fields, .. } => {
                 fields.get_all(name).iter().for_each(|value| once(&mut found, value.as_bytes()))
             }
         }
@@ -221,7 +221,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, Error> {
             old: lines.old,
             keep,
             fields,
-            others: Others::Head(&bytes[..lines.length]),
+            others: RawFields::Head(&bytes[..lines.length]),
         },
         lines.length,
     )))
@@ -326,7 +326,8 @@ mod tests {
             all.append(name, value);
         }
         let map = all;
-        let parsed = Request { others: Others::Map { authority: None, fields: &map }, ..Request::default() };
+        let parsed =
+            Request { others: RawFields::Map { authority: None, fields: &map }, ..Request::default() };
         for (name, value) in
             [("authorization", Some(&b"c d"[..])), ("twice", Some(&b""[..])), ("none", None), ("after", None)]
         {

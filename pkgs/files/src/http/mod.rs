@@ -12,6 +12,8 @@ pub mod conditional;
 pub mod date;
 pub mod encoding;
 pub mod head;
+pub mod listing_query;
+pub mod media_type;
 pub mod path;
 pub mod range;
 pub mod status;

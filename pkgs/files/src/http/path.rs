@@ -33,7 +33,7 @@ const WELL_KNOWN: &[u8] = b".well-known";
 
 /// Why a path names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum PathError {
     /// It is malformed, or leads up.
     Bad,
     /// It can be the name of no file here.
@@ -43,10 +43,10 @@ pub enum Refused {
 /// A path below the root: no leading slash, a final one where it names a directory, empty for the root itself.
 ///
 /// # Errors
-/// [`Refused`], for escapes that are none, control characters, `..`, and with `hidden` false for names with a
+/// [`PathError`], for escapes that are none, control characters, `..`, and with `hidden` false for names with a
 /// dot in front, but for `.well-known`.
-pub fn decode(raw: &str, hidden: bool) -> Result<Cow<'_, [u8]>, Refused> {
-    let path = raw.strip_prefix('/').ok_or(Refused::Bad)?.as_bytes();
+pub fn decode(raw: &str, hidden: bool) -> Result<Cow<'_, [u8]>, PathError> {
+    let path = raw.strip_prefix('/').ok_or(PathError::Bad)?.as_bytes();
     // Escapes, empty names and dots in front are rare: what has none of them is as it should be.
     let plain = !path.contains(&b'%') && !path.starts_with(b"/") && !path.starts_with(b".");
     if plain && !path.windows(2).any(|pair| pair[0] == b'/' && matches!(pair[1], b'/' | b'.')) {
@@ -61,9 +61,9 @@ pub fn decode(raw: &str, hidden: bool) -> Result<Cow<'_, [u8]>, Refused> {
         match &names[start..] {
             b"" | b"." => names.truncate(start),
             // RFC 3986, section 5.2.4: a client resolves these before it asks.
-            b".." => return Err(Refused::Bad),
+            b".." => return Err(PathError::Bad),
             name if name[0] == b'.' && !hidden && !(start == 0 && name == WELL_KNOWN) => {
-                return Err(Refused::Missing);
+                return Err(PathError::Missing);
             }
             _ if !last => names.push(b'/'),
             _ => {}
@@ -77,17 +77,17 @@ pub fn decode(raw: &str, hidden: bool) -> Result<Cow<'_, [u8]>, Refused> {
 ///
 /// # Errors
 /// As of [`decode`], but for escapes, which are taken for what they look like.
-pub fn normal(path: &[u8], hidden: bool) -> Result<Vec<u8>, Refused> {
-    let path = path.strip_prefix(b"/").ok_or(Refused::Bad)?;
+pub fn normal(path: &[u8], hidden: bool) -> Result<Vec<u8>, PathError> {
+    let path = path.strip_prefix(b"/").ok_or(PathError::Bad)?;
     let mut names = Vec::with_capacity(path.len());
     let mut parts = path.split(|byte| *byte == b'/').peekable();
     while let Some(part) = parts.next() {
         let last = parts.peek().is_none();
         match part {
             b"" | b"." => {}
-            b".." => return Err(Refused::Bad),
+            b".." => return Err(PathError::Bad),
             name if name[0] == b'.' && !hidden && !(names.is_empty() && name == WELL_KNOWN) => {
-                return Err(Refused::Missing);
+                return Err(PathError::Missing);
             }
             name => {
                 names.extend_from_slice(name);
@@ -98,15 +98,15 @@ pub fn normal(path: &[u8], hidden: bool) -> Result<Vec<u8>, Refused> {
     check(&names).map(|()| names)
 }
 
-fn check(path: &[u8]) -> Result<(), Refused> {
+fn check(path: &[u8]) -> Result<(), PathError> {
     if path.iter().any(u8::is_ascii_control) {
-        return Err(Refused::Bad);
+        return Err(PathError::Bad);
     }
-    if path.len() > MAX_BYTES { Err(Refused::Missing) } else { Ok(()) }
+    if path.len() > MAX_BYTES { Err(PathError::Missing) } else { Ok(()) }
 }
 
 /// Appends a part with its escapes resolved (RFC 3986, section 2.1).
-fn unescape(part: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+fn unescape(part: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
     let mut bytes = part.iter();
     while let Some(&byte) = bytes.next() {
         if byte != b'%' {
@@ -114,10 +114,10 @@ fn unescape(part: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
             continue;
         }
         let mut digit = || bytes.next().and_then(|digit| char::from(*digit).to_digit(16));
-        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(Refused::Bad) };
+        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(PathError::Bad) };
         match (high << 4 | low) as u8 {
             // Not a separator once escaped (RFC 3986, section 2.2), and no name has one.
-            b'/' => return Err(Refused::Missing),
+            b'/' => return Err(PathError::Missing),
             byte => out.push(byte),
         }
     }
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn paths_are_decoded_once_and_lead_down() {
-        use Refused::{Bad, Missing};
-        let cases: [(&str, Result<&str, Refused>); 34] = [
+        use PathError::{Bad, Missing};
+        let cases: [(&str, Result<&str, PathError>); 34] = [
             ("/", Ok("")),
             ("/a", Ok("a")),
             ("/a/", Ok("a/")),
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_a_rule_makes_leads_down_too() {
-        use Refused::{Bad, Missing};
+        use PathError::{Bad, Missing};
         for (made, expected) in [
             ("/", Ok("")),
             ("/a/b", Ok("a/b")),
@@ -201,12 +201,12 @@ mod tests {
     fn hidden_names_are_found_where_they_may_be() {
         assert_eq!(decode("/.git/config", true).as_deref(), Ok(&b".git/config"[..]));
         assert_eq!(decode("/...", true).as_deref(), Ok(&b"..."[..]));
-        assert_eq!(decode("/a/../b", true), Err(Refused::Bad));
+        assert_eq!(decode("/a/../b", true), Err(PathError::Bad));
     }
 
     #[test]
     fn a_path_is_no_longer_than_the_kernel_takes() {
         let path = format!("/{}", "a/".repeat(MAX_BYTES));
-        assert_eq!(decode(&path, false), Err(Refused::Missing));
+        assert_eq!(decode(&path, false), Err(PathError::Missing));
     }
 }

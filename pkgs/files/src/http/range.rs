@@ -8,7 +8,7 @@ const MAX_PARTS: usize = 64;
 
 /// What a `Range` field asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RequestedRange {
     /// The whole file: no byte ranges, or as good as all.
     Whole,
     /// These bytes.
@@ -23,18 +23,18 @@ pub enum Wanted {
 ///
 /// Ranges that touch or overlap become one. An unknown unit asks for the whole file, as RFC 9110, section 14.2
 /// has it; what is malformed is unsatisfiable, as nginx has it.
-pub fn parse(value: &[u8], size: u64) -> Wanted {
+pub fn parse(value: &[u8], size: u64) -> RequestedRange {
     const UNIT: &[u8] = b"bytes=";
-    let Some((unit, set)) = value.split_at_checked(UNIT.len()) else { return Wanted::Whole };
+    let Some((unit, set)) = value.split_at_checked(UNIT.len()) else { return RequestedRange::Whole };
     if !unit.eq_ignore_ascii_case(UNIT) || set.is_empty() {
-        return Wanted::Whole;
+        return RequestedRange::Whole;
     }
     let mut ranges = Vec::new();
     let mut specs = 0;
     for spec in set.split(|byte| *byte == b',') {
         specs += 1;
         if specs > MAX_PARTS {
-            return Wanted::Whole;
+            return RequestedRange::Whole;
         }
         let spec = spec.trim_ascii();
         if spec.is_empty() && set.len() > 1 {
@@ -42,19 +42,21 @@ pub fn parse(value: &[u8], size: u64) -> Wanted {
             continue;
         }
         match one(spec, size) {
-            Err(Malformed) => return Wanted::Unsatisfiable,
+            Err(Malformed) => return RequestedRange::Unsatisfiable,
             // A suffix of an empty file is all of it (RFC 9110, section 14.1.2), and from its start on too, as
             // nginx has it; but no range can say so.
-            Ok(range) if size == 0 && !starts_beyond(spec) && range.is_empty() => return Wanted::Whole,
+            Ok(range) if size == 0 && !starts_beyond(spec) && range.is_empty() => {
+                return RequestedRange::Whole;
+            }
             Ok(range) if range.is_empty() => {}
             Ok(range) => ranges.push(range),
         }
     }
     let ranges = coalesce(ranges);
     match &*ranges {
-        [] => Wanted::Unsatisfiable,
-        [range] => Wanted::One(range.clone()),
-        _ => Wanted::Many(ranges),
+        [] => RequestedRange::Unsatisfiable,
+        [range] => RequestedRange::One(range.clone()),
+        _ => RequestedRange::Many(ranges),
     }
 }
 
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn ranges_are_read_as_rfc_9110_has_them() {
-        use Wanted::{Many, One, Unsatisfiable, Whole};
+        use RequestedRange::{Many, One, Unsatisfiable, Whole};
         for (value, size, wanted) in [
             ("bytes=0-0", 10, One(0..1)),
             ("bytes=0-", 10, One(0..10)),
@@ -160,9 +162,9 @@ mod tests {
             )
         };
         assert!(
-            matches!(parse(value(MAX_PARTS).as_bytes(), 9999), Wanted::Many(parts) if parts.len() == MAX_PARTS)
+            matches!(parse(value(MAX_PARTS).as_bytes(), 9999), RequestedRange::Many(parts) if parts.len() == MAX_PARTS)
         );
-        assert_eq!(parse(value(MAX_PARTS + 1).as_bytes(), 9999), Wanted::Whole);
+        assert_eq!(parse(value(MAX_PARTS + 1).as_bytes(), 9999), RequestedRange::Whole);
     }
 
     proptest! {
@@ -182,13 +184,13 @@ mod tests {
                 _ => byte + a >= size,
             });
             let parts = match parse(format!("bytes={}", text.join(",")).as_bytes(), size) {
-                Wanted::Whole => {
+                RequestedRange::Whole => {
                     prop_assert_eq!(size, 0);
                     return Ok(());
                 }
-                Wanted::One(range) => vec![range],
-                Wanted::Many(ranges) => ranges,
-                Wanted::Unsatisfiable => Vec::new(),
+                RequestedRange::One(range) => vec![range],
+                RequestedRange::Many(ranges) => ranges,
+                RequestedRange::Unsatisfiable => Vec::new(),
             };
             for byte in 0..size {
                 prop_assert_eq!(parts.iter().any(|part| part.contains(&byte)), asked(byte));

@@ -466,10 +466,10 @@ http {
         assert_eq!(policy("/assets/A.PNG"), "cache-control: max-age=315360000\r\nx-a: b c\r\n");
         assert!(rules.policy(b"/x", false).compressed.is_some());
         use crate::site::route::Route;
-        let route = |path: &str| Route::of(&rules, path.as_bytes(), None, false);
-        let elsewhere = |to: &str| Route::Elsewhere { status: 301, location: to.to_owned() };
+        let route = |path: &str| Route::of(rules.all_routes(), path.as_bytes(), None, false);
+        let elsewhere = |to: &str| Route::Redirected { status: 301, location: to.to_owned() };
         let first =
-            |paths: &[&str]| Route::First(paths.iter().map(|path| path.as_bytes().to_vec()).collect());
+            |paths: &[&str]| Route::TryFiles(paths.iter().map(|path| path.as_bytes().to_vec()).collect());
         assert_eq!(route("x"), first(&["x", "x/", "index.html"]));
         assert_eq!(route("old"), elsewhere("/new"));
         assert_eq!(route("u/7"), first(&["users/7", "users/7/", "index.html"]));

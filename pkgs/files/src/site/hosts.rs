@@ -1,149 +1,21 @@
 //! Several sites, by the host that is asked for.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
-use service::tls::CertificateFiles;
-
 use super::Site;
-use super::gate::{KeyRule, RealmRule};
-use super::rules::{self, Rule, Rules};
-
-/// The most sites: each worker has a table of names for each.
-const MAX_SITES: usize = 1024;
-
-/// What rules say of one site. All else holds as for the first, which is that of `--root`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct SiteRule {
-    /// Its names; `*.` in front stands for all below one.
-    pub hosts: Vec<String>,
-    /// Its directory, from that of the file of rules.
-    pub root: PathBuf,
-    /// Whether its directories are listed where no rule says otherwise; `--listing` by default.
-    pub listing: Option<bool>,
-    /// Its certificate and those that signed it, in PEM, beside those of `--cert`.
-    pub cert: Option<PathBuf>,
-    /// The certificate's private key, in PEM.
-    pub cert_key: Option<PathBuf>,
-    /// As at the top of the file, for this site alone, and so are the others.
-    #[serde(default)]
-    error_pages: BTreeMap<String, String>,
-    #[serde(default)]
-    realm: BTreeMap<String, RealmRule>,
-    #[serde(default)]
-    key: BTreeMap<String, KeyRule>,
-    #[serde(default)]
-    rule: Vec<Rule>,
-    /// These four, as they are applied.
-    #[serde(skip)]
-    rules: Rules,
-}
-
-/// What is answered for hosts that no site is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum UnknownHosts {
-    /// The site of `--root`.
-    #[default]
-    Serve,
-    /// 421.
-    Refuse,
-}
-
-/// Why there are no sites.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// No name.
-    #[error("site {0:?}: that is no name of a host, nor one behind *.")]
-    Host(String),
-    /// Two of a name.
-    #[error("site {0:?}: there are two of this name")]
-    Twice(String),
-    /// A site nobody can ask for.
-    #[error("a site has no hosts")]
-    Nameless,
-    /// One of the two.
-    #[error("site {0:?}: cert and cert-key go together")]
-    Certificate(String),
-    /// Too many.
-    #[error("there are more than {MAX_SITES} sites")]
-    Many,
-}
+use super::rules::site_rule::UnknownHosts;
 
 /// Sites by host.
 #[derive(Debug)]
-pub struct Hosts {
+pub struct VirtualHosts {
     /// By lower-case name. Of `*.example.org` it is `example.org` in `wildcards`.
     exact: HashMap<Box<str>, Arc<Site>>,
     wildcards: HashMap<Box<str>, Arc<Site>>,
     unknown: UnknownHosts,
 }
 
-impl SiteRule {
-    /// Looks over its rules, and makes of them what is applied.
-    ///
-    /// # Errors
-    /// Those of [`Rules::complete`].
-    pub fn complete(&mut self) -> Result<(), rules::Error> {
-        self.rules = Rules {
-            error_pages: std::mem::take(&mut self.error_pages),
-            realm: std::mem::take(&mut self.realm),
-            key: std::mem::take(&mut self.key),
-            rule: std::mem::take(&mut self.rule),
-            ..Rules::default()
-        };
-        self.rules.complete()
-    }
-
-    /// Its rules, taken out of it.
-    pub fn take_rules(&mut self) -> Rules {
-        std::mem::take(&mut self.rules)
-    }
-
-    /// Its certificate, where it has one; `place` is where relative paths begin.
-    pub fn certificate(&self, place: &Path) -> Option<CertificateFiles> {
-        let (chain, key) = (self.cert.as_ref()?, self.cert_key.as_ref()?);
-        Some(CertificateFiles { chain: place.join(chain), key: place.join(key) })
-    }
-}
-
-/// Looks over the names of all sites, and makes them lower-case.
-///
-/// # Errors
-/// [`Error`].
-pub fn check(sites: &mut [SiteRule]) -> Result<(), Error> {
-    if sites.len() > MAX_SITES {
-        return Err(Error::Many);
-    }
-    let mut known = HashSet::new();
-    for site in sites {
-        let Some(first) = site.hosts.first().cloned() else { return Err(Error::Nameless) };
-        if site.cert.is_some() != site.cert_key.is_some() {
-            return Err(Error::Certificate(first));
-        }
-        for host in &mut site.hosts {
-            let name = host.strip_prefix("*.").unwrap_or(host);
-            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-            let is_address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-            let is_address = is_address.is_some_and(|name| name.parse::<std::net::Ipv6Addr>().is_ok());
-            let is_name =
-                !name.is_empty() && name.bytes().all(fits) && !name.starts_with('.') && !name.ends_with('.');
-            if !is_address && !is_name {
-                return Err(Error::Host(host.clone()));
-            }
-            host.make_ascii_lowercase();
-            if !known.insert(host.clone()) {
-                return Err(Error::Twice(host.clone()));
-            }
-        }
-    }
-    Ok(())
-}
-
-impl Hosts {
+impl VirtualHosts {
     /// Of sites with their names.
     pub fn new(sites: impl IntoIterator<Item = (Vec<String>, Arc<Site>)>, unknown: UnknownHosts) -> Self {
         let mut hosts = Self { exact: HashMap::new(), wildcards: HashMap::new(), unknown };

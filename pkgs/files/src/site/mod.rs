@@ -4,18 +4,17 @@
 //! - [`rules`]: what holds for some paths and not for others; [`pattern`]: for which.
 //! - [`hosts`]: which site is asked for, where there are several.
 //! - [`route`]: what is answered for a path that is not that of a file.
-//! - [`gate`]: who may have it; [`signature`]: by URLs that expire.
-//! - [`file`]: an open file with its ready-made heads.
-//! - [`refusal`]: the answers that have no file.
+//! - [`access`]: who may have it; [`secrets`]: the passwords and keys for that; [`signature`]: URLs that expire.
+//! - [`errors`]: the answers that have no file.
 
-pub mod file;
-pub mod gate;
+pub mod access;
+pub mod errors;
 pub mod hosts;
 pub mod pattern;
-pub mod refusal;
 pub mod root;
 pub mod route;
 pub mod rules;
+pub mod secrets;
 pub mod signature;
 
 use std::collections::HashMap;
@@ -25,15 +24,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gate::{Gate, Secrets};
-use hosts::Hosts;
-use refusal::Pages;
-use root::{Found, Patience, Root, Symlinks};
+use access::AccessControl;
+use errors::ErrorPages;
+use hosts::VirtualHosts;
+use root::{Found, LookupMode, Root, Symlinks};
 use route::Route;
 use rules::{Policy, Rules};
+use secrets::Secrets;
 use service::tls::CertificateFiles;
 
 use crate::http::encoding::Coding;
+use crate::http::media_type::media_type;
 
 /// The longest page of an error, and the longest manifest, in bytes: both are kept in memory.
 const MAX_KEPT_BYTES: u64 = 1 << 20;
@@ -78,7 +79,7 @@ pub enum Error {
     },
     /// Passwords and keys that the rules name.
     #[error(transparent)]
-    Secrets(#[from] gate::SecretError),
+    Secrets(#[from] secrets::SecretError),
     /// A file below the root that the rules name.
     #[error("{path}: {source}, named in the rules")]
     Named {
@@ -95,7 +96,7 @@ pub struct Site {
     /// The directory.
     pub root: Root,
     /// Answers without a file.
-    pub pages: Pages,
+    pub pages: ErrorPages,
     /// Whether files with a dot in front are served.
     pub hidden: bool,
     /// The `charset` of texts; empty for none.
@@ -103,11 +104,11 @@ pub struct Site {
     /// Which one it is: the first, of `--root`, is 0.
     pub number: usize,
     /// The others, where there are any; of the first alone.
-    pub hosts: Option<Hosts>,
+    pub hosts: Option<VirtualHosts>,
     certificates: Vec<CertificateFiles>,
     listing: bool,
-    leads: bool,
-    has_gates: bool,
+    has_routes: bool,
+    restricts_access: bool,
     secrets: Secrets,
     rules: Rules,
     /// By path below the root, the file that is read next.
@@ -141,7 +142,7 @@ impl Site {
             let rules = site.take_rules();
             all.push((site.hosts, Arc::new(Self::build(&options, rules, number)?)));
         }
-        first.hosts = Some(Hosts::new(all, unknown));
+        first.hosts = Some(VirtualHosts::new(all, unknown));
         Ok(first)
     }
 
@@ -155,15 +156,16 @@ impl Site {
             .map_err(file(&options.root))?;
         let named = |path: &str| -> Result<Vec<u8>, Error> {
             let failed = |source| Error::Named { path: path.to_owned(), source };
-            let opened =
-                root.regular(path.trim_start_matches('/').as_bytes(), Patience::Disk).map_err(failed)?;
+            let opened = root
+                .regular(path.trim_start_matches('/').as_bytes(), LookupMode::MayBlock)
+                .map_err(failed)?;
             let failed = |source| Error::File { path: path.into(), source };
             read(opened.fd.into(), MAX_KEPT_BYTES).map_err(failed)
         };
-        let mut pages = Pages::default();
+        let mut pages = ErrorPages::default();
         for (status, path) in &rules.error_pages {
             if let Ok(status) = status.parse() {
-                pages.set(status, file::media_type(path.as_bytes(), &options.charset), named(path)?);
+                pages.set(status, media_type(path.as_bytes(), &options.charset), named(path)?);
             }
         }
         let mut next = HashMap::new();
@@ -185,9 +187,9 @@ impl Site {
             hosts: None,
             certificates: Vec::new(),
             listing: options.listing,
-            leads: rules.leads(),
-            has_gates: rules.has_gates(),
-            secrets: Secrets::load(&rules, options.rules.as_deref())?,
+            has_routes: rules.routes(),
+            restricts_access: rules.restricts_access(),
+            secrets: Secrets::load(&rules.realm, &rules.key, options.rules.as_deref())?,
             rules,
             next,
         })
@@ -202,9 +204,9 @@ impl Site {
     /// What they say of what is sent for a path; who may have it, by what they say of either.
     pub fn policy_of(&self, path: &[u8], sent: &[u8]) -> Policy {
         let mut policy = self.policy(sent);
-        policy.gate = self.gate(&[path, sent]);
-        if let Some(gate) = &policy.gate {
-            gate.add_fields(&mut policy.fields);
+        policy.access = self.access_to(&[path, sent]);
+        if let Some(access) = &policy.access {
+            access.add_fields(&mut policy.fields);
         }
         policy
     }
@@ -215,13 +217,17 @@ impl Site {
     }
 
     /// Whether any rule leads requests elsewhere.
-    pub fn leads(&self) -> bool {
-        self.leads
+    pub fn routes(&self) -> bool {
+        self.has_routes
     }
 
     /// Where the request for this path below the root leads.
     pub fn route(&self, path: &[u8], query: Option<&str>) -> Route {
-        if self.leads { Route::of(&self.rules, path, query, self.hidden) } else { Route::Straight }
+        if self.has_routes {
+            Route::of(self.rules.all_routes(), path, query, self.hidden)
+        } else {
+            Route::Direct
+        }
     }
 
     /// The first of several paths that there is, and what it names. A directory without its final slash counts where it
@@ -230,11 +236,11 @@ impl Site {
         &self,
         paths: impl IntoIterator<Item = Vec<u8>>,
         asked: &[u8],
-        patience: Patience,
+        mode: LookupMode,
     ) -> (Vec<u8>, Result<Found, root::Error>) {
         let mut missing = (asked.to_vec(), Err(root::Error::Missing));
         for path in paths {
-            let found = self.root.find(&path, patience);
+            let found = self.root.find(&path, mode);
             let counts = match &found {
                 Err(root::Error::Missing) => false,
                 Ok(Found::File(_)) | Err(_) => true,
@@ -250,28 +256,35 @@ impl Site {
     }
 
     /// Whether any rule says who may have what.
-    pub fn has_gates(&self) -> bool {
-        self.has_gates
+    pub fn restricts_access(&self) -> bool {
+        self.restricts_access
     }
 
     /// Who may have what is at these paths below the root; none where anybody may. What lies beside a file as a coding
     /// of it is that file's.
-    pub fn gate(&self, paths: &[&[u8]]) -> Option<Rc<Gate>> {
-        if !self.has_gates {
+    pub fn access_to(&self, paths: &[&[u8]]) -> Option<Rc<AccessControl>> {
+        if !self.restricts_access {
             return None;
         }
-        let mut gate = Gate::default();
+        let mut access = AccessControl::default();
         for path in paths {
             let mut path = [b"/", *path].concat();
-            gate.add(&self.rules, &self.secrets, &path);
+            self.add_access(&mut access, &path);
             for coding in Coding::ALL {
                 if path.ends_with(coding.suffix().as_bytes()) {
                     path.truncate(path.len() - coding.suffix().len());
-                    gate.add(&self.rules, &self.secrets, &path);
+                    self.add_access(&mut access, &path);
                 }
             }
         }
-        (!gate.is_open()).then(|| Rc::new(gate))
+        (!access.is_open()).then(|| Rc::new(access))
+    }
+
+    fn add_access(&self, access: &mut AccessControl, path: &[u8]) {
+        let (rules, secrets) = (&self.rules, &self.secrets);
+        let key = rules.signed(path).and_then(|name| secrets.key(name));
+        let realm = rules.auth(path).and_then(|name| secrets.realm(name));
+        access.add(rules.referrers(path), key, realm);
     }
 
     /// Whether any rule names a manifest.

@@ -42,7 +42,7 @@ pub struct Root {
 #[derive(Debug)]
 pub enum Found {
     /// A regular file, and those of its codings that lie beside it, in the order of [`Coding::ALL`].
-    File(Box<[Option<Opened>; 1 + Coding::ALL.len()]>),
+    File(Box<[Option<OpenedFile>; 1 + Coding::ALL.len()]>),
     /// A directory whose name came without its final slash.
     Directory,
     /// A directory without an index.
@@ -51,16 +51,16 @@ pub enum Found {
 
 /// An open regular file.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedFile {
     /// The file.
     pub fd: OwnedFd,
     /// What it was like when it was opened.
-    pub identity: Identity,
+    pub identity: FileIdentity,
 }
 
 /// Which file it is, and in which state: whatever changes the bytes changes this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
+pub struct FileIdentity {
     device: (u32, u32),
     inode: u64,
     /// In bytes.
@@ -114,14 +114,14 @@ impl From<Errno> for Error {
 
 /// Whether a lookup may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum LookupMode {
     /// No: what is not in memory is [`Error::Cold`].
-    None,
+    CachedOnly,
     /// Yes.
-    Disk,
+    MayBlock,
 }
 
-impl Identity {
+impl FileIdentity {
     /// The state of an open file.
     ///
     /// # Errors
@@ -142,6 +142,12 @@ impl Identity {
     /// Which file it is, whatever its state.
     pub fn place(&self) -> impl std::hash::Hash + use<> {
         (self.device, self.inode)
+    }
+
+    /// Whether nothing at all about an open file has changed since it was found. Whoever keeps its bytes asks so much: the
+    /// time of their change can be set back, but that is a change too.
+    pub fn is_unchanged(&self, fd: impl AsFd) -> bool {
+        Self::of(fd).is_ok_and(|(now, _)| *self == now)
     }
 
     /// Whether the bytes are still those of `self`. A rename or another link changes none of them, so the
@@ -166,10 +172,10 @@ impl Root {
     ///
     /// # Errors
     /// [`Error`].
-    pub fn find(&self, path: &[u8], patience: Patience) -> Result<Found, Error> {
+    pub fn find(&self, path: &[u8], mode: LookupMode) -> Result<Found, Error> {
         if !path.is_empty() && !path.ends_with(b"/") {
-            return match self.look(path, patience)? {
-                FileType::RegularFile => self.file(path, patience),
+            return match self.look(path, mode)? {
+                FileType::RegularFile => self.file(path, mode),
                 FileType::Directory => Ok(Found::Directory),
                 // Opening a FIFO would let its writer go on, and opening a device may do anything.
                 _ => Err(Error::Missing),
@@ -177,21 +183,21 @@ impl Root {
         }
         let mut index = path.to_vec();
         index.extend_from_slice(INDEX.as_bytes());
-        match self.look(&index, patience) {
-            Ok(FileType::RegularFile) => return self.file(&index, patience),
+        match self.look(&index, mode) {
+            Ok(FileType::RegularFile) => return self.file(&index, mode),
             Ok(_) | Err(Error::Missing) => {}
             Err(error) => return Err(error),
         }
-        self.directory(path, patience).map(Found::Listing)
+        self.directory(path, mode).map(Found::Listing)
     }
 
     /// Opens a directory for reading; empty is the root.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn directory(&self, path: &[u8], patience: Patience) -> Result<OwnedFd, Error> {
+    pub fn directory(&self, path: &[u8], mode: LookupMode) -> Result<OwnedFd, Error> {
         let path = if path.is_empty() { b"." } else { path };
-        self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, patience)
+        self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, mode)
     }
 
     /// Opens the directory that holds `path` as a mere place, to be watched.
@@ -201,34 +207,34 @@ impl Root {
     pub fn place_of(&self, path: &[u8]) -> Result<OwnedFd, Error> {
         let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
         let directory = if end == 0 { b"." } else { &path[..end] };
-        self.open_at(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Patience::None)
+        self.open_at(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, LookupMode::CachedOnly)
     }
 
     /// Opens a regular file alone, without its codings.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn regular(&self, path: &[u8], patience: Patience) -> Result<Opened, Error> {
+    pub fn regular(&self, path: &[u8], mode: LookupMode) -> Result<OpenedFile, Error> {
         // Should the name have become a FIFO since it was looked at, this does not wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = self.open_at(path, flags, patience)?;
-        match Identity::of(&fd)? {
-            (identity, FileType::RegularFile) => Ok(Opened { fd, identity }),
+        let fd = self.open_at(path, flags, mode)?;
+        match FileIdentity::of(&fd)? {
+            (identity, FileType::RegularFile) => Ok(OpenedFile { fd, identity }),
             _ => Err(Error::Missing),
         }
     }
 
-    fn file(&self, path: &[u8], patience: Patience) -> Result<Found, Error> {
-        let plain = self.regular(path, patience)?;
+    fn file(&self, path: &[u8], mode: LookupMode) -> Result<Found, Error> {
+        let plain = self.regular(path, mode)?;
         let modified = plain.identity.modified;
         let mut files = Box::new([Some(plain), None, None, None]);
         if self.precompressed {
             for (place, coding) in files[1..].iter_mut().zip(Coding::ALL) {
                 let mut beside = path.to_vec();
                 beside.extend_from_slice(coding.suffix().as_bytes());
-                match self.look(&beside, patience) {
+                match self.look(&beside, mode) {
                     Ok(FileType::RegularFile) => {
-                        let coded = self.regular(&beside, patience)?;
+                        let coded = self.regular(&beside, mode)?;
                         // An older one is what the file was, not what it is.
                         *place = Some(coded).filter(|coded| coded.identity.modified >= modified);
                     }
@@ -241,30 +247,30 @@ impl Root {
     }
 
     /// What kind of thing a path names, without opening it.
-    fn look(&self, path: &[u8], patience: Patience) -> Result<FileType, Error> {
-        let place = self.open_at(path, OFlags::PATH | OFlags::CLOEXEC, patience)?;
-        Ok(Identity::of(place)?.1)
+    fn look(&self, path: &[u8], mode: LookupMode) -> Result<FileType, Error> {
+        let place = self.open_at(path, OFlags::PATH | OFlags::CLOEXEC, mode)?;
+        Ok(FileIdentity::of(place)?.1)
     }
 
-    fn open_at(&self, path: &[u8], flags: OFlags, patience: Patience) -> Result<OwnedFd, Error> {
+    fn open_at(&self, path: &[u8], flags: OFlags, mode: LookupMode) -> Result<OwnedFd, Error> {
         let mut resolve = ResolveFlags::NO_MAGICLINKS;
         match self.symlinks {
             Symlinks::Never => resolve |= ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
             Symlinks::Beneath => resolve |= ResolveFlags::BENEATH,
             Symlinks::Anywhere => {}
         }
-        if patience == Patience::None {
+        if mode == LookupMode::CachedOnly {
             resolve |= ResolveFlags::CACHED;
         }
         let mut result = Err(Error::Cold);
         for _ in 0..TRIES {
             result = fs::openat2(&self.directory, path, flags, Mode::empty(), resolve).map_err(Error::from);
-            if patience == Patience::None || !matches!(result, Err(Error::Cold)) {
+            if mode == LookupMode::CachedOnly || !matches!(result, Err(Error::Cold)) {
                 break;
             }
         }
         match result {
-            Err(Error::Cold) if patience == Patience::Disk => Err(Error::Failed(Errno::AGAIN)),
+            Err(Error::Cold) if mode == LookupMode::MayBlock => Err(Error::Failed(Errno::AGAIN)),
             result => result,
         }
     }
@@ -308,7 +314,7 @@ mod tests {
                 [(Symlinks::Never, never), (Symlinks::Beneath, beneath), (Symlinks::Anywhere, anywhere)]
             {
                 let root = Root::open(&place.path().join("root"), symlinks, false).expect("a root");
-                let found = root.find(name.as_bytes(), Patience::Disk);
+                let found = root.find(name.as_bytes(), LookupMode::MayBlock);
                 assert_eq!(found.is_ok(), expected, "{name} {symlinks:?}: {found:?}");
             }
         }
@@ -318,7 +324,7 @@ mod tests {
     fn only_files_and_directories_are_found() {
         let place = place();
         let root = Root::open(&place.path().join("root"), Symlinks::Beneath, false).expect("a root");
-        let find = |path: &str| root.find(path.as_bytes(), Patience::Disk);
+        let find = |path: &str| root.find(path.as_bytes(), LookupMode::MayBlock);
         assert!(matches!(find("a"), Ok(Found::File(_))));
         assert!(matches!(find("sub"), Ok(Found::Directory)));
         assert!(matches!(find("sub/"), Ok(Found::File(_))), "its index");
@@ -334,7 +340,7 @@ mod tests {
         let path = place.path().join("root");
         let root = Root::open(&path, Symlinks::Beneath, true).expect("a root");
         write(path.join("a.gz"), "coded").expect("a file");
-        let coded = || match root.find(b"a", Patience::Disk) {
+        let coded = || match root.find(b"a", LookupMode::MayBlock) {
             Ok(Found::File(files)) => files.iter().map(Option::is_some).collect::<Vec<_>>(),
             other => panic!("{other:?}"),
         };

@@ -11,15 +11,29 @@
 use percent_encoding::percent_encode;
 
 use super::pattern::{self, Pattern, Template};
-use super::rules::{Rule, Rules};
-use crate::http::path::{self, ESCAPED, Refused};
+use crate::http::path::{self, ESCAPED, PathError};
 
 /// The most paths of a `try`: each may take a look at the disk.
 const MAX_TRIES: usize = 8;
 
+/// What a rule says of that, as it is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RouteTargets<'r> {
+    /// Where else it is to be asked for.
+    pub redirect: Option<&'r str>,
+    /// How that is said.
+    pub status: Option<u16>,
+    /// The path that is answered for it.
+    pub rewrite: Option<&'r str>,
+    /// The paths of which the first is answered that there is.
+    pub tries: Option<&'r [String]>,
+    /// The path that is answered where there is nothing else.
+    pub fallback: Option<&'r str>,
+}
+
 /// Where a rule leads.
 #[derive(Clone, Debug, Default)]
-pub struct Lead {
+pub struct RouteRule {
     path: Option<Move>,
     tries: Option<Vec<Template>>,
 }
@@ -46,18 +60,18 @@ struct Redirect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     /// To what its path names.
-    Straight,
+    Direct,
     /// To the first of these that there is.
-    First(Vec<Vec<u8>>),
+    TryFiles(Vec<Vec<u8>>),
     /// The client is told to ask elsewhere.
-    Elsewhere {
+    Redirected {
         /// How it is told.
         status: u16,
         /// Where.
         location: String,
     },
     /// To what can be no file.
-    Nowhere(Refused),
+    Rejected(PathError),
 }
 
 /// Why a rule leads nowhere.
@@ -91,13 +105,13 @@ pub enum Error {
     Template(#[from] pattern::Error),
 }
 
-impl Lead {
+impl RouteRule {
     /// Where a rule leads that is for these paths.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn new(rule: &Rule, pattern: &Pattern) -> Result<Self, Error> {
-        let path = match (rule.redirect.as_deref(), rule.rewrite.as_deref()) {
+    pub fn new(rule: &RouteTargets<'_>, pattern: &Pattern) -> Result<Self, Error> {
+        let path = match (rule.redirect, rule.rewrite) {
             (Some(_), Some(_)) => return Err(Error::Both),
             (None, None) => None,
             (Some(""), _) | (_, Some("")) => Some(Move::Stay),
@@ -107,7 +121,7 @@ impl Lead {
         if rule.status.is_some() && !matches!(path, Some(Move::Redirect(_))) {
             return Err(Error::StatusAlone);
         }
-        let tries = match (rule.r#try.as_deref(), rule.fallback.as_deref()) {
+        let tries = match (rule.tries, rule.fallback) {
             (None, None) => None,
             (None | Some([]), Some("")) | (Some([]), None) => Some(Vec::new()),
             (tries, fallback) => {
@@ -125,7 +139,7 @@ impl Lead {
     }
 
     /// Whether it says nothing.
-    pub fn is_nowhere(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.path.is_none() && self.tries.is_none()
     }
 }
@@ -183,10 +197,15 @@ fn template(to: &str, pattern: &Pattern) -> Result<Template, Error> {
 
 impl Route {
     /// Where rules lead a request for a path below the root.
-    pub fn of(rules: &Rules, path: &[u8], query: Option<&str>, hidden: bool) -> Self {
+    pub fn of<'r>(
+        rules: impl DoubleEndedIterator<Item = (&'r Pattern, &'r RouteRule)> + Clone,
+        path: &[u8],
+        query: Option<&str>,
+        hidden: bool,
+    ) -> Self {
         let mut at = [b"/", path].concat();
-        let said = rules.all_leads().rev().find_map(|(pattern, lead)| {
-            let to = lead.path.as_ref()?;
+        let said = rules.clone().rev().find_map(|(pattern, rule)| {
+            let to = rule.path.as_ref()?;
             Some((to, pattern.captures(&at)?))
         });
         let mut moved = false;
@@ -200,7 +219,7 @@ impl Route {
                     || redirect.query.is_some()
                     || location.split(['?', '#']).next() != Some(&itself())
                 {
-                    return Self::Elsewhere { status: redirect.status, location };
+                    return Self::Redirected { status: redirect.status, location };
                 }
             }
             Some((Move::Rewrite(to), captures)) => match path::normal(&to.expand(&at, &captures), hidden) {
@@ -208,30 +227,30 @@ impl Route {
                     moved = to != path;
                     at = [b"/", &to[..]].concat();
                 }
-                Err(refused) => return Self::Nowhere(refused),
+                Err(refused) => return Self::Rejected(refused),
             },
         }
-        let tries = rules.all_leads().rev().find_map(|(pattern, lead)| {
-            let tries = lead.tries.as_ref()?;
+        let tries = rules.clone().rev().find_map(|(pattern, rule)| {
+            let tries = rule.tries.as_ref()?;
             Some((tries, pattern.captures(&at)?))
         });
         match tries {
             Some((tries, captures)) if !tries.is_empty() => {
                 let paths = tries.iter().map(|to| path::normal(&to.expand(&at, &captures), hidden));
                 // What cannot be is not there.
-                Self::First(paths.filter_map(Result::ok).collect())
+                Self::TryFiles(paths.filter_map(Result::ok).collect())
             }
-            _ if moved => Self::First(vec![at.split_off(1)]),
-            _ => Self::Straight,
+            _ if moved => Self::TryFiles(vec![at.split_off(1)]),
+            _ => Self::Direct,
         }
     }
 
     /// Whether a file that this path names is the answer to it.
-    pub fn is_straight(&self, path: &[u8]) -> bool {
+    pub fn is_direct(&self, path: &[u8]) -> bool {
         match self {
-            Self::Straight => true,
-            Self::First(paths) => paths.first().is_some_and(|first| first == path),
-            Self::Elsewhere { .. } | Self::Nowhere(_) => false,
+            Self::Direct => true,
+            Self::TryFiles(paths) => paths.first().is_some_and(|first| first == path),
+            Self::Redirected { .. } | Self::Rejected(_) => false,
         }
     }
 }
@@ -239,6 +258,7 @@ impl Route {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::site::rules::Rules;
 
     const RULES: &str = r#"
         [[rule]]
@@ -275,30 +295,30 @@ mod tests {
     #[test]
     fn requests_are_led_as_the_last_rule_has_it() {
         let rules = Rules::parse(RULES).expect("rules");
-        let elsewhere = |status, location: &str| Route::Elsewhere { status, location: location.to_owned() };
+        let elsewhere = |status, location: &str| Route::Redirected { status, location: location.to_owned() };
         let first =
-            |paths: &[&str]| Route::First(paths.iter().map(|path| path.as_bytes().to_vec()).collect());
+            |paths: &[&str]| Route::TryFiles(paths.iter().map(|path| path.as_bytes().to_vec()).collect());
         for (path, query, route) in [
-            ("a", None, Route::Straight),
+            ("a", None, Route::Direct),
             ("old/a b", Some("x=1"), elsewhere(301, "/a%20b?x=1")),
-            ("old/kept", None, Route::Straight),
+            ("old/kept", None, Route::Direct),
             // As few slashes in front as it takes to name no host.
             ("old//evil.example", None, elsewhere(301, "/evil.example")),
             ("old/\\evil.example", None, elsewhere(301, "/%5Cevil.example")),
             ("old/a\r\nset-cookie: x", None, elsewhere(301, "/a%0D%0Aset-cookie:%20x")),
             ("away/x?y", Some("b"), elsewhere(308, "https://new.example/x%3Fy?from=old&b#top")),
             ("away/@evil.example", None, elsewhere(308, "https://new.example/@evil.example?from=old#top")),
-            ("loop/a", Some("x"), Route::Straight),
+            ("loop/a", Some("x"), Route::Direct),
             ("u/42", None, first(&["users/42.html"])),
-            ("u/x", None, Route::Straight),
-            ("up/a", None, Route::Nowhere(Refused::Missing)),
-            ("up/.", None, Route::Nowhere(Refused::Bad)),
-            ("up/./../secret", None, Route::Nowhere(Refused::Bad)),
+            ("u/x", None, Route::Direct),
+            ("up/a", None, Route::Rejected(PathError::Missing)),
+            ("up/.", None, Route::Rejected(PathError::Bad)),
+            ("up/./../secret", None, Route::Rejected(PathError::Bad)),
             ("app/x", None, first(&["app/x", "app/x.html", "app/x/", "app/index.html"])),
-            ("app/api/x", None, Route::Straight),
+            ("app/api/x", None, Route::Direct),
             ("short/x", None, first(&["app/x", "app/x.html", "app/x/", "app/index.html"])),
         ] {
-            assert_eq!(Route::of(&rules, path.as_bytes(), query, false), route, "{path}");
+            assert_eq!(Route::of(rules.all_routes(), path.as_bytes(), query, false), route, "{path}");
         }
     }
 }

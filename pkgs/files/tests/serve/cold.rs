@@ -22,7 +22,7 @@ const LARGE: usize = 32 << 20;
 /// Whether this kernel has io_uring for us; said where it has not.
 fn has_ring(test: &'static str) -> bool {
     // On a thread of its own: the end of a ring interrupts what its thread waits for.
-    let there = std::thread::spawn(|| files::ring::Ring::new(0).is_ok()).join().expect("no panic");
+    let there = std::thread::spawn(|| files::disk::ring::Ring::new(0).is_ok()).join().expect("no panic");
     if !there {
         bench::skipped(test, "no io_uring here");
     }
@@ -86,7 +86,7 @@ fn what_is_asked_for_again_is_let_into_memory_and_what_is_asked_for_once_is_not(
     let place = Place::new();
     let file = cold(&place, "f", 1 << 20);
     let server = place.serve(&["--disk", "uring", "--workers", "1"]);
-    let resident = || files::resident::is_resident(&file, &(0..4096));
+    let resident = || files::disk::resident::is_resident(&file, &(0..4096));
     server.get("/f", "");
     assert!(!resident(), "once");
     server.get("/f", "");

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::process::Command;
 use std::time::Duration;
 
-use files::resident::is_resident;
+use files::disk::resident::is_resident;
 
 use crate::client::Client;
 use crate::place::{BINARY, Place, forget, pattern, until};

@@ -194,7 +194,7 @@ pub fn forget(file: &File) {
     until("a file out of memory", || {
         file.sync_all().expect("written");
         rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).expect("advice is taken");
-        !files::resident::is_resident(file, &all)
+        !files::disk::resident::is_resident(file, &all)
     });
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use files::resident::is_resident;
+use files::disk::resident::is_resident;
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::crowd::{gather, session};

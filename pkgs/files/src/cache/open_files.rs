@@ -1,0 +1,323 @@
+//! Files that one worker keeps open, with their heads, so that a hot file costs no lookup.
+//!
+//! Bounded by number; the clock algorithm lets go of what was not asked for lately. An entry is looked up
+//! anew after a while, and at once where inotify says that its directory changed; what turns out to be the
+//! same file keeps its heads.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use foldhash::fast::RandomState;
+
+use super::file::OpenFile;
+use super::watch::{WatchStamp, Watcher};
+use crate::http::encoding::Coding;
+use crate::http::media_type::{is_text, media_type};
+use crate::site::Site;
+use crate::site::root::{Found, INDEX, OpenedFile};
+use crate::site::rules::Policy;
+use crate::variants::Variant;
+
+/// What a path names, and what the rules say of it.
+#[derive(Debug)]
+pub struct CacheEntry {
+    /// What it is.
+    pub kind: EntryKind,
+    /// What the rules say.
+    pub policy: Rc<Policy>,
+    /// Whether the rules may have something else answered for its path.
+    pub is_routed: bool,
+    /// The codings that were made of it, in the order of [`Coding::ALL`]; none where none are to be.
+    pub made: Option<Rc<[RefCell<Made>; Coding::ALL.len()]>>,
+    /// Looked up anew from this tick on.
+    stale_from: Cell<u32>,
+    stamp: Option<WatchStamp>,
+}
+
+impl CacheEntry {
+    /// Whether the kernel tells of changes to it.
+    pub fn is_watched(&self) -> bool {
+        self.stamp.is_some()
+    }
+}
+
+/// A coding that was made of a file, where it was found.
+pub type Made = Option<(Arc<Variant>, Rc<OpenFile>)>;
+
+/// What a path names.
+#[derive(Clone, Debug)]
+pub enum EntryKind {
+    /// A file, and its codings in the order of [`Coding::ALL`].
+    File(Rc<OpenFile>, [Option<Rc<OpenFile>>; Coding::ALL.len()]),
+    /// A directory whose name came without its final slash.
+    Directory,
+    /// A directory without an index.
+    Listing,
+}
+
+impl EntryKind {
+    /// Whether what was found is of the same kind.
+    fn is_like(&self, found: &Found) -> bool {
+        matches!(
+            (self, found),
+            (Self::File(..), Found::File(_))
+                | (Self::Directory, Found::Directory)
+                | (Self::Listing, Found::Listing(_))
+        )
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Rc<OpenFile>> {
+        let (plain, coded) = match self {
+            Self::File(plain, coded) => (Some(plain), coded.as_slice()),
+            Self::Directory | Self::Listing => (None, &[][..]),
+        };
+        plain.into_iter().chain(coded.iter().flatten())
+    }
+}
+
+/// The entries of one worker.
+#[derive(Debug)]
+pub struct OpenFileCache {
+    /// Of the first site, by path, where among the slots it is.
+    places: Places,
+    /// The same of the others.
+    others: Vec<Places>,
+    slots: Vec<Slot>,
+    hand: usize,
+    capacity: usize,
+    /// How long an entry counts, in ticks.
+    fresh_for: u32,
+    /// The memory left for bytes of small files.
+    memory: usize,
+    watcher: Option<Watcher>,
+}
+
+type Places = HashMap<Box<[u8]>, usize, RandomState>;
+
+#[derive(Debug)]
+struct Slot {
+    site: usize,
+    path: Box<[u8]>,
+    entry: Rc<CacheEntry>,
+    used: Cell<bool>,
+}
+
+impl OpenFileCache {
+    /// An empty one, for `capacity` entries and `memory` bytes of small files.
+    pub fn new(capacity: usize, fresh_for: u32, memory: usize, watcher: Option<Watcher>) -> Self {
+        Self {
+            places: HashMap::default(),
+            others: Vec::new(),
+            slots: Vec::new(),
+            hand: 0,
+            capacity: capacity.max(1),
+            fresh_for,
+            memory,
+            watcher,
+        }
+    }
+
+    /// What a path named when it was last looked up, where that is recent.
+    pub fn get(&self, site: &Site, path: &[u8], tick: u32) -> Option<&Rc<CacheEntry>> {
+        let slot = &self.slots[self.place(site.number, path)?];
+        slot.used.set(true);
+        let fresh =
+            slot.entry.stale_from.get() > tick && slot.entry.stamp.as_ref().is_none_or(WatchStamp::is_fresh);
+        fresh.then_some(&slot.entry)
+    }
+
+    fn place(&self, site: usize, path: &[u8]) -> Option<usize> {
+        let places = if site == 0 { &self.places } else { self.others.get(site - 1)? };
+        places.get(path).copied()
+    }
+
+    fn places(&mut self, site: usize) -> &mut Places {
+        if site == 0 {
+            return &mut self.places;
+        }
+        if self.others.len() < site {
+            self.others.resize_with(site, Places::default);
+        }
+        &mut self.others[site - 1]
+    }
+
+    /// Takes in what a path names now; the present is given in ticks and as a time.
+    pub fn insert(
+        &mut self,
+        site: &Site,
+        path: &[u8],
+        found: Found,
+        (tick, now): (u32, SystemTime),
+    ) -> Rc<CacheEntry> {
+        let stale_from = Cell::new(tick.saturating_add(self.fresh_for));
+        // Watched before it is compared, so that no change falls between.
+        let stamp = self.watcher.as_mut().and_then(|watcher| watcher.stamp(site.root.place_of(path).ok()?));
+        let place = self.place(site.number, path);
+        let known = place.map(|place| Rc::clone(&self.slots[place].entry));
+        // Rules are about the file that is sent: a directory's index, or the directory where that is listed.
+        let sent: Cow<'_, [u8]> = match found {
+            Found::File(_) if names_directory(path) => [path, INDEX.as_bytes()].concat().into(),
+            Found::Directory => [path, b"/"].concat().into(),
+            Found::File(_) | Found::Listing(_) => path.into(),
+        };
+        let policy = match known.as_ref().filter(|known| known.kind.is_like(&found)) {
+            Some(known) => Rc::clone(&known.policy),
+            None => Rc::new(site.policy_of(path, &sent)),
+        };
+        let (kind, made) = match found {
+            Found::Directory => (EntryKind::Directory, None),
+            Found::Listing(_) => (EntryKind::Listing, None),
+            Found::File(files) => match known.as_ref().filter(|known| is_same(&known.kind, &files)) {
+                Some(known) => (known.kind.clone(), known.made.clone()),
+                None => files_of(*files, &sent, &policy, &site.charset, now),
+            },
+        };
+        // What is no file may not be the answer where another path is tried next.
+        let is_routed =
+            site.routes() && !(matches!(kind, EntryKind::File(..)) && site.route(path, None).is_direct(path));
+        let entry = Rc::new(CacheEntry { kind, policy, is_routed, made, stale_from, stamp });
+        match place {
+            Some(place) => {
+                let old = std::mem::replace(&mut self.slots[place].entry, Rc::clone(&entry));
+                if !old.kind.files().zip(entry.kind.files()).all(|(old, new)| Rc::ptr_eq(old, new)) {
+                    self.memory += bytes_kept(&old);
+                }
+            }
+            None => self.add(site.number, path, Rc::clone(&entry)),
+        }
+        entry
+    }
+
+    fn add(&mut self, site: usize, path: &[u8], entry: Rc<CacheEntry>) {
+        let slot = Slot { site, path: path.into(), entry, used: Cell::new(false) };
+        let place = if self.slots.len() < self.capacity {
+            self.slots.push(slot);
+            #[cfg(test)]
+            crate::faults::strike(crate::faults::CACHE, path);
+            self.slots.len() - 1
+        } else {
+            let place = self.oldest();
+            let old = std::mem::replace(&mut self.slots[place], slot);
+            self.places(old.site).remove(&old.path);
+            self.memory += bytes_kept(&old.entry);
+            place
+        };
+        self.places(site).insert(path.into(), place);
+    }
+
+    /// The first from the hand on that was not asked for since the hand passed it last.
+    fn oldest(&mut self) -> usize {
+        loop {
+            let place = self.hand;
+            self.hand = (place + 1) % self.slots.len();
+            if !self.slots[place].used.replace(false) {
+                return place;
+            }
+        }
+    }
+
+    /// Forgets what a path named.
+    pub fn forget(&mut self, path: &[u8]) {
+        if let Some(place) = self.places.get(path) {
+            self.slots[*place].entry.stale_from.set(0);
+        }
+    }
+
+    /// Closes all files that are not being sent.
+    pub fn clear(&mut self) {
+        self.memory += self.slots.iter().map(|slot| bytes_kept(&slot.entry)).sum::<usize>();
+        self.places.clear();
+        self.others.clear();
+        self.slots.clear();
+        self.hand = 0;
+    }
+
+    /// Forgets all there is, with `memory` bytes for small files again: nothing it has is relied upon.
+    pub fn reset(&mut self, memory: usize) {
+        (self.places, self.others, self.slots) = Default::default();
+        (self.hand, self.memory) = (0, memory);
+    }
+
+    /// Forgets codings that were let go of, so that their memory is free.
+    pub fn forget_made(&mut self) {
+        for made in self.slots.iter().filter_map(|slot| slot.entry.made.as_deref()).flatten() {
+            made.borrow_mut().take_if(|(variant, _)| variant.was_evicted());
+        }
+    }
+
+    /// Keeps the bytes of a small file in memory, where there is room.
+    pub fn keep_bytes(&mut self, file: &OpenFile, now: SystemTime) {
+        let size = usize::try_from(file.identity.size).unwrap_or(usize::MAX);
+        if file.bytes().is_none() && size <= self.memory && file.keep_bytes(now) {
+            self.memory -= size;
+        }
+    }
+
+    /// Learns what changed below the root.
+    pub fn watched(&mut self) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher.read();
+        }
+    }
+
+    /// What tells when [`watched`](Self::watched) has something to learn.
+    pub fn watcher(&self) -> Option<&Watcher> {
+        self.watcher.as_ref()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
+/// Whether a decoded path names a directory: the root, or what ends with a slash.
+pub fn names_directory(path: &[u8]) -> bool {
+    path.is_empty() || path.ends_with(b"/")
+}
+
+fn bytes_kept(entry: &CacheEntry) -> usize {
+    entry.kind.files().filter_map(|file| file.bytes()).map(<[u8]>::len).sum()
+}
+
+/// Whether these are the files that are open already, with nothing changed about them.
+fn is_same(kind: &EntryKind, found: &[Option<OpenedFile>; 1 + Coding::ALL.len()]) -> bool {
+    let EntryKind::File(plain, coded) = kind else { return false };
+    let open = std::iter::once(Some(plain)).chain(coded.iter().map(Option::as_ref));
+    open.zip(found).all(|(open, found)| match (open, found) {
+        (None, None) => true,
+        (Some(open), Some(found)) => open.identity == found.identity,
+        _ => false,
+    })
+}
+
+fn files_of(
+    files: [Option<OpenedFile>; 1 + Coding::ALL.len()],
+    path: &[u8],
+    policy: &Policy,
+    charset: &str,
+    now: SystemTime,
+) -> (EntryKind, Option<Rc<[RefCell<Made>; Coding::ALL.len()]>>) {
+    let [plain, coded @ ..] = files;
+    let plain = plain.expect("a file that was found is open");
+    let size = plain.identity.size;
+    let is_made_of = policy.compressed.as_ref().is_some_and(|sizes| sizes.contains(&size))
+        && is_text(&media_type(path, charset));
+    let varies = is_made_of || coded.iter().any(Option::is_some);
+    let file = |opened, coding| Rc::new(OpenFile::new(opened, path, coding, varies, policy, charset, now));
+    let mut codings = Coding::ALL.into_iter();
+    let coded = coded.map(|opened| {
+        let coding = codings.next();
+        opened.map(|opened| file(opened, coding))
+    });
+    (EntryKind::File(file(plain, None), coded), is_made_of.then(Rc::default))
+}

@@ -1,0 +1,174 @@
+//! Changes below the root, as inotify(7) tells them.
+//!
+//! Directories are watched, not files: a file that is replaced is another file, but its directory says so.
+//! A change only makes entries be looked up anew, so a false alarm costs little, and where there can be no
+//! more watches time alone decides.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::rc::{Rc, Weak};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Whatever may change what a name in the directory stands for.
+const CHANGES: WatchFlags = WatchFlags::ATTRIB
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::CREATE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVE)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::ONLYDIR);
+
+/// Room for some hundred events with names of common length.
+const BUFFER_BYTES: usize = 8 * 1024;
+
+/// Watches the directories of one worker's entries.
+#[derive(Debug)]
+pub struct Watcher {
+    inotify: Rc<OwnedFd>,
+    directories: HashMap<i32, Weak<Directory>>,
+}
+
+/// A watched directory; no longer watched once nobody looks at it.
+#[derive(Debug)]
+struct Directory {
+    inotify: Rc<OwnedFd>,
+    watch: i32,
+    changes: Cell<u64>,
+}
+
+/// What a directory was like when somebody looked.
+#[derive(Clone, Debug)]
+pub struct WatchStamp {
+    directory: Rc<Directory>,
+    changes: u64,
+}
+
+impl WatchStamp {
+    /// Whether nothing has changed since.
+    pub fn is_fresh(&self) -> bool {
+        self.directory.changes.get() == self.changes
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // The kernel may have ended the watch already, with the directory.
+        let _ = inotify::remove_watch(&*self.inotify, self.watch);
+    }
+}
+
+impl Watcher {
+    /// One that watches nothing yet; none where the user's limit of instances is reached.
+    pub fn new() -> Option<Self> {
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+        Some(Self { inotify: Rc::new(inotify), directories: HashMap::new() })
+    }
+
+    /// Watches a directory from here on. None where the user's limit of watches is reached.
+    pub fn stamp(&mut self, directory: OwnedFd) -> Option<WatchStamp> {
+        // By number, so that it is the directory that was found and no other of its name.
+        let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        let watch = inotify::add_watch(&*self.inotify, path, CHANGES).ok()?;
+        let known = self.directories.get(&watch).and_then(Weak::upgrade);
+        let directory = known.unwrap_or_else(|| {
+            let inotify = Rc::clone(&self.inotify);
+            let directory = Rc::new(Directory { inotify, watch, changes: Cell::new(0) });
+            self.directories.insert(watch, Rc::downgrade(&directory));
+            directory
+        });
+        let changes = directory.changes.get();
+        Some(WatchStamp { directory, changes })
+    }
+
+    /// What tells a task of this thread's runtime that something has happened.
+    ///
+    /// # Errors
+    /// When no file descriptor is left.
+    #[allow(unsafe_code)]
+    pub fn wait(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        let inotify = self.inotify.try_clone()?;
+        // SAFETY: an `OwnedFd` that nobody takes out stays open, and the same, for as long as it lives.
+        Ok(unsafe { AsyncFd::register_with_interest(inotify, Interest::READABLE) }?)
+    }
+
+    /// Takes in what has happened.
+    pub fn read(&mut self) {
+        let mut buffer = [const { MaybeUninit::uninit() }; BUFFER_BYTES];
+        let mut reader = inotify::Reader::new(&*self.inotify, &mut buffer);
+        while let Ok(event) = reader.next() {
+            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                let all = self.directories.values().filter_map(Weak::upgrade);
+                all.for_each(|directory| directory.changed());
+            } else if let Some(directory) = self.directories.get(&event.wd()).and_then(Weak::upgrade) {
+                directory.changed();
+            }
+            if event.events().contains(ReadFlags::IGNORED) {
+                self.directories.remove(&event.wd());
+            }
+        }
+    }
+}
+
+impl Directory {
+    fn changed(&self) {
+        self.changes.set(self.changes.get() + 1);
+    }
+}
+
+impl AsFd for Watcher {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_fresh_until_its_directory_changes() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (watched, other) = (place.path().join("a"), place.path().join("b"));
+        fs::create_dir(&watched).expect("a directory");
+        fs::create_dir(&other).expect("a directory");
+        fs::write(watched.join("file"), "1").expect("a file");
+        let mut watcher = Watcher::new().expect("inotify");
+        let mut stamp = || {
+            let directory = fs::File::open(&watched).expect("a directory");
+            let stamp = watcher.stamp(directory.into()).expect("a watch");
+            watcher.read();
+            stamp
+        };
+        let changes: [fn(&std::path::Path); 5] = [
+            |path| fs::write(path.join("file"), "2").expect("written"),
+            |path| fs::write(path.join("new"), "1").expect("made"),
+            |path| fs::rename(path.join("new"), path.join("file")).expect("renamed"),
+            |path| fs::remove_file(path.join("file")).expect("removed"),
+            |path| fs::rename(path, path.with_extension("gone")).expect("renamed"),
+        ];
+        fs::write(other.join("file"), "1").expect("a file");
+        assert!(stamp().is_fresh());
+        let stamps: Vec<WatchStamp> = changes
+            .iter()
+            .map(|change| {
+                let fresh = stamp();
+                change(&watched);
+                fresh
+            })
+            .collect();
+        watcher.read();
+        for (number, stamp) in stamps.iter().enumerate() {
+            assert!(!stamp.is_fresh(), "change {number}");
+        }
+    }
+}

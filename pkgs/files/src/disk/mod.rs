@@ -1,0 +1,16 @@
+//! Reads that may wait for the disk.
+//!
+//! - [`threads`]: lookups, and whatever else blocks.
+//! - [`ring`]: reads of what is cold, by io_uring; [`backend`]: whether there is one.
+//! - [`admission`]: which cold files the page cache is to have.
+//! - [`resident`]: whether bytes are in the page cache.
+
+pub mod admission;
+pub mod backend;
+// cachestat(2) has no safe binding.
+#[allow(unsafe_code)]
+pub mod resident;
+// The kernel writes to memory of ours while we do something else.
+#[allow(unsafe_code)]
+pub mod ring;
+pub mod threads;

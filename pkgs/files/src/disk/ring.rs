@@ -1,0 +1,432 @@
+//! Reads that no thread waits for: each worker has an io_uring(7), which its epoll instance watches like any socket.
+//!
+//! What is read goes into blocks of a memory of fixed size. A block belongs to the ring for as long as the kernel may
+//! write to it, whatever has become of the connection it was for, and to the connection after that.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use io_uring::{IoUring, opcode, types};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// Whom a read is for: a connection of a worker.
+pub type Token = u64;
+
+/// A block: the least that had the device's bandwidth in the bench, with 32 reads at once.
+pub const BLOCK_BYTES: usize = 128 * 1024;
+
+/// To this offsets, lengths and memory are aligned: what disks with sectors of 4 KiB ask of reads around the page cache.
+pub const ALIGNMENT: u64 = 4096;
+
+/// Reads under way of one worker. Beyond what the device has places for (`nr_requests`, 256 as a rule) the kernel would have
+/// threads of its own wait.
+const FLIGHTS: u32 = 128;
+
+/// A huge page of x86-64, and of arm64 with pages of 4 KiB.
+const HUGE_BYTES: usize = 2 << 20;
+
+/// The fewest blocks of a worker.
+const BLOCKS: usize = 8;
+
+/// What one transfer may have in blocks, where it is the only one; several share in it.
+const AHEAD_BLOCKS: usize = 32;
+/// The most of one transfer, and the least: one is sent while the other is read.
+const MOST_AHEAD: usize = 16;
+const LEAST_AHEAD: usize = 2;
+
+/// How long the end of a ring waits for reads that are under way.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
+/// Memory of a fixed size, in blocks.
+#[derive(Debug)]
+struct Memory {
+    start: NonNull<u8>,
+    length: usize,
+    free: RefCell<Vec<u32>>,
+}
+
+/// A part of the memory that one owner has to itself.
+#[derive(Debug)]
+pub struct Block {
+    memory: Rc<Memory>,
+    number: u32,
+}
+
+/// What was read: the block, and how many bytes of it.
+pub type Read = Result<(Block, usize), Errno>;
+
+/// A read that has ended.
+#[derive(Debug)]
+pub struct Completion {
+    /// Whom it was for.
+    pub token: Token,
+    /// Which read it was.
+    pub number: u64,
+    /// What came of it.
+    pub read: Read,
+}
+
+/// A read under way. It keeps the file open and the block where it is.
+struct InFlightRead {
+    token: Token,
+    number: u64,
+    _file: Arc<OwnedFd>,
+    block: Block,
+}
+
+/// A worker's ring.
+pub struct Ring {
+    ring: IoUring,
+    memory: Rc<Memory>,
+    /// By the number the kernel has for each.
+    flights: Vec<Option<InFlightRead>>,
+    places: Vec<u32>,
+    /// Reads that the kernel has not been told of.
+    queued: usize,
+    next: u64,
+    /// Transfers that wait for a block, in the order they came.
+    waiting: VecDeque<Token>,
+    /// Whose turn it is to take one.
+    served: Option<Token>,
+    /// Transfers that read by the ring.
+    readers: Rc<()>,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("under_way", &self.under_way()).finish_non_exhaustive()
+    }
+}
+
+impl Memory {
+    fn new(bytes: usize) -> io::Result<Self> {
+        let blocks = (bytes / BLOCK_BYTES).max(BLOCKS);
+        // Whole huge pages, to which the kernel aligns mappings that are large enough.
+        let length = (blocks * BLOCK_BYTES).next_multiple_of(if bytes > HUGE_BYTES { HUGE_BYTES } else { 1 });
+        let blocks = length / BLOCK_BYTES;
+        // SAFETY: a new mapping, of no file, at an address the kernel chooses, is in nobody's way.
+        let start = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        }?;
+        let start: NonNull<u8> = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        // A block in one piece of memory is one segment to the device, where single pages are 32 of them. Without huge pages it works
+        // as well, if not as fast.
+        // SAFETY: this is advice, about the mapping that was just made; it changes no byte.
+        let _ = unsafe { madvise(start.as_ptr().cast(), length, Advice::LinuxHugepage) };
+        let number = u32::try_from(blocks).map_err(|_| Errno::INVAL)?;
+        Ok(Self { start, length, free: RefCell::new((0..number).rev().collect()) })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping that `new` made; the last block of it is gone, and with it the last read into it.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+impl Block {
+    fn start(&self) -> NonNull<u8> {
+        // SAFETY: its number is below that of the blocks the mapping has room for.
+        unsafe { self.memory.start.add(self.number as usize * BLOCK_BYTES) }
+    }
+
+    /// Some of its bytes.
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        // SAFETY: a block is in the mapping, which lives as long, and its bytes are initialised, by the kernel where by
+        // nobody else. A block out of the hands of the ring is written by nobody.
+        let all = unsafe { std::slice::from_raw_parts(self.start().as_ptr(), BLOCK_BYTES) };
+        &all[range]
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.memory.free.borrow_mut().push(self.number);
+    }
+}
+
+impl Ring {
+    /// One with blocks of so many bytes together, for the thread that makes it.
+    ///
+    /// # Errors
+    /// When the kernel has none (before Linux 6.1), or does not allow it: `kernel.io_uring_disabled`, seccomp(2).
+    pub fn new(memory: usize) -> io::Result<Self> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            // What has ended is taken in when the worker asks, not wherever it happens to be.
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .build(FLIGHTS)?;
+        Ok(Self {
+            ring,
+            memory: Rc::new(Memory::new(memory)?),
+            flights: (0..FLIGHTS).map(|_| None).collect(),
+            places: (0..FLIGHTS).rev().collect(),
+            queued: 0,
+            next: 0,
+            waiting: VecDeque::new(),
+            served: None,
+            readers: Rc::new(()),
+        })
+    }
+
+    /// Counts one more transfer that reads by it, until what is returned is dropped.
+    pub fn reader(&self) -> Rc<()> {
+        Rc::clone(&self.readers)
+    }
+
+    /// How many blocks a transfer may have now.
+    fn share(&self) -> usize {
+        let readers = Rc::strong_count(&self.readers).saturating_sub(1).max(1);
+        (AHEAD_BLOCKS / readers).clamp(LEAST_AHEAD, MOST_AHEAD)
+    }
+
+    /// A block for a transfer that has so many already. A transfer without any waits for its turn, and is told; none
+    /// reads ahead out of the last quarter.
+    pub fn block(&mut self, token: Token, has: usize) -> Option<Block> {
+        let free = self.memory.free.borrow().len();
+        let may = if has > 0 {
+            self.waiting.is_empty() && has < self.share() && free > self.blocks() / 4
+        } else {
+            self.waiting.is_empty() || self.served == Some(token)
+        };
+        if may && !self.places.is_empty() {
+            let number = self.memory.free.borrow_mut().pop();
+            if let Some(number) = number {
+                return Some(Block { memory: Rc::clone(&self.memory), number });
+            }
+        }
+        if has == 0 {
+            self.waiting.push_back(token);
+        }
+        None
+    }
+
+    /// The transfer that may take a block now.
+    pub fn serve(&mut self) -> Option<Token> {
+        self.served = if self.may_serve() { self.waiting.pop_front() } else { None };
+        self.served
+    }
+
+    /// Whether there is one.
+    pub fn may_serve(&self) -> bool {
+        !self.waiting.is_empty() && !self.places.is_empty() && !self.memory.free.borrow().is_empty()
+    }
+
+    /// Whether transfers wait for blocks that others have and do not send.
+    pub fn is_short(&self) -> bool {
+        !self.waiting.is_empty() && self.memory.free.borrow().is_empty() && self.under_way() < self.blocks()
+    }
+
+    fn blocks(&self) -> usize {
+        self.memory.length / BLOCK_BYTES
+    }
+
+    /// Reads under way.
+    pub fn under_way(&self) -> usize {
+        self.flights.len() - self.places.len()
+    }
+
+    /// Reads that were begun.
+    pub fn begun(&self) -> u64 {
+        self.next
+    }
+
+    /// Has `length` bytes from `offset` read into the block, and returns the number of the read. Both are multiples of
+    /// [`ALIGNMENT`] where the file is read around the page cache.
+    ///
+    /// # Errors
+    /// The kernel's, where it takes no more.
+    pub fn read(
+        &mut self,
+        token: Token,
+        file: &Arc<OwnedFd>,
+        offset: u64,
+        length: usize,
+        block: Block,
+    ) -> Result<u64, Errno> {
+        let length = length.min(BLOCK_BYTES);
+        let place = self.places.pop().ok_or(Errno::BUSY)?;
+        let number = self.next;
+        let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), block.start().as_ptr(), length as u32)
+            .offset(offset)
+            .build()
+            .user_data(u64::from(place));
+        // In the table before the kernel knows of it.
+        self.flights[place as usize] = Some(InFlightRead { token, number, _file: Arc::clone(file), block });
+        // SAFETY: the flight keeps the file open, and the block mapped and untouched, until the completion arrives; where
+        // none does, the memory is never unmapped.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        if pushed.is_err() {
+            self.flights[place as usize] = None;
+            self.places.push(place);
+            return Err(Errno::BUSY);
+        }
+        self.next += 1;
+        self.queued += 1;
+        Ok(number)
+    }
+
+    /// Tells the kernel of reads, and takes in what has ended.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter(2) that are none of a single read.
+    pub fn turn(&mut self, ended: &mut VecDeque<Completion>) -> io::Result<()> {
+        if self.ring.submission().taskrun() {
+            self.enter()?;
+        } else {
+            self.submit()?;
+        }
+        self.take(ended);
+        Ok(())
+    }
+
+    /// Tells the kernel of reads.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter(2) that are none of a single read.
+    pub fn submit(&mut self) -> io::Result<()> {
+        if self.queued > 0 { self.enter() } else { Ok(()) }
+    }
+
+    fn enter(&mut self) -> io::Result<()> {
+        match self.ring.submit() {
+            Ok(_) => {}
+            // Out of memory for a moment, or interrupted: they stay queued.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::EINTR)) => {}
+            Err(error) => return Err(error),
+        }
+        self.queued = self.ring.submission().len();
+        Ok(())
+    }
+
+    fn take(&mut self, ended: &mut VecDeque<Completion>) {
+        for entry in self.ring.completion() {
+            let place = entry.user_data() as u32;
+            let Some(flight) = self.flights.get_mut(place as usize).and_then(Option::take) else { continue };
+            self.places.push(place);
+            let result = entry.result();
+            let read = match usize::try_from(result) {
+                Ok(count) => Ok((flight.block, count)),
+                Err(_) => Err(Errno::from_raw_os_error(-result)),
+            };
+            ended.push_back(Completion { token: flight.token, number: flight.number, read });
+        }
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring is open for as long as it is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let until = std::time::Instant::now() + END_WITHIN;
+        let mut ended = VecDeque::new();
+        while self.under_way() > 0 && std::time::Instant::now() < until {
+            let wait = types::Timespec::from(Duration::from_millis(100));
+            let wait = types::SubmitArgs::new().timespec(&wait);
+            let _ = self.ring.submitter().submit_with_args(1, &wait);
+            self.take(&mut ended);
+            ended.clear();
+        }
+        if self.under_way() > 0 {
+            // A disk that does not answer may yet: the memory is left to it.
+            std::mem::forget(Rc::clone(&self.memory));
+            self.flights.drain(..).for_each(std::mem::forget);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn file(bytes: &[u8]) -> Arc<OwnedFd> {
+        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
+        file.write_all(bytes).expect("room");
+        Arc::new(file.into())
+    }
+
+    fn wait(ring: &mut Ring) -> Vec<Completion> {
+        let mut ended = VecDeque::new();
+        while ring.under_way() > 0 {
+            ring.turn(&mut ended).expect("a turn");
+            std::thread::yield_now();
+        }
+        ended.into()
+    }
+
+    #[test]
+    fn what_is_read_is_what_the_file_has() {
+        let Ok(mut ring) = Ring::new(0) else { return };
+        let bytes: Vec<u8> = (0..300_000_u32).map(|at| (at / 3) as u8).collect();
+        let file = file(&bytes);
+        let block = ring.block(7, 0).expect("a block");
+        let number = ring.read(7, &file, 262_144, BLOCK_BYTES, block).expect("room");
+        let ended = wait(&mut ring);
+        let [Completion { token: 7, number: ended, read: Ok((block, 37_856)) }] = &ended[..] else {
+            panic!("{ended:?}")
+        };
+        assert_eq!((*ended, block.bytes(0..37_856)), (number, &bytes[262_144..]));
+    }
+
+    #[test]
+    fn an_error_comes_back_and_so_does_the_block() {
+        let Ok(mut ring) = Ring::new(0) else { return };
+        let directory = Arc::new(std::fs::File::open("/").expect("a directory").into());
+        let block = ring.block(1, 0).expect("a block");
+        ring.read(1, &directory, 0, 4096, block).expect("room");
+        assert!(matches!(&wait(&mut ring)[..], [Completion { read: Err(Errno::ISDIR), .. }]));
+        assert_eq!(ring.memory.free.borrow().len(), BLOCKS);
+    }
+
+    #[test]
+    fn blocks_are_shared_and_waited_for_in_turn() {
+        let Ok(mut ring) = Ring::new(0) else { return };
+        let reader = ring.reader();
+        let mut blocks: Vec<Block> = (0..MOST_AHEAD).map_while(|has| ring.block(1, has)).collect();
+        assert_eq!(blocks.len(), BLOCKS - BLOCKS / 4, "the last quarter is for those without any");
+        blocks.extend([2, 3].map(|token| ring.block(token, 0).expect("a block")));
+        assert!(ring.block(4, 0).is_none() && ring.block(5, 0).is_none());
+        assert!(ring.is_short() && ring.serve().is_none());
+        blocks.pop();
+        assert!(ring.block(1, 1).is_none(), "who has some does not overtake");
+        assert!(ring.block(6, 0).is_none(), "nor does who came later");
+        assert_eq!(ring.serve(), Some(4));
+        assert!(ring.block(4, 0).is_some());
+        drop(reader);
+    }
+
+    #[test]
+    fn a_ring_that_ends_with_reads_under_way_waits_for_them() {
+        let Ok(mut ring) = Ring::new(0) else { return };
+        let file = file(&vec![1; BLOCK_BYTES]);
+        let memory = Rc::downgrade(&ring.memory);
+        for _ in 0..BLOCKS {
+            let block = ring.block(1, 0).expect("a block");
+            ring.read(1, &file, 0, BLOCK_BYTES, block).expect("room");
+        }
+        drop(ring);
+        assert!(memory.upgrade().is_none(), "nothing writes to it any more");
+    }
+}

@@ -1,0 +1,256 @@
+//! What a panic ends: a connection, and never the others; a worker, and with it the server.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use listener::{Offload, Offloaded, Peer, PeerInfo, Protocol};
+use service::descriptors::HighWater;
+use service::panics;
+use service::proxies::{Proxies, Source};
+use service::shutdown::Shutdown;
+
+use super::*;
+use crate::disk::threads::DiskThreads;
+use crate::faults;
+use crate::site::root::Symlinks;
+use crate::site::{Options, Site};
+use crate::tls::service::TlsService;
+use crate::transfer::engine::Engine;
+use crate::worker::completions::CompletionQueue;
+use crate::worker::settings::Settings;
+
+/// Serves a directory with one worker.
+fn serve(root: &Path) -> (Arc<SharedState>, SocketAddr, Vec<JoinHandle<()>>) {
+    panics::install();
+    let settings = Settings {
+        engine: Engine::Auto,
+        ring: Some(1 << 20),
+        open_files: 100,
+        memory: 1 << 20,
+        memory_max: 4096,
+        pipe_memory: 1 << 20,
+        tls_memory: 1 << 20,
+        variant_memory: 1 << 20,
+        revalidate: Duration::from_secs(1),
+        proxies: Proxies::default(),
+        connections: 100,
+        high_water: HighWater::default(),
+        head_timeout: Duration::from_secs(20),
+        idle_timeout: Duration::from_secs(20),
+        write_timeout: Duration::from_secs(20),
+        drain_timeout: Duration::from_secs(1),
+    };
+    let site = Site::load(&Options {
+        root: root.to_owned(),
+        rules: None,
+        symlinks: Symlinks::Beneath,
+        hidden: false,
+        listing: true,
+        precompressed: true,
+        charset: String::new(),
+    });
+    let disk = DiskThreads::start().expect("threads");
+    let shared = SharedState::new(settings, site.expect("a site"), disk, None, None, Shutdown::new(), 1)
+        .expect("a front");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+    listener.set_nonblocking(true).expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    let threads = start(&shared, vec![vec![listener]], false).expect("threads");
+    (shared, address, threads)
+}
+
+fn ask(stream: &mut TcpStream, path: &str) {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").expect("the server reads");
+}
+
+/// The status that comes, and the body, whose end is `end`.
+fn receive(stream: &mut TcpStream, end: &str) -> String {
+    let mut text = Vec::new();
+    let mut buffer = [0; 4096];
+    while !text.ends_with(end.as_bytes()) {
+        let count = stream.read(&mut buffer).expect("an answer");
+        assert_ne!(count, 0, "{:?}", String::from_utf8_lossy(&text));
+        text.extend_from_slice(&buffer[..count]);
+    }
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn a_panic_ends_its_connection_and_leaves_the_others_as_they_were() {
+    let place = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| std::fs::write(place.path().join(name), text).expect("a file");
+    file("a", "text a");
+    file("b", "text b");
+    file(faults::CACHE, "cache");
+    // What is sent, and not with its head.
+    file(faults::SENDING, &"x".repeat(100_000));
+    std::fs::create_dir(place.path().join(faults::LISTING)).expect("a directory");
+    let (shared, address, threads) = serve(place.path());
+    let connect = || TcpStream::connect(address).expect("a connection");
+    let mut other = connect();
+    ask(&mut other, "/a");
+    assert!(receive(&mut other, "text a").starts_with("HTTP/1.1 200 "));
+    for (path, starts) in [
+        (format!("/{}", faults::ANSWER), ""),
+        (format!("/{}", faults::CACHE), ""),
+        (format!("/{}", faults::SENDING), "HTTP/1.1 200 "),
+        (format!("/{}/", faults::LISTING), "HTTP/1.1 200 "),
+        // Behind requests that are answered.
+        (format!("/a HTTP/1.1\r\nHost: h\r\n\r\nGET /{}", faults::ANSWER), ""),
+    ] {
+        let before = panics::count();
+        let mut struck = connect();
+        ask(&mut struck, &path);
+        let mut text = Vec::new();
+        // Cut: nobody takes what came for the whole.
+        assert!(struck.read_to_end(&mut text).is_err(), "{path}: {:?}", String::from_utf8_lossy(&text));
+        assert!(text.starts_with(starts.as_bytes()) || text.is_empty(), "{path}");
+        assert!(panics::count() > before, "{path}");
+        for stream in [&mut other, &mut connect()] {
+            ask(stream, "/b");
+            assert!(receive(stream, "text b").starts_with("HTTP/1.1 200 "), "{path}");
+            ask(stream, "/a");
+            assert!(receive(stream, "text a").starts_with("HTTP/1.1 200 "), "{path}");
+        }
+    }
+    // Of a job a connection learns, and goes on.
+    ask(&mut other, &format!("/{}", faults::LOOKUP));
+    assert!(receive(&mut other, "}").starts_with("HTTP/1.1 500 "));
+    ask(&mut other, "/a");
+    assert!(receive(&mut other, "text a").starts_with("HTTP/1.1 200 "));
+    drop(other);
+    shared.shutdown.trigger();
+    shared.wake();
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+    assert!(shared.shutdown.outcome().is_ok());
+}
+
+#[test]
+fn a_worker_that_ends_ends_the_server() {
+    let place = tempfile::tempdir().expect("a directory");
+    let (shared, address, threads) = serve(place.path());
+    let mut client = TcpStream::connect(address).expect("a connection");
+    ask(&mut client, &format!("/{}", faults::LOOP));
+    assert!(threads.into_iter().all(|thread| thread.join().is_err()));
+    assert!(shared.shutdown.is_triggered() && shared.shutdown.outcome().is_err());
+}
+
+#[test]
+fn who_connects_in_the_round_that_draining_begins_in_is_served() {
+    let place = tempfile::tempdir().expect("a directory");
+    std::fs::write(place.path().join("a"), "text a").expect("a file");
+    let (shared, address, threads) = serve(place.path());
+    let mut first = TcpStream::connect(address).expect("a connection");
+    ask(&mut first, &format!("/{}", faults::PAUSE));
+    faults::PAUSED[0].wait();
+    // In this order the worker learns of it.
+    shared.shutdown.trigger();
+    shared.wake();
+    // More than are accepted in a round.
+    let mut last: Vec<_> = (0..80).map(|_| TcpStream::connect(address).expect("a connection")).collect();
+    last.iter_mut().for_each(|client| ask(client, "/a"));
+    faults::PAUSED[1].wait();
+    assert!(receive(&mut first, "}").starts_with("HTTP/1.1 404 "));
+    for client in &mut last {
+        assert!(receive(client, "text a").starts_with("HTTP/1.1 200 "));
+    }
+    drop((first, last));
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+    assert!(shared.shutdown.outcome().is_ok());
+}
+
+#[test]
+fn a_connection_that_tls_hands_over_once_draining_has_begun_is_served() {
+    let place = tempfile::tempdir().expect("a directory");
+    std::fs::write(place.path().join("a"), "text a").expect("a file");
+    let (shared, address, threads) = serve(place.path());
+    let tls = ktls::Handover::new(&shared);
+    shared.shutdown.trigger();
+    shared.wake();
+    // Until nobody listens any more: a worker that does not wait for the TLS listener has ended then, or is about to.
+    while TcpStream::connect(address).is_ok() {
+        std::thread::yield_now();
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let mut client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    client.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    let (socket, _) = listener.accept().expect("a connection");
+    socket.set_nonblocking(true).expect("a socket");
+    let peer = PeerInfo {
+        remote: None,
+        local: None,
+        protocol: Protocol::Http1,
+        tls: None,
+        guest: None,
+        proxies: None,
+    };
+    ask(&mut client, "/a");
+    tls.take(Offloaded {
+        socket: socket.into(),
+        peer: Peer::new(peer),
+        received: Vec::new(),
+        alt_svc: Box::default(),
+    });
+    drop(tls);
+    // Behind it comes an alert, which nobody encrypts here.
+    let answer = receive(&mut client, "text a\u{1}\0");
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    drop(client);
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+    assert!(shared.shutdown.outcome().is_ok());
+}
+
+#[tokio::test]
+async fn a_panic_behind_tls_is_an_answer_of_500_and_the_next_is_served() {
+    let place = tempfile::tempdir().expect("a directory");
+    for name in ["a", faults::CACHE, faults::LOOKUP] {
+        std::fs::write(place.path().join(name), "text").expect("a file");
+    }
+    let (shared, _, threads) = serve(place.path());
+    let mut service = TlsService::new(Arc::clone(&shared));
+    for (name, status) in
+        [("a", 200), (faults::CACHE, 500), ("a", 200), ("fault-lookup-none", 500), ("a", 200)]
+    {
+        let request = http::Request::builder().uri(format!("https://h/{name}")).body(()).expect("a request");
+        let response = tower_service::Service::call(&mut service, request).await.expect("an answer");
+        assert_eq!(response.status(), status, "{name}");
+    }
+    shared.shutdown.trigger();
+    shared.wake();
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+}
+
+#[test]
+fn a_client_that_never_pauses_has_turns_as_others_have() {
+    let place = tempfile::tempdir().expect("a directory");
+    let (shared, _, threads) = serve(place.path());
+    let metrics = || shared.metrics.worker(crate::metrics::ListenerKind::Plain);
+    let mut worker = state::WorkerState {
+        context: crate::worker::context::WorkerContext::new(&shared, metrics(), metrics(), 0),
+        completions: Arc::new(CompletionQueue::new().expect("a wakeup")),
+        engine: crate::transfer::engine::EngineState::new(Engine::Auto, 1, None),
+        waits: std::collections::VecDeque::new(),
+    };
+    let mut buffers = state::TurnBuffers { scratch: vec![0; 16 << 10].into(), out: Vec::new(), asked: 0..0 };
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
+    for stream in [&ours, &theirs] {
+        stream.set_nonblocking(true).expect("an option");
+    }
+    // A body that nobody wants, of which there is always more.
+    let mut client = &theirs;
+    client.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 999999999\r\n\r\n").expect("room");
+    let mut fill = || std::iter::from_fn(|| client.write(&[b'x'; 8192]).ok()).sum::<usize>();
+    assert!(fill() > 100_000, "more than is read in a turn");
+    let who = connection::ClientInfo { address: None, permit: None, source: Source::Connection };
+    let mut connection = connection::Connection::new(ours.into(), who, None, Vec::new(), 100);
+    for turn in 0..10 {
+        assert_eq!(connection.turn(&mut worker, &mut buffers, 0), connection::NextStep::Turn, "{turn}");
+        fill();
+    }
+    shared.shutdown.trigger();
+    shared.wake();
+    assert!(threads.into_iter().all(|thread| thread.join().is_ok()));
+}

@@ -1,0 +1,584 @@
+//! One worker: a thread, an epoll instance, its sockets and everything it need not share.
+//!
+//! Sockets are registered once, edge-triggered for both directions, so that a request costs no call but its
+//! own: one to read it, and one or two to answer it. Time is looked at once a round, and deadlines once a tick.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use listener::Offloaded;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
+use rustix::time::{ClockId, clock_gettime};
+use service::proxies::Source;
+use service::{handover, panics};
+
+use super::connection::{ClientInfo, Connection, NextStep};
+use super::ktls::KtlsConnection;
+use super::state::{TurnBuffers, WorkerState};
+use crate::disk::ring::{Completion, Ring, Token};
+use crate::http::head::MAX_HEAD_BYTES;
+use crate::metrics::ListenerKind;
+use crate::response::pending::PendingWork;
+use crate::site::Site;
+use crate::transfer::engine::EngineState;
+use crate::worker::completions::Completed;
+use crate::worker::context::{TICK, WorkerContext, ticks};
+use crate::worker::limits::{AddressPermit, TooMany};
+use crate::worker::shared::SharedState;
+
+/// Events taken at once.
+const EVENTS: usize = 256;
+
+/// Connections accepted at once, so that a flood of them does not keep a worker from those it has.
+const ACCEPTS: usize = 64;
+
+/// The most that are accepted of those who wait when draining begins: what net.core.somaxconn is since Linux 5.4.
+const DRAIN_ACCEPTS: usize = 4096;
+
+/// What is received at once: more than a head may have, and all that a record of TLS has, which comes with a connection
+/// that is taken over.
+const SCRATCH_BYTES: usize = 16 * 1024;
+
+/// How long a worker is at what takes longer than an answer from memory before it looks for further requests.
+const SLICE: Duration = Duration::from_micros(50);
+
+/// Connections that are looked at in a round for blocks they need not keep.
+const RECLAIMS: usize = 1024;
+
+/// At shutdown, an idle connection is kept this long, so that a request already on its way is answered.
+const DRAIN_GRACE: Duration = Duration::from_secs(1);
+
+/// Tokens of what is no connection; slots of connections are numbered from 0.
+const WAKEUP: Token = u64::MAX;
+const WATCHER: Token = u64::MAX - 1;
+const RING: Token = u64::MAX - 2;
+const LISTENER: Token = u64::MAX - 1024;
+
+/// A place for a connection. Its generation tells the events of one connection from those of the next.
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    connection: Option<Box<Connection>>,
+}
+
+struct EventLoop {
+    /// Which worker it is.
+    index: usize,
+    worker: WorkerState,
+    buffers: TurnBuffers,
+    epoll: OwnedFd,
+    listeners: Vec<TcpListener>,
+    /// Whether connections are accepted; not while there are too few file descriptors.
+    accepting: bool,
+    /// Whether that is to be found out before the next tick.
+    full: bool,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    open: usize,
+    /// Connections with an answer that is ready to be sent.
+    ready: VecDeque<Token>,
+    /// Connections whose turn is to go on.
+    due: VecDeque<Token>,
+    /// The time of the last tick, in nanoseconds of the coarse clock.
+    ticked: u64,
+    /// When draining began, in ticks.
+    drained_from: Option<u32>,
+    /// Reads of the ring that have ended.
+    ended: VecDeque<Completion>,
+    /// The slot from which on transfers are looked for that keep blocks of the ring.
+    hand: usize,
+}
+
+/// Runs a worker until shutdown and its connections have drained.
+///
+/// # Errors
+/// When the system has no epoll instance for it, or takes it away.
+pub fn run(shared: &Arc<SharedState>, index: usize, listeners: Vec<TcpListener>) -> io::Result<()> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    let completions = Arc::clone(&shared.completions[index]);
+    let settings = &shared.settings;
+    // There was one when it was tried: what is short now, of memory or file descriptors, threads do without.
+    let ring = settings.ring.and_then(|memory| {
+        let without = |error: &io::Error| tracing::warn!(worker = index, %error, "no io_uring: threads read");
+        Ring::new(memory).inspect_err(without).ok()
+    });
+    if let Some(ring) = &ring {
+        epoll::add(&epoll, ring, EventData::new_u64(RING), EventFlags::IN)?;
+    }
+    let engine = EngineState::new(settings.engine, ticks(settings.revalidate), ring);
+    let memory = if engine.keeps_bytes() { settings.memory } else { 0 };
+    let (plain, tls) = (shared.metrics.worker(ListenerKind::Plain), shared.metrics.worker(ListenerKind::Tls));
+    let context = WorkerContext::new(shared, plain, tls, memory);
+    epoll::add(&epoll, completions.wakeup(), EventData::new_u64(WAKEUP), EventFlags::IN)?;
+    if let Some(watcher) = context.watcher() {
+        epoll::add(&epoll, watcher, EventData::new_u64(WATCHER), EventFlags::IN)?;
+    }
+    let mut this = EventLoop {
+        index,
+        worker: WorkerState { context, completions, engine, waits: VecDeque::new() },
+        buffers: TurnBuffers {
+            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            out: Vec::with_capacity(MAX_HEAD_BYTES),
+            asked: 0..0,
+        },
+        epoll,
+        listeners,
+        accepting: false,
+        full: false,
+        slots: Vec::new(),
+        free: Vec::new(),
+        open: 0,
+        ready: VecDeque::new(),
+        due: VecDeque::new(),
+        ticked: coarse(),
+        drained_from: None,
+        ended: VecDeque::new(),
+        hand: 0,
+    };
+    this.listen()?;
+    this.run()
+}
+
+impl EventLoop {
+    fn run(mut self) -> io::Result<()> {
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        while !self.is_drained() {
+            events.clear();
+            let is_idle = !self.has_work();
+            let wait = if is_idle { self.until_tick() } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            self.clock();
+            // Changes first, so that no request behind them is answered with what was before.
+            if events.iter().any(|event| event.data.u64() == WATCHER) {
+                self.worker.context.watched();
+            }
+            for event in &events {
+                let (token, flags) = (event.data.u64(), event.flags);
+                match token {
+                    WAKEUP => self.completed()?,
+                    WATCHER | RING => {}
+                    LISTENER.. => {
+                        self.accept((token - LISTENER) as usize)?;
+                    }
+                    _ => {
+                        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+                        let readable = flags.contains(EventFlags::IN);
+                        let writable = flags.intersects(EventFlags::OUT | EventFlags::HUP | EventFlags::ERR);
+                        self.turn(token, |connection| connection.woken(readable, writable, hung_up));
+                    }
+                }
+            }
+            // Those that are ready now; who becomes so meanwhile waits for the next round.
+            for _ in 0..self.ready.len() {
+                if let Some(token) = self.ready.pop_front() {
+                    self.turn(token, |_| ());
+                }
+            }
+            self.work()?;
+            // Whoever has just left has made room.
+            if self.full {
+                self.accept_again();
+            }
+        }
+        self.worker.context.flush_log();
+        self.worker.context.shared.heartbeats().done(self.index);
+        Ok(())
+    }
+
+    /// Whether there is something to do that nobody will tell of.
+    fn has_work(&self) -> bool {
+        !(self.ready.is_empty()
+            && self.due.is_empty()
+            && self.ended.is_empty()
+            && self.worker.waits.is_empty()
+            && !self.worker.engine.ring.as_ref().is_some_and(Ring::may_serve))
+    }
+
+    /// What takes longer than an answer from memory, for a slice of time, so that nobody who asks for one waits for all of
+    /// it: lookups, what the ring has read, and transfers whose turn it is again.
+    fn work(&mut self) -> io::Result<()> {
+        if let Some(ring) = &mut self.worker.engine.ring {
+            ring.turn(&mut self.ended)?;
+        }
+        if self.has_work() {
+            let end = Instant::now() + SLICE;
+            while self.work_once() && Instant::now() < end {}
+        }
+        // Whoever has just found his client to take nothing may have what others wait for.
+        self.reclaim();
+        if let Some(ring) = &mut self.worker.engine.ring {
+            ring.submit()?;
+        }
+        Ok(())
+    }
+
+    /// One of each. Returns whether there was any.
+    fn work_once(&mut self) -> bool {
+        let mut any = false;
+        if let Some(Completion { token, number, read }) = self.ended.pop_front() {
+            any = true;
+            let deadline = self.worker.context.after(self.worker.context.shared.settings.write_timeout);
+            self.turn(token, |connection| connection.read(number, read, deadline));
+        }
+        if let Some((token, wait, site)) = self.worker.waits.pop_front() {
+            any = true;
+            self.wait(token, wait, site);
+        }
+        if let Some(token) = self.due.pop_front() {
+            any = true;
+            self.turn(token, |_| ());
+        }
+        self.reclaim();
+        if let Some(token) = self.worker.engine.ring.as_mut().and_then(Ring::serve) {
+            any = true;
+            self.turn(token, Connection::served);
+        }
+        any
+    }
+
+    /// Does what a connection waits for where nothing but memory takes part in it; else has it done.
+    fn wait(&mut self, token: Token, wait: PendingWork, site: Arc<Site>) {
+        let context = &self.worker.context;
+        let (shared, completions) = (Arc::clone(&context.shared), Arc::clone(&self.worker.completions));
+        let deadline = context.after(shared.settings.write_timeout);
+        let mut short = false;
+        self.turn(token, |connection| match wait.at_once(&site) {
+            Ok(outcome) => connection.done(Completed::Work(outcome), deadline),
+            Err((wait, is_short)) => {
+                short = is_short;
+                shared.resolve(wait, site, move |outcome| completions.push(token, Completed::Work(outcome)));
+            }
+        });
+        // Open files are what there are too many of: those that are kept can be opened again, and who may wait gets one.
+        if short {
+            self.worker.context.close_files();
+        }
+    }
+
+    /// Where transfers wait for blocks that others keep whose clients take nothing, some of these let go of theirs.
+    fn reclaim(&mut self) {
+        for _ in 0..self.slots.len().min(RECLAIMS) {
+            if !self.worker.engine.ring.as_ref().is_some_and(Ring::is_short) {
+                return;
+            }
+            self.hand = (self.hand + 1) % self.slots.len();
+            if let Some(connection) = &mut self.slots[self.hand].connection {
+                connection.release_blocks();
+            }
+        }
+    }
+
+    /// Lets a connection go on, once `first` has told it what is new.
+    fn turn(&mut self, token: Token, first: impl FnOnce(&mut Connection)) {
+        let Some(slot) = slot_of(&mut self.slots, token) else { return };
+        // Taken out for the turn, in which it uses the worker.
+        let Some(mut connection) = slot.connection.take() else { return };
+        self.buffers.asked = 0..0;
+        self.worker.engine.token = token;
+        let turn = || {
+            first(&mut connection);
+            connection.turn(&mut self.worker, &mut self.buffers, token)
+        };
+        match panics::catch(turn) {
+            Err(panic) => self.panicked(&panic, connection, token),
+            Ok(NextStep::Close) => self.close(token),
+            Ok(next) => {
+                match next {
+                    NextStep::Send => self.ready.push_back(token),
+                    NextStep::Turn => self.due.push_back(token),
+                    NextStep::Wait | NextStep::Close => {}
+                }
+                if let Some(slot) = slot_of(&mut self.slots, token) {
+                    slot.connection = Some(connection);
+                }
+            }
+        }
+    }
+
+    /// A turn of a connection panicked: it ends, and so does whatever the turn may have left half done.
+    #[cold]
+    fn panicked(&mut self, panic: &panics::Panic, connection: Box<Connection>, token: Token) {
+        panic.log("connection", &connection.about(&self.buffers));
+        connection.set_reset();
+        self.worker.context.metrics.cut.add(1);
+        self.worker.reset();
+        self.buffers.out = Vec::with_capacity(MAX_HEAD_BYTES);
+        drop(connection);
+        self.close(token);
+    }
+
+    /// Frees the slot of a connection, which is closed with what it has been taken out as.
+    fn close(&mut self, token: Token) {
+        if let Some(slot) = slot_of(&mut self.slots, token) {
+            slot.connection = None;
+            slot.generation = slot.generation.wrapping_add(1) & GENERATIONS;
+            self.free.push(token as u32);
+            self.open -= 1;
+        }
+    }
+
+    /// Accepts some of those who wait. Returns whether there may be more.
+    fn accept(&mut self, listener: usize) -> io::Result<bool> {
+        for _ in 0..ACCEPTS {
+            // None any more where draining began in this very round: what was waiting was accepted then.
+            let Some(socket) = self.listeners.get(listener) else { return Ok(false) };
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            match acceptfrom_with(socket, flags) {
+                Ok((stream, peer)) => {
+                    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                    // The others are for what those are sent that are in.
+                    let last = self.worker.context.shared.settings.high_water.is_passed_by(&stream);
+                    self.admit(stream, peer);
+                    if last && !self.worker.context.draining {
+                        self.accept_no_more()?;
+                        self.full = true;
+                        return Ok(false);
+                    }
+                }
+                Err(Errno::AGAIN) => return Ok(false),
+                // accept(2): errors of the new connection are passed on; the next may be fine.
+                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept connections just now");
+                    self.accept_no_more()?;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn admit(&mut self, stream: OwnedFd, peer: Option<SocketAddr>) {
+        let shared = &self.worker.context.shared;
+        let address = peer.map(|peer| peer.ip());
+        let source = shared.settings.proxies.source(address);
+        let guest = match source {
+            Source::Connection => match shared.let_in(address) {
+                Ok(guest) => guest,
+                Err(TooMany) => return self.worker.context.metrics.shed.add(1),
+            },
+            // Those of a proxy are counted by the addresses it tells.
+            Source::ProxyHeader | Source::Fields => None,
+            Source::Nobody => return self.worker.context.metrics.proxy_refused.add(1),
+        };
+        if self.begin(stream, ClientInfo { address, permit: guest, source }, None, Vec::new()) {
+            self.worker.context.metrics.accepted.add(1);
+        }
+    }
+
+    /// Takes over a connection that the kernel encrypts.
+    fn adopt(&mut self, connection: Offloaded) {
+        let Offloaded { socket, peer, received, alt_svc } = connection;
+        let guest = peer.guest.clone().and_then(|guest| guest.downcast::<AddressPermit>().ok());
+        // The TLS listener has read the PROXY header, where there was one.
+        let source = if peer.proxies.is_some() { Source::Fields } else { Source::Connection };
+        let who = ClientInfo { address: peer.remote.map(|peer| peer.ip()), permit: guest, source };
+        if self.begin(socket, who, Some(KtlsConnection::new(alt_svc)), received) {
+            self.worker.context.metrics.offloaded.add(1);
+        }
+    }
+
+    /// Begins to serve a connection. Returns whether there is room for it.
+    fn begin(
+        &mut self,
+        stream: OwnedFd,
+        who: ClientInfo,
+        ktls: Option<KtlsConnection>,
+        received: Vec<u8>,
+    ) -> bool {
+        let settings = &self.worker.context.shared.settings;
+        if self.open >= settings.connections {
+            self.worker.context.metrics.shed.add(1);
+            return false;
+        }
+        let deadline = self.worker.context.after(settings.head_timeout);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[place as usize];
+        let token = u64::from(slot.generation) << 32 | u64::from(place);
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        if let Err(error) = epoll::add(&self.epoll, &stream, EventData::new_u64(token), flags) {
+            tracing::warn!(%error, "cannot wait for a connection");
+            self.worker.context.metrics.accept_errors.add(1);
+            self.free.push(place);
+            return false;
+        }
+        slot.connection = Some(Box::new(Connection::new(stream, who, ktls, received, deadline)));
+        self.open += 1;
+        true
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        if !self.accepting {
+            self.accepting = true;
+            for (token, listener) in (LISTENER..).zip(&self.listeners) {
+                epoll::add(&self.epoll, listener, EventData::new_u64(token), EventFlags::IN)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn listen_no_more(&mut self) -> io::Result<()> {
+        if self.accepting {
+            self.accepting = false;
+            for listener in &self.listeners {
+                epoll::delete(&self.epoll, listener.as_fd())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepts again where there are file descriptors for it.
+    fn accept_again(&mut self) {
+        if self.accepting || self.worker.context.draining {
+            self.full = false;
+        } else if !self.worker.context.shared.settings.high_water.is_reached(&self.epoll) {
+            self.full = false;
+            if self.listen().is_err() {
+                self.accepting = false;
+            }
+        }
+    }
+
+    /// Pauses: what is kept, and need not be, is let go of.
+    fn accept_no_more(&mut self) -> io::Result<()> {
+        let context = &self.worker.context;
+        context.metrics.accept_errors.add(1);
+        context.shared.disk.is_short();
+        self.listen_no_more()
+    }
+
+    /// What the disk has done, and what the other threads want.
+    fn completed(&mut self) -> io::Result<()> {
+        let completed = self.worker.completions.take();
+        let deadline = self.worker.context.after(self.worker.context.shared.settings.write_timeout);
+        for (token, done) in completed.done {
+            self.turn(token, |connection| connection.done(done, deadline));
+        }
+        completed.arrived.into_iter().for_each(|connection| self.adopt(connection));
+        let context = &mut self.worker.context;
+        context.refresh();
+        if context.shared.shutdown.is_triggered() && !context.draining {
+            context.draining = true;
+            self.drained_from = Some(context.tick);
+            // What has connected before is served, by the process that has taken over where there is one. Not for ever: while
+            // there is load, there is always one more.
+            let waited_for = if handover::is_handed_over() { 0 } else { self.listeners.len() };
+            for listener in 0..waited_for {
+                for _ in 0..DRAIN_ACCEPTS / ACCEPTS {
+                    if !self.accept(listener)? {
+                        break;
+                    }
+                }
+            }
+            self.listen_no_more()?;
+            self.listeners.clear();
+        }
+        Ok(())
+    }
+
+    /// Whether there is no connection, and none is to come: those of TLS come until their listener has drained, which
+    /// has as long as the connections here have.
+    fn is_drained(&self) -> bool {
+        let Some(from) = self.drained_from.filter(|_| self.open == 0) else { return false };
+        let shared = &self.worker.context.shared;
+        let end = from.saturating_add(ticks(shared.settings.drain_timeout + DRAIN_GRACE));
+        let awaited = shared.handovers.load(Ordering::Acquire) > 0 && self.worker.context.tick < end;
+        // In this order: what was given last is there.
+        !awaited && self.worker.completions.is_empty()
+    }
+
+    /// Ticks, where it is time to.
+    fn clock(&mut self) {
+        #[cfg(test)]
+        crate::faults::strike_loop();
+        let now = coarse();
+        if now.saturating_sub(self.ticked) < TICK.as_nanos() as u64 {
+            return;
+        }
+        self.ticked = now;
+        self.worker.context.shared.heartbeats().beat(self.index);
+        self.worker.context.tick();
+        self.worker.context.shared.pipe_copies.tidy();
+        self.worker.engine.tidy(self.worker.context.tick);
+        self.expire();
+        let metrics = &self.worker.context.metrics;
+        metrics.open.store(self.open as u64, Ordering::Relaxed);
+        let ring_reads = self.worker.engine.ring.as_ref().map_or(0, Ring::begun);
+        metrics.ring_reads.store(ring_reads, Ordering::Relaxed);
+        self.accept_again();
+    }
+
+    /// Closes connections whose time is up.
+    fn expire(&mut self) {
+        let tick = self.worker.context.tick;
+        let settings = &self.worker.context.shared.settings;
+        let drain = self.drained_from.map(|from| {
+            // Where another process has taken over, nobody waits for this one to end.
+            let leisure =
+                if handover::is_handed_over() { settings.drain_timeout / 2 } else { Duration::ZERO };
+            let grace = DRAIN_GRACE.max(leisure);
+            (from.saturating_add(ticks(grace)), from.saturating_add(ticks(settings.drain_timeout)))
+        });
+        for place in 0..self.slots.len() {
+            let slot = &mut self.slots[place];
+            let Some(connection) = &mut slot.connection else { continue };
+            let late = connection.deadline <= tick && !connection.is_kept_waiting();
+            let drained = drain.is_some_and(|(grace, end)| tick >= end || (tick >= grace && connection.idle));
+            if !late && !drained {
+                continue;
+            }
+            self.worker.context.metrics.timed_out.add(u64::from(late));
+            let token = u64::from(slot.generation) << 32 | place as u64;
+            if drained {
+                connection.close();
+                self.close(token);
+                continue;
+            }
+            self.buffers.asked = 0..0;
+            match panics::catch(|| connection.expire(&mut self.worker)) {
+                Ok(true) => {}
+                Ok(false) => self.close(token),
+                Err(panic) => {
+                    if let Some(connection) = slot.connection.take() {
+                        self.panicked(&panic, connection, token);
+                    }
+                }
+            }
+        }
+    }
+
+    fn until_tick(&self) -> Timespec {
+        let passed = coarse().saturating_sub(self.ticked);
+        let left = (TICK.as_nanos() as u64).saturating_sub(passed);
+        Timespec { tv_sec: 0, tv_nsec: left as i64 }
+    }
+}
+
+/// Generations fit between the slot's number and the tokens of what is no connection.
+const GENERATIONS: u32 = u32::MAX >> 1;
+
+fn slot_of(slots: &mut [Slot], token: Token) -> Option<&mut Slot> {
+    let slot = slots.get_mut(token as u32 as usize)?;
+    (u64::from(slot.generation) == token >> 32).then_some(slot)
+}
+
+/// The coarse monotonic clock, in nanoseconds: a few milliseconds exact, and cheap.
+fn coarse() -> u64 {
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,426 @@
+//! The threads that write listings. A job is one block: between two of them a listing waits for its client, and holds
+//! no thread.
+//!
+//! The names of large directories take [`NAME_MEMORY_BYTES`] together. A listing that finds none left waits for it, and one
+//! whose client has taken nothing for [`RESTED`] has its names taken away: it reads them again when its client goes on.
+//!
+//! A listing keeps to the thread that it began on while that one has nothing else to do: each thread's allocator keeps
+//! what it once had, so that names that wander take the memory of several.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
+
+use service::panics;
+
+use super::request::ListingRequest;
+use super::writer::{Error, KEPT_BYTES, ListingWriter, NameMemory, Step};
+use crate::site::Site;
+use crate::threads::health::{MonitoredThread, ThreadHealth};
+
+/// Threads that write listings: small ones wait for one that is not busy with a large one.
+const THREADS: usize = 4;
+
+/// Memory for the names of large directories: one thread fewer than there are has such a directory at a time.
+const NAME_MEMORY_BYTES: usize = (THREADS - 1) * KEPT_BYTES;
+
+/// Listings at once. One whose client takes nothing holds a block and the names of a small directory, some 48 KiB.
+const LISTINGS: usize = 1024;
+
+/// From how long on a listing that waits for its client may lose its names: one whose client takes ten megabits a second
+/// goes on before.
+const RESTED: Duration = Duration::from_millis(20);
+
+/// How often those that wait for memory look for it.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// A block, or nothing after the last.
+pub type Block = Result<Option<Vec<u8>>, Error>;
+
+/// The threads; they end when this is dropped.
+pub struct ListingPool(Arc<Shared>, ThreadHealth);
+
+/// A listing under way; it ends when this is dropped.
+pub struct ListingStream {
+    paced: Arc<Paced>,
+    home: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Of each thread.
+    wakeups: [Condvar; THREADS],
+    /// What is taken of [`NAME_MEMORY_BYTES`].
+    taken: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Queue {
+    due: VecDeque<Job>,
+    /// Those that wait for memory.
+    parked: VecDeque<Job>,
+    /// When these look for it again.
+    retry: Option<Instant>,
+    listings: Vec<Weak<Paced>>,
+    /// Threads that wait for a job, who began last at the end: he is woken first.
+    idle: Vec<usize>,
+    /// Threads that are about to look for a job, and need not be woken.
+    finishing: [bool; THREADS],
+    ended: bool,
+}
+
+struct Job {
+    /// Gone where the client is.
+    paced: Weak<Paced>,
+    /// The number of the thread that wrote the listing's last block; of none at first.
+    home: Arc<AtomicUsize>,
+    done: Box<dyn FnOnce(Block) + Send>,
+}
+
+type Paced = Mutex<Held>;
+
+/// A listing with what it has of the memory.
+struct Held {
+    writer: ListingWriter,
+    share: Share,
+    /// When it gave its last block.
+    since: Instant,
+}
+
+/// What the names of a listing take of the memory, in bytes; of a small directory nothing.
+struct Share {
+    bytes: usize,
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for ListingPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListingPool").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ListingStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListingStream").finish_non_exhaustive()
+    }
+}
+
+impl ListingPool {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the system has no more of them.
+    pub fn start() -> std::io::Result<Self> {
+        let pool = Self(Arc::default(), ThreadHealth::new(THREADS));
+        for number in 0..THREADS {
+            let (shared, thread) = (Arc::clone(&pool.0), pool.1.thread(number));
+            std::thread::Builder::new()
+                .name(format!("files-list-{number}"))
+                .spawn(move || shared.work(number, &thread))?;
+        }
+        Ok(pool)
+    }
+
+    /// Since when its threads have been at their jobs.
+    pub fn health(&self) -> &ThreadHealth {
+        &self.1
+    }
+
+    /// Begins a listing. None where there are too many.
+    pub fn open(&self, site: Arc<Site>, request: ListingRequest) -> Option<ListingStream> {
+        let shared = Arc::clone(&self.0);
+        let mut queue = self.0.queue();
+        if queue.listings.len() >= LISTINGS {
+            queue.listings.retain(|listing| listing.strong_count() > 0);
+        }
+        if queue.listings.len() >= LISTINGS {
+            return None;
+        }
+        let writer = ListingWriter::new(site, request);
+        let share = Share { bytes: 0, shared: Arc::clone(&shared) };
+        let paced = Arc::new(Mutex::new(Held { writer, share, since: Instant::now() }));
+        queue.listings.push(Arc::downgrade(&paced));
+        drop(queue);
+        Some(ListingStream { paced, home: Arc::new(AtomicUsize::new(THREADS)), shared })
+    }
+}
+
+impl Drop for ListingPool {
+    fn drop(&mut self) {
+        self.0.queue().ended = true;
+        self.0.wakeups.iter().for_each(Condvar::notify_all);
+    }
+}
+
+impl ListingStream {
+    /// Has the next block written; `done` is given it, unless the listing is dropped before.
+    pub fn next(&self, done: impl FnOnce(Block) + Send + 'static) {
+        let home = self.home.load(Ordering::Relaxed);
+        let job =
+            Job { paced: Arc::downgrade(&self.paced), home: Arc::clone(&self.home), done: Box::new(done) };
+        let mut queue = self.shared.queue();
+        queue.due.push_back(job);
+        // One that is about to look finds this job, or wakes another for it.
+        if !queue.is_finishing(home) {
+            self.shared.wake(&mut queue, home);
+        }
+    }
+}
+
+impl Share {
+    /// Gives back all but `bytes`.
+    fn shrink(&mut self, bytes: usize) {
+        let freed = self.bytes.saturating_sub(bytes);
+        self.bytes -= freed;
+        self.shared.taken.fetch_sub(freed, Ordering::Relaxed);
+    }
+}
+
+impl NameMemory for Share {
+    fn grow(&mut self) -> Option<usize> {
+        self.shrink(0);
+        self.bytes = if self.shared.grow() { KEPT_BYTES } else { 0 };
+        (self.bytes > 0).then_some(self.bytes)
+    }
+
+    fn fits(&mut self, bytes: usize) {
+        self.shrink(bytes);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shrink(0);
+    }
+}
+
+impl Queue {
+    /// Whether the thread of this number is about to look for a job.
+    fn is_finishing(&self, number: usize) -> bool {
+        self.finishing.get(number).is_some_and(|finishing| *finishing)
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, number: usize, thread: &MonitoredThread) {
+        while let Some(job) = self.take(number) {
+            thread.at(|| self.run(job, number));
+        }
+    }
+
+    /// Wakes a thread that waits for a job: the one of this number where it does.
+    fn wake(&self, queue: &mut Queue, home: usize) {
+        let at = queue.idle.iter().position(|idle| *idle == home).or(queue.idle.len().checked_sub(1));
+        if let Some(at) = at {
+            self.wakeups[queue.idle.remove(at)].notify_one();
+        }
+    }
+
+    /// The next job, for the thread of this number; none at the end.
+    fn take(&self, number: usize) -> Option<Job> {
+        let mut queue = self.queue();
+        queue.finishing[number] = false;
+        loop {
+            if queue.ended {
+                return None;
+            }
+            let left = queue.retry.map(|at| at.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                // As many as there may be room for; who comes first goes first.
+                let most = queue.parked.len().min(THREADS);
+                let Queue { due, parked, retry, .. } = &mut *queue;
+                due.extend(parked.drain(..most));
+                *retry = (!parked.is_empty()).then(|| Instant::now() + RETRY);
+            }
+            // Not what another thread is about to look for.
+            let is_free = |job: &Job| !queue.is_finishing(job.home.load(Ordering::Relaxed));
+            let first = queue.due.iter().position(is_free);
+            if let Some(job) = first.and_then(|first| queue.due.remove(first)) {
+                if let Some(next) = queue.due.front() {
+                    let home = next.home.load(Ordering::Relaxed);
+                    self.wake(&mut queue, home);
+                }
+                return Some(job);
+            }
+            queue.idle.push(number);
+            let wakeup = &self.wakeups[number];
+            queue = match left {
+                Some(left) => wakeup.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => wakeup.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
+            queue.idle.retain(|idle| *idle != number);
+        }
+    }
+
+    /// Writes a block, on the thread of this number.
+    fn run(&self, job: Job, number: usize) {
+        let Some(paced) = job.paced.upgrade() else { return };
+        let mut held = paced.lock().unwrap_or_else(PoisonError::into_inner);
+        let Held { writer, share, since } = &mut *held;
+        let block = match panics::catch(|| writer.step(share)) {
+            Ok(Ok(Step::Block(block))) => Ok(Some(block)),
+            Ok(Ok(Step::End)) => Ok(None),
+            Ok(Ok(Step::Wait)) => {
+                drop(held);
+                let mut queue = self.queue();
+                queue.parked.push_back(job);
+                queue.retry.get_or_insert_with(|| Instant::now() + RETRY);
+                // Whoever sleeps has to look at the time from now on.
+                return self.wake(&mut queue, THREADS);
+            }
+            Ok(Err(error)) => Err(error),
+            Err(panic) => {
+                panic.log("listing", &String::from_utf8_lossy(&writer.request().path));
+                Err(Error::Panicked)
+            }
+        };
+        if let Err(error) = &block {
+            let path = String::from_utf8_lossy(&writer.request().path);
+            tracing::debug!(%path, %error, "a listing ended early");
+        }
+        *since = Instant::now();
+        drop(held);
+        job.home.store(number, Ordering::Relaxed);
+        self.queue().finishing[number] = true;
+        (job.done)(block);
+    }
+
+    /// Takes memory for the names of a large directory, if need be from a listing that has not used its own for a while.
+    fn grow(&self) -> bool {
+        loop {
+            let take = |taken| (taken + KEPT_BYTES <= NAME_MEMORY_BYTES).then_some(taken + KEPT_BYTES);
+            if self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+                return true;
+            }
+            if !self.reclaim() {
+                return false;
+            }
+        }
+    }
+
+    /// Takes the names from the listing that has rested longest. Returns whether there was one.
+    fn reclaim(&self) -> bool {
+        let all: Vec<Arc<Paced>> = self.queue().listings.iter().filter_map(Weak::upgrade).collect();
+        let rested = all.iter().filter_map(|paced| match paced.try_lock() {
+            Ok(held) => {
+                (held.share.bytes > 0 && held.since.elapsed() >= RESTED).then_some((held.since, paced))
+            }
+            Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) => None,
+        });
+        let Some((_, paced)) = rested.min_by_key(|(since, _)| *since) else { return false };
+        let Ok(mut held) = paced.try_lock() else { return false };
+        held.writer.forget();
+        held.share.shrink(0);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::http::listing_query::ListingQuery;
+    use crate::listing::writer::tests::{place_of, site};
+
+    /// What the next block is; each is waited for.
+    fn next(listing: &ListingStream) -> Block {
+        let (give, block) = mpsc::channel();
+        listing.next(move |block| give.send(block).expect("it is waited for"));
+        block.recv().expect("a block")
+    }
+
+    fn request() -> ListingRequest {
+        let order = ListingQuery { json: Some(true), ..ListingQuery::default() };
+        ListingRequest { path: Vec::new(), order, json: true, hidden: false, chunked: false }
+    }
+
+    #[test]
+    fn listings_that_rest_keep_no_other_waiting() {
+        // More names than those of a small directory.
+        let names: Vec<String> = (0..2000).map(|n| format!("{n:04}")).collect();
+        let place = place_of(names.iter().map(String::as_str), |_| String::new());
+        let pool = ListingPool::start().expect("threads");
+        let site = Arc::new(site(place.path()));
+        let open = || pool.open(Arc::clone(&site), request()).expect("room");
+        // Each has begun, and is left where it is.
+        let resting: Vec<ListingStream> = (0..20).map(|_| open()).collect();
+        let firsts: Vec<Block> = resting.iter().map(next).collect();
+        assert!(firsts.iter().all(|block| matches!(block, Ok(Some(_)))), "{firsts:?}");
+        let whole = |listing: &ListingStream, first: Option<Block>| {
+            let mut text = first.map_or(Vec::new(), |block| block.expect("a block").expect("not the end"));
+            while let Some(block) = next(listing).expect("a block") {
+                text.extend(block);
+            }
+            let entries: Vec<serde_json::Value> = serde_json::from_slice(&text).expect("JSON");
+            assert!(
+                entries.iter().map(|entry| entry["name"].as_str()).eq(names.iter().map(|name| Some(&**name)))
+            );
+        };
+        whole(&open(), None);
+        // Those whose names were taken away go on where they were.
+        resting.iter().zip(firsts).for_each(|(listing, first)| whole(listing, Some(first)));
+        drop(resting);
+        assert_eq!(pool.0.taken.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_listing_that_is_alone_keeps_to_one_thread() {
+        let names: Vec<String> = (0..2000).map(|n| format!("{n:0100}")).collect();
+        let place = place_of(names.iter().map(String::as_str), |_| String::new());
+        let pool = ListingPool::start().expect("threads");
+        let site = Arc::new(site(place.path()));
+        for _ in 0..20 {
+            let listing = pool.open(Arc::clone(&site), request()).expect("room");
+            let mut threads = std::collections::HashSet::new();
+            loop {
+                let (give, block) = mpsc::channel();
+                listing.next(move |block| {
+                    give.send((block, std::thread::current().id())).expect("it is waited for");
+                    // Whoever asks for the next block is faster than this thread.
+                    std::thread::sleep(Duration::from_millis(1));
+                });
+                let (block, thread) = block.recv().expect("a block");
+                threads.insert(thread);
+                if block.expect("a block").is_none() {
+                    break;
+                }
+            }
+            assert_eq!(threads.len(), 1);
+        }
+    }
+
+    #[test]
+    fn listings_are_bounded_and_make_room_when_they_end() {
+        let place = place_of(["a"].into_iter(), |_| String::new());
+        let pool = ListingPool::start().expect("threads");
+        let site = Arc::new(site(place.path()));
+        let open = || pool.open(Arc::clone(&site), request());
+        let mut all: Vec<ListingStream> = (0..LISTINGS).map(|_| open().expect("room")).collect();
+        assert!(open().is_none());
+        all.pop();
+        assert!(open().is_some());
+    }
+
+    #[test]
+    fn a_panic_ends_a_listing_and_no_other() {
+        let place = place_of(["a"].into_iter(), |_| String::new());
+        std::fs::create_dir(place.path().join(crate::faults::LISTING)).expect("a directory");
+        let pool = ListingPool::start().expect("threads");
+        let site = Arc::new(site(place.path()));
+        let path = [crate::faults::LISTING.as_bytes(), b"/"].concat();
+        for _ in 0..2 * THREADS {
+            let listing = pool.open(Arc::clone(&site), ListingRequest { path: path.clone(), ..request() });
+            assert_eq!(next(&listing.expect("room")), Err(Error::Panicked));
+        }
+        assert!(matches!(next(&pool.open(site, request()).expect("room")), Ok(Some(_))));
+    }
+}

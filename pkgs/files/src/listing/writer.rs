@@ -1,0 +1,487 @@
+//! The entries of a directory, as a page or as JSON, in order, however many there are.
+//!
+//! A listing is written a block at a time, when its client has taken the block before; between two blocks it holds no
+//! thread (see [`crate::listing::pool`]). It keeps no more than [`KEPT_BYTES`] of names: a larger directory is read again
+//! and again, each pass for those that come next in order. What else is told of an entry is looked up when it is written.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::vec;
+
+use rustix::fs::{AtFlags, Dir, FileType, StatxFlags, statx};
+use rustix::io::Errno;
+
+use super::render;
+use super::request::{EntryInfo, ListingRequest};
+use crate::http::listing_query::SortKey;
+use crate::site::Site;
+use crate::site::root::{self, LookupMode};
+
+/// Memory for the names of a large directory, in bytes. At least half of it is of use: a million names of 7 bytes take 8
+/// to 15 passes.
+pub const KEPT_BYTES: usize = 6 << 20;
+
+/// What the names of a directory may take without asking for more, in bytes: some 500 names.
+pub const SMALL_BYTES: usize = 32 << 10;
+
+/// What a name takes beside its bytes: itself, and what the allocator rounds up to.
+const NAME_BYTES: usize = size_of::<Ranked>() + 16;
+
+/// How long a listing waits for a file descriptor.
+const SCARCE_FOR: Duration = Duration::from_secs(10);
+
+/// A block is handed on once it has this many bytes.
+pub const BLOCK_BYTES: usize = 16 * 1024;
+
+/// A name, with what it is sorted by before that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ranked {
+    rank: i64,
+    name: CString,
+}
+
+impl Ranked {
+    fn key(&self) -> (i64, &[u8]) {
+        (self.rank, self.name.as_bytes())
+    }
+}
+
+/// Why a listing ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The directory cannot be opened.
+    #[error(transparent)]
+    Open(#[from] root::Error),
+    /// The directory cannot be read.
+    #[error(transparent)]
+    Read(#[from] Errno),
+    /// Its writer panicked.
+    #[error("a panic, which is logged")]
+    Panicked,
+}
+
+impl Error {
+    /// Whether there may be file descriptors for it later.
+    fn is_scarcity(&self) -> bool {
+        matches!(self, Self::Open(root::Error::Exhausted) | Self::Read(Errno::MFILE | Errno::NFILE))
+    }
+}
+
+/// A listing under way.
+#[derive(Debug)]
+pub struct ListingWriter {
+    site: Arc<Site>,
+    request: ListingRequest,
+    directory: Option<OwnedFd>,
+    text: String,
+    phase: Phase,
+    /// The name that was written last: where it goes on.
+    last: Option<Ranked>,
+    /// Whether no entry has been written.
+    empty: bool,
+    /// What names may take without asking for more, in bytes.
+    small: usize,
+    /// Whether they take more.
+    large: bool,
+    /// Until when it waits for a file descriptor, where there was none.
+    scarce_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The directory is read next, for the names behind the last.
+    Read,
+    /// These names are written, and then, if they are not all, the directory is read again.
+    Write { names: vec::IntoIter<Ranked>, whole: bool },
+    /// All was given.
+    End,
+}
+
+/// The memory for the names of a directory that has more than [`SMALL_BYTES`] of them.
+pub trait NameMemory {
+    /// Takes some for a pass, and says how many bytes. None where there is none just now.
+    fn grow(&mut self) -> Option<usize>;
+
+    /// The names of a pass take so many bytes; 0 once they are written.
+    fn fits(&mut self, bytes: usize);
+}
+
+/// What came of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A block.
+    Block(Vec<u8>),
+    /// Nothing more is to come.
+    End,
+    /// There was no memory for the names of this directory, which take more, or no file descriptor to read it.
+    Wait,
+}
+
+impl ListingWriter {
+    /// One that has not begun.
+    pub fn new(site: Arc<Site>, request: ListingRequest) -> Self {
+        let (directory, last, text) = (None, None, String::new());
+        Self {
+            site,
+            request,
+            directory,
+            text,
+            phase: Phase::Read,
+            last,
+            empty: true,
+            small: SMALL_BYTES,
+            large: false,
+            scarce_until: None,
+        }
+    }
+
+    /// What is listed.
+    pub fn request(&self) -> &ListingRequest {
+        &self.request
+    }
+
+    /// Writes the next block. It may wait for the disk.
+    ///
+    /// # Errors
+    /// [`Error`]; what was given until then is no whole listing.
+    pub fn step(&mut self, memory: &mut impl NameMemory) -> Result<Step, Error> {
+        match self.write(memory) {
+            Err(error) if error.is_scarcity() => {
+                memory.fits(0);
+                let now = Instant::now();
+                let until = *self.scarce_until.get_or_insert(now + SCARCE_FOR);
+                if now < until { Ok(Step::Wait) } else { Err(error) }
+            }
+            step => {
+                self.scarce_until = None;
+                step
+            }
+        }
+    }
+
+    fn write(&mut self, memory: &mut impl NameMemory) -> Result<Step, Error> {
+        loop {
+            if self.directory.is_none() {
+                self.directory = Some(self.site.root.directory(&self.request.path, LookupMode::MayBlock)?);
+                render::open(&self.request, &mut self.text);
+            }
+            let Some(directory) = &self.directory else { continue };
+            match &mut self.phase {
+                Phase::Read => {
+                    #[cfg(test)]
+                    crate::faults::strike(crate::faults::LISTING, &self.request.path);
+                    let mut most = Most { bytes: self.small, grown: false };
+                    // Known to be large: without memory the directory would be read in vain.
+                    if self.large && !most.grow(memory) {
+                        return Ok(Step::Wait);
+                    }
+                    let read = next(most, memory, &self.request, directory, self.last.as_ref())?;
+                    let Some((names, whole)) = read else {
+                        self.large = true;
+                        return Ok(Step::Wait);
+                    };
+                    memory.fits(bytes_of(&names));
+                    self.phase = Phase::Write { names: names.into_iter(), whole };
+                }
+                Phase::Write { names, whole } => {
+                    for ranked in names {
+                        // What is gone meanwhile is not there.
+                        if let Some(about) = look(directory, &ranked.name) {
+                            let name = ranked.name.as_bytes();
+                            render::row(&self.request, name, about, self.empty, &mut self.text);
+                            self.empty = false;
+                        }
+                        self.last = Some(ranked);
+                        if self.text.len() >= BLOCK_BYTES {
+                            return Ok(Step::Block(self.block(false)));
+                        }
+                    }
+                    self.phase = if *whole { Phase::End } else { Phase::Read };
+                    memory.fits(0);
+                    if matches!(self.phase, Phase::End) {
+                        self.text.push_str(if self.request.json { "\n]\n" } else { "</table>\n" });
+                        return Ok(Step::Block(self.block(true)));
+                    }
+                }
+                Phase::End => return Ok(Step::End),
+            }
+        }
+    }
+
+    /// Forgets the names that are yet to be written: they are read again.
+    pub fn forget(&mut self) {
+        if matches!(self.phase, Phase::Write { .. }) {
+            self.phase = Phase::Read;
+        }
+    }
+
+    fn block(&mut self, end: bool) -> Vec<u8> {
+        let block = std::mem::take(&mut self.text).into_bytes();
+        if self.request.chunked { chunk(&block, end) } else { block }
+    }
+}
+
+/// How many bytes the names of a pass may take, and whether that is what there was of the memory.
+struct Most {
+    bytes: usize,
+    grown: bool,
+}
+
+impl Most {
+    /// Takes from the memory. Returns whether there was some.
+    fn grow(&mut self, memory: &mut impl NameMemory) -> bool {
+        let granted = memory.grow();
+        (self.bytes, self.grown) = (granted.unwrap_or(self.bytes), granted.is_some());
+        self.grown
+    }
+}
+
+/// The names that come next behind `last`, in order, as many as take `most` bytes, or what there is of `memory` where that
+/// is too few; and whether those are all. None where there was nothing of it.
+fn next(
+    mut most: Most,
+    memory: &mut impl NameMemory,
+    request: &ListingRequest,
+    directory: impl AsFd,
+    last: Option<&Ranked>,
+) -> Result<Option<(Vec<Ranked>, bool)>, Error> {
+    let order = request.order;
+    let mut names: Vec<Ranked> = Vec::new();
+    let mut bytes = 0;
+    // The first of those that are left to later passes.
+    let mut later: Option<Ranked> = None;
+    for found in Dir::read_from(&directory)? {
+        let found = found?;
+        let name = found.file_name();
+        let hidden = !request.hidden && name.to_bytes().starts_with(b".");
+        if hidden || name == c"." || name == c".." {
+            continue;
+        }
+        let rank = match (order.key, found.file_type()) {
+            (SortKey::Name, FileType::Directory | FileType::RegularFile | FileType::Unknown) => 0,
+            (SortKey::Name, _) => continue,
+            (key, _) => match look(&directory, name) {
+                Some(about) if key == SortKey::Size => i64::try_from(about.size).unwrap_or(i64::MAX),
+                Some(about) => about.modified,
+                None => continue,
+            },
+        };
+        let compare = |other: &Ranked| order.compare((rank, name.to_bytes()), other.key());
+        if last.is_some_and(|last| compare(last).is_le())
+            || later.as_ref().is_some_and(|at| compare(at).is_ge())
+        {
+            continue;
+        }
+        bytes += NAME_BYTES + name.count_bytes();
+        names.push(Ranked { rank, name: name.to_owned() });
+        if bytes > most.bytes && !most.grown && !most.grow(memory) {
+            return Ok(None);
+        }
+        if bytes > most.bytes && names.len() > 1 {
+            let half = names.len() / 2;
+            names.select_nth_unstable_by(half, |a, b| order.compare(a.key(), b.key()));
+            names.truncate(half + 1);
+            later = names.pop();
+            bytes = bytes_of(&names);
+        }
+    }
+    names.sort_unstable_by(|a, b| order.compare(a.key(), b.key()));
+    Ok(Some((names, later.is_none())))
+}
+
+fn bytes_of(names: &[Ranked]) -> usize {
+    names.iter().map(|ranked| NAME_BYTES + ranked.name.count_bytes()).sum()
+}
+
+/// What is to be told of a file or a directory. Links are not followed, for what they lead to may be none of ours.
+fn look(directory: impl AsFd, name: &CStr) -> Option<EntryInfo> {
+    let stat = statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS).ok()?;
+    let directory = match FileType::from_raw_mode(u32::from(stat.stx_mode)) {
+        FileType::Directory => true,
+        FileType::RegularFile => false,
+        _ => return None,
+    };
+    let size = if directory { 0 } else { stat.stx_size };
+    Some(EntryInfo { directory, size, modified: stat.stx_mtime.tv_sec })
+}
+
+/// A block as a chunk, and the last chunk behind it.
+fn chunk(block: &[u8], end: bool) -> Vec<u8> {
+    let mut chunk = Vec::with_capacity(block.len() + 32);
+    if !block.is_empty() {
+        chunk.extend_from_slice(format!("{:x}\r\n", block.len()).as_bytes());
+        chunk.extend_from_slice(block);
+        chunk.extend_from_slice(b"\r\n");
+    }
+    if end {
+        chunk.extend_from_slice(b"0\r\n\r\n");
+    }
+    chunk
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::http::listing_query::ListingQuery;
+
+    fn place(names: &[&str]) -> tempfile::TempDir {
+        place_of(names.iter().copied(), |number| "x".repeat(100 - number))
+    }
+
+    pub fn place_of<'n>(
+        names: impl Iterator<Item = &'n str>,
+        text: impl Fn(usize) -> String,
+    ) -> tempfile::TempDir {
+        let place = tempfile::tempdir().expect("a directory");
+        for (number, name) in names.enumerate() {
+            fs::write(place.path().join(name), text(number)).expect("a file");
+        }
+        place
+    }
+
+    fn list(kept: usize, query: &str, place: &tempfile::TempDir) -> String {
+        let order = ListingQuery::parse(query).expect("a query");
+        let request = ListingRequest {
+            path: Vec::new(),
+            order,
+            json: order.json.unwrap_or(false),
+            hidden: false,
+            chunked: false,
+        };
+        let kept = kept * (NAME_BYTES + 3);
+        let mut writer =
+            ListingWriter { small: kept, ..ListingWriter::new(Arc::new(site(place.path())), request) };
+        let (mut all, mut forget) = (Vec::new(), false);
+        loop {
+            match writer.step(&mut Granted(Some(kept), Vec::new())).expect("a listing") {
+                Step::Block(block) => all.extend_from_slice(&block),
+                Step::End => return String::from_utf8(all).expect("text"),
+                Step::Wait => panic!("there is memory"),
+            }
+            // Each other time, as it is where memory is scarce.
+            forget = !forget;
+            if forget {
+                writer.forget();
+            }
+        }
+    }
+
+    pub fn site(root: &std::path::Path) -> Site {
+        Site::load(&crate::site::Options {
+            root: root.to_owned(),
+            rules: None,
+            symlinks: root::Symlinks::Beneath,
+            hidden: false,
+            listing: true,
+            precompressed: false,
+            charset: String::new(),
+        })
+        .expect("a site")
+    }
+
+    #[test]
+    fn a_listing_waits_for_memory_and_goes_on() {
+        let all: Vec<String> = (0..2000).map(|n| format!("{n:04}")).collect();
+        let place = place_of(all.iter().map(String::as_str), |_| String::new());
+        let order = ListingQuery { json: Some(true), ..ListingQuery::default() };
+        let request = ListingRequest { path: Vec::new(), order, json: true, hidden: false, chunked: false };
+        let mut writer = ListingWriter::new(Arc::new(site(place.path())), request);
+        assert_eq!(writer.step(&mut Granted(None, Vec::new())), Ok(Step::Wait));
+        let mut memory = Granted(Some(64 << 10), Vec::new());
+        let mut text = Vec::new();
+        while let Step::Block(block) = writer.step(&mut memory).expect("a listing") {
+            text.extend(block);
+        }
+        let kept = memory.1;
+        assert_eq!(names(&String::from_utf8(text).unwrap()), all);
+        assert!(kept.len() > 2 && kept.iter().all(|kept| *kept <= 64 << 10), "{kept:?}");
+        assert_eq!(kept.last(), Some(&0));
+    }
+
+    /// Has so many bytes, and notes what is taken of them.
+    struct Granted(Option<usize>, Vec<usize>);
+
+    impl NameMemory for Granted {
+        fn grow(&mut self) -> Option<usize> {
+            self.0
+        }
+
+        fn fits(&mut self, bytes: usize) {
+            self.1.push(bytes);
+        }
+    }
+
+    fn names(json: &str) -> Vec<String> {
+        let all: Vec<serde_json::Value> =
+            serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"));
+        all.iter().map(|entry| entry["name"].as_str().expect("a name").to_owned()).collect()
+    }
+
+    #[test]
+    fn entries_come_in_order_however_few_are_kept() {
+        let all: Vec<String> = (0..50).map(|n| format!("f{:02}", n * 37 % 50)).collect();
+        let place = place(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut by_name = all.clone();
+        by_name.sort();
+        let mut by_size = all.clone();
+        by_size.reverse();
+        for kept in [1, 7, 49, 50, 51, 1000] {
+            assert_eq!(names(&list(kept, "format=json", &place)), by_name, "{kept} kept");
+            assert_eq!(names(&list(kept, "format=json&sort=size", &place)), by_size, "{kept} kept");
+            assert_eq!(names(&list(kept, "format=json&sort=size&order=desc", &place)), all, "{kept} kept");
+            let backwards: Vec<_> = by_name.iter().rev().cloned().collect();
+            assert_eq!(names(&list(kept, "format=json&order=desc", &place)), backwards, "{kept} kept");
+        }
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        let place = place(&["a<b>\"&.txt", "c d%", ".hidden"]);
+        fs::create_dir(place.path().join("dir")).expect("a directory");
+        let page = list(100, "", &place);
+        assert!(
+            page.contains("<a href=\"a%3Cb%3E%22%26.txt\">a&lt;b&gt;&quot;&amp;.txt</a><td>100<td>"),
+            "{page}"
+        );
+        assert!(page.contains("<a href=\"c%20d%25\">c d%</a>"), "{page}");
+        assert!(page.contains("<a href=\"dir/\">dir/</a>"), "{page}");
+        assert!(!page.contains("hidden"), "{page}");
+        assert_eq!(names(&list(100, "format=json", &place)), ["a<b>\"&.txt", "c d%", "dir"]);
+    }
+
+    #[test]
+    fn an_empty_directory_is_an_empty_listing() {
+        let place = place(&[]);
+        assert!(names(&list(10, "format=json", &place)).is_empty());
+        assert!(list(10, "", &place).ends_with("</table>\n"));
+    }
+
+    #[test]
+    fn queries_are_known_or_refused() {
+        let order = |key, descending, json| Some(ListingQuery { key, descending, json });
+        for (query, expected) in [
+            ("", Some(ListingQuery::default())),
+            ("&", Some(ListingQuery::default())),
+            ("sort=time", order(SortKey::Time, false, None)),
+            ("sort=-time", order(SortKey::Time, true, None)),
+            ("sort=time&order=desc", order(SortKey::Time, true, None)),
+            ("sort=-size&order=desc&format=json", order(SortKey::Size, true, Some(true))),
+            ("sort=-name&order=asc", order(SortKey::Name, false, None)),
+            ("order=asc&format=html", order(SortKey::Name, false, Some(false))),
+            ("sort=colour", None),
+            ("sort=--name", None),
+            ("sort=", None),
+            ("sort", None),
+            ("order=up", None),
+            ("format=csv", None),
+            ("x=y", None),
+            ("Sort=name", None),
+        ] {
+            assert_eq!(ListingQuery::parse(query), expected, "{query}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! An answer whose head is written, and what is to follow it.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::multipart::MultipartRanges;
+use crate::cache::file::OpenFile;
+use crate::listing::request::ListingRequest;
+
+/// An answer whose head is written.
+#[derive(Debug)]
+pub struct BuiltResponse {
+    /// Its status.
+    pub status: u16,
+    /// What follows the head.
+    pub payload: Payload,
+    /// Bytes of a body that is written already.
+    pub written: u64,
+    /// Whether the head says that the connection ends with it.
+    pub closes: bool,
+}
+
+/// What follows a head.
+#[derive(Debug)]
+pub enum Payload {
+    /// Nothing, or it is written already.
+    None,
+    /// Bytes of a file.
+    File {
+        /// The file.
+        file: Rc<OpenFile>,
+        /// Which of its bytes.
+        range: Range<u64>,
+        /// Whether the kernel tells of changes to it.
+        watched: bool,
+    },
+    /// Several ranges of a file.
+    Multipart(Box<MultipartRanges>),
+    /// The entries of a directory.
+    Listing(Box<ListingRequest>),
+}
+
+impl BuiltResponse {
+    /// How many bytes its body has, as far as that is known.
+    pub fn length(&self) -> Option<u64> {
+        match &self.payload {
+            Payload::None => Some(self.written),
+            Payload::File { range, .. } => Some(range.end - range.start),
+            Payload::Multipart(parts) => Some(parts.length()),
+            Payload::Listing(_) => None,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What all heads of a second end with.
+
+use std::time::SystemTime;
+
+use crate::http::date;
+
+/// What heads end with, by how the connection goes on.
+#[derive(Clone, Debug)]
+pub struct CommonHeaders {
+    pub(super) keep: Vec<u8>,
+    pub(super) close: Vec<u8>,
+    /// HTTP/1.0 has to be told that the connection stays open.
+    pub(super) old: Vec<u8>,
+}
+
+impl CommonHeaders {
+    /// Those of a second.
+    pub fn at(now: SystemTime) -> Self {
+        let date = date::text(now);
+        let with = |field: &str| format!("date: {date}\r\n{field}\r\n").into_bytes();
+        Self { keep: with(""), close: with("connection: close\r\n"), old: with("connection: keep-alive\r\n") }
+    }
+
+    /// The one for the last answer of a connection.
+    pub fn last(&self) -> &[u8] {
+        &self.close
+    }
+}

@@ -1,0 +1,215 @@
+//! Answers about what is there: a file, some of its ranges, a directory.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::builder::ResponseBuilder;
+use super::built::{BuiltResponse, Payload};
+use super::multipart::MultipartRanges;
+use super::pending::PendingWork;
+use crate::cache::file::OpenFile;
+use crate::cache::open_files::{CacheEntry, EntryKind};
+use crate::http::conditional::{self, Precondition};
+use crate::http::encoding::{self, Coding};
+use crate::http::head::{Method, Request};
+use crate::http::listing_query::ListingQuery;
+use crate::http::range::{self, RequestedRange};
+use crate::listing::request::ListingRequest;
+use crate::site::errors::HttpError;
+use crate::site::rules::Cors;
+use crate::site::signature::unsigned;
+use crate::variants::VariantLookup;
+
+impl ResponseBuilder<'_> {
+    /// The answer about an entry, for whom may have it. `path` is what was asked for.
+    pub(super) fn entry(
+        &mut self,
+        entry: &CacheEntry,
+        path: &[u8],
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<BuiltResponse, PendingWork> {
+        if request.method == Method::Options {
+            return Ok(self.options(&entry.policy, request, out));
+        }
+        Ok(match &entry.kind {
+            EntryKind::File(plain, coded) => {
+                let file_of = |coding: Coding| coded[coding as usize].as_ref();
+                let coding = match coded {
+                    [None, None, None] => None,
+                    _ => {
+                        encoding::choose(&request.fields.accept_encoding, |coding| file_of(coding).is_some())
+                    }
+                };
+                match (coding.and_then(file_of), &entry.made) {
+                    (Some(file), _) => self.file(entry, file, request, out),
+                    (None, None) => self.file(entry, plain, request, out),
+                    (None, Some(_)) => {
+                        let made = self.made(entry, plain, request)?;
+                        self.file(entry, made.as_ref().unwrap_or(plain), request, out)
+                    }
+                }
+            }
+            EntryKind::Directory => self.redirect(path, request, out),
+            EntryKind::Listing if entry.policy.listing => self.listing(entry, path, request, out),
+            EntryKind::Listing => self.refuse(HttpError::Missing, request, "", out),
+        })
+    }
+
+    /// The coding that is made of a file for whom wants one; none where it is sent as it is.
+    fn made(
+        &self,
+        entry: &CacheEntry,
+        plain: &Rc<OpenFile>,
+        request: &Request<'_>,
+    ) -> Result<Option<Rc<OpenFile>>, PendingWork> {
+        let Some(coding) = encoding::choose(&request.fields.accept_encoding, |_| true) else {
+            return Ok(None);
+        };
+        let Some(made) = entry.made.as_ref().map(|made| &made[coding as usize]) else { return Ok(None) };
+        if let Some((variant, file)) = &*made.borrow()
+            && variant.is_kept()
+        {
+            return Ok(Some(Rc::clone(file)));
+        }
+        match self.variants.get(&plain.identity, coding) {
+            VariantLookup::Ready(variant) => {
+                let file = Rc::new(plain.variant(&variant, coding, &entry.policy, &self.site.charset));
+                made.replace(Some((variant, Rc::clone(&file))));
+                Ok(Some(file))
+            }
+            VariantLookup::NotWorthIt => Ok(None),
+            // It may yet change within the same time.
+            VariantLookup::Absent if self.unencoded || !plain.is_settled(self.now) => Ok(None),
+            VariantLookup::Absent => {
+                Err(PendingWork::Encode { fd: Arc::clone(&plain.fd), identity: plain.identity, coding })
+            }
+        }
+    }
+
+    fn file(
+        &mut self,
+        entry: &CacheEntry,
+        file: &Rc<OpenFile>,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> BuiltResponse {
+        let fields = &request.fields;
+        match conditional::evaluate(fields, file.validators()) {
+            Precondition::Proceed => {}
+            Precondition::NotModified => {
+                out.extend_from_slice(&file.not_modified);
+                allow_origin(entry, request, out);
+                return self.end(304, request, Payload::None, out);
+            }
+            Precondition::Failed => return self.refuse(HttpError::PreconditionFailed, request, "", out),
+        }
+        let size = file.identity.size;
+        // Ranges are defined for GET alone (RFC 9110, section 14.2).
+        let ranged = fields.range.filter(|_| {
+            request.method == Method::Get
+                && conditional::range_applies(fields.if_range, file.validators(), self.now)
+        });
+        match ranged.map_or(RequestedRange::Whole, |value| range::parse(value, size)) {
+            RequestedRange::Whole => {
+                out.extend_from_slice(&file.ok);
+                allow_origin(entry, request, out);
+                if request.method == Method::Head || size == 0 {
+                    return self.end(200, request, Payload::None, out);
+                }
+                if size <= self.memory_max {
+                    self.cache.keep_bytes(file, self.now);
+                }
+                let watched = entry.is_watched();
+                self.end(200, request, Payload::File { file: Rc::clone(file), range: 0..size, watched }, out)
+            }
+            RequestedRange::One(range) => {
+                let (last, length) = (range.end - 1, range.end - range.start);
+                let described = format!(
+                    "HTTP/1.1 206 Partial Content\r\n{}content-length: {length}\r\ncontent-range: bytes {}-{last}/{size}\r\n{}",
+                    file.kind(),
+                    range.start,
+                    file.fields()
+                );
+                out.extend_from_slice(described.as_bytes());
+                allow_origin(entry, request, out);
+                let watched = entry.is_watched();
+                self.end(206, request, Payload::File { file: Rc::clone(file), range, watched }, out)
+            }
+            RequestedRange::Many(ranges) => {
+                let parts = MultipartRanges::new(Rc::clone(file), ranges);
+                let described = format!(
+                    "HTTP/1.1 206 Partial Content\r\ncontent-type: multipart/byteranges; boundary={}\r\n\
+                     content-length: {}\r\n{}",
+                    parts.boundary(),
+                    parts.length(),
+                    file.fields()
+                );
+                out.extend_from_slice(described.as_bytes());
+                allow_origin(entry, request, out);
+                self.end(206, request, Payload::Multipart(Box::new(parts)), out)
+            }
+            RequestedRange::Unsatisfiable => {
+                let size = format!("content-range: bytes */{size}\r\n");
+                self.refuse(HttpError::Range, request, &size, out)
+            }
+        }
+    }
+
+    fn listing(
+        &mut self,
+        entry: &CacheEntry,
+        path: &[u8],
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> BuiltResponse {
+        let query = request.query.unwrap_or_default();
+        let is_signed = entry.policy.access.as_ref().is_some_and(|access| access.is_signed());
+        let query = if is_signed { Cow::Owned(unsigned(query)) } else { Cow::Borrowed(query) };
+        let Some(order) = ListingQuery::parse(&query) else {
+            return self.refuse(HttpError::Query, request, "", out);
+        };
+        let json = order.json.unwrap_or_else(|| {
+            let accept = request.fields.accept.unwrap_or_default();
+            memchr::memmem::find(accept, b"application/json").is_some()
+                && memchr::memmem::find(accept, b"text/html").is_none()
+        });
+        let kind = if json { "application/json" } else { "text/html; charset=utf-8" };
+        // Where chunks are not known the end of the connection is the end of the listing.
+        let chunked = if request.old { "" } else { "transfer-encoding: chunked\r\n" };
+        let described = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{chunked}vary: accept\r\nx-content-type-options: nosniff\r\n{}",
+            without(&entry.policy.fields, "x-content-type-options: ")
+        );
+        out.extend_from_slice(described.as_bytes());
+        allow_origin(entry, request, out);
+        let payload = match request.method {
+            Method::Head => Payload::None,
+            _ => Payload::Listing(Box::new(ListingRequest {
+                path: path.to_vec(),
+                order,
+                json,
+                hidden: self.site.hidden,
+                chunked: !request.old,
+            })),
+        };
+        self.last |= request.old;
+        self.end(200, request, payload, out)
+    }
+}
+
+/// Names the origin that asks, where it is one of those that may read the answer.
+fn allow_origin(entry: &CacheEntry, request: &Request<'_>, out: &mut Vec<u8>) {
+    let (Cors::Listed(listed), Some(origin)) = (&entry.policy.cors, request.fields.origin) else { return };
+    if listed.iter().any(|known| known.as_bytes() == origin) {
+        out.extend_from_slice(b"access-control-allow-origin: ");
+        out.extend_from_slice(origin);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// `fields` without the one that starts so.
+fn without(fields: &str, start: &str) -> String {
+    fields.split_inclusive("\r\n").filter(|line| !line.starts_with(start)).collect()
+}

@@ -1,0 +1,197 @@
+//! Who may have a file.
+//!
+//! What rules say here goes by the path that is asked for, by that of the file that is sent, and by that without what a
+//! coding beside it ends with: who has to pass for a file has to, by whatever name it goes.
+//!
+//! - `auth = "staff"`: who has a password of `[realm.staff]`, by basic authentication.
+//! - `signed = "links"`: who has a URL that was signed with `[key.links]`, by its path, until it expires.
+//! - `referrers = ["https://example.org", "https://*.example.org", "none"]`: pages of other origins may not refer to it.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::errors::HttpError;
+use super::pattern::glob;
+use super::secrets::Realm;
+use super::signature::Key;
+use crate::http::head::Request;
+
+/// What has to be so for a request to be answered with a file.
+#[derive(Clone, Debug, Default)]
+pub struct AccessControl {
+    referrers: Vec<Referrers>,
+    keys: Vec<Arc<Key>>,
+    realms: Vec<Arc<Realm>>,
+}
+
+/// The origins whose pages may refer to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referrers {
+    /// Patterns, in lower case.
+    origins: Vec<String>,
+    /// Whether what nobody refers to may be had.
+    none: bool,
+}
+
+/// Why rules do not say who may have a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No origin.
+    #[error("{0:?} is no origin: those are like https://www.example.org, or none")]
+    Origin(String),
+    /// What is not declared.
+    #[error("there is no {0}")]
+    Undeclared(String),
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub enum AccessDecision {
+    /// It is answered.
+    Allowed,
+    /// It is refused.
+    Refused(HttpError),
+    /// It is for somebody in this realm.
+    NeedsPassword(Arc<Realm>),
+}
+
+impl AccessControl {
+    /// Has those pass alone whom all of these let pass, too.
+    pub fn add(&mut self, referrers: Option<&Referrers>, key: Option<&Arc<Key>>, realm: Option<&Arc<Realm>>) {
+        if let Some(referrers) = referrers
+            && !self.referrers.contains(referrers)
+        {
+            self.referrers.push(referrers.clone());
+        }
+        if let Some(key) = key
+            && !self.keys.iter().any(|known| Arc::ptr_eq(known, key))
+        {
+            self.keys.push(Arc::clone(key));
+        }
+        if let Some(realm) = realm
+            && !self.realms.iter().any(|known| Arc::ptr_eq(known, realm))
+        {
+            self.realms.push(Arc::clone(realm));
+        }
+    }
+
+    /// Whether anybody may pass.
+    pub fn is_open(&self) -> bool {
+        self.referrers.is_empty() && self.keys.is_empty() && self.realms.is_empty()
+    }
+
+    /// Whether a URL has to be signed.
+    pub fn is_signed(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Adds what caches have to know of answers behind it.
+    pub fn add_fields(&self, fields: &mut String) {
+        if !self.referrers.is_empty() {
+            fields.push_str("vary: referer\r\n");
+        }
+        let has_own = fields.starts_with("cache-control: ") || fields.contains("\r\ncache-control: ");
+        let is_open = self.keys.is_empty() && self.realms.is_empty();
+        if !has_own && !is_open {
+            fields.push_str("cache-control: private\r\n");
+        }
+    }
+
+    /// What becomes of a request for a path below the root at the time `now`. `passes` is whether it has what it takes in a
+    /// realm.
+    pub fn decide(
+        &self,
+        request: &Request<'_>,
+        path: &[u8],
+        now: SystemTime,
+        mut passes: impl FnMut(&Arc<Realm>) -> bool,
+    ) -> AccessDecision {
+        let referrer = request.fields.referrer;
+        if !self.referrers.iter().all(|referrers| referrers.has(referrer)) {
+            return AccessDecision::Refused(HttpError::Referrer);
+        }
+        if self.is_signed() {
+            let path = [b"/", path].concat();
+            if !self.keys.iter().all(|key| key.is_signed(&path, request.query, now)) {
+                return AccessDecision::Refused(HttpError::Unsigned);
+            }
+        }
+        match self.realms.iter().find(|realm| !passes(realm)) {
+            None => AccessDecision::Allowed,
+            Some(realm) => AccessDecision::NeedsPassword(Arc::clone(realm)),
+        }
+    }
+}
+
+impl Referrers {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn new(list: &[String]) -> Result<Self, Error> {
+        let mut referrers = Self { origins: Vec::new(), none: false };
+        for origin in list {
+            let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+            match rest {
+                None if origin == "none" => referrers.none = true,
+                Some(host) if !host.is_empty() && !host.contains(['/', '@', '?', '#']) => {
+                    referrers.origins.push(origin.to_ascii_lowercase());
+                }
+                _ => return Err(Error::Origin(origin.clone())),
+            }
+        }
+        Ok(referrers)
+    }
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        self.origins.is_empty() && !self.none
+    }
+
+    fn has(&self, referrer: Option<&[u8]>) -> bool {
+        let Some(referrer) = referrer.filter(|referrer| !referrer.is_empty()) else { return self.none };
+        let Some(origin) = std::str::from_utf8(referrer).ok().and_then(origin) else { return false };
+        self.origins.iter().any(|known| glob(known.as_bytes(), origin.as_bytes()))
+    }
+}
+
+/// The origin of a URL, in lower case: its scheme and authority, without a user.
+fn origin(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    Some(format!("{scheme}://{host}").to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_referrer_is_judged_by_its_origin_alone() {
+        let list = ["https://example.org", "https://*.example.org"].map(str::to_owned);
+        let referrers = Referrers::new(&list).expect("origins");
+        for (referrer, has) in [
+            ("https://example.org/a?b", true),
+            ("https://example.org", true),
+            ("HTTPS://Example.ORG/", true),
+            ("https://www.example.org/", true),
+            ("https://user@example.org/", true),
+            ("http://example.org/", false),
+            ("https://example.org:8443/", false),
+            ("https://example.org.evil.example/", false),
+            ("https://evilexample.org/", false),
+            ("https://evil.example/https://example.org/", false),
+            ("https://evil.example/.example.org", false),
+            ("https://evil.example?.example.org", false),
+            ("https://example.org@evil.example/", false),
+            ("https://evil.example\\.example.org/", false),
+            ("example.org", false),
+            ("", false),
+        ] {
+            assert_eq!(referrers.has(Some(referrer.as_bytes())), has, "{referrer}");
+        }
+        assert!(!referrers.has(None));
+        assert!(Referrers::new(&["none".to_owned()]).expect("none").has(None));
+    }
+}

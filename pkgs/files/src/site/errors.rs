@@ -1,0 +1,177 @@
+//! The answers that have no file: why, as a page for people and as problem details for programs.
+
+use std::collections::HashMap;
+
+use service::problem::{self, Problem};
+use service::request_id::RequestId;
+
+use crate::http::head;
+use crate::http::listing_query;
+use crate::http::status::phrase;
+
+/// Why a request is not answered with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpError {
+    /// 400.
+    Malformed,
+    /// 400: the path leads up, or is no path.
+    Path,
+    /// 400: the query of a listing.
+    Query,
+    /// 403.
+    Denied,
+    /// 401.
+    Unauthorized,
+    /// 403: a URL that is not signed, or no longer valid.
+    Unsigned,
+    /// 403: a page of another origin refers to it.
+    Referrer,
+    /// 404.
+    Missing,
+    /// 405.
+    Method,
+    /// 408.
+    Slow,
+    /// 412.
+    PreconditionFailed,
+    /// 414.
+    TargetTooLong,
+    /// 416.
+    Range,
+    /// 417.
+    Expectation,
+    /// 421: a host that is nobody's here.
+    Misdirected,
+    /// 429.
+    TooMany,
+    /// 429: wrong passwords.
+    Tries,
+    /// 503: passwords that wait to be tried.
+    Busy,
+    /// 431.
+    HeadTooLarge,
+    /// 500: the disk.
+    Failed,
+    /// 501: a transfer coding.
+    Coding,
+    /// 503: no file descriptor is left.
+    Exhausted,
+    /// 505.
+    Version,
+}
+
+impl From<head::Error> for HttpError {
+    fn from(error: head::Error) -> Self {
+        use head::Error;
+        match error {
+            Error::Malformed(_) => Self::Malformed,
+            Error::TargetTooLong => Self::TargetTooLong,
+            Error::Expectation => Self::Expectation,
+            Error::TooLarge => Self::HeadTooLarge,
+            Error::Coding => Self::Coding,
+            Error::Version => Self::Version,
+        }
+    }
+}
+
+impl HttpError {
+    /// The status and the sentence that says why.
+    pub fn text(self) -> (u16, &'static str) {
+        match self {
+            Self::Malformed => (400, "This is no request as HTTP/1.1 has it."),
+            Self::Path => (400, "This path is malformed, or leads out of what is served."),
+            Self::Query => (400, listing_query::QUERY),
+            Self::Denied => (403, "This file may not be read."),
+            Self::Unauthorized => (401, "This file is for those who have a password."),
+            Self::Unsigned => (403, "This URL is not signed for this file, or has expired."),
+            Self::Referrer => (403, "This file is not for pages of other sites."),
+            Self::Missing => (404, "There is no such file."),
+            Self::Method => (405, "Files are read with GET and HEAD."),
+            Self::Slow => (408, "The request took too long to arrive."),
+            Self::PreconditionFailed => (412, "The file is not in the state the request expects."),
+            Self::TargetTooLong => (414, "The path is too long."),
+            Self::Range => (416, "The file has none of these bytes."),
+            Self::Expectation => (417, "No expectation but 100-continue is met."),
+            Self::Misdirected => (421, "This host is not served here."),
+            Self::Tries => (429, "Too many wrong passwords; try again in a minute."),
+            Self::Busy => (503, "Too many passwords are being tried just now."),
+            Self::TooMany => (429, "Too many requests from this address."),
+            Self::HeadTooLarge => (431, "The request has too many fields, or too long ones."),
+            Self::Failed => (500, "The file cannot be read just now."),
+            Self::Coding => (501, "This transfer coding is not known here."),
+            Self::Exhausted => (503, "Too many files are open just now."),
+            Self::Version => (505, "HTTP/1.1 and 1.0 are spoken here."),
+        }
+    }
+
+    /// The status.
+    pub fn status(self) -> u16 {
+        self.text().0
+    }
+
+    /// Further fields, with their line ends.
+    fn fields(self) -> &'static str {
+        match self {
+            Self::Method => "allow: GET, HEAD, OPTIONS\r\n",
+            Self::TooMany | Self::Exhausted | Self::Busy => "retry-after: 1\r\n",
+            Self::Tries => "retry-after: 60\r\n",
+            _ => "",
+        }
+    }
+}
+
+/// The pages of a site's own.
+#[derive(Debug, Default)]
+pub struct ErrorPages(HashMap<u16, (String, Vec<u8>)>);
+
+impl ErrorPages {
+    /// Answers errors of `status` with this page, for people and programs alike.
+    pub fn set(&mut self, status: u16, media_type: String, body: Vec<u8>) {
+        self.0.insert(status, (media_type, body));
+    }
+
+    /// Appends a whole answer, and returns how many bytes its body has. `fields` and `tail` are further fields, the latter ending the head, and `id` is the request's; `html` is
+    /// whether a page is asked for, `head` whether the body is left out.
+    pub fn write(
+        &self,
+        out: &mut Vec<u8>,
+        refusal: HttpError,
+        (fields, id): (&str, &RequestId),
+        tail: &[u8],
+        html: bool,
+        head: bool,
+    ) -> u64 {
+        let (status, detail) = refusal.text();
+        let made;
+        let (kind, body) = match self.0.get(&status) {
+            Some((kind, body)) => (kind.as_str(), body.as_slice()),
+            None if html => {
+                let phrase = phrase(status);
+                made = format!(
+                    "<!doctype html>\n<html lang=en><meta charset=utf-8><title>{status} {phrase}</title>\n\
+                     <h1>{phrase}</h1>\n<p>{detail}\n"
+                );
+                ("text/html; charset=utf-8", made.as_bytes())
+            }
+            None => {
+                let problem = Problem::new(status, detail).of_request(id);
+                made = serde_json::to_string(&problem).expect("a struct of texts and a number is JSON");
+                (problem::CONTENT_TYPE, made.as_bytes())
+            }
+        };
+        let described = format!(
+            "HTTP/1.1 {status} {}\r\n{}cache-control: no-store\r\nx-content-type-options: nosniff\r\n\
+             x-request-id: {id}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{fields}",
+            phrase(status),
+            refusal.fields(),
+            body.len()
+        );
+        out.extend_from_slice(described.as_bytes());
+        out.extend_from_slice(tail);
+        if head {
+            return 0;
+        }
+        out.extend_from_slice(body);
+        body.len() as u64
+    }
+}

@@ -1,0 +1,33 @@
+//! What the rules say of one path.
+
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+
+use crate::site::access::AccessControl;
+
+/// What the rules say of one path.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Fields of every answer with the file, each with its line end.
+    pub fields: String,
+    /// Who may read the answers across origins.
+    pub cors: Cors,
+    /// Whether a directory here is listed.
+    pub listing: bool,
+    /// Who may have it; none where anybody may.
+    pub access: Option<Rc<AccessControl>>,
+    /// Of texts of which size, in bytes, codings are made.
+    pub compressed: Option<RangeInclusive<u64>>,
+}
+
+/// Whose scripts may read an answer (Fetch, section 3.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cors {
+    /// Those of the same origin.
+    #[default]
+    Same,
+    /// All.
+    Any,
+    /// Those of these origins too.
+    Listed(Vec<String>),
+}

@@ -1,0 +1,94 @@
+//! Whether threads go on, for the watchdog: since when each has been at its job.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use service::panics;
+
+/// How long a job of a thread here may take before the thread counts as stuck: a disk may be slow, or far away.
+pub const STUCK: Duration = Duration::from_secs(60);
+
+/// Since when threads have been at their jobs, for the watchdog.
+#[derive(Clone, Debug)]
+pub struct ThreadHealth {
+    /// By thread, in milliseconds since the start; 0 where it waits for a job, and [`ENDED`] where it has ended.
+    since: Arc<[AtomicU64]>,
+    start: Instant,
+}
+
+/// What a thread that has ended is at.
+const ENDED: u64 = u64::MAX;
+
+/// A thread that shows since when it has been at its job; until it is dropped, which is to be at the end.
+#[derive(Debug)]
+pub struct MonitoredThread {
+    health: ThreadHealth,
+    number: usize,
+}
+
+impl ThreadHealth {
+    /// Of so many threads, which wait for jobs.
+    pub fn new(threads: usize) -> Self {
+        Self { since: (0..threads).map(|_| AtomicU64::new(0)).collect(), start: Instant::now() }
+    }
+
+    /// For one of the threads.
+    pub fn thread(&self, number: usize) -> MonitoredThread {
+        MonitoredThread { health: self.clone(), number }
+    }
+
+    /// Whether no thread has ended, or been at its job for longer than `stuck`.
+    pub fn is_alive(&self, stuck: Duration) -> bool {
+        let now = self.now();
+        self.since.iter().all(|since| match since.load(Ordering::Relaxed) {
+            0 => true,
+            ENDED => false,
+            since => Duration::from_millis(now.saturating_sub(since)) <= stuck,
+        })
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(ENDED - 1).max(1)
+    }
+}
+
+impl MonitoredThread {
+    /// Does a job, and logs its panic.
+    pub fn at(&self, job: impl FnOnce()) {
+        let since = &self.health.since[self.number];
+        since.store(self.health.now(), Ordering::Relaxed);
+        if let Err(panic) = panics::catch(job) {
+            panic.log("job", "of a thread that waits for the disk");
+        }
+        since.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Drop for MonitoredThread {
+    fn drop(&mut self) {
+        self.health.since[self.number].store(ENDED, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_stuck_or_has_ended_is_seen() {
+        let health = ThreadHealth::new(2);
+        let (first, second) = (health.thread(0), health.thread(1));
+        assert!(health.is_alive(Duration::ZERO));
+        first.at(|| {
+            assert!(health.is_alive(STUCK));
+            while health.is_alive(Duration::ZERO) {
+                std::thread::yield_now();
+            }
+        });
+        first.at(|| panic!("on purpose"));
+        assert!(health.is_alive(Duration::ZERO), "a job that is over");
+        drop(second);
+        assert!(!health.is_alive(STUCK));
+    }
+}

@@ -1,0 +1,96 @@
+//! Threads for what takes the processor for long: passwords and compression. They are started when they are first
+//! needed, and take no more jobs than their queue has room for.
+
+use std::fmt;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::health::{MonitoredThread, ThreadHealth};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// So many threads with a queue; they end when this is dropped.
+pub struct ThreadPool {
+    name: &'static str,
+    /// Jobs that wait for a thread; further ones are not taken.
+    most: usize,
+    health: ThreadHealth,
+    threads: usize,
+    jobs: OnceLock<Option<SyncSender<Job>>>,
+}
+
+impl fmt::Debug for ThreadPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadPool").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl ThreadPool {
+    /// One of `threads` threads, called `name` with a number behind, for `most` jobs that wait.
+    pub fn new(name: &'static str, threads: usize, most: usize) -> Self {
+        Self { name, most, health: ThreadHealth::new(threads), threads, jobs: OnceLock::new() }
+    }
+
+    /// Has this done. Returns whether it will be: not where too much is to be done already.
+    pub fn run(&self, job: impl FnOnce() + Send + 'static) -> bool {
+        let jobs = self.jobs.get_or_init(|| self.start());
+        jobs.as_ref().is_some_and(|jobs| jobs.try_send(Box::new(job)).is_ok())
+    }
+
+    /// Since when its threads have been at their jobs, for the watchdog.
+    pub fn health(&self) -> &ThreadHealth {
+        &self.health
+    }
+
+    fn start(&self) -> Option<SyncSender<Job>> {
+        let (jobs, queue) = sync_channel(self.most);
+        let queue = Arc::new(Mutex::new(queue));
+        for number in 0..self.threads {
+            let (queue, thread) = (Arc::clone(&queue), self.health.thread(number));
+            let name = format!("{}-{number}", self.name);
+            let started = std::thread::Builder::new().name(name).spawn(move || work(&queue, &thread));
+            if let Err(error) = started {
+                tracing::error!(%error, "cannot start a thread");
+                return None;
+            }
+        }
+        Some(jobs)
+    }
+}
+
+fn work(queue: &Mutex<Receiver<Job>>, thread: &MonitoredThread) {
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = next else { return };
+        thread.at(job);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn no_more_jobs_are_taken_than_there_is_room_for() {
+        let pool = ThreadPool::new("test", 1, 2);
+        let (begun, has_begun) = channel();
+        let (go, gone) = channel::<()>();
+        assert!(pool.run(move || {
+            begun.send(()).expect("it is waited for");
+            gone.recv().expect("it is let go");
+        }));
+        has_begun.recv().expect("it begins");
+        let (done, all_done) = channel();
+        for _ in 0..2 {
+            let done = done.clone();
+            assert!(pool.run(move || done.send(()).expect("it is waited for")));
+        }
+        assert!(!pool.run(|| ()));
+        go.send(()).expect("it waits");
+        for _ in 0..2 {
+            all_done.recv().expect("it is done");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Bodies that pass through user space, for encryption: read a block at a time into buffers that are used again, or taken
+//! from a copy of a file that is asked for often.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::num::NonZero;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use rustix::fs::{Advice, fadvise};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use tokio::sync::oneshot;
+
+use crate::cache::copy::FileCopy;
+use crate::cache::file::OpenFile;
+use crate::cache::memory_copy::MemoryCopy;
+use crate::listing::pool::{Block, ListingStream};
+use crate::listing::request::ListingRequest;
+use crate::listing::writer::Error;
+use crate::metrics::WorkerMetrics;
+use crate::response::multipart::MultipartRanges;
+use crate::site::Site;
+use crate::site::root::FileIdentity;
+use crate::worker::context::WorkerContext;
+use crate::worker::shared::SharedState;
+
+/// How much is read at once: two TLS records. It is what a client that is slow to take an answer holds, once it is
+/// encrypted.
+const BLOCK_BYTES: usize = 32 * 1024;
+
+/// Buffers a thread keeps for later, 4 MiB: by HTTP/3 one comes back when its bytes are acknowledged.
+const KEPT: usize = 128;
+
+/// What the kernel is asked to read from where a file turns out to be cold.
+const AHEAD_BYTES: u64 = 2 << 20;
+
+thread_local! {
+    static POOL: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The body of an answer.
+#[derive(Debug)]
+pub struct Body(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Whole(Option<Bytes>),
+    File(Reader),
+    Listing(ListingBlocks),
+}
+
+/// Reads pieces of a file.
+#[derive(Debug)]
+struct Reader {
+    fd: Arc<OwnedFd>,
+    identity: FileIdentity,
+    copy: Option<Arc<FileCopy<MemoryCopy>>>,
+    pieces: VecDeque<Piece>,
+    left: u64,
+    /// A read that has to wait for the disk.
+    waiting: Option<oneshot::Receiver<io::Result<Bytes>>>,
+    shared: Arc<SharedState>,
+    metrics: Arc<WorkerMetrics>,
+}
+
+/// The blocks of a listing.
+#[derive(Debug)]
+struct ListingBlocks {
+    listing: ListingStream,
+    /// The next block, which is being written.
+    waiting: Option<oneshot::Receiver<Block>>,
+    ended: bool,
+    metrics: Arc<WorkerMetrics>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Bytes(Bytes),
+    Range(Range<u64>),
+}
+
+/// A buffer that goes back to the pool of the thread that drops it.
+struct Pooled {
+    buffer: Box<[u8]>,
+    length: usize,
+}
+
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Self {
+        Self(Kind::Whole(None))
+    }
+
+    /// These bytes.
+    pub fn whole(bytes: Bytes) -> Self {
+        Self(Kind::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+
+    /// These bytes of a file.
+    pub fn file(context: &WorkerContext, file: &OpenFile, range: Range<u64>) -> Self {
+        let left = range.end - range.start;
+        Self(Kind::File(Reader::new(context, file, [Piece::Range(range)].into(), left)))
+    }
+
+    /// Several ranges of a file.
+    pub fn parts(context: &WorkerContext, parts: MultipartRanges) -> Self {
+        let left = parts.length();
+        let file = parts.file();
+        let mut pieces = VecDeque::new();
+        for (head, range) in parts {
+            pieces.push_back(Piece::Bytes(head.into()));
+            pieces.extend(range.map(|(_, range)| Piece::Range(range)));
+        }
+        Self(Kind::File(Reader::new(context, &file, pieces, left)))
+    }
+
+    /// The entries of a directory. None where too many are being listed.
+    pub fn listing(context: &WorkerContext, site: Arc<Site>, request: ListingRequest) -> Option<Self> {
+        let listing = context.shared.listings.open(site, request)?;
+        let metrics = Arc::clone(&context.metrics);
+        Some(Self(Kind::Listing(ListingBlocks { listing, waiting: None, ended: false, metrics })))
+    }
+}
+
+impl Reader {
+    fn new(context: &WorkerContext, file: &OpenFile, pieces: VecDeque<Piece>, left: u64) -> Self {
+        Self {
+            fd: Arc::clone(&file.fd),
+            identity: file.identity,
+            copy: context.shared.memory_copies.copy_of(file, &context.shared.disk, context.tick, context.now),
+            pieces,
+            left,
+            waiting: None,
+            shared: Arc::clone(&context.shared),
+            metrics: Arc::clone(&context.metrics),
+        }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        let read = match &mut self.waiting {
+            Some(reading) => {
+                let read = ready!(Pin::new(reading).poll(context));
+                self.waiting = None;
+                read.unwrap_or_else(|_| Err(io::Error::other("the threads that read have ended")))
+            }
+            None => match self.pieces.pop_front() {
+                None => return Poll::Ready(None),
+                Some(Piece::Bytes(bytes)) => Ok(bytes),
+                Some(Piece::Range(range)) => {
+                    let end = range.end.min(range.start + BLOCK_BYTES as u64);
+                    if end < range.end {
+                        self.pieces.push_front(Piece::Range(end..range.end));
+                    }
+                    let block = range.start..end;
+                    let copied = self.copy.as_ref().and_then(|copy| copy.content().slice(&block));
+                    let read = copied.map_or_else(
+                        || read(&self.fd, self.identity, block.clone(), ReadWriteFlags::NOWAIT),
+                        Ok,
+                    );
+                    match read {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                            self.waiting = Some(self.wait_for(block));
+                            return self.poll_next(context);
+                        }
+                        read => read,
+                    }
+                }
+            },
+        };
+        match &read {
+            Ok(bytes) => {
+                self.left -= bytes.len() as u64;
+                self.metrics.sent.add(bytes.len() as u64);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "an answer was cut");
+                self.metrics.cut.add(1);
+            }
+        }
+        Poll::Ready(Some(read))
+    }
+
+    /// Has a block read by a thread that may wait for the disk.
+    fn wait_for(&self, block: Range<u64>) -> oneshot::Receiver<io::Result<Bytes>> {
+        let (give, waiting) = oneshot::channel();
+        let (fd, identity) = (Arc::clone(&self.fd), self.identity);
+        self.shared.disk.run(move |_| {
+            let _ = fadvise(&fd, block.start, NonZero::new(AHEAD_BYTES), Advice::WillNeed);
+            // Whoever has waited for it may be gone.
+            let _ = give.send(read(&fd, identity, block, ReadWriteFlags::empty()));
+        });
+        self.metrics.cold.add(1);
+        waiting
+    }
+}
+
+impl ListingBlocks {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        // Asked for only now, when there is room for it.
+        let waiting = self.waiting.get_or_insert_with(|| {
+            let (give, waiting) = oneshot::channel();
+            self.listing.next(move |block| drop(give.send(block)));
+            waiting
+        });
+        let block = ready!(Pin::new(waiting).poll(context));
+        self.waiting = None;
+        Poll::Ready(match block.unwrap_or(Err(Error::Panicked)) {
+            Ok(Some(block)) => {
+                self.metrics.sent.add(block.len() as u64);
+                Some(Ok(block.into()))
+            }
+            Ok(None) => {
+                self.ended = true;
+                None
+            }
+            Err(error) => {
+                self.ended = true;
+                self.metrics.cut.add(1);
+                Some(Err(io::Error::other(error)))
+            }
+        })
+    }
+}
+
+/// Reads a block, which has to be as it was when the file was opened: what comes of a changed file is an error.
+fn read(fd: &OwnedFd, identity: FileIdentity, range: Range<u64>, flags: ReadWriteFlags) -> io::Result<Bytes> {
+    let mut pooled = Pooled::new(usize::try_from(range.end - range.start).unwrap_or(BLOCK_BYTES));
+    let mut at = 0;
+    while at < pooled.length {
+        let length = pooled.length;
+        let buffers = &mut [io::IoSliceMut::new(&mut pooled.buffer[at..length])];
+        match preadv2(fd, buffers, range.start + at as u64, flags) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => at += count,
+            Err(Errno::INTR) => {}
+            // Where the kernel cannot tell whether it would wait, it may.
+            Err(Errno::OPNOTSUPP) if flags == ReadWriteFlags::NOWAIT => {
+                return read(fd, identity, range, ReadWriteFlags::empty());
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let (now, _) = FileIdentity::of(fd)?;
+    if !identity.has_same_bytes(&now) {
+        return Err(io::Error::other("the file changed while it was sent"));
+    }
+    Ok(Bytes::from_owner(pooled))
+}
+
+impl Pooled {
+    fn new(length: usize) -> Self {
+        let kept = POOL.with_borrow_mut(Vec::pop);
+        Self { buffer: kept.unwrap_or_else(|| vec![0; BLOCK_BYTES].into()), length }
+    }
+}
+
+impl AsRef<[u8]> for Pooled {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer[..self.length]
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        // At the end of a thread there is no pool any more.
+        let _ = POOL.try_with(|pool| {
+            let mut pool = pool.borrow_mut();
+            if pool.len() < KEPT {
+                pool.push(buffer);
+            }
+        });
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let next = match &mut self.0 {
+            Kind::Whole(bytes) => bytes.take().map(Ok),
+            Kind::File(reader) => ready!(reader.poll_next(context)),
+            Kind::Listing(listing) => ready!(listing.poll_next(context)),
+        };
+        Poll::Ready(next.map(|bytes| bytes.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Whole(bytes) => bytes.is_none(),
+            Kind::File(reader) => reader.left == 0,
+            Kind::Listing(listing) => listing.ended,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::File(reader) => SizeHint::with_exact(reader.left),
+            Kind::Listing(_) => SizeHint::default(),
+        }
+    }
+}

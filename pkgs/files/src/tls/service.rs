@@ -1,0 +1,343 @@
+//! The same files over TLS: HTTP/1.1, HTTP/2 and HTTP/3 come through `listener`, whose workers call this service.
+//! Connections of HTTP/1.1 that the kernel can encrypt go on to [`shared`](crate::worker::shared) instead.
+//!
+//! Each thread has a [`WorkerContext`] as a plain worker has, and answers are made from it in the same way; only the bodies
+//! differ, for encryption has to see their bytes.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Request, Response, StatusCode};
+use listener::Peer;
+use service::access_log::{Asked, RequestContext};
+use service::panics;
+use service::request_id::RequestId;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+use tokio::time::MissedTickBehavior;
+use tower_service::Service;
+
+use super::body::Body;
+use crate::http::head::{self, Fields, Method, RawFields, Values};
+use crate::metrics::ListenerKind;
+use crate::response::built::{BuiltResponse, Payload};
+use crate::response::pending::{MAX_PENDING, PendingWork, WorkOutcome};
+use crate::site::Site;
+use crate::site::errors::HttpError;
+use crate::site::root::Error;
+use crate::worker::context::{TICK, WorkerContext};
+use crate::worker::limits::AddressPermit;
+use crate::worker::shared::SharedState;
+
+/// The most fields of an answer, those of rules included.
+const MAX_FIELDS: usize = 128;
+
+/// Answers requests with the files of a [`SharedState`].
+#[derive(Clone, Debug)]
+pub struct TlsService(Arc<SharedState>);
+
+thread_local! {
+    static CONTEXT: RefCell<Option<WorkerContext>> = const { RefCell::new(None) };
+    /// Heads of answers, before they are taken apart.
+    static OUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An answer at once, or once the disk was asked.
+// The large one is the common one.
+#[allow(clippy::large_enum_variant)]
+pub enum ResponseFuture {
+    /// It is there.
+    Now(Ready<Response<Body>>),
+    /// It is being found out.
+    Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
+}
+
+impl TlsService {
+    /// Of this front's site.
+    pub fn new(shared: Arc<SharedState>) -> Self {
+        Self(shared)
+    }
+
+    /// Makes an answer from what this thread has; `outcome` is what came of what it had to wait for, the last of so many
+    /// times.
+    fn answer<B>(
+        &self,
+        request: &Request<B>,
+        outcome: Option<(WorkOutcome, u8)>,
+    ) -> Result<Response<Body>, (PendingWork, Arc<Site>)> {
+        let make = || {
+            CONTEXT.with_borrow_mut(|context| {
+                let context = context.get_or_insert_with(|| open(&self.0));
+                OUT.with_borrow_mut(|out| {
+                    out.clear();
+                    answer(context, request, outcome, out)
+                })
+            })
+        };
+        panics::catch(make).unwrap_or_else(|panic| {
+            let line = Asked::of_head(request.method(), request.uri(), request.headers()).line();
+            panic.log("request", &line.unwrap_or_default());
+            Ok(failed(&asked(request)))
+        })
+    }
+}
+
+/// Makes the context of this thread, and has it kept in order.
+fn open(shared: &Arc<SharedState>) -> WorkerContext {
+    // Bytes that are encrypted are copied all the same: none are kept.
+    let metrics = shared.metrics.worker(ListenerKind::Tls);
+    let context = WorkerContext::new(shared, Arc::clone(&metrics), metrics, 0);
+    let changes = context.watcher().and_then(|watcher| watcher.wait().ok());
+    tokio::spawn(keep(changes));
+    context
+}
+
+/// Keeps the context of this thread up to the time, and to what changes below the root.
+async fn keep(changes: Option<AsyncFd<OwnedFd>>) {
+    fn with(what: impl FnOnce(&mut WorkerContext)) {
+        if let Err(panic) = panics::catch(|| CONTEXT.with_borrow_mut(|context| context.as_mut().map(what))) {
+            panic.log("job", "keeping up with changes");
+            CONTEXT.with_borrow_mut(|context| context.as_mut().map(WorkerContext::reset));
+        }
+    }
+    let changed = async || match &changes {
+        Some(changes) => changes.readable().await.ok(),
+        None => std::future::pending().await,
+    };
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            // Changes first, so that as few requests as can be are answered with what was before.
+            biased;
+            changed = changed() => {
+                with(WorkerContext::watched);
+                // All was read, so that the next change makes it ready anew.
+                if let Some(mut ready) = changed {
+                    ready.clear_ready();
+                }
+            }
+            _ = ticks.tick() => with(|context| {
+                context.tick();
+                context.shared.memory_copies.tidy();
+                context.refresh();
+            }),
+        }
+    }
+}
+
+/// The answer where one panicked. What it may have left half changed begins anew.
+#[cold]
+fn failed(asked: &head::Request<'_>) -> Response<Body> {
+    CONTEXT.with_borrow_mut(|context| {
+        let Some(context) = context else { return gone() };
+        context.reset();
+        let mut out = Vec::new();
+        let site = Arc::clone(&context.site);
+        let answer = context.builder(&site).refuse(HttpError::Failed, asked, "", &mut out);
+        context.counts(true).answered(answer.status);
+        response(&out, &answer, None, asked)
+    })
+}
+
+/// The request's id, where it is logged or a trusted proxy has told one.
+fn id<B>(context: &WorkerContext, peer: Option<&Peer>, request: &Request<B>) -> Option<RequestId> {
+    let context = context.log.as_ref().and_then(|_| request.extensions().get::<RequestContext>());
+    let given = || peer?.proxies.as_ref().and_then(|_| RequestId::of_fields(request.headers()));
+    context.map(|context| context.id().clone()).or_else(given)
+}
+
+/// The answer where not even that is there which answers are made from.
+fn gone() -> Response<Body> {
+    let mut failed = Response::new(Body::empty());
+    *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    failed
+}
+
+fn answer<B>(
+    context: &mut WorkerContext,
+    request: &Request<B>,
+    outcome: Option<(WorkOutcome, u8)>,
+    out: &mut Vec<u8>,
+) -> Result<Response<Body>, (PendingWork, Arc<Site>)> {
+    let asked = asked(request);
+    let peer = request.extensions().get::<Peer>();
+    let guest = peer.and_then(|peer| peer.guest.as_ref()?.downcast_ref::<AddressPermit>());
+    let by_proxy = peer.filter(|peer| peer.proxies.is_some()).and_then(|peer| peer.client(request.headers()));
+    let known = context.site_of(&asked);
+    let is_known = known.is_some();
+    let site = known.unwrap_or_else(|| Arc::clone(&context.site));
+    let may_ask = outcome.is_some() || context.shared.may_ask(guest, by_proxy);
+    let id = id(context, peer, request);
+    let mut builder = context.builder(&site);
+    builder.id.clone_from(&id);
+    builder.client = peer.and_then(|peer| peer.client(request.headers()));
+    let mut answer = if may_ask && !is_known {
+        builder.refuse(HttpError::Misdirected, &asked, "", out)
+    } else if may_ask {
+        let (outcome, waits) = outcome.map_or((None, 0), |(outcome, waits)| (Some(outcome), waits));
+        match builder.answer(&asked, outcome, out) {
+            Ok(answer) => answer,
+            Err(wait) if waits < MAX_PENDING => return Err((wait, site)),
+            Err(_) => builder.refuse(HttpError::Exhausted, &asked, "", out),
+        }
+    } else {
+        builder.refuse(HttpError::TooMany, &asked, "", out)
+    };
+    context.prefetch(&site, &answer.payload);
+    let body = match std::mem::replace(&mut answer.payload, Payload::None) {
+        Payload::None => None,
+        Payload::File { file, range, .. } => Some(Body::file(context, &file, range)),
+        Payload::Multipart(parts) => Some(Body::parts(context, *parts)),
+        Payload::Listing(listing) => {
+            let body = Body::listing(context, Arc::clone(&site), *listing);
+            if body.is_none() {
+                out.clear();
+                let mut builder = context.builder(&site);
+                builder.id = id;
+                answer = builder.refuse(HttpError::Exhausted, &asked, "", out);
+            }
+            body
+        }
+    };
+    context.counts(true).answered(answer.status);
+    Ok(response(out, &answer, body, &asked))
+}
+
+/// A request as the plain listener reads it. It is called old where chunks are not ours to write.
+fn asked<B>(request: &Request<B>) -> head::Request<'_> {
+    let method = match *request.method() {
+        http::Method::GET => Method::Get,
+        http::Method::HEAD => Method::Head,
+        http::Method::OPTIONS => Method::Options,
+        _ => Method::Other,
+    };
+    let all = request.headers();
+    let values =
+        |name: HeaderName| -> Values<'_> { all.get_all(name).iter().map(HeaderValue::as_bytes).collect() };
+    // What comes twice and may not says nothing: the empty value is none of its grammar's.
+    let once = |name: HeaderName| -> Option<&[u8]> {
+        let mut lines = all.get_all(name).iter();
+        let first = lines.next()?;
+        Some(if lines.next().is_some() { b"" } else { first.as_bytes() })
+    };
+    let path = request.uri().path();
+    head::Request {
+        method,
+        name: request.method().as_str(),
+        path: if path.is_empty() { "/" } else { path },
+        query: request.uri().query(),
+        old: true,
+        keep: true,
+        others: RawFields::Map {
+            authority: request.uri().authority().map(http::uri::Authority::as_str),
+            fields: all,
+        },
+        fields: Fields {
+            range: once(header::RANGE),
+            if_range: once(header::IF_RANGE),
+            if_match: values(header::IF_MATCH),
+            if_none_match: values(header::IF_NONE_MATCH),
+            if_modified_since: once(header::IF_MODIFIED_SINCE),
+            if_unmodified_since: once(header::IF_UNMODIFIED_SINCE),
+            accept_encoding: values(header::ACCEPT_ENCODING),
+            accept: all.get(header::ACCEPT).map(HeaderValue::as_bytes),
+            origin: all.get(header::ORIGIN).map(HeaderValue::as_bytes),
+            preflight: all.get(header::ACCESS_CONTROL_REQUEST_METHOD).map(HeaderValue::as_bytes),
+            agent: all.get(header::USER_AGENT).map(HeaderValue::as_bytes),
+            referrer: all.get(header::REFERER).map(HeaderValue::as_bytes),
+        },
+    }
+}
+
+/// The answer whose head is `out`, with `body`, or what follows the head there.
+fn response(
+    out: &[u8],
+    answer: &BuiltResponse,
+    body: Option<Body>,
+    asked: &head::Request<'_>,
+) -> Response<Body> {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut parsed = httparse::Response::new(&mut fields);
+    let Ok(httparse::Status::Complete(length)) = parsed.parse(out) else {
+        tracing::error!("the head of an answer has more than {MAX_FIELDS} fields");
+        return gone();
+    };
+    let mut headers = HeaderMap::with_capacity(parsed.headers.len());
+    for field in parsed.headers.iter() {
+        let name = HeaderName::from_bytes(field.name.as_bytes());
+        let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(field.value)) else { continue };
+        // These are of a connection, and the listener's to send.
+        if name != header::CONNECTION && name != header::DATE {
+            headers.append(name, value);
+        }
+    }
+    let body = body.unwrap_or_else(|| match asked.method {
+        // What a HEAD would have is told by its fields.
+        Method::Head => Body::empty(),
+        _ => Body::whole(out[length..].to_vec().into()),
+    });
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.headers_mut() = headers;
+    response
+}
+
+impl listener::Refusals for TlsService {
+    fn refused(&self, status: u16) {
+        CONTEXT.with_borrow_mut(|context| {
+            context.get_or_insert_with(|| open(&self.0)).counts(true).answered(status);
+        });
+    }
+}
+
+impl<B: Send + 'static> Service<Request<B>> for TlsService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> ResponseFuture {
+        let (mut wait, mut site) = match self.answer(&request, None) {
+            Ok(response) => return ResponseFuture::Now(ready(response)),
+            Err(wait) => wait,
+        };
+        // Its body is of no use, and may not be shared between threads.
+        let request = request.map(drop);
+        let this = self.clone();
+        ResponseFuture::Later(Box::pin(async move {
+            for waits in 1.. {
+                let (give, waiting) = oneshot::channel();
+                // Whoever has asked may be gone.
+                this.0.resolve(wait, site, move |outcome| drop(give.send(outcome)));
+                let outcome =
+                    waiting.await.unwrap_or_else(|_| WorkOutcome::Found(Vec::new(), Err(Error::Exhausted)));
+                match this.answer(&request, Some((outcome, waits))) {
+                    Ok(response) => return response,
+                    Err(next) => (wait, site) = next,
+                }
+            }
+            unreachable!("nobody waits more often than MAX_PENDING")
+        }))
+    }
+}
+
+impl Future for ResponseFuture {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Now(answer) => Pin::new(answer).poll(context).map(Ok),
+            Self::Later(answer) => answer.as_mut().poll(context).map(Ok),
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! A part of a file on its way into a socket. A turn of it is bounded, so that one client with a fast line does not keep a
+//! worker from the others.
+
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::fs::sendfile;
+use rustix::io::{Errno, pread};
+use rustix::net::sockopt::set_tcp_cork;
+use rustix::net::{SendFlags, send};
+use rustix::pipe::{SpliceFlags, splice, tee};
+
+use super::engine::{Engine, EngineState, SendStatus, TransferError};
+use super::ring_stream::{NextBlock, RingStream};
+use crate::cache::copy::FileCopy;
+use crate::cache::file::OpenFile;
+use crate::cache::pipe_copy::PipeCopy;
+use crate::cache::pipes::Pipe;
+use crate::cache::responses::CachedResponse;
+use crate::disk::resident::is_resident;
+use crate::disk::ring::Read;
+
+/// The most bytes of a turn: the kernel takes a mebibyte in some 70 µs, a fraction of the latency aimed at.
+const TURN_BYTES: u64 = 1 << 20;
+
+/// The same of what the ring reads, which is copied into the socket.
+const RING_TURN_BYTES: u64 = 256 << 10;
+
+/// Files up to this size are looked at whole for whether they are in the page cache; of larger ones only what
+/// is sent next.
+const LOOK_BYTES: u64 = 64 << 20;
+
+/// A part of a file on its way.
+#[derive(Debug)]
+pub struct Transfer {
+    file: Rc<OpenFile>,
+    at: u64,
+    end: u64,
+    /// Up to here the disk was read, whatever came of it.
+    warmed: u64,
+    /// Whether the file is known to be as it was opened, without a look at it.
+    intact: bool,
+    /// The file's copy, as long as there are pipes to send out of.
+    copy: Option<Arc<FileCopy<PipeCopy>>>,
+    pipe: Option<Pipe>,
+    /// Whether the socket keeps back what fills no segment.
+    corked: bool,
+    /// What the ring reads of it, from when it is found cold.
+    stream: Option<Box<RingStream>>,
+}
+
+impl Transfer {
+    /// Of these bytes of a file. `intact` is whether somebody watches that the file is as it was opened, so that
+    /// the first turn need not look.
+    pub fn new(file: Rc<OpenFile>, range: Range<u64>, intact: bool) -> Self {
+        let (at, end) = (range.start, range.end);
+        Self { file, at, end, warmed: 0, intact, copy: None, pipe: None, corked: false, stream: None }
+    }
+
+    /// Has it sent out of a copy of the file.
+    pub fn from_copy(self, copy: Option<Arc<FileCopy<PipeCopy>>>) -> Self {
+        Self { copy, ..self }
+    }
+
+    /// Where all of the file is to be had behind its head.
+    pub fn cached(&self, head: &[u8], engine: &mut EngineState, tick: u32) -> Option<Rc<CachedResponse>> {
+        let whole = self.pipe.is_none() && (self.at, self.end) == (0, self.file.identity.size);
+        let copy = self.copy.as_ref().filter(|_| whole)?;
+        engine.responses.cached(copy, head, tick)
+    }
+
+    /// All but what this pipe holds is sent.
+    pub fn all_but(&mut self, pipe: Pipe) {
+        self.at = self.end;
+        self.pipe = Some(pipe);
+    }
+
+    /// What is left of it, where that is in memory.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        let (at, end) = (usize::try_from(self.at).ok()?, usize::try_from(self.end).ok()?);
+        self.file.bytes().and_then(|bytes| bytes.get(at..end))
+    }
+
+    /// How many bytes are left.
+    pub fn left(&self) -> u64 {
+        self.end - self.at + self.pipe.as_ref().map_or(0, |pipe| pipe.holds as u64)
+    }
+
+    /// Counts bytes that were sent from memory.
+    pub fn advance(&mut self, sent: usize) {
+        self.at += sent as u64;
+    }
+
+    /// The file.
+    pub fn file(&self) -> &OpenFile {
+        &self.file
+    }
+
+    /// The disk was read up to here: if it is cold all the same, waiting again would not help.
+    pub fn warmed(&mut self, end: u64) {
+        self.warmed = end;
+    }
+
+    /// A read of the ring has ended. Returns whether the transfer can go on.
+    pub fn ended(&mut self, number: u64, read: Read) -> bool {
+        self.stream.as_mut().is_some_and(|stream| stream.ended(number, read, &self.file))
+    }
+
+    /// Lets go of what was read ahead and is not sent. Returns whether there was something.
+    pub fn release_blocks(&mut self) -> bool {
+        self.stream.as_mut().is_some_and(|stream| stream.release_blocks())
+    }
+
+    /// Gives the pipe back.
+    pub fn end(self, engine: &mut EngineState) {
+        if let Some(pipe) = self.pipe {
+            engine.pipes.give(pipe);
+        }
+    }
+
+    /// Sends until the socket is full, the turn is over or all is sent. `more` is whether other bytes follow
+    /// these at once; `tick` is the present.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub fn push(
+        &mut self,
+        socket: impl AsFd,
+        engine: &mut EngineState,
+        more: bool,
+        tick: u32,
+    ) -> Result<SendStatus, TransferError> {
+        while let Some(bytes) = self.bytes() {
+            if bytes.is_empty() {
+                return Ok(SendStatus::Done);
+            }
+            let mut flags = SendFlags::NOSIGNAL;
+            flags.set(SendFlags::MORE, more);
+            match send(&socket, bytes, flags) {
+                Ok(sent) => self.advance(sent),
+                Err(Errno::AGAIN) => return Ok(SendStatus::Blocked),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        let turn = self.go_on(&socket, engine, more, tick);
+        // What fills no segment waits for the rest, and leaves with it.
+        let ends = matches!(turn, Ok(SendStatus::Done));
+        // What the ring reads says with each send whether more follows.
+        if ends == self.corked
+            && turn.is_ok()
+            && engine.engine != Engine::Copy
+            && (ends || self.stream.is_none())
+        {
+            self.corked = set_tcp_cork(&socket, !ends).is_ok() && !ends;
+        }
+        turn
+    }
+
+    /// A turn with what is not in the worker's memory.
+    fn go_on(
+        &mut self,
+        socket: impl AsFd,
+        engine: &mut EngineState,
+        more: bool,
+        tick: u32,
+    ) -> Result<SendStatus, TransferError> {
+        #[cfg(test)]
+        crate::faults::strike(crate::faults::SENDING, self.file.path());
+        let mut left = TURN_BYTES;
+        let mut looked = false;
+        loop {
+            if !self.drain(&socket, more)? {
+                return Ok(SendStatus::Blocked);
+            }
+            if self.at == self.end {
+                return Ok(SendStatus::Done);
+            }
+            if left == 0 {
+                return Ok(SendStatus::Yield);
+            }
+            if self.stream.is_some() {
+                return self.by_ring(&socket, engine, more);
+            }
+            if self.copy.is_some() {
+                left = left.saturating_sub(self.take(engine));
+                continue;
+            }
+            // A turn's worth is looked at at a time: what was sent before was right, and what follows will be.
+            if !looked {
+                looked = true;
+                if !std::mem::take(&mut self.intact) && !self.file.is_intact() {
+                    return Err(TransferError::Changed);
+                }
+                if let Some(cold) = self.cold(engine, tick) {
+                    if !self.begin_stream(engine) {
+                        return Ok(SendStatus::Cold(cold));
+                    }
+                    continue;
+                }
+            }
+            let wanted = usize::try_from((self.end - self.at).min(left)).unwrap_or(usize::MAX);
+            let sent = match engine.engine {
+                Engine::Auto | Engine::Sendfile => self.sendfile(&socket, wanted),
+                Engine::Splice => match self.load(engine, wanted) {
+                    // Without a pipe.
+                    Err(Errno::MFILE | Errno::NFILE) => self.sendfile(&socket, wanted),
+                    loaded => loaded,
+                },
+                Engine::Copy => self.copy(&socket, engine, wanted, more),
+            };
+            match sent {
+                // The file has become shorter.
+                Ok(0) => return Err(TransferError::Changed),
+                // The socket is full. Asking again would push what little has been acknowledged meanwhile, at
+                // the price of a whole call: waiting until a third of the buffer is free costs 5 % less.
+                Ok(sent) if sent < wanted && engine.engine != Engine::Splice => {
+                    return if self.file.is_intact() {
+                        Ok(SendStatus::Blocked)
+                    } else {
+                        Err(TransferError::Changed)
+                    };
+                }
+                Ok(sent) => left = left.saturating_sub(sent as u64),
+                Err(Errno::AGAIN) => return Ok(SendStatus::Blocked),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// What is to be sent next, where it is not in the page cache.
+    fn cold(&self, engine: &EngineState, tick: u32) -> Option<Range<u64>> {
+        if self.file.resident_until.get() > tick || self.at < self.warmed {
+            return None;
+        }
+        let size = self.file.identity.size;
+        if size <= LOOK_BYTES && is_resident(&*self.file.fd, &(0..size)) {
+            self.file.resident_until.set(tick.saturating_add(engine.resident_for));
+            return None;
+        }
+        let next = self.at..self.end.min(self.at + TURN_BYTES);
+        (!is_resident(&*self.file.fd, &next)).then_some(next)
+    }
+
+    /// Has the ring read the rest of it, where there is one.
+    fn begin_stream(&mut self, engine: &mut EngineState) -> bool {
+        let EngineState { ring: Some(ring), ghosts, .. } = engine else { return false };
+        let admitted = ghosts.admit(self.file.identity.place(), self.end - self.at);
+        self.stream = Some(Box::new(RingStream::new(ring, &self.file, self.at..self.end, admitted)));
+        true
+    }
+
+    /// A turn with what the ring reads.
+    fn by_ring(
+        &mut self,
+        socket: impl AsFd,
+        engine: &mut EngineState,
+        more: bool,
+    ) -> Result<SendStatus, TransferError> {
+        let EngineState { ring: Some(ring), token, .. } = engine else { return Err(Errno::IO.into()) };
+        let Some(stream) = &mut self.stream else { return Ok(SendStatus::Yield) };
+        let mut left = RING_TURN_BYTES;
+        let mut looked = false;
+        loop {
+            stream.read_ahead(ring, *token)?;
+            match stream.front()? {
+                NextBlock::There => {}
+                NextBlock::Reading => return Ok(SendStatus::AwaitingRing),
+                NextBlock::Short => return Err(TransferError::Changed),
+            }
+            // After the reading, and before anything of it is sent. What is there now was read before.
+            if !std::mem::replace(&mut looked, true) && !self.file.is_intact() {
+                return Err(TransferError::Changed);
+            }
+            match stream.send(&socket, more) {
+                Ok((sent, all)) => {
+                    self.at += sent;
+                    left = left.saturating_sub(sent);
+                    if self.at == self.end {
+                        return Ok(SendStatus::Done);
+                    }
+                    if !all {
+                        return Ok(SendStatus::Blocked);
+                    }
+                }
+                Err(Errno::AGAIN) => return Ok(SendStatus::Blocked),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            if left == 0 {
+                return Ok(SendStatus::Yield);
+            }
+        }
+    }
+
+    /// Takes the part of the copy that comes next into a pipe, and returns how much. From where there is none, or
+    /// no pipe, the file itself is sent.
+    fn take(&mut self, engine: &mut EngineState) -> u64 {
+        let taken = self.copy.as_ref().and_then(|copy| {
+            let segment = copy.content().segment(self.at)?;
+            let pipe = match &mut self.pipe {
+                Some(pipe) => pipe,
+                None => self.pipe.insert(engine.pipes.lend()?),
+            };
+            let wanted = usize::try_from(self.end.min(segment.range.end) - self.at).ok()?;
+            pipe.holds = tee(&segment.pipe, &pipe.write, wanted, SpliceFlags::NONBLOCK).ok()?;
+            (pipe.holds > 0).then_some(pipe.holds as u64)
+        });
+        match taken {
+            Some(taken) => self.at += taken,
+            None => {
+                self.copy = None;
+                // It was as the copy is when the copy was made.
+                self.intact = false;
+            }
+        }
+        taken.unwrap_or(0)
+    }
+
+    /// Sends bytes of the file, and returns how many.
+    fn sendfile(&mut self, socket: impl AsFd, wanted: usize) -> Result<usize, Errno> {
+        let mut at = self.at;
+        let sent = sendfile(socket, &*self.file.fd, Some(&mut at), wanted)?;
+        self.at += sent as u64;
+        Ok(sent)
+    }
+
+    /// Moves bytes of the file into a pipe, and returns how many.
+    fn load(&mut self, engine: &mut EngineState, wanted: usize) -> Result<usize, Errno> {
+        let pipe = match &mut self.pipe {
+            Some(pipe) => pipe,
+            None => self.pipe.insert(engine.pipes.take()?),
+        };
+        let mut at = self.at;
+        let moved = splice(&*self.file.fd, Some(&mut at), &pipe.write, None, wanted, SpliceFlags::MOVE)?;
+        self.at += moved as u64;
+        pipe.holds = moved;
+        Ok(moved)
+    }
+
+    /// Sends what a pipe holds. Returns whether that was all of it.
+    fn drain(&mut self, socket: impl AsFd, more: bool) -> Result<bool, Errno> {
+        let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.holds > 0) else { return Ok(true) };
+        pipe.send(socket, more || self.at < self.end)?;
+        Ok(pipe.holds == 0)
+    }
+
+    fn copy(
+        &mut self,
+        socket: impl AsFd,
+        engine: &mut EngineState,
+        wanted: usize,
+        more: bool,
+    ) -> Result<usize, Errno> {
+        let wanted = wanted.min(engine.buffer.len());
+        let read = pread(&*self.file.fd, &mut engine.buffer[..wanted], self.at)?;
+        if read == 0 {
+            return Ok(0);
+        }
+        let mut flags = SendFlags::NOSIGNAL;
+        flags.set(SendFlags::MORE, more || self.at + (read as u64) < self.end);
+        // What the socket does not take is read again.
+        let sent = send(socket, &engine.buffer[..read], flags)?;
+        self.at += sent as u64;
+        Ok(sent)
+    }
+}

@@ -1,0 +1,9 @@
+//! How bytes of a file get into a socket.
+//!
+//! - [`engine`]: the ways there are, and what the transfers of a worker share.
+//! - [`file_transfer`]: a part of a file on its way.
+//! - [`ring_stream`]: the same of what io_uring reads, some blocks ahead.
+
+pub mod engine;
+pub mod file_transfer;
+pub mod ring_stream;

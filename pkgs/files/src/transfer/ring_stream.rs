@@ -1,0 +1,289 @@
+//! A part of a file on its way by a worker's [ring](crate::disk::ring): some blocks ahead of what is being sent.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use crate::cache::file::OpenFile;
+use crate::disk::ring::{ALIGNMENT, BLOCK_BYTES, Block, Read, Ring, Token};
+
+/// Reads of a stream that are begun again where the kernel asks for that.
+const AGAIN: u32 = 16;
+
+/// Blocks that are being read, or are to be sent, in the order of the file.
+#[derive(Debug)]
+pub struct RingStream {
+    /// Opened once more, where it is read around the page cache.
+    fd: Arc<OwnedFd>,
+    direct: bool,
+    parts: VecDeque<Part>,
+    /// Where the next block begins.
+    ahead: u64,
+    end: u64,
+    /// Reads that were begun again.
+    again: u32,
+    _reader: Rc<()>,
+}
+
+#[derive(Debug)]
+struct Part {
+    /// Bytes of the file that are to be sent.
+    range: Range<u64>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// A read is under way, by this number.
+    Reading {
+        number: u64,
+        skipped: usize,
+        direct: bool,
+    },
+    /// They begin so far from the start of the block.
+    There(Block, usize),
+    Failed(Errno),
+}
+
+/// What there is to send.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NextBlock {
+    /// Something.
+    There,
+    /// Nothing yet.
+    Reading,
+    /// Nothing any more: the file has become shorter.
+    Short,
+}
+
+impl RingStream {
+    /// Of these bytes of a file, by `ring`; around the page cache, but where they are `admitted` to it.
+    pub fn new(ring: &Ring, file: &OpenFile, range: Range<u64>, admitted: bool) -> Self {
+        let Range { start, end } = range;
+        let own = if admitted { None } else { file.around_the_page_cache() };
+        let direct = own.is_some();
+        let fd = own.unwrap_or_else(|| file.through_the_page_cache());
+        Self { fd, direct, parts: VecDeque::new(), ahead: start, end, again: 0, _reader: ring.reader() }
+    }
+
+    /// Has as much read ahead as the ring has room for.
+    ///
+    /// # Errors
+    /// The ring's.
+    pub fn read_ahead(&mut self, ring: &mut Ring, token: Token) -> Result<(), Errno> {
+        while self.ahead < self.end {
+            let Some(block) = ring.block(token, self.parts.len()) else { break };
+            let direct = self.direct;
+            let start = if direct { self.ahead / ALIGNMENT * ALIGNMENT } else { self.ahead };
+            let end = self.end.min(start + BLOCK_BYTES as u64);
+            let length = if direct { (end - start).next_multiple_of(ALIGNMENT) } else { end - start };
+            let number = ring.read(token, &self.fd, start, length as usize, block)?;
+            let state = State::Reading { number, skipped: (self.ahead - start) as usize, direct };
+            self.parts.push_back(Part { range: self.ahead..end, state });
+            self.ahead = end;
+        }
+        Ok(())
+    }
+
+    /// A read has ended. Returns whether the front is to be looked at.
+    pub fn ended(&mut self, number: u64, read: Read, file: &OpenFile) -> bool {
+        let wanted = |part: &Part| matches!(part.state, State::Reading { number: of, .. } if of == number);
+        // Else nobody waits for it any more.
+        let Some(index) = self.parts.iter().position(wanted) else { return false };
+        let part = &mut self.parts[index];
+        let State::Reading { skipped, direct, .. } = part.state else { return false };
+        match read {
+            Ok((block, count)) => {
+                let got = part.range.start + count.saturating_sub(skipped) as u64;
+                part.state = State::There(block, skipped);
+                if got < part.range.end {
+                    // The rest is read again, and what was to follow it: that is rare.
+                    part.range.end = got;
+                    self.read_again_from(index + 1, got);
+                }
+            }
+            // Its file system, or its disk, does not read this around the page cache.
+            Err(Errno::INVAL) if direct => {
+                file.refuse_direct();
+                (self.fd, self.direct) = (file.through_the_page_cache(), false);
+                let start = part.range.start;
+                self.read_again_from(index, start);
+            }
+            Err(Errno::AGAIN | Errno::INTR) if self.again < AGAIN => {
+                self.again += 1;
+                let start = part.range.start;
+                self.read_again_from(index, start);
+            }
+            Err(errno) => part.state = State::Failed(errno),
+        }
+        index == 0
+    }
+
+    /// Forgets all blocks from one on, the first of which begins at `start`.
+    fn read_again_from(&mut self, index: usize, start: u64) {
+        self.parts.truncate(index);
+        self.ahead = start;
+    }
+
+    /// What there is at the front.
+    ///
+    /// # Errors
+    /// Those of its read.
+    pub fn front(&self) -> Result<NextBlock, Errno> {
+        match self.parts.front() {
+            None | Some(Part { state: State::Reading { .. }, .. }) => Ok(NextBlock::Reading),
+            Some(Part { state: State::Failed(errno), .. }) => Err(*errno),
+            Some(Part { range, .. }) if range.is_empty() => Ok(NextBlock::Short),
+            Some(_) => Ok(NextBlock::There),
+        }
+    }
+
+    /// Sends what is at the front, and returns how much of it the socket took, and whether that was all. `more` is whether
+    /// other bytes follow those of the file at once.
+    ///
+    /// # Errors
+    /// Those of send(2).
+    pub fn send(&mut self, socket: impl AsFd, more: bool) -> Result<(u64, bool), Errno> {
+        let Some(Part { range, state: State::There(block, offset) }) = self.parts.front_mut() else {
+            return Ok((0, false));
+        };
+        let length = (range.end - range.start) as usize;
+        let mut flags = SendFlags::NOSIGNAL;
+        flags.set(SendFlags::MORE, more || range.end < self.end);
+        let sent = send(socket, block.bytes(*offset..*offset + length), flags)?;
+        *offset += sent;
+        range.start += sent as u64;
+        if sent == length {
+            self.parts.pop_front();
+        }
+        Ok((sent as u64, sent == length))
+    }
+
+    /// Lets go of what is read and not sent; it is read again. Returns whether there was something.
+    pub fn release_blocks(&mut self) -> bool {
+        let Some(first) = self.parts.front() else { return false };
+        let had = self.parts.iter().any(|part| matches!(part.state, State::There(..)));
+        self.ahead = first.range.start;
+        self.parts.clear();
+        had
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::disk::ring::Completion;
+    use crate::site::root::OpenedFile;
+    use crate::site::rules::Policy;
+
+    fn file(bytes: &[u8]) -> OpenFile {
+        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
+        std::io::Write::write_all(&mut file, bytes).expect("room");
+        let fd = OwnedFd::from(file);
+        let (identity, _) = crate::site::root::FileIdentity::of(&fd).expect("a file");
+        OpenFile::new(OpenedFile { fd, identity }, b"f", None, false, &Policy::default(), "", UNIX_EPOCH)
+    }
+
+    /// All that a stream has of a file, whose first read has come to `first`.
+    fn sent(
+        file: &OpenFile,
+        range: Range<u64>,
+        first: impl FnOnce(Read) -> Read,
+    ) -> Option<Result<Vec<u8>, Errno>> {
+        let mut ring = Ring::new(0).ok()?;
+        let mut first = Some(first);
+        let mut stream = RingStream::new(&ring, file, range.clone(), false);
+        let (give, take) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let taking = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            std::io::Read::read_to_end(&mut { take }, &mut all).map(|_| all).expect("bytes")
+        });
+        let mut left = range.end - range.start;
+        let outcome = loop {
+            if left == 0 {
+                break Ok(());
+            }
+            stream.read_ahead(&mut ring, 1).expect("room");
+            match stream.front() {
+                Ok(NextBlock::There) => left -= stream.send(&give, false).expect("sent").0,
+                Ok(NextBlock::Short) => break Err(Errno::BADMSG),
+                Err(errno) => break Err(errno),
+                Ok(NextBlock::Reading) => {
+                    let mut ended = VecDeque::new();
+                    ring.turn(&mut ended).expect("a turn");
+                    for Completion { number, read, .. } in ended {
+                        let read = if number == 0 { first.take().expect("once")(read) } else { read };
+                        stream.ended(number, read, file);
+                    }
+                }
+            }
+        };
+        drop(give);
+        let all = taking.join().expect("no panic");
+        Some(outcome.map(|()| all))
+    }
+
+    #[test]
+    fn one_file_is_read_around_the_page_cache_and_through_it_at_once() {
+        let bytes: Vec<u8> = (0..300_001_u32).map(|at| (at / 5) as u8).collect();
+        let file = file(&bytes);
+        let Ok(mut ring) = Ring::new(4 << 20) else { return };
+        // Where all that are begun share a flag, the first is told to be aligned, which it is not.
+        let mut streams =
+            [true, false].map(|admitted| RingStream::new(&ring, &file, 4099..300_001, admitted));
+        streams[0].read_ahead(&mut ring, 0).expect("room");
+        streams[1].read_ahead(&mut ring, 1).expect("room");
+        let mut ended = VecDeque::new();
+        while streams
+            .iter()
+            .any(|stream| stream.parts.iter().any(|part| !matches!(part.state, State::There(..))))
+        {
+            ring.turn(&mut ended).expect("a turn");
+            for Completion { token, number, read } in ended.drain(..) {
+                assert!(read.is_ok(), "{token}: {read:?}");
+                streams[token as usize].ended(number, read, &file);
+            }
+        }
+        for stream in &streams {
+            let mut all = Vec::new();
+            for Part { range, state } in &stream.parts {
+                let State::There(block, offset) = state else { panic!("{state:?}") };
+                all.extend_from_slice(block.bytes(*offset..*offset + (range.end - range.start) as usize));
+            }
+            assert!(all == bytes[4099..], "{} bytes", all.len());
+        }
+    }
+
+    #[test]
+    fn what_a_read_lacks_is_read_again() {
+        let bytes: Vec<u8> = (0..400_001_u32).map(|at| (at / 7) as u8).collect();
+        let file = || file(&bytes);
+        let range = 4099..400_001;
+        let expected = &bytes[4099..];
+        type Fault = fn(Read) -> Read;
+        let faults: [(&str, Fault); 5] = [
+            ("none", |read| read),
+            ("not around the page cache", |_| Err(Errno::INVAL)),
+            ("interrupted", |_| Err(Errno::INTR)),
+            ("a part", |read| read.map(|(block, _)| (block, 5000))),
+            ("less than was skipped", |read| read.map(|(block, _)| (block, 2))),
+        ];
+        for (name, fault) in faults {
+            let Some(all) = sent(&file(), range.clone(), fault) else { return };
+            match name {
+                "less than was skipped" => assert!(all == Err(Errno::BADMSG), "too short"),
+                _ => assert!(all.as_deref() == Ok(expected), "{name}"),
+            }
+        }
+        let failed = sent(&file(), range.clone(), |_| Err(Errno::IO));
+        assert!(failed == Some(Err(Errno::IO)));
+        assert!(sent(&file(), 0..400_002, |read| read) == Some(Err(Errno::BADMSG)), "the file is shorter");
+    }
+}

@@ -1,0 +1,223 @@
+//! What a thread answers from, whichever listener it serves: the site, open files, the time, its counters and its
+//! lines of the access log.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+use service::access_log::{AccessLog, Lines};
+
+use super::shared::SharedState;
+use crate::cache::open_files::OpenFileCache;
+use crate::cache::watch::Watcher;
+use crate::http::head::Request;
+use crate::metrics::WorkerMetrics;
+use crate::response::builder::ResponseBuilder;
+use crate::response::built::Payload;
+use crate::response::common_headers::CommonHeaders;
+use crate::site::Site;
+
+/// How often a thread looks at the clock.
+pub const TICK: Duration = Duration::from_millis(250);
+
+/// A file that many clients begin to read has its successor read ahead once in this time.
+const PREFETCH_EVERY: Duration = Duration::from_secs(5);
+
+/// What a thread answers from.
+#[derive(Debug)]
+pub struct WorkerContext {
+    /// What all threads share.
+    pub shared: Arc<SharedState>,
+    /// What is served.
+    pub site: Arc<Site>,
+    /// What the thread counts.
+    pub metrics: Arc<WorkerMetrics>,
+    /// What it counts of connections by TLS.
+    pub tls_metrics: Arc<WorkerMetrics>,
+    /// What heads end with this second.
+    pub tail: CommonHeaders,
+    /// Ticks since the thread started.
+    pub tick: u32,
+    /// The present, in whole seconds.
+    pub now: SystemTime,
+    /// Whether each answer is its connection's last.
+    pub draining: bool,
+    cache: OpenFileCache,
+    memory: usize,
+    memory_max: u64,
+    /// Lines of the access log, where there is one; what comes by the listener for TLS, that logs.
+    pub log: Option<Lines>,
+    changes: u64,
+    /// How often there were too few file descriptors when it was last looked.
+    shortages: u64,
+    /// How many codings had been let go of when it was last looked.
+    variants_evicted: u64,
+    /// What was read ahead last, and from which tick on it may be again.
+    prefetched: (Vec<u8>, u32),
+}
+
+impl WorkerContext {
+    /// One for this thread, which keeps `memory` bytes of small files. It counts by `metrics` and, what comes by TLS,
+    /// by `tls_metrics`.
+    pub fn new(
+        shared: &Arc<SharedState>,
+        metrics: Arc<WorkerMetrics>,
+        tls_metrics: Arc<WorkerMetrics>,
+        memory: usize,
+    ) -> Self {
+        let settings = &shared.settings;
+        let fresh_for = ticks(settings.revalidate).max(1);
+        let now = present();
+        // Read before the site: a change between the two is seen again, not missed.
+        let changes = shared.changes();
+        Self {
+            site: shared.site(),
+            tail: CommonHeaders::at(now),
+            tick: 1,
+            now,
+            draining: false,
+            cache: OpenFileCache::new(settings.open_files, fresh_for, memory, Watcher::new()),
+            memory,
+            memory_max: if memory == 0 { 0 } else { settings.memory_max },
+            log: shared.access_log.as_ref().map(AccessLog::lines),
+            changes,
+            shortages: shared.disk.shortages(),
+            variants_evicted: 0,
+            prefetched: Default::default(),
+            metrics,
+            tls_metrics,
+            shared: Arc::clone(shared),
+        }
+    }
+
+    /// The tick `time` from now.
+    pub fn after(&self, time: Duration) -> u32 {
+        self.tick.saturating_add(ticks(time))
+    }
+
+    /// The site that a request is about; none where its host is nobody's here.
+    pub fn site_of(&self, request: &Request<'_>) -> Option<Arc<Site>> {
+        match &self.site.hosts {
+            None => Some(Arc::clone(&self.site)),
+            Some(hosts) => hosts.of(request.host(), &self.site),
+        }
+    }
+
+    /// Makes answers about `site`.
+    pub fn builder<'d>(&'d mut self, site: &'d Site) -> ResponseBuilder<'d> {
+        ResponseBuilder {
+            site,
+            cache: &mut self.cache,
+            tick: self.tick,
+            now: self.now,
+            memory_max: self.memory_max,
+            tail: &self.tail,
+            more: b"",
+            id: None,
+            last: self.draining,
+            defers_lookups: false,
+            auth: &self.shared.auth,
+            variants: &self.shared.variants,
+            unencoded: false,
+            client: None,
+            checked: None,
+        }
+    }
+
+    /// What is counted of connections by TLS, or of others.
+    pub fn counts(&self, tls: bool) -> &WorkerMetrics {
+        if tls { &self.tls_metrics } else { &self.metrics }
+    }
+
+    /// Has the file that a manifest has behind this one read ahead, when this one begins to be sent.
+    pub fn prefetch(&mut self, site: &Arc<Site>, payload: &Payload) {
+        let Payload::File { file, range, .. } = payload else { return };
+        if !site.has_manifests() || range.start != 0 {
+            return;
+        }
+        let Some(next) = site.next(file.path()) else { return };
+        if self.prefetched.0 != next || self.prefetched.1 <= self.tick {
+            self.prefetched = (next.to_vec(), self.after(PREFETCH_EVERY));
+            self.metrics.prefetched.add(self.shared.disk.prefetch(Arc::clone(site), next.to_vec()).into());
+        }
+    }
+
+    /// Moves the clock on, hands on what was logged, and shows how many files are open.
+    pub fn tick(&mut self) {
+        self.tick = self.tick.saturating_add(1);
+        let now = present();
+        if now != self.now {
+            self.now = now;
+            self.tail = CommonHeaders::at(now);
+        }
+        self.flush_log();
+        let shortages = self.shared.disk.shortages();
+        if shortages != self.shortages {
+            self.shortages = shortages;
+            self.close_all();
+            self.shared.disk.look_again();
+        }
+        let evictions = self.shared.variants.evictions();
+        if evictions != self.variants_evicted {
+            self.variants_evicted = evictions;
+            self.cache.forget_made();
+        }
+        self.metrics.open_files.store(self.cache.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Hands on what was logged.
+    pub fn flush_log(&self) {
+        if let Some(lines) = &self.log {
+            lines.flush();
+        }
+    }
+
+    /// Serves what the front serves by now.
+    pub fn refresh(&mut self) {
+        let changes = self.shared.changes();
+        if changes != self.changes {
+            self.changes = changes;
+            self.site = self.shared.site();
+            self.cache.clear();
+        }
+    }
+
+    /// Closes all files that are not being sent, of this thread alone.
+    pub fn close_files(&mut self) {
+        self.cache.clear();
+    }
+
+    /// Closes all files that are not being sent.
+    fn close_all(&mut self) {
+        self.cache.clear();
+        self.shared.pipe_copies.clear();
+        self.shared.variants.clear();
+    }
+
+    /// Begins anew with what a panic may have left half changed.
+    pub fn reset(&mut self) {
+        self.cache.reset(self.memory);
+        self.prefetched = Default::default();
+    }
+
+    /// Learns what changed below the root.
+    pub fn watched(&mut self) {
+        self.cache.watched();
+    }
+
+    /// What tells when [`watched`](Self::watched) has something to learn; none where time alone decides.
+    pub fn watcher(&self) -> Option<&Watcher> {
+        self.cache.watcher()
+    }
+}
+
+/// How many ticks `time` takes.
+pub fn ticks(time: Duration) -> u32 {
+    u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
+}
+
+/// The present, in whole seconds.
+fn present() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(clock_gettime(ClockId::RealtimeCoarse).tv_sec as u64)
+}

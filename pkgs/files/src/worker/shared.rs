@@ -1,0 +1,195 @@
+//! What all workers share, of every listener.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::io::Errno;
+use service::access_log::AccessLog;
+use service::panics;
+use service::proxies::Source;
+use service::ready::Heartbeats;
+use service::shutdown::Shutdown;
+
+use super::completions::CompletionQueue;
+use super::limits;
+use super::settings::Settings;
+use crate::auth::Authenticator;
+use crate::cache::copies::CopyCache;
+use crate::cache::memory_copy::MemoryCopy;
+use crate::cache::pipe_copy::PipeCopy;
+use crate::disk::threads::DiskThreads;
+use crate::listing::pool::ListingPool;
+use crate::metrics::Metrics;
+use crate::response::pending::{PendingWork, WorkOutcome};
+use crate::site::Site;
+use crate::site::root::{Error, LookupMode};
+use crate::threads::health::STUCK;
+use crate::variants::VariantCache;
+
+/// What the workers share, those of the TLS listener too (see [`crate::tls::service`]).
+#[derive(Debug)]
+pub struct SharedState {
+    /// How they behave.
+    pub settings: Settings,
+    /// The threads that wait for the disk.
+    pub disk: DiskThreads,
+    /// Those that write listings.
+    pub listings: ListingPool,
+    /// Codings that were made of files.
+    pub variants: Arc<VariantCache>,
+    /// What is known of passwords.
+    pub auth: Arc<Authenticator>,
+    /// Copies of files that are asked for often, to be sent as they are.
+    pub pipe_copies: Arc<CopyCache<PipeCopy>>,
+    /// The same, to be encrypted.
+    pub memory_copies: Arc<CopyCache<MemoryCopy>>,
+    /// What they count.
+    pub metrics: Arc<Metrics>,
+    /// Where requests are logged; none where they are not.
+    pub access_log: Option<AccessLog>,
+    /// What one address may take; none where there are no limits.
+    pub limits: Option<Arc<limits::Limits>>,
+    /// Ends them.
+    pub shutdown: Shutdown,
+    /// What is served, and how often it was changed.
+    site: Mutex<Arc<Site>>,
+    changes: AtomicU64,
+    /// By worker of the plain listener.
+    pub completions: Vec<Arc<CompletionQueue>>,
+    /// Connections that came from the TLS listener.
+    pub offloaded: AtomicUsize,
+    /// Those who may yet bring some.
+    pub handovers: AtomicUsize,
+    /// That the workers go on.
+    heartbeats: Heartbeats,
+}
+
+impl SharedState {
+    /// One for `workers` workers.
+    ///
+    /// # Errors
+    /// When there are no file descriptors for their completions.
+    pub fn new(
+        settings: Settings,
+        site: Site,
+        disk: DiskThreads,
+        access_log: Option<AccessLog>,
+        limits: Option<Arc<limits::Limits>>,
+        shutdown: Shutdown,
+        workers: usize,
+    ) -> std::io::Result<Arc<Self>> {
+        let completions =
+            (0..workers).map(|_| CompletionQueue::new().map(Arc::new)).collect::<Result<_, _>>()?;
+        Ok(Arc::new(Self {
+            pipe_copies: Arc::new(CopyCache::new(settings.pipe_memory, settings.pipe_memory / 4)),
+            // What is large is what it is for: one of 4 MiB costs a tenth less by HTTP/3.
+            memory_copies: Arc::new(CopyCache::new(settings.tls_memory, settings.tls_memory / 2)),
+            variants: Arc::new(VariantCache::new(settings.variant_memory)),
+            auth: Arc::default(),
+            settings,
+            disk,
+            listings: ListingPool::start()?,
+            metrics: Arc::default(),
+            access_log,
+            limits,
+            shutdown,
+            site: Mutex::new(Arc::new(site)),
+            changes: AtomicU64::new(0),
+            completions,
+            offloaded: AtomicUsize::new(0),
+            handovers: AtomicUsize::new(0),
+            heartbeats: Heartbeats::new(workers),
+        }))
+    }
+
+    /// Counts a connection from `address` as its own; nothing where there are no limits, or no address.
+    pub fn let_in(
+        &self,
+        address: Option<IpAddr>,
+    ) -> Result<Option<Arc<limits::AddressPermit>>, limits::TooMany> {
+        let Some((limits, address)) = self.limits.as_ref().zip(address) else { return Ok(None) };
+        limits.enter(address).map(|guest| Some(Arc::new(guest))).ok_or(limits::TooMany)
+    }
+
+    /// Whether there may be another request now of who was let in as `guest`, or of the client of a trusted proxy.
+    pub fn may_ask(&self, guest: Option<&limits::AddressPermit>, by_proxy: Option<IpAddr>) -> bool {
+        match guest {
+            Some(guest) => guest.may_ask(),
+            None => self.limits.as_ref().zip(by_proxy).is_none_or(|(limits, client)| limits.may_ask(client)),
+        }
+    }
+
+    /// Where the client of a request is that has this head, on a connection from `remote` of which `source` tells.
+    pub fn client(&self, source: Source, remote: Option<IpAddr>, head: &[u8]) -> Option<IpAddr> {
+        match source {
+            Source::Fields => self.settings.proxies.client_of_head(remote, head),
+            _ => remote,
+        }
+    }
+
+    /// Whether the threads go on that workers have wait for them, for the watchdog.
+    pub fn is_waited_for(&self) -> bool {
+        self.disk.is_alive()
+            && [self.listings.health(), self.auth.health(), self.variants.health()]
+                .iter()
+                .all(|health| health.is_alive(STUCK))
+    }
+
+    /// That the workers go on: each beats four times a second from when it serves until it has drained.
+    pub fn heartbeats(&self) -> &Heartbeats {
+        &self.heartbeats
+    }
+
+    /// Serves this from now on.
+    pub fn replace(&self, site: Site) {
+        *self.site.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(site);
+        self.changes.fetch_add(1, Ordering::Release);
+        self.wake();
+    }
+
+    /// How often that was changed.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// What is served.
+    pub fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has all workers look up: at a shutdown, or a new site.
+    pub fn wake(&self) {
+        self.completions.iter().for_each(|queue| queue.wake());
+    }
+
+    /// Has done about `site` what an answer waits for. `done` is called on the thread that did it, or at once.
+    pub fn resolve(
+        &self,
+        work: PendingWork,
+        site: Arc<Site>,
+        done: impl FnOnce(WorkOutcome) + Send + 'static,
+    ) {
+        match work {
+            PendingWork::Lookup(path) => {
+                self.disk.find(site, path, move |path, found| done(WorkOutcome::Found(path, found)));
+            }
+            PendingWork::LookupFirst { paths, asked } => self.disk.run(move |_| {
+                let first = panics::catch(|| site.first(paths, &asked, LookupMode::MayBlock));
+                let (path, found) = first.unwrap_or_else(|panic| {
+                    panic.log("lookup", &String::from_utf8_lossy(&asked));
+                    (asked.clone(), Err(Error::Failed(Errno::IO)))
+                });
+                done(WorkOutcome::Found(path, found));
+            }),
+            PendingWork::Encode { fd, identity, coding } => {
+                self.variants.make(fd, identity, coding, move || done(WorkOutcome::Encoded));
+            }
+            PendingWork::Password(this) => {
+                let realm = Arc::clone(&this.realm);
+                self.auth
+                    .verify_in_background(*this, move |verdict| done(WorkOutcome::Password(realm, verdict)));
+            }
+        }
+    }
+}
