@@ -1,0 +1,215 @@
+//! Connection strings of libpq: URLs and keywords
+//! (postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING).
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+/// PostgreSQL's port.
+const PORT: u16 = 5432;
+
+/// How long a host may take to accept a connection, TLS, the password and the question for its role included, unless
+/// `connect_timeout` says otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What of a database's name is shown encoded: control characters, which could do something to whoever reads a log,
+/// space, and % itself.
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
+
+/// Where PostgreSQL is and how it is spoken to. It is shown without anything secret, and never as it was given.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Conninfo {
+    pub(crate) hosts: Vec<Endpoint>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) passfile: Option<PathBuf>,
+    pub(crate) database: Option<String>,
+    pub(crate) tls: Tls,
+    pub(crate) role: Option<Role>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) application_name: Option<String>,
+    pub(crate) options: Option<String>,
+    pub(crate) balanced: bool,
+    pub(crate) iam: Option<Iam>,
+}
+
+/// One of the servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub host: Host,
+    /// Where it is, instead of what its name resolves to.
+    pub address: Option<IpAddr>,
+    pub port: u16,
+}
+
+/// A server's name, or the directory of its socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// A name or an address.
+    Tcp(String),
+    /// A directory that has a socket `.s.PGSQL.PORT`.
+    Unix(PathBuf),
+}
+
+/// How much is asked of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsMode {
+    /// None.
+    Disable,
+    /// Encryption, by whomever: what is in the middle reads and changes everything.
+    Require,
+    /// A certificate of an authority that is known, for whatever name.
+    VerifyCa,
+    /// A certificate of an authority that is known, for this host.
+    VerifyFull,
+}
+
+/// What TLS is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// None: by where the host is.
+    pub mode: Option<TlsMode>,
+    /// Authorities; those of the system where there is none.
+    pub roots: Option<PathBuf>,
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    pub binding: Binding,
+    /// TLS from the first byte, which PostgreSQL 17 takes.
+    pub direct: bool,
+}
+
+/// Whether the password's exchange proves that there is nobody in the middle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Binding {
+    Disable,
+    #[default]
+    Prefer,
+    Require,
+}
+
+/// Which of the hosts will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Any.
+    Any,
+    /// One that takes writes.
+    ReadWrite,
+    /// One that takes none.
+    ReadOnly,
+    /// The primary.
+    Primary,
+    /// A standby.
+    Standby,
+    /// A standby, or any where there is none.
+    PreferStandby,
+}
+
+/// Passwords made of AWS's credentials, for a database in this region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Iam {
+    pub region: String,
+}
+
+/// Why a text is no connection string. It is not told which text: there may be a password in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidConninfo {
+    /// Of the form of a URL.
+    #[error(
+        "expected postgres://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?PARAMETER=VALUE, with : / ? # @ and % in a name or a password percent-encoded"
+    )]
+    Url,
+    /// Of keywords.
+    #[error("expected keyword=value pairs, with ' and \\ in a value escaped by \\")]
+    Keywords,
+    /// A parameter that nobody knows, or that means nothing here.
+    #[error("one of its parameters is not known; the manual of PostgreSQL has their names, as of libpq")]
+    Parameter,
+    /// A parameter's value.
+    #[error("{0} has a value that it cannot have")]
+    Value(&'static str),
+    /// Lists that do not fit.
+    #[error("host, hostaddr and port have different numbers of values")]
+    Counts,
+    /// Half of a key pair.
+    #[error("sslcert and sslkey are given together, or neither")]
+    KeyPair,
+    /// TLS only if the server feels like it.
+    #[error(
+        "sslmode=allow and sslmode=prefer let anybody on the way turn TLS off: say require, verify-ca or verify-full, or disable"
+    )]
+    Opportunistic,
+}
+
+impl Conninfo {
+    /// Which host will do, if it is said.
+    pub fn role(&self) -> Option<Role> {
+        self.role
+    }
+
+    /// The same, of hosts of this role.
+    pub fn with_role(&self, role: Role) -> Self {
+        Self { role: Some(role), ..self.clone() }
+    }
+
+    /// Whether several servers are named.
+    pub fn has_several_hosts(&self) -> bool {
+        self.hosts.len() > 1
+    }
+
+    /// Files that it names, which have to be readable.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let tls = &self.tls;
+        [&tls.roots, &tls.certificate, &tls.key, &self.passfile].into_iter().flatten()
+    }
+}
+
+impl FromStr for Conninfo {
+    type Err = InvalidConninfo;
+
+    fn from_str(text: &str) -> Result<Self, InvalidConninfo> {
+        parse::conninfo(text)
+    }
+}
+
+impl Endpoint {
+    /// Whether packets to it stay on this machine, as far as its name tells.
+    fn shown(&self) -> Option<String> {
+        let Host::Tcp(host) = &self.host else { return None };
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        Some(if self.port == PORT { host } else { format!("{host}:{}", self.port) })
+    }
+}
+
+/// `db1:5432`, or the path of a socket.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Tcp(host) if host.contains(':') => write!(f, "[{host}]:{}", self.port),
+            Host::Tcp(host) => write!(f, "{host}:{}", self.port),
+            Host::Unix(directory) => write!(f, "{}/.s.PGSQL.{}", directory.display(), self.port),
+        }
+    }
+}
+
+/// Hosts and database, without what may be secret.
+impl fmt::Display for Conninfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts: Vec<String> = self.hosts.iter().filter_map(Endpoint::shown).collect();
+        let database = self.database.as_deref().unwrap_or_default();
+        write!(f, "postgres://{}/{}", hosts.join(","), utf8_percent_encode(database, ENCODED))
+    }
+}
+
+impl fmt::Debug for Conninfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,49 @@
+//! Rows in bulk by COPY in PostgreSQL's binary format, both ways.
+
+use futures_util::{Stream, StreamExt, pin_mut};
+use tokio_postgres::binary_copy::{BinaryCopyInWriter, BinaryCopyOutRow, BinaryCopyOutStream};
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::error::Error;
+use crate::session::Session;
+
+/// Writes rows by a statement `COPY table (columns) FROM STDIN (FORMAT binary)`; answers how many. All of them or none.
+///
+/// # Errors
+/// When the server refuses it or one of the rows, or is lost.
+pub async fn write<R>(
+    session: &Session,
+    sql: &str,
+    types: &[Type],
+    rows: impl IntoIterator<Item = R>,
+) -> Result<u64, Error>
+where
+    R: AsRef<[Box<dyn ToSql + Sync + Send>]>,
+{
+    session
+        .whole(async {
+            let sink = session.client().copy_in(sql).await?;
+            let writer = BinaryCopyInWriter::new(sink, types);
+            pin_mut!(writer);
+            for row in rows {
+                let values: Vec<&(dyn ToSql + Sync)> =
+                    row.as_ref().iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
+                writer.as_mut().write(&values).await?;
+            }
+            Ok(writer.finish().await?)
+        })
+        .await
+}
+
+/// Reads rows by a statement `COPY (query) TO STDOUT (FORMAT binary)`, as they come: what reads slowly is waited for.
+///
+/// # Errors
+/// When the server refuses it or is lost.
+pub async fn read(
+    session: &Session,
+    sql: &str,
+    types: &[Type],
+) -> Result<impl Stream<Item = Result<BinaryCopyOutRow, Error>>, Error> {
+    let stream = session.whole(async { Ok(session.client().copy_out(sql).await?) }).await?;
+    Ok(BinaryCopyOutStream::new(stream, types).map(|row| Ok(row?)))
+}

@@ -1,0 +1,175 @@
+//! Why PostgreSQL did not do what was asked.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio_postgres::error::SqlState;
+
+use crate::conninfo::Role;
+use crate::password::PasswordError;
+
+/// Why PostgreSQL did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// All sessions are taken, and were for as long as one waits.
+    #[error("all connections to PostgreSQL are busy")]
+    Busy,
+    /// No host could be connected to.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// No answer in time. Whether a write was done is then not known.
+    #[error("PostgreSQL did not answer within {0:?}")]
+    Timeout(Duration),
+    /// What a statement came to, or the connection was lost. Whether a write was done is then not known.
+    #[error("{}", told(.0))]
+    Query(#[source] tokio_postgres::Error),
+    /// The schema is of a program that this one cannot share it with.
+    #[error("the schema is at {found} and needs a program that knows {min_reader}; this one knows {known}")]
+    Newer {
+        /// The schema's version.
+        found: i64,
+        /// The oldest that its readers may know.
+        min_reader: i64,
+        /// The latest that this program knows.
+        known: i64,
+    },
+    /// There are tables of the same names, of another program.
+    #[error("it is the database of another program")]
+    Foreign,
+    /// The task that asked is gone, with its runtime.
+    #[error("the task that asked PostgreSQL has ended")]
+    Ended,
+}
+
+/// What an error is to whoever asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Later, it may go well.
+    Busy,
+    /// The database is away. Whether a write was done is not known.
+    Unreachable,
+    /// It will not do.
+    Failed,
+}
+
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Query(error)
+    }
+}
+
+impl Error {
+    /// By SQLSTATE (postgresql.org/docs/current/errcodes-appendix.html).
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Busy => Kind::Busy,
+            Self::Connect(_) | Self::Timeout(_) | Self::Ended => Kind::Unreachable,
+            Self::Newer { .. } | Self::Foreign => Kind::Failed,
+            Self::Query(error) => match error.code().map(SqlState::code) {
+                None => Kind::Unreachable,
+                // Too many connections, a timeout of a statement or a lock, a deadlock, a serialization failure.
+                Some("53300" | "57014" | "55P03" | "40P01" | "40001") => Kind::Busy,
+                // It is shutting down, has crashed, or is starting up; or it takes no writes any more.
+                Some("57P01" | "57P02" | "57P03" | "25006") => Kind::Unreachable,
+                // Connection exceptions, which poolers give too.
+                Some(code) if code.starts_with("08") => Kind::Unreachable,
+                Some(_) => Kind::Failed,
+            },
+        }
+    }
+
+    /// Whether a unique index was in the way.
+    pub fn is_duplicate(&self) -> bool {
+        matches!(self, Self::Query(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION))
+    }
+
+    /// Whether the session it came of is of no use any more: lost, or of a server that is no longer what it was.
+    pub(crate) fn ends_session(&self) -> bool {
+        // 0A000: a prepared statement's result has changed with the schema.
+        let stale =
+            matches!(self, Self::Query(error) if error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED));
+        stale || self.kind() == Kind::Unreachable
+    }
+}
+
+/// The message, and the server's detail where there is one.
+fn told(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(told) => format!("PostgreSQL: {} ({})", told.message(), told.code().code()),
+        None => "the connection to PostgreSQL failed".to_owned(),
+    }
+}
+
+/// No host could be connected to; each with its reason.
+#[derive(Debug)]
+pub struct ConnectError {
+    /// In the order they were tried.
+    pub attempts: Vec<Attempt>,
+}
+
+/// One try.
+#[derive(Debug)]
+pub struct Attempt {
+    /// The host as it was named.
+    pub host: String,
+    /// Why not.
+    pub reason: Reason,
+}
+
+/// Why a host will not do.
+#[derive(Debug, thiserror::Error)]
+pub enum Reason {
+    /// Its name, a socket, or what came of the network.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// Its deadline was over.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    /// It is not what is asked for.
+    #[error("{}", not(*.0))]
+    Role(Role),
+    /// A certificate or key that it is met with.
+    #[error("{0}")]
+    Tls(String),
+    /// The password.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    /// What it said.
+    #[error("{}", chain(.0))]
+    Server(#[from] tokio_postgres::Error),
+}
+
+fn not(role: Role) -> &'static str {
+    match role {
+        Role::Any | Role::PreferStandby => "it does not answer",
+        Role::ReadWrite => "it takes no writes",
+        Role::ReadOnly => "it takes writes",
+        Role::Primary => "it is a standby",
+        Role::Standby => "it is the primary",
+    }
+}
+
+fn chain(error: &tokio_postgres::Error) -> String {
+    if let Some(told) = error.as_db_error() {
+        return format!("{} ({})", told.message(), told.code().code());
+    }
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no server of PostgreSQL will do")?;
+        for (index, Attempt { host, reason }) in self.attempts.iter().enumerate() {
+            write!(f, "{} {host}: {reason}", if index == 0 { ":" } else { ";" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConnectError {}

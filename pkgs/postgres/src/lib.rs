@@ -1,0 +1,41 @@
+//! PostgreSQL as the services use it.
+//!
+//! - [`Conninfo`]: a connection string of libpq, with several hosts, TLS and files of passwords.
+//! - [`Connector`]: connects to the host that has the role asked for; [`Session`] is a connection.
+//! - [`Pool`]: sessions for writes and lists; [`Pipelines`]: reads by key that share round trips.
+//! - [`Migrations`]: a schema that the generation before can still use.
+//! - [`Feed`]: what other nodes write, heard of within a bound that is stated.
+//! - [`copy`]: rows in bulk, both ways; [`GroupCommit`]: statements of many callers in one transaction.
+//! - [`iam`]: passwords that are made anew for each connection.
+//!
+//! It works through pgbouncer in transaction mode: nothing is set for a session there, nothing prepared, and
+//! notifications only make things faster.
+#![forbid(unsafe_code)]
+
+mod changes;
+mod connect;
+mod conninfo;
+pub mod copy;
+mod error;
+mod group;
+pub mod iam;
+mod migrate;
+mod password;
+mod pipeline;
+mod pool;
+mod session;
+mod socket;
+mod tls;
+
+pub use changes::{Change, Feed, FeedOptions, Heard, SCHEMA as CHANGES_SCHEMA, Waker};
+pub use connect::Connector;
+pub use conninfo::{Conninfo, Host, InvalidConninfo, Role, TlsMode};
+pub use error::{Attempt, ConnectError, Error, Kind, Reason};
+pub use group::GroupCommit;
+pub use migrate::{Migration, Migrations};
+pub use password::{Login, PasswordError, PasswordSource};
+pub use pipeline::{KeyQuery, Pipelines};
+pub use pool::{Pool, Pooled};
+pub use session::{Parameter, Session, Transaction};
+pub use tokio_postgres::Row;
+pub use tokio_postgres::types;

@@ -1,0 +1,255 @@
+//! Reads by key: one session for each thread, on which what waits is asked for together.
+//!
+//! A pool that awaits one query on each connection spends most of its time, and PostgreSQL's, on system calls and
+//! wake-ups. Here a read joins those that wait; while one question is under way the next one gathers, so that
+//! under load many reads share a round trip, and without load none waits for another. A key that several wait for
+//! is asked for once.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::connect::Connector;
+use crate::error::Error;
+use crate::session::Session;
+
+/// The most keys in one question.
+const BATCH: usize = 128;
+
+/// Reads that wait on a pipeline; more are refused with [`Error::Busy`].
+const QUEUE: usize = 8_192;
+
+/// Questions under way at once on a pipeline. With one, PostgreSQL would wait while answers are handed out.
+const UNDER_WAY: usize = 2;
+
+/// A read by key never does better by another plan than by the index, and planning it each time takes longer than
+/// the read.
+const SETTINGS: &str =
+    "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off";
+
+/// How rows are asked for by key.
+pub struct KeyQuery<K, V> {
+    /// The row of one key, `$1`.
+    pub one: &'static str,
+    /// The rows of several keys, `ANY($1)`.
+    pub several: &'static str,
+    /// The type of a key.
+    pub key: Type,
+    /// The type of several.
+    pub keys: Type,
+    /// What a row says.
+    pub read: fn(&Row) -> Result<(K, V), tokio_postgres::Error>,
+}
+
+type Answer<V> = Result<Option<V>, Arc<Error>>;
+type Waiting<K, V> = Vec<(K, oneshot::Sender<Answer<V>>)>;
+
+/// The pipelines of a database; each thread has one.
+pub struct Pipelines<K, V> {
+    pipelines: Box<[Arc<Pipeline<K, V>>]>,
+    timeout: Duration,
+}
+
+/// What one thread reads by.
+struct Pipeline<K, V> {
+    query: Arc<KeyQuery<K, V>>,
+    connector: Connector,
+    timeout: Duration,
+    queue: Mutex<Queue<K, V>>,
+    session: tokio::sync::Mutex<Option<Arc<Session>>>,
+}
+
+struct Queue<K, V> {
+    waiting: Waiting<K, V>,
+    /// Tasks that ask.
+    asking: usize,
+}
+
+impl<K, V> Pipelines<K, V>
+where
+    K: ToSql + Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// So many, of sessions that are called `application` and made when they are first used. A read takes at most
+    /// `timeout`.
+    pub fn new(
+        connector: &Connector,
+        application: &str,
+        count: NonZero<usize>,
+        timeout: Duration,
+        query: KeyQuery<K, V>,
+    ) -> Self {
+        let (connector, query) = (connector.derive(application, SETTINGS), Arc::new(query));
+        let pipeline = || {
+            Arc::new(Pipeline {
+                query: Arc::clone(&query),
+                connector: connector.clone(),
+                timeout,
+                queue: Mutex::new(Queue { waiting: Vec::new(), asking: 0 }),
+                session: tokio::sync::Mutex::default(),
+            })
+        };
+        Self { pipelines: (0..count.get()).map(|_| pipeline()).collect(), timeout }
+    }
+
+    /// What a key has, by this thread's pipeline.
+    ///
+    /// # Errors
+    /// When the database does not answer, or too many wait.
+    pub async fn get(&self, key: K) -> Answer<V> {
+        let pipeline = &self.pipelines[thread_number() % self.pipelines.len()];
+        let answer = pipeline.ask(key)?;
+        match tokio::time::timeout(self.timeout, answer).await {
+            Ok(Ok(answer)) => answer,
+            // The task that asked ended with its runtime.
+            Ok(Err(_)) => Err(Arc::new(Error::Ended)),
+            Err(_) => Err(Arc::new(Error::Timeout(self.timeout))),
+        }
+    }
+}
+
+impl<K, V> Pipeline<K, V>
+where
+    K: ToSql + Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// Joins what waits, and starts a task that asks where one is wanted.
+    fn ask(self: &Arc<Self>, key: K) -> Result<oneshot::Receiver<Answer<V>>, Arc<Error>> {
+        let (sender, receiver) = oneshot::channel();
+        let mut queue = self.queue();
+        if queue.waiting.len() >= QUEUE {
+            return Err(Arc::new(Error::Busy));
+        }
+        queue.waiting.push((key, sender));
+        // One that finds others waiting leaves it to who asks for them; should nobody, a runtime has ended.
+        if queue.asking == 0 || queue.asking < UNDER_WAY && queue.waiting.len() == 1 {
+            queue.asking += 1;
+            drop(queue);
+            let asking = Asking { pipeline: Arc::clone(self), counted: true };
+            tokio::spawn(async move { asking.run().await });
+        }
+        Ok(receiver)
+    }
+
+    /// Asks for keys and answers who waits for them.
+    async fn fetch(&self, waiting: Waiting<K, V>) {
+        match self.rows(&waiting).await {
+            Ok(mut rows) if waiting.len() == 1 => {
+                let value = rows.pop().map(|(_, value)| value);
+                waiting.into_iter().for_each(|(_, sender)| drop(sender.send(Ok(value.clone()))));
+            }
+            Ok(rows) => {
+                let values: HashMap<K, V> = rows.into_iter().collect();
+                for (key, sender) in waiting {
+                    // Who gave up waiting misses nothing.
+                    let _ = sender.send(Ok(values.get(&key).cloned()));
+                }
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                waiting.into_iter().for_each(|(_, sender)| drop(sender.send(Err(Arc::clone(&error)))));
+            }
+        }
+    }
+
+    async fn rows(&self, waiting: &Waiting<K, V>) -> Result<Vec<(K, V)>, Error> {
+        let session = in_time(self.timeout, self.session()).await?;
+        let query = &self.query;
+        let asked = async {
+            let rows = if let [(key, _)] = &waiting[..] {
+                session.query(query.one, &[(key, query.key.clone())]).await?
+            } else {
+                let keys: Vec<&K> = waiting.iter().map(|(key, _)| key).collect();
+                session.query(query.several, &[(&keys, query.keys.clone())]).await?
+            };
+            Ok(rows.iter().map(query.read).collect::<Result<Vec<_>, _>>()?)
+        };
+        let answered = in_time(self.timeout, asked).await;
+        if answered.as_ref().is_err_and(Error::ends_session) {
+            // A connection that no longer answers need not be closed yet.
+            session.spoil();
+        }
+        answered
+    }
+
+    /// The session, made anew where it is lost.
+    async fn session(&self) -> Result<Arc<Session>, Error> {
+        let mut session = self.session.lock().await;
+        if let Some(session) = session.as_ref().filter(|session| self.connector.is_current(session)) {
+            return Ok(Arc::clone(session));
+        }
+        // Before it is tried: what is lost is not asked again.
+        *session = None;
+        Ok(Arc::clone(session.insert(self.connector.connect().await?)))
+    }
+}
+
+impl<K, V> Pipeline<K, V> {
+    fn queue(&self) -> std::sync::MutexGuard<'_, Queue<K, V>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task that asks; counted while it does, even if its runtime ends it.
+struct Asking<K, V> {
+    pipeline: Arc<Pipeline<K, V>>,
+    counted: bool,
+}
+
+impl<K, V> Asking<K, V>
+where
+    K: ToSql + Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// Asks for what waits until nothing does.
+    async fn run(mut self) {
+        loop {
+            // What is ready to run now may want to join.
+            tokio::task::yield_now().await;
+            let Some(waiting) = self.take() else { return };
+            self.pipeline.fetch(waiting).await;
+        }
+    }
+
+    /// What waits, as much as fits in a question. Where nothing does, this task no longer counts from the same
+    /// moment on, so that who comes next starts another.
+    fn take(&mut self) -> Option<Waiting<K, V>> {
+        let mut queue = self.pipeline.queue();
+        if queue.waiting.is_empty() {
+            queue.asking -= 1;
+            self.counted = false;
+            return None;
+        }
+        let count = queue.waiting.len().min(BATCH);
+        Some(queue.waiting.drain(..count).collect())
+    }
+}
+
+impl<K, V> Drop for Asking<K, V> {
+    fn drop(&mut self) {
+        if self.counted {
+            self.pipeline.queue().asking -= 1;
+        }
+    }
+}
+
+async fn in_time<T>(timeout: Duration, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(timeout, work).await.unwrap_or(Err(Error::Timeout(timeout)))
+}
+
+/// The calling thread's number: threads count up from 0 as they first ask.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed));
+    }
+    NUMBER.get()
+}

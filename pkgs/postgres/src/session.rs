@@ -1,0 +1,230 @@
+//! A connection, its prepared statements, and whether it can still be used.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Notification, Row, Statement};
+
+use crate::error::Error;
+
+/// A value of a statement, with its type: so a statement is one round trip also where nothing may be prepared.
+pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// Statements that a session keeps prepared; what has more of them forgets all, and begins anew.
+const STATEMENTS: usize = 256;
+
+/// A connection to a server.
+pub struct Session {
+    client: Client,
+    statements: Mutex<HashMap<Box<str>, Statement>>,
+    /// Behind it is a pooler, which may give each transaction another connection of its own.
+    pooled: bool,
+    generation: u64,
+    server: Box<str>,
+    under_way: AtomicUsize,
+    /// Something was given up halfway.
+    broken: AtomicBool,
+    notifications: Mutex<Option<mpsc::Receiver<Notification>>>,
+}
+
+impl Session {
+    pub(crate) fn new(
+        client: Client,
+        pooled: bool,
+        generation: u64,
+        server: String,
+        notifications: mpsc::Receiver<Notification>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            statements: Mutex::default(),
+            pooled,
+            generation,
+            server: server.into(),
+            under_way: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
+            notifications: Mutex::new(Some(notifications)),
+        })
+    }
+
+    /// Whether a pooler is in between: then nothing lasts from one transaction to the next.
+    pub fn is_pooled(&self) -> bool {
+        self.pooled
+    }
+
+    /// The host it is connected to, as it was named.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The connection itself, for what has no method here.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// How many times the connector had been told that the server is another, when this was connected.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether it can be used for something new.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.client.is_closed() && !self.broken.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing is under way on it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn spoil(&self) {
+        self.broken.store(true, Ordering::Release);
+    }
+
+    /// What is notified on it; to be taken once.
+    pub(crate) fn notifications(&self) -> Option<mpsc::Receiver<Notification>> {
+        self.notifications.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Rows of a statement that is kept prepared.
+    ///
+    /// # Errors
+    /// When the server refuses it, or is lost.
+    pub async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+        self.whole(async {
+            match self.prepared(sql, parameters).await? {
+                Some(statement) => Ok(self.client.query(&statement, &values(parameters)).await?),
+                None => Ok(self.client.query_typed(sql, parameters).await?),
+            }
+        })
+        .await
+    }
+
+    /// Rows of a statement that is another each time.
+    ///
+    /// # Errors
+    /// As [`Session::query`].
+    pub async fn query_once(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+        self.whole(async { Ok(self.client.query_typed(sql, parameters).await?) }).await
+    }
+
+    /// How many rows a statement changes.
+    ///
+    /// # Errors
+    /// As [`Session::query`].
+    pub async fn execute(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
+        self.whole(async {
+            match self.prepared(sql, parameters).await? {
+                Some(statement) => Ok(self.client.execute(&statement, &values(parameters)).await?),
+                None => Ok(self.client.execute_typed(sql, parameters).await?),
+            }
+        })
+        .await
+    }
+
+    /// Statements without parameters, in one round trip; several are one transaction.
+    ///
+    /// # Errors
+    /// As [`Session::query`].
+    pub async fn batch(&self, sql: &str) -> Result<(), Error> {
+        self.whole(async { Ok(self.client.batch_execute(sql).await?) }).await
+    }
+
+    /// Begins a transaction. Nobody else may use the session until it ends; given up, it ends with the session.
+    ///
+    /// # Errors
+    /// As [`Session::query`].
+    pub async fn begin(&self) -> Result<Transaction<'_>, Error> {
+        let transaction = Transaction { session: self, over: false };
+        self.batch("BEGIN").await?;
+        Ok(transaction)
+    }
+
+    async fn prepared(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Option<Statement>, Error> {
+        if self.pooled {
+            return Ok(None);
+        }
+        let known = self.statements.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let types: Vec<Type> = parameters.iter().map(|(_, of)| of.clone()).collect();
+        let statement = self.client.prepare_typed(sql, &types).await?;
+        let mut statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        if statements.len() >= STATEMENTS {
+            statements.clear();
+        }
+        statements.insert(sql.into(), statement.clone());
+        Ok(Some(statement))
+    }
+
+    /// Does work to its end, or notes that it was given up: then what comes next would wait behind it.
+    pub(crate) async fn whole<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        struct UnderWay<'a>(&'a Session, bool);
+        impl Drop for UnderWay<'_> {
+            fn drop(&mut self) {
+                self.0.under_way.fetch_sub(1, Ordering::AcqRel);
+                if !self.1 {
+                    self.0.spoil();
+                }
+            }
+        }
+        self.under_way.fetch_add(1, Ordering::AcqRel);
+        let mut under_way = UnderWay(self, false);
+        let done = work.await;
+        under_way.1 = !done.as_ref().err().is_some_and(Error::ends_session);
+        done
+    }
+}
+
+fn values<'a>(parameters: &[Parameter<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    parameters.iter().map(|(value, _)| *value).collect()
+}
+
+/// A transaction under way; dropped, it is as if it had not been.
+pub struct Transaction<'a> {
+    session: &'a Session,
+    over: bool,
+}
+
+impl Transaction<'_> {
+    /// Makes it last.
+    ///
+    /// # Errors
+    /// As [`Session::query`]; whether it lasts is not known where the connection was lost.
+    pub async fn commit(mut self) -> Result<(), Error> {
+        self.session.batch("COMMIT").await?;
+        self.over = true;
+        Ok(())
+    }
+
+    /// Takes it back.
+    ///
+    /// # Errors
+    /// As [`Session::query`].
+    pub async fn rollback(mut self) -> Result<(), Error> {
+        self.session.batch("ROLLBACK").await?;
+        self.over = true;
+        Ok(())
+    }
+}
+
+impl std::ops::Deref for Transaction<'_> {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            // Closed, the server takes it back.
+            self.session.spoil();
+        }
+    }
+}
