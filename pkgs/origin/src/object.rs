@@ -1,0 +1,157 @@
+//! One version of an object in use: its open file, and which of its blocks are there.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::BLOCK_BYTES;
+use crate::blocks::Blocks;
+use crate::disk::Files;
+use crate::error::Error;
+use crate::metadata::Metadata;
+
+/// What came of fetching a block; none yet while it is on its way.
+pub type Flight = watch::Receiver<Option<Result<Fetched, Error>>>;
+
+/// A block that was fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// It is in the file.
+    Stored,
+    /// There is no room for it in the file: these bytes begin there in the object.
+    Passed(u64, Bytes),
+}
+
+/// The place of an object in the catalogue, given back when it is dropped.
+pub trait Lease: Send + Sync {
+    /// Whether the object was evicted or replaced.
+    fn is_gone(&self) -> bool;
+
+    /// The origin is asked before the object counts again.
+    fn expire(&self);
+}
+
+/// One version of an object.
+pub struct Object {
+    /// What is known of it.
+    pub metadata: Arc<Metadata>,
+    files: Files,
+    blocks: Blocks,
+    /// Its place in the catalogue; none where it is not stored.
+    lease: Option<Box<dyn Lease>>,
+    flights: Mutex<HashMap<u32, Flight>>,
+    changed: AtomicBool,
+}
+
+impl std::fmt::Debug for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let whole = self.is_whole();
+        f.debug_struct("Object")
+            .field("metadata", &self.metadata)
+            .field("whole", &whole)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Object {
+    /// One with these files and blocks.
+    pub fn new(
+        metadata: Arc<Metadata>,
+        files: Files,
+        blocks: Blocks,
+        lease: Option<Box<dyn Lease>>,
+    ) -> Arc<Self> {
+        let (flights, changed) = Default::default();
+        Arc::new(Self { metadata, files, blocks, lease, flights, changed })
+    }
+
+    /// Its file: sparse where it is not whole, and without any bytes where it is not stored.
+    pub fn file(&self) -> &OwnedFd {
+        &self.files.data
+    }
+
+    /// Whether all of it is in the file, which is never written to again.
+    pub fn is_whole(&self) -> bool {
+        self.blocks.is_whole()
+    }
+
+    /// Up to where all bytes from the start of `range` on are in the file.
+    pub fn available(&self, range: &Range<u64>) -> u64 {
+        self.blocks.available(range)
+    }
+
+    /// Whether a block is in the file.
+    pub fn has(&self, index: u32) -> bool {
+        self.blocks.has(index)
+    }
+
+    /// Whether the origin has another version by now, so that what is missing of this one is not to be had.
+    pub fn has_changed(&self) -> bool {
+        self.changed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was evicted or replaced: whoever keeps it open keeps its room on the disk from others.
+    pub fn is_gone(&self) -> bool {
+        self.lease.as_ref().is_none_or(|lease| lease.is_gone())
+    }
+
+    /// Whether what is fetched of it goes into its file.
+    pub fn is_stored(&self) -> bool {
+        self.lease.is_some()
+    }
+
+    /// The origin has another version.
+    pub(crate) fn change(&self) {
+        self.changed.store(true, Ordering::Relaxed);
+        if let Some(lease) = &self.lease {
+            lease.expire();
+        }
+    }
+
+    /// Joins the flight of a block, or has one begun by `begin`, which is given what tells those who wait.
+    pub(crate) fn join(
+        &self,
+        index: u32,
+        begin: impl FnOnce(watch::Sender<Option<Result<Fetched, Error>>>),
+    ) -> Flight {
+        let mut flights = self.flights();
+        if let Some(flight) = flights.get(&index) {
+            return flight.clone();
+        }
+        let (tell, flight) = watch::channel(None);
+        flights.insert(index, flight.clone());
+        drop(flights);
+        begin(tell);
+        flight
+    }
+
+    /// Whether a block is on its way.
+    pub(crate) fn is_under_way(&self, index: u32) -> bool {
+        self.flights().contains_key(&index)
+    }
+
+    /// A flight has ended.
+    pub(crate) fn landed(&self, index: u32) {
+        self.flights().remove(&index);
+    }
+
+    fn flights(&self) -> MutexGuard<'_, HashMap<u32, Flight>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has what was written outlast a loss of power.
+    pub(crate) fn sync(&self) -> std::io::Result<()> {
+        self.files.sync()
+    }
+
+    /// Writes a block. Returns whether that was the last that was missing.
+    pub(crate) fn write(&self, index: u32, bytes: &[u8]) -> std::io::Result<bool> {
+        self.files.write(index, u64::from(index) * BLOCK_BYTES, bytes)?;
+        Ok(self.blocks.add(index))
+    }
+}

@@ -1,0 +1,287 @@
+//! The cache before a store in memory. What only a network does is in the tests of `linerate-files`, before a real gateway.
+
+use std::os::fd::AsFd;
+use std::path::Path as Place;
+
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+
+use super::*;
+
+const MIB: u64 = BLOCK_BYTES;
+
+fn settings(place: &Place) -> Settings {
+    let seconds = Duration::from_secs;
+    Settings {
+        bucket: "s3://bucket/site".parse().expect("a bucket"),
+        endpoint: None,
+        allow_http: false,
+        authorities: None,
+        region: None,
+        credentials: None,
+        anonymous: true,
+        directory: place.to_owned(),
+        capacity: 64 * MIB,
+        objects: 1000,
+        ttl: seconds(60),
+        missing_ttl: seconds(60),
+        stale: seconds(3600),
+        memory: 8 * MIB,
+        connect_timeout: seconds(5),
+        head_timeout: seconds(5),
+        block_timeout: seconds(10),
+    }
+}
+
+struct Bed {
+    store: Arc<InMemory>,
+    origin: Origin,
+    place: tempfile::TempDir,
+    runtime: Runtime,
+}
+
+impl Bed {
+    fn new(change: impl FnOnce(&mut Settings)) -> Self {
+        let place = tempfile::tempdir().expect("a directory");
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let store = Arc::new(InMemory::new());
+        let origin = Self::start(&store, place.path(), change);
+        Self { store, origin, place, runtime }
+    }
+
+    fn start(store: &Arc<InMemory>, place: &Place, change: impl FnOnce(&mut Settings)) -> Origin {
+        let mut settings = settings(place);
+        change(&mut settings);
+        let remote = Remote::of(&settings, Arc::clone(store) as Arc<dyn ObjectStore>);
+        Origin::of(settings, remote).expect("an origin")
+    }
+
+    /// As after a kill: nothing is told to end, and the lock goes with its descriptor.
+    fn restart(self, change: impl FnOnce(&mut Settings)) -> Self {
+        let Self { store, origin, place, runtime } = self;
+        let inner = Arc::downgrade(&origin.inner);
+        drop(origin);
+        while inner.upgrade().is_some() {
+            std::thread::yield_now();
+        }
+        let origin = Self::start(&store, place.path(), change);
+        Self { store, origin, place, runtime }
+    }
+
+    fn put(&self, key: &str, bytes: Vec<u8>) {
+        let path = Path::from(format!("site/{key}"));
+        self.runtime.block_on(self.store.put(&path, PutPayload::from(bytes))).expect("room");
+    }
+
+    fn delete(&self, key: &str) {
+        self.runtime.block_on(self.store.delete(&Path::from(format!("site/{key}")))).expect("it is there");
+    }
+
+    fn find(&self, key: &str) -> Result<Arc<Object>, Error> {
+        self.runtime.block_on(self.origin.find(key, true))
+    }
+
+    fn fetch(&self, object: &Arc<Object>, wanted: Range<u64>) -> Result<Fetched, Error> {
+        self.runtime.block_on(self.origin.fetch(object, wanted))
+    }
+
+    /// These bytes, fetched as a sender does.
+    fn read(&self, object: &Arc<Object>, range: Range<u64>) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let end = object.available(&(at..range.end));
+            if end > at {
+                let mut part = vec![0; (end - at) as usize];
+                let read = rustix::io::pread(object.file().as_fd(), &mut part[..], at).expect("a file");
+                assert_eq!(read, part.len());
+                bytes.extend(part);
+                at = end;
+            } else if let Fetched::Passed(start, block) = self.fetch(object, at..range.end)? {
+                let part = &block[(at - start) as usize..block.len().min((range.end - start) as usize)];
+                bytes.extend_from_slice(part);
+                at += part.len() as u64;
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn fetched(&self) -> u64 {
+        self.origin.inner.metrics.blocks.get()
+    }
+}
+
+fn bytes(length: u64, seed: u64) -> Vec<u8> {
+    (0..length).map(|at| (at / 3 + at * seed + seed) as u8).collect()
+}
+
+#[test]
+fn an_object_is_fetched_once_and_then_whole() {
+    let bed = Bed::new(|_| ());
+    let all = bytes(3 * MIB + 5, 1);
+    bed.put("a", all.clone());
+    let object = bed.find("a").expect("an object");
+    assert!(bed.read(&object, 0..all.len() as u64) == Ok(all.clone()));
+    while !object.is_whole() {
+        bed.fetch(&object, 0..all.len() as u64).expect("a block");
+    }
+    assert_eq!(bed.fetched(), 4);
+    let again = bed.find("a").expect("an object");
+    assert!(Arc::ptr_eq(&object, &again));
+    assert!(bed.read(&again, 0..all.len() as u64) == Ok(all));
+    assert_eq!(bed.fetched(), 4);
+}
+
+#[test]
+fn a_range_takes_no_more_blocks_than_it_lies_in() {
+    let bed = Bed::new(|_| ());
+    let all = bytes(9 * MIB, 2);
+    bed.put("a", all.clone());
+    let object = bed.runtime.block_on(bed.origin.find("a", false)).expect("an object");
+    let range = 4 * MIB + 7..5 * MIB + 9;
+    assert!(
+        bed.read(&object, range.clone()).as_deref() == Ok(&all[range.start as usize..range.end as usize])
+    );
+    let there: Vec<u32> = (0..9).filter(|index| object.has(*index)).collect();
+    assert_eq!(there, [4, 5]);
+}
+
+#[test]
+fn an_empty_object_is_whole_and_a_missing_one_is_remembered() {
+    let bed = Bed::new(|_| ());
+    bed.put("empty", Vec::new());
+    // What S3 answers 416 to, this store does too, in words of its own.
+    let object = bed.find("empty").expect("an object");
+    assert!(object.is_whole());
+    assert_eq!(bed.find("none").err(), Some(Error::Missing));
+    bed.put("none", vec![1]);
+    assert_eq!(bed.find("none").err(), Some(Error::Missing), "it was asked for lately");
+    assert!(matches!(bed.origin.known("none"), Known::Failed(Error::Missing)));
+    assert_eq!(bed.find(&"x".repeat(1025)).err(), Some(Error::Missing), "no key is so long");
+    assert_eq!(bed.find("a/../b").err(), Some(Error::Missing));
+}
+
+#[test]
+fn a_version_that_is_replaced_is_never_mixed_with_the_next() {
+    let bed = Bed::new(|settings| settings.ttl = Duration::ZERO);
+    let (old, new) = (bytes(3 * MIB, 3), bytes(3 * MIB, 4));
+    bed.put("a", old.clone());
+    let object = bed.runtime.block_on(bed.origin.find("a", false)).expect("an object");
+    assert!(bed.read(&object, 0..100).as_deref() == Ok(&old[..100]));
+    bed.put("a", new.clone());
+    assert_eq!(bed.read(&object, 2 * MIB..3 * MIB), Err(Error::Changed));
+    assert!(bed.read(&object, 0..100).as_deref() == Ok(&old[..100]), "what is there stays");
+    let next = bed.find("a").expect("an object");
+    assert!(bed.read(&next, 0..3 * MIB) == Ok(new));
+    assert!(object.is_gone() && !next.is_gone());
+    bed.delete("a");
+    assert_eq!(bed.find("a").err(), Some(Error::Missing));
+    assert!(next.is_gone());
+}
+
+#[test]
+fn what_was_stored_is_found_after_a_restart() {
+    let mut bed = Bed::new(|_| ());
+    let all = bytes(5 * MIB, 5);
+    bed.put("a", all.clone());
+    let object = bed.runtime.block_on(bed.origin.find("a", false)).expect("an object");
+    bed.fetch(&object, 3 * MIB..4 * MIB).expect("a block");
+    drop(object);
+    bed = bed.restart(|_| ());
+    assert_eq!(bed.origin.size().1, 1);
+    let object = bed.find("a").expect("an object");
+    assert!(object.has(3) && !object.has(1));
+    assert_eq!(bed.fetched(), 0, "it is as it was");
+    assert!(bed.read(&object, 0..5 * MIB) == Ok(all));
+    drop(object);
+    let (before, _) = bed.origin.size();
+    bed = bed.restart(|settings| settings.capacity = 3 * MIB);
+    let (after, objects) = bed.origin.size();
+    assert!(before > 5 * MIB && (after, objects) == (0, 0), "{before} {after}");
+    let left = std::fs::read_dir(bed.place.path()).expect("the directory").count();
+    assert_eq!(left, 1, "the lock alone");
+}
+
+#[test]
+fn bytes_and_objects_are_bounded_and_what_is_open_is_counted() {
+    let bed = Bed::new(|settings| {
+        settings.capacity = 10 * MIB;
+        settings.objects = 50;
+    });
+    let kept = {
+        bed.put("kept", bytes(2 * MIB, 9));
+        let object = bed.find("kept").expect("an object");
+        bed.read(&object, 0..2 * MIB).expect("bytes");
+        object
+    };
+    for number in 0..60_u64 {
+        let key = number.to_string();
+        bed.put(&key, bytes(MIB / 2, number));
+        let object = bed.find(&key).expect("an object");
+        assert!(bed.read(&object, 0..MIB / 2) == Ok(bytes(MIB / 2, number)), "{number}");
+        let (used, objects) = bed.origin.size();
+        assert!(used <= 10 * MIB && objects <= 50, "{used} {objects}");
+    }
+    assert!(bed.origin.evictions() > 40);
+    assert!(bed.read(&kept, 0..2 * MIB) == Ok(bytes(2 * MIB, 9)), "it is open");
+}
+
+#[test]
+fn what_is_larger_than_the_cache_is_passed_on() {
+    let bed = Bed::new(|settings| settings.capacity = 2 * MIB);
+    let all = bytes(5 * MIB + 1, 6);
+    bed.put("a", all.clone());
+    let object = bed.find("a").expect("an object");
+    assert!(bed.read(&object, 0..all.len() as u64) == Ok(all));
+    assert!(!object.is_whole());
+    assert!(bed.origin.size().0 == 0);
+    let again = bed.find("a").expect("an object");
+    assert!(Arc::ptr_eq(&object, &again), "it is remembered while somebody has it");
+}
+
+#[test]
+fn many_at_once_have_one_lookup_and_one_fetch() {
+    let bed = Bed::new(|_| ());
+    bed.put("a", bytes(MIB, 7));
+    bed.runtime.block_on(async {
+        let mut all = tokio::task::JoinSet::new();
+        for _ in 0..100 {
+            let origin = bed.origin.clone();
+            all.spawn(async move {
+                let object = origin.find("a", true).await?;
+                origin.fetch(&object, 0..MIB).await
+            });
+        }
+        while let Some(done) = all.join_next().await {
+            assert_eq!(done.expect("no panic"), Ok(Fetched::Stored));
+        }
+    });
+    let metrics = &bed.origin.inner.metrics;
+    assert_eq!((metrics.looks.get(), metrics.blocks.get()), (1, 1));
+}
+
+#[test]
+fn two_processes_share_a_directory_until_one_ends() {
+    let bed = Bed::new(|_| ());
+    bed.put("a", bytes(MIB, 8));
+    let object = bed.find("a").expect("an object");
+    bed.read(&object, 0..MIB).expect("bytes");
+    let next = Bed::start(&bed.store, bed.place.path(), |_| ());
+    assert!(!next.inner.alone.load(Ordering::Relaxed));
+    bed.put("b", bytes(MIB, 9));
+    let (a, b) = bed.runtime.block_on(async {
+        (next.find("a", true).await.expect("an object"), next.find("b", true).await.expect("an object"))
+    });
+    assert!(a.has(0), "what the other has stored is read");
+    assert!(!b.is_stored(), "and nothing is written");
+    let Bed { origin, place, runtime, .. } = bed;
+    drop((object, origin));
+    let files = || std::fs::read_dir(place.path()).expect("the directory").count();
+    runtime.block_on(async {
+        while !next.inner.alone.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert_eq!(files(), 3, "the files of a, and the lock");
+}

@@ -1,0 +1,146 @@
+//! Where the objects are, and every bound.
+
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A bucket and the prefix of the keys in it that are served: `s3://bucket/prefix`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Its name.
+    pub name: String,
+    /// What all keys begin with: empty, or with a slash at its end.
+    pub prefix: String,
+}
+
+/// Why a text names no bucket.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BucketError {
+    /// Another scheme, or none.
+    #[error("an origin is s3://BUCKET or s3://BUCKET/PREFIX")]
+    Scheme,
+    /// What S3 takes for no name of a bucket.
+    #[error("{0:?} is no name of a bucket: 3 to 63 of a-z, 0-9, - and .")]
+    Name(String),
+    /// What would be no path of a file.
+    #[error("{0:?} is no prefix: segments are not empty, and not . or ..")]
+    Prefix(String),
+}
+
+impl FromStr for Bucket {
+    type Err = BucketError;
+
+    fn from_str(text: &str) -> Result<Self, BucketError> {
+        let rest = text.strip_prefix("s3://").ok_or(BucketError::Scheme)?;
+        let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        // https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+        if !(3..=63).contains(&name.len()) || !name.bytes().all(fits) {
+            return Err(BucketError::Name(name.to_owned()));
+        }
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        let is_segment = |segment: &str| {
+            !matches!(segment, "" | "." | "..") && !segment.contains(|at: char| at.is_ascii_control())
+        };
+        if !prefix.is_empty() && !prefix.split('/').all(is_segment) {
+            return Err(BucketError::Prefix(prefix.to_owned()));
+        }
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        Ok(Self { name: name.to_owned(), prefix })
+    }
+}
+
+/// Where the objects are, and every bound.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The bucket.
+    pub bucket: Bucket,
+    /// Where S3 is spoken; none for Amazon's, by the region.
+    pub endpoint: Option<String>,
+    /// Whether the endpoint may be `http://`.
+    pub allow_http: bool,
+    /// Certificates of authorities, in PEM, beside the system's.
+    pub authorities: Option<PathBuf>,
+    /// The region; none for that of the environment, and `us-east-1` where it has none.
+    pub region: Option<String>,
+    /// A file with credentials, as `~/.aws/credentials` has them; none for those of the environment or the machine.
+    pub credentials: Option<PathBuf>,
+    /// Whether requests are not signed, for a bucket that anybody may read.
+    pub anonymous: bool,
+    /// The cache directory. It is made where it is missing.
+    pub directory: PathBuf,
+    /// The most bytes in it.
+    pub capacity: u64,
+    /// The most objects in it.
+    pub objects: usize,
+    /// How long an object counts as what the origin has.
+    pub ttl: Duration,
+    /// How long it counts as missing.
+    pub missing_ttl: Duration,
+    /// How long after its last check an object is served while the origin fails.
+    pub stale: Duration,
+    /// Memory for blocks that are being fetched, in bytes.
+    pub memory: u64,
+    /// How long a connection may take.
+    pub connect_timeout: Duration,
+    /// How long an answer's head may take, tries and waiting included.
+    pub head_timeout: Duration,
+    /// How long a block may take, its head included.
+    pub block_timeout: Duration,
+}
+
+/// Why there is no origin.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Plain HTTP that was not asked for.
+    #[error("the endpoint {0} is not https://: whoever listens reads and changes what is served")]
+    PlainHttp(String),
+    /// An endpoint that is no URL of a host.
+    #[error("the endpoint {0:?} is no http:// or https:// URL of a host without a path")]
+    Endpoint(String),
+    /// A file that cannot be used.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The client of S3 cannot be made of these.
+    #[error("the origin cannot be used: {0}")]
+    Client(String),
+    /// Less room than the cache can work in.
+    #[error("the cache needs room for at least {0} bytes")]
+    Capacity(u64),
+    /// Threads.
+    #[error("no threads for the origin: {0}")]
+    Threads(#[source] io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_named_by_a_url_with_or_without_a_prefix() {
+        let bucket =
+            |name: &str, prefix: &str| Ok(Bucket { name: name.to_owned(), prefix: prefix.to_owned() });
+        for (text, expected) in [
+            ("s3://site", bucket("site", "")),
+            ("s3://site/", bucket("site", "")),
+            ("s3://my.site-1/a/b", bucket("my.site-1", "a/b/")),
+            ("s3://site/a/", bucket("site", "a/")),
+            ("https://site/a", Err(BucketError::Scheme)),
+            ("site", Err(BucketError::Scheme)),
+            ("s3://", Err(BucketError::Name(String::new()))),
+            ("s3://Site", Err(BucketError::Name("Site".to_owned()))),
+            ("s3://key:secret@site", Err(BucketError::Name("key:secret@site".to_owned()))),
+            ("s3://site//a", Err(BucketError::Prefix("/a".to_owned()))),
+            ("s3://site/a/../b", Err(BucketError::Prefix("a/../b".to_owned()))),
+            ("s3://site/a\nb", Err(BucketError::Prefix("a\nb".to_owned()))),
+        ] {
+            assert_eq!(text.parse::<Bucket>(), expected, "{text}");
+        }
+    }
+}
