@@ -46,6 +46,10 @@
           ];
         };
       image = import ./hosts/images.nix { inherit lib; };
+      appliances = image.appliances {
+        hosts = { inherit aws-c6i tengbe; };
+        date = self.lastModifiedDate or "19700101000000";
+      };
       inherit (self.nixosConfigurations) aws-c6i tengbe vm;
       # The hosts here are all of this architecture.
       system = "x86_64-linux";
@@ -87,6 +91,7 @@
             pkgs = pkgsOf each;
           };
         }
+        // lib.optionalAttrs (each == system) appliances
         // lib.optionalAttrs (each == system) {
           aws-c6i-image = image.disk aws-c6i;
           tengbe-image = image.disk tengbe;

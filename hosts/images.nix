@@ -34,6 +34,39 @@ in
   # Of a host; the root grows when it boots.
   inherit disk;
 
+  # The hosts as images of linerate.appliance.image, by their names: NAME-appliance is a disk, NAME-update what a static
+  # server serves, NAME-payload what of both are made with keys, by NAME-sign. A version is as old as the sources are.
+  appliances =
+    { hosts, date }:
+    lib.concatMapAttrs (
+      name: host:
+      let
+        inherit
+          (host.extendModules {
+            modules = [
+              {
+                linerate.appliance.image = {
+                  enable = true;
+                  version = lib.mkDefault "${lib.substring 0 8 date}.${lib.substring 8 6 date}";
+                };
+              }
+            ];
+          })
+          config
+          pkgs
+          ;
+        inherit (config.system.build) linerateImage;
+      in
+      {
+        "${name}-appliance" = linerateImage.disk // {
+          inherit config;
+        };
+        "${name}-update" = pkgs.runCommandLocal "${name}-update" { } "ln -s ${linerateImage.disk}/update $out";
+        "${name}-payload" = linerateImage.payload;
+        "${name}-sign" = linerateImage.sign;
+      }
+    ) hosts;
+
   # For a stick that puts the host onto the machine's own disk.
   installer =
     target:

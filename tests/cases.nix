@@ -611,6 +611,7 @@ let
               };
             };
             linerate.appliance.enable = mkOption { default = true; };
+            linerate.appliance.image.enable = mkOption { default = false; };
             assertions = mkOption { type = types.listOf types.raw; };
             system.autoUpgrade = anything;
             systemd.package = mkOption { default = pkgs.systemd; };
@@ -624,6 +625,36 @@ let
       ];
     }).config;
   counted = countedBy true null;
+
+  # The form of a host that is an image: of NixOS there is only what the assertions read.
+  imaged =
+    image:
+    (lib.evalModules {
+      modules = [
+        ../modules/appliance/image
+        {
+          options = {
+            assertions = mkOption { type = types.listOf types.raw; };
+            linerate.appliance.enable = mkOption { default = true; };
+            linerate.appliance.forbidden = anything;
+            linerate.appliance.update = mkOption {
+              default = {
+                flake = null;
+                trial = true;
+                tries = 2;
+              };
+            };
+          };
+          config._module.freeformType = types.lazyAttrsOf types.anything;
+          config._module.args = { inherit pkgs; };
+          config.networking.hostName = "box";
+          config.linerate.appliance.image = {
+            enable = true;
+            version = "2";
+          } // image;
+        }
+      ];
+    }).config;
   # The options that assertions which do not hold begin with.
   named =
     config:
@@ -964,6 +995,22 @@ let
       equal "an update boots where anything has changed"
         (lib.hasInfix "/bin/linerate-reboot /run/booted-system /nix/var/nix/profiles/system " nightly.postStart)
         true
+    ++ equal "an image with a version is fine" (named (imaged { })) [ ]
+    ++ equal "an image without a version is refused" (named (imaged { version = null; })) [
+      "linerate.appliance.image.version"
+    ]
+    ++ equal "a version that no partition can be called by is refused" (named (imaged {
+      version = "123456789.123456789.123456789.1";
+    })) [ "linerate.appliance.image.version" ]
+    ++ equal "updates that nobody signs are refused" (named (imaged {
+      update.source = "https://updates.example/";
+    })) [ "linerate.appliance.image.update.key" ]
+    ++ equal "an hour for updates from nowhere is refused" (named (imaged { update.at = "03:40"; })) [
+      "linerate.appliance.image.update.at"
+    ]
+    ++ equal "a floor above the version is refused" (named (imaged { update.floor = "2.1"; })) [
+      "linerate.appliance.image.update.floor"
+    ]
     ++ equal "a trial that can be counted is fine" (named counted) [ ]
     ++ equal "a trial without systemd-boot is refused" (named (countedBy false null)) [
       "linerate.appliance.update.trial"

@@ -7,6 +7,7 @@
     ./closure.nix
     ./firewall.nix
     ./health.nix
+    ./image
     ./metrics.nix
     ./ssh.nix
     ./time.nix

@@ -62,7 +62,10 @@ in
     minFreePercent = mkOption {
       type = types.ints.between 0 100;
       default = 5;
-      description = "How much of the root file system has to be free, in percent of bytes and of inodes.";
+      description = ''
+        How much of the root file system has to be free, in percent of bytes and of inodes; of `/var` where the host is an
+        image.
+      '';
     };
 
     maxClockErrorMs = mkOption {
@@ -75,7 +78,8 @@ in
   config = mkIf cfg.enable {
     linerate.profile = {
       host = config.networking.hostName;
-      disk."/".min_free_percent = cfg.health.minFreePercent;
+      # Of an image, / is in memory, and nothing is written to it.
+      disk.${if cfg.image.enable then "/var" else "/"}.min_free_percent = cfg.health.minFreePercent;
       time =
         if cfg.health.maxClockErrorMs == null then
           null

@@ -122,7 +122,7 @@ in
         };
         assertions = [
           {
-            assertion = cfg.update.trial -> loader.enable;
+            assertion = cfg.update.trial -> loader.enable || cfg.image.enable;
             message = "linerate.appliance.update.trial: boots are counted by systemd-boot alone; set boot.loader.systemd-boot.enable, or trial = false, and then nothing falls back.";
           }
           {

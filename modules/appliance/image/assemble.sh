@@ -1,0 +1,98 @@
+# linerate-sign PAYLOAD OUT [KEYS]: makes of all that a version is OUT/ID_VERSION.raw, a disk to boot from, and OUT/update,
+# what a static server serves.
+#
+# KEYS is a directory. With db.key and db.crt, the boot loader and the boot file are signed for Secure Boot; PK, KEK and
+# db.auth there are enrolled by the boot loader on a machine in setup mode. With pcr.key and pcr.pub, what PCR 11 will be
+# is signed, to which /var is sealed. With gnupg, a home of GnuPG's, the manifest of the update is signed.
+set -euo pipefail
+shopt -s inherit_errexit
+if [[ $# != 2 && $# != 3 || ! -e $1/partitions.json ]]; then
+    echo "usage: linerate-sign PAYLOAD OUT [KEYS]" >&2
+    exit 2
+fi
+payload=$1
+out=$2
+keys=${3-}
+export SOURCE_DATE_EPOCH=315619200
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+of() {
+    jq -r ".$1" "$payload/partitions.json"
+}
+id=$(of id)
+version=$(of version)
+hash=$(<"$payload/hash")
+# uuid HEX: that of a partition, which is half of the hash of the store. So the kernel's command line names both.
+uuid() {
+    sed -E 's/^(.{8})(.{4})(.{4})(.{4})(.{12}).*/\1-\2-\3-\4-\5/' <<<"$1"
+}
+store=$(uuid "${hash:0:32}")
+verity=$(uuid "${hash:32:32}")
+
+signed=()
+if [[ -n $keys && -e $keys/db.key ]]; then
+    signed+=(--secureboot-private-key="$keys/db.key" --secureboot-certificate="$keys/db.crt" --signtool=systemd-sbsign)
+fi
+if [[ -n $keys && -e $keys/pcr.key ]]; then
+    signed+=(--pcr-private-key="$keys/pcr.key" --pcr-public-key="$keys/pcr.pub" --pcr-banks=sha256)
+    signed+=(--phases=enter-initrd)
+fi
+mkdir -p "$out/update"
+uki=${id}_$version.efi
+cmdline=$(sed -n 's/^Cmdline=//p' "$payload/uki.conf")
+ukify build --config="$payload/uki.conf" --cmdline="$cmdline usrhash=$hash" "${signed[@]}" --output="$out/update/$uki" \
+    >"$scratch/log" 2>&1 || {
+    cat "$scratch/log" >&2
+    exit 1
+}
+chmod 644 "$out/update/$uki"
+
+# The EFI partition: the boot loader, and this version, on no trial since there is nothing before it.
+esp=$scratch/esp
+mkdir -p "$esp"/{EFI/BOOT,EFI/Linux,EFI/systemd,loader}
+loader=$payload/boot.efi
+if [[ -n $keys && -e $keys/db.key ]]; then
+    loader=$scratch/boot.efi
+    "$SYSTEMD/systemd-sbsign" sign --private-key="$keys/db.key" \
+        --certificate="$keys/db.crt" --output="$loader" "$payload/boot.efi" >/dev/null
+fi
+install -m644 "$loader" "$esp/EFI/BOOT/BOOT$(of efi | tr a-z A-Z).EFI"
+install -m644 "$loader" "$esp/EFI/systemd/systemd-boot$(of efi).efi"
+install -m644 "$payload/loader.conf" "$esp/loader/loader.conf"
+cp "$out/update/$uki" "$esp/EFI/Linux/$uki"
+if [[ -n $keys && -e $keys/PK.auth ]]; then
+    mkdir -p "$esp/loader/keys/auto"
+    cp "$keys"/{PK,KEK,db}.auth "$esp/loader/keys/auto/"
+    # Where the machine is in setup mode and somebody has put it there for this.
+    echo "secure-boot-enroll force" >>"$esp/loader/loader.conf"
+fi
+find "$esp" -exec touch --date "@$SOURCE_DATE_EPOCH" {} +
+
+definitions=$scratch/repart.d
+mkdir "$definitions"
+# definition NAME TYPE MIB LABEL LINE...
+definition() {
+    printf '%s\n' "[Partition]" "Type=$2" "SizeMinBytes=${3}M" "SizeMaxBytes=${3}M" "Label=$4" "${@:5}" \
+        >"$definitions/$1.conf"
+}
+definition 10-esp esp "$(of espMiB)" "$(of labels.esp)" Format=vfat "CopyFiles=$esp:/"
+definition 20-verity-a "$(of types.verity)" "$(of verityMiB)" "$(of labels.verity)" "UUID=$verity" \
+    "CopyBlocks=$payload/verity" ReadOnly=yes
+definition 21-store-a "$(of types.store)" "$(of storeMiB)" "$(of labels.store)" "UUID=$store" \
+    "CopyBlocks=$payload/store" ReadOnly=yes
+SYSTEMD_REPART_MKFS_OPTIONS_VFAT="-i $(cut -c -8 <<<"$hash")" \
+    systemd-repart --architecture="$(of architecture)" --offline=yes --empty=create --size=auto --dry-run=no --pretty=no \
+    --seed="$store" --definitions="$definitions" "$out/${id}_$version.raw" >"$scratch/log" 2>&1 || {
+    cat "$scratch/log" >&2
+    exit 1
+}
+
+cp --no-preserve=mode "$payload/store" "$out/update/${id}_${version}_$store.store"
+cp --no-preserve=mode "$payload/verity" "$out/update/${id}_${version}_$verity.verity"
+cd "$out/update"
+sha256sum -- *.efi *.store *.verity >"$scratch/SHA256SUMS"
+mv "$scratch/SHA256SUMS" SHA256SUMS
+if [[ -n $keys && -e $keys/gnupg ]]; then
+    gpg --homedir "$keys/gnupg" --batch --yes --quiet --detach-sign --output SHA256SUMS.gpg SHA256SUMS
+fi

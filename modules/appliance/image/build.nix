@@ -1,0 +1,99 @@
+# What an image is made of, and the disk of it. system.build.linerateImage is a set of
+#   payload  the store, its hashes, and what the boot file is made of: all that a version is, without any signature
+#   disk     a disk to boot from, and `update`, what a static server serves, neither of them signed
+#   sign     a program that makes both of a payload and of keys; keys never enter Nix's store
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  cfg = config.linerate.appliance.image;
+  names = import ./names.nix { inherit lib pkgs; };
+  tools = pkgs.buildPackages;
+  inherit (config.system.build) toplevel;
+
+  loaderConf = pkgs.writeText "loader.conf" ''
+    timeout 0
+    editor no
+    auto-entries no
+    auto-firmware no
+  '';
+
+  # What the image's first boot does to the disk, as far as it is there already.
+  partitions = pkgs.writeText "partitions.json" (
+    builtins.toJSON {
+      inherit (cfg)
+        id
+        version
+        espMiB
+        storeMiB
+        ;
+      inherit (names) architecture efi types;
+      verityMiB = names.verityMiB cfg.storeMiB;
+      labels = {
+        inherit (names) esp;
+        store = names.label "store" cfg.version;
+        verity = names.label "verity" cfg.version;
+      };
+    }
+  );
+
+  # All that the system is, but the kernel and the initrd, which are in the boot file.
+  payload =
+    pkgs.runCommand "${cfg.id}-${cfg.version}-payload"
+      {
+        inherit partitions toplevel;
+        closure = pkgs.closureInfo { rootPaths = [ toplevel ]; };
+        initrd = config.system.build.initialRamdisk;
+        inherit (cfg) compression storeMiB;
+        configuration = (pkgs.formats.ini { }).generate "uki.conf" (
+          lib.recursiveUpdate config.boot.uki.settings {
+            UKI.Cmdline = "init=${toplevel}/init ${toString config.boot.kernelParams}";
+          }
+        );
+        boot = "${config.systemd.package}/lib/systemd/boot/efi/systemd-boot${names.efi}.efi";
+        inherit loaderConf;
+        nativeBuildInputs = [
+          tools.cryptsetup
+          tools.erofs-utils
+          tools.jq
+        ];
+      }
+      ''
+        bash ${./store.sh}
+      '';
+
+  SYSTEMD = "${tools.systemd}/lib/systemd";
+  assembled = {
+    inherit payload SYSTEMD;
+    nativeBuildInputs = [
+      tools.dosfstools
+      tools.jq
+      tools.mtools
+      tools.systemd
+      tools.systemdUkify
+      tools.util-linux
+    ];
+  };
+
+  disk = pkgs.runCommand "${cfg.id}-${cfg.version}" (
+    assembled // { passthru = { inherit payload; }; }
+  ) ''bash ${./assemble.sh} ${payload} "$out"'';
+
+  sign = pkgs.writeShellApplication {
+    name = "linerate-sign";
+    runtimeInputs = assembled.nativeBuildInputs ++ [
+      pkgs.coreutils
+      pkgs.gnupg
+    ];
+    text = ''
+      export SYSTEMD=${SYSTEMD}
+      exec bash ${./assemble.sh} "$@"
+    '';
+  };
+in
+{
+  system.build.linerateImage = lib.mkIf cfg.enable { inherit payload disk sign; };
+}

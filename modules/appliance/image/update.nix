@@ -1,0 +1,163 @@
+# Updates of an image: systemd-sysupdate fetches a version whose manifest is signed, and writes it into the slot that does not
+# run. Its boot file comes last, with tries that systemd-boot counts; ../health.nix judges, as of a generation.
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+let
+  inherit (lib) mkIf mkOption types;
+  appliance = config.linerate.appliance;
+  cfg = appliance.image;
+  names = import ./names.nix { inherit lib pkgs; };
+  systemd = config.systemd.package;
+  version = types.strMatching "[0-9]+([.][0-9]+)*";
+  # What transfers are called, and in which order they are written: 257 has a suffix of their own.
+  suffix = if lib.versionAtLeast systemd.version "257" then "transfer" else "conf";
+
+  transfer =
+    source: target:
+    lib.generators.toINI { } {
+      Transfer = {
+        # What runs stays.
+        ProtectVersion = cfg.version;
+        Verify = "yes";
+      }
+      // lib.optionalAttrs (cfg.update.floor != null) { MinVersion = cfg.update.floor; };
+      Source = {
+        Type = "url-file";
+        Path = cfg.update.source;
+        MatchPattern = source;
+      };
+      Target = target;
+    };
+  files = names.files cfg.id "@v";
+  slot = kind: {
+    Type = "partition";
+    Path = "auto";
+    MatchPattern = names.label kind "@v";
+    MatchPartitionType = names.types.${kind};
+    ReadOnly = "1";
+  };
+  transfers = {
+    "10-verity" = transfer files.verity (slot "verity");
+    "20-store" = transfer files.store (slot "store");
+    "30-boot" = transfer files.uki (
+      {
+        Type = "regular-file";
+        Path = "/EFI/Linux";
+        PathRelativeTo = "boot";
+        MatchPattern = lib.concatStringsSep " " [
+          "${cfg.id}_@v+@l-@d.efi"
+          "${cfg.id}_@v+@l.efi"
+          "${cfg.id}_@v.efi"
+        ];
+        Mode = "0444";
+        InstancesMax = "2";
+      }
+      // lib.optionalAttrs appliance.update.trial {
+        TriesLeft = toString appliance.update.tries;
+        TriesDone = "0";
+      }
+    );
+  };
+in
+{
+  options.linerate.appliance.image.update = {
+    source = mkOption {
+      type = types.nullOr (types.strMatching "https://[^[:space:]]+/");
+      default = null;
+      example = "https://updates.example/tengbe/";
+      description = ''
+        Where updates come from: a directory of any static server, with what `nix build .#NAME-update` makes once it is
+        signed. Null: none.
+      '';
+    };
+
+    key = mkOption {
+      type = types.nullOr types.path;
+      default = null;
+      example = lib.literalExpression "./update-key.gpg";
+      description = ''
+        The public keys that sign updates, as `gpg --export` writes them. There is no update without: whoever has the
+        private one is root on every box of this image.
+      '';
+    };
+
+    floor = mkOption {
+      type = types.nullOr version;
+      default = null;
+      example = "2026.10";
+      description = ''
+        The lowest version that this box goes to, whoever signed it: raise it once an older one has a hole that must not
+        come back. It also bounds going back by hand; the box itself goes back to what ran before, whatever it is.
+      '';
+    };
+
+    at = mkOption {
+      type = types.nullOr types.str;
+      default = null;
+      example = "03:40";
+      description = "When the box updates by itself and boots again, in the form of systemd.time(7). Null: by hand.";
+    };
+  };
+
+  config = mkIf cfg.enable {
+    assertions = [
+      {
+        assertion = cfg.update.source != null -> cfg.update.key != null;
+        message = "linerate.appliance.image.update.key: say by whom updates are signed; an unsigned one is never taken.";
+      }
+      {
+        assertion = cfg.update.at != null -> cfg.update.source != null;
+        message = "linerate.appliance.image.update.at: say where updates come from: linerate.appliance.image.update.source.";
+      }
+      {
+        assertion =
+          cfg.update.floor != null && cfg.version != null -> lib.versionAtLeast cfg.version cfg.update.floor;
+        message = "linerate.appliance.image.update.floor: ${toString cfg.update.floor} is above this version, ${toString cfg.version}.";
+      }
+    ];
+
+    environment.etc = {
+      "linerate/update.json".text = builtins.toJSON {
+        inherit (cfg) id version;
+        inherit (cfg.update) floor source;
+        boot = config.fileSystems."/boot".mountPoint;
+        tries = appliance.update.tries;
+        sysupdate = "${systemd}/lib/systemd/systemd-sysupdate";
+      };
+    }
+    // lib.optionalAttrs (cfg.update.source != null) (
+      {
+        "systemd/import-pubring.gpg".source = cfg.update.key;
+      }
+      // lib.mapAttrs' (name: text: lib.nameValuePair "sysupdate.d/${name}.${suffix}" { inherit text; }) transfers
+    );
+
+    # It checks signatures.
+    environment.systemPackages = lib.optional (cfg.update.source != null) pkgs.gnupg;
+
+    systemd.services.linerate-update = mkIf (cfg.update.source != null) {
+      description = "Update to the newest version";
+      after = [ "network-online.target" ];
+      wants = [ "network-online.target" ];
+      startAt = lib.optional (cfg.update.at != null) cfg.update.at;
+      path = [
+        systemd
+        pkgs.gnupg
+      ];
+      # systemd-pull finds its own programs there, and gpg by the path.
+      serviceConfig = {
+        Type = "oneshot";
+        ExecStart = "${lib.getExe config.linerate.packages.linerate} update apply --reboot";
+        # A server that stalls is not waited for until the next night.
+        TimeoutStartSec = "2h";
+      };
+    };
+    systemd.timers.linerate-update = mkIf (cfg.update.at != null) {
+      timerConfig.RandomizedDelaySec = "30min";
+    };
+  };
+}
