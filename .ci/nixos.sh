@@ -38,11 +38,11 @@ case ${1:-} in
         ;;
     --disks)
         mode=disks
-        known=(cloud medium metal)
+        known=(appliance cloud medium metal)
         ;;
     --images)
         mode=images
-        known=(aws-c6i-image tengbe-image tengbe-installer)
+        known=(aws-c6i-image tengbe-appliance tengbe-image tengbe-installer)
         ;;
 esac
 if [[ $mode == disks || $mode == images ]]; then
@@ -55,8 +55,8 @@ for host in "${hosts[@]}"; do
     [[ " ${known[*]} " == *" $host "* ]] || hosts=()
 done
 if [[ ${#hosts[@]} == 0 ]]; then
-    echo "usage: nixos.sh [--write] [aws-c6i|template|tengbe|vm]... | --disks DIRECTORY (cloud|medium|metal)... |" \
-        "--images DIRECTORY (aws-c6i-image|tengbe-image|tengbe-installer)..." >&2
+    echo "usage: nixos.sh [--write] [aws-c6i|template|tengbe|vm]... | --disks DIRECTORY (appliance|cloud|medium|metal)... |" \
+        "--images DIRECTORY (aws-c6i-image|tengbe-appliance|tengbe-image|tengbe-installer)..." >&2
     exit 2
 fi
 

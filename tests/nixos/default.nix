@@ -122,13 +122,35 @@ let
       ];
     };
   };
+
+  # The same host as an image, in versions that are updated to one another.
+  appliance =
+    version: module:
+    linerate.nixosConfigurations.tengbe.extendModules {
+      modules = [
+        (import ../virtual.nix "ten")
+        ./guest.nix
+        (import ../appliance.nix version)
+        module
+      ];
+    };
+  appliances = {
+    appliance = appliance "1" { };
+  };
 in
 {
   inherit hosts pkgs;
   # What guests boot from.
-  disks = inputs.lib.mapAttrs (
-    _: (import ../../hosts/images.nix { inherit (inputs) lib; }).disk
-  ) guests;
+  disks =
+    inputs.lib.mapAttrs (_: (import ../../hosts/images.nix { inherit (inputs) lib; }).disk) guests
+    // inputs.lib.mapAttrs (
+      name: host:
+      pkgs.runCommandLocal "${name}-image" { } ''
+        mkdir $out
+        ln -s ${host.config.system.build.linerateImage.disk}/*.raw $out/nixos.img
+        ln -s ${host.config.system.build.linerateImage.disk}/update $out/update
+      ''
+    ) appliances;
   # The flake's own.
   images = linerate.packages.x86_64-linux;
   toplevels = inputs.lib.mapAttrs (_: host: host.config.system.build.toplevel) (hosts // guests);

@@ -58,6 +58,7 @@ let
     fuse3 = [ "fuse3" ];
     gnugrep = [ "grep" ];
     gnupatch = [ "patch" ];
+    gnupg = [ "gpg" ];
     gnused = [ "sed" ];
     gnutar = [ "tar" ];
     gptfdisk = [ "gdisk" ];
@@ -522,7 +523,30 @@ plain
         };
       };
   systemdMinimal = final.systemd;
-  systemdUkify = final.systemd;
+  # Python's module for boot files is no package of nixpkgs' here.
+  systemdUkify =
+    package "ukify"
+      [
+        "systemd-ukify"
+        "python3-pefile"
+      ]
+      {
+        fix = ''
+          mkdir -p $out/share/ukify
+          mv $out/lib/python3 $out/share/ukify/
+          sed "s#/usr/lib/systemd/#${final.systemd}/lib/systemd/#g" $out/bin/ukify >$out/share/ukify/ukify.py
+          rm $out/bin/ukify
+          cat >$out/bin/ukify <<'SCRIPT'
+          #!/bin/sh
+          PATH=${final.systemd}/lib/systemd:$PATH PYTHONDONTWRITEBYTECODE=1 \
+            PYTHONPATH=@out@/share/ukify/python3/dist-packages exec ${final.python3}/bin/python3 @out@/share/ukify/ukify.py "$@"
+          SCRIPT
+          sed -i "s#@out@#$out#g; s#^ *##" $out/bin/ukify
+          chmod +x $out/bin/ukify
+          mkdir -p $out/lib/systemd
+          ln -sfn ../../bin/ukify $out/lib/systemd/ukify
+        '';
+      };
   udev = final.systemd;
 
   nix =

@@ -41,6 +41,9 @@ CLOUD = Role(nixos="cloud", disk_mib=12288, hardware=Hardware(memory_mib=2048, d
 MEDIUM = Role(nixos="medium", hardware=Hardware(memory_mib=1024, empty_disks_mib=(10240,)))
 INSTALLED = Role(installed_by="medium", disk_mib=10240, hardware=Hardware(memory_mib=1024))
 
+# The host as an image that is updated as a whole, on a disk with room for both slots and /var.
+APPLIANCE = Role(nixos="appliance", disk_mib=4096, hardware=Hardware(memory_mib=1024))
+
 # Rendered when they are needed: tests/companions.nix and tests/late.nix.
 WITH_COMPANIONS = Role("companions", Hardware(memory_mib=1024))
 LATE = Role("late")
@@ -53,6 +56,7 @@ TESTS: dict[str, dict[str, Role]] = {
     "power-cut": {"box": BOX, "visitor": VISITOR},
     "image": {"box": METAL},
     "update": {"box": METAL},
+    "appliance": {"box": APPLIANCE},
     "aws": {"box": CLOUD, "visitor": VISITOR},
     "metadata": {"box": CLOUD, "visitor": VISITOR},
     "install": {"medium": MEDIUM, "box": INSTALLED},

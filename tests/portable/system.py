@@ -86,10 +86,10 @@ class NixOS:
         # What boots change of them stays.
         if not variables.exists():
             shutil.copyfile(programs.ovmf / "OVMF_VARS_4M.fd", variables)
-        # systemd-boot adds these to an entry's (smbios-type-11(7)).
-        extra = f"io.systemd.boot.kernel-cmdline-extra={KERNEL_PARAMETERS} {after_firmware()}"
+        # systemd-boot adds these to an entry's, and its stub to a boot file's (smbios-type-11(7)).
+        extra = f"kernel-cmdline-extra={KERNEL_PARAMETERS} {after_firmware()}"
         return [
             *["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={programs.ovmf}/OVMF_CODE_4M.fd"],
             *["-drive", f"if=pflash,unit=1,format=raw,file={variables}"],
-            *["-smbios", f"type=11,value={extra}"],
+            *["-smbios", f"type=11,value=io.systemd.boot.{extra},value=io.systemd.stub.{extra}"],
         ]

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# keys.sh DIRECTORY: makes keys for tests of images there, unless they are there: who signs updates (gnupg, update.gpg), and
+# somebody else (other), who signs for Secure Boot (db) and what PCR 11 is to be (pcr), and a server's certificate (server)
+# with who has signed it (ca). They are nobody's: made on this machine, and in no image but that of a test.
+set -euo pipefail
+[[ ! -e $1/complete ]] || exit 0
+rm -rf "$1"
+mkdir -p "$1"
+cd "$1"
+
+# signer DIRECTORY: a home of GnuPG's with a key in it.
+signer() {
+    mkdir -m 700 "$1"
+    gpg --homedir "$1" --batch --quiet --passphrase '' --quick-generate-key "$1 <test@example.com>" ed25519 sign never
+    gpg --homedir "$1" --batch --export >"$1.gpg"
+    gpgconf --homedir "$1" --kill all
+    rm -f "$1"/S.*
+}
+signer gnupg
+mv gnupg.gpg update.gpg
+mkdir other
+signer other/gnupg
+
+openssl req -x509 -newkey rsa:2048 -nodes -days 7300 -subj "/CN=linerate's tests" -keyout db.key -out db.crt
+openssl genrsa -out pcr.key 2048
+openssl rsa -in pcr.key -pubout -out pcr.pub
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 7300 -subj "/CN=linerate's tests' CA" \
+    -keyout ca.key -out ca.pem
+openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=updates.example -keyout server.key \
+    -out server.csr
+openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 7300 -out server.pem \
+    -extfile <(echo "subjectAltName=DNS:updates.example")
+touch complete

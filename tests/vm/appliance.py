@@ -1,0 +1,27 @@
+# The host as an image boots from its firmware on, lets nobody write where nothing is to be written, and gives its disk a
+# second slot and /var.
+
+import json
+
+start_all()
+box.wait_for_unit("multi-user.target")
+
+with subtest("the box counts as healthy, and no unit has failed"):
+    box.wait_for_unit("linerate-health.service")
+    assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+    box.wait_until_succeeds("systemctl is-system-running | grep -qx running", 120)
+
+with subtest("services answer"):
+    assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1/nowhere") == "404"
+    assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"
+
+with subtest("nothing but /var, /tmp and /run is written"):
+    for place in ("/", "/etc", "/nix/store", "/root", "/usr"):
+        box.fail(f"touch {place}/x")
+    box.succeed("touch /var/x /tmp/x /run/x && rm /var/x /tmp/x /run/x")
+    assert box.succeed("findmnt -no SOURCE,FSTYPE /nix/store").split() == ["/dev/mapper/usr", "erofs"]
+
+with subtest("the disk has a second slot, with nothing in it, and all that is left is /var's"):
+    table = json.loads(box.succeed("sfdisk --json /dev/vda"))["partitiontable"]["partitions"]
+    assert [part["name"] for part in table] == ["esp", "verity_1", "store_1", "_empty", "_empty", "var"], table
+    assert int(box.succeed("df --output=size -B 1 /var | tail -n 1")) > 10**9
