@@ -7,6 +7,7 @@
 //! - [`profile`]: what a machine should be like.
 //! - [`doctor`]: what keeps it from its line rate.
 //! - [`up`]: the services, run together for trying out.
+//! - [`update`]: versions of a box that is an image.
 //! - [`measured`]: what a request costs the services as they run.
 //! - [`console`]: the machine as the console shows it.
 //! - [`cli`]: the command line.
@@ -26,3 +27,4 @@ pub mod profile;
 pub mod system;
 pub mod topology;
 pub mod up;
+pub mod update;

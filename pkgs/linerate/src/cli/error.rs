@@ -12,6 +12,7 @@ use crate::nic;
 use crate::profile;
 use crate::system::recorded;
 use crate::up;
+use crate::update;
 
 /// Why a command fails.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,9 @@ pub enum Error {
     /// The services, run together.
     #[error(transparent)]
     Up(#[from] up::Error),
+    /// Versions of the image.
+    #[error(transparent)]
+    Update(#[from] update::Error),
     /// The console.
     #[error(transparent)]
     Console(#[from] console::Error),
@@ -113,6 +117,7 @@ impl Error {
             Self::Nic(error) | Self::Apply(nic::apply::Error::Nic(error)) if error.is_usage() => USAGE,
             Self::File { .. } | Self::Profile { .. } | Self::Machine { .. } => USAGE,
             Self::Measured(measured::Error::Saved { .. }) => USAGE,
+            Self::Update(error) if error.is_usage() => USAGE,
             Self::Console(error) if error.is_usage() => USAGE,
             Self::Drifted(_) | Self::Unwell(_) | Self::Slower(_) => DRIFT,
             _ => FAILURE,

@@ -8,6 +8,7 @@ pub mod manual;
 pub mod nic;
 pub mod picture;
 pub mod up;
+pub mod update;
 
 use std::fs;
 use std::path::PathBuf;
@@ -82,6 +83,10 @@ pub enum Command {
     /// Measure what a request costs the services as they run here, and compare with a time before.
     Bench(bench::Args),
 
+    /// Go from one version of the box's image to another.
+    #[command(subcommand)]
+    Update(update::Command),
+
     /// Print the completions of a shell.
     Completions(CompletionsArgs),
 
@@ -119,6 +124,7 @@ fn run(cli: Cli) -> Result<(), Error> {
     let done = match cli.command {
         Command::Nic(command) => nic::run(command, &mut context),
         Command::Up(args) => up::run(args, &mut context),
+        Command::Update(command) => update::run(command, &mut context),
         Command::Bench(args) => bench::run(&args, &mut context),
         Command::Completions(args) => manual::completions(&args, &mut context),
         Command::Man(args) => manual::man(args, &mut context),

@@ -1,0 +1,152 @@
+//! `update`: from one version of the image to another.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::{Context, Error, Output};
+use crate::update::{Appliance, SETTINGS, Settings, Status, Trial, Version};
+
+/// What to do with versions.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Ask the server for a newer version, and check who signed it; changes nothing.
+    Check(Args),
+    /// Write the newest version into the slot that does not run. It is on trial from the next boot on, and where it is
+    /// not healthy the box goes back to what runs now.
+    Apply(ApplyArgs),
+    /// Show which version runs, and what is in the slots.
+    Status(Args),
+    /// Let the other slot's version boot from the next boot on, and count the running one as failed.
+    Rollback(RollbackArgs),
+}
+
+/// Which box.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What the image was built as.
+    #[arg(long, value_name = "FILE", env = "LINERATE_UPDATE_SETTINGS", default_value = SETTINGS)]
+    pub settings: PathBuf,
+}
+
+/// Which version.
+#[derive(Debug, clap::Args)]
+pub struct ApplyArgs {
+    /// A version that is newer than the running one; the newest unless one is named. One that is in the other slot and
+    /// has failed gets its tries again.
+    #[arg(value_name = "VERSION")]
+    pub version: Option<Version>,
+
+    /// Boot it right away.
+    #[arg(long)]
+    pub reboot: bool,
+
+    /// Which box.
+    #[command(flatten)]
+    pub settings: Args,
+}
+
+/// How to go back.
+#[derive(Debug, clap::Args)]
+pub struct RollbackArgs {
+    /// Boot it right away.
+    #[arg(long)]
+    pub reboot: bool,
+
+    /// Which box.
+    #[command(flatten)]
+    pub settings: Args,
+}
+
+/// What there is, as programs get it.
+#[derive(Debug, Serialize)]
+struct Available {
+    running: Version,
+    available: Option<Version>,
+}
+
+/// What boots next, as programs get it.
+#[derive(Debug, Serialize)]
+struct Next {
+    next: Option<Version>,
+}
+
+/// Runs what is asked for.
+pub fn run(command: Command, context: &mut Context) -> Result<(), Error> {
+    match command {
+        Command::Check(args) => check(&args, context),
+        Command::Apply(args) => apply(&args, context),
+        Command::Status(args) => status(&args, context),
+        Command::Rollback(args) => rollback(&args, context),
+    }
+}
+
+fn open(args: &Args) -> Result<Appliance, Error> {
+    Ok(Appliance::new(Settings::load(&args.settings).map_err(crate::update::Error::from)?))
+}
+
+fn check(args: &Args, context: &mut Context) -> Result<(), Error> {
+    let appliance = open(args)?;
+    let available = appliance.check()?;
+    let running = appliance.status()?.running;
+    context.output.show(&Available { running, available }, |Available { running, available }, output| {
+        match available {
+            Some(version) => {
+                output.line(format_args!("{version} is there, {running} runs: linerate update apply"))
+            }
+            None => output.line(format_args!("{running} runs, and there is nothing newer")),
+        }
+    })
+}
+
+fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
+    let appliance = open(&args.settings)?;
+    let next = appliance.apply(args.version.as_ref())?;
+    let boots = next.is_some();
+    context.output.show(&Next { next }, |Next { next }, output| match next {
+        Some(version) => output.line(format_args!("{version} boots next, on trial")),
+        None => output.line("there is nothing newer"),
+    })?;
+    context.output.flush()?;
+    if boots && args.reboot {
+        appliance.reboot()?;
+    }
+    Ok(())
+}
+
+fn rollback(args: &RollbackArgs, context: &mut Context) -> Result<(), Error> {
+    let appliance = open(&args.settings)?;
+    let next = Some(appliance.rollback()?);
+    context.output.show(&Next { next }, |Next { next }, output| match next {
+        Some(version) => output.line(format_args!("{version} boots next")),
+        None => Ok(()),
+    })?;
+    context.output.flush()?;
+    if args.reboot { Ok(appliance.reboot()?) } else { Ok(()) }
+}
+
+fn status(args: &Args, context: &mut Context) -> Result<(), Error> {
+    context.output.show(&open(args)?.status()?, print)
+}
+
+fn print(status: &Status, output: &mut Output) -> Result<(), Error> {
+    let Status { id, running, floor, source, versions } = status;
+    output.line(format_args!("{id} {running} runs"))?;
+    output.line(match source {
+        Some(source) => format!("updates: {source}"),
+        None => "updates: none".to_owned(),
+    })?;
+    if let Some(floor) = floor {
+        output.line(format_args!("no version below {floor}"))?;
+    }
+    let rows = versions.iter().map(|entry| {
+        let known = match entry.trial {
+            Trial::Good => "good".to_owned(),
+            Trial::Left { left: 0, done } => format!("failed, after {done}"),
+            Trial::Left { left, .. } => format!("on trial, {left} left"),
+        };
+        let runs = if entry.version == *running { "runs" } else { "" };
+        [entry.version.to_string(), known, runs.to_owned()]
+    });
+    output.table(["VERSION", "IS", ""], rows)
+}

@@ -1,0 +1,281 @@
+//! Versions of a box that is an image (`linerate.appliance.image`): which are in its slots, which runs, and the way from one
+//! to another.
+//!
+//! systemd-sysupdate(8) fetches, checks signatures and writes; systemd-boot counts tries. What is here decides whether
+//! they may: no version below the floor, none over the one that a boot on trial would fall back to.
+
+mod settings;
+mod slots;
+mod version;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+
+use serde::Serialize;
+
+pub use settings::{SETTINGS, Settings, SettingsError};
+pub use slots::{Entry, Trial};
+pub use version::{Version, VersionError};
+
+/// Why a version is not gone to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The settings.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The EFI system partition.
+    #[error("{}: {source}", path.display())]
+    Boot {
+        /// Which of its files.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// systemd-sysupdate does not start.
+    #[error("{}: {source}", program.display())]
+    Start {
+        /// Where it should be.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// systemd-sysupdate failed; it said why on standard error, or here.
+    #[error("systemd-sysupdate ended with {status}{}{said}", if said.is_empty() { "" } else { ": " })]
+    Sysupdate {
+        /// How it ended.
+        status: ExitStatus,
+        /// The last that it said, where that was not passed on.
+        said: String,
+    },
+    /// What systemd-sysupdate printed is none of its answers.
+    #[error("systemd-sysupdate answered what is not understood: {0}")]
+    Answer(String),
+    /// No update is set up.
+    #[error("this image takes no updates: linerate.appliance.image.update.source is not set")]
+    NoSource,
+    /// Below the floor.
+    #[error(
+        "{version} is below {floor}, the lowest version that this box goes to (linerate.appliance.image.update.floor)"
+    )]
+    BelowFloor {
+        /// Which.
+        version: Version,
+        /// And the lowest.
+        floor: Version,
+    },
+    /// Older than what runs.
+    #[error(
+        "{version} is older than {running}, which runs: linerate update rollback goes back to what is in the other slot"
+    )]
+    Older {
+        /// Which.
+        version: Version,
+        /// What runs.
+        running: Version,
+    },
+    /// The running version may yet have to give way to the other slot's.
+    #[error(
+        "{0} is on trial: the other slot is what the box would go back to; wait until this boot counts as good"
+    )]
+    OnTrial(Version),
+    /// It runs already.
+    #[error("{0} runs already")]
+    Runs(Version),
+    /// Nothing to go back to.
+    #[error("there is no other version to go back to that has not failed")]
+    NothingElse,
+    /// What runs has no boot file.
+    #[error("what runs, {0}, has no boot file on the EFI partition")]
+    Unknown(Version),
+    /// The boot is not begun.
+    #[error("systemctl reboot ended with {0}")]
+    Reboot(ExitStatus),
+}
+
+impl Error {
+    /// Whether other arguments would have helped.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::BelowFloor { .. } | Self::Older { .. } | Self::Runs(_) | Self::NoSource | Self::Settings(_)
+        )
+    }
+}
+
+/// What a box has, as programs get it.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    /// What its files are called by.
+    pub id: String,
+    /// The version that runs.
+    pub running: Version,
+    /// The lowest that it goes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Version>,
+    /// Where updates come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What may boot, the newest first.
+    pub versions: Vec<Entry>,
+}
+
+/// A box that is an image.
+#[derive(Debug)]
+pub struct Appliance {
+    settings: Settings,
+}
+
+impl Appliance {
+    /// The one that these settings describe.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings }
+    }
+
+    /// What runs, and what else could.
+    pub fn status(&self) -> Result<Status, Error> {
+        let Settings { id, version, floor, source, .. } = &self.settings;
+        Ok(Status {
+            id: id.clone(),
+            running: version.clone(),
+            floor: floor.clone(),
+            source: source.clone(),
+            versions: self.entries()?,
+        })
+    }
+
+    /// The version that the server has and the box has not; signatures are checked.
+    pub fn check(&self) -> Result<Option<Version>, Error> {
+        let mut command = self.sysupdate()?;
+        let said = command
+            .args(["--json=short", "check-new"])
+            .stderr(Stdio::piped())
+            .output()
+            .map_err(|source| self.not_started(source))?;
+        if !said.status.success() {
+            return Err(Error::Sysupdate { status: said.status, said: last_line(&said.stderr) });
+        }
+        let answer = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+        let unknown = || Error::Answer(answer.chars().take(200).collect());
+        let value: serde_json::Value = serde_json::from_str(&answer).map_err(|_| unknown())?;
+        match value.get("available") {
+            None | Some(serde_json::Value::Null) => Ok(None),
+            Some(serde_json::Value::String(version)) => {
+                let version: Version = version.parse().map_err(|_| unknown())?;
+                self.above_floor(&version)?;
+                Ok(Some(version))
+            }
+            Some(_) => Err(unknown()),
+        }
+    }
+
+    /// Writes a version, the newest unless one is named, into the slot that does not run; it is on trial from the next boot
+    /// on. One that is there and has failed gets its tries again. Nothing where there is nothing newer.
+    pub fn apply(&self, wanted: Option<&Version>) -> Result<Option<Version>, Error> {
+        let running = &self.settings.version;
+        let entries = self.entries()?;
+        if let Some(version) = wanted {
+            self.above_floor(version)?;
+            if version < running {
+                return Err(Error::Older { version: version.clone(), running: running.clone() });
+            }
+            if version == running {
+                return Err(Error::Runs(version.clone()));
+            }
+        }
+        if self.running(&entries)?.trial != Trial::Good {
+            return Err(Error::OnTrial(running.clone()));
+        }
+        if let Some(version) = wanted
+            && let Some(there) = entries.iter().find(|entry| entry.version == *version)
+        {
+            self.count(there, Trial::Left { left: self.settings.tries, done: 0 })?;
+            return Ok(Some(version.clone()));
+        }
+        let version = match wanted {
+            Some(version) => version.clone(),
+            None => match self.check()? {
+                Some(version) => version,
+                None => return Ok(None),
+            },
+        };
+        // It says what it does and how far it is on standard error, which is the caller's.
+        let status = self
+            .sysupdate()?
+            .arg("update")
+            .arg(version.to_string())
+            .stdout(Stdio::null())
+            .status()
+            .map_err(|source| self.not_started(source))?;
+        if !status.success() {
+            return Err(Error::Sysupdate { status, said: String::new() });
+        }
+        Ok(Some(version))
+    }
+
+    /// Lets the other slot's version boot from now on, by counting the running one as failed.
+    pub fn rollback(&self) -> Result<Version, Error> {
+        let entries = self.entries()?;
+        let running = self.running(&entries)?;
+        let other = entries
+            .iter()
+            .find(|entry| entry.version != running.version && !entry.trial.is_failed())
+            .ok_or(Error::NothingElse)?;
+        self.above_floor(&other.version)?;
+        self.count(running, Trial::Left { left: 0, done: 1 })?;
+        Ok(other.version.clone())
+    }
+
+    /// Boots again.
+    pub fn reboot(&self) -> Result<(), Error> {
+        let program = PathBuf::from("systemctl");
+        let status = Command::new(&program)
+            .arg("reboot")
+            .status()
+            .map_err(|source| Error::Start { program, source })?;
+        if status.success() { Ok(()) } else { Err(Error::Reboot(status)) }
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>, Error> {
+        let Settings { boot, id, .. } = &self.settings;
+        slots::entries(boot, id).map_err(|(path, source)| Error::Boot { path, source })
+    }
+
+    fn running<'a>(&self, entries: &'a [Entry]) -> Result<&'a Entry, Error> {
+        let running = &self.settings.version;
+        entries.iter().find(|entry| entry.version == *running).ok_or_else(|| Error::Unknown(running.clone()))
+    }
+
+    fn count(&self, entry: &Entry, trial: Trial) -> Result<(), Error> {
+        let Settings { boot, id, .. } = &self.settings;
+        slots::count(boot, id, entry, trial).map_err(|(path, source)| Error::Boot { path, source })
+    }
+
+    fn above_floor(&self, version: &Version) -> Result<(), Error> {
+        match &self.settings.floor {
+            Some(floor) if version < floor => {
+                Err(Error::BelowFloor { version: version.clone(), floor: floor.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sysupdate(&self) -> Result<Command, Error> {
+        if self.settings.source.is_none() {
+            return Err(Error::NoSource);
+        }
+        let mut command = Command::new(&self.settings.sysupdate);
+        command.stdin(Stdio::null());
+        Ok(command)
+    }
+
+    fn not_started(&self, source: io::Error) -> Error {
+        Error::Start { program: self.settings.sysupdate.clone(), source }
+    }
+}
+
+/// The last line of what a program said, and not more of it than fits a message.
+fn last_line(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").chars().take(300).collect()
+}

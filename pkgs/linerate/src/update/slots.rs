@@ -1,0 +1,110 @@
+//! What may boot: a file for each version on the EFI system partition, in whose name systemd-boot counts its tries
+//! (systemd, Automatic Boot Assessment).
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::Version;
+
+/// Where systemd-boot looks for them.
+const DIRECTORY: &str = "EFI/Linux";
+
+/// What is known of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trial {
+    /// It was healthy, or is the first on the disk.
+    Good,
+    /// It has yet to be, or has failed where no try is left.
+    #[serde(untagged)]
+    Left {
+        /// Tries.
+        left: u32,
+        /// Those that it had.
+        done: u32,
+    },
+}
+
+impl Trial {
+    /// Whether it had its tries.
+    pub fn is_failed(self) -> bool {
+        matches!(self, Self::Left { left: 0, .. })
+    }
+}
+
+/// A version that may boot.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// Which.
+    pub version: Version,
+    /// Whether it is any good.
+    pub trial: Trial,
+    #[serde(skip)]
+    name: String,
+}
+
+/// Those of this image, the newest first. Other files are none of ours.
+pub fn entries(boot: &Path, id: &str) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
+    let directory = boot.join(DIRECTORY);
+    let at = |source| (directory.clone(), source);
+    let mut found = Vec::new();
+    for file in fs::read_dir(&directory).map_err(at)? {
+        if let Some(name) = file.map_err(at)?.file_name().to_str()
+            && let Some((version, trial)) = parse(name, id)
+        {
+            found.push(Entry { version, trial, name: name.to_owned() });
+        }
+    }
+    found.sort_by(|one, other| other.version.cmp(&one.version));
+    Ok(found)
+}
+
+/// Says anew what is known of a version. It is there by the one name or the other, whenever the power goes.
+pub fn count(boot: &Path, id: &str, entry: &Entry, trial: Trial) -> Result<(), (PathBuf, io::Error)> {
+    let directory = boot.join(DIRECTORY);
+    let counted = match trial {
+        Trial::Good => String::new(),
+        Trial::Left { left, done } => format!("+{left}-{done}"),
+    };
+    let to = directory.join(format!("{id}_{}{counted}.efi", entry.version));
+    let from = directory.join(&entry.name);
+    fs::rename(&from, &to).map_err(|source| (from, source))?;
+    File::open(&directory).and_then(|opened| opened.sync_all()).map_err(|source| (directory, source))
+}
+
+/// `ID_VERSION.efi`, `ID_VERSION+LEFT.efi` or `ID_VERSION+LEFT-DONE.efi`.
+fn parse(name: &str, id: &str) -> Option<(Version, Trial)> {
+    let rest = name.strip_prefix(id)?.strip_prefix('_')?.strip_suffix(".efi")?;
+    let Some((version, counted)) = rest.split_once('+') else {
+        return Some((rest.parse().ok()?, Trial::Good));
+    };
+    let (left, done) = counted.split_once('-').unwrap_or((counted, "0"));
+    Some((version.parse().ok()?, Trial::Left { left: left.parse().ok()?, done: done.parse().ok()? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_how_often_a_version_may_try() {
+        for (name, expected) in [
+            ("box_1.2.efi", Some(("1.2", Trial::Good))),
+            ("box_1.2+3.efi", Some(("1.2", Trial::Left { left: 3, done: 0 }))),
+            ("box_1.2+0-2.efi", Some(("1.2", Trial::Left { left: 0, done: 2 }))),
+            ("box_1.2", None),
+            ("box_x.efi", None),
+            ("box-2_1.efi", None),
+            ("box_1+.efi", None),
+            ("box_1+1-.efi", None),
+            ("box_1+-1.efi", None),
+            ("BOX_1.efi", None),
+        ] {
+            let expected = expected.map(|(version, trial)| (version.parse().unwrap(), trial));
+            assert_eq!(parse(name, "box"), expected, "{name}");
+        }
+    }
+}
