@@ -7,14 +7,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use console::machine::{Cpu, Examined, Host, Interface, Machine, Queue, Queues, Rule, Severity, Ticks};
 use service::exit;
 
-use crate::cli;
 use crate::doctor::since::{self, Since};
-use crate::doctor::{self, Interval, Look, Looked, RULES, Sample};
+use crate::doctor::{self, Diagnosis, Interval, RULES, RuleContext, Sample};
 use crate::nic::services;
 use crate::nic::setting::Subject;
-use crate::nic::{self, Placed, Setting, Wish, device};
+use crate::nic::{self, PlacementPlan, PlacementRequest, Setting, device};
 use crate::profile::Profile;
-use crate::system::System;
+use crate::system::{self, System};
 use crate::topology::Topology;
 
 /// How long counters are watched for what is lost now, in seconds.
@@ -28,14 +27,14 @@ const GENERATIONS: &str = "/nix/var/nix/profiles";
 const CURRENT: &str = "/run/current-system";
 
 /// The machine behind a [`System`], which is opened anew for each look: it keeps no socket while nobody looks.
-pub struct OfSystem {
+pub struct LiveMachine {
     recorded: Option<PathBuf>,
     profile: Option<PathBuf>,
     since: Mutex<Since>,
     begun: Instant,
 }
 
-impl OfSystem {
+impl LiveMachine {
     /// This machine, or one that was recorded in a file, compared with the profile in another.
     pub fn new(recorded: Option<PathBuf>, profile: Option<PathBuf>) -> Self {
         // What the box's own doctor has noted; what is found from now on is noted here, and nowhere kept.
@@ -47,7 +46,7 @@ impl OfSystem {
     }
 
     fn system(&self) -> Result<Box<dyn System>, String> {
-        cli::machine(self.recorded.clone()).map_err(|error| exit::chain(&error))
+        system::open(self.recorded.as_deref()).map_err(|error| exit::chain(&error))
     }
 
     fn profile(&self) -> Result<Option<Profile>, String> {
@@ -60,13 +59,14 @@ impl OfSystem {
     }
 }
 
-impl Machine for OfSystem {
+impl Machine for LiveMachine {
     fn doctor(&self) -> Result<Examined, String> {
         let (system, profile) = (self.system()?, self.profile()?);
         let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let named =
             profile.as_ref().map(|profile| profile.host.clone().unwrap_or_else(|| "this host".into()));
-        let Looked { mut findings, idle } = doctor::look(&*system, &profile.unwrap_or_default(), INTERVAL);
+        let Diagnosis { mut findings, idle } =
+            doctor::diagnose(&*system, &profile.unwrap_or_default(), INTERVAL);
         self.since.lock().unwrap_or_else(PoisonError::into_inner).note(&mut findings, at);
         let rules = RULES.iter().map(|rule| Rule {
             name: rule.name,
@@ -91,10 +91,11 @@ impl Machine for OfSystem {
         };
         // As doctor has it: what the profile says, else what was applied, else what would be.
         let profile = self.profile()?.unwrap_or_default();
-        let wishes = doctor::wishes(&Look { system, profile: &profile, interval: &Interval::default() });
+        let wishes =
+            doctor::wishes(&RuleContext { system, profile: &profile, interval: &Interval::default() });
         let interfaces = names.into_iter().map(|name| {
             let wish = wishes.iter().find(|(wished, ..)| *wished == name);
-            let wish = wish.map_or_else(Wish::default, |(_, wish, _)| wish.clone());
+            let wish = wish.map_or_else(PlacementRequest::default, |(_, wish, _)| wish.clone());
             let placed = nic::place(system, &topology, &name, &wish);
             interface(system, &topology, name, placed)
         });
@@ -167,7 +168,7 @@ fn interface(
     system: &dyn System,
     topology: &Topology,
     name: String,
-    placed: Result<Placed, nic::Error>,
+    placed: Result<PlacementPlan, nic::Error>,
 ) -> Interface {
     let count = |what: &str| {
         let text = system.read(&format!("/sys/class/net/{name}/statistics/{what}")).unwrap_or_default();
@@ -182,7 +183,7 @@ fn interface(
     match placed {
         Err(error) => Interface { name, error: Some(exit::chain(&error)), ..counted },
         Ok(placed) => {
-            let about = cli::nic::headline(&placed.device, &placed.plan);
+            let about = nic::headline(&placed.device, &placed.plan);
             Interface {
                 about: about.strip_prefix(&format!("{name}: ")).unwrap_or(&about).to_owned(),
                 queues: queues(&placed),
@@ -196,7 +197,7 @@ fn interface(
     }
 }
 
-fn queues(placed: &Placed) -> Vec<Queue> {
+fn queues(placed: &PlacementPlan) -> Vec<Queue> {
     let queues = placed.plan.placements.iter().zip(&placed.device.queues).enumerate();
     let queue = |(number, (placement, queue)): (usize, (&nic::plan::Placement, &device::Queue))| {
         let of = |kind: fn(&Subject) -> bool| -> Option<&Setting> {
@@ -256,9 +257,9 @@ mod tests {
     use super::*;
 
     /// A machine of the tests of the command line.
-    fn recorded(name: &str) -> OfSystem {
+    fn recorded(name: &str) -> LiveMachine {
         let path = format!("{}/tests/machines/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-        OfSystem::new(Some(path.into()), None)
+        LiveMachine::new(Some(path.into()), None)
     }
 
     #[test]
@@ -280,7 +281,7 @@ mod tests {
     fn queues_are_compared_with_what_the_profile_says() {
         let machine = recorded("c6i.4xlarge-8");
         let profile = machine.recorded.as_ref().map(|path| path.with_extension("json"));
-        let queues = OfSystem { profile, ..machine }.queues().expect("queues");
+        let queues = LiveMachine { profile, ..machine }.queues().expect("queues");
         assert!(queues.interfaces[0].about.contains("policy pin="), "{}", queues.interfaces[0].about);
     }
 
@@ -304,7 +305,7 @@ mod tests {
 
     #[test]
     fn the_generation_is_the_newest_that_is_the_running_system() {
-        let machine: crate::system::Recorded = "\
+        let machine: system::Recorded = "\
 /run/current-system -> /nix/store/b
 /nix/store/b/init =
 /nix/store/a/init =

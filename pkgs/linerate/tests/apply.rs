@@ -5,7 +5,7 @@ use std::fs;
 use linerate::nic::apply::{Applied, Error, Verified, apply, undo, verify};
 use linerate::nic::plan::Steering;
 use linerate::nic::saved::Store;
-use linerate::nic::{self, Placed, Wish, device};
+use linerate::nic::{self, PlacementPlan, PlacementRequest, device};
 use linerate::system::{Recorded, Rings, System};
 use linerate::topology::Topology;
 use rustix::io::Errno;
@@ -21,8 +21,8 @@ struct Host {
     directory: TempDir,
 }
 
-fn wish(policy: &str, queues: Option<u32>) -> Wish {
-    Wish { policy: policy.parse().expect("a policy"), steering: Steering::Auto, queues }
+fn wish(policy: &str, queues: Option<u32>) -> PlacementRequest {
+    PlacementRequest { policy: policy.parse().expect("a policy"), steering: Steering::Auto, queues }
 }
 
 impl Host {
@@ -37,7 +37,7 @@ impl Host {
         Store::at(self.directory.path().join("state"))
     }
 
-    fn place(&self, policy: &str) -> Placed {
+    fn place(&self, policy: &str) -> PlacementPlan {
         let topology = Topology::read(&self.machine).expect("CPUs");
         nic::place(&self.machine, &topology, &self.interface, &wish(policy, None)).expect("a plan")
     }

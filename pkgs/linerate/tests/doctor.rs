@@ -15,16 +15,16 @@ fn machines(name: &str) -> String {
 }
 
 /// A c6i.4xlarge with much that is wrong, and a second later.
-fn ill() -> String {
+fn faulty() -> String {
     let mut text = fs::read_to_string(machines("c6i.4xlarge-8.txt")).expect("a file");
-    for (well, ill) in [
+    for (well, faulty) in [
         ("somaxconn = 16384", "somaxconn = 4096"),
         ("listener [::]:80 backlog=16384 waiting=0", "listener [::]:80 backlog=4096 waiting=4000"),
         ("rings ens5 rx=4096", "rings ens5 rx=1024"),
         ("coalescing ens5 adaptive_rx=true", "coalescing ens5 adaptive_rx=false"),
     ] {
         assert!(text.contains(well), "{well}");
-        text = text.replace(well, ill);
+        text = text.replace(well, faulty);
     }
     text + "later
 /sys/devices/pci0000:00/0000:00:05.0/net/ens5/statistics/rx_packets = 1700000
@@ -53,7 +53,7 @@ fn json(output: &Output) -> Value {
 #[test]
 fn drift_and_symptoms_are_found_together_and_ranked_by_effect() {
     let directory = tempfile::tempdir().expect("a directory");
-    let output = doctor(directory.path(), &ill(), &["--json"]);
+    let output = doctor(directory.path(), &faulty(), &["--json"]);
     assert_eq!(output.status.code(), Some(3));
     let examined = json(&output);
     let findings = examined["findings"].as_array().expect("findings");
@@ -84,16 +84,16 @@ fn drift_and_symptoms_are_found_together_and_ranked_by_effect() {
 fn nothing_critical_is_a_good_boot() {
     let directory = tempfile::tempdir().expect("a directory");
     let gate = |more: &str| doctor(directory.path(), more, &["--fail-on", "critical"]).status.code();
-    assert_eq!(gate(&ill()), Some(0));
-    assert_eq!(gate(&ill().replace("bytes=42", "bytes=4")), Some(3));
-    assert_eq!(gate(&ill().replace("cgroup.procs = 700", "cgroup.procs =")), Some(3));
-    assert_eq!(gate(&ill().replace("operstate = up", "operstate = down")), Some(3));
+    assert_eq!(gate(&faulty()), Some(0));
+    assert_eq!(gate(&faulty().replace("bytes=42", "bytes=4")), Some(3));
+    assert_eq!(gate(&faulty().replace("cgroup.procs = 700", "cgroup.procs =")), Some(3));
+    assert_eq!(gate(&faulty().replace("operstate = up", "operstate = down")), Some(3));
 }
 
 #[test]
 fn people_are_told_what_it_costs_and_what_mends_it() {
     let directory = tempfile::tempdir().expect("a directory");
-    let output = doctor(directory.path(), &ill(), &["--explain"]);
+    let output = doctor(directory.path(), &faulty(), &["--explain"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     for line in [
         "warning sysctl: net.core.somaxconn",
@@ -113,8 +113,8 @@ fn people_are_told_what_it_costs_and_what_mends_it() {
 fn a_watch_tells_what_begins_and_what_ends_and_leaves_metrics() {
     let directory = tempfile::tempdir().expect("a directory");
     let textfile = directory.path().join("linerate.prom");
-    let more =
-        ill().replace("later\n", "later\n/proc/sys/net/core/somaxconn = 16384\nfree / bytes=5 inodes=90\n");
+    let more = faulty()
+        .replace("later\n", "later\n/proc/sys/net/core/somaxconn = 16384\nfree / bytes=5 inodes=90\n");
     let path = textfile.to_str().expect("a path");
     // The first look takes the first second; after it nothing changes any more.
     let output = doctor(directory.path(), &more, &["--watch", "--looks", "2", "--textfile", path]);
@@ -135,7 +135,8 @@ fn it_is_known_since_when() {
     let state = directory.path().join("state");
     let state = state.to_str().expect("a path");
     let since = || {
-        json(&doctor(directory.path(), &ill(), &["--json", "--state", state]))["findings"][0]["since"].clone()
+        json(&doctor(directory.path(), &faulty(), &["--json", "--state", state]))["findings"][0]["since"]
+            .clone()
     };
     let first = since();
     assert!(first.is_u64());
@@ -185,7 +186,7 @@ fn without_a_profile_it_is_said_what_was_not_looked_at() {
         explained.starts_with("Nothing found: ") || explained.starts_with("All is well: "),
         "{explained}"
     );
-    let full = doctor(tempfile::tempdir().expect("a directory").path(), &ill(), &[]);
+    let full = doctor(tempfile::tempdir().expect("a directory").path(), &faulty(), &[]);
     let full = String::from_utf8(full.stdout).expect("UTF-8");
     assert!(
         full.contains("\n0 critical, 8 warnings, 0 notices; ") && !full.contains("a profile ("),

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Error, doctor, machine};
-use crate::console::OfSystem;
+use super::{Error, doctor};
+use crate::console::LiveMachine;
+use crate::system;
 
 /// What its variables and its subcommand are called after.
 pub const NAME: &str = "console";
@@ -12,10 +13,10 @@ pub const NAME: &str = "console";
 /// Serves it until told to stop.
 pub fn run(args: &console::Args, recorded: Option<PathBuf>) -> Result<(), Error> {
     // What cannot be read is said now, and not on a page.
-    machine(recorded.clone())?;
+    system::open(recorded.as_deref())?;
     if let Some(profile) = &args.profile {
         doctor::read(profile.clone())?;
     }
-    let machine = OfSystem::new(recorded, args.profile.clone());
+    let machine = LiveMachine::new(recorded, args.profile.clone());
     Ok(console::run(args, Arc::new(machine))?)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Context, Error, Output};
 use crate::doctor::since::{self, Since};
-use crate::doctor::{self, Finding, Looked, RULES, Severity, textfile};
+use crate::doctor::{self, Diagnosis, Finding, RULES, Severity, textfile};
 use crate::profile::Profile;
 
 /// What to compare with, and how to tell.
@@ -69,7 +69,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
         None => Since::load(since::DIRECTORY.as_ref()),
     };
     if !args.watch {
-        let Looked { findings, idle } = look(args, context, &profile, &mut noted)?;
+        let Diagnosis { findings, idle } = look(args, context, &profile, &mut noted)?;
         let bad = findings.iter().filter(|finding| finding.severity >= args.fail_on).count();
         let how = How { explain: context.explain, profile: args.profile.is_some() };
         let examined = Examined { host: profile.host, at: now(), rules: RULES.len(), idle, findings };
@@ -81,7 +81,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
         if args.looks == Some(number) {
             break;
         }
-        let Looked { findings, idle } = look(args, context, &profile, &mut noted)?;
+        let Diagnosis { findings, idle } = look(args, context, &profile, &mut noted)?;
         let how = How { explain: context.explain, profile: args.profile.is_some() };
         let examined = Examined { host: profile.host.clone(), at: now(), rules: RULES.len(), idle, findings };
         context.output.show(&examined, |examined, output| {
@@ -101,8 +101,8 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
 }
 
 /// Looks once, and leaves word of it.
-fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) -> Result<Looked, Error> {
-    let Looked { mut findings, idle } = doctor::look(&*context.system, profile, args.interval);
+fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) -> Result<Diagnosis, Error> {
+    let Diagnosis { mut findings, idle } = doctor::diagnose(&*context.system, profile, args.interval);
     since.note(&mut findings, now());
     // Whoever is not root may look all the same: then every look is the first.
     drop(since.save());
@@ -110,7 +110,7 @@ fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) ->
         textfile::write(path, &findings, now())
             .map_err(|source| Error::File { path: path.clone(), source })?;
     }
-    Ok(Looked { findings, idle })
+    Ok(Diagnosis { findings, idle })
 }
 
 /// Seconds since 1970.

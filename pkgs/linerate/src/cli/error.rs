@@ -10,7 +10,7 @@ use service::output::Closed;
 use crate::measured;
 use crate::nic;
 use crate::profile;
-use crate::system::recorded;
+use crate::system;
 use crate::up;
 use crate::update;
 
@@ -85,17 +85,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// A file that is no recorded machine.
-    #[error("{}: {source}; --machine takes a recorded machine, and --profile what a machine should be like", path.display())]
-    Machine {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: recorded::ParseError,
-    },
-    /// The kernel cannot be asked.
-    #[error("netlink: {0}")]
-    Netlink(#[source] io::Error),
+    /// The machine, or the one that was recorded.
+    #[error(transparent)]
+    System(#[from] system::OpenError),
     /// Standard output is closed or full.
     #[error(transparent)]
     Output(#[from] Closed),
@@ -115,7 +107,8 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Nic(error) | Self::Apply(nic::apply::Error::Nic(error)) if error.is_usage() => USAGE,
-            Self::File { .. } | Self::Profile { .. } | Self::Machine { .. } => USAGE,
+            Self::File { .. } | Self::Profile { .. } => USAGE,
+            Self::System(error) if error.is_usage() => USAGE,
             Self::Measured(measured::Error::Saved { .. }) => USAGE,
             Self::Update(error) if error.is_usage() => USAGE,
             Self::Console(error) if error.is_usage() => USAGE,

@@ -10,7 +10,6 @@ pub mod picture;
 pub mod up;
 pub mod update;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,7 +17,7 @@ use clap::{Parser, Subcommand};
 use service::manual::{CompletionsArgs, ManArgs};
 use service::settings;
 
-use crate::system::{Real, Recorded, System};
+use crate::system::{self, System};
 pub use error::Error;
 
 /// Standard output.
@@ -119,7 +118,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         return console::run(args, cli.machine);
     }
     let rehearsal = cli.machine.is_some();
-    let system = machine(cli.machine)?;
+    let system = system::open(cli.machine.as_deref())?;
     let mut context = Context { system, rehearsal, explain: cli.explain, output: Output::new(cli.json) };
     let done = match cli.command {
         Command::Nic(command) => nic::run(command, &mut context),
@@ -135,14 +134,4 @@ fn run(cli: Cli) -> Result<(), Error> {
     // What was printed before a failure is printed all the same.
     let flushed = context.output.flush();
     done.and(flushed)
-}
-
-/// This machine, or the one that was recorded.
-pub(crate) fn machine(recorded: Option<PathBuf>) -> Result<Box<dyn System>, Error> {
-    let Some(path) = recorded else {
-        return Ok(Box::new(Real::new().map_err(Error::Netlink)?));
-    };
-    let text = fs::read_to_string(&path).map_err(|source| Error::File { path: path.clone(), source })?;
-    let machine: Recorded = text.parse().map_err(|source| Error::Machine { path, source })?;
-    Ok(Box::new(machine))
 }

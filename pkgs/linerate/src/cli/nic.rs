@@ -14,8 +14,8 @@ use crate::nic::rings::Memory;
 use crate::nic::saved::{self, Store};
 use crate::nic::services::Service;
 use crate::nic::setting::Subject;
-use crate::nic::{self, Placed, Policy, Rss, Setting, Wish};
-use crate::system::System;
+use crate::nic::{self, PlacementPlan, PlacementRequest, Policy, Rss, Setting};
+use crate::system::{OpenError, System};
 use crate::topology::Topology;
 
 /// What to do with queues.
@@ -136,13 +136,13 @@ fn named(args: &Args, system: &dyn System) -> Result<Vec<String>, Error> {
 }
 
 /// What the arguments ask for.
-fn wish(args: &Args) -> Wish {
+fn wish(args: &Args) -> PlacementRequest {
     let steering = if args.no_rps { Steering::Off } else { Steering::Auto };
-    Wish { policy: args.policy.clone().unwrap_or_default(), steering, queues: args.queues }
+    PlacementRequest { policy: args.policy.clone().unwrap_or_default(), steering, queues: args.queues }
 }
 
 /// Plans the interfaces that were asked for.
-fn place(args: &Args, context: &Context) -> Result<(Topology, Vec<Placed>), Error> {
+fn place(args: &Args, context: &Context) -> Result<(Topology, Vec<PlacementPlan>), Error> {
     let system = &*context.system;
     let topology = Topology::read(system).map_err(Error::Topology)?;
     let place = |name: String| nic::place(system, &topology, &name, &wish(args));
@@ -266,12 +266,12 @@ fn apply_to(
 fn watch(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     let watched = named(&args.placement, &*context.system)?;
     // Listening begins before the first look, so that nothing happens unseen between.
-    context.system.changes(Duration::ZERO).map_err(Error::Netlink)?;
+    context.system.changes(Duration::ZERO).map_err(OpenError::Netlink)?;
     let mut memory = Memory::default();
     apply_to(&watched, args, context, &mut memory, true)?;
     loop {
         context.output.flush()?;
-        let changed = nic::watch::settled(&*context.system, &watched).map_err(Error::Netlink)?;
+        let changed = nic::watch::settled(&*context.system, &watched).map_err(OpenError::Netlink)?;
         // One at a time: an interface that is gone or restarting does not keep the others from their places, and is
         // looked at again with its next notification.
         for name in changed {
@@ -299,7 +299,7 @@ fn verify(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
             _ => wish(&args.placement),
         };
         // Compared with the queues that there are: that there are others is one thing wrong, not one for each.
-        let placed = nic::place(system, &topology, &interface, &Wish { queues: None, ..wish })?;
+        let placed = nic::place(system, &topology, &interface, &PlacementRequest { queues: None, ..wish })?;
         let what = apply::verify(system, &placed, saved.as_ref());
         let reasons = if context.explain { nic::reasons(&topology, &placed) } else { Vec::new() };
         interfaces.push(Explained { what, reasons });
@@ -387,7 +387,7 @@ fn left_alone(managed: &[String], pending: &[String], output: &mut Output) -> Re
 /// Prints an interface for people.
 fn print(interface: &Interface<'_>, topology: &Topology, output: &mut Output) -> Result<(), Error> {
     let Interface { device, plan, settings, reasons, rss } = interface;
-    output.line(headline(device, plan))?;
+    output.line(nic::headline(device, plan))?;
     output.line("")?;
     let rows = plan.placements.iter().enumerate().map(|(queue, placement)| {
         let of = |kind: fn(&Subject) -> bool| -> Vec<&Setting> {
@@ -422,21 +422,6 @@ fn print(interface: &Interface<'_>, topology: &Topology, output: &mut Output) ->
         0 => "Nothing to change.".to_owned(),
         _ => format!("{changes} of {} settings to change.", settings.len()),
     })
-}
-
-/// `eth0: ena at 0000:00:05.0, node 0, 8 of 16 channels, 9 vectors; policy spread on CPUs 0-15`
-pub(crate) fn headline(device: &Device, plan: &Plan) -> String {
-    let mut text = format!("{}: {} at {}", device.interface, device.driver, device.device);
-    if let Some(node) = device.node {
-        text.push_str(&format!(", node {node}"));
-    }
-    text.push_str(&match device.channels {
-        Some(channels) if channels.max_combined > 0 => {
-            format!(", {} of {} channels", channels.combined, channels.max_combined)
-        }
-        _ => format!(", {} queues", device.queues.len()),
-    });
-    format!("{text}, {} vectors; policy {} on CPUs {}", device.vectors, plan.policy, plan.allowed)
 }
 
 /// `0-15 → 0,8`, or what stays.

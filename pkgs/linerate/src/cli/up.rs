@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anstyle::{AnsiColor, Style};
 
 use super::{Context, Error};
-use crate::up::child::Said;
-use crate::up::port::Moved;
+use crate::up::child::LogLine;
+use crate::up::port::ReassignedPort;
 use crate::up::{self, Running};
 
 /// Where to keep what is tried out.
@@ -25,7 +25,7 @@ pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
     let data = args.data.unwrap_or_else(default_data);
     // no-color.org
     let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let said = move |said: &Said| {
+    let said = move |said: &LogLine| {
         let style = if colours { style(said.name) } else { Style::new() };
         // Whoever has closed standard error does not want to hear.
         drop(writeln!(io::stderr(), "{style}{:<7}{style:#} {}", said.name, said.line));
@@ -48,7 +48,7 @@ pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
                 ] {
                     output.line(format_args!("{name:<8}  {value}"))?;
                 }
-                for Moved { from, to } in &running.moved {
+                for ReassignedPort { from, to } in &running.moved {
                     output.line(format_args!("port {from} is taken: {to} is used instead"))?;
                 }
                 output.line("")?;

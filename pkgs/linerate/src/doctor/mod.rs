@@ -19,7 +19,7 @@ pub(crate) use rules::placement::wishes;
 pub use sample::{Interval, Sample};
 
 /// What a rule may look at.
-pub struct Look<'a> {
+pub struct RuleContext<'a> {
     /// The machine.
     pub system: &'a dyn System,
     /// What it should be like.
@@ -40,26 +40,26 @@ pub struct Rule {
     pub source: &'static str,
     /// Whether there is something that it compares the machine with: what the profile says, or what was applied. None:
     /// it looks whatever there is.
-    pub compares: Option<fn(&Look<'_>) -> bool>,
+    pub compares: Option<fn(&RuleContext<'_>) -> bool>,
     /// Looks.
-    pub check: fn(&Look<'_>) -> Vec<Finding>,
+    pub check: fn(&RuleContext<'_>) -> Vec<Finding>,
 }
 
 impl Rule {
     /// Whether it can find anything.
-    pub fn applies(&self, look: &Look<'_>) -> bool {
-        self.compares.is_none_or(|compares| compares(look))
+    pub fn applies(&self, context: &RuleContext<'_>) -> bool {
+        self.compares.is_none_or(|compares| compares(context))
     }
 }
 
 /// The rules that find nothing whatever is wrong, since there is nothing that they could compare with.
-pub fn idle(look: &Look<'_>) -> Vec<&'static str> {
-    RULES.iter().filter(|rule| !rule.applies(look)).map(|rule| rule.name).collect()
+pub fn idle(context: &RuleContext<'_>) -> Vec<&'static str> {
+    RULES.iter().filter(|rule| !rule.applies(context)).map(|rule| rule.name).collect()
 }
 
-/// What one look has come to.
+/// What a look at the machine has come to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Looked {
+pub struct Diagnosis {
     /// All that is not as it should be, worst first.
     pub findings: Vec<Finding>,
     /// The rules that had nothing to compare the machine with.
@@ -67,7 +67,7 @@ pub struct Looked {
 }
 
 /// Watches the machine's counters for so many seconds, or has them since its boot where those are none, and examines it.
-pub fn look(system: &dyn System, profile: &Profile, seconds: u64) -> Looked {
+pub fn diagnose(system: &dyn System, profile: &Profile, seconds: u64) -> Diagnosis {
     let interval = if seconds == 0 {
         let uptime = system.read("/proc/uptime").unwrap_or_default();
         let seconds = uptime.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(1.0);
@@ -77,15 +77,15 @@ pub fn look(system: &dyn System, profile: &Profile, seconds: u64) -> Looked {
         system.pause(Duration::from_secs(seconds));
         Interval { before, after: Sample::read(system), seconds: seconds as f64 }
     };
-    let look = Look { system, profile, interval: &interval };
-    Looked { findings: examine(&look), idle: idle(&look) }
+    let context = RuleContext { system, profile, interval: &interval };
+    Diagnosis { findings: examine(&context), idle: idle(&context) }
 }
 
 /// All that is not as it should be, worst first.
-pub fn examine(look: &Look<'_>) -> Vec<Finding> {
+pub fn examine(context: &RuleContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for rule in RULES.iter().filter(|rule| rule.applies(look)) {
-        for finding in (rule.check)(look) {
+    for rule in RULES.iter().filter(|rule| rule.applies(context)) {
+        for finding in (rule.check)(context) {
             let cost = if finding.cost.is_empty() { rule.cost.to_owned() } else { finding.cost };
             findings.push(Finding { rule: rule.name, cost, ..finding });
         }
@@ -123,7 +123,7 @@ statistics ens5 {after}
     pub fn findings(rule: &Rule, machine: &str, profile: &str) -> Vec<Finding> {
         let machine: Recorded = machine.parse().expect("a machine");
         let profile: Profile = profile.parse().expect("a profile");
-        (rule.check)(&Look { system: &machine, profile: &profile, interval: &Interval::default() })
+        (rule.check)(&RuleContext { system: &machine, profile: &profile, interval: &Interval::default() })
     }
 
     /// What one rule finds on a machine that was looked at for some seconds.
@@ -138,7 +138,7 @@ statistics ens5 {after}
         let before = Sample::read(&machine);
         machine.pause(Duration::from_secs_f64(seconds));
         let interval = Interval { before, after: Sample::read(&machine), seconds };
-        (rule.check)(&Look { system: &machine, profile: &profile, interval: &interval })
+        (rule.check)(&RuleContext { system: &machine, profile: &profile, interval: &interval })
     }
 
     #[test]

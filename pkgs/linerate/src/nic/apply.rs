@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::device::{Device, queue_path};
 use super::plan::Steering;
-use super::rings::{self, Seen};
+use super::rings::{self, RingSizes};
 use super::saved::{self, Key, Original, Saved, Store};
 use super::setting::{Setting, Subject};
 use super::write::{self, Written, restore, write};
-use super::{Placed, Rss, Wish, irqbalance, place};
+use super::{PlacementPlan, PlacementRequest, Rss, irqbalance, place};
 use crate::system::{Rings, System};
 use crate::topology::Topology;
 
@@ -133,7 +133,7 @@ pub fn apply(
     store: &Store,
     topology: &Topology,
     interface: &str,
-    wish: &Wish,
+    wish: &PlacementRequest,
 ) -> Result<Applied, Error> {
     if let Some(pid) = irqbalance(system) {
         return Err(Error::Irqbalance(pid));
@@ -160,7 +160,7 @@ pub fn apply(
         run.rss = placed.rss.map(|rss| rss.now);
         // A table that was set would forbid channels that it does not fit.
         let default = if run.rss.is_some() { system.set_indirection(interface, &[]) } else { Ok(()) };
-        let seen = Seen::now(system, interface);
+        let seen = RingSizes::now(system, interface);
         if let Err(source) = default.and_then(|()| system.set_channels(interface, wanted)) {
             let what = format!("{wanted} channels");
             return Err(run.take_back(Error::Driver { interface: interface.to_owned(), what, source }));
@@ -188,7 +188,7 @@ pub fn apply(
         managed: Vec::new(),
         pending: Vec::new(),
     };
-    let Placed { settings, rss, .. } = placed;
+    let PlacementPlan { settings, rss, .. } = placed;
     let (held, wrong): (Vec<Setting>, Vec<Setting>) = settings.into_iter().partition(Setting::holds);
     applied.held = held.len();
     wrong.iter().for_each(|setting| saved.keep(setting));
@@ -241,9 +241,9 @@ fn restarted(
     system: &dyn System,
     topology: &Topology,
     interface: &str,
-    wish: &Wish,
+    wish: &PlacementRequest,
     wanted: u32,
-) -> Result<Placed, Error> {
+) -> Result<PlacementPlan, Error> {
     let mut found = 0;
     for _ in 0..LOOKS {
         let placed = place(system, topology, interface, wish)?;
@@ -264,7 +264,7 @@ struct Run<'a> {
     before: Option<Saved>,
     settings: Vec<Setting>,
     /// Channels, and rings where the driver tells.
-    seen: Option<(u32, Option<Seen>)>,
+    seen: Option<(u32, Option<RingSizes>)>,
     rss: Option<Vec<u32>>,
 }
 
@@ -426,7 +426,7 @@ impl Verified {
 }
 
 /// Compares an interface with its plan; changes nothing.
-pub fn verify(system: &dyn System, placed: &Placed, saved: Option<&Saved>) -> Verified {
+pub fn verify(system: &dyn System, placed: &PlacementPlan, saved: Option<&Saved>) -> Verified {
     let managed = saved.map_or(&[][..], |saved| &saved.managed);
     let mut verified = Verified {
         interface: placed.device.interface.clone(),

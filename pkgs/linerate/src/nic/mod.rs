@@ -27,7 +27,7 @@ use crate::topology::Topology;
 pub use device::Device;
 pub use plan::Plan;
 pub use policy::Policy;
-pub use reasons::reasons;
+pub use reasons::{headline, reasons};
 pub use rss::Rss;
 pub use setting::Setting;
 
@@ -79,7 +79,7 @@ impl Error {
 
 /// An interface, what it should be like, and what to change for that.
 #[derive(Debug)]
-pub struct Placed {
+pub struct PlacementPlan {
     /// As it is.
     pub device: Device,
     /// As it should be.
@@ -92,7 +92,7 @@ pub struct Placed {
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct PlacementRequest {
     /// Which CPUs serve queues.
     pub policy: Policy,
     /// Whether queues hand packets on.
@@ -101,9 +101,9 @@ pub struct Wish {
     pub queues: Option<u32>,
 }
 
-impl Placed {
+impl PlacementPlan {
     /// The channels that have to be set for a wish, if others are set now.
-    pub fn channels(&self, wish: &Wish) -> Option<u32> {
+    pub fn channels(&self, wish: &PlacementRequest) -> Option<u32> {
         let now = self.device.channels.map(|channels| channels.combined);
         wish.queues.filter(|&wanted| now != Some(wanted))
     }
@@ -114,8 +114,8 @@ pub fn place(
     system: &dyn System,
     topology: &Topology,
     interface: &str,
-    wish: &Wish,
-) -> Result<Placed, Error> {
+    wish: &PlacementRequest,
+) -> Result<PlacementPlan, Error> {
     let device = Device::read(system, interface)?;
     if let Some(wanted) = wish.queues {
         let most = device.channels.map_or(0, |channels| channels.max_combined);
@@ -127,7 +127,7 @@ pub fn place(
     let plan = Plan::new(topology, device.node, queues, &wish.policy, wish.steering)?;
     let settings = setting::of(system, &device, &plan)?;
     let rss = Rss::read(system, &device)?;
-    Ok(Placed { device, plan, settings, rss })
+    Ok(PlacementPlan { device, plan, settings, rss })
 }
 
 /// The process that moves interrupts about on its own, if it runs.

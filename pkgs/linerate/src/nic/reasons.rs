@@ -1,15 +1,31 @@
-//! A plan, explained.
+//! A plan, in a line and explained.
 
-use super::Placed;
-use super::plan::Placement;
+use super::PlacementPlan;
+use super::device::Device;
+use super::plan::{Placement, Plan};
 use super::policy::Policy;
 use super::setting::Subject;
 use crate::cpus::Cpus;
 use crate::topology::Topology;
 
+/// `eth0: ena at 0000:00:05.0, node 0, 8 of 16 channels, 9 vectors; policy spread on CPUs 0-15`
+pub fn headline(device: &Device, plan: &Plan) -> String {
+    let mut text = format!("{}: {} at {}", device.interface, device.driver, device.device);
+    if let Some(node) = device.node {
+        text.push_str(&format!(", node {node}"));
+    }
+    text.push_str(&match device.channels {
+        Some(channels) if channels.max_combined > 0 => {
+            format!(", {} of {} channels", channels.combined, channels.max_combined)
+        }
+        _ => format!(", {} queues", device.queues.len()),
+    });
+    format!("{text}, {} vectors; policy {} on CPUs {}", device.vectors, plan.policy, plan.allowed)
+}
+
 /// Why a plan is what it is, one sentence a line.
-pub fn reasons(topology: &Topology, placed: &Placed) -> Vec<String> {
-    let Placed { device, plan, settings, rss } = placed;
+pub fn reasons(topology: &Topology, placed: &PlacementPlan) -> Vec<String> {
+    let PlacementPlan { device, plan, settings, rss } = placed;
     let queues = plan.placements.len();
     let cores = topology.cores(&plan.allowed);
     let mut lines = Vec::new();

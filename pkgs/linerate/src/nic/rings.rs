@@ -7,12 +7,12 @@ use crate::system::{Rings, System};
 
 /// The channels of an interface, and the rings that it had with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct RingSizes {
     channels: u32,
     rings: Rings,
 }
 
-impl Seen {
+impl RingSizes {
     /// Looks; nothing where the driver does not tell.
     pub fn now(system: &dyn System, interface: &str) -> Option<Self> {
         let channels = system.channels(interface).ok()?.combined;
@@ -31,25 +31,25 @@ impl Seen {
 
 /// Sets channels and keeps rings; what rings were set to where the driver took them along.
 pub fn set_channels(system: &dyn System, interface: &str, combined: u32) -> io::Result<Option<Rings>> {
-    let before = Seen::now(system, interface);
+    let before = RingSizes::now(system, interface);
     system.set_channels(interface, combined)?;
     before.map_or(Ok(None), |seen| seen.put_back(system, interface))
 }
 
 /// What was last seen of interfaces, so that rings are kept where somebody else sets channels.
 #[derive(Debug, Default)]
-pub struct Memory(BTreeMap<String, Seen>);
+pub struct Memory(BTreeMap<String, RingSizes>);
 
 impl Memory {
     /// Looks again: rings that have become others along with the channels are put back, and other rings with the
     /// same channels are what somebody wants.
     pub fn look(&mut self, system: &dyn System, interface: &str) -> io::Result<Option<Rings>> {
-        let Some(now) = Seen::now(system, interface) else { return Ok(None) };
+        let Some(now) = RingSizes::now(system, interface) else { return Ok(None) };
         let before = self.0.get(interface).filter(|before| before.channels != now.channels);
         // What fails is tried again with the next look.
         let set = before.map_or(Ok(None), |before| before.put_back(system, interface))?;
         let rings = set.clone().unwrap_or(now.rings);
-        self.0.insert(interface.to_owned(), Seen { rings, ..now });
+        self.0.insert(interface.to_owned(), RingSizes { rings, ..now });
         Ok(set)
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Wish;
+use super::PlacementRequest;
 use super::plan::Steering;
 use super::policy;
 use super::setting::{Setting, Subject};
@@ -104,8 +104,8 @@ impl Saved {
     }
 
     /// What was asked for.
-    pub fn wish(&self) -> Result<Wish, policy::ParseError> {
-        Ok(Wish { policy: self.policy.parse()?, steering: self.steering(), queues: self.queues })
+    pub fn wish(&self) -> Result<PlacementRequest, policy::ParseError> {
+        Ok(PlacementRequest { policy: self.policy.parse()?, steering: self.steering(), queues: self.queues })
     }
 
     /// Keeps what is there now, unless something older is known: the oldest is the original.

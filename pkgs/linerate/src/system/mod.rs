@@ -10,14 +10,57 @@ pub mod real;
 pub mod recorded;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 pub use real::Real;
 pub use recorded::Recorded;
+
+/// Why a machine cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// What was recorded cannot be read.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no recorded machine.
+    #[error("{}: {source}; --machine takes a recorded machine, and --profile what a machine should be like", path.display())]
+    Machine {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: recorded::ParseError,
+    },
+    /// The kernel cannot be asked.
+    #[error("netlink: {0}")]
+    Netlink(#[source] io::Error),
+}
+
+impl OpenError {
+    /// Whether other arguments would have helped.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::Netlink(_))
+    }
+}
+
+/// This machine, or the one that was recorded in a file.
+pub fn open(recorded: Option<&Path>) -> Result<Box<dyn System>, OpenError> {
+    let Some(path) = recorded else {
+        return Ok(Box::new(Real::new().map_err(OpenError::Netlink)?));
+    };
+    let file = |source| OpenError::File { path: path.to_owned(), source };
+    let machine = fs::read_to_string(path).map_err(file)?.parse::<Recorded>();
+    Ok(Box::new(machine.map_err(|source| OpenError::Machine { path: path.to_owned(), source })?))
+}
 
 /// A machine: its sysfs and procfs, and what has to be asked by netlink or by a system call.
 ///

@@ -23,7 +23,7 @@ const TOKEN: [&str; 2] = ["token ", "key "];
 
 /// A line that a service said.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct LogLine {
     /// Which service.
     pub name: &'static str,
     /// What.
@@ -45,7 +45,7 @@ impl Child {
         name: &'static str,
         mut command: Command,
         admin: SocketAddr,
-        said: impl Fn(&Said) + Clone + 'static,
+        said: impl Fn(&LogLine) + Clone + 'static,
     ) -> Result<Self, Error> {
         let program = command.get_program().into();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -59,10 +59,10 @@ impl Child {
             if let Some(token) = TOKEN.iter().find_map(|word| line.strip_prefix(word)) {
                 drop(send.try_send(token.trim().to_owned()));
             } else {
-                to(&Said { name, line });
+                to(&LogLine { name, line });
             }
         }));
-        tokio::task::spawn_local(lines(process.stderr.take(), move |line| said(&Said { name, line })));
+        tokio::task::spawn_local(lines(process.stderr.take(), move |line| said(&LogLine { name, line })));
         Ok(Self { name, process, admin, token: Some(token) })
     }
 

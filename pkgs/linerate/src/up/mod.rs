@@ -21,8 +21,8 @@ use serde::Serialize;
 use service::shutdown::Shutdown;
 use tokio::sync::mpsc;
 
-use child::{Child, Said};
-use port::{Moved, Ports};
+use child::{Child, LogLine};
+use port::{Ports, ReassignedPort};
 
 /// How long services may take to become ready; the first start makes their databases.
 const READY: Duration = Duration::from_secs(30);
@@ -98,7 +98,7 @@ pub struct Running {
     /// Where a browser shows all of it.
     pub console: SocketAddr,
     /// Ports that are not the usual ones, which somebody else has.
-    pub moved: Vec<Moved>,
+    pub moved: Vec<ReassignedPort>,
     /// Where the programs are.
     pub programs: PathBuf,
     /// Where databases and files are.
@@ -119,7 +119,7 @@ const ATTEMPTS: usize = 3;
 pub fn run(
     data: &Path,
     mut ready: impl FnMut(&Running) -> io::Result<()>,
-    said: impl Fn(&Said) + Clone + 'static,
+    said: impl Fn(&LogLine) + Clone + 'static,
 ) -> Result<(), Error> {
     let shutdown = Shutdown::on_signals()?;
     let services = Services::find(data)?;
@@ -199,7 +199,7 @@ impl Services {
     fn start(
         &self,
         ports: &Ports,
-        said: impl Fn(&Said) + Clone + 'static,
+        said: impl Fn(&LogLine) + Clone + 'static,
     ) -> Result<(Vec<Child>, mpsc::Receiver<String>), Error> {
         let serve = |program: &Path, (public, admin): (SocketAddr, SocketAddr)| {
             let mut command = Command::new(program);
@@ -226,7 +226,7 @@ impl Services {
         &self,
         ports: &Ports,
         token: &str,
-        said: impl Fn(&Said) + Clone + 'static,
+        said: impl Fn(&LogLine) + Clone + 'static,
     ) -> Result<Child, Error> {
         let mut command = Command::new(env::current_exe()?);
         let (public, admin) = ports.console;

@@ -19,7 +19,7 @@ const USUAL: [u16; PORTS] = [8080, 8081, 8090, 8091, 8100, 8101, 8110, 8111];
 
 /// A port that somebody else has, and the one that is used instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Moved {
+pub struct ReassignedPort {
     /// The usual one.
     pub from: u16,
     /// The other.
@@ -38,7 +38,7 @@ pub struct Ports {
     /// Of the console.
     pub console: (SocketAddr, SocketAddr),
     /// Those that are not the usual ones.
-    pub moved: Vec<Moved>,
+    pub moved: Vec<ReassignedPort>,
     /// What keeps others of us from them.
     _claims: Vec<UnixListener>,
 }
@@ -62,8 +62,9 @@ impl Ports {
         let (listeners, claims): (Vec<TcpListener>, Vec<UnixListener>) = held.into_iter().unzip();
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
         let pair = |first: usize| (addresses[first], addresses[first + 1]);
-        let chosen = USUAL.iter().zip(&addresses).map(|(&from, address)| Moved { from, to: address.port() });
-        let moved = chosen.filter(|Moved { from, to }| from != to).collect();
+        let chosen =
+            USUAL.iter().zip(&addresses).map(|(&from, address)| ReassignedPort { from, to: address.port() });
+        let moved = chosen.filter(|ReassignedPort { from, to }| from != to).collect();
         Ok(Self { links: pair(0), files: pair(2), api: pair(4), console: pair(6), moved, _claims: claims })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::severity;
 use crate::doctor::sample::share;
-use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::doctor::{Finding, Rule, RuleContext, Severity};
 
 /// The rule.
 pub const OVERFLOWS: Rule = Rule {
@@ -34,9 +34,9 @@ pub const WAITING: Rule = Rule {
     check: waiting,
 };
 
-fn overflows(look: &Look<'_>) -> Vec<Finding> {
-    let lost = look.interval.grew("tcpext/ListenOverflows");
-    let taken = look.interval.grew("tcp/PassiveOpens");
+fn overflows(context: &RuleContext<'_>) -> Vec<Finding> {
+    let lost = context.interval.grew("tcpext/ListenOverflows");
+    let taken = context.interval.grew("tcp/PassiveOpens");
     if lost == 0 {
         return Vec::new();
     }
@@ -47,9 +47,9 @@ fn overflows(look: &Look<'_>) -> Vec<Finding> {
     vec![finding.severity(severity(share)).effect(share).remedy(remedy)]
 }
 
-fn datagrams(look: &Look<'_>) -> Vec<Finding> {
-    let lost = look.interval.grew("udp/RcvbufErrors");
-    let taken = look.interval.grew("udp/InDatagrams");
+fn datagrams(context: &RuleContext<'_>) -> Vec<Finding> {
+    let lost = context.interval.grew("udp/RcvbufErrors");
+    let taken = context.interval.grew("udp/InDatagrams");
     if lost == 0 {
         return Vec::new();
     }
@@ -58,8 +58,8 @@ fn datagrams(look: &Look<'_>) -> Vec<Finding> {
     vec![finding.severity(severity(share)).effect(share).remedy("sysctl -w net.core.rmem_max=7500000")]
 }
 
-fn waiting(look: &Look<'_>) -> Vec<Finding> {
-    let listeners = look.system.listeners().unwrap_or_default();
+fn waiting(context: &RuleContext<'_>) -> Vec<Finding> {
+    let listeners = context.system.listeners().unwrap_or_default();
     let full =
         listeners.iter().filter(|listener| listener.backlog > 0 && listener.waiting * 2 > listener.backlog);
     full.map(|listener| {

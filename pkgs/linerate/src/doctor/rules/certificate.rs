@@ -6,7 +6,7 @@ use std::io;
 use service::certificate::Certificate;
 use toml::{Table, Value};
 
-use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::doctor::{Finding, Rule, RuleContext, Severity};
 use crate::nic::services::{GROUPS, processes};
 use crate::system::System;
 
@@ -41,13 +41,13 @@ const SOON: i64 = 14 * DAY;
 /// Names of a certificate that are told.
 const TOLD: usize = 4;
 
-fn check(look: &Look<'_>) -> Vec<Finding> {
-    let units = look.system.list(GROUPS).unwrap_or_default();
+fn check(context: &RuleContext<'_>) -> Vec<Finding> {
+    let units = context.system.list(GROUPS).unwrap_or_default();
     let units = units.iter().filter(|unit| unit.starts_with("linerate-") && unit.ends_with(".service"));
     units
         .flat_map(|unit| {
-            let files = files(look.system, unit);
-            files.into_iter().flat_map(|file| of_file(look.system, unit, &file)).collect::<Vec<_>>()
+            let files = files(context.system, unit);
+            files.into_iter().flat_map(|file| of_file(context.system, unit, &file)).collect::<Vec<_>>()
         })
         .collect()
 }

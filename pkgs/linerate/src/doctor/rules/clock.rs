@@ -1,6 +1,6 @@
 //! The clock.
 
-use crate::doctor::{Finding, Look, Rule};
+use crate::doctor::{Finding, Rule, RuleContext};
 
 /// The rule.
 pub const RULE: Rule = Rule {
@@ -8,14 +8,14 @@ pub const RULE: Rule = Rule {
     about: "something keeps the clock in time, and it is off by no more than the profile says",
     cost: "links expire early or late, certificates seem invalid, and logs of two machines do not fit together",
     source: "adjtimex(2)",
-    compares: Some(|look| look.profile.time.is_some()),
+    compares: Some(|context| context.profile.time.is_some()),
     check,
 };
 
-fn check(look: &Look<'_>) -> Vec<Finding> {
-    let Some(wanted) = &look.profile.time else { return Vec::new() };
+fn check(context: &RuleContext<'_>) -> Vec<Finding> {
+    let Some(wanted) = &context.profile.time else { return Vec::new() };
     let most = wanted.max_error_ms;
-    let (expected, found) = match look.system.clock() {
+    let (expected, found) = match context.system.clock() {
         Err(error) => ("synchronised".to_owned(), error.to_string()),
         Ok(clock) if !clock.synchronised => ("synchronised".to_owned(), "not synchronised".to_owned()),
         Ok(clock) => match most.filter(|&most| clock.max_error.as_millis() > u128::from(most)) {

@@ -2,7 +2,7 @@
 
 use super::severity;
 use crate::doctor::sample::share;
-use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::doctor::{Finding, Rule, RuleContext, Severity};
 
 /// What was held back.
 pub const ALLOWANCE: Rule = Rule {
@@ -20,7 +20,7 @@ pub const CREDITS: Rule = Rule {
     about: "a card carries no more than the profile says that it may for good",
     cost: "beyond its baseline an instance spends credits, and once they are spent it is held at the baseline",
     source: "Amazon EC2, instance network bandwidth: network I/O credits",
-    compares: Some(|look| look.profile.nic.values().any(|nic| nic.sustained_mbit.is_some())),
+    compares: Some(|context| context.profile.nic.values().any(|nic| nic.sustained_mbit.is_some())),
     check: credits,
 };
 
@@ -55,13 +55,13 @@ const EXCEEDED: [(&str, &str, &str); 5] = [
 /// How long what is left has to last, in seconds.
 const LASTS: f64 = 60.0;
 
-fn allowance(look: &Look<'_>) -> Vec<Finding> {
+fn allowance(context: &RuleContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for interface in look.interval.members("driver/") {
-        let direction = |name: &str| look.interval.grew(&format!("link/{interface}/{name}"));
+    for interface in context.interval.members("driver/") {
+        let direction = |name: &str| context.interval.grew(&format!("link/{interface}/{name}"));
         let passed = direction("rx_packets") + direction("tx_packets");
         for (name, what, advice) in EXCEEDED {
-            let count = look.interval.grew(&format!("driver/{interface}/{name}"));
+            let count = context.interval.grew(&format!("driver/{interface}/{name}"));
             if count > 0 {
                 let share = share(count, passed);
                 let found = format!("{count} packets beyond: {what} ({name})");
@@ -73,14 +73,14 @@ fn allowance(look: &Look<'_>) -> Vec<Finding> {
     findings
 }
 
-fn credits(look: &Look<'_>) -> Vec<Finding> {
+fn credits(context: &RuleContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for nic in look.profile.nic.values() {
+    for nic in context.profile.nic.values() {
         let Some(sustained) = nic.sustained_mbit.filter(|sustained| *sustained > 0) else { continue };
-        for interface in super::interface::named(look.system, nic) {
+        for interface in super::interface::named(context.system, nic) {
             for direction in ["rx", "tx"] {
-                let bytes = look.interval.grew(&format!("link/{interface}/{direction}_bytes"));
-                let mbit = bytes as f64 * 8.0 / 1e6 / look.interval.seconds.max(f64::EPSILON);
+                let bytes = context.interval.grew(&format!("link/{interface}/{direction}_bytes"));
+                let mbit = bytes as f64 * 8.0 / 1e6 / context.interval.seconds.max(f64::EPSILON);
                 let beyond = 1.0 - f64::from(sustained) / mbit;
                 if beyond > 0.0 {
                     let subject = format!("{interface} {direction}");
@@ -95,14 +95,14 @@ fn credits(look: &Look<'_>) -> Vec<Finding> {
     findings
 }
 
-fn tracked(look: &Look<'_>) -> Vec<Finding> {
+fn tracked(context: &RuleContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for interface in look.interval.members("driver/") {
+    for interface in context.interval.members("driver/") {
         let name = format!("driver/{interface}/conntrack_allowance_available");
-        let Some((before, left)) = look.interval.ends(&name) else { continue };
-        let taken = before.saturating_sub(left) as f64 / look.interval.seconds.max(f64::EPSILON);
+        let Some((before, left)) = context.interval.ends(&name) else { continue };
+        let taken = before.saturating_sub(left) as f64 / context.interval.seconds.max(f64::EPSILON);
         let lasts = left as f64 / taken;
-        let enough = if left == 0 { before == 0 && !spent(look, &interface) } else { lasts >= LASTS };
+        let enough = if left == 0 { before == 0 && !spent(context, &interface) } else { lasts >= LASTS };
         if enough {
             continue;
         }
@@ -119,8 +119,8 @@ fn tracked(look: &Look<'_>) -> Vec<Finding> {
 }
 
 /// Whether connections were refused: an instance that tracks nothing has none left either.
-fn spent(look: &Look<'_>, interface: &str) -> bool {
-    look.interval.grew(&format!("driver/{interface}/conntrack_allowance_exceeded")) > 0
+fn spent(context: &RuleContext<'_>, interface: &str) -> bool {
+    context.interval.grew(&format!("driver/{interface}/conntrack_allowance_exceeded")) > 0
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Connections that the kernel tracks.
 
-use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::doctor::{Finding, Rule, RuleContext, Severity};
 
 /// The rule.
 pub const RULE: Rule = Rule {
@@ -13,9 +13,9 @@ pub const RULE: Rule = Rule {
     check,
 };
 
-fn check(look: &Look<'_>) -> Vec<Finding> {
+fn check(context: &RuleContext<'_>) -> Vec<Finding> {
     let number = |name: &str| {
-        let text = look.system.read(&format!("/proc/sys/net/netfilter/nf_conntrack_{name}")).ok()?;
+        let text = context.system.read(&format!("/proc/sys/net/netfilter/nf_conntrack_{name}")).ok()?;
         text.trim().parse::<f64>().ok()
     };
     let (Some(count), Some(max)) = (number("count"), number("max").filter(|max| *max > 0.0)) else {

@@ -1,7 +1,7 @@
 //! The frequency of CPUs, and how many there are.
 
 use crate::cpus::Cpus;
-use crate::doctor::{Finding, Look, Rule};
+use crate::doctor::{Finding, Rule, RuleContext};
 use crate::topology::{CPUS, Topology};
 
 /// The governor.
@@ -10,7 +10,7 @@ pub const GOVERNOR: Rule = Rule {
     about: "every CPU has the frequency governor of the profile",
     cost: "a core that slept has to speed up first and answers late",
     source: "Documentation/admin-guide/pm/cpufreq.rst; tuned, profile throughput-performance",
-    compares: Some(|look| look.profile.cpu.governor.is_some()),
+    compares: Some(|context| context.profile.cpu.governor.is_some()),
     check: governor,
 };
 
@@ -20,17 +20,17 @@ pub const ONLINE: Rule = Rule {
     about: "as many CPUs are online as the profile says",
     cost: "less is done at a time, and a placement made for the others does not fit",
     source: "Documentation/core-api/cpu_hotplug.rst",
-    compares: Some(|look| look.profile.cpu.threads.is_some()),
+    compares: Some(|context| context.profile.cpu.threads.is_some()),
     check: online,
 };
 
-fn governor(look: &Look<'_>) -> Vec<Finding> {
-    let Some(wanted) = &look.profile.cpu.governor else { return Vec::new() };
-    let Ok(topology) = Topology::read(look.system) else { return Vec::new() };
+fn governor(context: &RuleContext<'_>) -> Vec<Finding> {
+    let Some(wanted) = &context.profile.cpu.governor else { return Vec::new() };
+    let Ok(topology) = Topology::read(context.system) else { return Vec::new() };
     let mut others: Vec<(String, Cpus)> = Vec::new();
     for cpu in topology.online().iter() {
         let path = format!("{CPUS}/cpu{cpu}/cpufreq/scaling_governor");
-        let found = look.system.read(&path).map_or("none".to_owned(), |text| text.trim().to_owned());
+        let found = context.system.read(&path).map_or("none".to_owned(), |text| text.trim().to_owned());
         match others.iter_mut().find(|(name, _)| *name == found) {
             _ if found == *wanted => {}
             Some((_, cpus)) => cpus.insert(cpu),
@@ -42,9 +42,9 @@ fn governor(look: &Look<'_>) -> Vec<Finding> {
     others.into_iter().map(finding).collect()
 }
 
-fn online(look: &Look<'_>) -> Vec<Finding> {
-    let Some(wanted) = look.profile.cpu.threads else { return Vec::new() };
-    let online = Topology::read(look.system).map(|topology| topology.online()).unwrap_or_default();
+fn online(context: &RuleContext<'_>) -> Vec<Finding> {
+    let Some(wanted) = context.profile.cpu.threads else { return Vec::new() };
+    let online = Topology::read(context.system).map(|topology| topology.online()).unwrap_or_default();
     if online.len() == wanted {
         return Vec::new();
     }

@@ -1,6 +1,6 @@
 //! Room on file systems.
 
-use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::doctor::{Finding, Rule, RuleContext, Severity};
 
 /// The rule.
 pub const RULE: Rule = Rule {
@@ -8,14 +8,14 @@ pub const RULE: Rule = Rule {
     about: "file systems have as much room, and as many inodes free, as the profile says",
     cost: "databases stop taking what is written to them once it is full",
     source: "statvfs(3)",
-    compares: Some(|look| !look.profile.disk.is_empty()),
+    compares: Some(|context| !context.profile.disk.is_empty()),
     check,
 };
 
-fn check(look: &Look<'_>) -> Vec<Finding> {
-    let disks = look.profile.disk.iter().filter_map(|(path, disk)| {
+fn check(context: &RuleContext<'_>) -> Vec<Finding> {
+    let disks = context.profile.disk.iter().filter_map(|(path, disk)| {
         let wanted = disk.min_free_percent;
-        let found = match look.system.free(path) {
+        let found = match context.system.free(path) {
             Ok(free) if free.bytes.min(free.inodes) >= wanted => return None,
             Ok(free) if free.bytes < wanted => format!("{} %", free.bytes),
             Ok(free) => format!("{} % of inodes", free.inodes),

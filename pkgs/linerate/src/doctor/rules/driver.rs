@@ -2,7 +2,7 @@
 
 use super::severity;
 use crate::doctor::sample::share;
-use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::doctor::{Finding, Rule, RuleContext, Severity};
 use crate::nic::device;
 use crate::system::System;
 
@@ -51,12 +51,12 @@ const MEMORY: &str = "sysctl -w vm.min_free_kbytes=$(awk '/MemTotal/ {print int(
 /// Packets a second below which queues are not compared: a few connections hash to few queues.
 const BUSY: f64 = 1000.0;
 
-fn ring(look: &Look<'_>) -> Vec<Finding> {
+fn ring(context: &RuleContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for interface in look.interval.members("driver/") {
-        let taken = look.interval.grew(&format!("link/{interface}/rx_packets"));
+    for interface in context.interval.members("driver/") {
+        let taken = context.interval.grew(&format!("link/{interface}/rx_packets"));
         let prefix = format!("driver/{interface}/");
-        for (name, count) in look.interval.below(&prefix).filter(|(_, count)| *count > 0) {
+        for (name, count) in context.interval.below(&prefix).filter(|(_, count)| *count > 0) {
             let ends = |names: &[&str]| names.iter().any(|end| name.ends_with(end));
             let share = share(count, taken);
             let sending = name.starts_with("tx") || name.contains("_tx_");
@@ -65,7 +65,7 @@ fn ring(look: &Look<'_>) -> Vec<Finding> {
                 finding.severity(severity(share)).effect(share)
             };
             if ends(&LOST) && !sending {
-                findings.push(finding().remedy(longer(look.system, &interface)));
+                findings.push(finding().remedy(longer(context.system, &interface)));
             } else if ends(&SHORT) {
                 findings.push(finding().cost("the card found no memory at line rate").remedy(MEMORY));
             }
@@ -94,13 +94,13 @@ fn queue_of(name: &str) -> Option<usize> {
     ena.or_else(intel).or_else(other)?.parse().ok()
 }
 
-fn hot(look: &Look<'_>) -> Vec<Finding> {
+fn hot(context: &RuleContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for interface in look.interval.members("driver/") {
+    for interface in context.interval.members("driver/") {
         let prefix = format!("driver/{interface}/");
-        let counters = look.interval.below(&prefix);
+        let counters = context.interval.below(&prefix);
         // ixgbe counts for as many queues as there could be: those that are not in use have no share.
-        let used = device::receiving(look.system, &interface);
+        let used = device::receiving(context.system, &interface);
         let queues: Vec<(usize, u64)> = counters
             .filter_map(|(name, count)| Some((queue_of(name)?, count)))
             .filter(|(queue, _)| *queue < used)
@@ -108,7 +108,7 @@ fn hot(look: &Look<'_>) -> Vec<Finding> {
         let all: u64 = queues.iter().map(|(_, count)| count).sum();
         let Some((queue, most)) = queues.iter().max_by_key(|(_, count)| *count) else { continue };
         let fair = all as f64 / queues.len() as f64;
-        let busy = all as f64 / look.interval.seconds.max(f64::EPSILON) >= BUSY;
+        let busy = all as f64 / context.interval.seconds.max(f64::EPSILON) >= BUSY;
         if queues.len() > 1 && busy && *most as f64 > 2.0 * fair {
             let share = *most as f64 / all as f64;
             let found = format!("takes {:.0} % of {all} packets, {} queues", share * 100.0, queues.len());

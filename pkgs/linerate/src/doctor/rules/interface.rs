@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::doctor::{Finding, Rule, RuleContext, Severity};
 use crate::nic::device;
 use crate::profile::Nic;
 use crate::system::{Coalescing, System, name_of};
@@ -13,8 +13,10 @@ pub const PRESENT: Rule = Rule {
     about: "every network card of the profile is there and its link is up",
     cost: "visitors do not get here",
     source: "Documentation/ABI/testing/sysfs-class-net",
-    compares: Some(|look| !look.profile.nic.is_empty()),
-    check: |look| look.profile.nic.iter().flat_map(|(name, nic)| present(look.system, name, nic)).collect(),
+    compares: Some(|context| !context.profile.nic.is_empty()),
+    check: |context| {
+        context.profile.nic.iter().flat_map(|(name, nic)| present(context.system, name, nic)).collect()
+    },
 };
 
 /// The size of packets.
@@ -23,8 +25,8 @@ pub const MTU: Rule = Rule {
     about: "packets are as large as the profile says",
     cost: "more packets for the same bytes, or packets that no switch on the way takes",
     source: "Documentation/ABI/testing/sysfs-class-net",
-    compares: Some(|look| any(look, |nic| nic.mtu.is_some())),
-    check: |look| each(look, mtu),
+    compares: Some(|context| any(context, |nic| nic.mtu.is_some())),
+    check: |context| each(context, mtu),
 };
 
 /// The channels.
@@ -33,8 +35,8 @@ pub const CHANNELS: Rule = Rule {
     about: "a card has as many channels as the profile says",
     cost: "packets are served by fewer CPUs, or queues share one",
     source: "Documentation/networking/ethtool-netlink.rst",
-    compares: Some(|look| any(look, |nic| nic.channels.combined.is_some())),
-    check: |look| each(look, channels),
+    compares: Some(|context| any(context, |nic| nic.channels.combined.is_some())),
+    check: |context| each(context, channels),
 };
 
 /// The rings.
@@ -43,8 +45,8 @@ pub const RINGS: Rule = Rule {
     about: "a card's rings are as long as the profile says",
     cost: "a core that looks away loses packets sooner, or rings no longer fit the cache",
     source: "Documentation/networking/ethtool-netlink.rst; modules/tuning/nic.nix",
-    compares: Some(|look| any(look, |nic| nic.rings.rx.or(nic.rings.tx).is_some())),
-    check: |look| each(look, rings),
+    compares: Some(|context| any(context, |nic| nic.rings.rx.or(nic.rings.tx).is_some())),
+    check: |context| each(context, rings),
 };
 
 /// The offloads.
@@ -53,8 +55,8 @@ pub const OFFLOADS: Rule = Rule {
     about: "a card does for the kernel what the profile says",
     cost: "the CPU does for each packet what the card could do, or packets are joined that must not be",
     source: "Documentation/networking/segmentation-offloads.rst",
-    compares: Some(|look| any(look, |nic| !nic.offloads.is_empty())),
-    check: |look| each(look, offloads),
+    compares: Some(|context| any(context, |nic| !nic.offloads.is_empty())),
+    check: |context| each(context, offloads),
 };
 
 /// The coalescing.
@@ -63,8 +65,8 @@ pub const COALESCING: Rule = Rule {
     about: "a card gathers packets as long as the profile says before it interrupts",
     cost: "too many interrupts under load, or answers that wait",
     source: "Documentation/networking/ethtool-netlink.rst; modules/tuning/nic.nix",
-    compares: Some(|look| any(look, |nic| nic.coalescing != Coalescing::default())),
-    check: |look| each(look, coalescing),
+    compares: Some(|context| any(context, |nic| nic.coalescing != Coalescing::default())),
+    check: |context| each(context, coalescing),
 };
 
 /// The queueing discipline.
@@ -73,8 +75,8 @@ pub const QDISC: Rule = Rule {
     about: "packets wait to be sent in the queueing discipline of the profile",
     cost: "flows are not paced by themselves; BBR needs that",
     source: "tc-fq(8), net/sched/sch_mq.c",
-    compares: Some(|look| any(look, |nic| nic.qdisc.is_some())),
-    check: |look| each(look, qdisc),
+    compares: Some(|context| any(context, |nic| nic.qdisc.is_some())),
+    check: |context| each(context, qdisc),
 };
 
 /// The interfaces that a profile's card stands for.
@@ -92,15 +94,16 @@ pub fn named(system: &dyn System, nic: &Nic) -> Vec<String> {
 }
 
 /// Whether the profile says such a thing of a card.
-fn any(look: &Look<'_>, says: fn(&Nic) -> bool) -> bool {
-    look.profile.nic.values().any(says)
+fn any(context: &RuleContext<'_>, says: fn(&Nic) -> bool) -> bool {
+    context.profile.nic.values().any(says)
 }
 
 /// What a check finds of every interface that the profile stands for.
-fn each(look: &Look<'_>, check: fn(&dyn System, &str, &Nic) -> Vec<Finding>) -> Vec<Finding> {
-    let cards = look.profile.nic.values();
-    let interfaces = cards.flat_map(|nic| named(look.system, nic).into_iter().map(move |name| (name, nic)));
-    interfaces.flat_map(|(name, nic)| check(look.system, &name, nic)).collect()
+fn each(context: &RuleContext<'_>, check: fn(&dyn System, &str, &Nic) -> Vec<Finding>) -> Vec<Finding> {
+    let cards = context.profile.nic.values();
+    let interfaces =
+        cards.flat_map(|nic| named(context.system, nic).into_iter().map(move |name| (name, nic)));
+    interfaces.flat_map(|(name, nic)| check(context.system, &name, nic)).collect()
 }
 
 fn present(system: &dyn System, name: &str, nic: &Nic) -> Vec<Finding> {

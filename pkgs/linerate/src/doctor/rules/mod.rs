@@ -12,10 +12,10 @@ mod driver;
 mod interface;
 mod parameters;
 pub(crate) mod placement;
+mod pressure;
 mod service;
 mod softnet;
 mod sysctl;
-mod taken;
 
 use super::{Rule, Severity};
 
@@ -54,10 +54,10 @@ pub const RULES: &[Rule] = &[
     cloud::TRACKED,
     driver::HOT,
     conntrack::RULE,
-    taken::THROTTLED,
-    taken::MEMORY,
-    taken::HUGE_PAGES,
-    taken::STOLEN,
+    pressure::THROTTLED,
+    pressure::MEMORY,
+    pressure::HUGE_PAGES,
+    pressure::STOLEN,
 ];
 
 /// How bad it is to lose such a share of work: one in a thousand is what a client notices.

@@ -1,6 +1,6 @@
 //! Words of the kernel's command line.
 
-use crate::doctor::{Finding, Look, Rule};
+use crate::doctor::{Finding, Rule, RuleContext};
 
 /// What the kernel was started with (proc(5)).
 const COMMAND_LINE: &str = "/proc/cmdline";
@@ -11,16 +11,16 @@ pub const RULE: Rule = Rule {
     about: "the kernel was started with the parameters of the profile",
     cost: "the kernel was started otherwise than it was measured",
     source: "Documentation/admin-guide/kernel-parameters.rst",
-    compares: Some(|look| !look.profile.kernel.parameters.is_empty()),
+    compares: Some(|context| !context.profile.kernel.parameters.is_empty()),
     check,
 };
 
-fn check(look: &Look<'_>) -> Vec<Finding> {
-    let wanted = &look.profile.kernel.parameters;
+fn check(context: &RuleContext<'_>) -> Vec<Finding> {
+    let wanted = &context.profile.kernel.parameters;
     if wanted.is_empty() {
         return Vec::new();
     }
-    let line = look.system.read(COMMAND_LINE).unwrap_or_default();
+    let line = context.system.read(COMMAND_LINE).unwrap_or_default();
     let words: Vec<&str> = line.split_whitespace().collect();
     let missing = wanted.iter().filter(|parameter| !words.contains(&parameter.as_str()));
     let finding = |parameter: &String| {

@@ -1,10 +1,10 @@
 //! Where queues are served.
 
 use super::interface::named;
-use crate::doctor::{Finding, Look, Rule};
+use crate::doctor::{Finding, Rule, RuleContext};
 use crate::nic::plan::Steering;
 use crate::nic::saved::{DIRECTORY, Saved};
-use crate::nic::{self, Wish, apply, device};
+use crate::nic::{self, PlacementRequest, apply, device};
 use crate::profile::Placement;
 use crate::topology::Topology;
 
@@ -14,7 +14,7 @@ pub const PLACED: Rule = Rule {
     about: "interrupts, XPS, RPS and RSS are where the profile's policy puts them",
     cost: "some cores serve two queues while others serve none, and packets meet cold caches",
     source: "Documentation/networking/scaling.rst; Documentation/core-api/irq/irq-affinity.rst",
-    compares: Some(|look| !wishes(look).is_empty()),
+    compares: Some(|context| !wishes(context).is_empty()),
     check: placed,
 };
 
@@ -24,62 +24,62 @@ pub const IRQBALANCE: Rule = Rule {
     about: "nothing moves interrupts about that are placed",
     cost: "interrupts wander away from the cores whose caches know their packets",
     source: "irqbalance(1)",
-    compares: Some(|look| !wishes(look).is_empty()),
+    compares: Some(|context| !wishes(context).is_empty()),
     check: irqbalance,
 };
 
 /// Interfaces, how the queues of each are to be placed, and what was there before that was applied: what the profile
 /// says, and of other interfaces what was applied, which is what `linerate nic verify` compares with too.
-pub(crate) fn wishes(look: &Look<'_>) -> Vec<(String, Wish, Option<Saved>)> {
-    let mut wishes: Vec<(String, Wish, Option<Saved>)> = Vec::new();
-    let cards = look.profile.nic.values().filter_map(|nic| Some((nic, nic.placement.as_ref()?)));
+pub(crate) fn wishes(context: &RuleContext<'_>) -> Vec<(String, PlacementRequest, Option<Saved>)> {
+    let mut wishes: Vec<(String, PlacementRequest, Option<Saved>)> = Vec::new();
+    let cards = context.profile.nic.values().filter_map(|nic| Some((nic, nic.placement.as_ref()?)));
     for (nic, Placement { policy, rps }) in cards {
         let steering = if *rps { Steering::Auto } else { Steering::Off };
-        let wish = Wish { policy: policy.clone(), steering, queues: None };
-        wishes.extend(named(look.system, nic).into_iter().map(|name| (name, wish.clone(), None)));
+        let wish = PlacementRequest { policy: policy.clone(), steering, queues: None };
+        wishes.extend(named(context.system, nic).into_iter().map(|name| (name, wish.clone(), None)));
     }
-    for interface in device::interfaces(look.system).unwrap_or_default() {
+    for interface in device::interfaces(context.system).unwrap_or_default() {
         // Which interrupts the kernel keeps for itself is known from when they were placed.
-        let saved = look.system.read(&format!("{DIRECTORY}/nic-{interface}.json")).ok();
+        let saved = context.system.read(&format!("{DIRECTORY}/nic-{interface}.json")).ok();
         let saved = saved.and_then(|text| serde_json::from_str::<Saved>(&text).ok());
         match wishes.iter_mut().find(|(name, ..)| *name == interface) {
             Some((_, _, before)) => *before = saved,
             None => {
                 let wish = saved.as_ref().and_then(|saved| saved.wish().ok());
                 // How many queues there are is no matter of placing them.
-                wishes.extend(wish.map(|wish| (interface, Wish { queues: None, ..wish }, saved)));
+                wishes.extend(wish.map(|wish| (interface, PlacementRequest { queues: None, ..wish }, saved)));
             }
         }
     }
     wishes
 }
 
-fn placed(look: &Look<'_>) -> Vec<Finding> {
-    let Ok(topology) = Topology::read(look.system) else { return Vec::new() };
-    let drifted = |(interface, wish, saved): (String, Wish, Option<Saved>)| {
-        drifted(look, &topology, &interface, &wish, saved.as_ref())
+fn placed(context: &RuleContext<'_>) -> Vec<Finding> {
+    let Ok(topology) = Topology::read(context.system) else { return Vec::new() };
+    let drifted = |(interface, wish, saved): (String, PlacementRequest, Option<Saved>)| {
+        drifted(context, &topology, &interface, &wish, saved.as_ref())
     };
-    wishes(look).into_iter().filter_map(drifted).collect()
+    wishes(context).into_iter().filter_map(drifted).collect()
 }
 
 fn drifted(
-    look: &Look<'_>,
+    context: &RuleContext<'_>,
     topology: &Topology,
     interface: &str,
-    wish: &Wish,
+    wish: &PlacementRequest,
     saved: Option<&Saved>,
 ) -> Option<Finding> {
     let policy = &wish.policy;
     let option = if wish.steering == Steering::Auto { "" } else { " --no-rps" };
     let remedy = format!("linerate nic apply {interface} --policy {policy}{option}");
-    let placed = match nic::place(look.system, topology, interface, wish) {
+    let placed = match nic::place(context.system, topology, interface, wish) {
         Ok(placed) => placed,
         Err(error) => {
             let finding = Finding::drift(interface, policy, error);
             return Some(finding.remedy(format!("linerate nic plan {interface}  # what could be instead")));
         }
     };
-    let verified = apply::verify(look.system, &placed, saved);
+    let verified = apply::verify(context.system, &placed, saved);
     let uneven = verified.uneven.then(|| "uneven in its RSS table".to_owned());
     let others = match verified.drifted.len() {
         1 => "1 setting".to_owned(),
@@ -93,8 +93,8 @@ fn drifted(
     (!found.is_empty()).then(|| Finding::drift(interface, policy, found.join("; ")).remedy(remedy))
 }
 
-fn irqbalance(look: &Look<'_>) -> Vec<Finding> {
-    let pid = if wishes(look).is_empty() { None } else { nic::irqbalance(look.system) };
+fn irqbalance(context: &RuleContext<'_>) -> Vec<Finding> {
+    let pid = if wishes(context).is_empty() { None } else { nic::irqbalance(context.system) };
     let finding = |pid| {
         let finding = Finding::drift("irqbalance", "not running", format!("process {pid}"));
         finding.remedy("systemctl disable --now irqbalance")

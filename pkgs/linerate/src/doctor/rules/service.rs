@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use service::socket::Address;
 
-use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::doctor::{Finding, Rule, RuleContext, Severity};
 use crate::nic::services::{GROUPS, processes, threads};
 use crate::profile::{Limits, Service};
 use crate::system::{System, TcpListener};
@@ -15,8 +15,8 @@ pub const RUNNING: Rule = Rule {
     about: "every service of the profile has a process",
     cost: "what it serves is not served",
     source: "Documentation/admin-guide/cgroup-v2.rst",
-    compares: Some(|look| !look.profile.services.is_empty()),
-    check: |look| each(look, running),
+    compares: Some(|context| !context.profile.services.is_empty()),
+    check: |context| each(context, running),
 };
 
 /// Whether they are ready.
@@ -25,8 +25,8 @@ pub const READY: Rule = Rule {
     about: "every service says that it is ready",
     cost: "what it serves is not served",
     source: "the services' /readyz",
-    compares: Some(|look| any(look, |service| service.ready.is_some())),
-    check: |look| each(look, ready),
+    compares: Some(|context| any(context, |service| service.ready.is_some())),
+    check: |context| each(context, ready),
 };
 
 /// Whether they listen.
@@ -35,8 +35,8 @@ pub const LISTENING: Rule = Rule {
     about: "every service listens where the profile says",
     cost: "visitors are refused",
     source: "Documentation/networking/ip-sysctl.rst; ss(8)",
-    compares: Some(|look| any(look, |service| !service.listen.is_empty())),
-    check: |look| each(look, listening),
+    compares: Some(|context| any(context, |service| !service.listen.is_empty())),
+    check: |context| each(context, listening),
 };
 
 /// How many may wait.
@@ -46,8 +46,8 @@ pub const BACKLOG: Rule = Rule {
             for and net.core.somaxconn was when it did",
     cost: "connections that come in a burst are dropped before they are accepted",
     source: "listen(2); ss(8)",
-    compares: Some(|look| any(look, |service| service.backlog.is_some() && !service.listen.is_empty())),
-    check: |look| each(look, backlog),
+    compares: Some(|context| any(context, |service| service.backlog.is_some() && !service.listen.is_empty())),
+    check: |context| each(context, backlog),
 };
 
 /// What they may use.
@@ -56,8 +56,8 @@ pub const LIMITS: Rule = Rule {
     about: "running services have the limits of the profile",
     cost: "a service runs out of files, threads or memory before the machine does, or takes more than its share",
     source: "getrlimit(2); Documentation/admin-guide/cgroup-v2.rst",
-    compares: Some(|look| any(look, |service| service.limits != Limits::default())),
-    check: |look| each(look, limits),
+    compares: Some(|context| any(context, |service| service.limits != Limits::default())),
+    check: |context| each(context, limits),
 };
 
 /// Where they run.
@@ -66,18 +66,18 @@ pub const CPUS: Rule = Rule {
     about: "running services keep to their CPUs",
     cost: "workers leave the cores that their packets come to",
     source: "proc_pid_status(5), Cpus_allowed_list",
-    compares: Some(|look| any(look, |service| service.cpus.is_some())),
-    check: |look| each(look, cpus),
+    compares: Some(|context| any(context, |service| service.cpus.is_some())),
+    check: |context| each(context, cpus),
 };
 
 /// Whether the profile says such a thing of a service.
-fn any(look: &Look<'_>, says: fn(&Service) -> bool) -> bool {
-    look.profile.services.values().any(says)
+fn any(context: &RuleContext<'_>, says: fn(&Service) -> bool) -> bool {
+    context.profile.services.values().any(says)
 }
 
 /// What a check finds of every service.
-fn each(look: &Look<'_>, check: fn(&dyn System, &str, &Service) -> Vec<Finding>) -> Vec<Finding> {
-    look.profile.services.iter().flat_map(|(unit, service)| check(look.system, unit, service)).collect()
+fn each(context: &RuleContext<'_>, check: fn(&dyn System, &str, &Service) -> Vec<Finding>) -> Vec<Finding> {
+    context.profile.services.iter().flat_map(|(unit, service)| check(context.system, unit, service)).collect()
 }
 
 fn running(system: &dyn System, unit: &str, _: &Service) -> Vec<Finding> {

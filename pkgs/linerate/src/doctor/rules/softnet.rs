@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::severity;
 use crate::doctor::sample::share;
-use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::doctor::{Finding, Rule, RuleContext, Severity};
 
 /// What is dropped.
 pub const DROPPED: Rule = Rule {
@@ -29,10 +29,10 @@ pub const SQUEEZED: Rule = Rule {
 /// The longest that a CPU may serve packets at a time unless it is set (`netdev_budget_usecs`).
 const BUDGET: Duration = Duration::from_millis(2);
 
-fn dropped(look: &Look<'_>) -> Vec<Finding> {
+fn dropped(context: &RuleContext<'_>) -> Vec<Finding> {
     let finding = |cpu: String| {
-        let lost = look.interval.grew(&format!("softnet/{cpu}/dropped"));
-        let taken = look.interval.grew(&format!("softnet/{cpu}/processed"));
+        let lost = context.interval.grew(&format!("softnet/{cpu}/dropped"));
+        let taken = context.interval.grew(&format!("softnet/{cpu}/processed"));
         let share = share(lost, taken);
         let finding =
             Finding::symptom(format!("cpu {cpu}"), format!("{lost} packets dropped, {taken} taken"));
@@ -40,16 +40,16 @@ fn dropped(look: &Look<'_>) -> Vec<Finding> {
         let remedy = "sysctl -w net.core.netdev_max_backlog=16384  # and linerate nic plan, whether RPS sends it too much";
         (lost > 0).then(|| finding.remedy(remedy))
     };
-    look.interval.members("softnet/").into_iter().filter_map(finding).collect()
+    context.interval.members("softnet/").into_iter().filter_map(finding).collect()
 }
 
 /// Each time counted is a budget used up; as a share of the interval it is how much of it the CPU did nothing else.
-fn squeezed(look: &Look<'_>) -> Vec<Finding> {
-    let set = look.system.read("/proc/sys/net/core/netdev_budget_usecs").ok();
+fn squeezed(context: &RuleContext<'_>) -> Vec<Finding> {
+    let set = context.system.read("/proc/sys/net/core/netdev_budget_usecs").ok();
     let budget = set.and_then(|text| text.trim().parse().ok()).map_or(BUDGET, Duration::from_micros);
     let finding = |cpu: String| {
-        let times = look.interval.grew(&format!("softnet/{cpu}/time_squeeze"));
-        let share = times as f64 * budget.as_secs_f64() / look.interval.seconds.max(f64::EPSILON);
+        let times = context.interval.grew(&format!("softnet/{cpu}/time_squeeze"));
+        let share = times as f64 * budget.as_secs_f64() / context.interval.seconds.max(f64::EPSILON);
         let finding = Finding::symptom(format!("cpu {cpu}"), format!("{times} times out of budget"));
         // A tenth of a core: before that it is a burst.
         let severity = if share >= 0.1 { Severity::Warning } else { Severity::Notice };
@@ -57,7 +57,7 @@ fn squeezed(look: &Look<'_>) -> Vec<Finding> {
                       queues";
         (times > 0).then(|| finding.severity(severity).effect(share).remedy(remedy))
     };
-    look.interval.members("softnet/").into_iter().filter_map(finding).collect()
+    context.interval.members("softnet/").into_iter().filter_map(finding).collect()
 }
 
 #[cfg(test)]

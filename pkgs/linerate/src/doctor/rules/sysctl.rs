@@ -1,6 +1,6 @@
 //! Settings of the kernel.
 
-use crate::doctor::{Finding, Look, Rule};
+use crate::doctor::{Finding, Rule, RuleContext};
 use crate::profile::Value;
 
 /// What each setting costs where it is something else; the reasons for the values are in `modules/tuning/kernel.nix`.
@@ -29,13 +29,13 @@ pub const RULE: Rule = Rule {
     about: "settings of the kernel are those of the profile",
     cost: "the kernel does not work as it was measured",
     source: "modules/tuning/kernel.nix; Documentation/admin-guide/sysctl",
-    compares: Some(|look| !look.profile.kernel.sysctl.is_empty()),
+    compares: Some(|context| !context.profile.kernel.sysctl.is_empty()),
     check,
 };
 
-fn check(look: &Look<'_>) -> Vec<Finding> {
-    let compared = look.profile.kernel.sysctl.iter().filter_map(|(name, wanted)| {
-        let found = look.system.read(&path(name)).map(|content| Value::read(&content));
+fn check(context: &RuleContext<'_>) -> Vec<Finding> {
+    let compared = context.profile.kernel.sysctl.iter().filter_map(|(name, wanted)| {
+        let found = context.system.read(&path(name)).map(|content| Value::read(&content));
         let found = match found {
             Ok(found) if found == *wanted => return None,
             Ok(found) => found.to_string(),

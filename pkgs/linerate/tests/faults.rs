@@ -4,12 +4,12 @@
 use std::fs;
 use std::process::Command;
 
-use linerate::doctor::{Finding, Interval, Look, RULES, Sample, examine};
+use linerate::doctor::{Finding, Interval, RULES, RuleContext, Sample, examine};
 use linerate::nic::apply::apply;
 use linerate::nic::plan::Steering;
 use linerate::nic::saved::Store;
 use linerate::nic::setting::Subject;
-use linerate::nic::{self, Wish, device};
+use linerate::nic::{self, PlacementRequest, device};
 use linerate::profile::Profile;
 use linerate::system::{Recorded, System};
 use linerate::topology::Topology;
@@ -19,7 +19,7 @@ const MACHINES: [&str; 6] =
 
 /// What is wrong, by the rule that finds it: lines over those of the machine, in which `IF` is its interface, `DEV`
 /// the interface's directory, `IRQ` an interrupt of a queue and `MAX` the most channels. Then what else it entails.
-const AILMENTS: &[(&str, &str, &[&str])] = &[
+const FAULTS: &[(&str, &str, &[&str])] = &[
     ("running", "UNITS/linerate-links.service/cgroup.procs =", &[]),
     ("ready", "get http://127.0.0.1:8091/readyz 503", &[]),
     ("listening", "/proc/net/unix:\n|Num RefCount Protocol Flags Type St Inode Path", &[]),
@@ -139,7 +139,7 @@ impl Host {
         let profile: Profile = read("json").parse().unwrap_or_else(|error| panic!("{name}: {error}"));
         let interface = device::interfaces(&machine).expect("interfaces").remove(0);
         let placement = profile.nic["front"].placement.clone().expect("a placement");
-        let wish = Wish { policy: placement.policy, steering: Steering::Auto, queues: None };
+        let wish = PlacementRequest { policy: placement.policy, steering: Steering::Auto, queues: None };
         let topology = Topology::read(&machine).expect("CPUs");
         apply(&machine, &Store::nowhere(), &topology, &interface, &wish).expect("applied");
         Self { machine, profile, interface }
@@ -150,7 +150,7 @@ impl Host {
         let Self { machine, interface, .. } = self;
         let directory = machine.canonical(&format!("/sys/class/net/{interface}")).expect("a directory");
         let topology = Topology::read(machine).expect("CPUs");
-        let placed = nic::place(machine, &topology, interface, &Wish::default()).expect("a plan");
+        let placed = nic::place(machine, &topology, interface, &PlacementRequest::default()).expect("a plan");
         let irq = placed.settings.iter().find_map(|setting| match setting.subject {
             Subject::Irq { irq, .. } => Some(irq.to_string()),
             _ => None,
@@ -179,7 +179,7 @@ impl Host {
         let before = Sample::read(&self.machine);
         self.machine.pause(std::time::Duration::from_secs(1));
         let interval = Interval { before, after: Sample::read(&self.machine), seconds: 1.0 };
-        examine(&Look { system: &self.machine, profile: &self.profile, interval: &interval })
+        examine(&RuleContext { system: &self.machine, profile: &self.profile, interval: &interval })
     }
 }
 
@@ -193,10 +193,10 @@ fn every_machine_is_well_with_its_own_profile() {
 #[test]
 fn every_rule_finds_what_is_wrong_with_every_machine_and_nothing_else() {
     for rule in RULES {
-        assert!(AILMENTS.iter().any(|(name, ..)| *name == rule.name), "{} is not tried", rule.name);
+        assert!(FAULTS.iter().any(|(name, ..)| *name == rule.name), "{} is not tried", rule.name);
     }
     for name in MACHINES {
-        for (rule, lines, entails) in AILMENTS.iter().filter(|(rule, ..)| !lacks(name, rule)) {
+        for (rule, lines, entails) in FAULTS.iter().filter(|(rule, ..)| !lacks(name, rule)) {
             let host = Host::new(name);
             host.amend(lines);
             let findings = host.examine();
@@ -215,7 +215,7 @@ fn every_rule_finds_what_is_wrong_with_every_machine_and_nothing_else() {
 #[test]
 fn what_a_machine_does_not_have_is_not_found() {
     for name in MACHINES {
-        for (rule, lines, _) in AILMENTS.iter().filter(|(rule, ..)| lacks(name, rule)) {
+        for (rule, lines, _) in FAULTS.iter().filter(|(rule, ..)| lacks(name, rule)) {
             let host = Host::new(name);
             // Counters that its driver does not know could not grow.
             if !["allowance", "tracked"].contains(rule) {

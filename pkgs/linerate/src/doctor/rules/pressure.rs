@@ -2,7 +2,7 @@
 
 use super::severity;
 use crate::doctor::sample::share;
-use crate::doctor::{Finding, Look, Rule, Severity};
+use crate::doctor::{Finding, Rule, RuleContext, Severity};
 
 /// Control groups.
 pub const THROTTLED: Rule = Rule {
@@ -44,21 +44,21 @@ pub const STOLEN: Rule = Rule {
     check: stolen,
 };
 
-fn throttled(look: &Look<'_>) -> Vec<Finding> {
+fn throttled(context: &RuleContext<'_>) -> Vec<Finding> {
     let finding = |unit: String| {
-        let times = look.interval.grew(&format!("unit/{unit}/nr_throttled"));
-        let stopped = look.interval.grew(&format!("unit/{unit}/throttled_usec")) as f64 / 1e6;
-        let share = stopped / look.interval.seconds.max(f64::EPSILON);
+        let times = context.interval.grew(&format!("unit/{unit}/nr_throttled"));
+        let stopped = context.interval.grew(&format!("unit/{unit}/throttled_usec")) as f64 / 1e6;
+        let share = stopped / context.interval.seconds.max(f64::EPSILON);
         let finding = Finding::symptom(&unit, format!("stopped {times} times, {:.0} ms", stopped * 1e3));
         let remedy = format!("systemctl set-property {unit} CPUQuota=");
         (times > 0).then(|| finding.severity(severity(share)).effect(share).remedy(remedy))
     };
-    look.interval.members("unit/").into_iter().filter_map(finding).collect()
+    context.interval.members("unit/").into_iter().filter_map(finding).collect()
 }
 
-fn memory(look: &Look<'_>) -> Vec<Finding> {
+fn memory(context: &RuleContext<'_>) -> Vec<Finding> {
     let finding = |unit: String| {
-        let times = |name: &str| look.interval.grew(&format!("unit/{unit}/{name}"));
+        let times = |name: &str| context.interval.grew(&format!("unit/{unit}/{name}"));
         let (held, killed) = (times("max"), times("oom_kill"));
         let finding = Finding::symptom(&unit, format!("held {held} times, {killed} processes killed"));
         let severity = if killed > 0 { Severity::Critical } else { Severity::Warning };
@@ -66,24 +66,24 @@ fn memory(look: &Look<'_>) -> Vec<Finding> {
             format!("systemctl show {unit} -p MemoryMax -p MemoryPeak  # a smaller cache or a larger limit");
         (held + killed > 0).then(|| finding.severity(severity).remedy(remedy))
     };
-    look.interval.members("unit/").into_iter().filter_map(finding).collect()
+    context.interval.members("unit/").into_iter().filter_map(finding).collect()
 }
 
-fn huge_pages(look: &Look<'_>) -> Vec<Finding> {
-    let stalls = look.interval.grew("vm/compact_stall");
+fn huge_pages(context: &RuleContext<'_>) -> Vec<Finding> {
+    let stalls = context.interval.grew("vm/compact_stall");
     if stalls == 0 {
         return Vec::new();
     }
     // A stall a second is one request of thousands.
-    let often = stalls as f64 / look.interval.seconds.max(f64::EPSILON) >= 1.0;
+    let often = stalls as f64 / context.interval.seconds.max(f64::EPSILON) >= 1.0;
     let severity = if often { Severity::Warning } else { Severity::Notice };
     let finding = Finding::symptom("compaction", format!("{stalls} allocations waited")).severity(severity);
     vec![finding.remedy("echo madvise > /sys/kernel/mm/transparent_hugepage/defrag")]
 }
 
-fn stolen(look: &Look<'_>) -> Vec<Finding> {
-    let stolen = look.interval.grew("time/stolen");
-    let share = share(stolen, look.interval.grew("time/all").saturating_sub(stolen));
+fn stolen(context: &RuleContext<'_>) -> Vec<Finding> {
+    let stolen = context.interval.grew("time/stolen");
+    let share = share(stolen, context.interval.grew("time/all").saturating_sub(stolen));
     // Below a hundredth it is the hypervisor's own housekeeping.
     if share < 0.01 {
         return Vec::new();
