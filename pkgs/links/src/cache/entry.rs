@@ -102,7 +102,7 @@ impl Entry {
         self.head().stamp == stamp && self.key() == key
     }
 
-    /// The [key](with_key) it stands for.
+    /// The [key](super::with_key) it stands for.
     pub(super) fn key(&self) -> &[u8] {
         &self.text()[..usize::from(self.head().key_bytes)]
     }

@@ -13,7 +13,7 @@ pub struct Limits {
     /// default, which closes what is one too many at once.
     pub make_room: bool,
     /// Connections of one IPv4 address or one IPv6 /64, since that is what a subscriber is given (RFC 6177).
-    /// 0 is no limit, the default: behind a NAT all come from one. Those of [`Config::proxies`] count as their clients'
+    /// 0 is no limit, the default: behind a NAT all come from one. Those of [`Config::proxies`](crate::Config::proxies) count as their clients'
     /// where they begin with a PROXY header, and otherwise not at all.
     pub connections_per_address: u32,
     /// A TLS or QUIC handshake, and the first bytes after it, or after connecting in the clear. 10 s by default.

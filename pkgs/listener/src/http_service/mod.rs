@@ -16,7 +16,7 @@ use crate::body::Body;
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a listener serves: a cheap-to-clone [`tower_service::Service`] of requests. Every such service is one;
-/// there is nothing to implement. [`WithFastPath`](crate::WithFastPath) is one too.
+/// there is nothing to implement. [`WithFastPath`] is one too.
 ///
 /// It is cloned once for each connection of HTTP/1.1, and once for each stream of HTTP/2 and HTTP/3. An error
 /// of the service closes the connection, or resets the stream.
@@ -45,7 +45,7 @@ pub trait HttpService: Clone + Send + 'static {
     #[doc(hidden)]
     fn exchange<E: Future + Send>(exchange: E) -> Self::Exchange<E>;
 
-    /// Answers a plain request of HTTP/1.1, or declines; see [`FastPath::answer`](crate::FastPath::answer).
+    /// Answers a plain request of HTTP/1.1, or declines; see [`FastPath::answer`].
     #[inline]
     fn fast(&mut self, _: &Lines<'_, '_>, _: &Exchange<'_>, _: &mut Vec<u8>) -> Option<Connection> {
         None

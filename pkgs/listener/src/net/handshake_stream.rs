@@ -84,7 +84,8 @@ impl<S> HandshakeStream<S> {
         Self { stream, first, hello: false, handshake: Handshake::Unknown, tickets: Vec::new() }
     }
 
-    /// Of TLS: an error where it begins as a request does ([`NotTls`]). Record by record where that is asked for, until it is [opened](Self::open).
+    /// Of TLS: an error where it begins as a request does ([`NotTls`]). Record by record where that is asked
+    /// for, until the handshake [is over](Self::end_handshake).
     pub fn tls(stream: S, one_by_one: bool) -> Self {
         let (first, handshake) = match one_by_one {
             // Tickets are to be sent before the keys are given away.
