@@ -2,6 +2,7 @@
 //!
 //! - [`settings`]: one definition of each setting; defaults < TOML file < credentials < environment < flags.
 //! - [`access_log`]: a line of JSON for each request, and for each write.
+//! - [`rate_limit`]: how often somebody may do something.
 //! - [`request_id`], [`traceparent`]: what a request is called, here and in who called.
 //! - [`logs`]: tracing to stderr, as text or JSON, or compiled out.
 //! - [`metrics`]: Prometheus exposition, with counters that cost a hot path one plain store.
@@ -54,6 +55,7 @@ pub mod password;
 pub mod permissions;
 pub mod problem;
 pub mod proxies;
+pub mod rate_limit;
 pub mod ready;
 pub mod request_id;
 pub mod settings;

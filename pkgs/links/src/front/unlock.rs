@@ -1,6 +1,7 @@
 //! Passwords, whatever the form came by.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use service::password;
 
@@ -40,7 +41,9 @@ impl LockedLink {
     /// Tries the password in a form from `address`.
     pub async fn unlock(self, front: &Front, form: &[u8], address: IpAddr) -> Result<(), Refusal> {
         let Some(password) = password_of(form) else { return Err(Refusal::Malformed) };
-        let Some(turn) = front.attempts.begin(self.link, address) else { return Err(Refusal::Attempts) };
+        let Some(turn) = front.attempts.begin(self.link, address, Instant::now()) else {
+            return Err(Refusal::Attempts);
+        };
         let right = tokio::task::spawn_blocking(move || {
             // For as long as it takes, even where who asked has gone.
             let _turn = turn;

@@ -1,0 +1,310 @@
+//! How often somebody may do something: a token bucket for each key, in bounded memory.
+//!
+//! A bucket is the generic cell rate algorithm's one number (ITU-T I.371, annex A): when it will be full again. A
+//! [`RateLimiter`] keeps one for each key; whoever has a place of its own for it, such as a connection, keeps a
+//! [`TokenBucket`] there. The `governor` crate has the algorithm too, but keeps every key until it is told to sweep, so that
+//! who comes from many addresses decides how much is kept.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Parts of the table, each with a lock of its own.
+const SHARDS: usize = 16;
+
+/// How much one may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Nanoseconds until a token is there again. At least one.
+    interval: u64,
+    burst: u32,
+}
+
+impl Rate {
+    /// So many a second in the long run, and `burst` at once.
+    pub fn per_second(tokens: NonZero<u32>, burst: NonZero<u32>) -> Self {
+        Self::new(Duration::from_secs(1), tokens, burst)
+    }
+
+    /// So many in each `period` in the long run, and as many at once.
+    pub fn per(period: Duration, tokens: NonZero<u32>) -> Self {
+        Self::new(period, tokens, tokens)
+    }
+
+    fn new(period: Duration, tokens: NonZero<u32>, burst: NonZero<u32>) -> Self {
+        Self { interval: (nanos(period) / u64::from(tokens.get())).max(1), burst: burst.get() }
+    }
+
+    /// How many at once.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// How long an empty bucket takes to be full.
+    pub fn window(&self) -> Duration {
+        Duration::from_nanos(self.capacity())
+    }
+
+    fn capacity(&self) -> u64 {
+        self.interval.saturating_mul(self.burst.into())
+    }
+
+    /// When a bucket that was full at `full_at` will be, a token less in it; what is left then.
+    fn take(&self, full_at: u64, now: u64) -> Result<(u64, Left), Exceeded> {
+        let next = full_at.max(now).saturating_add(self.interval);
+        let missing = next - now;
+        match self.capacity().checked_sub(missing) {
+            Some(room) => {
+                Ok((next, Left { tokens: room / self.interval, full: Duration::from_nanos(missing) }))
+            }
+            None => Err(Exceeded {
+                retry: Duration::from_nanos(missing - self.capacity()),
+                full: Duration::from_nanos(missing - self.interval),
+            }),
+        }
+    }
+}
+
+/// What is left in a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// So many more may be taken now.
+    pub tokens: u64,
+    /// How long until the bucket is full.
+    pub full: Duration,
+}
+
+/// There is no token left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too often: possible again in {retry:?}")]
+pub struct Exceeded {
+    /// How long until there is one. Whoever asks before makes it no longer.
+    pub retry: Duration,
+    /// How long until the bucket is full.
+    pub full: Duration,
+}
+
+impl Exceeded {
+    /// For `Retry-After`, in whole seconds, rounded up.
+    pub fn retry_seconds(&self) -> u64 {
+        self.retry.as_secs() + u64::from(self.retry.subsec_nanos() > 0)
+    }
+}
+
+/// One bucket, kept by whom it is for; full at first.
+#[derive(Debug, Default)]
+pub struct TokenBucket(AtomicU64);
+
+impl TokenBucket {
+    /// Takes a token; `now` is the time since any moment that stays the same.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn take(&self, rate: Rate, now: Duration) -> Result<Left, Exceeded> {
+        let now = nanos(now);
+        let mut full_at = self.0.load(Relaxed);
+        loop {
+            let (next, left) = rate.take(full_at, now)?;
+            match self.0.compare_exchange_weak(full_at, next, Relaxed, Relaxed) {
+                Ok(_) => return Ok(left),
+                Err(changed) => full_at = changed,
+            }
+        }
+    }
+}
+
+/// A bucket for each key: an address (its [`network`](crate::socket::network), for an IPv6 site has many), a name, or several
+/// of them together. Those that nobody has used for longest are forgotten, which is as if they were full.
+///
+/// Keys are kept as hashes under a secret of this process. Two of one hash share a bucket, which nobody can arrange.
+#[derive(Debug)]
+pub struct RateLimiter {
+    begin: Instant,
+    hasher: RandomState,
+    shards: Box<[Mutex<Shard>]>,
+    /// Keys in each half of a shard.
+    half: usize,
+}
+
+/// When buckets are full, in nanoseconds since the limiter began. Once there is no room in the young half the old one is
+/// forgotten, and the young takes its place: who goes on is kept, without a list in order of use.
+#[derive(Debug, Default)]
+struct Shard {
+    young: HashMap<u64, u64>,
+    old: HashMap<u64, u64>,
+}
+
+impl RateLimiter {
+    /// For at most about so many keys at a time; 40 to 80 bytes each.
+    pub fn new(keys: usize) -> Self {
+        Self {
+            begin: Instant::now(),
+            hasher: RandomState::new(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            half: (keys / SHARDS / 2).max(1),
+        }
+    }
+
+    /// Takes a token from a key's bucket; `now` is the present, or at least no later.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn take(&self, key: impl Hash, rate: Rate, now: Instant) -> Result<Left, Exceeded> {
+        let hash = self.hasher.hash_one(key);
+        let mut shard = self.shard(hash);
+        let (next, left) = rate.take(shard.full_at(hash), self.since(now))?;
+        shard.set(hash, next, self.half);
+        Ok(left)
+    }
+
+    /// Gives a token back that was taken for what is not to count: a password that was right.
+    pub fn give_back(&self, key: impl Hash, rate: Rate) {
+        let hash = self.hasher.hash_one(key);
+        let mut shard = self.shard(hash);
+        let full_at = shard.full_at(hash).saturating_sub(rate.interval);
+        shard.set(hash, full_at, self.half);
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        // The table takes its places by the low bits of another hash.
+        self.shards[hash as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn since(&self, now: Instant) -> u64 {
+        nanos(now.saturating_duration_since(self.begin))
+    }
+}
+
+impl Shard {
+    /// When a bucket is full; long since, where it is not known.
+    fn full_at(&self, hash: u64) -> u64 {
+        self.young.get(&hash).or_else(|| self.old.get(&hash)).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, hash: u64, full_at: u64, half: usize) {
+        if self.young.len() >= half && !self.young.contains_key(&hash) {
+            // Their memory is used again.
+            std::mem::swap(&mut self.old, &mut self.young);
+            self.young.clear();
+        }
+        self.young.insert(hash, full_at);
+    }
+}
+
+/// In 64 bits, which last for five centuries.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn of(number: u32) -> NonZero<u32> {
+        NonZero::new(number).expect("more than none")
+    }
+
+    fn per_second(tokens: u32, burst: u32) -> Rate {
+        Rate::per_second(of(tokens), of(burst))
+    }
+
+    #[test]
+    fn a_burst_is_let_through_and_then_the_rate() {
+        let millis = Duration::from_millis;
+        for (rate, steps) in [
+            // When it is asked, and what is left, or how long to wait.
+            (
+                per_second(10, 3),
+                &[
+                    (5000, Ok(2)),
+                    (5000, Ok(1)),
+                    (5000, Ok(0)),
+                    (5000, Err(100)),
+                    (5050, Err(50)),
+                    (5100, Ok(0)),
+                    (5100, Err(100)),
+                    (20_000, Ok(2)),
+                ][..],
+            ),
+            (per_second(1, 1), &[(0, Ok(0)), (0, Err(1000)), (0, Err(1000)), (1000, Ok(0))]),
+            (
+                Rate::per(60 * SECOND, of(2)),
+                &[(0, Ok(1)), (1000, Ok(0)), (2000, Err(28_000)), (30_000, Ok(0)), (120_000, Ok(1))],
+            ),
+            // A clock that stands still or goes back gives nothing away.
+            (per_second(1, 1), &[(9000, Ok(0)), (1000, Err(9000)), (10_000, Ok(0))]),
+        ] {
+            let (limiter, bucket) = (RateLimiter::new(100), TokenBucket::default());
+            for &(at, expected) in steps {
+                let taken = limiter.take("key", rate, limiter.begin + millis(at));
+                assert_eq!(bucket.take(rate, millis(at)), taken, "{rate:?} at {at}");
+                let said = taken.map(|left| left.tokens).map_err(|exceeded| exceeded.retry);
+                assert_eq!(said, expected.map_err(millis), "{rate:?} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_have_buckets_of_their_own() {
+        let (limiter, rate) = (RateLimiter::new(100), per_second(1, 1));
+        let now = limiter.begin;
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let keys = [(1, Some(address)), (1, None), (2, Some(address))];
+        for key in keys {
+            assert!(limiter.take(key, rate, now).is_ok(), "{key:?}");
+            assert!(limiter.take(key, rate, now).is_err(), "{key:?}");
+        }
+        assert!(limiter.take("one", rate, now).is_ok() && limiter.take("two", rate, now).is_ok());
+        assert!(limiter.take(String::from("one"), rate, now).is_err(), "the same as a str");
+    }
+
+    #[test]
+    fn what_is_given_back_does_not_count() {
+        let (limiter, rate) = (RateLimiter::new(100), Rate::per(60 * SECOND, of(2)));
+        for _ in 0..100 {
+            assert!(limiter.take("right", rate, limiter.begin).is_ok());
+            limiter.give_back("right", rate);
+        }
+        limiter.give_back("right", rate);
+        let taken: Vec<_> = (0..3).map(|_| limiter.take("right", rate, limiter.begin).is_ok()).collect();
+        assert_eq!(taken, [true, true, false], "no more than were taken is given back");
+    }
+
+    #[test]
+    fn who_goes_on_is_remembered_among_many_and_memory_is_bounded() {
+        let (limiter, rate) = (RateLimiter::new(1600), per_second(1, 1));
+        let now = limiter.begin;
+        let guesses = Rate::per(3600 * SECOND, of(1000));
+        for n in 0..90_000_u32 {
+            if n.is_multiple_of(100) {
+                let left = limiter.take("guesses", guesses, now).map(|left| left.tokens);
+                assert_eq!(left, Ok(u64::from(999 - n / 100)));
+            }
+            assert!(limiter.take(n, rate, now).is_ok());
+        }
+        let kept: usize = limiter
+            .shards
+            .iter()
+            .map(|shard| {
+                let shard = shard.lock().expect("no panic");
+                shard.young.len() + shard.old.len()
+            })
+            .sum();
+        assert!(kept <= 1600, "{kept} are kept");
+    }
+
+    #[test]
+    fn seconds_to_wait_are_rounded_up() {
+        for (millis, seconds) in [(0, 0), (1, 1), (1000, 1), (1001, 2)] {
+            let exceeded = Exceeded { retry: Duration::from_millis(millis), full: Duration::ZERO };
+            assert_eq!(exceeded.retry_seconds(), seconds);
+        }
+    }
+}
