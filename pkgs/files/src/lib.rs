@@ -13,8 +13,8 @@
 //!          │        │       ▼
 //!          │        │     cache: open files, copies, whole responses ◀── variants: codings made of files
 //!          ▼        ▼       │
-//!      listing   pending    ▼
-//!      (blocks)     │     transfer: sendfile, tee and splice, blocks of io_uring ──▶ socket
+//!      listing,  pending    ▼
+//!      archive      │     transfer: sendfile, tee and splice, blocks of io_uring ──▶ socket
 //!                   ▼       │
 //!                 disk: threads and io_uring, for what is not in memory
 //! ```
@@ -25,7 +25,8 @@
 //! - [`worker`]: what a thread has on either, and what all share.
 //! - [`response`]: from a request to a head and what follows it.
 //! - [`transfer`]: the ways in which bytes of a file get into a socket.
-//! - [`listing`]: directories, written as their clients take them.
+//! - [`listing`]: directories as pages and as JSON. [`archive`]: the same as ZIP and tar. [`stream`]: bodies that are written as
+//!   their clients take them.
 //! - [`cache`]: what is kept between requests. [`variants`]: codings that are made of files.
 //! - [`disk`]: reads that may wait. [`auth`]: passwords that are tried, and known.
 //! - [`site`]: what is served: the root, the rules, the pages of errors. [`nginx`]: rules of its configuration.
@@ -33,6 +34,7 @@
 //! - [`http`]: HTTP itself, without input or output.
 #![deny(unsafe_code)]
 
+pub mod archive;
 pub mod auth;
 pub mod cache;
 pub mod cli;
@@ -46,6 +48,7 @@ pub mod metrics;
 pub mod nginx;
 pub mod response;
 pub mod site;
+pub mod stream;
 pub mod threads;
 pub mod tls;
 pub mod transfer;

@@ -101,7 +101,7 @@ enum State {
     AwaitingDisk(Range<u64>),
     /// It waits for the ring to have read a part of a file, or to have room for that.
     AwaitingRing,
-    /// It waits for a block of a listing.
+    /// It waits for a block of a stream.
     AwaitingBlock,
     /// The last answer is sent.
     Lingering,
@@ -445,9 +445,9 @@ impl Connection {
                 }
             }
             Payload::Multipart(parts) => self.queue.parts(parts),
-            Payload::Listing(listing) => {
-                if let Some(listing) = worker.context.shared.listings.open(site.clone(), *listing) {
-                    self.queue.listing(listing);
+            Payload::Stream(source) => {
+                if let Some(stream) = worker.context.shared.streams.open(source) {
+                    self.queue.stream(stream);
                 } else {
                     // The head is not sent yet: it is taken back.
                     out.truncate(start);
@@ -559,8 +559,8 @@ impl Connection {
                     }
                     Progress::NeedsBlock => {
                         let completions = worker.completions.clone();
-                        if let Some(listing) = self.queue.listing_in_need() {
-                            listing.next(move |block| completions.push(token, Completed::Block(block)));
+                        if let Some(stream) = self.queue.stream_in_need() {
+                            stream.next(move |block| completions.push(token, Completed::Block(block)));
                         }
                         self.state = State::AwaitingBlock;
                         Some(NextStep::Wait)

@@ -10,9 +10,9 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
 use crate::cache::file::OpenFile;
 use crate::cache::responses::{CachedResponse, SendOutcome};
-use crate::listing::pool::{Block, ListingStream};
-use crate::listing::writer::Error;
 use crate::response::multipart::MultipartRanges;
+use crate::stream::pool::{Block, BlockStream};
+use crate::stream::source::Error;
 use crate::transfer::engine::{EngineState, SendStatus, TransferError};
 use crate::transfer::file_transfer::Transfer;
 
@@ -35,8 +35,8 @@ enum More {
     None,
     /// Further parts of it.
     Multipart(Box<MultipartRanges>),
-    /// Blocks of a listing, and the next, where it is there.
-    Listing(Box<(ListingStream, Option<Block>)>),
+    /// Blocks of a stream, and the next, where it is there.
+    Stream(Box<(BlockStream, Option<Block>)>),
 }
 
 /// How sending goes on.
@@ -55,7 +55,7 @@ pub enum Progress {
     Cold(Range<u64>),
     /// The ring is reading it.
     AwaitingRing,
-    /// The next block of a listing has to be asked for.
+    /// The next block of a stream has to be asked for.
     NeedsBlock,
 }
 
@@ -68,9 +68,9 @@ pub enum SendError {
     /// The client is gone.
     #[error(transparent)]
     Socket(#[from] Errno),
-    /// A listing ended early.
-    #[error("the listing ended early: {0}")]
-    Listing(#[from] Error),
+    /// A stream ended early.
+    #[error("the stream ended early: {0}")]
+    Stream(#[from] Error),
 }
 
 impl WriteQueue {
@@ -89,22 +89,22 @@ impl WriteQueue {
         self.more = More::Multipart(parts);
     }
 
-    /// Blocks of a listing are to follow.
-    pub fn listing(&mut self, listing: ListingStream) {
-        self.more = More::Listing(Box::new((listing, None)));
+    /// Blocks of a stream are to follow.
+    pub fn stream(&mut self, stream: BlockStream) {
+        self.more = More::Stream(Box::new((stream, None)));
     }
 
-    /// The listing whose next block is to be asked for.
-    pub fn listing_in_need(&self) -> Option<&ListingStream> {
+    /// The stream whose next block is to be asked for.
+    pub fn stream_in_need(&self) -> Option<&BlockStream> {
         match &self.more {
-            More::Listing(paced) => Some(&paced.0),
+            More::Stream(paced) => Some(&paced.0),
             _ => None,
         }
     }
 
-    /// The next block of the listing is there.
+    /// The next block of the stream is there.
     pub fn block(&mut self, block: Block) {
-        if let More::Listing(paced) = &mut self.more {
+        if let More::Stream(paced) = &mut self.more {
             paced.1 = Some(block);
         }
     }
@@ -212,7 +212,7 @@ impl WriteQueue {
                     }
                     None => self.more = More::None,
                 },
-                More::Listing(paced) => match paced.1.take() {
+                More::Stream(paced) => match paced.1.take() {
                     Some(Ok(Some(block))) => self.head = block,
                     Some(Ok(None)) => self.more = More::None,
                     None => return Ok(Progress::NeedsBlock),

@@ -2,9 +2,7 @@
 //!
 //! - [`request`]: what is listed.
 //! - [`writer`]: reads a directory, in order, in bounded memory; [`render`]: what it writes.
-//! - [`pool`]: the threads that do.
 
-pub mod pool;
 mod render;
 pub mod request;
 pub mod writer;

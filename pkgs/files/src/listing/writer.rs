@@ -1,36 +1,29 @@
 //! The entries of a directory, as a page or as JSON, in order, however many there are.
 //!
 //! A listing is written a block at a time, when its client has taken the block before; between two blocks it holds no
-//! thread (see [`crate::listing::pool`]). It keeps no more than [`KEPT_BYTES`] of names: a larger directory is read again
+//! thread (see [`crate::stream::pool`]). It keeps no more than [`MAX_NAME_BYTES`] of names: a larger directory is read again
 //! and again, each pass for those that come next in order. What else is told of an entry is looked up when it is written.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::vec;
 
 use rustix::fs::{AtFlags, Dir, FileType, StatxFlags, statx};
-use rustix::io::Errno;
 
 use super::render;
 use super::request::{EntryInfo, ListingRequest};
 use crate::http::listing_query::SortKey;
 use crate::site::Site;
-use crate::site::root::{self, LookupMode};
-
-/// Memory for the names of a large directory, in bytes. At least half of it is of use: a million names of 7 bytes take 8
-/// to 15 passes.
-pub const KEPT_BYTES: usize = 6 << 20;
+use crate::site::root::LookupMode;
+use crate::stream::source::{BlockSource, Error, NameMemory, SCARCE_FOR, Step, chunk};
 
 /// What the names of a directory may take without asking for more, in bytes: some 500 names.
 pub const SMALL_BYTES: usize = 32 << 10;
 
 /// What a name takes beside its bytes: itself, and what the allocator rounds up to.
 const NAME_BYTES: usize = size_of::<Ranked>() + 16;
-
-/// How long a listing waits for a file descriptor.
-const SCARCE_FOR: Duration = Duration::from_secs(10);
 
 /// A block is handed on once it has this many bytes.
 pub const BLOCK_BYTES: usize = 16 * 1024;
@@ -45,27 +38,6 @@ struct Ranked {
 impl Ranked {
     fn key(&self) -> (i64, &[u8]) {
         (self.rank, self.name.as_bytes())
-    }
-}
-
-/// Why a listing ended early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// The directory cannot be opened.
-    #[error(transparent)]
-    Open(#[from] root::Error),
-    /// The directory cannot be read.
-    #[error(transparent)]
-    Read(#[from] Errno),
-    /// Its writer panicked.
-    #[error("a panic, which is logged")]
-    Panicked,
-}
-
-impl Error {
-    /// Whether there may be file descriptors for it later.
-    fn is_scarcity(&self) -> bool {
-        matches!(self, Self::Open(root::Error::Exhausted) | Self::Read(Errno::MFILE | Errno::NFILE))
     }
 }
 
@@ -99,26 +71,6 @@ enum Phase {
     End,
 }
 
-/// The memory for the names of a directory that has more than [`SMALL_BYTES`] of them.
-pub trait NameMemory {
-    /// Takes some for a pass, and says how many bytes. None where there is none just now.
-    fn grow(&mut self) -> Option<usize>;
-
-    /// The names of a pass take so many bytes; 0 once they are written.
-    fn fits(&mut self, bytes: usize);
-}
-
-/// What came of a step.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Step {
-    /// A block.
-    Block(Vec<u8>),
-    /// Nothing more is to come.
-    End,
-    /// There was no memory for the names of this directory, which take more, or no file descriptor to read it.
-    Wait,
-}
-
 impl ListingWriter {
     /// One that has not begun.
     pub fn new(site: Arc<Site>, request: ListingRequest) -> Self {
@@ -137,31 +89,7 @@ impl ListingWriter {
         }
     }
 
-    /// What is listed.
-    pub fn request(&self) -> &ListingRequest {
-        &self.request
-    }
-
-    /// Writes the next block. It may wait for the disk.
-    ///
-    /// # Errors
-    /// [`Error`]; what was given until then is no whole listing.
-    pub fn step(&mut self, memory: &mut impl NameMemory) -> Result<Step, Error> {
-        match self.write(memory) {
-            Err(error) if error.is_scarcity() => {
-                memory.fits(0);
-                let now = Instant::now();
-                let until = *self.scarce_until.get_or_insert(now + SCARCE_FOR);
-                if now < until { Ok(Step::Wait) } else { Err(error) }
-            }
-            step => {
-                self.scarce_until = None;
-                step
-            }
-        }
-    }
-
-    fn write(&mut self, memory: &mut impl NameMemory) -> Result<Step, Error> {
+    fn write(&mut self, memory: &mut dyn NameMemory) -> Result<Step, Error> {
         loop {
             if self.directory.is_none() {
                 self.directory = Some(self.site.root.directory(&self.request.path, LookupMode::MayBlock)?);
@@ -210,16 +138,37 @@ impl ListingWriter {
         }
     }
 
+    fn block(&mut self, end: bool) -> Vec<u8> {
+        let block = std::mem::take(&mut self.text).into_bytes();
+        if self.request.chunked { chunk(&block, end) } else { block }
+    }
+}
+
+impl BlockSource for ListingWriter {
+    fn step(&mut self, memory: &mut dyn NameMemory) -> Result<Step, Error> {
+        match self.write(memory) {
+            Err(error) if error.is_scarcity() => {
+                memory.fits(0);
+                let now = Instant::now();
+                let until = *self.scarce_until.get_or_insert(now + SCARCE_FOR);
+                if now < until { Ok(Step::Wait) } else { Err(error) }
+            }
+            step => {
+                self.scarce_until = None;
+                step
+            }
+        }
+    }
+
     /// Forgets the names that are yet to be written: they are read again.
-    pub fn forget(&mut self) {
+    fn release_memory(&mut self) {
         if matches!(self.phase, Phase::Write { .. }) {
             self.phase = Phase::Read;
         }
     }
 
-    fn block(&mut self, end: bool) -> Vec<u8> {
-        let block = std::mem::take(&mut self.text).into_bytes();
-        if self.request.chunked { chunk(&block, end) } else { block }
+    fn path(&self) -> &[u8] {
+        &self.request.path
     }
 }
 
@@ -231,7 +180,7 @@ struct Most {
 
 impl Most {
     /// Takes from the memory. Returns whether there was some.
-    fn grow(&mut self, memory: &mut impl NameMemory) -> bool {
+    fn grow(&mut self, memory: &mut dyn NameMemory) -> bool {
         let granted = memory.grow();
         (self.bytes, self.grown) = (granted.unwrap_or(self.bytes), granted.is_some());
         self.grown
@@ -242,7 +191,7 @@ impl Most {
 /// is too few; and whether those are all. None where there was nothing of it.
 fn next(
     mut most: Most,
-    memory: &mut impl NameMemory,
+    memory: &mut dyn NameMemory,
     request: &ListingRequest,
     directory: impl AsFd,
     last: Option<&Ranked>,
@@ -307,20 +256,6 @@ fn look(directory: impl AsFd, name: &CStr) -> Option<EntryInfo> {
     Some(EntryInfo { directory, size, modified: stat.stx_mtime.tv_sec })
 }
 
-/// A block as a chunk, and the last chunk behind it.
-fn chunk(block: &[u8], end: bool) -> Vec<u8> {
-    let mut chunk = Vec::with_capacity(block.len() + 32);
-    if !block.is_empty() {
-        chunk.extend_from_slice(format!("{:x}\r\n", block.len()).as_bytes());
-        chunk.extend_from_slice(block);
-        chunk.extend_from_slice(b"\r\n");
-    }
-    if end {
-        chunk.extend_from_slice(b"0\r\n\r\n");
-    }
-    chunk
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use std::fs;
@@ -360,12 +295,12 @@ pub(crate) mod tests {
             match writer.step(&mut Granted(Some(kept), Vec::new())).expect("a listing") {
                 Step::Block(block) => all.extend_from_slice(&block),
                 Step::End => return String::from_utf8(all).expect("text"),
-                Step::Wait => panic!("there is memory"),
+                Step::Wait | Step::Again => panic!("there is memory"),
             }
             // Each other time, as it is where memory is scarce.
             forget = !forget;
             if forget {
-                writer.forget();
+                writer.release_memory();
             }
         }
     }
@@ -374,7 +309,7 @@ pub(crate) mod tests {
         Site::load(&crate::site::Options {
             root: root.to_owned(),
             rules: None,
-            symlinks: root::Symlinks::Beneath,
+            symlinks: crate::site::root::Symlinks::Beneath,
             hidden: false,
             listing: true,
             precompressed: false,

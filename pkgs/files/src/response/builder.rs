@@ -14,6 +14,7 @@ use service::request_id::RequestId;
 use super::built::{BuiltResponse, Payload};
 use super::common_headers::CommonHeaders;
 use super::pending::{PendingWork, WorkOutcome};
+use crate::archive::plan::{ArchivePlan, PlanError};
 use crate::auth::{self, Authenticator, PasswordVerdict};
 use crate::cache::open_files::{CacheEntry, EntryKind, OpenFileCache};
 use crate::http::head::{Method, Request};
@@ -34,7 +35,7 @@ const PREFLIGHT_MAX_AGE: u32 = 7200;
 /// What an answer is made from.
 pub struct ResponseBuilder<'w> {
     /// What is served.
-    pub site: &'w Site,
+    pub site: &'w Arc<Site>,
     /// What is open.
     pub cache: &'w mut OpenFileCache,
     /// The present, in ticks.
@@ -61,6 +62,8 @@ pub struct ResponseBuilder<'w> {
     pub unencoded: bool,
     /// Where the client is.
     pub client: Option<IpAddr>,
+    /// What is in the archive that is asked for.
+    pub planned: Option<Result<Box<ArchivePlan>, PlanError>>,
     /// What became of the password in the request, and where.
     pub checked: Option<(Arc<Realm>, PasswordVerdict)>,
 }
@@ -106,6 +109,7 @@ impl ResponseBuilder<'_> {
             WorkOutcome::Found(path, found) => return Some((path, found)),
             WorkOutcome::Password(realm, verdict) => self.checked = Some((realm, verdict)),
             WorkOutcome::Encoded => self.unencoded = true,
+            WorkOutcome::Archive(planned) => self.planned = Some(planned),
         }
         None
     }
@@ -210,6 +214,9 @@ impl ResponseBuilder<'_> {
             && let Some(refused) = self.check_access(access, path, request, out)?
         {
             return Ok(refused);
+        }
+        if let Some(answer) = self.archive(entry, path, request, out)? {
+            return Ok(answer);
         }
         self.entry(entry, path, request, out)
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::multipart::MultipartRanges;
 use crate::cache::file::OpenFile;
-use crate::listing::request::ListingRequest;
+use crate::stream::source::BlockSource;
 
 /// An answer whose head is written.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ pub enum Payload {
     },
     /// Several ranges of a file.
     Multipart(Box<MultipartRanges>),
-    /// The entries of a directory.
-    Listing(Box<ListingRequest>),
+    /// What is written as its client takes it: a listing, an archive.
+    Stream(Box<dyn BlockSource>),
 }
 
 impl BuiltResponse {
@@ -47,7 +47,7 @@ impl BuiltResponse {
             Payload::None => Some(self.written),
             Payload::File { range, .. } => Some(range.end - range.start),
             Payload::Multipart(parts) => Some(parts.length()),
-            Payload::Listing(_) => None,
+            Payload::Stream(_) => None,
         }
     }
 }

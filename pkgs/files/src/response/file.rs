@@ -16,8 +16,9 @@ use crate::http::head::{Method, Request};
 use crate::http::listing_query::ListingQuery;
 use crate::http::range::{self, RequestedRange};
 use crate::listing::request::ListingRequest;
+use crate::listing::writer::ListingWriter;
 use crate::site::errors::HttpError;
-use crate::site::rules::Cors;
+use crate::site::rules::{Cors, Policy};
 use crate::site::signature::unsigned;
 use crate::variants::VariantLookup;
 
@@ -100,7 +101,7 @@ impl ResponseBuilder<'_> {
             Precondition::Proceed => {}
             Precondition::NotModified => {
                 out.extend_from_slice(&file.not_modified);
-                allow_origin(entry, request, out);
+                allow_origin(&entry.policy, request, out);
                 return self.end(304, request, Payload::None, out);
             }
             Precondition::Failed => return self.refuse(HttpError::PreconditionFailed, request, "", out),
@@ -114,7 +115,7 @@ impl ResponseBuilder<'_> {
         match ranged.map_or(RequestedRange::Whole, |value| range::parse(value, size)) {
             RequestedRange::Whole => {
                 out.extend_from_slice(&file.ok);
-                allow_origin(entry, request, out);
+                allow_origin(&entry.policy, request, out);
                 if request.method == Method::Head || size == 0 {
                     return self.end(200, request, Payload::None, out);
                 }
@@ -133,7 +134,7 @@ impl ResponseBuilder<'_> {
                     file.fields()
                 );
                 out.extend_from_slice(described.as_bytes());
-                allow_origin(entry, request, out);
+                allow_origin(&entry.policy, request, out);
                 let watched = entry.is_watched();
                 self.end(206, request, Payload::File { file: Rc::clone(file), range, watched }, out)
             }
@@ -147,7 +148,7 @@ impl ResponseBuilder<'_> {
                     file.fields()
                 );
                 out.extend_from_slice(described.as_bytes());
-                allow_origin(entry, request, out);
+                allow_origin(&entry.policy, request, out);
                 self.end(206, request, Payload::Multipart(Box::new(parts)), out)
             }
             RequestedRange::Unsatisfiable => {
@@ -183,16 +184,19 @@ impl ResponseBuilder<'_> {
             without(&entry.policy.fields, "x-content-type-options: ")
         );
         out.extend_from_slice(described.as_bytes());
-        allow_origin(entry, request, out);
+        allow_origin(&entry.policy, request, out);
         let payload = match request.method {
             Method::Head => Payload::None,
-            _ => Payload::Listing(Box::new(ListingRequest {
-                path: path.to_vec(),
-                order,
-                json,
-                hidden: self.site.hidden,
-                chunked: !request.old,
-            })),
+            _ => {
+                let listed = ListingRequest {
+                    path: path.to_vec(),
+                    order,
+                    json,
+                    hidden: self.site.hidden,
+                    chunked: !request.old,
+                };
+                Payload::Stream(Box::new(ListingWriter::new(Arc::clone(self.site), listed)))
+            }
         };
         self.last |= request.old;
         self.end(200, request, payload, out)
@@ -200,8 +204,8 @@ impl ResponseBuilder<'_> {
 }
 
 /// Names the origin that asks, where it is one of those that may read the answer.
-fn allow_origin(entry: &CacheEntry, request: &Request<'_>, out: &mut Vec<u8>) {
-    let (Cors::Listed(listed), Some(origin)) = (&entry.policy.cors, request.fields.origin) else { return };
+pub(super) fn allow_origin(policy: &Policy, request: &Request<'_>, out: &mut Vec<u8>) {
+    let (Cors::Listed(listed), Some(origin)) = (&policy.cors, request.fields.origin) else { return };
     if listed.iter().any(|known| known.as_bytes() == origin) {
         out.extend_from_slice(b"access-control-allow-origin: ");
         out.extend_from_slice(origin);
@@ -210,6 +214,6 @@ fn allow_origin(entry: &CacheEntry, request: &Request<'_>, out: &mut Vec<u8>) {
 }
 
 /// `fields` without the one that starts so.
-fn without(fields: &str, start: &str) -> String {
+pub(super) fn without(fields: &str, start: &str) -> String {
     fields.split_inclusive("\r\n").filter(|line| !line.starts_with(start)).collect()
 }

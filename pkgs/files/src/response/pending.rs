@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::archive::plan::{ArchivePlan, ArchiveRequest, PlanError};
 use crate::auth::{PasswordAttempt, PasswordVerdict};
 use crate::http::encoding::Coding;
 use crate::site::Site;
@@ -33,6 +34,8 @@ pub enum PendingWork {
         /// Which.
         coding: Coding,
     },
+    /// It has to be found out what is in an archive.
+    PlanArchive(Box<ArchiveRequest>),
     /// A password has to be tried.
     Password(Box<PasswordAttempt>),
 }
@@ -44,6 +47,8 @@ pub enum WorkOutcome {
     Found(Vec<u8>, Result<Found, Error>),
     /// A coding is there, or will not be.
     Encoded,
+    /// What is in an archive.
+    Archive(Result<Box<ArchivePlan>, PlanError>),
     /// What became of a password.
     Password(Arc<Realm>, PasswordVerdict),
 }

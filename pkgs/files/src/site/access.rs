@@ -85,6 +85,14 @@ impl AccessControl {
         !self.keys.is_empty()
     }
 
+    /// Whether whoever passes here passes there, too. A signature is that of one URL, and of no other.
+    pub fn covers(&self, other: &Self) -> bool {
+        let has_realm = |realm| self.realms.iter().any(|own| Arc::ptr_eq(own, realm));
+        other.keys.is_empty()
+            && other.referrers.iter().all(|referrers| self.referrers.contains(referrers))
+            && other.realms.iter().all(has_realm)
+    }
+
     /// Adds what caches have to know of answers behind it.
     pub fn add_fields(&self, fields: &mut String) {
         if !self.referrers.is_empty() {

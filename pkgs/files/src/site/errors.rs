@@ -18,6 +18,12 @@ pub enum HttpError {
     Path,
     /// 400: the query of a listing.
     Query,
+    /// 400: an archive that is not to be had.
+    Archive,
+    /// 403: an archive of too much.
+    ArchiveTooLarge,
+    /// 503: archives.
+    ArchivesBusy,
     /// 403.
     Denied,
     /// 401.
@@ -81,6 +87,12 @@ impl HttpError {
             Self::Malformed => (400, "This is no request as HTTP/1.1 has it."),
             Self::Path => (400, "This path is malformed, or leads out of what is served."),
             Self::Query => (400, listing_query::QUERY),
+            Self::Archive => (
+                400,
+                "An archive is asked for by archive=zip or archive=tar.zst alone, as far as rules allow it.",
+            ),
+            Self::ArchiveTooLarge => (403, "This directory has more than may be had as an archive."),
+            Self::ArchivesBusy => (503, "Too many archives are being made just now."),
             Self::Denied => (403, "This file may not be read."),
             Self::Unauthorized => (401, "This file is for those who have a password."),
             Self::Unsigned => (403, "This URL is not signed for this file, or has expired."),
@@ -113,7 +125,7 @@ impl HttpError {
     fn fields(self) -> &'static str {
         match self {
             Self::Method => "allow: GET, HEAD, OPTIONS\r\n",
-            Self::TooMany | Self::Exhausted | Self::Busy => "retry-after: 1\r\n",
+            Self::TooMany | Self::Exhausted | Self::Busy | Self::ArchivesBusy => "retry-after: 1\r\n",
             Self::Tries => "retry-after: 60\r\n",
             _ => "",
         }

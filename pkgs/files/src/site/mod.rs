@@ -109,6 +109,7 @@ pub struct Site {
     listing: bool,
     has_routes: bool,
     restricts_access: bool,
+    has_archives: bool,
     secrets: Secrets,
     rules: Rules,
     /// By path below the root, the file that is read next.
@@ -188,6 +189,7 @@ impl Site {
             certificates: Vec::new(),
             listing: options.listing,
             has_routes: rules.routes(),
+            has_archives: rules.has_archives(),
             restricts_access: rules.restricts_access(),
             secrets: Secrets::load(&rules.realm, &rules.key, options.rules.as_deref())?,
             rules,
@@ -285,6 +287,11 @@ impl Site {
         let key = rules.signed(path).and_then(|name| secrets.key(name));
         let realm = rules.auth(path).and_then(|name| secrets.realm(name));
         access.add(rules.referrers(path), key, realm);
+    }
+
+    /// Whether any rule allows archives of directories.
+    pub fn has_archives(&self) -> bool {
+        self.has_archives
     }
 
     /// Whether any rule names a manifest.

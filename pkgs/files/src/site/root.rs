@@ -175,7 +175,7 @@ impl Root {
     pub fn find(&self, path: &[u8], mode: LookupMode) -> Result<Found, Error> {
         if !path.is_empty() && !path.ends_with(b"/") {
             return match self.look(path, mode)? {
-                FileType::RegularFile => self.file(path, mode),
+                FileType::RegularFile => self.with_codings(path, mode),
                 FileType::Directory => Ok(Found::Directory),
                 // Opening a FIFO would let its writer go on, and opening a device may do anything.
                 _ => Err(Error::Missing),
@@ -184,7 +184,7 @@ impl Root {
         let mut index = path.to_vec();
         index.extend_from_slice(INDEX.as_bytes());
         match self.look(&index, mode) {
-            Ok(FileType::RegularFile) => return self.file(&index, mode),
+            Ok(FileType::RegularFile) => return self.with_codings(&index, mode),
             Ok(_) | Err(Error::Missing) => {}
             Err(error) => return Err(error),
         }
@@ -224,7 +224,18 @@ impl Root {
         }
     }
 
-    fn file(&self, path: &[u8], mode: LookupMode) -> Result<Found, Error> {
+    /// The same of a path that may name anything: what is no regular file is not opened, for that may let a writer go on.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn file(&self, path: &[u8], mode: LookupMode) -> Result<OpenedFile, Error> {
+        match self.look(path, mode)? {
+            FileType::RegularFile => self.regular(path, mode),
+            _ => Err(Error::Missing),
+        }
+    }
+
+    fn with_codings(&self, path: &[u8], mode: LookupMode) -> Result<Found, Error> {
         let plain = self.regular(path, mode)?;
         let modified = plain.identity.modified;
         let mut files = Box::new([Some(plain), None, None, None]);

@@ -20,13 +20,11 @@ use tokio::sync::oneshot;
 use crate::cache::copy::FileCopy;
 use crate::cache::file::OpenFile;
 use crate::cache::memory_copy::MemoryCopy;
-use crate::listing::pool::{Block, ListingStream};
-use crate::listing::request::ListingRequest;
-use crate::listing::writer::Error;
 use crate::metrics::WorkerMetrics;
 use crate::response::multipart::MultipartRanges;
-use crate::site::Site;
 use crate::site::root::FileIdentity;
+use crate::stream::pool::{Block, BlockStream};
+use crate::stream::source::{BlockSource, Error};
 use crate::worker::context::WorkerContext;
 use crate::worker::shared::SharedState;
 
@@ -52,7 +50,7 @@ pub struct Body(Kind);
 enum Kind {
     Whole(Option<Bytes>),
     File(Reader),
-    Listing(ListingBlocks),
+    Stream(StreamBlocks),
 }
 
 /// Reads pieces of a file.
@@ -71,8 +69,8 @@ struct Reader {
 
 /// The blocks of a listing.
 #[derive(Debug)]
-struct ListingBlocks {
-    listing: ListingStream,
+struct StreamBlocks {
+    stream: BlockStream,
     /// The next block, which is being written.
     waiting: Option<oneshot::Receiver<Block>>,
     ended: bool,
@@ -120,11 +118,11 @@ impl Body {
         Self(Kind::File(Reader::new(context, &file, pieces, left)))
     }
 
-    /// The entries of a directory. None where too many are being listed.
-    pub fn listing(context: &WorkerContext, site: Arc<Site>, request: ListingRequest) -> Option<Self> {
-        let listing = context.shared.listings.open(site, request)?;
+    /// What is written as it is taken. None where there is too much of that.
+    pub fn stream(context: &WorkerContext, source: Box<dyn BlockSource>) -> Option<Self> {
+        let stream = context.shared.streams.open(source)?;
         let metrics = Arc::clone(&context.metrics);
-        Some(Self(Kind::Listing(ListingBlocks { listing, waiting: None, ended: false, metrics })))
+        Some(Self(Kind::Stream(StreamBlocks { stream, waiting: None, ended: false, metrics })))
     }
 }
 
@@ -200,7 +198,7 @@ impl Reader {
     }
 }
 
-impl ListingBlocks {
+impl StreamBlocks {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.ended {
             return Poll::Ready(None);
@@ -208,7 +206,7 @@ impl ListingBlocks {
         // Asked for only now, when there is room for it.
         let waiting = self.waiting.get_or_insert_with(|| {
             let (give, waiting) = oneshot::channel();
-            self.listing.next(move |block| drop(give.send(block)));
+            self.stream.next(move |block| drop(give.send(block)));
             waiting
         });
         let block = ready!(Pin::new(waiting).poll(context));
@@ -293,7 +291,7 @@ impl http_body::Body for Body {
         let next = match &mut self.0 {
             Kind::Whole(bytes) => bytes.take().map(Ok),
             Kind::File(reader) => ready!(reader.poll_next(context)),
-            Kind::Listing(listing) => ready!(listing.poll_next(context)),
+            Kind::Stream(listing) => ready!(listing.poll_next(context)),
         };
         Poll::Ready(next.map(|bytes| bytes.map(Frame::data)))
     }
@@ -302,7 +300,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Whole(bytes) => bytes.is_none(),
             Kind::File(reader) => reader.left == 0,
-            Kind::Listing(listing) => listing.ended,
+            Kind::Stream(listing) => listing.ended,
         }
     }
 
@@ -310,7 +308,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Kind::File(reader) => SizeHint::with_exact(reader.left),
-            Kind::Listing(_) => SizeHint::default(),
+            Kind::Stream(_) => SizeHint::default(),
         }
     }
 }

@@ -195,8 +195,8 @@ fn answer<B>(
         Payload::None => None,
         Payload::File { file, range, .. } => Some(Body::file(context, &file, range)),
         Payload::Multipart(parts) => Some(Body::parts(context, *parts)),
-        Payload::Listing(listing) => {
-            let body = Body::listing(context, Arc::clone(&site), *listing);
+        Payload::Stream(source) => {
+            let body = Body::stream(context, source);
             if body.is_none() {
                 out.clear();
                 let mut builder = context.builder(&site);

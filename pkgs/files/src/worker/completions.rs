@@ -8,8 +8,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, write};
 
 use crate::disk::ring::Token;
-use crate::listing::pool::Block;
 use crate::response::pending::WorkOutcome;
+use crate::stream::pool::Block;
 
 /// What is done.
 #[derive(Debug)]

@@ -105,7 +105,7 @@ impl WorkerContext {
     }
 
     /// Makes answers about `site`.
-    pub fn builder<'d>(&'d mut self, site: &'d Site) -> ResponseBuilder<'d> {
+    pub fn builder<'d>(&'d mut self, site: &'d Arc<Site>) -> ResponseBuilder<'d> {
         ResponseBuilder {
             site,
             cache: &mut self.cache,
@@ -121,6 +121,7 @@ impl WorkerContext {
             variants: &self.shared.variants,
             unencoded: false,
             client: None,
+            planned: None,
             checked: None,
         }
     }

@@ -14,16 +14,17 @@ use service::shutdown::Shutdown;
 use super::completions::CompletionQueue;
 use super::limits;
 use super::settings::Settings;
+use crate::archive::planner::ArchivePlanner;
 use crate::auth::Authenticator;
 use crate::cache::copies::CopyCache;
 use crate::cache::memory_copy::MemoryCopy;
 use crate::cache::pipe_copy::PipeCopy;
 use crate::disk::threads::DiskThreads;
-use crate::listing::pool::ListingPool;
 use crate::metrics::Metrics;
 use crate::response::pending::{PendingWork, WorkOutcome};
 use crate::site::Site;
 use crate::site::root::{Error, LookupMode};
+use crate::stream::pool::StreamPool;
 use crate::threads::health::STUCK;
 use crate::variants::VariantCache;
 
@@ -34,10 +35,12 @@ pub struct SharedState {
     pub settings: Settings,
     /// The threads that wait for the disk.
     pub disk: DiskThreads,
-    /// Those that write listings.
-    pub listings: ListingPool,
+    /// Those that write listings and archives.
+    pub streams: StreamPool,
     /// Codings that were made of files.
     pub variants: Arc<VariantCache>,
+    /// What finds out what is in archives.
+    pub archives: ArchivePlanner,
     /// What is known of passwords.
     pub auth: Arc<Authenticator>,
     /// Copies of files that are asked for often, to be sent as they are.
@@ -86,10 +89,11 @@ impl SharedState {
             // What is large is what it is for: one of 4 MiB costs a tenth less by HTTP/3.
             memory_copies: Arc::new(CopyCache::new(settings.tls_memory, settings.tls_memory / 2)),
             variants: Arc::new(VariantCache::new(settings.variant_memory)),
+            archives: ArchivePlanner::default(),
             auth: Arc::default(),
             settings,
             disk,
-            listings: ListingPool::start()?,
+            streams: StreamPool::start()?,
             metrics: Arc::default(),
             access_log,
             limits,
@@ -131,7 +135,7 @@ impl SharedState {
     /// Whether the threads go on that workers have wait for them, for the watchdog.
     pub fn is_waited_for(&self) -> bool {
         self.disk.is_alive()
-            && [self.listings.health(), self.auth.health(), self.variants.health()]
+            && [self.streams.health(), self.archives.health(), self.auth.health(), self.variants.health()]
                 .iter()
                 .all(|health| health.is_alive(STUCK))
     }
@@ -184,6 +188,10 @@ impl SharedState {
             }),
             PendingWork::Encode { fd, identity, coding } => {
                 self.variants.make(fd, identity, coding, move || done(WorkOutcome::Encoded));
+            }
+            PendingWork::PlanArchive(request) => {
+                let plan = move |plan: Result<_, _>| done(WorkOutcome::Archive(plan.map(Box::new)));
+                self.archives.plan(site, *request, plan);
             }
             PendingWork::Password(this) => {
                 let realm = Arc::clone(&this.realm);

@@ -14,7 +14,7 @@ use crate::secure::secure;
 use crate::versions::{self, ALL, knows_head};
 
 /// A hash as the binary makes it.
-fn hash(password: &str) -> String {
+pub fn hash(password: &str) -> String {
     let mut child = Command::new(BINARY)
         .arg("password")
         .stdin(Stdio::piped())

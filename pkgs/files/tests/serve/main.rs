@@ -1,6 +1,7 @@
 //! The real `linerate-files serve`, over real sockets.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod auth;
 mod client;
 mod cold;

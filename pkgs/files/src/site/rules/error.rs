@@ -1,6 +1,7 @@
 //! What is wrong with rules.
 
 use super::COMPRESSED_MOST;
+use super::archive::MOST_ENTRIES;
 use crate::site::{access, pattern, route};
 
 /// The most sites: each worker has a table of names for each.
@@ -61,6 +62,9 @@ pub enum Error {
     /// Files that would take too long.
     #[error("rule {0:?}: compress-max is at most {COMPRESSED_MOST}")]
     Compressed(String),
+    /// Archives that would take too much memory.
+    #[error("rule {0:?}: archive-max-entries is at most {MOST_ENTRIES}")]
+    Entries(String),
     /// Sites.
     #[error(transparent)]
     Sites(#[from] SiteError),

@@ -17,6 +17,7 @@
 //! [[rule]]
 //! path = "/pub/*"
 //! listing = true
+//! archive = ["zip", "tar.zst"]        # all below a directory, as `?archive=zip`
 //! prefetch = "pub/manifest.txt"       # paths below the root, a line each, in the order they are read
 //!
 //! [[rule]]
@@ -32,6 +33,7 @@
 //! [`route`](super::route). All else goes by that of the file that is sent; who may have it
 //! ([`access`](super::access)) by both.
 
+pub mod archive;
 pub mod error;
 pub mod policy;
 pub mod site_rule;
@@ -40,6 +42,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use archive::{ArchiveFormat, MOST_ENTRIES};
 pub use error::Error;
 pub use policy::{Cors, Policy};
 use site_rule::{SiteRule, UnknownHosts};
@@ -132,6 +135,12 @@ pub struct Rule {
     pub cors: Option<Vec<String>>,
     /// Whether directories are listed.
     pub listing: Option<bool>,
+    /// As what directories may be had whole, `zip` and `tar.zst`. Empty for nothing.
+    pub archive: Option<Vec<ArchiveFormat>>,
+    /// The most files and directories in one, 100,000 at most. 10,000 by default.
+    pub archive_max_entries: Option<u32>,
+    /// The most bytes of all files in one. 4 GiB by default.
+    pub archive_max_bytes: Option<u64>,
     /// The file that tells which file is read after which.
     pub prefetch: Option<String>,
     /// Where else it is to be asked for: a path, or a URL. Empty to lift what an earlier rule says.
@@ -232,6 +241,11 @@ impl Rules {
             smallest = rule.compress_min.unwrap_or(smallest);
             largest = rule.compress_max.unwrap_or(largest);
             policy.listing = rule.listing.unwrap_or(policy.listing);
+            if let Some(formats) = &rule.archive {
+                policy.archive.formats.clone_from(formats);
+            }
+            policy.archive.max_entries = rule.archive_max_entries.unwrap_or(policy.archive.max_entries);
+            policy.archive.max_bytes = rule.archive_max_bytes.unwrap_or(policy.archive.max_bytes);
             match rule.cors.as_deref() {
                 None => {}
                 Some([]) => policy.cors = Cors::Same,
@@ -255,6 +269,11 @@ impl Rules {
     /// Whether any rule leads requests elsewhere.
     pub fn routes(&self) -> bool {
         self.made().any(|made| !made.route.is_empty())
+    }
+
+    /// Whether any rule allows archives.
+    pub fn has_archives(&self) -> bool {
+        self.rule.iter().any(|rule| rule.archive.as_ref().is_some_and(|formats| !formats.is_empty()))
     }
 
     /// Whether any rule says who may have what.
@@ -328,6 +347,9 @@ impl Rule {
     fn check(&self) -> Result<(), Error> {
         if self.compress_max.is_some_and(|most| most > COMPRESSED_MOST) {
             return Err(Error::Compressed(self.name()));
+        }
+        if self.archive_max_entries.is_some_and(|most| most > MOST_ENTRIES) {
+            return Err(Error::Entries(self.name()));
         }
         match &self.r#match {
             Some(_) if !self.path.is_empty() => return Err(Error::Both(self.path.clone())),

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
+use super::archive::ArchivePolicy;
 use crate::site::access::AccessControl;
 
 /// What the rules say of one path.
@@ -14,6 +15,8 @@ pub struct Policy {
     pub cors: Cors,
     /// Whether a directory here is listed.
     pub listing: bool,
+    /// Which archives of a directory here may be had.
+    pub archive: ArchivePolicy,
     /// Who may have it; none where anybody may.
     pub access: Option<Rc<AccessControl>>,
     /// Of texts of which size, in bytes, codings are made.

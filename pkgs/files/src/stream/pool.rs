@@ -1,5 +1,5 @@
-//! The threads that write listings. A job is one block: between two of them a listing waits for its client, and holds
-//! no thread.
+//! The threads that write streams: listings and archives. A job is one block: between two of them a stream waits for its
+//! client, and holds no thread.
 //!
 //! The names of large directories take [`NAME_MEMORY_BYTES`] together. A listing that finds none left waits for it, and one
 //! whose client has taken nothing for [`RESTED`] has its names taken away: it reads them again when its client goes on.
@@ -15,19 +15,17 @@ use std::time::{Duration, Instant};
 
 use service::panics;
 
-use super::request::ListingRequest;
-use super::writer::{Error, KEPT_BYTES, ListingWriter, NameMemory, Step};
-use crate::site::Site;
+use super::source::{BlockSource, Error, MAX_NAME_BYTES, NameMemory, Step};
 use crate::threads::health::{MonitoredThread, ThreadHealth};
 
 /// Threads that write listings: small ones wait for one that is not busy with a large one.
 const THREADS: usize = 4;
 
 /// Memory for the names of large directories: one thread fewer than there are has such a directory at a time.
-const NAME_MEMORY_BYTES: usize = (THREADS - 1) * KEPT_BYTES;
+const NAME_MEMORY_BYTES: usize = (THREADS - 1) * MAX_NAME_BYTES;
 
-/// Listings at once. One whose client takes nothing holds a block and the names of a small directory, some 48 KiB.
-const LISTINGS: usize = 1024;
+/// Streams at once. One whose client takes nothing holds a block and the names of a small directory, some 48 KiB.
+const STREAMS: usize = 1024;
 
 /// From how long on a listing that waits for its client may lose its names: one whose client takes ten megabits a second
 /// goes on before.
@@ -40,10 +38,10 @@ const RETRY: Duration = Duration::from_millis(10);
 pub type Block = Result<Option<Vec<u8>>, Error>;
 
 /// The threads; they end when this is dropped.
-pub struct ListingPool(Arc<Shared>, ThreadHealth);
+pub struct StreamPool(Arc<Shared>, ThreadHealth);
 
 /// A listing under way; it ends when this is dropped.
-pub struct ListingStream {
+pub struct BlockStream {
     paced: Arc<Paced>,
     home: Arc<AtomicUsize>,
     shared: Arc<Shared>,
@@ -65,7 +63,7 @@ struct Queue {
     parked: VecDeque<Job>,
     /// When these look for it again.
     retry: Option<Instant>,
-    listings: Vec<Weak<Paced>>,
+    streams: Vec<Weak<Paced>>,
     /// Threads that wait for a job, who began last at the end: he is woken first.
     idle: Vec<usize>,
     /// Threads that are about to look for a job, and need not be woken.
@@ -85,7 +83,7 @@ type Paced = Mutex<Held>;
 
 /// A listing with what it has of the memory.
 struct Held {
-    writer: ListingWriter,
+    source: Box<dyn BlockSource>,
     share: Share,
     /// When it gave its last block.
     since: Instant,
@@ -97,19 +95,19 @@ struct Share {
     shared: Arc<Shared>,
 }
 
-impl fmt::Debug for ListingPool {
+impl fmt::Debug for StreamPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListingPool").finish_non_exhaustive()
+        f.debug_struct("StreamPool").finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for ListingStream {
+impl fmt::Debug for BlockStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListingStream").finish_non_exhaustive()
+        f.debug_struct("BlockStream").finish_non_exhaustive()
     }
 }
 
-impl ListingPool {
+impl StreamPool {
     /// Starts the threads.
     ///
     /// # Errors
@@ -130,33 +128,32 @@ impl ListingPool {
         &self.1
     }
 
-    /// Begins a listing. None where there are too many.
-    pub fn open(&self, site: Arc<Site>, request: ListingRequest) -> Option<ListingStream> {
+    /// Begins a stream. None where there are too many.
+    pub fn open(&self, source: Box<dyn BlockSource>) -> Option<BlockStream> {
         let shared = Arc::clone(&self.0);
         let mut queue = self.0.queue();
-        if queue.listings.len() >= LISTINGS {
-            queue.listings.retain(|listing| listing.strong_count() > 0);
+        if queue.streams.len() >= STREAMS {
+            queue.streams.retain(|stream| stream.strong_count() > 0);
         }
-        if queue.listings.len() >= LISTINGS {
+        if queue.streams.len() >= STREAMS {
             return None;
         }
-        let writer = ListingWriter::new(site, request);
         let share = Share { bytes: 0, shared: Arc::clone(&shared) };
-        let paced = Arc::new(Mutex::new(Held { writer, share, since: Instant::now() }));
-        queue.listings.push(Arc::downgrade(&paced));
+        let paced = Arc::new(Mutex::new(Held { source, share, since: Instant::now() }));
+        queue.streams.push(Arc::downgrade(&paced));
         drop(queue);
-        Some(ListingStream { paced, home: Arc::new(AtomicUsize::new(THREADS)), shared })
+        Some(BlockStream { paced, home: Arc::new(AtomicUsize::new(THREADS)), shared })
     }
 }
 
-impl Drop for ListingPool {
+impl Drop for StreamPool {
     fn drop(&mut self) {
         self.0.queue().ended = true;
         self.0.wakeups.iter().for_each(Condvar::notify_all);
     }
 }
 
-impl ListingStream {
+impl BlockStream {
     /// Has the next block written; `done` is given it, unless the listing is dropped before.
     pub fn next(&self, done: impl FnOnce(Block) + Send + 'static) {
         let home = self.home.load(Ordering::Relaxed);
@@ -183,7 +180,7 @@ impl Share {
 impl NameMemory for Share {
     fn grow(&mut self) -> Option<usize> {
         self.shrink(0);
-        self.bytes = if self.shared.grow() { KEPT_BYTES } else { 0 };
+        self.bytes = if self.shared.grow() { MAX_NAME_BYTES } else { 0 };
         (self.bytes > 0).then_some(self.bytes)
     }
 
@@ -264,10 +261,16 @@ impl Shared {
     fn run(&self, job: Job, number: usize) {
         let Some(paced) = job.paced.upgrade() else { return };
         let mut held = paced.lock().unwrap_or_else(PoisonError::into_inner);
-        let Held { writer, share, since } = &mut *held;
-        let block = match panics::catch(|| writer.step(share)) {
+        let Held { source, share, since } = &mut *held;
+        let block = match panics::catch(|| source.step(share)) {
             Ok(Ok(Step::Block(block))) => Ok(Some(block)),
             Ok(Ok(Step::End)) => Ok(None),
+            Ok(Ok(Step::Again)) => {
+                drop(held);
+                job.home.store(number, Ordering::Relaxed);
+                // Behind those that are due: this thread looks next, and takes what is first.
+                return self.queue().due.push_back(job);
+            }
             Ok(Ok(Step::Wait)) => {
                 drop(held);
                 let mut queue = self.queue();
@@ -278,13 +281,13 @@ impl Shared {
             }
             Ok(Err(error)) => Err(error),
             Err(panic) => {
-                panic.log("listing", &String::from_utf8_lossy(&writer.request().path));
+                panic.log("stream", &String::from_utf8_lossy(source.path()));
                 Err(Error::Panicked)
             }
         };
         if let Err(error) = &block {
-            let path = String::from_utf8_lossy(&writer.request().path);
-            tracing::debug!(%path, %error, "a listing ended early");
+            let path = String::from_utf8_lossy(source.path());
+            tracing::debug!(%path, %error, "a stream ended early");
         }
         *since = Instant::now();
         drop(held);
@@ -296,7 +299,8 @@ impl Shared {
     /// Takes memory for the names of a large directory, if need be from a listing that has not used its own for a while.
     fn grow(&self) -> bool {
         loop {
-            let take = |taken| (taken + KEPT_BYTES <= NAME_MEMORY_BYTES).then_some(taken + KEPT_BYTES);
+            let take =
+                |taken| (taken + MAX_NAME_BYTES <= NAME_MEMORY_BYTES).then_some(taken + MAX_NAME_BYTES);
             if self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
                 return true;
             }
@@ -308,7 +312,7 @@ impl Shared {
 
     /// Takes the names from the listing that has rested longest. Returns whether there was one.
     fn reclaim(&self) -> bool {
-        let all: Vec<Arc<Paced>> = self.queue().listings.iter().filter_map(Weak::upgrade).collect();
+        let all: Vec<Arc<Paced>> = self.queue().streams.iter().filter_map(Weak::upgrade).collect();
         let rested = all.iter().filter_map(|paced| match paced.try_lock() {
             Ok(held) => {
                 (held.share.bytes > 0 && held.since.elapsed() >= RESTED).then_some((held.since, paced))
@@ -317,7 +321,7 @@ impl Shared {
         });
         let Some((_, paced)) = rested.min_by_key(|(since, _)| *since) else { return false };
         let Ok(mut held) = paced.try_lock() else { return false };
-        held.writer.forget();
+        held.source.release_memory();
         held.share.shrink(0);
         true
     }
@@ -329,10 +333,13 @@ mod tests {
 
     use super::*;
     use crate::http::listing_query::ListingQuery;
+    use crate::listing::request::ListingRequest;
+    use crate::listing::writer::ListingWriter;
     use crate::listing::writer::tests::{place_of, site};
+    use crate::site::Site;
 
     /// What the next block is; each is waited for.
-    fn next(listing: &ListingStream) -> Block {
+    fn next(listing: &BlockStream) -> Block {
         let (give, block) = mpsc::channel();
         listing.next(move |block| give.send(block).expect("it is waited for"));
         block.recv().expect("a block")
@@ -343,19 +350,23 @@ mod tests {
         ListingRequest { path: Vec::new(), order, json: true, hidden: false, chunked: false }
     }
 
+    fn listing(site: &Arc<Site>, request: ListingRequest) -> Box<dyn BlockSource> {
+        Box::new(ListingWriter::new(Arc::clone(site), request))
+    }
+
     #[test]
     fn listings_that_rest_keep_no_other_waiting() {
         // More names than those of a small directory.
         let names: Vec<String> = (0..2000).map(|n| format!("{n:04}")).collect();
         let place = place_of(names.iter().map(String::as_str), |_| String::new());
-        let pool = ListingPool::start().expect("threads");
+        let pool = StreamPool::start().expect("threads");
         let site = Arc::new(site(place.path()));
-        let open = || pool.open(Arc::clone(&site), request()).expect("room");
+        let open = || pool.open(listing(&site, request())).expect("room");
         // Each has begun, and is left where it is.
-        let resting: Vec<ListingStream> = (0..20).map(|_| open()).collect();
+        let resting: Vec<BlockStream> = (0..20).map(|_| open()).collect();
         let firsts: Vec<Block> = resting.iter().map(next).collect();
         assert!(firsts.iter().all(|block| matches!(block, Ok(Some(_)))), "{firsts:?}");
-        let whole = |listing: &ListingStream, first: Option<Block>| {
+        let whole = |listing: &BlockStream, first: Option<Block>| {
             let mut text = first.map_or(Vec::new(), |block| block.expect("a block").expect("not the end"));
             while let Some(block) = next(listing).expect("a block") {
                 text.extend(block);
@@ -376,10 +387,10 @@ mod tests {
     fn a_listing_that_is_alone_keeps_to_one_thread() {
         let names: Vec<String> = (0..2000).map(|n| format!("{n:0100}")).collect();
         let place = place_of(names.iter().map(String::as_str), |_| String::new());
-        let pool = ListingPool::start().expect("threads");
+        let pool = StreamPool::start().expect("threads");
         let site = Arc::new(site(place.path()));
         for _ in 0..20 {
-            let listing = pool.open(Arc::clone(&site), request()).expect("room");
+            let listing = pool.open(listing(&site, request())).expect("room");
             let mut threads = std::collections::HashSet::new();
             loop {
                 let (give, block) = mpsc::channel();
@@ -401,10 +412,10 @@ mod tests {
     #[test]
     fn listings_are_bounded_and_make_room_when_they_end() {
         let place = place_of(["a"].into_iter(), |_| String::new());
-        let pool = ListingPool::start().expect("threads");
+        let pool = StreamPool::start().expect("threads");
         let site = Arc::new(site(place.path()));
-        let open = || pool.open(Arc::clone(&site), request());
-        let mut all: Vec<ListingStream> = (0..LISTINGS).map(|_| open().expect("room")).collect();
+        let open = || pool.open(listing(&site, request()));
+        let mut all: Vec<BlockStream> = (0..STREAMS).map(|_| open().expect("room")).collect();
         assert!(open().is_none());
         all.pop();
         assert!(open().is_some());
@@ -414,13 +425,13 @@ mod tests {
     fn a_panic_ends_a_listing_and_no_other() {
         let place = place_of(["a"].into_iter(), |_| String::new());
         std::fs::create_dir(place.path().join(crate::faults::LISTING)).expect("a directory");
-        let pool = ListingPool::start().expect("threads");
+        let pool = StreamPool::start().expect("threads");
         let site = Arc::new(site(place.path()));
         let path = [crate::faults::LISTING.as_bytes(), b"/"].concat();
         for _ in 0..2 * THREADS {
-            let listing = pool.open(Arc::clone(&site), ListingRequest { path: path.clone(), ..request() });
+            let listing = pool.open(listing(&site, ListingRequest { path: path.clone(), ..request() }));
             assert_eq!(next(&listing.expect("room")), Err(Error::Panicked));
         }
-        assert!(matches!(next(&pool.open(site, request()).expect("room")), Ok(Some(_))));
+        assert!(matches!(next(&pool.open(listing(&site, request())).expect("room")), Ok(Some(_))));
     }
 }

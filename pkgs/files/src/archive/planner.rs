@@ -1,0 +1,61 @@
+//! The threads that look up what is to be in archives, and how many archives there may be at once.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use service::panics;
+
+use super::permit::{ARCHIVES, Permits};
+use super::plan::{ArchivePlan, ArchiveRequest, PlanError};
+use crate::site::Site;
+use crate::site::root::Error;
+use crate::threads::health::ThreadHealth;
+use crate::threads::pool::ThreadPool;
+
+/// Threads that look through directories: a tree of 10,000 files takes one some 100 ms where it is in memory.
+const THREADS: usize = 2;
+
+/// The threads; they are started when an archive is first asked for.
+pub struct ArchivePlanner {
+    pool: ThreadPool,
+    permits: Permits,
+}
+
+impl fmt::Debug for ArchivePlanner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArchivePlanner").finish_non_exhaustive()
+    }
+}
+
+impl Default for ArchivePlanner {
+    fn default() -> Self {
+        Self { pool: ThreadPool::new("files-archive", THREADS, ARCHIVES), permits: Permits::default() }
+    }
+}
+
+impl ArchivePlanner {
+    /// Finds out what is in an archive. `done` is called on the thread that did, or at once.
+    pub fn plan(
+        &self,
+        site: Arc<Site>,
+        request: ArchiveRequest,
+        done: impl FnOnce(Result<ArchivePlan, PlanError>) + Send + 'static,
+    ) {
+        let Some(permit) = self.permits.take() else { return done(Err(PlanError::Busy)) };
+        // There are as many places in the queue as permits.
+        let _ = self.pool.run(move || {
+            let path = request.path.clone();
+            let plan = panics::catch(|| ArchivePlan::make(&site, request, permit));
+            done(plan.unwrap_or_else(|panic| {
+                panic.log("archive", &String::from_utf8_lossy(&path));
+                Err(PlanError::Failed(Error::Failed(Errno::IO)))
+            }));
+        });
+    }
+
+    /// Since when its threads have been at their jobs.
+    pub fn health(&self) -> &ThreadHealth {
+        self.pool.health()
+    }
+}

@@ -1,0 +1,71 @@
+//! tar, as GNU writes it, compressed by Zstandard.
+
+use std::io::{self, Write};
+
+use tar::{Builder, EntryType, Header};
+use zstd::stream::write::Encoder;
+
+use super::sink::Sink;
+
+/// Of zstd, 1 to 22: the fastest that still compresses well. It takes some mebibyte.
+const LEVEL: i32 = 1;
+
+/// What a tar is made of.
+const RECORD_BYTES: u64 = 512;
+
+/// A tar under way.
+pub struct Tar {
+    builder: Builder<Encoder<'static, Sink>>,
+    /// What fills the last record of the file that is being written.
+    padding: usize,
+}
+
+impl Tar {
+    /// One that has not begun.
+    pub fn new(sink: Sink) -> io::Result<Self> {
+        Ok(Self { builder: Builder::new(Encoder::new(sink, LEVEL)?), padding: 0 })
+    }
+
+    /// Adds a directory.
+    pub fn directory(&mut self, name: &str) -> io::Result<()> {
+        let mut header = header(EntryType::Directory, 0o755, 0, 0);
+        self.builder.append_data(&mut header, name, io::empty())
+    }
+
+    /// Begins a file, whose bytes are written next.
+    pub fn begin(&mut self, name: &str, size: u64, modified: i64) -> io::Result<()> {
+        let mut header = header(EntryType::Regular, 0o644, size, modified);
+        // The header alone, and where the name is long what goes before it: the bytes follow by themselves.
+        self.builder.append_data(&mut header, name, io::empty())?;
+        self.padding = (size.next_multiple_of(RECORD_BYTES) - size) as usize;
+        Ok(())
+    }
+
+    /// Writes some bytes of that.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.builder.get_mut().write_all(bytes)
+    }
+
+    /// All bytes of the file are written.
+    pub fn end(&mut self) -> io::Result<()> {
+        let padding = std::mem::take(&mut self.padding);
+        self.write(&[0; RECORD_BYTES as usize][..padding])
+    }
+
+    /// Writes what all of it ends with.
+    pub fn finish(self) -> io::Result<()> {
+        self.builder.into_inner()?.finish()?;
+        Ok(())
+    }
+}
+
+fn header(kind: EntryType, mode: u32, size: u64, modified: i64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_size(size);
+    header.set_mtime(u64::try_from(modified).unwrap_or(0));
+    header
+}
