@@ -50,6 +50,7 @@
 // How it behaves, and who is asked along.
 mod admission;
 mod config;
+mod early_hints;
 mod error;
 mod offload;
 
@@ -84,6 +85,7 @@ pub mod fuzzing {
 pub use admission::{Admission, Guest};
 pub use body::Body;
 pub use config::{CertificateFiles, Config, Endpoint, Http2, Limits, Refusals, Runtime, Speaks, Tcp, Tls};
+pub use early_hints::EarlyHints;
 pub use error::Error;
 pub use http_service::{BoxError, Connection, Exchange, FastPath, HttpService, WithFastPath};
 pub use net::proxy;

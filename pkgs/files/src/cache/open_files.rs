@@ -18,7 +18,7 @@ use super::watch::{WatchStamp, Watcher};
 use crate::http::encoding::Coding;
 use crate::http::media_type::{is_text, media_type};
 use crate::site::Site;
-use crate::site::root::{Found, INDEX, OpenedFile};
+use crate::site::root::{Found, INDEX, OpenedFile, names_directory};
 use crate::site::rules::Policy;
 use crate::variants::Variant;
 
@@ -278,11 +278,6 @@ impl OpenFileCache {
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
-}
-
-/// Whether a decoded path names a directory: the root, or what ends with a slash.
-pub fn names_directory(path: &[u8]) -> bool {
-    path.is_empty() || path.ends_with(b"/")
 }
 
 fn bytes_kept(entry: &CacheEntry) -> usize {

@@ -394,6 +394,7 @@ fn tls(
         // An address has its connections of both listeners together.
         admission: limits.map(|limits| limits as Arc<dyn listener::Admission>),
         offload: (!args.no_ktls).then(|| Arc::new(Handover::new(shared)) as Arc<dyn listener::Offload>),
+        early_hints: Some(Arc::new(TlsService::new(Arc::clone(shared)))),
         refusals: Some(Arc::new(TlsService::new(Arc::clone(shared)))),
         access_log: shared.access_log.clone(),
         http3: args.tls.http3(),

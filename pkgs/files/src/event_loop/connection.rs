@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use listener::ktls;
 use listener::proxy::{self, Header};
@@ -60,6 +61,8 @@ pub struct Connection {
     state: State,
     /// What came of what the first request among `buffered` had to wait for, and how often that was.
     outcome: Option<WorkOutcome>,
+    /// Since when, where a rule may have that told.
+    waiting_since: Option<Instant>,
     waits: u8,
     /// Whether the last answer is under way.
     last: bool,
@@ -140,6 +143,7 @@ impl Connection {
             logged: None,
             state: if has_proxy_header { State::ReadingProxyHeader } else { State::Active },
             outcome: None,
+            waiting_since: None,
             waits: 0,
             last: false,
             // A client that connects has something to say; trying costs no more than waiting to be told.
@@ -406,6 +410,7 @@ impl Connection {
         builder.id.clone_from(&id);
         builder.defers_lookups = true;
         builder.client = client;
+        builder.waiting_since = self.waiting_since.filter(|_| self.outcome.is_some());
         if let Some(ktls) = &self.ktls {
             builder.more = ktls.alt_svc();
             builder.last |= ktls.nears_key_limit();
@@ -419,12 +424,16 @@ impl Connection {
                 Ok(answer) => answer,
                 Err(wait) if self.waits < MAX_PENDING => {
                     self.waits += 1;
+                    if site.has_server_timing() {
+                        self.waiting_since.get_or_insert_with(Instant::now);
+                    }
                     return Err((wait, site));
                 }
                 Err(_) => builder.refuse(HttpError::Exhausted, request, "", out),
             }
         };
         self.waits = 0;
+        self.waiting_since = None;
         self.last = answer.closes;
         worker.context.prefetch(&site, &answer.payload);
         let mut length = answer.length();

@@ -12,10 +12,10 @@ use super::pending::PendingWork;
 use crate::archive::name;
 use crate::archive::plan::{ArchiveRequest, PlanError};
 use crate::archive::writer::ArchiveWriter;
-use crate::cache::open_files::{CacheEntry, EntryKind, names_directory};
+use crate::cache::open_files::{CacheEntry, EntryKind};
 use crate::http::head::{Method, Request};
 use crate::site::errors::HttpError;
-use crate::site::root::{self, INDEX};
+use crate::site::root::{self, INDEX, names_directory};
 use crate::site::signature::unsigned;
 
 impl ResponseBuilder<'_> {

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use percent_encoding::percent_encode;
 use service::request_id::RequestId;
@@ -62,6 +62,14 @@ pub struct ResponseBuilder<'w> {
     pub unencoded: bool,
     /// Where the client is.
     pub client: Option<IpAddr>,
+    /// Since when what it had to wait for is waited for.
+    pub waiting_since: Option<Instant>,
+    /// When it began, where a rule may have it say how long it took.
+    pub began: Option<Instant>,
+    /// Whether it says so.
+    pub is_timed: bool,
+    /// Whether what it is about was not open.
+    pub missed: bool,
     /// What is in the archive that is asked for.
     pub planned: Option<Result<Box<ArchivePlan>, PlanError>>,
     /// What became of the password in the request, and where.
@@ -147,6 +155,7 @@ impl ResponseBuilder<'_> {
                 };
                 return match found {
                     Ok(found) => {
+                        self.missed = true;
                         let entry = self.cache.insert(self.site, path, found, (self.tick, self.now));
                         self.answer_entry(&entry, path, request, out)
                     }
@@ -165,6 +174,7 @@ impl ResponseBuilder<'_> {
         if let Some((found_at, found)) = found {
             return match found {
                 Ok(found) => {
+                    self.missed = true;
                     let entry = self.cache.insert(self.site, &found_at, found, (self.tick, self.now));
                     self.answer_entry(&entry, path, request, out)
                 }
@@ -181,7 +191,10 @@ impl ResponseBuilder<'_> {
                     });
                 }
                 None => match self.site.root.find(candidate, LookupMode::CachedOnly) {
-                    Ok(found) => self.cache.insert(self.site, candidate, found, (self.tick, self.now)),
+                    Ok(found) => {
+                        self.missed = true;
+                        self.cache.insert(self.site, candidate, found, (self.tick, self.now))
+                    }
                     Err(root::Error::Missing) => continue,
                     Err(error) => {
                         let wait =
@@ -215,6 +228,7 @@ impl ResponseBuilder<'_> {
         {
             return Ok(refused);
         }
+        self.is_timed = entry.policy.server_timing;
         if let Some(answer) = self.archive(entry, path, request, out)? {
             return Ok(answer);
         }
@@ -400,9 +414,26 @@ impl ResponseBuilder<'_> {
         payload: Payload,
         out: &mut Vec<u8>,
     ) -> BuiltResponse {
+        if self.is_timed
+            && let Some(timing) = self.server_timing()
+        {
+            out.extend_from_slice(timing.as_bytes());
+        }
         out.extend_from_slice(self.more);
         out.extend_from_slice(self.tail(request));
         BuiltResponse { status, payload, written: 0, closes: self.closes(request) }
+    }
+
+    /// The field that says how long it took until here, in milliseconds (Server Timing, W3C), and what of that was waiting
+    /// for the disk or another thread.
+    fn server_timing(&self) -> Option<String> {
+        let began = self.began?;
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+        let waited = self.waiting_since.map(|since| began.duration_since(since));
+        let cache = if self.missed || waited.is_some() { "miss" } else { "hit" };
+        let total = milliseconds(waited.unwrap_or_default() + began.elapsed());
+        let wait = waited.map_or(String::new(), |waited| format!("wait;dur={:.3}, ", milliseconds(waited)));
+        Some(format!("server-timing: cache;desc={cache}, {wait}total;dur={total:.3}\r\n"))
     }
 
     fn tail(&self, request: &Request<'_>) -> &[u8] {

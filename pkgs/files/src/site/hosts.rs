@@ -13,13 +13,16 @@ pub struct VirtualHosts {
     exact: HashMap<Box<str>, Arc<Site>>,
     wildcards: HashMap<Box<str>, Arc<Site>>,
     unknown: UnknownHosts,
+    hints_early: bool,
 }
 
 impl VirtualHosts {
     /// Of sites with their names.
     pub fn new(sites: impl IntoIterator<Item = (Vec<String>, Arc<Site>)>, unknown: UnknownHosts) -> Self {
-        let mut hosts = Self { exact: HashMap::new(), wildcards: HashMap::new(), unknown };
+        let mut hosts =
+            Self { exact: HashMap::new(), wildcards: HashMap::new(), unknown, hints_early: false };
         for (names, site) in sites {
+            hosts.hints_early |= site.has_early_hints();
             for name in names {
                 match name.strip_prefix("*.") {
                     Some(parent) => hosts.wildcards.insert(parent.into(), Arc::clone(&site)),
@@ -28,6 +31,11 @@ impl VirtualHosts {
             }
         }
         hosts
+    }
+
+    /// Whether any of them has rules that say what clients need besides what they ask for.
+    pub fn hints_early(&self) -> bool {
+        self.hints_early
     }
 
     /// The site of a host as a request names it, which is `other` where none is for it; none where that is refused.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use access::AccessControl;
 use errors::ErrorPages;
 use hosts::VirtualHosts;
-use root::{Found, LookupMode, Root, Symlinks};
+use root::{Found, INDEX, LookupMode, Root, Symlinks, names_directory};
 use route::Route;
 use rules::{Policy, Rules};
 use secrets::Secrets;
@@ -110,6 +110,8 @@ pub struct Site {
     has_routes: bool,
     restricts_access: bool,
     has_archives: bool,
+    has_early_hints: bool,
+    has_server_timing: bool,
     secrets: Secrets,
     rules: Rules,
     /// By path below the root, the file that is read next.
@@ -190,6 +192,8 @@ impl Site {
             listing: options.listing,
             has_routes: rules.routes(),
             has_archives: rules.has_archives(),
+            has_early_hints: rules.has_early_hints(),
+            has_server_timing: rules.has_server_timing(),
             restricts_access: rules.restricts_access(),
             secrets: Secrets::load(&rules.realm, &rules.key, options.rules.as_deref())?,
             rules,
@@ -292,6 +296,26 @@ impl Site {
     /// Whether any rule allows archives of directories.
     pub fn has_archives(&self) -> bool {
         self.has_archives
+    }
+
+    /// What who asks for this path below the root will need besides, as values of `Link`: nothing of what is not for
+    /// everybody.
+    pub fn early_hints(&self, path: &[u8]) -> &[String] {
+        if !self.has_early_hints || self.access_to(&[path]).is_some() {
+            return &[];
+        }
+        let index = if names_directory(path) { INDEX } else { "" };
+        self.rules.early_hints(&[b"/", path, index.as_bytes()].concat())
+    }
+
+    /// Whether any rule says what clients need besides what they ask for.
+    pub fn has_early_hints(&self) -> bool {
+        self.has_early_hints
+    }
+
+    /// Whether any rule has answers say how long they took.
+    pub fn has_server_timing(&self) -> bool {
+        self.has_server_timing
     }
 
     /// Whether any rule names a manifest.

@@ -27,6 +27,11 @@ pub enum Symlinks {
 /// What is served for a directory, by the name of the file in it, where it has one.
 pub const INDEX: &str = "index.html";
 
+/// Whether a decoded path names a directory: the root, or what ends with a slash.
+pub fn names_directory(path: &[u8]) -> bool {
+    path.is_empty() || path.ends_with(b"/")
+}
+
 /// A rename during a lookup may make the kernel ask for another try (openat2(2), EAGAIN).
 const TRIES: usize = 8;
 

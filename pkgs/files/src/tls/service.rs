@@ -11,9 +11,10 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Uri};
 use listener::Peer;
 use service::access_log::{Asked, RequestContext};
 use service::panics;
@@ -25,6 +26,7 @@ use tower_service::Service;
 
 use super::body::Body;
 use crate::http::head::{self, Fields, Method, RawFields, Values};
+use crate::http::path;
 use crate::metrics::ListenerKind;
 use crate::response::built::{BuiltResponse, Payload};
 use crate::response::pending::{MAX_PENDING, PendingWork, WorkOutcome};
@@ -69,7 +71,7 @@ impl TlsService {
     fn answer<B>(
         &self,
         request: &Request<B>,
-        outcome: Option<(WorkOutcome, u8)>,
+        outcome: Option<(WorkOutcome, u8, Instant)>,
     ) -> Result<Response<Body>, (PendingWork, Arc<Site>)> {
         let make = || {
             CONTEXT.with_borrow_mut(|context| {
@@ -163,7 +165,7 @@ fn gone() -> Response<Body> {
 fn answer<B>(
     context: &mut WorkerContext,
     request: &Request<B>,
-    outcome: Option<(WorkOutcome, u8)>,
+    outcome: Option<(WorkOutcome, u8, Instant)>,
     out: &mut Vec<u8>,
 ) -> Result<Response<Body>, (PendingWork, Arc<Site>)> {
     let asked = asked(request);
@@ -181,7 +183,11 @@ fn answer<B>(
     let mut answer = if may_ask && !is_known {
         builder.refuse(HttpError::Misdirected, &asked, "", out)
     } else if may_ask {
-        let (outcome, waits) = outcome.map_or((None, 0), |(outcome, waits)| (Some(outcome), waits));
+        let (outcome, waits, since) = match outcome {
+            None => (None, 0, None),
+            Some((outcome, waits, since)) => (Some(outcome), waits, Some(since)),
+        };
+        builder.waiting_since = since;
         match builder.answer(&asked, outcome, out) {
             Ok(answer) => answer,
             Err(wait) if waits < MAX_PENDING => return Err((wait, site)),
@@ -212,13 +218,17 @@ fn answer<B>(
 
 /// A request as the plain listener reads it. It is called old where chunks are not ours to write.
 fn asked<B>(request: &Request<B>) -> head::Request<'_> {
-    let method = match *request.method() {
+    asked_of(request.method(), request.uri(), request.headers())
+}
+
+fn asked_of<'r>(method: &'r http::Method, uri: &'r Uri, all: &'r HeaderMap) -> head::Request<'r> {
+    let name = method.as_str();
+    let method = match *method {
         http::Method::GET => Method::Get,
         http::Method::HEAD => Method::Head,
         http::Method::OPTIONS => Method::Options,
         _ => Method::Other,
     };
-    let all = request.headers();
     let values =
         |name: HeaderName| -> Values<'_> { all.get_all(name).iter().map(HeaderValue::as_bytes).collect() };
     // What comes twice and may not says nothing: the empty value is none of its grammar's.
@@ -227,18 +237,15 @@ fn asked<B>(request: &Request<B>) -> head::Request<'_> {
         let first = lines.next()?;
         Some(if lines.next().is_some() { b"" } else { first.as_bytes() })
     };
-    let path = request.uri().path();
+    let path = uri.path();
     head::Request {
         method,
-        name: request.method().as_str(),
+        name,
         path: if path.is_empty() { "/" } else { path },
-        query: request.uri().query(),
+        query: uri.query(),
         old: true,
         keep: true,
-        others: RawFields::Map {
-            authority: request.uri().authority().map(http::uri::Authority::as_str),
-            fields: all,
-        },
+        others: RawFields::Map { authority: uri.authority().map(http::uri::Authority::as_str), fields: all },
         fields: Fields {
             range: once(header::RANGE),
             if_range: once(header::IF_RANGE),
@@ -297,6 +304,27 @@ impl listener::Refusals for TlsService {
     }
 }
 
+impl listener::EarlyHints for TlsService {
+    /// To those alone who go to a page: browsers that say so know what an interim response is.
+    fn hints(&self, method: &http::Method, uri: &Uri, fields: &HeaderMap) -> Option<HeaderMap> {
+        CONTEXT.with_borrow_mut(|context| {
+            let context = context.get_or_insert_with(|| open(&self.0));
+            if *method != http::Method::GET
+                || !context.hints_early()
+                || fields.get("sec-fetch-mode").is_none_or(|mode| mode != "navigate")
+            {
+                return None;
+            }
+            let request = asked_of(method, uri, fields);
+            let site = context.site_of(&request)?;
+            let path = path::decode(request.path, site.hidden).ok()?;
+            let links = site.early_hints(&path).iter();
+            let links: Vec<_> = links.filter_map(|link| HeaderValue::from_str(link).ok()).collect();
+            (!links.is_empty()).then(|| links.into_iter().map(|link| (header::LINK, link)).collect())
+        })
+    }
+}
+
 impl<B: Send + 'static> Service<Request<B>> for TlsService {
     type Response = Response<Body>;
     type Error = Infallible;
@@ -314,6 +342,7 @@ impl<B: Send + 'static> Service<Request<B>> for TlsService {
         // Its body is of no use, and may not be shared between threads.
         let request = request.map(drop);
         let this = self.clone();
+        let since = Instant::now();
         ResponseFuture::Later(Box::pin(async move {
             for waits in 1.. {
                 let (give, waiting) = oneshot::channel();
@@ -321,7 +350,7 @@ impl<B: Send + 'static> Service<Request<B>> for TlsService {
                 this.0.resolve(wait, site, move |outcome| drop(give.send(outcome)));
                 let outcome =
                     waiting.await.unwrap_or_else(|_| WorkOutcome::Found(Vec::new(), Err(Error::Exhausted)));
-                match this.answer(&request, Some((outcome, waits))) {
+                match this.answer(&request, Some((outcome, waits, since))) {
                     Ok(response) => return response,
                     Err(next) => (wait, site) = next,
                 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 use service::access_log::{AccessLog, Lines};
@@ -17,6 +17,7 @@ use crate::response::builder::ResponseBuilder;
 use crate::response::built::Payload;
 use crate::response::common_headers::CommonHeaders;
 use crate::site::Site;
+use crate::site::hosts::VirtualHosts;
 
 /// How often a thread looks at the clock.
 pub const TICK: Duration = Duration::from_millis(250);
@@ -104,6 +105,11 @@ impl WorkerContext {
         }
     }
 
+    /// Whether any site has rules that say what clients need besides what they ask for.
+    pub fn hints_early(&self) -> bool {
+        self.site.has_early_hints() || self.site.hosts.as_ref().is_some_and(VirtualHosts::hints_early)
+    }
+
     /// Makes answers about `site`.
     pub fn builder<'d>(&'d mut self, site: &'d Arc<Site>) -> ResponseBuilder<'d> {
         ResponseBuilder {
@@ -121,6 +127,10 @@ impl WorkerContext {
             variants: &self.shared.variants,
             unencoded: false,
             client: None,
+            waiting_since: None,
+            began: site.has_server_timing().then(Instant::now),
+            is_timed: false,
+            missed: false,
             planned: None,
             checked: None,
         }

@@ -51,7 +51,7 @@ pub fn session(certificate: &Path) -> ClientConnection {
 }
 
 /// With the server's certificate, and sessions that are taken up again: thousands of handshakes take a while.
-fn config(certificate: &Path) -> ClientConfig {
+pub fn config(certificate: &Path) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     let certificate = fs::read(certificate).expect("a certificate");
     roots.add(CertificateDer::from_pem_slice(&certificate).expect("PEM")).expect("a certificate");

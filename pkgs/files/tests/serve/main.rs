@@ -8,6 +8,7 @@ mod cold;
 mod compress;
 mod crowd;
 mod disk_faults;
+mod hints;
 mod hot;
 mod limits;
 mod listing;
@@ -21,6 +22,7 @@ mod semantics;
 mod sites;
 mod smuggling;
 mod times;
+mod timing;
 // Shared with the listener's tests, which need more of it.
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/tools.rs"]

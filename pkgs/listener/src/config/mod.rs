@@ -20,6 +20,7 @@ use service::proxies::Proxies;
 use service::socket::Address;
 
 use crate::admission::Admission;
+use crate::early_hints::EarlyHints;
 use crate::offload::Offload;
 
 /// How a listener behaves. [`Default`] listens nowhere; everything else has a default to run with.
@@ -42,6 +43,8 @@ pub struct Config {
     pub admission: Option<Arc<dyn Admission>>,
     /// Who takes connections of HTTP/1.1 over TLS whose encryption can be the kernel's. Nobody by default.
     pub offload: Option<Arc<dyn Offload>>,
+    /// Who says what clients of HTTP/2 and HTTP/3 learn before they are answered. Nobody by default.
+    pub early_hints: Option<Arc<dyn EarlyHints>>,
     /// Who is told of requests that no service gets to see. Nobody by default.
     pub refusals: Option<Arc<dyn Refusals>>,
     /// Whether [`Peer::local`](crate::PeerInfo::local) is the very address a client connected to where an endpoint is every
@@ -106,6 +109,7 @@ impl Default for Config {
             high_water: HighWater::default(),
             admission: None,
             offload: None,
+            early_hints: None,
             refusals: None,
             local_addresses: true,
             access_log: None,

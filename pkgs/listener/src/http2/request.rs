@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::body::Body;
 use crate::config::Limits;
+use crate::early_hints::interim;
 use crate::http_service::HttpService;
 use crate::limits::MIN_PROGRESS_BYTES;
 use crate::peer::Peer;
@@ -112,6 +113,12 @@ async fn answer(
         request.extensions_mut().insert(context.clone());
     }
 
+    let hints = shared.worker.config.early_hints.as_ref();
+    if let Some(fields) =
+        hints.and_then(|hints| hints.hints(request.method(), request.uri(), request.headers()))
+    {
+        respond.send_informational(interim(fields)).ok()?;
+    }
     std::future::poll_fn(|context| service.poll_ready(context)).await.ok()?;
     let response = {
         let mut answering = pin!(service.call(request));

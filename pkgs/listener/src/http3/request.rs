@@ -20,6 +20,7 @@ use super::error_code::varint;
 use super::fast_path::Unsent;
 use super::transport;
 use crate::body::Body;
+use crate::early_hints::interim;
 use crate::http_service::HttpService;
 use crate::limits::MIN_PROGRESS_BYTES;
 use crate::response::Refusal;
@@ -44,7 +45,7 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
     let head = (request.method(), request.uri(), request.headers());
     let mut record = RequestRecord::begin(context.worker.log.as_ref(), &context.peer, Version::HTTP_3, head);
     let (send, mut receive) = stream.split();
-    let answer = Answer { stream: send, context: &context, sent: 0, ended: false };
+    let mut answer = Answer { stream: send, context: &context, sent: 0, ended: false };
 
     let Some(announced) = announced(&request) else {
         receive.stop_sending(Code::H3_MESSAGE_ERROR);
@@ -85,6 +86,13 @@ pub(super) async fn serve<S: HttpService>(context: Arc<Context>, mut resolver: R
     request.extensions_mut().insert(context.peer.clone());
     if let Some(context) = record.context() {
         request.extensions_mut().insert(context.clone());
+    }
+    let hints = context.worker.config.early_hints.as_ref();
+    if let Some(fields) =
+        hints.and_then(|hints| hints.hints(request.method(), request.uri(), request.headers()))
+        && !taken(&context, answer.stream.send_response(interim(fields))).await
+    {
+        return;
     }
     let response = Catch::new(pin!(respond(&mut service, request))).await;
     drop(reserved);

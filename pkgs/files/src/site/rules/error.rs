@@ -1,7 +1,7 @@
 //! What is wrong with rules.
 
-use super::COMPRESSED_MOST;
 use super::archive::MOST_ENTRIES;
+use super::{COMPRESSED_MOST, MAX_LINKS};
 use crate::site::{access, pattern, route};
 
 /// The most sites: each worker has a table of names for each.
@@ -62,6 +62,17 @@ pub enum Error {
     /// Files that would take too long.
     #[error("rule {0:?}: compress-max is at most {COMPRESSED_MOST}")]
     Compressed(String),
+    /// A hint that is none.
+    #[error("rule {path:?}: {link:?} is no link: those are like </style.css>; rel=preload; as=style")]
+    Link {
+        /// Of which rule.
+        path: String,
+        /// Which.
+        link: String,
+    },
+    /// More hints than anybody takes.
+    #[error("rule {0:?}: early-hints has at most {MAX_LINKS} links")]
+    Links(String),
     /// Archives that would take too much memory.
     #[error("rule {0:?}: archive-max-entries is at most {MOST_ENTRIES}")]
     Entries(String),

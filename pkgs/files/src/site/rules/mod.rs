@@ -18,7 +18,12 @@
 //! path = "/pub/*"
 //! listing = true
 //! archive = ["zip", "tar.zst"]        # all below a directory, as `?archive=zip`
+//! server-timing = true                # how long the answer took, for a browser's developer
 //! prefetch = "pub/manifest.txt"       # paths below the root, a line each, in the order they are read
+//!
+//! [[rule]]
+//! path = "/index.html"                # by HTTP/2 and 3 before the page, and in its head
+//! early-hints = ["</style.css>; rel=preload; as=style"]
 //!
 //! [[rule]]
 //! path = "/app/*"
@@ -90,6 +95,9 @@ const COMPRESSED: (u64, u64) = (1024, 4 << 20);
 /// The largest that may be said, in bytes: a thread has one in memory, and its coding.
 const COMPRESSED_MOST: u64 = 16 << 20;
 
+/// The most links of an interim response: browsers take no more than a few.
+const MAX_LINKS: usize = 16;
+
 /// A file of rules.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -141,6 +149,10 @@ pub struct Rule {
     pub archive_max_entries: Option<u32>,
     /// The most bytes of all files in one. 4 GiB by default.
     pub archive_max_bytes: Option<u64>,
+    /// What pages need besides themselves, as `Link` fields: `</style.css>; rel=preload; as=style`. Empty for nothing.
+    pub early_hints: Option<Vec<String>>,
+    /// Whether answers say how long they took.
+    pub server_timing: Option<bool>,
     /// The file that tells which file is read after which.
     pub prefetch: Option<String>,
     /// Where else it is to be asked for: a path, or a URL. Empty to lift what an earlier rule says.
@@ -241,6 +253,7 @@ impl Rules {
             smallest = rule.compress_min.unwrap_or(smallest);
             largest = rule.compress_max.unwrap_or(largest);
             policy.listing = rule.listing.unwrap_or(policy.listing);
+            policy.server_timing = rule.server_timing.unwrap_or(policy.server_timing);
             if let Some(formats) = &rule.archive {
                 policy.archive.formats.clone_from(formats);
             }
@@ -254,6 +267,9 @@ impl Rules {
             }
         }
         policy.compressed = compress.then_some(smallest..=largest);
+        for link in self.early_hints(path) {
+            policy.fields.extend(["link: ", link, "\r\n"]);
+        }
         let cache_control = cache_control.map(|value| ("cache-control", value));
         for (name, value) in
             cache_control.into_iter().chain(fields.iter().map(|(name, value)| (&**name, *value)))
@@ -269,6 +285,23 @@ impl Rules {
     /// Whether any rule leads requests elsewhere.
     pub fn routes(&self) -> bool {
         self.made().any(|made| !made.route.is_empty())
+    }
+
+    /// What a path that begins with its slash needs besides itself, as values of `Link`.
+    pub fn early_hints<'r>(&'r self, path: &[u8]) -> &'r [String] {
+        let matches = |rule: &&Rule| rule.made.as_ref().is_some_and(|made| made.pattern.matches(path));
+        let mut said = self.rule.iter().rev().filter(matches);
+        said.find_map(|rule| rule.early_hints.as_deref()).unwrap_or_default()
+    }
+
+    /// Whether any rule says what clients need besides what they ask for.
+    pub fn has_early_hints(&self) -> bool {
+        self.rule.iter().any(|rule| rule.early_hints.as_ref().is_some_and(|links| !links.is_empty()))
+    }
+
+    /// Whether any rule has answers say how long they took.
+    pub fn has_server_timing(&self) -> bool {
+        self.rule.iter().any(|rule| rule.server_timing == Some(true))
     }
 
     /// Whether any rule allows archives.
@@ -351,6 +384,16 @@ impl Rule {
         if self.archive_max_entries.is_some_and(|most| most > MOST_ENTRIES) {
             return Err(Error::Entries(self.name()));
         }
+        let links = self.early_hints.as_deref().unwrap_or_default();
+        // RFC 8288, section 3: a target, and what it is to the page.
+        let is_link = |link: &String| link.starts_with('<') && link.contains(">;") && link.contains("rel=");
+        if let Some(link) = links.iter().find(|link| !is_link(link)) {
+            return Err(Error::Link { path: self.name(), link: link.clone() });
+        }
+        if links.len() > MAX_LINKS {
+            return Err(Error::Links(self.name()));
+        }
+        links.iter().try_for_each(|link| self.check_value("early-hints", link))?;
         match &self.r#match {
             Some(_) if !self.path.is_empty() => return Err(Error::Both(self.path.clone())),
             None if !self.path.starts_with(['/', '*']) => return Err(Error::Path(self.path.clone())),

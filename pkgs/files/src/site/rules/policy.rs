@@ -15,6 +15,8 @@ pub struct Policy {
     pub cors: Cors,
     /// Whether a directory here is listed.
     pub listing: bool,
+    /// Whether answers say how long they took.
+    pub server_timing: bool,
     /// Which archives of a directory here may be had.
     pub archive: ArchivePolicy,
     /// Who may have it; none where anybody may.
