@@ -25,7 +25,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate
 for input in nixpkgs crane; do
     [[ -d $cache/inputs/$input ]] || skip "$input is not in ~/.cache/linerate/inputs"
 done
-said=$(.ci/install.sh cargo cc cpio jq nix nft patchelf perl python3 setpriv sqlite3 strip xsltproc 2>&1) ||
+said=$(.ci/install.sh cargo cc cpio gpg jq nix nft patchelf perl python3 setpriv sqlite3 strip xsltproc 2>&1) ||
     skip "its tools are not to be had: $(tail -n 1 <<<"$said")"
 PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
@@ -125,7 +125,12 @@ for input in nixpkgs crane; do
     arguments+=(--argstr "$input" "$(nix store add-path --name source "$cache/inputs/$input")")
 done
 arguments+=(--argstr list "$list" --argstr debs "$cache/nixos/debs" --argstr crates "$cache/nixos/crates"
-    --argstr programs "$programs" --argstr rust "$(rustc --print sysroot)")
+    --argstr programs "$programs" --argstr keys "$cache/nixos/keys" --argstr rust "$(rustc --print sysroot)")
+
+if ! tests/nixos/keys.sh "$cache/nixos/keys" >"$scratch/log" 2>&1; then
+    cat "$scratch/log" >&2
+    exit 1
+fi
 
 # All of them at once: most of an evaluation is common to them.
 began=$SECONDS
@@ -180,6 +185,7 @@ for index in "${!hosts[@]}"; do
     echo "nixos: $host is built, in $((SECONDS - began)) s"
     if [[ $mode == disks ]]; then
         ln -sf "$(readlink -f "$root")/nixos.img" "$directory/$host"
+        [[ ! -e $root/updates.img ]] || ln -sf "$(readlink -f "$root")/updates.img" "$directory/$host.updates"
         continue
     fi
     if [[ $mode == images ]]; then

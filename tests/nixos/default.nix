@@ -11,6 +11,8 @@
   rust,
   # Where our programs are, built by cargo, to take the place of crane's; null for crane's.
   programs ? null,
+  # Keys for tests of images, made by keys.sh.
+  keys ? throw "tests/nixos/keys.sh has made no keys",
 }:
 let
   path = text: /. + text;
@@ -130,13 +132,33 @@ let
       modules = [
         (import ../virtual.nix "ten")
         ./guest.nix
-        (import ../appliance.nix version)
+        (import ../appliance.nix {
+          inherit version;
+          keys = path keys;
+        })
         module
       ];
     };
   appliances = {
-    appliance = appliance "1" { };
+    appliance = {
+      first = appliance "1" { };
+      # What the first is updated to, by version.
+      later = [
+        (appliance "2" { })
+        # One that starts, and is never healthy.
+        (appliance "3" (
+          { lib, ... }:
+          {
+            linerate.appliance.health = {
+              command = lib.mkForce "echo this version is ill; exit 1";
+              patience = 1;
+            };
+          }
+        ))
+      ];
+    };
   };
+  made = host: host.config.system.build.linerateImage;
 in
 {
   inherit hosts pkgs;
@@ -144,12 +166,41 @@ in
   disks =
     inputs.lib.mapAttrs (_: (import ../../hosts/images.nix { inherit (inputs) lib; }).disk) guests
     // inputs.lib.mapAttrs (
-      name: host:
-      pkgs.runCommandLocal "${name}-image" { } ''
-        mkdir $out
-        ln -s ${host.config.system.build.linerateImage.disk}/*.raw $out/nixos.img
-        ln -s ${host.config.system.build.linerateImage.disk}/update $out/update
-      ''
+      name:
+      { first, later }:
+      pkgs.runCommand "${name}-image"
+        {
+          nativeBuildInputs = [
+            (made first).sign
+            pkgs.erofs-utils
+          ];
+        }
+        ''
+          export HOME=$PWD
+          cp -r --no-preserve=mode ${path keys} keys
+          chmod 700 keys/gnupg keys/other/gnupg
+          # Neither Secure Boot nor a policy: the firmware here has no keys.
+          rm keys/db.* keys/pcr.*
+          linerate-sign ${(made first).payload} first keys
+          mkdir $out updates
+          mv first/*.raw $out/nixos.img
+          for payload in ${toString (map (host: (made host).payload) later)}; do
+            linerate-sign $payload later keys
+            version=$(sed -n 's/.*_\(.*\)[.]efi/\1/p' later/update/SHA256SUMS)
+            mv later/update updates/$version
+            rm -r later
+          done
+          # The next version, with a manifest that somebody else has signed, and with none.
+          for wrong in other unsigned; do cp -rl updates/2 updates/$wrong; rm updates/$wrong/SHA256SUMS.gpg; done
+          gpg --homedir keys/other/gnupg --batch --quiet --detach-sign --output updates/other/SHA256SUMS.gpg \
+            updates/other/SHA256SUMS
+          # And one whose store is another than the manifest says.
+          cp -rl updates/2 updates/lies
+          rm updates/lies/*.verity
+          head -c $(stat -c %s updates/2/*.verity) /dev/zero >updates/lies/$(basename updates/2/*.verity)
+          mkfs.erofs --quiet -T1 $out/updates.img updates >/dev/null
+          for home in keys/gnupg keys/other/gnupg; do gpgconf --homedir $home --kill all; done
+        ''
     ) appliances;
   # The flake's own.
   images = linerate.packages.x86_64-linux;

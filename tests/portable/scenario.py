@@ -48,7 +48,8 @@ class Laboratory:
             disk = self.directory / role.installed_by / empty_disk(0)
             system: System = NixOS(disk, "qcow2", role.disk_mib)
         elif role.nixos:
-            system = NixOS(self.made.disks[role.nixos], "raw", role.disk_mib)
+            disks = self.made.disks
+            system = NixOS(disks[role.nixos], "raw", role.disk_mib, disks.get(f"{role.nixos}.updates"))
         else:
             system = self._debian(name, number, role, others)
         return Machine(

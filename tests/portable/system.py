@@ -76,6 +76,8 @@ class NixOS:
     disk_format: str
     # The image is written to a disk that is larger.
     disk_mib: int | None
+    # What it may be updated to, on a disk of its own.
+    updates: Path | None = None
 
     @property
     def written(self) -> list[str]:
@@ -88,7 +90,12 @@ class NixOS:
             shutil.copyfile(programs.ovmf / "OVMF_VARS_4M.fd", variables)
         # systemd-boot adds these to an entry's, and its stub to a boot file's (smbios-type-11(7)).
         extra = f"kernel-cmdline-extra={KERNEL_PARAMETERS} {after_firmware()}"
+        updates = []
+        if self.updates:
+            updates += ["-drive", f"file={self.updates},if=none,id=updates,format=raw,readonly=on"]
+            updates += ["-device", "virtio-blk-pci,drive=updates,serial=updates"]
         return [
+            *updates,
             *["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={programs.ovmf}/OVMF_CODE_4M.fd"],
             *["-drive", f"if=pflash,unit=1,format=raw,file={variables}"],
             *["-smbios", f"type=11,value=io.systemd.boot.{extra},value=io.systemd.stub.{extra}"],

@@ -10,9 +10,10 @@ if [[ $# != 2 && $# != 3 || ! -e $1/partitions.json ]]; then
     echo "usage: linerate-sign PAYLOAD OUT [KEYS]" >&2
     exit 2
 fi
-payload=$1
-out=$2
-keys=${3-}
+payload=$(realpath "$1")
+mkdir -p "$2/update"
+out=$(realpath "$2")
+keys=${3:+$(realpath "$3")}
 export SOURCE_DATE_EPOCH=315619200
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -38,7 +39,6 @@ if [[ -n $keys && -e $keys/pcr.key ]]; then
     signed+=(--pcr-private-key="$keys/pcr.key" --pcr-public-key="$keys/pcr.pub" --pcr-banks=sha256)
     signed+=(--phases=enter-initrd)
 fi
-mkdir -p "$out/update"
 uki=${id}_$version.efi
 cmdline=$(sed -n 's/^Cmdline=//p' "$payload/uki.conf")
 ukify build --config="$payload/uki.conf" --cmdline="$cmdline usrhash=$hash" "${signed[@]}" --output="$out/update/$uki" \
@@ -95,4 +95,6 @@ sha256sum -- *.efi *.store *.verity >"$scratch/SHA256SUMS"
 mv "$scratch/SHA256SUMS" SHA256SUMS
 if [[ -n $keys && -e $keys/gnupg ]]; then
     gpg --homedir "$keys/gnupg" --batch --yes --quiet --detach-sign --output SHA256SUMS.gpg SHA256SUMS
+    # Its agent would stay, with the key.
+    gpgconf --homedir "$keys/gnupg" --kill all || true
 fi

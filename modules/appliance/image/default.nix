@@ -122,6 +122,8 @@ in
         loader.systemd-boot.enable = mkForce false;
         loader.efi.canTouchEfiVariables = mkForce false;
         growPartition = mkForce false;
+        # The hash of the store, usrhash=, would have it mounted at /usr besides.
+        kernelParams = [ "mount.usr=fstab" ];
         initrd.systemd.enable = true;
         initrd.systemd.dmVerity.enable = true;
         initrd.availableKernelModules = [
