@@ -34,8 +34,9 @@ pub struct Args {
 pub struct ApplyArgs {
     /// A version that is newer than the running one; the newest unless one is named. One that is in the other slot and
     /// has failed gets its tries again.
+    // Not called so, since --version is.
     #[arg(value_name = "VERSION")]
-    pub version: Option<Version>,
+    pub wanted: Option<Version>,
 
     /// Boot it right away.
     #[arg(long)]
@@ -101,7 +102,7 @@ fn check(args: &Args, context: &mut Context) -> Result<(), Error> {
 
 fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     let appliance = open(&args.settings)?;
-    let next = appliance.apply(args.version.as_ref())?;
+    let next = appliance.apply(args.wanted.as_ref())?;
     let boots = next.is_some();
     context.output.show(&Next { next }, |Next { next }, output| match next {
         Some(version) => output.line(format_args!("{version} boots next, on trial")),

@@ -1,0 +1,181 @@
+//! `linerate update` on a box whose EFI partition is a directory and whose systemd-sysupdate is a script: what it goes to, what
+//! it refuses, and what is on the partition afterwards.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// Version 2 of `box` runs; the lowest that it goes to is 1.5.
+struct Box {
+    directory: TempDir,
+}
+
+impl Box {
+    /// With these boot files, and a server that has this version.
+    fn new(files: &[&str], available: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path();
+        fs::create_dir_all(path.join("EFI/Linux")).unwrap();
+        for file in files {
+            fs::write(path.join("EFI/Linux").join(file), file).unwrap();
+        }
+        let sysupdate = path.join("systemd-sysupdate");
+        let answer = format!(
+            "#!/bin/sh\necho \"$*\" >>{0}/asked\ncase $* in *check-new*) {available} ;; *) touch {0}/EFI/Linux/box_$2+2-0.efi ;; esac\n",
+            path.display()
+        );
+        fs::write(&sysupdate, answer).unwrap();
+        fs::set_permissions(&sysupdate, fs::Permissions::from_mode(0o755)).unwrap();
+        let settings = serde_json::json!({
+            "id": "box", "version": "2", "boot": path, "tries": 2, "floor": "1.5",
+            "source": "https://updates.example/", "sysupdate": sysupdate,
+        });
+        fs::write(path.join("update.json"), settings.to_string()).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_linerate"))
+            .args(["--json", "update"])
+            .args(arguments)
+            .env("LINERATE_UPDATE_SETTINGS", self.path().join("update.json"))
+            .output()
+            .unwrap()
+    }
+
+    fn files(&self) -> BTreeSet<String> {
+        fs::read_dir(self.path().join("EFI/Linux"))
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
+    /// What systemd-sysupdate was asked for.
+    fn asked(&self) -> String {
+        fs::read_to_string(self.path().join("asked")).unwrap_or_default()
+    }
+}
+
+const NOTHING: &str = r#"echo '{"available":null}'"#;
+const THREE: &str = r#"echo '{"available":"3"}'"#;
+
+fn set(files: &[&str]) -> BTreeSet<String> {
+    files.iter().map(|&file| file.to_owned()).collect()
+}
+
+#[test]
+fn each_command_ends_as_it_should_and_changes_what_it_should() {
+    // Files, what the server has, the command; its exit code, a part of what it says, and the files afterwards.
+    type Case = (
+        &'static [&'static str],
+        &'static str,
+        &'static [&'static str],
+        i32,
+        &'static str,
+        &'static [&'static str],
+    );
+    let cases: &[Case] = &[
+        (&["box_2.efi"], THREE, &["check"], 0, r#"{"running":"2","available":"3"}"#, &["box_2.efi"]),
+        (&["box_2.efi"], NOTHING, &["check"], 0, r#""available":null"#, &["box_2.efi"]),
+        (&["box_2.efi"], NOTHING, &["apply"], 0, r#"{"next":null}"#, &["box_2.efi"]),
+        (&["box_2.efi"], THREE, &["apply"], 0, r#"{"next":"3"}"#, &["box_2.efi", "box_3+2-0.efi"]),
+        // What the server has is below the floor, or no version at all.
+        (&["box_2.efi"], r#"echo '{"available":"1"}'"#, &["check"], 2, "below 1.5", &["box_2.efi"]),
+        (&["box_2.efi"], r#"echo '{"available":"../x"}'"#, &["apply"], 1, "not understood", &["box_2.efi"]),
+        (&["box_2.efi"], "echo nonsense", &["apply"], 1, "not understood", &["box_2.efi"]),
+        (&["box_2.efi"], "echo bad signature >&2; exit 1", &["apply"], 1, "bad signature", &["box_2.efi"]),
+        // What was asked for cannot be.
+        (&["box_2.efi"], THREE, &["apply", "1.4"], 2, "below 1.5", &["box_2.efi"]),
+        (&["box_2.efi"], THREE, &["apply", "1.9"], 2, "older than 2", &["box_2.efi"]),
+        (&["box_2.efi"], THREE, &["apply", "2"], 2, "runs already", &["box_2.efi"]),
+        (&["box_2.efi"], THREE, &["apply", "3;x"], 2, "is no version", &["box_2.efi"]),
+        // On trial, it may yet have to go back to what an update would write over.
+        (
+            &["box_1.9.efi", "box_2+1-1.efi"],
+            THREE,
+            &["apply"],
+            1,
+            "on trial",
+            &["box_1.9.efi", "box_2+1-1.efi"],
+        ),
+        // One that has failed gets its tries again.
+        (
+            &["box_2.efi", "box_3+0-2.efi"],
+            NOTHING,
+            &["apply", "3"],
+            0,
+            r#""3""#,
+            &["box_2.efi", "box_3+2-0.efi"],
+        ),
+        (
+            &["box_1.9.efi", "box_2.efi"],
+            NOTHING,
+            &["rollback"],
+            0,
+            r#""1.9""#,
+            &["box_1.9.efi", "box_2+0-1.efi"],
+        ),
+        (
+            &["box_1.4.efi", "box_2.efi"],
+            NOTHING,
+            &["rollback"],
+            2,
+            "below 1.5",
+            &["box_1.4.efi", "box_2.efi"],
+        ),
+        (
+            &["box_2.efi", "box_3+0-2.efi"],
+            NOTHING,
+            &["rollback"],
+            1,
+            "no other",
+            &["box_2.efi", "box_3+0-2.efi"],
+        ),
+        (
+            &["box_2.efi", "other_1.9.efi"],
+            NOTHING,
+            &["rollback"],
+            1,
+            "no other",
+            &["box_2.efi", "other_1.9.efi"],
+        ),
+        (&["box_1.9.efi"], NOTHING, &["rollback"], 1, "no boot file", &["box_1.9.efi"]),
+        (&["box_2.efi"], NOTHING, &["status"], 0, r#"{"version":"2","trial":"good"}"#, &["box_2.efi"]),
+        (&["box_2+1-1.efi"], NOTHING, &["status"], 0, r#""trial":{"left":1,"done":1}"#, &["box_2+1-1.efi"]),
+    ];
+    for (before, available, arguments, status, said, after) in cases {
+        let case = format!("{before:?} {available} {arguments:?}");
+        let machine = Box::new(before, available);
+        let output = machine.run(arguments);
+        let all = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        assert_eq!(output.status.code(), Some(*status), "{case}: {all}");
+        assert!(all.contains(said), "{case}: {all}");
+        assert_eq!(machine.files(), set(after), "{case}: {all}");
+    }
+}
+
+#[test]
+fn nothing_is_asked_of_the_server_for_what_is_refused() {
+    for arguments in [["apply", "1.4"], ["apply", "2"]] {
+        let machine = Box::new(&["box_2.efi"], THREE);
+        machine.run(&arguments);
+        assert_eq!(machine.asked(), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_box_that_is_no_image_says_so() {
+    let machine = Box::new(&["box_2.efi"], THREE);
+    fs::remove_file(machine.path().join("update.json")).unwrap();
+    let output = machine.run(&["status"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("only a box that is an image"));
+}
