@@ -9,5 +9,4 @@ seeds::targets! {
     cursor = "../fuzz/fuzz_targets/cursor.rs",
     merge = "../fuzz/fuzz_targets/merge.rs",
     query = "../fuzz/fuzz_targets/query.rs",
-    url = "../fuzz/fuzz_targets/url.rs",
 }

@@ -183,7 +183,7 @@ async fn ask(host: &str, method: &str, path: &str, fields: &str) -> Result<Strin
 mod tests {
     use super::*;
 
-    /// What `RDS.generate_db_auth_token` of botocore 1.44 gives at this instant.
+    /// What `RDS.generate_db_auth_token` of botocore 1.44 gives at this instant, in the order that is signed.
     #[test]
     fn a_token_is_what_aws_makes_itself() {
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().expect("an instant");
@@ -205,7 +205,7 @@ mod tests {
         ),
         (
             Some("a/b+c="),
-            "db.example:5432/?Action=connect&DBUser=ada&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AKIDEXAMPLE%2F20260102%2Feu-central-1%2Frds-db%2Faws4_request&X-Amz-Date=20260102T030405Z&X-Amz-Expires=900&X-Amz-SignedHeaders=host&X-Amz-Security-Token=a%2Fb%2Bc%3D&X-Amz-Signature=385b5e2379760a3185b4540fe0a4fc81663aebd092d8c1311359593a3e4a15da",
+            "db.example:5432/?Action=connect&DBUser=ada&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AKIDEXAMPLE%2F20260102%2Feu-central-1%2Frds-db%2Faws4_request&X-Amz-Date=20260102T030405Z&X-Amz-Expires=900&X-Amz-Security-Token=a%2Fb%2Bc%3D&X-Amz-SignedHeaders=host&X-Amz-Signature=385b5e2379760a3185b4540fe0a4fc81663aebd092d8c1311359593a3e4a15da",
         ),
     ];
 }

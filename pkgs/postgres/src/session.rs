@@ -125,6 +125,14 @@ impl Session {
         .await
     }
 
+    /// How many rows a statement changes that is another each time.
+    ///
+    /// # Errors
+    /// As [`Session::query`].
+    pub async fn execute_once(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
+        self.whole(async { Ok(self.client.execute_typed(sql, parameters).await?) }).await
+    }
+
     /// Statements without parameters, in one round trip; several are one transaction.
     ///
     /// # Errors

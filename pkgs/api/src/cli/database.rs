@@ -17,7 +17,9 @@ use crate::users::{DatabaseUrl, Options, Users};
 /// Where users are kept.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DatabaseArgs {
-    /// The database: sqlite:PATH or postgres://USER@HOST/DATABASE. Default: the file $STATE_DIRECTORY/api.db under
+    /// The database: sqlite:PATH or postgres://USER@HOST,HOST/DATABASE?PARAMETER=VALUE, with the parameters of libpq; hosts
+    /// are tried one by one for one that takes writes. Beyond this machine by TLS that knows the host's name
+    /// (sslrootcert=FILE), unless sslmode says otherwise. Default: the file $STATE_DIRECTORY/api.db under
     /// systemd, otherwise $XDG_DATA_HOME/linerate/api.db or ~/.local/share/linerate/api.db. Give a URL with a password
     /// by the variable, a credential of that name or the file of settings: everybody on the machine sees flags.
     #[arg(long, value_name = "URL", global = true, env = "LINERATE_API_DATABASE_URL", hide_env_values = true,

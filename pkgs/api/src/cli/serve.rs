@@ -112,7 +112,8 @@ pub struct Args {
     #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Database")]
     pub staleness: u64,
 
-    /// With PostgreSQL: how long cached reads go on while it cannot be reached, in seconds.
+    /// With PostgreSQL: for how many seconds after it was heard of last cached reads go on while none of its hosts will do.
+    /// Others may write meanwhile, so such answers say by Cache-Status how old they may be.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Database")]
     pub cached_while_down: u64,
 

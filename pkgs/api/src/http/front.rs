@@ -10,11 +10,12 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use std::time::Instant;
 
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use listener::Peer;
@@ -58,6 +59,9 @@ pub struct Front {
     /// Where one address may ask so often and no more.
     addresses: Option<Arc<AddressRate>>,
 }
+
+/// How a cache handled the request (RFC 9211).
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 /// How often one address may ask.
 struct AddressRate {
@@ -163,9 +167,24 @@ fn at_once(
     fields: &HeaderMap,
     context: Option<&RequestContext>,
 ) -> Option<Response<Body>> {
-    let record = api.users().cached(id)?;
+    let (record, age) = match api.users().cached(id) {
+        Some(record) => (record, None),
+        None => api.users().lingering(id).map(|(record, age)| (record, Some(age)))?,
+    };
     let admitted = api.0.guard.at_once(fields, context)?;
-    Some(tell(api, fields, admitted.and_then(|admitted| one(route, fields, admitted, Some(record)))))
+    let mut response =
+        tell(api, fields, admitted.and_then(|admitted| one(route, fields, admitted, Some(record))));
+    if let Some(age) = age {
+        response.headers_mut().insert(CACHE_STATUS, away(age));
+    }
+    Some(response)
+}
+
+/// What says of an answer that it is of the cache, while the database is away: for how many seconds it may have been out
+/// of date (RFC 9211, section 2.5).
+fn away(age: Duration) -> HeaderValue {
+    let text = format!("linerate-api; hit; ttl=-{}; detail=database-away", age.as_secs().max(1));
+    HeaderValue::from_str(&text).expect("it is ASCII")
 }
 
 /// The answer once the database has been asked.

@@ -34,9 +34,8 @@ async fn postgres() -> Place<Postgres, Arc<Server>> {
         connections: NonZero::new(3).expect("three is not zero"),
         acquire_timeout: Duration::from_secs(10),
         timeout: Duration::from_secs(20),
-        lanes: NonZero::<usize>::MIN,
+        pipelines: NonZero::<usize>::MIN,
         staleness: Duration::from_secs(1),
-        cached_while_down: Duration::ZERO,
     };
     let store = Postgres::open(&options, Arc::new(())).await.expect("it opens");
     Place { store, _kept: server }

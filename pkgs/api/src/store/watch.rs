@@ -23,6 +23,9 @@ pub trait Watch: Send + Sync + 'static {
     /// It has been told of every write that was committed before an instant. A database of one process alone
     /// never says so: there, it always has.
     fn heard_all_before(&self, instant: Instant);
+
+    /// The database is away at this moment; others may write to it meanwhile, where they reach it.
+    fn away(&self);
 }
 
 /// Nobody.
@@ -30,4 +33,6 @@ impl Watch for () {
     fn changed(&self, _: Change<'_>) {}
 
     fn heard_all_before(&self, _: Instant) {}
+
+    fn away(&self) {}
 }

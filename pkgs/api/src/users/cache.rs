@@ -17,25 +17,59 @@ const STRIPES: usize = 1_024;
 #[derive(Debug)]
 pub struct Freshness {
     begin: Instant,
-    /// Nanoseconds since `begin`.
+    /// Nanoseconds since `begin`, as all of these.
     until: AtomicU64,
+    /// The last instant before which every change has been heard of.
+    heard: AtomicU64,
+    /// Until when it goes on while the database is away, though nobody hears of changes; 0 while it is there.
+    away_until: AtomicU64,
 }
 
 impl Freshness {
     /// Forever: whoever holds it hears of every change before it is acknowledged.
     pub fn forever() -> Self {
-        Self { begin: Instant::now(), until: AtomicU64::new(u64::MAX) }
+        Self { until: AtomicU64::new(u64::MAX), ..Self::never() }
     }
 
     /// Not yet.
     pub fn never() -> Self {
-        Self { begin: Instant::now(), until: AtomicU64::new(0) }
+        Self {
+            begin: Instant::now(),
+            until: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            away_until: AtomicU64::new(0),
+        }
     }
 
-    /// Every change before `instant - bound` has been heard of: the cache may be used until `instant`.
-    pub fn extend(&self, instant: Instant) {
-        let nanoseconds = instant.saturating_duration_since(self.begin).as_nanos();
-        self.until.fetch_max(u64::try_from(nanoseconds).unwrap_or(u64::MAX), Ordering::Release);
+    /// Every change before `heard` has been heard of: the cache may be used for `bound` from then on.
+    pub fn extend(&self, heard: Instant, bound: Duration) {
+        self.away_until.store(0, Ordering::Release);
+        self.heard.fetch_max(self.nanoseconds(heard), Ordering::Release);
+        self.until.fetch_max(self.nanoseconds(heard + bound), Ordering::Release);
+    }
+
+    /// The database is away: what was right when it was heard of last is used for `limit` from then on, and told apart.
+    pub fn linger(&self, limit: Duration) {
+        let heard = self.heard.load(Ordering::Acquire);
+        if heard > 0 {
+            self.away_until.store(heard.saturating_add(nanoseconds(limit)), Ordering::Release);
+        }
+    }
+
+    /// For how long nothing was heard, where the cache is used because the database is away.
+    pub fn lingers(&self) -> Option<Duration> {
+        // The usual case is one load.
+        let until = self.away_until.load(Ordering::Acquire);
+        if until == 0 || self.holds() {
+            return None;
+        }
+        let now = self.begin.elapsed();
+        (now < Duration::from_nanos(until))
+            .then(|| now.saturating_sub(Duration::from_nanos(self.heard.load(Ordering::Acquire))))
+    }
+
+    fn nanoseconds(&self, instant: Instant) -> u64 {
+        nanoseconds(instant.saturating_duration_since(self.begin))
     }
 
     /// Whether it is now.
@@ -43,6 +77,10 @@ impl Freshness {
         let until = self.until.load(Ordering::Acquire);
         until == u64::MAX || self.begin.elapsed() < Duration::from_nanos(until)
     }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The state of a key before it was asked for.
@@ -83,9 +121,11 @@ where
 
     /// The value of a key, if it is here and known to be right.
     pub fn get(&self, key: &K) -> Option<V> {
-        if !self.freshness.holds() {
-            return None;
-        }
+        if self.freshness.holds() { self.last(key) } else { None }
+    }
+
+    /// The last value of a key that was known to be right, if it is here.
+    pub fn last(&self, key: &K) -> Option<V> {
         let (epoch, value) = self.values.get(key)?;
         (epoch == self.epoch.load(Ordering::Acquire)).then_some(value)
     }
@@ -161,10 +201,29 @@ mod tests {
         let cache = cache(Freshness::never());
         cache.keep(1, cache.stamp(&1), "value");
         assert_eq!(cache.get(&1), None);
-        cache.freshness.extend(Instant::now() + Duration::from_secs(60));
+        let minute = Duration::from_secs(60);
+        cache.freshness.extend(Instant::now(), minute);
         assert_eq!(cache.get(&1), Some("value"));
         // What was heard earlier takes nothing back.
-        cache.freshness.extend(Instant::now());
+        cache.freshness.extend(Instant::now(), Duration::ZERO);
         assert_eq!(cache.get(&1), Some("value"));
+    }
+
+    #[test]
+    fn while_the_database_is_away_a_cache_goes_on_by_the_clock_and_says_so() {
+        let minute = Duration::from_secs(60);
+        let freshness = Freshness::never();
+        freshness.linger(minute);
+        assert_eq!(freshness.lingers(), None, "nothing was ever heard");
+        freshness.extend(Instant::now(), Duration::ZERO);
+        assert_eq!(freshness.lingers(), None, "it is not away");
+        freshness.linger(minute);
+        assert!(freshness.lingers().is_some_and(|age| age < minute) && !freshness.holds());
+        freshness.linger(Duration::ZERO);
+        assert_eq!(freshness.lingers(), None, "its time is over");
+        freshness.linger(minute);
+        freshness.extend(Instant::now(), minute);
+        assert_eq!(freshness.lingers(), None, "it is back");
+        assert!(freshness.holds());
     }
 }

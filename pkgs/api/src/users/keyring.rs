@@ -73,7 +73,9 @@ impl Keyring {
         let known = self.known.load();
         let key = known.keys.as_ref().ok()?.get(digest)?;
         let right = known.epoch == self.epoch.load(Ordering::Acquire)
-            && (self.freshness.holds() || known.begun.elapsed() < self.staleness);
+            && (self.freshness.holds()
+                || self.freshness.lingers().is_some()
+                || known.begun.elapsed() < self.staleness);
         right.then(|| Arc::clone(key))
     }
 

@@ -49,6 +49,7 @@ struct Caches {
     keys: Keyring,
     freshness: Arc<Freshness>,
     staleness: Duration,
+    cached_while_down: Duration,
     counts: Counts,
 }
 
@@ -61,6 +62,7 @@ impl Caches {
             keys: Keyring::new(Arc::clone(&freshness), options.staleness),
             freshness,
             staleness: options.staleness,
+            cached_while_down: options.cached_while_down,
             counts: Counts::new(),
         }
     }
@@ -79,7 +81,11 @@ impl Watch for Caches {
     }
 
     fn heard_all_before(&self, instant: Instant) {
-        self.freshness.extend(instant + self.staleness);
+        self.freshness.extend(instant, self.staleness);
+    }
+
+    fn away(&self) {
+        self.freshness.linger(self.cached_while_down);
     }
 }
 
@@ -112,9 +118,8 @@ impl Users {
                     connections: options.connections,
                     acquire_timeout: options.acquire_timeout,
                     timeout: options.timeout,
-                    lanes: options.workers,
+                    pipelines: options.workers,
                     staleness: options.staleness,
-                    cached_while_down: options.cached_while_down,
                 };
                 let postgres = Postgres::open(&how, caches.clone()).await?;
                 Ok(Self { database: Database::Postgres(postgres), caches })
@@ -128,6 +133,14 @@ impl Users {
         let record = self.caches.records.get(&id);
         self.caches.counts.count(record.is_some());
         record
+    }
+
+    /// A user as it was when the database was heard of last, and how long ago that is: while it is away.
+    pub fn lingering(&self, id: UserId) -> Option<(Record, Duration)> {
+        let age = self.caches.freshness.lingers()?;
+        let record = self.caches.records.last(&id)?;
+        self.caches.counts.count_lingering();
+        Some((record, age))
     }
 
     /// A user, cached or not.
@@ -214,6 +227,12 @@ impl Users {
         Family::new("linerate_api_cache_misses", "Users read by id and asked of the database")
             .with(&[], read(caches, |caches| caches.counts.misses()))
             .register(registry);
+        Family::new(
+            "linerate_api_cache_lingering",
+            "Users read by id and answered from the cache because the database is away",
+        )
+        .with(&[], read(caches, |caches| caches.counts.lingering()))
+        .register(registry);
         Family::new("linerate_api_cache_users", "Users in the cache")
             .with(&[], read(caches, |caches| caches.records.size().0 as f64))
             .register(registry);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::store::postgres::{self, InvalidUrl};
+use postgres::{Conninfo, InvalidConninfo};
 
 /// How users are kept.
 #[derive(Clone, Debug)]
@@ -18,7 +18,8 @@ pub struct Options {
     /// With PostgreSQL: how far behind its commits a cached read may be, while it answers anybody. SQLite has one
     /// service, which knows of its own writes at once, and within 100 ms of those of other processes.
     pub staleness: Duration,
-    /// How long cached reads go on while PostgreSQL refuses connections, so that nothing can be written.
+    /// How long after PostgreSQL was heard of last cached reads go on while no server of it will do. Others may write
+    /// meanwhile, so each such answer says how old it may be.
     pub cached_while_down: Duration,
     /// With PostgreSQL: connections for writes and lists.
     pub connections: NonZero<u32>,
@@ -46,13 +47,13 @@ impl Options {
     }
 }
 
-/// Where users are kept: `sqlite:PATH` or `postgres://USER@HOST/DATABASE`.
+/// Where users are kept: `sqlite:PATH`, `postgres://USER@HOST/DATABASE`, or libpq's `keyword=value` pairs.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DatabaseUrl {
     /// A file.
     Sqlite(PathBuf),
     /// A server.
-    Postgres(postgres::Url),
+    Postgres(Conninfo),
 }
 
 /// A text names no database. It is not told which text: there may be a password in it, where nobody looks for one.
@@ -63,7 +64,7 @@ pub enum InvalidDatabaseUrl {
     Scheme,
     /// It begins as one of PostgreSQL.
     #[error(transparent)]
-    Postgres(#[from] InvalidUrl),
+    Postgres(#[from] InvalidConninfo),
 }
 
 impl FromStr for DatabaseUrl {
@@ -77,6 +78,9 @@ impl FromStr for DatabaseUrl {
             return path.map(|path| Self::Sqlite(path.into())).ok_or(InvalidDatabaseUrl::Scheme);
         }
         if ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+            return Ok(Self::Postgres(text.parse()?));
+        }
+        if text.contains('=') && !text.contains("://") {
             return Ok(Self::Postgres(text.parse()?));
         }
         Err(InvalidDatabaseUrl::Scheme)
@@ -116,6 +120,8 @@ mod tests {
             ("postgres://linerate-api@%2Frun%2Fpostgresql/linerate-api", Some("postgres:///linerate-api")),
             ("postgres://ada:s%40cr%2Fet%3F%23@[::1]/users", Some("postgres://[::1]/users")),
             ("postgres://ada@db/users?password=secret", Some("postgres://db/users")),
+            ("postgres://ada:secret@one,two:5433/users", Some("postgres://one,two:5433/users")),
+            ("host=db dbname=users password=secret", Some("postgres://db/users")),
             // Not encoded.
             ("postgres://ada:sec@ret@db/users", None),
             ("postgres://ada:sec/ret@db/users", None),
@@ -124,7 +130,6 @@ mod tests {
             ("postgres://ada:sec#ret@db/users", None),
             ("postgres://ada:12#secret@db/users", None),
             ("postgres:///ada:secret@db/users", None),
-            ("postgres://ada:secret@one,two/users", None),
             ("postgres://ada:secret@db/users?passwort=secret", None),
             ("sqlite:", None),
             ("postgres://h:port/x", None),

@@ -25,9 +25,11 @@ async fn cached_reads_go_on_while_postgresql_is_down_and_all_else_after() {
 
     let begin = Instant::now();
     eventually("cached reads go on past the staleness", async || {
-        begin.elapsed() > staleness && users.cached(cached).is_some()
+        begin.elapsed() > staleness && users.lingering(cached).is_some()
     })
     .await;
+    let (_, age) = users.lingering(cached).expect("it goes on");
+    assert!(age >= staleness && users.cached(cached).is_none(), "they are told apart");
     // Nobody answers, so that each of these ends says that it was not waited for.
     let read = users.get(other).await;
     assert!(matches!(read, Err(Error::Unreachable(_))), "{read:?}");
@@ -113,7 +115,7 @@ async fn a_node_waits_for_another_that_migrates_longer_than_any_statement_may_ta
     drop(node(&server).await);
     std::thread::scope(|scope| {
         let migrating = scope.spawn(|| {
-            let held = "BEGIN; LOCK TABLE _sqlx_migrations; SELECT pg_sleep(4); COMMIT";
+            let held = "BEGIN; LOCK TABLE linerate_schema; SELECT pg_sleep(4); COMMIT";
             server.execute("postgres", held).expect("it answers")
         });
         let waiting = "SELECT count(*) FROM pg_locks WHERE granted AND mode = 'AccessExclusiveLock'";

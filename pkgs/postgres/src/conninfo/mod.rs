@@ -21,8 +21,8 @@ const PORT: u16 = 5432;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What of a database's name is shown encoded: control characters, which could do something to whoever reads a log,
-/// space, and % itself.
-const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
+/// space, what separates the parts of a URL, and % itself.
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'/').add(b'?').add(b'#').add(b'@').add(b':');
 
 /// Where PostgreSQL is and how it is spoken to. It is shown without anything secret, and never as it was given.
 #[derive(Clone, PartialEq, Eq)]

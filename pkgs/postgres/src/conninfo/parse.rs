@@ -269,9 +269,9 @@ fn endpoints(
     (0..count).map(at).collect()
 }
 
-/// Whether a host's name can be shown: what has a separator in it may be the end of a password.
+/// Whether a host's name can be shown, as all names are: what has a separator in it may be the end of a password.
 fn is_shown(host: &str) -> bool {
-    host.chars().all(|letter| letter.is_ascii_graphic() && !"%@/?#,".contains(letter))
+    host.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.:".contains(letter))
 }
 
 fn tls_mode(text: &str) -> Result<TlsMode, InvalidConninfo> {

@@ -1,23 +1,22 @@
 //! Users in PostgreSQL: reads by id on one pipelined connection for each thread that reads, everything else on a
-//! bounded pool, and a connection that hears of what other nodes write.
+//! bounded pool, and a feed of what other nodes write.
 
-mod failure;
-mod listen;
-mod pipeline;
+mod follow;
 mod rows;
+mod schema;
 pub mod trace;
-mod url;
 
 use std::future::Future;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postgres::types::Type;
+use postgres::{Connector, Conninfo, Feed, FeedOptions, KeyQuery, Kind, Pipelines, Pool, Role, Waker};
 use service::ready::Heartbeats;
-use sqlx::migrate::MigrateError;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use tokio::runtime::Runtime;
 use tokio::time::MissedTickBehavior;
+use uuid::Uuid;
 
 use crate::user::{Record, UserId};
 
@@ -26,10 +25,11 @@ use super::{
     Query, Replaced, Store, Unusable, Watch,
 };
 
-use failure::of_pool;
-use pipeline::Lanes;
+use follow::Follower;
+use schema::MIGRATIONS;
 
-pub use url::{InvalidUrl, Url};
+/// Where nodes wake each other, those of the generation before too.
+const CHANNEL: &str = "linerate_api";
 
 /// Threads that write and read lists, apart from those that read by id.
 const THREADS: usize = 2;
@@ -40,8 +40,8 @@ const BEAT: Duration = Duration::from_millis(250);
 /// How PostgreSQL is used.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where, as libpq takes it. Without TLS: by a Unix socket or a network that is trusted.
-    pub url: Url,
+    /// Where, as libpq takes it.
+    pub url: Conninfo,
     /// Connections for writes and lists.
     pub connections: NonZero<u32>,
     /// How long a request waits for one of them.
@@ -49,18 +49,17 @@ pub struct Options {
     /// How long PostgreSQL may take to answer.
     pub timeout: Duration,
     /// Connections for reads by id.
-    pub lanes: NonZero<usize>,
+    pub pipelines: NonZero<usize>,
     /// How long after the last sign of what other nodes write a cache is no longer used.
     pub staleness: Duration,
-    /// How long PostgreSQL's refusal of connections counts as a sign that nothing is written.
-    pub cached_while_down: Duration,
 }
 
 /// Users in PostgreSQL.
 #[derive(Clone)]
 pub struct Postgres {
-    pool: PgPool,
-    lanes: Arc<Lanes>,
+    pool: Pool,
+    pipelines: Arc<Pipelines<Uuid, Record>>,
+    waker: Waker,
     timeout: Duration,
     watch: Arc<dyn Watch>,
     background: Arc<Background>,
@@ -73,42 +72,40 @@ impl Postgres {
     /// acknowledged, and of those of others as soon as they are heard of.
     pub async fn open(options: &Options, watch: Arc<dyn Watch>) -> Result<Self, Error> {
         let background = Arc::new(Background::start()?);
-        let timeout = options.timeout.as_millis().to_string();
-        let connect: PgConnectOptions = options.url.expose().parse().map_err(Error::failed)?;
-        let connect = connect.application_name("linerate-api").options([
-            ("statement_timeout", timeout.as_str()),
-            ("lock_timeout", timeout.as_str()),
-            ("jit", "off"),
-        ]);
-        let pool = PgPoolOptions::new()
-            .max_connections(options.connections.get())
-            .acquire_timeout(options.acquire_timeout)
-            .connect_lazy_with(connect);
-        let config: tokio_postgres::Config = options.url.expose().parse().map_err(Error::failed)?;
-        let lanes = Arc::new(Lanes::new(&config, options.lanes, options.timeout));
-        // Where it is not to be reached at all, starting says so instead of migrating.
-        pipeline::connect(&config, options.timeout).await?;
-        // Under an advisory lock, which sqlx takes; not bounded in time, for another node may be migrating: so on a
-        // connection without the limits of the others.
-        let bare: PgConnectOptions = options.url.expose().parse().map_err(Error::failed)?;
-        let migrations = sqlx::migrate!("src/store/postgres/migrations");
-        let known = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
-        let migrated = background.spawn(async move {
-            let pool = PgPoolOptions::new().max_connections(1);
-            let pool = pool.connect_with(bare.application_name("linerate-api migrate")).await?;
-            migrations.run(&pool).await?;
-            pool.close().await;
-            Ok::<_, MigrateError>(())
-        });
-        let migrated = migrated.await.map_err(Error::failed)?;
-        migrated.map_err(|error| Unusable::of_migration(error, known))?;
-        let listener = listen::Listener::new(config, options, Arc::clone(&watch));
+        let timeout = options.timeout.as_millis();
+        // What is connected to is written to, unless it is said otherwise.
+        let url = options.url.with_role(options.url.role().unwrap_or(Role::ReadWrite));
+        let connector = Connector::new(&url, "linerate-api").map_err(Error::failed)?;
+        // Where it is not to be reached at all, starting says so instead of waiting.
+        connector.connect().await?;
+        let query = KeyQuery {
+            one: "SELECT id, version, body FROM users WHERE id = $1",
+            several: "SELECT id, version, body FROM users WHERE id = ANY($1)",
+            key: Type::UUID,
+            keys: Type::UUID_ARRAY,
+            read: |row| rows::record_of(row).map(|record| (record.id.0, record)),
+        };
+        let pipelines =
+            Pipelines::new(&connector, "linerate-api read", options.pipelines, options.timeout, query);
+        let settings = format!("-c statement_timeout={timeout} -c lock_timeout={timeout} -c jit=off");
+        let writers = connector.derive("linerate-api", &settings);
+        let pool = Pool::new(writers, options.connections.get() as usize, options.acquire_timeout);
+        let migrating = connector.derive("linerate-api migrate", "");
+        let migrated = background.spawn(async move { MIGRATIONS.run(&*migrating.connect().await?).await });
+        migrated.await.map_err(Error::failed)??;
+        let feed = FeedOptions {
+            application: "linerate-api listen".into(),
+            channel: CHANNEL,
+            bound: options.staleness,
+        };
+        let feed = Feed::new(&connector, feed, Arc::new(Follower(Arc::clone(&watch))));
+        let waker = feed.waker();
         let alarm = Alarm::default();
         let armed = alarm.arm();
         background.spawn(async move {
             // It ends by a panic, or with the runtime, when nobody is left to hear of it.
             let _armed = armed;
-            listener.run().await;
+            feed.run().await;
         });
         let beats = Heartbeats::new(1);
         let beating = beats.clone();
@@ -120,11 +117,26 @@ impl Postgres {
                 beating.beat(0);
             }
         });
-        Ok(Self { pool, lanes, timeout: options.timeout, watch, background, alarm, beats })
+        Ok(Self {
+            pool,
+            pipelines: Arc::new(pipelines),
+            waker,
+            timeout: options.timeout,
+            watch,
+            background,
+            alarm,
+            beats,
+        })
+    }
+
+    /// Tells this node's caches of what it has written before that is acknowledged, and has the others look.
+    fn written(&self, change: Change<'_>) {
+        self.watch.changed(change);
+        self.waker.wake();
     }
 
     /// Does work of the pool where the pool's connections are served, and to its end even if nobody waits for it.
-    async fn run<T, W>(&self, work: impl FnOnce(PgPool) -> W) -> Result<T, Error>
+    async fn run<T, W>(&self, work: impl FnOnce(Pool) -> W) -> Result<T, Error>
     where
         T: Send + 'static,
         W: Future<Output = Result<T, Error>> + Send + 'static,
@@ -141,11 +153,11 @@ impl Postgres {
 
 impl Store for Postgres {
     async fn get(&self, id: UserId) -> Result<Option<Record>, Error> {
-        // On a lane many reads share a question, which can tell of no trace of one of them.
+        // On a pipeline many reads share a question, which can tell of no trace of one of them.
         if trace::current().is_some() {
             return self.get_many(&[id]).await.map(|found| found.into_iter().next());
         }
-        self.lanes.get(id).await
+        self.pipelines.get(id.0).await.map_err(|error| Error::of(&error))
     }
 
     async fn get_many(&self, ids: &[UserId]) -> Result<Vec<Record>, Error> {
@@ -164,7 +176,7 @@ impl Store for Postgres {
     async fn replace(&self, id: UserId, expected: Option<i64>, user: Draft) -> Result<Replaced, Error> {
         let replaced = self.run(|pool| async move { rows::replace(&pool, id, expected, user).await }).await?;
         if matches!(replaced, Replaced::Done(_)) {
-            self.watch.changed(Change::Users(&[id]));
+            self.written(Change::Users(&[id]));
         }
         Ok(replaced)
     }
@@ -173,7 +185,7 @@ impl Store for Postgres {
         let ids = ids.to_vec();
         let deleted = self.run(|pool| async move { rows::delete(&pool, &ids, expected).await }).await?;
         if let Deleted::Done(gone) = &deleted {
-            self.watch.changed(Change::Users(gone));
+            self.written(Change::Users(gone));
         }
         Ok(deleted)
     }
@@ -194,7 +206,7 @@ impl Store for Postgres {
 
     async fn add_key(&self, key: NewKey) -> Result<Key, Error> {
         let added = self.run(|pool| async move { rows::add_key(&pool, key).await }).await?;
-        self.watch.changed(Change::Keys);
+        self.written(Change::Keys);
         Ok(added)
     }
 
@@ -204,7 +216,7 @@ impl Store for Postgres {
 
     async fn revoke_key(&self, id: i64) -> Result<bool, Error> {
         let revoked = self.run(|pool| async move { rows::revoke_key(&pool, id).await }).await?;
-        self.watch.changed(Change::Keys);
+        self.written(Change::Keys);
         Ok(revoked)
     }
 
@@ -217,14 +229,12 @@ impl Store for Postgres {
     }
 
     async fn ping(&self) -> Result<(), Error> {
-        let ping = |pool: PgPool| async move {
-            sqlx::query("SELECT 1").execute(&pool).await.map(drop).map_err(of_pool)
-        };
+        let ping = |pool: Pool| async move { Ok(pool.get().await?.query("SELECT 1", &[]).await.map(drop)?) };
         self.run(ping).await
     }
 }
 
-/// The runtime that the pool and the listening connection live on: those of the callers come and go.
+/// The runtime that the pool and the feed live on: those of the callers come and go.
 struct Background(Option<Runtime>);
 
 impl Background {
@@ -251,5 +261,36 @@ impl Drop for Background {
             // Waiting is not allowed on an async thread, and there is nothing to wait for.
             runtime.shutdown_background();
         }
+    }
+}
+
+impl Error {
+    /// The same for another who waits for the same answer.
+    fn of(error: &postgres::Error) -> Self {
+        match error.kind() {
+            Kind::Busy => Self::Busy,
+            Kind::Unreachable => Self::Unreachable(error.to_string().into()),
+            Kind::Failed => Self::Failed(error.to_string().into()),
+        }
+    }
+}
+
+impl From<postgres::Error> for Error {
+    fn from(error: postgres::Error) -> Self {
+        match error {
+            postgres::Error::Newer { found, known, .. } => Unusable::Newer { found, known }.into(),
+            postgres::Error::Foreign => Unusable::Foreign.into(),
+            error => match error.kind() {
+                Kind::Busy => Self::Busy,
+                Kind::Unreachable => Self::Unreachable(error.into()),
+                Kind::Failed => Self::Failed(error.into()),
+            },
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
+        postgres::Error::from(error).into()
     }
 }

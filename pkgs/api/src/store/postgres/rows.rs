@@ -1,7 +1,7 @@
 //! Statements, each on the pool that is given.
 
-use sqlx::postgres::{PgArguments, PgPool, PgRow};
-use sqlx::{Arguments, AssertSqlSafe, Postgres, Row, Transaction};
+use postgres::types::{ToSql, Type};
+use postgres::{Parameter, Pool, Row, Session};
 use uuid::Uuid;
 
 use crate::store::entry::{self, Draft, Entry};
@@ -12,9 +12,14 @@ use crate::store::{
 };
 use crate::user::{Record, UserId};
 
-use super::failure::{is_duplicate, of_pool};
-use super::listen::CHANNEL;
-use super::trace;
+use super::trace::{execute, query};
+
+/// Values of a statement with their types.
+macro_rules! values {
+    ($($value:expr => $of:ident),* $(,)?) => {
+        &[$((&$value as &(dyn ToSql + Sync), Type::$of)),*]
+    };
+}
 
 /// How often a write is tried again that another came before.
 const TRIES: usize = 8;
@@ -41,64 +46,65 @@ const INSERT: &str = "INSERT INTO users (id, version, status, created_at, update
 /// The same, leaving out what is there.
 const LOAD: &str = " ON CONFLICT DO NOTHING";
 
-fn insertion(mut entries: Vec<&Entry>) -> Result<PgArguments, Error> {
+/// Writes entries by [`INSERT`], or what begins with it.
+async fn insert(session: &Session, sql: &str, entries: &[Entry]) -> Result<u64, postgres::Error> {
     // In the order of what is locked, so that two insertions never wait for each other.
+    let mut entries: Vec<&Entry> = entries.iter().collect();
     entries.sort_by(|one, other| one.draft.email.cmp(&other.draft.email));
-    fn column<T>(entries: &[&Entry], value: impl Fn(&Entry) -> T) -> Vec<T> {
+    fn column<'a, T>(entries: &[&'a Entry], value: impl Fn(&'a Entry) -> T) -> Vec<T> {
         entries.iter().map(|entry| value(entry)).collect()
     }
     let separator = entry::SEPARATOR.to_string();
-    let mut arguments = PgArguments::default();
-    let added = arguments
-        .add(column(&entries, |entry| entry.record.id.0))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.record.version)))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry::number(entry.draft.status))))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.created_at)))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.updated_at)))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.draft.email.clone())))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.draft.name.clone())))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.draft.tags.join(&separator))))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.draft.words.join(&separator))))
-        .and_then(|()| arguments.add(column(&entries, |entry| entry.record.body.to_vec())));
-    added.map(|()| arguments).map_err(Error::Failed)
+    let values = values![
+        column(&entries, |entry| entry.record.id.0) => UUID_ARRAY,
+        column(&entries, |entry| entry.record.version) => INT8_ARRAY,
+        column(&entries, |entry| entry::number(entry.draft.status)) => INT2_ARRAY,
+        column(&entries, |entry| entry.created_at) => INT8_ARRAY,
+        column(&entries, |entry| entry.updated_at) => INT8_ARRAY,
+        column(&entries, |entry| entry.draft.email.as_str()) => TEXT_ARRAY,
+        column(&entries, |entry| entry.draft.name.as_str()) => TEXT_ARRAY,
+        column(&entries, |entry| entry.draft.tags.join(&separator)) => TEXT_ARRAY,
+        column(&entries, |entry| entry.draft.words.join(&separator)) => TEXT_ARRAY,
+        column(&entries, |entry| &entry.record.body[..]) => BYTEA_ARRAY,
+    ];
+    execute(session, sql, values).await
 }
 
 /// The users of some ids.
-pub async fn get_many(pool: &PgPool, ids: &[UserId]) -> Result<Vec<Record>, Error> {
+pub async fn get_many(pool: &Pool, ids: &[UserId]) -> Result<Vec<Record>, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let query = trace::query("SELECT id, version, body FROM users WHERE id = ANY($1)").bind(ids);
-    let rows = query.fetch_all(pool).await.map_err(of_pool)?;
-    rows.iter().map(record_of).collect::<Result<_, _>>().map_err(of_pool)
+    let sql = "SELECT id, version, body FROM users WHERE id = ANY($1)";
+    let rows = query(&*pool.get().await?, sql, values![ids => UUID_ARRAY]).await?;
+    Ok(rows.iter().map(record_of).collect::<Result<_, _>>()?)
 }
 
-fn record_of(row: &PgRow) -> Result<Record, sqlx::Error> {
+/// A user of a row that begins with `id, version, body`.
+pub fn record_of(row: &Row) -> Result<Record, tokio_postgres::Error> {
     let body: &[u8] = row.try_get(2)?;
     Ok(Record { id: UserId(row.try_get(0)?), version: row.try_get(1)?, body: body.to_vec().into() })
 }
 
 /// Creates users, all or none.
 pub async fn create(
-    pool: &PgPool,
+    pool: &Pool,
     entries: &[Entry],
     record: Option<&IdempotencyRecord>,
 ) -> Result<Created, Error> {
     let records: Vec<Record> = entries.iter().map(|entry| entry.record.clone()).collect();
     for _ in 0..TRIES {
+        let session = pool.get().await?;
         let inserted = match record {
             // A statement is a transaction of its own.
-            None => {
-                let arguments = insertion(entries.iter().collect())?;
-                trace::query_with(INSERT, arguments).execute(pool).await.map(|_| None)
-            }
-            Some(record) => create_once(pool, entries, &records, record).await?,
+            None => insert(&session, INSERT, entries).await.map(|_| None),
+            Some(record) => create_once(&session, entries, &records, record).await?,
         };
         match inserted {
             Ok(None) => return Ok(Created::Done(records)),
             Ok(Some(before)) => return Ok(before),
-            Err(error) if is_duplicate(&error) => {}
-            Err(error) => return Err(of_pool(error)),
+            Err(error) if error.is_duplicate() => {}
+            Err(error) => return Err(error.into()),
         }
-        if let Some(index) = taken(pool, entries).await? {
+        if let Some(index) = taken(&session, entries).await? {
             return Ok(Created::EmailTaken(index));
         }
         // Who had the email is gone again.
@@ -107,29 +113,30 @@ pub async fn create(
 }
 
 /// The first of the entries whose email is somebody's, or an earlier one's.
-async fn taken(pool: &PgPool, entries: &[Entry]) -> Result<Option<usize>, Error> {
+async fn taken(session: &Session, entries: &[Entry]) -> Result<Option<usize>, Error> {
     let emails: Vec<&str> = entries.iter().map(|entry| entry.draft.email.as_str()).collect();
-    let query = trace::query_scalar("SELECT email FROM users WHERE email = ANY($1)").bind(&emails);
-    let taken: Vec<String> = query.fetch_all(pool).await.map_err(of_pool)?;
-    let mut taken: std::collections::HashSet<&str> = taken.iter().map(String::as_str).collect();
+    let sql = "SELECT email FROM users WHERE email = ANY($1)";
+    let rows = query(session, sql, values![emails => TEXT_ARRAY]).await?;
+    let taken: Result<Vec<&str>, _> = rows.iter().map(|row| row.try_get(0)).collect();
+    let mut taken: std::collections::HashSet<&str> = taken?.into_iter().collect();
     Ok(emails.iter().position(|email| !taken.insert(email)))
 }
 
 /// Creates users and notes that the request was made, or answers what came of it before.
 async fn create_once(
-    pool: &PgPool,
+    session: &Session,
     entries: &[Entry],
     records: &[Record],
     record: &IdempotencyRecord,
-) -> Result<Result<Option<Created>, sqlx::Error>, Error> {
-    let mut transaction = pool.begin().await.map_err(of_pool)?;
-    if let Some(before) = remember(&mut transaction, record, idempotency::instant(entries), records).await? {
+) -> Result<Result<Option<Created>, postgres::Error>, Error> {
+    let transaction = session.begin().await?;
+    if let Some(before) = remember(&transaction, record, idempotency::instant(entries), records).await? {
+        transaction.rollback().await?;
         return Ok(Ok(Some(before)));
     }
-    let arguments = insertion(entries.iter().collect())?;
-    if let Err(error) = trace::query_with(INSERT, arguments).execute(&mut *transaction).await {
+    if let Err(error) = insert(&transaction, INSERT, entries).await {
         // Rolled back before the next statement on another connection waits for it.
-        transaction.rollback().await.map_err(of_pool)?;
+        transaction.rollback().await?;
         return Ok(Err(error));
     }
     Ok(transaction.commit().await.map(|()| None))
@@ -138,112 +145,106 @@ async fn create_once(
 /// Notes that the request was made; answers what came of it where it was made before. The same request under way
 /// elsewhere is waited for.
 async fn remember(
-    transaction: &mut Transaction<'static, Postgres>,
+    session: &Session,
     record: &IdempotencyRecord,
     instant: i64,
     records: &[Record],
 ) -> Result<Option<Created>, Error> {
     let (owner, expired) = (idempotency::owner(record), entry::now() - idempotency::KEPT_MICROSECONDS);
-    let insert = trace::query_scalar(
-        "INSERT INTO claims (seq, owner, key, digest, answer, created_at) \
+    let answer = answer::encode(records);
+    let sql = "INSERT INTO claims (seq, owner, key, digest, answer, created_at) \
          VALUES ((SELECT max(nextval('claims_seq_seq')) FROM generate_series(1, $7)), $1, $2, $3, $4, $5) \
          ON CONFLICT (owner, key) DO UPDATE \
          SET seq = excluded.seq, digest = excluded.digest, answer = excluded.answer, created_at = excluded.created_at \
-         WHERE claims.created_at < $6 RETURNING seq",
-    );
-    let answer = answer::encode(records);
-    let blocks = idempotency::blocks(&answer);
-    let insert = insert.bind(owner).bind(&record.key).bind(&record.digest[..]).bind(answer);
-    let insert = insert.bind(instant).bind(expired).bind(blocks);
-    let seq: Option<i64> = insert.fetch_optional(&mut **transaction).await.map_err(of_pool)?;
-    let Some(seq) = seq else {
-        let known = trace::query_as("SELECT digest, answer FROM claims WHERE owner = $1 AND key = $2");
-        let known = known.bind(owner).bind(&record.key).fetch_one(&mut **transaction).await;
-        let (digest, kept): (Vec<u8>, Vec<u8>) = known.map_err(of_pool)?;
-        return idempotency::judge(record, &digest, kept).map(Some);
+         WHERE claims.created_at < $6 RETURNING seq";
+    let values = values![
+        owner => INT8, record.key => TEXT, &record.digest[..] => BYTEA, answer => BYTEA, instant => INT8,
+        expired => INT8, idempotency::blocks(&answer) => INT8,
+    ];
+    let stored = query(session, sql, values).await?;
+    let Some(row) = stored.first() else {
+        let sql = "SELECT digest, answer FROM claims WHERE owner = $1 AND key = $2";
+        let known = query(session, sql, values![owner => INT8, record.key => TEXT]).await?;
+        let row = known.first().ok_or(Error::Busy)?;
+        let (digest, kept): (&[u8], Vec<u8>) = (row.try_get(0)?, row.try_get(1)?);
+        return idempotency::judge(record, digest, kept).map(Some);
     };
-    let forget = trace::query(
-        "DELETE FROM claims WHERE seq IN (SELECT seq FROM claims WHERE created_at < $1 OR seq <= $2 \
-         LIMIT $3 FOR UPDATE SKIP LOCKED)",
-    );
-    let forget = forget.bind(expired).bind(seq - idempotency::MOST).bind(FORGET);
-    forget.execute(&mut **transaction).await.map_err(of_pool)?;
+    let seq: i64 = row.try_get(0)?;
+    let forget = "DELETE FROM claims WHERE seq IN (SELECT seq FROM claims WHERE created_at < $1 OR seq <= $2 \
+         LIMIT $3 FOR UPDATE SKIP LOCKED)";
+    execute(session, forget, values![expired => INT8, seq - idempotency::MOST => INT8, FORGET => INT8])
+        .await?;
     Ok(None)
 }
 
 /// Replaces a user.
 pub async fn replace(
-    pool: &PgPool,
+    pool: &Pool,
     id: UserId,
     expected: Option<i64>,
     mut user: Draft,
 ) -> Result<Replaced, Error> {
+    let session = pool.get().await?;
     for _ in 0..TRIES {
-        let found = trace::query_as("SELECT version, created_at FROM users WHERE id = $1").bind(id.0);
-        let found: Option<(i64, i64)> = found.fetch_optional(pool).await.map_err(of_pool)?;
-        let Some((version, created_at)) = found else { return Ok(Replaced::Missing) };
+        let sql = "SELECT version, created_at FROM users WHERE id = $1";
+        let found = query(&session, sql, values![id.0 => UUID]).await?;
+        let Some(row) = found.first() else { return Ok(Replaced::Missing) };
+        let (version, created_at): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         if expected.is_some_and(|expected| expected != version) {
             return Ok(Replaced::Changed(version));
         }
         let entry = user.at(id, version + 1, created_at, entry::now());
-        match update(pool, version, &entry).await {
+        match update(&session, version, &entry).await {
             Ok(true) => return Ok(Replaced::Done(entry.record)),
             // Another write came between.
             Ok(false) => user = entry.draft,
-            Err(error) if is_duplicate(&error) => return Ok(Replaced::EmailTaken),
-            Err(error) => return Err(of_pool(error)),
+            Err(error) if error.is_duplicate() => return Ok(Replaced::EmailTaken),
+            Err(error) => return Err(error.into()),
         }
     }
     Err(Error::Busy)
 }
 
-/// Writes the next version of a user and tells the nodes; false where the user is not at `version`.
-async fn update(pool: &PgPool, version: i64, entry: &Entry) -> Result<bool, sqlx::Error> {
-    let update = trace::query(
-        "WITH written AS (UPDATE users SET version = $3, status = $4, updated_at = $5, email = $6, name = $7, \
-         tags = $8, words = array_to_tsvector($9), body = $10 WHERE id = $1 AND version = $2 RETURNING id) \
-         SELECT pg_notify($11, 'user ' || id) FROM written",
-    );
-    let update = update.bind(entry.record.id.0).bind(version).bind(entry.record.version);
-    let update = update.bind(entry::number(entry.draft.status)).bind(entry.updated_at);
-    let update = update
-        .bind(&entry.draft.email)
-        .bind(&entry.draft.name)
-        .bind(&entry.draft.tags)
-        .bind(&entry.draft.words);
-    let update = update.bind(&entry.record.body[..]).bind(CHANNEL);
-    Ok(update.fetch_optional(pool).await?.is_some())
+/// Writes the next version of a user; false where the user is not at `version`.
+async fn update(session: &Session, version: i64, entry: &Entry) -> Result<bool, postgres::Error> {
+    let sql = "UPDATE users SET version = $3, status = $4, updated_at = $5, email = $6, name = $7, \
+         tags = $8, words = array_to_tsvector($9), body = $10 WHERE id = $1 AND version = $2";
+    let values = values![
+        entry.record.id.0 => UUID, version => INT8, entry.record.version => INT8,
+        entry::number(entry.draft.status) => INT2, entry.updated_at => INT8, entry.draft.email => TEXT,
+        entry.draft.name => TEXT, entry.draft.tags => TEXT_ARRAY, entry.draft.words => TEXT_ARRAY,
+        &entry.record.body[..] => BYTEA,
+    ];
+    Ok(execute(session, sql, values).await? > 0)
 }
 
-/// Deletes users, and the answers kept for repeated requests that they are in, and tells the nodes.
-pub async fn delete(pool: &PgPool, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
+/// Deletes users, and the answers kept for repeated requests that they are in.
+pub async fn delete(pool: &Pool, ids: &[UserId], expected: Option<i64>) -> Result<Deleted, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let session = pool.get().await?;
     // In the order of what is locked, so that two deletions never wait for each other.
-    let delete = trace::query_scalar(
-        "WITH doomed AS (SELECT id FROM users WHERE id = ANY($1) AND ($2::int8 IS NULL OR version = $2) \
+    let sql = "WITH doomed AS (SELECT id FROM users WHERE id = ANY($1) AND ($2::int8 IS NULL OR version = $2) \
          ORDER BY id FOR UPDATE), \
          gone AS (DELETE FROM users USING doomed WHERE users.id = doomed.id RETURNING users.id, users.created_at), \
          stale AS (SELECT claims.seq FROM claims JOIN gone ON claims.created_at = gone.created_at \
          WHERE position(uuid_send(gone.id) IN claims.answer) > 0 ORDER BY claims.seq FOR UPDATE OF claims), \
          erased AS (UPDATE claims SET answer = '' FROM stale WHERE claims.seq = stale.seq) \
-         SELECT id FROM (SELECT id, pg_notify($3, 'user ' || id) AS told FROM gone) AS all_told \
-         WHERE told IS NOT NULL",
-    );
-    let delete = delete.bind(&ids).bind(expected).bind(CHANNEL).fetch_all(pool);
-    let gone: Vec<Uuid> = delete.await.map_err(of_pool)?;
+         SELECT id FROM gone";
+    let gone = query(&session, sql, values![ids => UUID_ARRAY, expected => INT8]).await?;
     if gone.is_empty() && expected.is_some() {
-        let version = trace::query_scalar("SELECT version FROM users WHERE id = ANY($1) LIMIT 1").bind(&ids);
-        if let Some(version) = version.fetch_optional(pool).await.map_err(of_pool)? {
-            return Ok(Deleted::Changed(version));
+        let sql = "SELECT version FROM users WHERE id = ANY($1) LIMIT 1";
+        if let Some(row) = query(&session, sql, values![ids => UUID_ARRAY]).await?.first() {
+            return Ok(Deleted::Changed(row.try_get(0)?));
         }
     }
-    Ok(Deleted::Done(gone.into_iter().map(UserId).collect()))
+    let gone = gone.iter().map(|row| row.try_get(0).map(UserId));
+    Ok(Deleted::Done(gone.collect::<Result<_, _>>()?))
 }
 
 /// A page of users.
-pub async fn list(pool: &PgPool, query: &Query) -> Result<Page, Error> {
+pub async fn list(pool: &Pool, query: &Query) -> Result<Page, Error> {
     let rows = rows(pool, list::page(&DIALECT, query)).await?;
-    let record = |row: &PgRow| {
+    let record = |row: &Row| {
         let key = if list::is_text(query.sort.by) {
             SortKey::Text(row.try_get(3)?)
         } else {
@@ -251,81 +252,74 @@ pub async fn list(pool: &PgPool, query: &Query) -> Result<Page, Error> {
         };
         Ok((record_of(row)?, key))
     };
-    let rows: Result<Vec<_>, sqlx::Error> = rows.iter().map(record).collect();
-    Ok(list::paged(query, rows.map_err(of_pool)?))
+    let rows: Result<Vec<_>, tokio_postgres::Error> = rows.iter().map(record).collect();
+    Ok(list::paged(query, rows?))
 }
 
 /// How many users meet a filter.
-pub async fn count(pool: &PgPool, filter: &Filter) -> Result<u64, Error> {
+pub async fn count(pool: &Pool, filter: &Filter) -> Result<u64, Error> {
     let rows = rows(pool, list::count(&DIALECT, filter)).await?;
-    let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(of_pool)?;
+    let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
     Ok(count.unsigned_abs())
 }
 
-async fn rows(pool: &PgPool, statement: Statement) -> Result<Vec<PgRow>, Error> {
-    let mut arguments = PgArguments::default();
-    for value in statement.values {
-        match value {
-            Value::Integer(integer) => arguments.add(integer),
-            Value::Text(text) => arguments.add(text),
-            Value::Id(id) => arguments.add(id.0),
-        }
-        .map_err(Error::Failed)?;
-    }
-    // Every text from outside is a parameter.
-    trace::query_with(AssertSqlSafe(statement.sql), arguments).fetch_all(pool).await.map_err(of_pool)
+/// Every text from outside is a parameter.
+async fn rows(pool: &Pool, statement: Statement) -> Result<Vec<Row>, Error> {
+    let values: Vec<Parameter<'_>> = statement
+        .values
+        .iter()
+        .map(|value| match value {
+            Value::Integer(integer) => (integer as _, Type::INT8),
+            Value::Text(text) => (text as _, Type::TEXT),
+            Value::Id(id) => (&id.0 as _, Type::UUID),
+        })
+        .collect();
+    Ok(query(&*pool.get().await?, &statement.sql, &values).await?)
 }
 
 /// Writes rows as they are, but for those that are there.
-pub async fn load(pool: &PgPool, entries: &[Entry]) -> Result<u64, Error> {
-    let arguments = insertion(entries.iter().collect())?;
-    let load = trace::query_with(AssertSqlSafe(format!("{INSERT}{LOAD}")), arguments);
-    Ok(load.execute(pool).await.map_err(of_pool)?.rows_affected())
+pub async fn load(pool: &Pool, entries: &[Entry]) -> Result<u64, Error> {
+    Ok(insert(&*pool.get().await?, &format!("{INSERT}{LOAD}"), entries).await?)
 }
 
-/// Adds an API key and tells the nodes.
-pub async fn add_key(pool: &PgPool, key: NewKey) -> Result<Key, Error> {
+/// Adds an API key.
+pub async fn add_key(pool: &Pool, key: NewKey) -> Result<Key, Error> {
     let created_at = entry::now();
-    let insert = trace::query_scalar(
-        "WITH added AS (INSERT INTO keys (name, digest, scope, rate, burst, created_at, expires_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id) \
-         SELECT id FROM (SELECT id, pg_notify($8, 'keys') AS told FROM added) AS all_told WHERE told IS NOT NULL",
-    );
-    let insert = insert.bind(&key.name).bind(&key.digest[..]).bind(key.scope.number());
-    let insert = insert.bind(key.rate.map(i64::from)).bind(key.burst.map(i64::from)).bind(created_at);
-    let insert = insert.bind(key.expires_at.map(|time| time.as_microsecond())).bind(CHANNEL);
-    let id: i64 = insert.fetch_one(pool).await.map_err(of_pool)?;
-    Ok(key.with(id, created_at))
+    let sql = "INSERT INTO keys (name, digest, scope, rate, burst, created_at, expires_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id";
+    let values = values![
+        key.name => TEXT, &key.digest[..] => BYTEA, key.scope.number() => INT2, key.rate.map(i64::from) => INT8,
+        key.burst.map(i64::from) => INT8, created_at => INT8,
+        key.expires_at.map(|time| time.as_microsecond()) => INT8,
+    ];
+    let rows = query(&*pool.get().await?, sql, values).await?;
+    let row = rows.first().ok_or_else(|| Error::failed("a key that was added has no id"))?;
+    Ok(key.with(row.try_get(0)?, created_at))
 }
 
-/// Revokes an API key and tells the nodes.
-pub async fn revoke_key(pool: &PgPool, id: i64) -> Result<bool, Error> {
-    let delete = trace::query(
-        "WITH revoked AS (DELETE FROM keys WHERE id = $1 RETURNING id) SELECT pg_notify($2, 'keys') FROM revoked",
-    );
-    let row = delete.bind(id).bind(CHANNEL).fetch_optional(pool).await.map_err(of_pool)?;
-    Ok(row.is_some())
+/// Revokes an API key.
+pub async fn revoke_key(pool: &Pool, id: i64) -> Result<bool, Error> {
+    Ok(execute(&*pool.get().await?, "DELETE FROM keys WHERE id = $1", values![id => INT8]).await? > 0)
 }
 
 /// All API keys.
-pub async fn list_keys(pool: &PgPool) -> Result<Vec<Key>, Error> {
-    let query = trace::query(
-        "SELECT id, digest, name, scope, rate, burst, created_at, expires_at FROM keys ORDER BY id",
-    );
-    let rows = query.fetch_all(pool).await.map_err(of_pool)?;
-    rows.iter().map(key_of).collect::<Result<_, _>>().map_err(of_pool)
+pub async fn list_keys(pool: &Pool) -> Result<Vec<Key>, Error> {
+    let sql = "SELECT id, digest, name, scope, rate, burst, created_at, expires_at FROM keys ORDER BY id";
+    let rows = query(&*pool.get().await?, sql, &[]).await?;
+    rows.iter().map(key_of).collect()
 }
 
-fn key_of(row: &PgRow) -> Result<Key, sqlx::Error> {
+fn key_of(row: &Row) -> Result<Key, Error> {
     let small = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
+    let digest: &[u8] = row.try_get(1)?;
     Ok(Key {
         id: row.try_get(0)?,
-        digest: row.try_get(1)?,
+        digest: digest.try_into().map_err(|_| Error::failed("a key's digest is damaged"))?,
         name: row.try_get(2)?,
         scope: Scope::of(row.try_get(3)?),
         rate: small(row.try_get(4)?),
         burst: small(row.try_get(5)?),
         created_at: entry::time(row.try_get(6)?),
-        expires_at: row.try_get::<Option<i64>, _>(7)?.map(entry::time),
+        expires_at: row.try_get::<_, Option<i64>>(7)?.map(entry::time),
     })
 }

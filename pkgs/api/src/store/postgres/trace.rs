@@ -6,10 +6,8 @@
 //! that their callers record, and only where the service was told to pass them on; all others have the statements that
 //! they always had.
 
+use postgres::{Error, Parameter, Row, Session};
 use service::traceparent::TraceParent;
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::{Query, QueryAs, QueryScalar};
-use sqlx::{AssertSqlSafe, FromRow, Postgres, SqlSafeStr, SqlStr};
 
 tokio::task_local! {
     static TRACE: TraceParent;
@@ -28,43 +26,26 @@ pub fn current() -> Option<TraceParent> {
     TRACE.try_with(TraceParent::clone).ok()
 }
 
-/// A statement, and whether it is worth keeping prepared.
-fn told(sql: impl SqlSafeStr) -> (SqlStr, bool) {
-    let sql = sql.into_sql_str();
-    TRACE.try_with(|trace| format!("{}{}", sql.as_str(), trace.sql_comment())).map_or((sql, true), |sql| {
-        // A well-formed traceparent has no characters that end a comment.
-        (AssertSqlSafe(sql).into_sql_str(), false)
-    })
+/// A statement as it is for the calling task's trace; None where it tells of none.
+fn told(sql: &str) -> Option<String> {
+    // A well-formed traceparent has no characters that end a comment.
+    TRACE.try_with(|trace| format!("{sql}{}", trace.sql_comment())).ok()
 }
 
-/// [`sqlx::query`].
-pub fn query<'q>(sql: impl SqlSafeStr) -> Query<'q, Postgres, PgArguments> {
-    let (sql, kept) = told(sql);
-    sqlx::query(sql).persistent(kept)
+/// Rows of a statement.
+pub async fn query(session: &Session, sql: &str, values: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+    match told(sql) {
+        Some(sql) => session.query_once(&sql, values).await,
+        None => session.query(sql, values).await,
+    }
 }
 
-/// [`sqlx::query_with`].
-pub fn query_with<'q>(sql: impl SqlSafeStr, arguments: PgArguments) -> Query<'q, Postgres, PgArguments> {
-    let (sql, kept) = told(sql);
-    sqlx::query_with(sql, arguments).persistent(kept)
-}
-
-/// [`sqlx::query_as`].
-pub fn query_as<'q, O>(sql: impl SqlSafeStr) -> QueryAs<'q, Postgres, O, PgArguments>
-where
-    O: for<'r> FromRow<'r, PgRow>,
-{
-    let (sql, kept) = told(sql);
-    sqlx::query_as(sql).persistent(kept)
-}
-
-/// [`sqlx::query_scalar`].
-pub fn query_scalar<'q, O>(sql: impl SqlSafeStr) -> QueryScalar<'q, Postgres, O, PgArguments>
-where
-    (O,): for<'r> FromRow<'r, PgRow>,
-{
-    let (sql, kept) = told(sql);
-    sqlx::query_scalar(sql).persistent(kept)
+/// How many rows a statement changes.
+pub async fn execute(session: &Session, sql: &str, values: &[Parameter<'_>]) -> Result<u64, Error> {
+    match told(sql) {
+        Some(sql) => session.execute_once(&sql, values).await,
+        None => session.execute(sql, values).await,
+    }
 }
 
 #[cfg(test)]
@@ -72,12 +53,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn statements_of_a_trace_have_a_comment_and_are_not_kept_prepared() {
+    async fn statements_of_a_trace_have_a_comment() {
         let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let (sql, kept) = told("SELECT 1");
-        assert_eq!((sql.as_str(), kept), ("SELECT 1", true));
-        let (sql, kept) = scope(TraceParent::parse(text.as_bytes()), async { told("SELECT 1") }).await;
-        assert_eq!((sql.as_str(), kept), (&*format!("SELECT 1 /*traceparent='{text}'*/"), false));
+        assert_eq!(told("SELECT 1"), None);
+        let sql = scope(TraceParent::parse(text.as_bytes()), async { told("SELECT 1") }).await;
+        assert_eq!(sql, Some(format!("SELECT 1 /*traceparent='{text}'*/")));
         assert!(scope(None, async { current() }).await.is_none());
     }
 }

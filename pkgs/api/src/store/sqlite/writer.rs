@@ -255,6 +255,8 @@ mod tests {
         }
 
         fn heard_all_before(&self, _: std::time::Instant) {}
+
+        fn away(&self) {}
     }
 
     #[tokio::test]

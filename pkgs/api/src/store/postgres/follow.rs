@@ -1,0 +1,36 @@
+//! What other nodes write, as the feed of changes tells it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use postgres::Heard;
+
+use crate::store::{Change, Watch};
+use crate::user::UserId;
+
+/// Tells a watch what the feed hears.
+pub struct Follower(pub Arc<dyn Watch>);
+
+impl Heard for Follower {
+    fn changed(&self, change: postgres::Change<'_>) {
+        match change {
+            postgres::Change::Row { topic: "user", keys } => {
+                match keys.iter().map(|key| key.parse()).collect::<Result<Vec<UserId>, _>>() {
+                    Ok(ids) => self.0.changed(Change::Users(&ids)),
+                    Err(_) => self.0.changed(Change::All),
+                }
+            }
+            postgres::Change::Row { topic: "keys", .. } => self.0.changed(Change::Keys),
+            // Of a node that knows more than this one.
+            postgres::Change::Row { .. } | postgres::Change::All => self.0.changed(Change::All),
+        }
+    }
+
+    fn heard_all_before(&self, instant: Instant) {
+        self.0.heard_all_before(instant);
+    }
+
+    fn away(&self) {
+        self.0.away();
+    }
+}

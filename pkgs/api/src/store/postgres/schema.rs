@@ -1,0 +1,29 @@
+//! The schema, step by step.
+
+use postgres::{Migration, Migrations};
+
+/// All of it.
+pub const MIGRATIONS: Migrations = Migrations {
+    program: "linerate-api",
+    steps: &[
+        Migration {
+            version: 1,
+            min_reader: 1,
+            name: "users",
+            sql: include_str!("migrations/0001_users.sql"),
+        },
+        Migration {
+            version: 2,
+            min_reader: 2,
+            name: "claims by blocks",
+            sql: include_str!("migrations/0002_claims_by_blocks.sql"),
+        },
+        // Programs from before write as they did, and triggers note it.
+        Migration {
+            version: 3,
+            min_reader: 2,
+            name: "changes",
+            sql: include_str!("migrations/0003_changes.sql"),
+        },
+    ],
+};
