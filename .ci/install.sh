@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # install.sh PROGRAM...: sees to it that each of these can be run. Root on Debian gets what is
-# missing by apt; anybody else is told what to install.
+# missing by apt; anybody else is told what to install. versitygw, which no distribution has, is built
+# into ~/.cache/linerate by Go, whose database of checksums vouches for its source.
 set -euo pipefail
 
 # The Debian package of a program, where it has another name.
@@ -30,6 +31,38 @@ package() {
     esac
 }
 
+# The gateway that tests take for S3, and the checksum of its module, as sum.golang.org has it.
+versitygw=v1.8.0
+versitygw_sum=h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc=
+
+# Builds versitygw, once for each version.
+build_versitygw() {
+    local directory=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/linerate/versitygw-$versitygw work sum
+    [[ ! -x $directory/versitygw ]] || return 0
+    if ! command -v go >/dev/null; then
+        "$0" go || return
+    fi
+    echo "building versitygw $versitygw"
+    work=$(mktemp -d)
+    # Whatever the environment says, checksums are compared. Newer Go comes as a module, where this one is too old.
+    export GOFLAGS=-modcacherw GONOSUMDB='' GOPRIVATE='' GONOSUMCHECK='' GOSUMDB=sum.golang.org GOTOOLCHAIN=auto
+    export GOPATH=$work/path GOCACHE=$work/cache GOBIN=$work/bin
+    if sum=$(cd "$work" && go mod download -json "github.com/versity/versitygw@$versitygw" </dev/null |
+        sed -nE 's/^.*"Sum": "(.*)".*$/\1/p') &&
+        [[ $sum == "$versitygw_sum" ]] &&
+        go install "github.com/versity/versitygw/cmd/versitygw@$versitygw" </dev/null; then
+        mkdir -p "$directory"
+        # Moved in one step: another build may be at it.
+        cp "$work/bin/versitygw" "$directory/.versitygw.$$"
+        mv "$directory/.versitygw.$$" "$directory/versitygw"
+        rm -rf "$work"
+    else
+        rm -rf "$work"
+        echo "error: versitygw $versitygw cannot be built${sum:+ (its checksum is $sum)}" >&2
+        return 1
+    fi
+}
+
 # nginx is in /usr/sbin, which is not in everybody's PATH; rustup's programs are in the home; each version
 # of PostgreSQL has a directory of its own.
 PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
@@ -39,6 +72,10 @@ done
 
 missing=()
 for program in "$@"; do
+    if [[ $program == versitygw ]]; then
+        build_versitygw
+        continue
+    fi
     if [[ $program == cargo ]] && ! command -v cargo >/dev/null; then
         echo "error: cargo is missing: install Rust 1.95 or later, by the package rustup and" \
             "'rustup default stable', or as https://rustup.rs says" >&2

@@ -7,6 +7,7 @@
 //! - [`process`]: a program under test; killed when dropped.
 //! - [`server`]: a process that is measured; stopped with all its children when dropped.
 //! - [`postgres`]: a PostgreSQL of one's own.
+//! - [`gateway`]: object storage of one's own.
 //! - [`proxy`]: nginx and HAProxy in front of a program under test.
 //! - [`usage`]: CPU time and memory of a process tree.
 //! - [`client`]: a small client for single requests and for visiting each of many paths once.
@@ -26,6 +27,7 @@ pub mod certificate;
 pub mod chart;
 pub mod client;
 pub mod entry;
+pub mod gateway;
 pub mod h2load;
 #[cfg(feature = "http3")]
 pub mod h3load;
