@@ -55,7 +55,7 @@ impl Gateway {
         let file = self.directory.path().join("upload");
         fs::write(&file, bytes).expect("room for an upload");
         let file = file.to_str().expect("a path of text");
-        let mut arguments = vec!["-T", file, "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"];
+        let mut arguments = vec!["-T", file];
         fields.iter().for_each(|field| arguments.extend(["-H", field]));
         self.ask(key, &arguments).unwrap_or_else(|error| panic!("{key} is not stored: {error}"));
     }
@@ -96,8 +96,17 @@ fn run(program: &Path) -> Result<Gateway, Error> {
 
 fn ask(address: SocketAddr, path: &str, arguments: &[&str]) -> Result<(), Error> {
     let output = Command::new("curl")
-        .args(["--silent", "--show-error", "--fail", "--max-time", "30", "--aws-sigv4", "aws:amz:us-east-1:s3"])
+        .args([
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--max-time",
+            "30",
+            "--aws-sigv4",
+            "aws:amz:us-east-1:s3",
+        ])
         .args(["--user", &format!("{ACCESS_KEY}:{SECRET_KEY}"), "--output", "/dev/null"])
+        .args(["-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"])
         .args(arguments)
         .arg(format!("http://{address}/{path}"))
         .stdin(Stdio::null())
@@ -118,7 +127,9 @@ fn program() -> Option<PathBuf> {
         let mut found: Vec<_> = fs::read_dir(cache.join("linerate"))
             .ok()?
             .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"versitygw-v")))
+            .filter(|path| {
+                path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"versitygw-v"))
+            })
             .map(|path| path.join("versitygw"))
             .filter(|path| path.is_file())
             .collect();
@@ -126,7 +137,8 @@ fn program() -> Option<PathBuf> {
         found.pop()
     };
     // Asked first: it knows which version is wanted, and says nothing where that is there.
-    let installed = Command::new(INSTALL).arg("versitygw").stdin(Stdio::null()).stdout(Stdio::null()).status();
+    let installed =
+        Command::new(INSTALL).arg("versitygw").stdin(Stdio::null()).stdout(Stdio::null()).status();
     match installed {
         Ok(status) if status.success() => built(),
         _ => setup::find("versitygw"),

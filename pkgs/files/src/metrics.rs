@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use service::metrics::{Family, LocalCounter, Registry};
 
 /// The statuses an answer can have.
-const STATUSES: [u16; 20] =
-    [200, 204, 206, 301, 304, 400, 403, 404, 405, 408, 412, 414, 416, 417, 429, 431, 500, 501, 503, 505];
+const STATUSES: [u16; 22] = [
+    200, 204, 206, 301, 304, 400, 403, 404, 405, 408, 412, 414, 416, 417, 429, 431, 500, 501, 502, 503, 504,
+    505,
+];
 
 /// Which listener a worker serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -83,11 +83,6 @@ impl Record {
         is_due
     }
 
-    /// The origin is asked before it counts again.
-    pub fn expire(&self) {
-        self.state().fresh_until = Instant::now();
-    }
-
     /// Whether it was evicted or replaced.
     pub fn is_gone(&self) -> bool {
         self.ticket.is_gone()

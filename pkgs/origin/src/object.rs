@@ -31,9 +31,6 @@ pub enum Fetched {
 pub trait Lease: Send + Sync {
     /// Whether the object was evicted or replaced.
     fn is_gone(&self) -> bool;
-
-    /// The origin is asked before the object counts again.
-    fn expire(&self);
 }
 
 /// One version of an object.
@@ -108,9 +105,6 @@ impl Object {
     /// The origin has another version.
     pub(crate) fn change(&self) {
         self.changed.store(true, Ordering::Relaxed);
-        if let Some(lease) = &self.lease {
-            lease.expire();
-        }
     }
 
     /// Joins the flight of a block, or has one begun by `begin`, which is given what tells those who wait.

@@ -553,18 +553,33 @@ impl Inner {
         let this = Arc::clone(self);
         let lands = Lands { object: Arc::clone(&object), index };
         self.handle.spawn(async move {
-            let result = this.fetch_block(&object, index, source).await;
-            if let Err(error) = &result {
-                this.metrics.failed(error);
+            let mut result = this.fetch_block(&object, index, source).await;
+            if let Err(error) = &mut result {
+                if matches!(error, Error::Failed(_) | Error::Answer(_)) && this.is_another(&object).await {
+                    *error = Error::Changed;
+                }
                 if *error == Error::Changed {
                     object.change();
+                    if let Some(record) = this.catalogue.record_of(&object) {
+                        this.drop_record(&record).await;
+                    }
                 }
+                this.metrics.failed(error);
                 tracing::warn!(key = object.metadata.key, block = index, %error, "a block was not fetched");
             }
             // Whoever comes from here on finds it in the file, or asks anew.
             drop(lands);
             tell.send_replace(Some(result));
         });
+    }
+
+    /// Whether the origin says of a key something else than what an object was made of.
+    async fn is_another(&self, object: &Object) -> bool {
+        match self.remote.look(&object.metadata.key, None, false).await {
+            Ok(Look::There(metadata, _)) => metadata != *object.metadata,
+            Err(error) => error == Error::Missing,
+            Ok(Look::Same) => false,
+        }
     }
 
     async fn fetch_block(
@@ -682,10 +697,6 @@ struct Leased {
 impl Lease for Leased {
     fn is_gone(&self) -> bool {
         self.record.is_gone()
-    }
-
-    fn expire(&self) {
-        self.record.expire();
     }
 }
 

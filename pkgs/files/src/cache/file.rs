@@ -16,6 +16,7 @@ use crate::http::conditional::Validators;
 use crate::http::date;
 use crate::http::encoding::Coding;
 use crate::http::media_type::media_type;
+use crate::site::origin_file::OriginFile;
 use crate::site::root::{FileIdentity, OpenedFile};
 use crate::site::rules::{Cors, Policy};
 use crate::variants::Variant;
@@ -59,6 +60,8 @@ pub struct OpenFile {
     memory_copy: RefCell<Weak<FileCopy<MemoryCopy>>>,
     /// Since which tick it was asked for how often.
     heat: Cell<(u32, u32)>,
+    /// The object it is of.
+    origin: Option<OriginFile>,
 }
 
 /// What heads tell of a file.
@@ -67,6 +70,7 @@ struct Told {
     modified: SystemTime,
     coding: Option<Coding>,
     varies: bool,
+    origin: Option<OriginFile>,
 }
 
 impl OpenFile {
@@ -80,6 +84,12 @@ impl OpenFile {
         charset: &str,
         now: SystemTime,
     ) -> Self {
+        if let Some(origin) = opened.origin {
+            let metadata = origin.metadata();
+            let (etag, modified) = (metadata.etag.clone(), date::last_modified(metadata.modified, now));
+            let of = Told { etag, modified, coding, varies, origin: Some(origin) };
+            return Self::told((Arc::new(opened.fd), opened.identity), path, of, policy, charset);
+        }
         let (seconds, nanoseconds) = opened.identity.modified;
         let suffix = coding.map_or("", Coding::name);
         let dash = if suffix.is_empty() { "" } else { "-" };
@@ -88,7 +98,8 @@ impl OpenFile {
             i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds),
             opened.identity.size
         );
-        let of = Told { etag, modified: date::last_modified(seconds, now), coding, varies };
+        let modified = date::last_modified(seconds, now);
+        let of = Told { etag, modified, coding, varies, origin: None };
         Self::told((Arc::new(opened.fd), opened.identity), path, of, policy, charset)
     }
 
@@ -96,19 +107,23 @@ impl OpenFile {
     pub fn variant(&self, variant: &Variant, coding: Coding, policy: &Policy, charset: &str) -> Self {
         // Its bytes may be others one day, with another version of what makes them.
         let etag = format!("{}-{}-{:x}\"", self.etag.trim_end_matches('"'), coding.name(), variant.digest);
-        let of = Told { etag, modified: self.modified, coding: Some(coding), varies: true };
+        let origin = None;
+        let of = Told { etag, modified: self.modified, coding: Some(coding), varies: true, origin };
         Self::told((Arc::clone(&variant.fd), variant.identity), &self.path, of, policy, charset)
     }
 
     fn told(
         (fd, identity): (Arc<OwnedFd>, FileIdentity),
         path: &[u8],
-        Told { etag, modified, coding, varies }: Told,
+        Told { etag, modified, coding, varies, origin }: Told,
         policy: &Policy,
         charset: &str,
     ) -> Self {
         let size = identity.size;
-        let mut kind = format!("content-type: {}\r\n", media_type(path, charset));
+        // What a coding is coded of has the type; of the coding itself the origin may say anything.
+        let metadata = origin.as_ref().map(OriginFile::metadata).filter(|_| coding.is_none());
+        let stored = metadata.and_then(|metadata| metadata.kind.clone());
+        let mut kind = format!("content-type: {}\r\n", stored.unwrap_or_else(|| media_type(path, charset)));
         if let Some(coding) = coding {
             let _ = write!(kind, "content-encoding: {}\r\n", coding.name());
         }
@@ -120,6 +135,20 @@ impl OpenFile {
             fields.push_str("vary: origin\r\n");
         }
         fields.push_str(&policy.fields);
+        for (name, value) in origin.iter().flat_map(|origin| &origin.metadata().fields) {
+            let said = |fields: &str| fields.lines().any(|line| line.split(':').next() == Some(name));
+            // Rules go before what the origin says.
+            match name.as_str() {
+                "content-encoding" if coding.is_none() => {
+                    let _ = write!(kind, "{name}: {value}\r\n");
+                }
+                "content-encoding" => {}
+                _ if said(&fields) => {}
+                _ => {
+                    let _ = write!(fields, "{name}: {value}\r\n");
+                }
+            }
+        }
         let ok =
             format!("HTTP/1.1 200 OK\r\n{kind}content-length: {size}\r\naccept-ranges: bytes\r\n{fields}");
         let not_modified = format!("HTTP/1.1 304 Not Modified\r\n{fields}");
@@ -140,6 +169,7 @@ impl OpenFile {
             pipe_copy: RefCell::default(),
             memory_copy: RefCell::default(),
             heat: Cell::default(),
+            origin,
         }
     }
 
@@ -148,8 +178,21 @@ impl OpenFile {
         &self.path
     }
 
+    /// The object it is of; none where it is a file of a directory.
+    pub fn origin(&self) -> Option<&OriginFile> {
+        self.origin.as_ref()
+    }
+
+    /// The object it is of, where not all of that was there when it was opened: its bytes are sent as they come.
+    pub fn incomplete(&self) -> Option<&OriginFile> {
+        self.origin.as_ref().filter(|origin| !origin.is_whole())
+    }
+
     /// Counts that it is asked for, and says each time this was often enough to be called hot.
     pub fn is_hot(&self, tick: u32) -> bool {
+        if self.incomplete().is_some() {
+            return false;
+        }
         let (often, within) = HOT;
         let (since, count) = self.heat.get();
         let (since, count) = if tick - since > within { (tick, 1) } else { (since, count + 1) };
@@ -190,7 +233,7 @@ impl OpenFile {
         if self.bytes.get().is_some() {
             return true;
         }
-        if !self.is_settled(now) {
+        if !self.is_settled(now) || self.incomplete().is_some() {
             return false;
         }
         let Ok(size) = usize::try_from(self.identity.size) else { return false };
@@ -239,6 +282,10 @@ impl OpenFile {
 
     /// Whether its bytes are still those it was opened with.
     pub fn is_intact(&self) -> bool {
+        // Blocks of one version come into it, and nothing else does.
+        if self.incomplete().is_some() {
+            return true;
+        }
         FileIdentity::of(&*self.fd).is_ok_and(|(now, _)| self.identity.has_same_bytes(&now))
     }
 }

@@ -18,6 +18,7 @@ use super::watch::{WatchStamp, Watcher};
 use crate::http::encoding::Coding;
 use crate::http::media_type::{is_text, media_type};
 use crate::site::Site;
+use crate::site::origin_file::OriginFile;
 use crate::site::root::{Found, INDEX, OpenedFile, names_directory};
 use crate::site::rules::Policy;
 use crate::variants::Variant;
@@ -155,7 +156,8 @@ impl OpenFileCache {
     ) -> Rc<CacheEntry> {
         let stale_from = Cell::new(tick.saturating_add(self.fresh_for));
         // Watched before it is compared, so that no change falls between.
-        let stamp = self.watcher.as_mut().and_then(|watcher| watcher.stamp(site.root.place_of(path).ok()?));
+        let watcher = self.watcher.as_mut().filter(|_| site.origin.is_none());
+        let stamp = watcher.and_then(|watcher| watcher.stamp(site.root.place_of(path).ok()?));
         let place = self.place(site.number, path);
         let known = place.map(|place| Rc::clone(&self.slots[place].entry));
         // Rules are about the file that is sent: a directory's index, or the directory where that is listed.
@@ -249,6 +251,26 @@ impl OpenFileCache {
         }
     }
 
+    /// Closes files of an origin that lost their place in its cache, so that their room is free.
+    pub fn close_evicted(&mut self) {
+        for place in (0..self.slots.len()).rev() {
+            let is_evicted = |file: &Rc<OpenFile>| file.origin().is_some_and(OriginFile::is_evicted);
+            if !self.slots[place].entry.kind.files().any(is_evicted) {
+                continue;
+            }
+            let gone = self.slots.swap_remove(place);
+            self.memory += bytes_kept(&gone.entry);
+            self.places(gone.site).remove(&gone.path);
+            if let Some(Slot { site, path, .. }) = self.slots.get(place) {
+                let (site, path) = (*site, path.clone());
+                self.places(site).insert(path, place);
+            }
+        }
+        if self.hand >= self.slots.len() {
+            self.hand = 0;
+        }
+    }
+
     /// Keeps the bytes of a small file in memory, where there is room.
     pub fn keep_bytes(&mut self, file: &OpenFile, now: SystemTime) {
         let size = usize::try_from(file.identity.size).unwrap_or(usize::MAX);
@@ -290,7 +312,12 @@ fn is_same(kind: &EntryKind, found: &[Option<OpenedFile>; 1 + Coding::ALL.len()]
     let open = std::iter::once(Some(plain)).chain(coded.iter().map(Option::as_ref));
     open.zip(found).all(|(open, found)| match (open, found) {
         (None, None) => true,
-        (Some(open), Some(found)) => open.identity == found.identity,
+        (Some(open), Some(found)) => match (open.origin(), &found.origin) {
+            // What is not whole changes with each block.
+            (Some(open), Some(found)) => open.is_same(found),
+            (None, None) => open.identity == found.identity,
+            _ => false,
+        },
         _ => false,
     })
 }
@@ -308,11 +335,13 @@ fn files_of(
     let is_made_of = policy.compressed.as_ref().is_some_and(|sizes| sizes.contains(&size))
         && is_text(&media_type(path, charset));
     let varies = is_made_of || coded.iter().any(Option::is_some);
+    // A coding is made of all of a file.
+    let is_whole = plain.origin.as_ref().is_none_or(OriginFile::is_whole);
     let file = |opened, coding| Rc::new(OpenFile::new(opened, path, coding, varies, policy, charset, now));
     let mut codings = Coding::ALL.into_iter();
     let coded = coded.map(|opened| {
         let coding = codings.next();
         opened.map(|opened| file(opened, coding))
     });
-    (EntryKind::File(file(plain, None), coded), is_made_of.then(Rc::default))
+    (EntryKind::File(file(plain, None), coded), (is_made_of && is_whole).then(Rc::default))
 }

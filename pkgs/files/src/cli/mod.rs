@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod import_nginx;
+pub mod origin;
 pub mod serve;
 pub mod sign;
 
@@ -114,6 +115,8 @@ impl Error {
             | Self::Serve(
                 serve::Error::Site(_)
                 | serve::Error::NotTcp(_)
+                | serve::Error::NotOfOrigin(_)
+                | serve::Error::Origin(_)
                 | serve::Error::AccessLog(_)
                 | serve::Error::Handover(_)
                 | serve::Error::Listener(listener::Error::Tls(_)),

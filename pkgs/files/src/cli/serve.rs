@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use listener::tls::{Store, Stores};
+use origin::Origin;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::access_log::{self, AccessLog, AccessLogArgs};
 use service::admin::Admin;
@@ -24,6 +25,7 @@ use service::socket::{self, Address, Listener, TcpOptions};
 use service::tls::{AdminTlsArgs, CertificateFiles, TlsArgs};
 use service::workers;
 
+use super::origin::OriginArgs;
 use crate::disk::backend::DiskBackend;
 use crate::disk::threads::DiskThreads;
 use crate::event_loop::{self, ktls::Handover};
@@ -82,6 +84,10 @@ pub struct Args {
     /// What reads files that are not in memory.
     #[arg(long, value_enum, default_value_t = DiskBackend::Auto)]
     pub disk: DiskBackend,
+
+    /// Files of object storage.
+    #[command(flatten)]
+    pub origin: OriginArgs,
 
     /// Which symbolic links are followed.
     #[arg(long, value_enum, default_value_t = Symlinks::Beneath, help_heading = "Files")]
@@ -198,6 +204,12 @@ pub enum Error {
     /// What is to be served.
     #[error(transparent)]
     Site(#[from] site::Error),
+    /// Where objects are, or their cache.
+    #[error(transparent)]
+    Origin(#[from] origin::StartError),
+    /// A flag that is about directories.
+    #[error("{0}: an origin has none")]
+    NotOfOrigin(&'static str),
     /// The process that serves until now.
     #[error(transparent)]
     Handover(#[from] handover::Error),
@@ -251,7 +263,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     logs::init(&args.logs);
     panics::install();
     raise_file_limit();
-    let options = options(&args);
+    let origin = start_origin(&args)?;
+    let options = options(&args, origin.clone());
     let reloaded: Arc<OnceLock<Reloaded>> = Arc::default();
     let shutdown = {
         let (reloaded, options) = (Arc::clone(&reloaded), options.clone());
@@ -319,6 +332,9 @@ pub fn run(args: Args) -> Result<(), Error> {
     panics::register(&mut registry, "linerate_files_panics");
     shared.metrics.register(&mut registry);
     certificates.register(&mut registry, "linerate_files");
+    if let Some(origin) = &origin {
+        origin.register(&mut registry);
+    }
     if let Some(log) = &shared.access_log {
         log.register(&mut registry, "linerate_files_access_log_dropped");
     }
@@ -435,7 +451,19 @@ fn reload(Reloaded { shared, shown, .. }: &Reloaded, options: &Options) {
     }
 }
 
-fn options(args: &Args) -> Options {
+/// The origin, where there is one. It is not asked for anything yet.
+fn start_origin(args: &Args) -> Result<Option<Origin>, Error> {
+    let Some(settings) = args.origin.settings() else { return Ok(None) };
+    if args.listing {
+        return Err(Error::NotOfOrigin("--listing lists directories"));
+    }
+    if args.symlinks != Symlinks::Beneath {
+        return Err(Error::NotOfOrigin("--symlinks is about links in directories"));
+    }
+    Ok(Some(Origin::start(settings)?))
+}
+
+fn options(args: &Args, origin: Option<Origin>) -> Options {
     Options {
         root: args.root.clone(),
         rules: args.rules.clone(),
@@ -444,6 +472,7 @@ fn options(args: &Args) -> Options {
         listing: args.listing,
         precompressed: !args.no_precompressed,
         charset: args.charset.clone(),
+        origin,
     }
 }
 

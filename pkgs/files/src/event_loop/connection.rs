@@ -106,6 +106,8 @@ enum State {
     AwaitingRing,
     /// It waits for a block of a stream.
     AwaitingBlock,
+    /// It waits for the origin to have sent a part of a file.
+    AwaitingOrigin,
     /// The last answer is sent.
     Lingering,
 }
@@ -166,7 +168,11 @@ impl Connection {
     pub fn is_kept_waiting(&self) -> bool {
         matches!(
             self.state,
-            State::AwaitingWork | State::AwaitingDisk(_) | State::AwaitingRing | State::AwaitingBlock
+            State::AwaitingWork
+                | State::AwaitingDisk(_)
+                | State::AwaitingRing
+                | State::AwaitingBlock
+                | State::AwaitingOrigin
         )
     }
 
@@ -183,6 +189,11 @@ impl Connection {
                 }
             }
             (State::AwaitingBlock, Completed::Block(block)) => self.queue.block(block),
+            (State::AwaitingOrigin, Completed::Fetched(result)) => {
+                if let Some(transfer) = self.queue.transfer() {
+                    transfer.fetched(result);
+                }
+            }
             (state, _) => self.state = state,
         }
     }
@@ -217,9 +228,11 @@ impl Connection {
                     Ok(()) => continue,
                     Err(next) => return next,
                 },
-                State::AwaitingWork | State::AwaitingDisk(_) | State::AwaitingRing | State::AwaitingBlock => {
-                    return NextStep::Wait;
-                }
+                State::AwaitingWork
+                | State::AwaitingDisk(_)
+                | State::AwaitingRing
+                | State::AwaitingBlock
+                | State::AwaitingOrigin => return NextStep::Wait,
                 State::Lingering => return self.linger(&mut buffers.scratch),
             }
             let step = if !self.queue.is_done() {
@@ -582,6 +595,17 @@ impl Connection {
                             worker.context.metrics.cold.add(1);
                         }
                         self.state = State::AwaitingDisk(range);
+                        Some(NextStep::Wait)
+                    }
+                    Progress::Missing(range) => {
+                        let completions = worker.completions.clone();
+                        let file = self.queue.transfer().and_then(|transfer| transfer.file().origin());
+                        if let Some(origin) = file {
+                            let done = move |result| completions.push(token, Completed::Fetched(result));
+                            origin.fetch(range, done);
+                            worker.context.metrics.cold.add(1);
+                        }
+                        self.state = State::AwaitingOrigin;
                         Some(NextStep::Wait)
                     }
                     Progress::AwaitingRing => {

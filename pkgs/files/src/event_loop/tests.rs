@@ -44,6 +44,7 @@ fn serve(root: &Path) -> (Arc<SharedState>, SocketAddr, Vec<JoinHandle<()>>) {
         drain_timeout: Duration::from_secs(1),
     };
     let site = Site::load(&Options {
+        origin: None,
         root: root.to_owned(),
         rules: None,
         symlinks: Symlinks::Beneath,

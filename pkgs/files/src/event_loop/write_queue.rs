@@ -53,6 +53,8 @@ pub enum Progress {
     Ready,
     /// This has to be read from the disk first.
     Cold(Range<u64>),
+    /// What begins this has to be fetched from the origin first.
+    Missing(Range<u64>),
     /// The ring is reading it.
     AwaitingRing,
     /// The next block of a stream has to be asked for.
@@ -197,6 +199,7 @@ impl WriteQueue {
                         return Ok(match other {
                             SendStatus::Blocked => Progress::Blocked,
                             SendStatus::Cold(range) => Progress::Cold(range),
+                            SendStatus::Missing(range) => Progress::Missing(range),
                             SendStatus::AwaitingRing => Progress::AwaitingRing,
                             SendStatus::Yield | SendStatus::Done => Progress::Yield,
                         });

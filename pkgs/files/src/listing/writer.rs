@@ -307,6 +307,7 @@ pub(crate) mod tests {
 
     pub fn site(root: &std::path::Path) -> Site {
         Site::load(&crate::site::Options {
+            origin: None,
             root: root.to_owned(),
             rules: None,
             symlinks: crate::site::root::Symlinks::Beneath,

@@ -150,7 +150,7 @@ impl ResponseBuilder<'_> {
                         if self.defers_lookups {
                             return Err(PendingWork::Lookup(path.to_vec()));
                         }
-                        self.site.root.find(path, LookupMode::CachedOnly)
+                        self.site.find(path, LookupMode::CachedOnly)
                     }
                 };
                 return match found {
@@ -190,7 +190,7 @@ impl ResponseBuilder<'_> {
                         asked: path.to_vec(),
                     });
                 }
-                None => match self.site.root.find(candidate, LookupMode::CachedOnly) {
+                None => match self.site.find(candidate, LookupMode::CachedOnly) {
                     Ok(found) => {
                         self.missed = true;
                         self.cache.insert(self.site, candidate, found, (self.tick, self.now))
@@ -326,6 +326,8 @@ impl ResponseBuilder<'_> {
             root::Error::Missing => HttpError::Missing,
             root::Error::Denied => HttpError::Denied,
             root::Error::Exhausted => HttpError::Exhausted,
+            root::Error::OriginFailed => HttpError::OriginFailed,
+            root::Error::OriginSlow => HttpError::OriginSlow,
             root::Error::Cold | root::Error::Failed(_) => {
                 tracing::warn!(path = %String::from_utf8_lossy(path), %error, "cannot open a file");
                 HttpError::Failed

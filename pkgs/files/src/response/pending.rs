@@ -58,7 +58,7 @@ impl PendingWork {
     /// too few file descriptors.
     pub fn at_once(self, site: &Site) -> Result<WorkOutcome, (Self, bool)> {
         let (path, found) = match &self {
-            Self::Lookup(path) => (path.clone(), site.root.find(path, LookupMode::CachedOnly)),
+            Self::Lookup(path) => (path.clone(), site.find(path, LookupMode::CachedOnly)),
             Self::LookupFirst { paths, asked } => {
                 site.first(paths.iter().cloned(), asked, LookupMode::CachedOnly)
             }

@@ -60,6 +60,10 @@ pub enum HttpError {
     Failed,
     /// 501: a transfer coding.
     Coding,
+    /// 502: the origin fails.
+    OriginFailed,
+    /// 504: it takes too long.
+    OriginSlow,
     /// 503: no file descriptor is left.
     Exhausted,
     /// 505.
@@ -111,6 +115,8 @@ impl HttpError {
             Self::HeadTooLarge => (431, "The request has too many fields, or too long ones."),
             Self::Failed => (500, "The file cannot be read just now."),
             Self::Coding => (501, "This transfer coding is not known here."),
+            Self::OriginFailed => (502, "The storage behind this server fails just now."),
+            Self::OriginSlow => (504, "The storage behind this server takes too long just now."),
             Self::Exhausted => (503, "Too many files are open just now."),
             Self::Version => (505, "HTTP/1.1 and 1.0 are spoken here."),
         }
@@ -125,7 +131,12 @@ impl HttpError {
     fn fields(self) -> &'static str {
         match self {
             Self::Method => "allow: GET, HEAD, OPTIONS\r\n",
-            Self::TooMany | Self::Exhausted | Self::Busy | Self::ArchivesBusy => "retry-after: 1\r\n",
+            Self::TooMany
+            | Self::Exhausted
+            | Self::Busy
+            | Self::ArchivesBusy
+            | Self::OriginFailed
+            | Self::OriginSlow => "retry-after: 1\r\n",
             Self::Tries => "retry-after: 60\r\n",
             _ => "",
         }

@@ -1,6 +1,7 @@
 //! What is served: the root, the rules, and the pages of errors. Read at start and again at SIGHUP.
 //!
-//! - [`root`]: files, looked up below the root by the kernel.
+//! - [`root`]: files, looked up below the root by the kernel; [`origin`]: those of object storage,
+//!   [`origin_file`]: one of them.
 //! - [`rules`]: what holds for some paths and not for others; [`pattern`]: for which.
 //! - [`hosts`]: which site is asked for, where there are several.
 //! - [`route`]: what is answered for a path that is not that of a file.
@@ -10,6 +11,8 @@
 pub mod access;
 pub mod errors;
 pub mod hosts;
+pub mod origin;
+pub mod origin_file;
 pub mod pattern;
 pub mod root;
 pub mod route;
@@ -24,9 +27,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ::origin::Origin;
 use access::AccessControl;
 use errors::ErrorPages;
 use hosts::VirtualHosts;
+use origin::OriginRoot;
 use root::{Found, INDEX, LookupMode, Root, Symlinks, names_directory};
 use route::Route;
 use rules::{Policy, Rules};
@@ -56,6 +61,8 @@ pub struct Options {
     pub precompressed: bool,
     /// The `charset` of texts; empty for none.
     pub charset: String,
+    /// What files are of, in place of the directory, which has the pages of errors then; none where it has them all.
+    pub origin: Option<Origin>,
 }
 
 /// Why there is nothing to serve.
@@ -80,6 +87,9 @@ pub enum Error {
     /// Passwords and keys that the rules name.
     #[error(transparent)]
     Secrets(#[from] secrets::SecretError),
+    /// Rules that need a directory.
+    #[error("{0}: an origin has no directories")]
+    NotOfOrigin(&'static str),
     /// A file below the root that the rules name.
     #[error("{path}: {source}, named in the rules")]
     Named {
@@ -95,6 +105,8 @@ pub enum Error {
 pub struct Site {
     /// The directory.
     pub root: Root,
+    /// What files are of in its place.
+    pub origin: Option<OriginRoot>,
     /// Answers without a file.
     pub pages: ErrorPages,
     /// Whether files with a dot in front are served.
@@ -139,6 +151,7 @@ impl Site {
             let options = Options {
                 root: place.join(&site.root),
                 listing: site.listing.unwrap_or(options.listing),
+                origin: None,
                 ..options.clone()
             };
             first.certificates.extend(site.certificate(&place));
@@ -155,6 +168,14 @@ impl Site {
             let path = path.to_owned();
             |source| Error::File { path, source }
         };
+        if options.origin.is_some() {
+            if options.listing || rules.rule.iter().any(|rule| rule.listing == Some(true)) {
+                return Err(Error::NotOfOrigin("listing"));
+            }
+            if rules.rule.iter().any(|rule| rule.prefetch.is_some()) {
+                return Err(Error::NotOfOrigin("prefetch"));
+            }
+        }
         let root = Root::open(&options.root, options.symlinks, options.precompressed)
             .map_err(file(&options.root))?;
         let named = |path: &str| -> Result<Vec<u8>, Error> {
@@ -183,6 +204,7 @@ impl Site {
         }
         Ok(Self {
             root,
+            origin: options.origin.clone().map(|origin| OriginRoot::new(origin, options.precompressed)),
             pages,
             hidden: options.hidden,
             charset: options.charset.clone(),
@@ -236,6 +258,17 @@ impl Site {
         }
     }
 
+    /// What a decoded path names. Of an origin only what is known is found; what `mode` is, then, makes no difference.
+    ///
+    /// # Errors
+    /// [`root::Error`].
+    pub fn find(&self, path: &[u8], mode: LookupMode) -> Result<Found, root::Error> {
+        match &self.origin {
+            None => self.root.find(path, mode),
+            Some(origin) => origin.find_known(path),
+        }
+    }
+
     /// The first of several paths that there is, and what it names. A directory without its final slash counts where it
     /// is what was `asked` for, and one without an index where it is listed.
     pub fn first(
@@ -246,7 +279,7 @@ impl Site {
     ) -> (Vec<u8>, Result<Found, root::Error>) {
         let mut missing = (asked.to_vec(), Err(root::Error::Missing));
         for path in paths {
-            let found = self.root.find(&path, mode);
+            let found = self.find(&path, mode);
             let counts = match &found {
                 Err(root::Error::Missing) => false,
                 Ok(Found::File(_)) | Err(_) => true,

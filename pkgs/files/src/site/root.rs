@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
+use super::origin_file::OriginFile;
 use crate::http::encoding::Coding;
 
 /// Which symbolic links are followed.
@@ -61,6 +62,8 @@ pub struct OpenedFile {
     pub fd: OwnedFd,
     /// What it was like when it was opened.
     pub identity: FileIdentity,
+    /// The object it is of; none where it is a file of a directory.
+    pub origin: Option<OriginFile>,
 }
 
 /// Which file it is, and in which state: whatever changes the bytes changes this.
@@ -94,6 +97,12 @@ pub enum Error {
     /// The disk.
     #[error("the disk failed: {0}")]
     Failed(Errno),
+    /// The origin cannot be reached, or its answer cannot be used.
+    #[error("the origin failed")]
+    OriginFailed,
+    /// The origin took too long.
+    #[error("the origin took too long")]
+    OriginSlow,
 }
 
 impl From<Errno> for Error {
@@ -224,7 +233,7 @@ impl Root {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = self.open_at(path, flags, mode)?;
         match FileIdentity::of(&fd)? {
-            (identity, FileType::RegularFile) => Ok(OpenedFile { fd, identity }),
+            (identity, FileType::RegularFile) => Ok(OpenedFile { fd, identity, origin: None }),
             _ => Err(Error::Missing),
         }
     }

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use origin::Fetched;
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tokio::sync::oneshot;
@@ -22,6 +23,7 @@ use crate::cache::file::OpenFile;
 use crate::cache::memory_copy::MemoryCopy;
 use crate::metrics::WorkerMetrics;
 use crate::response::multipart::MultipartRanges;
+use crate::site::origin_file::OriginFile;
 use crate::site::root::FileIdentity;
 use crate::stream::pool::{Block, BlockStream};
 use crate::stream::source::{BlockSource, Error};
@@ -57,7 +59,14 @@ enum Kind {
 #[derive(Debug)]
 struct Reader {
     fd: Arc<OwnedFd>,
-    identity: FileIdentity,
+    /// What its state is to be; none where blocks of it are still to come.
+    identity: Option<FileIdentity>,
+    /// The object whose blocks those are.
+    origin: Option<OriginFile>,
+    /// Bytes of it that found no room in the file, and where they begin.
+    passed: Option<(u64, Bytes)>,
+    /// A fetch of what is missing.
+    fetching: Option<oneshot::Receiver<Result<Fetched, origin::Error>>>,
     copy: Option<Arc<FileCopy<MemoryCopy>>>,
     pieces: VecDeque<Piece>,
     left: u64,
@@ -130,7 +139,10 @@ impl Reader {
     fn new(context: &WorkerContext, file: &OpenFile, pieces: VecDeque<Piece>, left: u64) -> Self {
         Self {
             fd: Arc::clone(&file.fd),
-            identity: file.identity,
+            identity: file.incomplete().is_none().then_some(file.identity),
+            origin: file.incomplete().cloned(),
+            passed: None,
+            fetching: None,
             copy: context.shared.memory_copies.copy_of(file, &context.shared.disk, context.tick, context.now),
             pieces,
             left,
@@ -151,13 +163,24 @@ impl Reader {
                 None => return Poll::Ready(None),
                 Some(Piece::Bytes(bytes)) => Ok(bytes),
                 Some(Piece::Range(range)) => {
-                    let end = range.end.min(range.start + BLOCK_BYTES as u64);
+                    let mut end = range.end.min(range.start + BLOCK_BYTES as u64);
+                    match self.poll_origin(&range, &mut end, context) {
+                        Poll::Pending => {
+                            self.pieces.push_front(Piece::Range(range));
+                            return Poll::Pending;
+                        }
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(error)) => {
+                            self.pieces.clear();
+                            return Poll::Ready(Some(Err(self.cut(error))));
+                        }
+                    }
                     if end < range.end {
                         self.pieces.push_front(Piece::Range(end..range.end));
                     }
                     let block = range.start..end;
-                    let copied = self.copy.as_ref().and_then(|copy| copy.content().slice(&block));
-                    let read = copied.map_or_else(
+                    let kept = self.kept(&block);
+                    let read = kept.map_or_else(
                         || read(&self.fd, self.identity, block.clone(), ReadWriteFlags::NOWAIT),
                         Ok,
                     );
@@ -176,12 +199,63 @@ impl Reader {
                 self.left -= bytes.len() as u64;
                 self.metrics.sent.add(bytes.len() as u64);
             }
-            Err(error) => {
-                tracing::debug!(%error, "an answer was cut");
-                self.metrics.cut.add(1);
-            }
+            Err(_) => return Poll::Ready(Some(read.map_err(|error| self.cut(error)))),
         }
         Poll::Ready(Some(read))
+    }
+
+    /// Counts that the answer ends here.
+    fn cut(&self, error: io::Error) -> io::Error {
+        tracing::debug!(%error, "an answer was cut");
+        self.metrics.cut.add(1);
+        error
+    }
+
+    /// A block of what is in memory, where it is.
+    fn kept(&self, block: &Range<u64>) -> Option<Bytes> {
+        if let Some((start, bytes)) = &self.passed {
+            return Some(bytes.slice((block.start - start) as usize..(block.end - start) as usize));
+        }
+        self.copy.as_ref().and_then(|copy| copy.content().slice(block))
+    }
+
+    /// Sees to it that the beginning of a range is there, and moves `end` to as far as it is.
+    fn poll_origin(
+        &mut self,
+        range: &Range<u64>,
+        end: &mut u64,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Some(origin) = &self.origin else { return Poll::Ready(Ok(())) };
+        loop {
+            if let Some(fetching) = &mut self.fetching {
+                let fetched = ready!(Pin::new(fetching).poll(context));
+                self.fetching = None;
+                match fetched.unwrap_or(Err(origin::Error::Busy)) {
+                    Ok(Fetched::Stored) => {}
+                    Ok(Fetched::Passed(start, bytes)) => self.passed = Some((start, bytes)),
+                    Err(error) => return Poll::Ready(Err(io::Error::other(error))),
+                }
+            }
+            if let Some((start, bytes)) = &self.passed {
+                let passed = *start..*start + bytes.len() as u64;
+                if passed.contains(&range.start) {
+                    *end = passed.end.min(*end);
+                    return Poll::Ready(Ok(()));
+                }
+                self.passed = None;
+            }
+            let available = origin.available(&(range.start..*end));
+            if available > range.start {
+                *end = available;
+                return Poll::Ready(Ok(()));
+            }
+            let (give, fetching) = oneshot::channel();
+            // Whoever has asked may be gone.
+            origin.fetch(range.clone(), move |fetched| drop(give.send(fetched)));
+            self.metrics.cold.add(1);
+            self.fetching = Some(fetching);
+        }
     }
 
     /// Has a block read by a thread that may wait for the disk.
@@ -230,7 +304,12 @@ impl StreamBlocks {
 }
 
 /// Reads a block, which has to be as it was when the file was opened: what comes of a changed file is an error.
-fn read(fd: &OwnedFd, identity: FileIdentity, range: Range<u64>, flags: ReadWriteFlags) -> io::Result<Bytes> {
+fn read(
+    fd: &OwnedFd,
+    identity: Option<FileIdentity>,
+    range: Range<u64>,
+    flags: ReadWriteFlags,
+) -> io::Result<Bytes> {
     let mut pooled = Pooled::new(usize::try_from(range.end - range.start).unwrap_or(BLOCK_BYTES));
     let mut at = 0;
     while at < pooled.length {
@@ -247,8 +326,9 @@ fn read(fd: &OwnedFd, identity: FileIdentity, range: Range<u64>, flags: ReadWrit
             Err(errno) => return Err(errno.into()),
         }
     }
-    let (now, _) = FileIdentity::of(fd)?;
-    if !identity.has_same_bytes(&now) {
+    if let Some(identity) = identity
+        && !identity.has_same_bytes(&FileIdentity::of(fd)?.0)
+    {
         return Err(io::Error::other("the file changed while it was sent"));
     }
     Ok(Bytes::from_owner(pooled))

@@ -42,6 +42,8 @@ pub enum SendStatus {
     Yield,
     /// This has to be read from the disk first.
     Cold(Range<u64>),
+    /// What begins this has to be fetched from the origin first.
+    Missing(Range<u64>),
     /// The ring is reading what is next, or has no room for that yet.
     AwaitingRing,
 }
@@ -55,6 +57,9 @@ pub enum TransferError {
     /// The file is not what its head said.
     #[error("the file changed while it was sent")]
     Changed,
+    /// The origin fails.
+    #[error(transparent)]
+    Origin(#[from] origin::Error),
 }
 
 /// What the transfers of a worker share.

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use origin::Fetched;
 use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
 use rustix::net::sockopt::set_tcp_cork;
@@ -49,6 +50,8 @@ pub struct Transfer {
     corked: bool,
     /// What the ring reads of it, from when it is found cold.
     stream: Option<Box<RingStream>>,
+    /// What came of the last fetch from the origin: an error, or bytes that found no room in the file.
+    fetched: Option<Box<Result<Fetched, origin::Error>>>,
 }
 
 impl Transfer {
@@ -56,7 +59,18 @@ impl Transfer {
     /// the first turn need not look.
     pub fn new(file: Rc<OpenFile>, range: Range<u64>, intact: bool) -> Self {
         let (at, end) = (range.start, range.end);
-        Self { file, at, end, warmed: 0, intact, copy: None, pipe: None, corked: false, stream: None }
+        Self {
+            file,
+            at,
+            end,
+            warmed: 0,
+            intact,
+            copy: None,
+            pipe: None,
+            corked: false,
+            stream: None,
+            fetched: None,
+        }
     }
 
     /// Has it sent out of a copy of the file.
@@ -103,6 +117,11 @@ impl Transfer {
         self.warmed = end;
     }
 
+    /// A fetch from the origin has ended.
+    pub fn fetched(&mut self, result: Result<Fetched, origin::Error>) {
+        self.fetched = Some(Box::new(result)).filter(|result| **result != Ok(Fetched::Stored));
+    }
+
     /// A read of the ring has ended. Returns whether the transfer can go on.
     pub fn ended(&mut self, number: u64, read: Read) -> bool {
         self.stream.as_mut().is_some_and(|stream| stream.ended(number, read, &self.file))
@@ -146,6 +165,12 @@ impl Transfer {
             }
         }
         let turn = self.go_on(&socket, engine, more, tick);
+        if matches!(turn, Ok(SendStatus::Missing(_))) {
+            // What there is leaves now: the rest may take long.
+            let _ = set_tcp_cork(&socket, false);
+            self.corked = false;
+            return turn;
+        }
         // What fills no segment waits for the rest, and leaves with it.
         let ends = matches!(turn, Ok(SendStatus::Done));
         // What the ring reads says with each send whether more follows.
@@ -188,20 +213,34 @@ impl Transfer {
                 left = left.saturating_sub(self.take(engine));
                 continue;
             }
+            let mut end = self.end;
+            if let Some(origin) = self.file.incomplete() {
+                if let Some(result) = self.fetched.take() {
+                    match self.send_fetched(&socket, *result, more)? {
+                        Some(sent) => left = left.saturating_sub(sent),
+                        None => return Ok(SendStatus::Blocked),
+                    }
+                    continue;
+                }
+                end = origin.available(&(self.at..self.end.min(self.at + left)));
+                if end == self.at {
+                    return Ok(SendStatus::Missing(self.at..self.end));
+                }
+            }
             // A turn's worth is looked at at a time: what was sent before was right, and what follows will be.
             if !looked {
                 looked = true;
                 if !std::mem::take(&mut self.intact) && !self.file.is_intact() {
                     return Err(TransferError::Changed);
                 }
-                if let Some(cold) = self.cold(engine, tick) {
-                    if !self.begin_stream(engine) {
+                if let Some(cold) = self.cold(engine, tick, end) {
+                    if self.file.incomplete().is_some() || !self.begin_stream(engine) {
                         return Ok(SendStatus::Cold(cold));
                     }
                     continue;
                 }
             }
-            let wanted = usize::try_from((self.end - self.at).min(left)).unwrap_or(usize::MAX);
+            let wanted = usize::try_from((end - self.at).min(left)).unwrap_or(usize::MAX);
             let sent = match engine.engine {
                 Engine::Auto | Engine::Sendfile => self.sendfile(&socket, wanted),
                 Engine::Splice => match self.load(engine, wanted) {
@@ -231,17 +270,46 @@ impl Transfer {
         }
     }
 
-    /// What is to be sent next, where it is not in the page cache.
-    fn cold(&self, engine: &EngineState, tick: u32) -> Option<Range<u64>> {
+    /// Sends of what was fetched, and returns how much; none where the socket is full. It is kept while there is more of it.
+    fn send_fetched(
+        &mut self,
+        socket: impl AsFd,
+        result: Result<Fetched, origin::Error>,
+        more: bool,
+    ) -> Result<Option<u64>, TransferError> {
+        let Fetched::Passed(start, bytes) = result? else { return Ok(Some(0)) };
+        let range = start..start + bytes.len() as u64;
+        if !range.contains(&self.at) {
+            return Ok(Some(0));
+        }
+        let end = self.end.min(range.end);
+        let part = &bytes[(self.at - start) as usize..(end - start) as usize];
+        let mut flags = SendFlags::NOSIGNAL;
+        flags.set(SendFlags::MORE, more || end < self.end);
+        let sent = match send(socket, part, flags) {
+            Ok(sent) => Some(sent as u64),
+            Err(Errno::INTR) => Some(0),
+            Err(Errno::AGAIN) => None,
+            Err(errno) => return Err(errno.into()),
+        };
+        self.at += sent.unwrap_or(0);
+        if self.at < end {
+            self.fetched = Some(Box::new(Ok(Fetched::Passed(start, bytes))));
+        }
+        Ok(sent)
+    }
+
+    /// What is to be sent next, up to `end`, where it is not in the page cache.
+    fn cold(&self, engine: &EngineState, tick: u32, end: u64) -> Option<Range<u64>> {
         if self.file.resident_until.get() > tick || self.at < self.warmed {
             return None;
         }
         let size = self.file.identity.size;
-        if size <= LOOK_BYTES && is_resident(&*self.file.fd, &(0..size)) {
+        if size <= LOOK_BYTES && self.file.incomplete().is_none() && is_resident(&*self.file.fd, &(0..size)) {
             self.file.resident_until.set(tick.saturating_add(engine.resident_for));
             return None;
         }
-        let next = self.at..self.end.min(self.at + TURN_BYTES);
+        let next = self.at..end.min(self.at + TURN_BYTES);
         (!is_resident(&*self.file.fd, &next)).then_some(next)
     }
 

@@ -188,7 +188,8 @@ mod tests {
         std::io::Write::write_all(&mut file, bytes).expect("room");
         let fd = OwnedFd::from(file);
         let (identity, _) = crate::site::root::FileIdentity::of(&fd).expect("a file");
-        OpenFile::new(OpenedFile { fd, identity }, b"f", None, false, &Policy::default(), "", UNIX_EPOCH)
+        let opened = OpenedFile { fd, identity, origin: None };
+        OpenFile::new(opened, b"f", None, false, &Policy::default(), "", UNIX_EPOCH)
     }
 
     /// All that a stream has of a file, whose first read has come to `first`.

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use listener::Offloaded;
+use origin::Fetched;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, write};
 
@@ -20,6 +21,8 @@ pub enum Completed {
     Warm,
     /// The next block of a listing.
     Block(Block),
+    /// What came of asking the origin for a part of a file.
+    Fetched(Result<Fetched, origin::Error>),
 }
 
 /// Where a worker finds what is done for it.

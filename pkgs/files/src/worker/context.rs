@@ -54,6 +54,8 @@ pub struct WorkerContext {
     shortages: u64,
     /// How many codings had been let go of when it was last looked.
     variants_evicted: u64,
+    /// The same of files of an origin.
+    origin_evicted: u64,
     /// What was read ahead last, and from which tick on it may be again.
     prefetched: (Vec<u8>, u32),
 }
@@ -85,6 +87,7 @@ impl WorkerContext {
             changes,
             shortages: shared.disk.shortages(),
             variants_evicted: 0,
+            origin_evicted: 0,
             prefetched: Default::default(),
             metrics,
             tls_metrics,
@@ -173,6 +176,12 @@ impl WorkerContext {
         if evictions != self.variants_evicted {
             self.variants_evicted = evictions;
             self.cache.forget_made();
+        }
+        if let Some(origin) = &self.site.origin
+            && origin.evictions() != self.origin_evicted
+        {
+            self.origin_evicted = origin.evictions();
+            self.cache.close_evicted();
         }
         self.metrics.open_files.store(self.cache.len() as u64, Ordering::Relaxed);
     }

@@ -174,11 +174,17 @@ impl SharedState {
         site: Arc<Site>,
         done: impl FnOnce(WorkOutcome) + Send + 'static,
     ) {
-        match work {
-            PendingWork::Lookup(path) => {
+        match (work, &site.origin) {
+            (PendingWork::Lookup(path), Some(origin)) => {
+                origin.find(path, move |path, found| done(WorkOutcome::Found(path, found)));
+            }
+            (PendingWork::LookupFirst { paths, asked }, Some(origin)) => {
+                origin.find_first(paths, asked, move |path, found| done(WorkOutcome::Found(path, found)));
+            }
+            (PendingWork::Lookup(path), None) => {
                 self.disk.find(site, path, move |path, found| done(WorkOutcome::Found(path, found)));
             }
-            PendingWork::LookupFirst { paths, asked } => self.disk.run(move |_| {
+            (PendingWork::LookupFirst { paths, asked }, None) => self.disk.run(move |_| {
                 let first = panics::catch(|| site.first(paths, &asked, LookupMode::MayBlock));
                 let (path, found) = first.unwrap_or_else(|panic| {
                     panic.log("lookup", &String::from_utf8_lossy(&asked));
@@ -186,14 +192,14 @@ impl SharedState {
                 });
                 done(WorkOutcome::Found(path, found));
             }),
-            PendingWork::Encode { fd, identity, coding } => {
+            (PendingWork::Encode { fd, identity, coding }, _) => {
                 self.variants.make(fd, identity, coding, move || done(WorkOutcome::Encoded));
             }
-            PendingWork::PlanArchive(request) => {
+            (PendingWork::PlanArchive(request), _) => {
                 let plan = move |plan: Result<_, _>| done(WorkOutcome::Archive(plan.map(Box::new)));
                 self.archives.plan(site, *request, plan);
             }
-            PendingWork::Password(this) => {
+            (PendingWork::Password(this), _) => {
                 let realm = Arc::clone(&this.realm);
                 self.auth
                     .verify_in_background(*this, move |verdict| done(WorkOutcome::Password(realm, verdict)));

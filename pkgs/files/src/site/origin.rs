@@ -1,0 +1,174 @@
+//! Files of object storage in place of a directory, through the cache of the crate `origin`.
+//!
+//! What is whole there is a file like any other. Nobody here waits for the network: what takes it is done by the origin's
+//! own threads, which call back.
+
+use std::sync::Arc;
+
+use futures_util::future::join3;
+use origin::{Error as OriginError, Known, Object, Origin};
+use rustix::io::Errno;
+
+use super::origin_file::{OriginFile, Promise};
+use super::root::{Error, FileIdentity, Found, INDEX, OpenedFile};
+use crate::http::encoding::Coding;
+use crate::http::media_type::{is_text, media_type};
+
+/// A bucket, or what is below a prefix of it, as a root.
+#[derive(Clone, Debug)]
+pub struct OriginRoot {
+    origin: Origin,
+    precompressed: bool,
+}
+
+impl OriginRoot {
+    /// Of this origin; with `precompressed`, objects `x.br`, `x.zst` and `x.gz` that are no older are codings of a text `x`.
+    pub fn new(origin: Origin, precompressed: bool) -> Self {
+        Self { origin, precompressed }
+    }
+
+    /// How often files were evicted from the cache.
+    pub fn evictions(&self) -> u64 {
+        self.origin.evictions()
+    }
+
+    /// What a decoded path names, where that is known.
+    ///
+    /// # Errors
+    /// [`Error::Cold`] where the origin, or the disk, has to be asked.
+    pub fn find_known(&self, path: &[u8]) -> Result<Found, Error> {
+        let key = key_of(path)?;
+        let known = |key: &str| match self.origin.known(key) {
+            Known::Object(object) => Ok(object),
+            Known::Failed(error) => Err(failed(&error)),
+            Known::Unknown => Err(Error::Cold),
+        };
+        match known(&key) {
+            Ok(object) => {
+                let mut codings = [None, None, None];
+                if self.has_codings(&key) {
+                    for (place, coding) in codings.iter_mut().zip(Coding::ALL) {
+                        match known(&beside(&key, coding)) {
+                            Ok(coded) => *place = Some(coded),
+                            Err(Error::Cold) => return Err(Error::Cold),
+                            Err(_) => {}
+                        }
+                    }
+                }
+                self.found(object, codings)
+            }
+            Err(Error::Missing) => match index_of(path) {
+                Some(index) => known(&index).map(|_| Found::Directory),
+                None => Err(Error::Missing),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Finds out what a path names.
+    pub fn find(&self, path: Vec<u8>, done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static) {
+        self.find_first(vec![path.clone()], path, done);
+    }
+
+    /// Finds the first of several paths that there is, for what was `asked`. A directory without its final slash counts
+    /// where it is what was asked for.
+    pub fn find_first(
+        &self,
+        paths: Vec<Vec<u8>>,
+        asked: Vec<u8>,
+        done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static,
+    ) {
+        let this = self.clone();
+        let otherwise = (asked.clone(), Err(Error::Failed(Errno::IO)));
+        let promise = Promise::new(move |(path, found)| done(path, found), otherwise);
+        self.origin.spawn(async move {
+            let mut missing = asked.clone();
+            for path in paths {
+                match this.look(&path).await {
+                    Err(Error::Missing) => {}
+                    Ok(Found::Directory) if path != asked => {}
+                    found => return promise.keep((path, found)),
+                }
+                missing = path;
+            }
+            promise.keep((missing, Err(Error::Missing)));
+        });
+    }
+
+    async fn look(&self, path: &[u8]) -> Result<Found, Error> {
+        let key = key_of(path)?;
+        match self.origin.find(&key, true).await {
+            Ok(object) => {
+                let mut codings = [None, None, None];
+                if self.has_codings(&key) {
+                    // Where one cannot be had, the file is sent as it is.
+                    let find = async |coding| self.origin.find(&beside(&key, coding), false).await.ok();
+                    let [one, two, three] = Coding::ALL.map(find);
+                    codings = join3(one, two, three).await.into();
+                }
+                self.found(object, codings)
+            }
+            Err(OriginError::Missing) => {
+                let Some(index) = index_of(path) else { return Err(Error::Missing) };
+                let found = self.origin.find(&index, false).await;
+                found.map(|_| Found::Directory).map_err(|error| failed(&error))
+            }
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    fn has_codings(&self, key: &str) -> bool {
+        self.precompressed && is_text(&media_type(key.as_bytes(), ""))
+    }
+
+    fn found(&self, plain: Arc<Object>, codings: [Option<Arc<Object>>; 3]) -> Result<Found, Error> {
+        let modified = plain.metadata.modified;
+        let mut files = Box::new([Some(self.open(plain)?), None, None, None]);
+        for (place, coded) in files[1..].iter_mut().zip(codings) {
+            // An older one is what the file was, not what it is.
+            if let Some(coded) = coded.filter(|coded| coded.metadata.modified >= modified) {
+                *place = Some(self.open(coded)?);
+            }
+        }
+        Ok(Found::File(files))
+    }
+
+    fn open(&self, object: Arc<Object>) -> Result<OpenedFile, Error> {
+        // Asked before the state is read, which changes until it is.
+        let is_whole = object.is_whole();
+        let fd = rustix::io::fcntl_dupfd_cloexec(object.file(), 0)?;
+        let (identity, _) = FileIdentity::of(&fd)?;
+        let origin = Some(OriginFile::new(self.origin.clone(), object, is_whole));
+        Ok(OpenedFile { fd, identity, origin })
+    }
+}
+
+/// The key of what a decoded path names.
+fn key_of(path: &[u8]) -> Result<String, Error> {
+    // A key is text.
+    let path = std::str::from_utf8(path).map_err(|_| Error::Missing)?;
+    let is_directory = path.is_empty() || path.ends_with('/');
+    Ok(if is_directory { format!("{path}{INDEX}") } else { path.to_owned() })
+}
+
+/// The key of its index, where a path is that of a directory without its final slash.
+fn index_of(path: &[u8]) -> Option<String> {
+    let path = std::str::from_utf8(path).ok()?;
+    (!path.is_empty() && !path.ends_with('/')).then(|| format!("{path}/{INDEX}"))
+}
+
+/// The key of a coding beside another.
+fn beside(key: &str, coding: Coding) -> String {
+    format!("{key}{}", coding.suffix())
+}
+
+fn failed(error: &OriginError) -> Error {
+    match error {
+        OriginError::Missing => Error::Missing,
+        OriginError::Denied => Error::Denied,
+        OriginError::TimedOut => Error::OriginSlow,
+        OriginError::Busy => Error::Exhausted,
+        OriginError::Changed | OriginError::Answer(_) | OriginError::Failed(_) => Error::OriginFailed,
+        OriginError::Disk(_) => Error::Failed(Errno::IO),
+    }
+}

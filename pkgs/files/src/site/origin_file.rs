@@ -1,0 +1,80 @@
+//! A file of an origin, whole or not: by it whoever sends what is not whole asks for what is missing.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use origin::metadata::Metadata;
+use origin::{Error, Fetched, Object, Origin};
+
+/// The object that a file is of.
+#[derive(Clone, Debug)]
+pub struct OriginFile {
+    origin: Origin,
+    object: Arc<Object>,
+    /// Whether it was when the file was opened, so that its bytes may be sent as those of any file.
+    is_whole: bool,
+}
+
+/// Tells who waits, even where what he waits for ends in a panic or with the process.
+pub(super) struct Promise<T, F: FnOnce(T)>(Option<(F, T)>);
+
+impl<T, F: FnOnce(T)> Promise<T, F> {
+    /// `otherwise` is told where nothing else is.
+    pub(super) fn new(done: F, otherwise: T) -> Self {
+        Self(Some((done, otherwise)))
+    }
+
+    /// Tells it.
+    pub(super) fn keep(mut self, result: T) {
+        if let Some((done, _)) = self.0.take() {
+            done(result);
+        }
+    }
+}
+
+impl<T, F: FnOnce(T)> Drop for Promise<T, F> {
+    fn drop(&mut self) {
+        if let Some((done, otherwise)) = self.0.take() {
+            done(otherwise);
+        }
+    }
+}
+
+impl OriginFile {
+    /// Of an object; `is_whole` is whether it was before the file's state was read.
+    pub fn new(origin: Origin, object: Arc<Object>, is_whole: bool) -> Self {
+        Self { origin, object, is_whole }
+    }
+
+    /// What the origin says of it.
+    pub fn metadata(&self) -> &Metadata {
+        &self.object.metadata
+    }
+
+    /// Whether all of its bytes are in the file, as any file's.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Whether it lost its place in the cache, so that who keeps it open keeps its room from others.
+    pub fn is_evicted(&self) -> bool {
+        self.object.is_stored() && self.object.is_gone()
+    }
+
+    /// Whether it is the same version of the same object, in the same state.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.object, &other.object) && self.is_whole == other.is_whole
+    }
+
+    /// Up to where all bytes from the start of `range` on are in the file.
+    pub fn available(&self, range: &Range<u64>) -> u64 {
+        self.object.available(range)
+    }
+
+    /// Has the origin asked for what begins `wanted`, and with what follows as far as it goes.
+    pub fn fetch(&self, wanted: Range<u64>, done: impl FnOnce(Result<Fetched, Error>) + Send + 'static) {
+        let (origin, object) = (self.origin.clone(), Arc::clone(&self.object));
+        let promise = Promise::new(done, Err(Error::Busy));
+        self.origin.spawn(async move { promise.keep(origin.fetch(&object, wanted).await) });
+    }
+}

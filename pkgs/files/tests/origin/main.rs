@@ -1,0 +1,20 @@
+//! The real `linerate-files serve --origin` before a real gateway of S3, with what goes wrong on the way between them.
+#![forbid(unsafe_code)]
+
+mod bed;
+mod bounds;
+// Shared with the other tests of serving, which need more of them.
+#[allow(dead_code)]
+#[path = "../serve/client.rs"]
+mod client;
+mod faults;
+mod meddler;
+#[allow(dead_code)]
+#[path = "../serve/place.rs"]
+mod place;
+mod refused;
+mod restart;
+mod serving;
+#[allow(dead_code)]
+#[path = "../../../listener/tests/interop/tools.rs"]
+mod tools;
