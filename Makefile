@@ -9,7 +9,7 @@ test:               ## formatting, lints, known vulnerabilities and all tests; e
 test-abuse:         ## clients that drip, stall, flood and nest, against the real programs; part of test
 	.ci/abuse.sh
 
-check-structure:    ## no new cycles of modules, and crates that use one another as pkgs/README.md says; part of test
+check-structure:    ## no cycles of modules, and crates that use one another as pkgs/README.md says; part of test
 	tests/test_structure.py
 	tests/structure.py
 

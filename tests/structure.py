@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""structure.py: modules go in no circles but those of tests/cycles.txt, and crates use one another as
-pkgs/README.md says.
+"""structure.py: modules go in no circles, and crates use one another as pkgs/README.md says.
 
 A module uses another where one of its paths (`use`, `crate::a::b`, `super::c`, `child::d`) ends at an item that the
 other's file defines. Re-exports are followed to that file, and are no use themselves. Modules that stand side by side
@@ -397,36 +396,17 @@ def shortest(graph: Graph, circle: list[str]) -> list[str]:
     return min(ways, key=len)
 
 
-def check_cycles(packages: Path, listed: set[str]) -> Iterator[str]:
-    """What is wrong with the modules of all crates, given the lines that may be there."""
-    found: set[str] = set()
+def check_cycles(packages: Path) -> Iterator[str]:
+    """What is wrong with the modules of all crates."""
     for source in sorted(packages.glob("*/src")):
         for folder, graph in sorted(folders_of(source).items()):
             for circle in circles(graph):
-                line = f"{'/'.join((source.parent.name, *folder))}: {' '.join(circle)}"
-                found.add(line)
-                if line in listed:
-                    continue
-                name, members = line.split(": ")
-                larger = [
-                    one
-                    for one in sorted(listed)
-                    if one.startswith(f"{name}: ") and set(circle) < set(one.split(": ")[1].split())
-                ]
-                if larger:
-                    # It is said once, and not as one that is gone as well.
-                    found.update(larger)
-                    yield f"a cycle has become smaller: write '{line}' for '{larger[0]}' in tests/cycles.txt"
-                    continue
-                way = shortest(graph, circle)
                 steps = "".join(
                     f"\n  {one} uses {other}: {use.file.relative_to(packages)}:{use.line}: {use.path}"
-                    for one, other in pairwise(way)
+                    for one, other in pairwise(shortest(graph, circle))
                     for use in (graph[one][other],)
                 )
-                yield f"a new cycle of modules in {name}: {members}{steps}"
-    for line in sorted(listed - found):
-        yield f"a cycle is gone: take '{line}' out of tests/cycles.txt"
+                yield f"a cycle of modules in {'/'.join((source.parent.name, *folder))}: {' '.join(circle)}{steps}"
 
 
 def ours(manifest: Toml, shared: dict[str, str], *sections: str) -> set[str]:
@@ -471,14 +451,9 @@ def check_crates(packages: Path, readme: str) -> Iterator[str]:
                 yield f"pkgs/README.md lets {crate} use {other}{what}, which it does not"
 
 
-def lines_of(text: str) -> set[str]:
-    return {line for line in text.splitlines() if line and not line.startswith("#")}
-
-
 def check(root: Path) -> list[str]:
     packages = root / "pkgs"
-    listed = lines_of((root / "tests/cycles.txt").read_text())
-    return [*check_cycles(packages, listed), *check_crates(packages, (packages / "README.md").read_text())]
+    return [*check_cycles(packages), *check_crates(packages, (packages / "README.md").read_text())]
 
 
 def main() -> None:
@@ -489,8 +464,7 @@ def main() -> None:
     if wrong:
         sys.exit(1)
     crates = len(list((root / "pkgs").glob("*/src")))
-    left = len(lines_of((root / "tests/cycles.txt").read_text()))
-    print(f"check-structure: {crates} crates use one another as pkgs/README.md says; {left} cycles of modules are left")
+    print(f"check-structure: {crates} crates use one another as pkgs/README.md says, and no modules go in a circle")
 
 
 if __name__ == "__main__":
