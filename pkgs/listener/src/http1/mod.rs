@@ -29,6 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::http_service::HttpService;
 use crate::http_service::{Connection, Exchange};
 use crate::lifecycle::ConnectionDeadline;
+use crate::net::Transport;
 use crate::peer::{Peer, Protocol};
 use crate::response::Refusal;
 use crate::response::date;
@@ -64,7 +65,7 @@ enum Next {
 pub async fn serve<S: HttpService>(
     worker: &WorkerContext,
     deadline: &ConnectionDeadline,
-    io: impl AsyncRead + AsyncWrite + Unpin + Send,
+    io: impl Transport,
     received: &[u8],
     peer: Peer,
     more: &[u8],
@@ -132,7 +133,7 @@ pub async fn refuse_connection(
     worker: &WorkerContext,
     deadline: &ConnectionDeadline,
     peer: &Peer,
-    io: impl AsyncRead + AsyncWrite + Unpin,
+    io: impl Transport,
     refusal: Refusal,
 ) {
     let mut conn = BufferedIo::new(worker, deadline, io, b"");
@@ -531,7 +532,8 @@ async fn discard(
 
 /// Sends the rest and closes, without a reset that would take it back. TLS has a word for that; where a socket is
 /// dropped next, nothing is to be said.
-async fn close(conn: &mut BufferedIo<'_, impl AsyncRead + AsyncWrite + Unpin>, polite: bool, tls: bool) {
+async fn close(conn: &mut BufferedIo<'_, impl Transport>, polite: bool, tls: bool) {
+    conn.io.expect_end();
     let sent = std::future::poll_fn(|context| {
         if ready!(conn.poll_send(context)).is_err() {
             return Poll::Ready(false);

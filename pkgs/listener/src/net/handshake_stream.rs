@@ -121,6 +121,11 @@ impl<S> HandshakeStream<S> {
         &self.stream
     }
 
+    /// The same.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
     /// The stream alone.
     pub fn into_inner(self) -> S {
         self.stream

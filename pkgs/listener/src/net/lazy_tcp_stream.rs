@@ -9,12 +9,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustix::net::SendFlags;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
+
+use super::Transport;
 
 /// Such a socket.
 #[derive(Debug)]
-pub struct LazyTcpStream(State);
+pub struct LazyTcpStream {
+    state: State,
+    /// Whether what is written now is the last.
+    ends: bool,
+}
 
 #[derive(Debug)]
 enum State {
@@ -37,7 +44,7 @@ enum State {
 impl LazyTcpStream {
     /// Of a socket that does not block.
     pub fn new(socket: OwnedFd) -> Self {
-        Self(State::New { socket: socket.into(), read: false })
+        Self { state: State::New { socket: socket.into(), read: false }, ends: false }
     }
 
     /// The address of this end.
@@ -45,7 +52,7 @@ impl LazyTcpStream {
     /// # Errors
     /// When it is not connected any more.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        match &self.0 {
+        match &self.state {
             State::New { socket, .. } => socket.local_addr(),
             State::Registered { stream, .. } => stream.local_addr(),
             State::Failed => Err(io::ErrorKind::NotConnected.into()),
@@ -53,20 +60,16 @@ impl LazyTcpStream {
     }
 
     /// The socket, unless it failed.
-    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
-        match &self.0 {
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match &self.state {
             State::New { socket, .. } => Some(socket.as_fd()),
             State::Registered { stream, .. } => Some(stream.as_fd()),
             State::Failed => None,
         }
     }
 
-    /// The socket alone, which does not block.
-    ///
-    /// # Errors
-    /// When the runtime does not let go of it.
-    pub fn into_std(self) -> io::Result<net::TcpStream> {
-        match self.0 {
+    fn into_std(self) -> io::Result<net::TcpStream> {
+        match self.state {
             State::New { socket, .. } => Ok(socket),
             State::Registered { stream, .. } => stream.into_std(),
             State::Failed => Err(io::ErrorKind::NotConnected.into()),
@@ -76,10 +79,10 @@ impl LazyTcpStream {
     /// What the runtime knows of, from here on.
     #[inline]
     fn registered(&mut self) -> io::Result<Pin<&mut TcpStream>> {
-        if let State::New { .. } = self.0 {
+        if let State::New { .. } = self.state {
             self.register()?;
         }
-        match &mut self.0 {
+        match &mut self.state {
             State::Registered { stream, .. } => Ok(Pin::new(stream)),
             _ => Err(io::ErrorKind::NotConnected.into()),
         }
@@ -87,7 +90,7 @@ impl LazyTcpStream {
 
     /// Reads what has come already, the first time.
     fn poll_read_new(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let State::New { read, .. } = &mut self.0
+        if let State::New { read, .. } = &mut self.state
             && !std::mem::replace(read, true)
         {
             let room = buffer.initialize_unfilled();
@@ -101,8 +104,8 @@ impl LazyTcpStream {
 
     #[cold]
     fn register(&mut self) -> io::Result<()> {
-        if let State::New { socket, .. } = std::mem::replace(&mut self.0, State::Failed) {
-            self.0 = State::Registered { stream: TcpStream::from_std(socket)?, asked: false };
+        if let State::New { socket, .. } = std::mem::replace(&mut self.state, State::Failed) {
+            self.state = State::Registered { stream: TcpStream::from_std(socket)?, asked: false };
         }
         Ok(())
     }
@@ -110,7 +113,7 @@ impl LazyTcpStream {
     /// Tries without the runtime; nothing where that has to say when.
     #[inline]
     fn try_new<T>(&self, mut what: impl FnMut(&net::TcpStream) -> io::Result<T>) -> Option<io::Result<T>> {
-        let State::New { socket, .. } = &self.0 else { return None };
+        let State::New { socket, .. } = &self.state else { return None };
         tried(|| what(socket))
     }
 
@@ -118,11 +121,21 @@ impl LazyTcpStream {
     /// task goes on for ever, for which it is enough that it counts the reads.
     #[inline]
     fn try_answer(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
-        if let State::Registered { stream, asked } = &mut self.0 {
-            return if std::mem::take(asked) { tried(|| stream.try_write(bytes)) } else { None };
+        if let State::Registered { stream, asked } = &mut self.state {
+            let (stream, ends) = (&*stream, self.ends);
+            let write = || stream.try_io(Interest::WRITABLE, || send(stream, bytes, ends));
+            return if std::mem::take(asked) { tried(write) } else { None };
         }
-        self.try_new(|mut socket| socket.write(bytes))
+        self.try_new(|socket| send(socket, bytes, self.ends))
     }
+}
+
+/// Writes to a socket. Where the end follows, the kernel holds back the last packet until that comes: the client gets both in
+/// one.
+#[inline]
+fn send(socket: impl AsFd, bytes: &[u8], end_follows: bool) -> io::Result<usize> {
+    let more = if end_follows { SendFlags::MORE } else { SendFlags::empty() };
+    Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | more)?)
 }
 
 /// What comes of it; nothing where it would block.
@@ -137,6 +150,20 @@ fn tried<T>(mut what: impl FnMut() -> io::Result<T>) -> Option<io::Result<T>> {
     }
 }
 
+impl Transport for LazyTcpStream {
+    fn expect_end(&mut self) {
+        self.ends = true;
+    }
+
+    fn tcp(&self) -> Option<BorrowedFd<'_>> {
+        self.socket()
+    }
+
+    fn into_tcp(self) -> io::Result<net::TcpStream> {
+        self.into_std()
+    }
+}
+
 impl AsyncRead for LazyTcpStream {
     #[inline]
     fn poll_read(
@@ -144,7 +171,7 @@ impl AsyncRead for LazyTcpStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let State::Registered { stream, asked } = &mut self.0 {
+        if let State::Registered { stream, asked } = &mut self.state {
             let read = Pin::new(stream).poll_read(context, buffer);
             *asked |= read.is_ready();
             return read;
@@ -212,7 +239,7 @@ mod tests {
     }
 
     fn is_registered(stream: &LazyTcpStream) -> bool {
-        matches!(stream.0, State::Registered { .. })
+        matches!(stream.state, State::Registered { .. })
     }
 
     #[tokio::test]
@@ -229,6 +256,32 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).expect("read");
         assert_eq!(answer, "answer");
+    }
+
+    #[tokio::test]
+    async fn what_is_written_before_the_end_arrives_with_it() {
+        for (shut, waited_for) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (mut client, mut stream) = pair();
+            let mut bytes = [0; 8];
+            if waited_for {
+                client.write_all(b"first").expect("written");
+                assert_eq!(stream.read(&mut bytes).await.expect("read"), 5);
+                assert!(stream.registered().is_ok());
+            }
+            client.write_all(b"ask").expect("written");
+            assert_eq!(stream.read(&mut bytes).await.expect("read"), 3);
+            stream.expect_end();
+            stream.write_all(b"answer").await.expect("written");
+            let mut kept = Some(stream);
+            match &mut kept {
+                Some(stream) if shut => stream.shutdown().await.expect("shut down"),
+                _ => kept = None,
+            }
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).expect("read to the end");
+            assert_eq!(answer, "answer", "{shut} {waited_for}");
+            drop(kept);
+        }
     }
 
     #[tokio::test]

@@ -5,7 +5,9 @@ mod handshake_stream;
 mod lazy_tcp_stream;
 pub mod proxy;
 pub mod sockopt;
+mod transport;
 
 pub use accepted_stream::AcceptedStream;
 pub use handshake_stream::{HandshakeStream, NotTls};
 pub use lazy_tcp_stream::LazyTcpStream;
+pub use transport::Transport;

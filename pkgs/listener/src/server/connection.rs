@@ -2,13 +2,12 @@
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use rustls::ServerConnection;
 use service::proxies::Source;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::UnixStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -18,10 +17,8 @@ use crate::config::Speaks;
 use crate::http_service::HttpService;
 use crate::lifecycle::ConnectionDeadline;
 use crate::limits::Permit;
-use crate::net::AcceptedStream;
-use crate::net::LazyTcpStream;
 use crate::net::proxy::{self, Header};
-use crate::net::{HandshakeStream, NotTls};
+use crate::net::{AcceptedStream, HandshakeStream, NotTls, Transport};
 use crate::offload::{Offload, Offloaded};
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
 use crate::response::Refusal;
@@ -57,7 +54,7 @@ impl Accepted<'_> {
     }
 
     /// Learns from a proxy whose connection it is.
-    async fn read_proxy_header(mut self, mut stream: impl ByteStream, service: impl HttpService) {
+    async fn read_proxy_header(mut self, mut stream: impl Transport + 'static, service: impl HttpService) {
         if self.source == Source::ProxyHeader {
             match self.deadline.timeout(&self.worker.registry, proxy::read(&mut stream)).await {
                 Some(Ok(Header::Local)) => {}
@@ -76,7 +73,7 @@ impl Accepted<'_> {
     }
 
     /// Shakes hands where TLS is spoken, and finds out what is spoken above.
-    async fn negotiate(self, mut stream: impl ByteStream, service: impl HttpService) {
+    async fn negotiate(self, mut stream: impl Transport + 'static, service: impl HttpService) {
         match (self.endpoint.speaks, &self.worker.tls) {
             (Speaks::Tls, Some(tls)) => {
                 // What is large is apart, so that a connection in the clear has no room for it.
@@ -148,7 +145,7 @@ impl Accepted<'_> {
     }
 
     /// Who takes the connection, where the kernel can encrypt it from here on.
-    fn offload<S: ByteStream>(&self, stream: &TlsStream<HandshakeStream<S>>) -> Option<&dyn Offload> {
+    fn offload<S: Transport>(&self, stream: &TlsStream<HandshakeStream<S>>) -> Option<&dyn Offload> {
         let offload = self.worker.config.offload.as_deref()?;
         let (records, connection) = stream.get_ref();
         let suites = self.worker.tls.as_ref()?.offloaded;
@@ -161,7 +158,7 @@ impl Accepted<'_> {
     /// Has the kernel encrypt the connection, and somebody else serve it.
     fn hand_to_offload(
         &self,
-        stream: TlsStream<HandshakeStream<impl ByteStream>>,
+        stream: TlsStream<HandshakeStream<impl Transport + 'static>>,
         info: TlsInfo,
         offload: &dyn Offload,
     ) {
@@ -197,7 +194,7 @@ impl Accepted<'_> {
     /// Serves HTTP/1.1 to its end; `received` is what has been read already.
     pub fn http1(
         self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+        stream: impl Transport,
         received: &[u8],
         tls: Option<TlsInfo>,
         service: impl HttpService,
@@ -210,12 +207,7 @@ impl Accepted<'_> {
         http1::serve(self.worker, self.deadline, stream, received, peer, more, service)
     }
 
-    async fn http2(
-        self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send,
-        tls: Option<TlsInfo>,
-        service: impl HttpService,
-    ) {
+    async fn http2(self, stream: impl Transport, tls: Option<TlsInfo>, service: impl HttpService) {
         let alt_svc = self.endpoint.alt_svc.as_ref().filter(|_| tls.is_some());
         let alt_svc = alt_svc.map(|alt_svc| alt_svc.value.clone());
         let peer = self.peer(Protocol::Http2, tls);
@@ -233,34 +225,6 @@ impl Accepted<'_> {
         })
     }
 }
-
-/// What is spoken on, from below.
-trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static {
-    /// The socket, where it is one of TCP.
-    fn tcp(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    /// The same alone.
-    ///
-    /// # Errors
-    /// When it is none, or is not let go of.
-    fn into_tcp(self) -> io::Result<std::net::TcpStream> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-impl ByteStream for LazyTcpStream {
-    fn tcp(&self) -> Option<BorrowedFd<'_>> {
-        self.socket()
-    }
-
-    fn into_tcp(self) -> io::Result<std::net::TcpStream> {
-        self.into_std()
-    }
-}
-
-impl ByteStream for UnixStream {}
 
 /// Reads until it is clear whether the client speaks HTTP/2, and says whether it does. `received` has room for the preface.
 async fn sniff(stream: &mut (impl AsyncRead + Unpin), received: &mut BytesMut) -> io::Result<bool> {
