@@ -70,6 +70,7 @@ mod peer;
 mod response;
 
 // What workers keep.
+mod hex;
 mod lifecycle;
 mod limits;
 pub mod metrics;

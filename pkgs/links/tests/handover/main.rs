@@ -78,6 +78,11 @@ async fn one_that_is_killed_loses_its_own_alone() {
     takeover::one_that_is_killed_loses_its_own_alone(&program(), asked()).await;
 }
 
+#[test]
+fn sessions_are_resumed_by_the_next() {
+    takeover::sessions_are_resumed_by_the_next(&program(), "/abc");
+}
+
 /// A migration cannot be taken back, and the one that serves knows nothing of what it makes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_would_migrate_the_database_does_not_take_over() {

@@ -14,6 +14,7 @@ use socket2::Socket;
 use super::cid_demux::CidRouter;
 use super::hot_restart::{self, Predecessor};
 use crate::config::{Config, Limits};
+use crate::hex;
 use crate::http3::SEND_WINDOW;
 use crate::tls::Tls;
 
@@ -98,7 +99,7 @@ impl SharedEndpoint {
 /// with the next, and who has a connection with one that is gone is told so by the next.
 fn secret(address: SocketAddr) -> Result<[u8; SECRET], rustls::Error> {
     let name = format!("quic secret {address}");
-    let known = handover::told(&name).and_then(|text| from_hex(&text));
+    let known = handover::told(&name).and_then(|text| hex::decode(&text));
     let secret = match known {
         Some(secret) => secret,
         None => {
@@ -107,16 +108,8 @@ fn secret(address: SocketAddr) -> Result<[u8; SECRET], rustls::Error> {
             secret
         }
     };
-    handover::tell(&name, &secret.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    handover::tell(&name, &hex::encode(&secret));
     Ok(secret)
-}
-
-fn from_hex(text: &str) -> Option<[u8; SECRET]> {
-    let mut bytes = [0; SECRET];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 /// Of its own, so that a token tells nothing of it.

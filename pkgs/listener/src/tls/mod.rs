@@ -61,8 +61,8 @@ pub enum Error {
         source: rustls::Error,
     },
     /// No random numbers for the session tickets' key.
-    #[error("cannot make a key for session tickets: {0}")]
-    Tickets(rustls::Error),
+    #[error("cannot make a key for session tickets: there are no random numbers")]
+    Tickets,
     /// The provider has no cipher suite for a version.
     #[error("cannot configure TLS: {0}")]
     Versions(rustls::Error),
@@ -76,7 +76,7 @@ impl Tls {
     pub fn new(config: &config::Tls, offload: bool) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let store = Arc::new(Store::load(&config.certificates, Arc::clone(&provider))?);
-        let ticketer = tickets::new(config.ticket_key)?;
+        let ticketer = tickets::new(config)?;
         let server = |versions: &[&'static rustls::SupportedProtocolVersion], alpn: &[&[u8]]| {
             let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
                 .with_protocol_versions(versions)

@@ -1,51 +1,184 @@
-//! Session tickets, under keys that are replaced.
+//! Session tickets, under keys that are replaced, and that the next process goes on with.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustls::crypto::GetRandomFailed;
-use rustls::crypto::aws_lc_rs::Ticketer;
+use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::{digest, rand};
 use rustls::server::ProducesTickets;
-use rustls::ticketer::TicketRotator;
+use service::handover;
 
 use super::Error;
-use crate::config::TICKET_KEY;
+use crate::config::{self, TICKET_KEY};
+use crate::hex;
 
-/// Makes and opens the tickets of all workers, over TCP and QUIC, each key for so long.
+/// Bytes of a key.
+const SECRET: usize = 32;
+
+/// Bytes by which a ticket names its key.
+const NAME: usize = 16;
+
+/// Makes and opens the tickets of all workers, over TCP and QUIC, each key for so long. Where another process hands over, with
+/// its keys: who has a ticket of that one resumes with this one.
 ///
 /// # Errors
 /// When there are no random numbers.
-pub(super) fn new(key: Duration) -> Result<Arc<dyn ProducesTickets>, Error> {
-    let seconds = key.clamp(Duration::from_secs(1), TICKET_KEY).as_secs();
-    let seconds = u32::try_from(seconds).expect("six hours are few seconds");
-    Ok(Arc::new(TicketRotator::new(seconds, Key::random).map_err(Error::Tickets)?))
+pub(super) fn new(config: &config::Tls) -> Result<Arc<dyn ProducesTickets>, Error> {
+    let name = name(config);
+    let now = now();
+    let handed = handover::told(&name).and_then(|text| Keys::from_text(&text));
+    let keys = handed.or_else(|| Keys::random(now)).ok_or(Error::Tickets)?;
+    let lifetime = config.ticket_key.clamp(Duration::from_secs(1), TICKET_KEY).as_secs();
+    let tickets = Arc::new(Tickets { keys: RwLock::new(keys), lifetime });
+    let told = Arc::clone(&tickets);
+    handover::tell_later(&name, move || told.present(self::now()).to_text());
+    Ok(tickets)
 }
 
-/// One key: rustls' ticketer, which is not kept for as long as it would keep its key itself.
-#[derive(Debug)]
-struct Key(Arc<dyn ProducesTickets>);
+/// By which the next process finds the keys: those of the listener that shows the same certificates.
+fn name(config: &config::Tls) -> String {
+    let mut files = digest::Context::new(&digest::SHA256);
+    for certificate in &config.certificates {
+        files.update(certificate.chain.as_os_str().as_encoded_bytes());
+        files.update(&[0]);
+    }
+    format!("session tickets {}", hex::encode(&files.finish().as_ref()[..NAME]))
+}
+
+/// In seconds since 1970, which the next process counts from too.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+struct Tickets {
+    keys: RwLock<Keys>,
+    /// How long a key makes tickets, in seconds, and how long clients are told that these last.
+    lifetime: u64,
+}
+
+/// The key that tickets are made with, and the one before.
+struct Keys {
+    current: Key,
+    previous: Option<Key>,
+    /// When the current one was made.
+    since: u64,
+}
+
+/// A key, and what tickets begin with that are under it.
+struct Key {
+    secret: [u8; SECRET],
+    name: [u8; NAME],
+    // Random nonces repeat once in a while, which this cipher takes no harm from (RFC 8452).
+    cipher: RandomizedNonceKey,
+}
 
 impl Key {
-    fn random() -> Result<Box<dyn ProducesTickets>, GetRandomFailed> {
-        Ok(Box::new(Self(Ticketer::new().map_err(|_| GetRandomFailed)?)))
+    fn new(secret: [u8; SECRET]) -> Option<Self> {
+        let digest = digest::digest(&digest::SHA256, &secret);
+        let name = digest.as_ref().first_chunk().copied()?;
+        Some(Self { secret, name, cipher: RandomizedNonceKey::new(&AES_256_GCM_SIV, &secret).ok()? })
+    }
+
+    fn random() -> Option<Self> {
+        let mut secret = [0; SECRET];
+        rand::fill(&mut secret).ok()?;
+        Self::new(secret)
+    }
+
+    fn seal(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let mut sealed = plain.to_vec();
+        let nonce = self.cipher.seal_in_place_append_tag(Aad::from(self.name), &mut sealed).ok()?;
+        Some([&self.name, &nonce.as_ref()[..], &sealed].concat())
+    }
+
+    /// What of a ticket comes behind the name.
+    fn open(&self, sealed: &[u8]) -> Option<Vec<u8>> {
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>()?;
+        let mut sealed = sealed.to_vec();
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let plain = self.cipher.open_in_place(nonce, Aad::from(self.name), &mut sealed).ok()?.len();
+        sealed.truncate(plain);
+        Some(sealed)
     }
 }
 
-impl ProducesTickets for Key {
+impl Keys {
+    fn random(now: u64) -> Option<Self> {
+        Some(Self { current: Key::random()?, previous: None, since: now })
+    }
+
+    /// As the next process is told.
+    fn to_text(&self) -> String {
+        let previous = self.previous.as_ref().map(|key| hex::encode(&key.secret)).unwrap_or_default();
+        format!("{} {} {previous}", self.since, hex::encode(&self.current.secret))
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let mut parts = text.split(' ');
+        let (since, current, previous) = (parts.next()?, parts.next()?, parts.next()?);
+        let key = |text| hex::decode(text).and_then(Key::new);
+        let previous = if previous.is_empty() { None } else { Some(key(previous)?) };
+        Some(Self { current: key(current)?, previous, since: since.parse().ok()? })
+    }
+}
+
+impl Tickets {
+    /// The keys, with a new one where the time of the current one is up. Where there are no random numbers it stays.
+    fn present(&self, now: u64) -> RwLockReadGuard<'_, Keys> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_old(&keys, now) {
+            return keys;
+        }
+        drop(keys);
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if self.is_old(&keys, now)
+            && let Some(next) = Key::random()
+        {
+            let previous = std::mem::replace(&mut keys.current, next);
+            (keys.previous, keys.since) = (Some(previous), now);
+        }
+        drop(keys);
+        self.keys.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One from the future is of a clock that was set back, so that it would stay for longer than it should.
+    fn is_old(&self, keys: &Keys, now: u64) -> bool {
+        now.checked_sub(keys.since).is_none_or(|age| age >= self.lifetime)
+    }
+
+    fn seal(&self, plain: &[u8], now: u64) -> Option<Vec<u8>> {
+        self.present(now).current.seal(plain)
+    }
+
+    fn open(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
+        let (name, sealed) = ticket.split_first_chunk::<NAME>()?;
+        let keys = self.present(now);
+        let key = [Some(&keys.current), keys.previous.as_ref()].into_iter().flatten();
+        key.into_iter().find(|key| key.name == *name)?.open(sealed)
+    }
+}
+
+impl ProducesTickets for Tickets {
     fn enabled(&self) -> bool {
         true
     }
 
     fn lifetime(&self) -> u32 {
-        self.0.lifetime()
+        u32::try_from(self.lifetime).unwrap_or(u32::MAX)
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.0.encrypt(plain)
+        self.seal(plain, now())
     }
 
-    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        self.0.decrypt(cipher)
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        self.open(ticket, now())
+    }
+}
+
+impl std::fmt::Debug for Tickets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tickets").field("lifetime", &self.lifetime).finish_non_exhaustive()
     }
 }
 
@@ -53,16 +186,85 @@ impl ProducesTickets for Key {
 mod tests {
     use super::*;
 
+    const BEGIN: u64 = 1_000_000;
+    const LIFETIME: u64 = 100;
+
+    fn tickets(keys: Keys) -> Tickets {
+        Tickets { keys: RwLock::new(keys), lifetime: LIFETIME }
+    }
+
+    fn fresh() -> Tickets {
+        tickets(Keys::random(BEGIN).expect("random numbers"))
+    }
+
     #[test]
     fn a_ticket_is_opened_under_its_key_and_the_next_and_no_more() {
-        let tickets = new(Duration::from_secs(1)).expect("random numbers");
-        let ticket = tickets.encrypt(b"session").expect("a key");
+        let tickets = fresh();
+        let ticket = tickets.seal(b"session", BEGIN).expect("a key");
         // The key is replaced by the first use after its time, however late that is.
-        let next = || std::thread::sleep(Duration::from_millis(2100));
-        next();
-        assert_eq!(tickets.decrypt(&ticket).as_deref(), Some(&b"session"[..]));
-        next();
-        assert_eq!(tickets.decrypt(&ticket), None);
-        assert!(tickets.encrypt(b"session").is_some_and(|again| tickets.decrypt(&again).is_some()));
+        for (now, opened) in [
+            (BEGIN, true),
+            (BEGIN + LIFETIME - 1, true),
+            (BEGIN + 5 * LIFETIME, true),
+            (BEGIN + 6 * LIFETIME - 1, true),
+            (BEGIN + 6 * LIFETIME, false),
+            (BEGIN + 6 * LIFETIME, false),
+        ] {
+            let expected = opened.then_some(&b"session"[..]);
+            assert_eq!(tickets.open(&ticket, now).as_deref(), expected, "{now}");
+        }
+        let now = BEGIN + 6 * LIFETIME;
+        let again = tickets.seal(b"again", now).expect("a key");
+        assert_eq!(tickets.open(&again, now).as_deref(), Some(&b"again"[..]));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_ends_a_key() {
+        let tickets = fresh();
+        let ticket = tickets.seal(b"session", BEGIN).expect("a key");
+        assert!(tickets.open(&ticket, BEGIN - 1).is_some());
+        assert!(tickets.open(&ticket, BEGIN - 1 + LIFETIME).is_none());
+    }
+
+    #[test]
+    fn the_next_process_opens_what_this_one_made() {
+        let old = fresh();
+        let first = old.seal(b"first", BEGIN).expect("a key");
+        let now = BEGIN + LIFETIME;
+        let second = old.seal(b"second", now).expect("a key");
+        let new = tickets(Keys::from_text(&old.present(now).to_text()).expect("keys"));
+        for ticket in [&first, &second] {
+            assert_eq!(new.open(ticket, now + 1), old.open(ticket, now + 1));
+        }
+        assert!(new.open(&second, now + LIFETIME).is_some_and(|plain| plain == b"second"));
+        assert!(new.open(&first, now + LIFETIME).is_none(), "its time goes on");
+        let only = tickets(Keys::from_text(&fresh().present(BEGIN).to_text()).expect("keys"));
+        assert!(only.open(&second, now).is_none(), "of others");
+    }
+
+    #[test]
+    fn what_is_no_ticket_and_what_are_no_keys_is_refused() {
+        let tickets = fresh();
+        let ticket = tickets.seal(b"session", BEGIN).expect("a key");
+        for at in 0..ticket.len() {
+            let mut changed = ticket.clone();
+            changed[at] ^= 1;
+            assert_eq!(tickets.open(&changed, BEGIN), None, "byte {at}");
+            assert_eq!(tickets.open(&ticket[..at], BEGIN), None, "{at} bytes");
+        }
+        let secret = "0f".repeat(SECRET);
+        for (text, known) in [
+            (format!("1 {secret} "), true),
+            (format!("1 {secret} {secret}"), true),
+            (String::new(), false),
+            (format!("1 {secret}"), false),
+            (format!("x {secret} "), false),
+            (format!("1 {secret}0f "), false),
+            (format!("1 {secret} 0f"), false),
+            (format!("1 {} ", "zz".repeat(SECRET)), false),
+            (format!("1 {} ", "é".repeat(SECRET)), false),
+        ] {
+            assert_eq!(Keys::from_text(&text).is_some(), known, "{text}");
+        }
     }
 }

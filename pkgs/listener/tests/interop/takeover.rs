@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketType, connect, recv, socket};
 use rustix::process::{Pid, Signal, kill_process};
+use rustls::HandshakeKind;
 use rustls::pki_types::CertificateDer;
 
 use crate::client::{Failure, Speak, Target};
@@ -119,6 +120,38 @@ impl Program {
         let loads = kept.map(|speak| each(speak, u64::MAX)).into_iter();
         loads.chain(once.map(|speak| each(speak, 1))).collect()
     }
+}
+
+/// Who has a ticket of one process resumes the session with the next, and with the one after that.
+pub fn sessions_are_resumed_by_the_next(program: &Program, path: &str) {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(program.certificate.clone()).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let client = rustls::ClientConfig::builder_with_provider(provider);
+    let client = client.with_safe_default_protocol_versions().expect("versions");
+    let client = Arc::new(client.with_root_certificates(roots).with_no_client_auth());
+    let asks = || {
+        let name = "localhost".try_into().expect("a name");
+        let connection = rustls::ClientConnection::new(Arc::clone(&client), name).expect("a client");
+        let stream = TcpStream::connect(program.secure).expect("it listens");
+        let mut stream = rustls::StreamOwned::new(connection, stream);
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer and the end");
+        assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+        stream.conn.handshake_kind()
+    };
+    let mut processes = vec![program.start()];
+    assert_eq!(asks(), Some(HandshakeKind::Full));
+    for number in 1..4 {
+        assert_eq!(asks(), Some(HandshakeKind::Resumed), "with the same, before number {number}");
+        processes.push(program.start());
+        assert_eq!(asks(), Some(HandshakeKind::Resumed), "with number {number}");
+    }
+    processes.iter_mut().for_each(Process::kill);
+    let _anew = program.start();
+    assert_eq!(asks(), Some(HandshakeKind::Full), "with one that was told nothing");
 }
 
 /// Addresses whose ports nobody has, of TCP and UDP.

@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 
 use crate::shutdown::Shutdown;
 use offer::{Outcome, Place};
-pub use registry::{enabled, is_handed_over, offer, on_handed_over, take, take_all, tell, told};
+pub use registry::{enabled, is_handed_over, offer, on_handed_over, take, take_all, tell, tell_later, told};
 pub use wire::Error;
 
 /// Where a process asks the one before it.

@@ -8,8 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::wire::Item;
 
 /// Of the whole process, as are its sockets.
-static REGISTRY: Mutex<Registry> =
-    Mutex::new(Registry { enabled: false, handed: Vec::new(), offered: Vec::new(), hooks: Vec::new() });
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    enabled: false,
+    handed: Vec::new(),
+    offered: Vec::new(),
+    later: Vec::new(),
+    hooks: Vec::new(),
+});
 
 /// Whether another process has taken over. Set once, and asked where a mutex would be too much.
 static HANDED_OVER: AtomicBool = AtomicBool::new(false);
@@ -17,11 +22,16 @@ static HANDED_OVER: AtomicBool = AtomicBool::new(false);
 /// Is told by which names the other process has not taken what it was handed.
 type Hook = Box<dyn FnOnce(&BTreeSet<String>) + Send>;
 
+/// Says what the next process is to know.
+type Tell = Box<dyn Fn() -> String + Send>;
+
 struct Registry {
     enabled: bool,
     /// What nobody has taken yet.
     handed: Vec<Item>,
     offered: Vec<Item>,
+    /// What is to be told, by name.
+    later: Vec<(String, Tell)>,
     hooks: Vec<Hook>,
 }
 
@@ -86,6 +96,14 @@ pub fn tell(name: &str, text: &str) {
     }
 }
 
+/// The same of what changes: `text` is asked when the next process does.
+pub fn tell_later(name: &str, text: impl Fn() -> String + Send + 'static) {
+    let mut registry = registry();
+    if registry.enabled {
+        registry.later.push((name.to_owned(), Box::new(text)));
+    }
+}
+
 /// Has `hook` called once, when another process takes over and before it serves, with the names by which it has not taken
 /// what it was handed.
 pub fn on_handed_over(hook: impl FnOnce(&BTreeSet<String>) + Send + 'static) {
@@ -109,7 +127,9 @@ pub(super) fn offered() -> std::io::Result<Vec<Item>> {
         let fd = item.fd.as_ref().map(OwnedFd::try_clone).transpose()?;
         Ok(Item { name: item.name.clone(), fd })
     };
-    registry.offered.iter().map(another).collect()
+    let told =
+        registry.later.iter().map(|(name, text)| Ok(Item { name: format!("{name}={}", text()), fd: None }));
+    registry.offered.iter().map(another).chain(told).collect()
 }
 
 /// Another process has all of it, but for what is `left` by these names.
@@ -125,5 +145,6 @@ pub(super) fn close() {
     let mut registry = registry();
     registry.enabled = false;
     registry.offered.clear();
+    registry.later.clear();
     registry.hooks.clear();
 }

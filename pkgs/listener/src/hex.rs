@@ -1,0 +1,15 @@
+//! Keys as text, for the process that comes next.
+
+/// Two digits a byte.
+pub fn encode(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Just so many bytes; none where it is anything else.
+pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    (text.len() == 2 * N).then_some(bytes)
+}
