@@ -80,6 +80,7 @@ mod worker_context;
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::http1::decode;
+    pub use crate::http3::qpack;
     pub use request_head::chunked;
 }
 

@@ -7,4 +7,5 @@ seeds::targets! {
     head = "../fuzz/fuzz_targets/head.rs",
     chunked = "../fuzz/fuzz_targets/chunked.rs",
     proxy = "../fuzz/fuzz_targets/proxy.rs",
+    qpack = "../fuzz/fuzz_targets/qpack.rs",
 }

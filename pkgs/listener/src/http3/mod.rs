@@ -15,7 +15,7 @@ mod context;
 mod error_code;
 mod fast_path;
 mod frames;
-mod qpack;
+pub mod qpack;
 mod request;
 mod send_window;
 mod stall_detector;

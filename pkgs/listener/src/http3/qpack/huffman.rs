@@ -66,7 +66,7 @@ const TABLE: [(u8, u8); 1 << SHORT] = {
 };
 
 /// Appends what `coded` stands for; none where it has codes of more than fifteen bits, or is malformed.
-pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
+pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut coded = coded.iter();
     // What is next in the highest bits, and how many there are.
     let (mut bits, mut count) = (0_u64, 0_usize);

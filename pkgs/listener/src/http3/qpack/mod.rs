@@ -4,7 +4,7 @@
 //! Nobody is told of a dynamic table, so no client may use one. What is not plain is left to h3, which refuses what is
 //! malformed.
 
-mod huffman;
+pub mod huffman;
 mod static_table;
 
 use static_table::FIELDS;
@@ -34,7 +34,7 @@ impl Text {
 const MAX_LINES: usize = 48;
 
 /// The lines of a field section; to be used again.
-pub(super) struct Section {
+pub struct Section {
     lines: [(Text, Text); MAX_LINES],
     length: usize,
     /// What is not of the static table.
@@ -43,13 +43,13 @@ pub(super) struct Section {
 
 impl Section {
     /// One without lines.
-    pub(super) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self { lines: [(Text::Name(0), Text::Value(0)); MAX_LINES], length: 0, decoded: Vec::new() }
     }
 
     /// Reads a whole field section in place of what it had; none where that is not plain, or larger than `most` bytes as
     /// RFC 9114, section 4.2.2 counts them.
-    pub(super) fn read(&mut self, bytes: &[u8], most: usize) -> Option<()> {
+    pub fn read(&mut self, bytes: &[u8], most: usize) -> Option<()> {
         // No entry of a dynamic table is required, and nothing is relative to one.
         let mut bytes = bytes.strip_prefix(&[0, 0])?;
         let Self { lines, length, decoded } = self;
@@ -91,7 +91,7 @@ impl Section {
     }
 
     /// Its lines, in order.
-    pub(super) fn lines(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+    pub fn lines(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         let decoded = &self.decoded;
         self.lines[..self.length].iter().map(move |(name, value)| (name.of(decoded), value.of(decoded)))
     }
@@ -139,12 +139,12 @@ fn text<'b>(bytes: &'b [u8], bits: u32, decoded: &mut Vec<u8>) -> Option<(Text, 
 }
 
 /// Begins a field section.
-pub(super) fn begin(out: &mut Vec<u8>) {
+pub fn begin(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
 }
 
 /// Appends the line of a status of three digits.
-pub(super) fn status(out: &mut Vec<u8>, status: &[u8; 3]) {
+pub fn status(out: &mut Vec<u8>, status: &[u8; 3]) {
     let index = match status {
         b"200" => 25,
         b"302" => 66,
@@ -161,7 +161,7 @@ pub(super) fn status(out: &mut Vec<u8>, status: &[u8; 3]) {
 }
 
 /// Appends a line. Its text is not compressed: an answer is one packet either way, and this side's time is what counts.
-pub(super) fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     match static_table::index(name) {
         Some(index) => literal(out, index, value),
         None => {
