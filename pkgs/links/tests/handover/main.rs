@@ -1,6 +1,7 @@
 //! The real `linerate-links serve`, one process of which takes over from another on one database.
 #![forbid(unsafe_code)]
 
+mod activated;
 // Shared with the listener's tests, which need more of them.
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/client.rs"]
