@@ -27,12 +27,16 @@ pub fn import(directory: &Path, count: u64) -> Result<(PathBuf, Duration), Error
 fn import_by(program: &Path, list: &Path, database: &Path) -> Result<(), Error> {
     let mut command = Command::new(program);
     command.arg("import").arg("--database").arg(database).arg(list);
-    let output = command.output();
-    let output = output.map_err(|source| Error::Run { program: program.display().to_string(), source })?;
+    run(&mut command, "linerate-links import")
+}
+
+/// Runs a command to its end.
+fn run(command: &mut Command, name: &str) -> Result<(), Error> {
+    let output = command.output().map_err(|source| Error::Run { program: name.into(), source })?;
     match output.status.success() {
         true => Ok(()),
         false => Err(Error::Failed {
-            program: "linerate-links import".into(),
+            program: name.into(),
             status: output.status,
             output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         }),
@@ -53,6 +57,16 @@ pub fn copy(database: &Path, name: &str) -> Result<PathBuf, Error> {
     let copy = database.with_file_name(name).with_extension("db");
     fs::copy(database, &copy).map_err(Error::file(&copy))?;
     Ok(copy)
+}
+
+/// Adds so many domains to a database that nobody has open.
+pub fn add_domains(database: &Path, count: usize) -> Result<(), Error> {
+    for number in 0..count {
+        let mut command = Command::new(PROGRAM);
+        command.args(["domain", "add", &format!("d{number}.example"), "--database"]).arg(database);
+        run(&mut command, "linerate-links domain add")?;
+    }
+    Ok(())
 }
 
 /// What the table calls it.

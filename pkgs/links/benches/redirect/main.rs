@@ -256,14 +256,47 @@ impl Servers {
     }
 }
 
+/// Servers whose hot redirects do more than plain ones: what they do, their flags, and how many domains there are.
+const EXTRAS: [(&str, &[&str], usize); 3] = [
+    (
+        "hot, one request in 100 logged, one core",
+        &["--access-log", "/dev/null", "--access-log-sample", "100"],
+        0,
+    ),
+    ("hot, every request logged, one core", &["--access-log", "/dev/null"], 0),
+    ("hot, 100 domains, one core", &[], 100),
+];
+
+/// The servers of [`EXTRAS`]. Lines are written where nobody keeps them: what they cost the server is what counts.
+fn extras(database: &Path) -> Result<Vec<Server>, Error> {
+    let start = |(number, (_, flags, domains)): (usize, (&str, &[&str], usize))| {
+        let copy = links::copy(database, &format!("extra-{number}"))?;
+        links::add_domains(&copy, domains)?;
+        let server = links::serve(&copy, ONE_CORE.placement, flags)?;
+        server.visit(&paths(0..1), 307)?;
+        Ok(server)
+    };
+    EXTRAS.into_iter().enumerate().map(start).collect()
+}
+
 /// CPU time per redirect, hot and less so.
 fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), Error> {
     let spread = Servers::start(scale, database, SPREAD.placement)?;
     let one_core = Servers::start(scale, database, ONE_CORE.placement)?;
     let mut cases = spread.cases(scale, &SPREAD);
     cases.extend(one_core.cases(scale, &ONE_CORE));
+    let extras = extras(database)?;
+    for (server, (name, ..)) in extras.iter().zip(EXTRAS) {
+        let (load, placement) = (load(scale, &ONE_CORE), ONE_CORE.placement);
+        cases.push(Case { server, name, requests: codes::requests(0, 1, 307), load, placement });
+    }
     let series = alternate(scale.rounds, &cases)?;
     report.add(&series, &[NGINX, FLOOR, links::OTHER]);
+    let plain = find(&series, links::NAME, ONE_CORE.hot).expect("it was measured");
+    for (name, ..) in EXTRAS {
+        let extra = find(&series, links::NAME, name).expect("it was measured");
+        report.figure(format!("{name} / without"), extra.cpu_ratio(plain), "x");
+    }
     for setting in [SPREAD, ONE_CORE] {
         let get = |server, case| find(&series, server, case).expect("all cases were measured");
         let ours = |case| get(links::NAME, case);

@@ -41,6 +41,12 @@ pub struct Section {
     decoded: Vec<u8>,
 }
 
+impl Default for Section {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Section {
     /// One without lines.
     pub const fn new() -> Self {
