@@ -1,4 +1,4 @@
-.PHONY: run test test-abuse check-structure docs test-console screenshots audit help fuzz bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
+.PHONY: run test test-abuse check-structure docs test-console screenshots audit help fuzz soak bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
 
 run:                ## build links, files, api and the console, and run them on embedded storage
 	.ci/up.sh
@@ -27,6 +27,9 @@ audit:              ## dependencies: known vulnerabilities, licences, bans and s
 
 fuzz:               ## parsers, the router and whole connections, each target a minute, by nightly; ARGS="10 links/code" runs this for 10 s
 	.ci/fuzz.sh $(ARGS)
+
+soak:               ## files sends 500 GB and keeps nothing of it; ARGS="20GB" or "30min" says how much, PROFILE=dev builds it fast
+	cd pkgs && cargo bench --locked -p linerate-files --bench soak --profile $(if $(filter command line environment,$(origin PROFILE)),$(PROFILE),bench) -- $(ARGS)
 
 bench: bench-links bench-router bench-listener bench-files bench-api bench-ladder  ## all benches; with ARGS=--strict one that misses a target fails
 

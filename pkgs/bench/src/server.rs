@@ -90,7 +90,8 @@ impl Server {
         Self { name, address, process: Process::Found(pid) }
     }
 
-    fn pid(&self) -> u32 {
+    /// The process, which may have others below it.
+    pub fn process_id(&self) -> u32 {
         match &self.process {
             Process::Started { child, .. } => child.id(),
             Process::Found(pid) => *pid,
@@ -109,7 +110,7 @@ impl Server {
 
     /// What it and its children have used so far.
     pub fn usage(&self) -> Result<Usage, Error> {
-        Ok(Usage::of_tree(self.pid())?)
+        Ok(Usage::of_tree(self.process_id())?)
     }
 
     /// Asks for `path` once and insists on `expected`.
@@ -210,7 +211,7 @@ mod tests {
         });
         let server = Server::start("sleeper", address, Command::new("sleep").arg("60")).expect("it runs");
         answering.join().expect("the harness was answered");
-        let pid = server.pid();
+        let pid = server.process_id();
         let begin = Instant::now();
         drop(server);
         assert!(begin.elapsed() < STOP_WITHIN);

@@ -1,0 +1,271 @@
+//! Rounds of requests, whose bodies nobody keeps.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bench::Error;
+use bench::h3load::{self, Asked};
+use bench::wrk;
+use rustix::fs::{Advice, fadvise};
+use rustix::net::{AddressFamily, RecvFlags, SocketType, connect, recv, socket, sockopt};
+
+/// Files of each size: name, bytes, how many.
+const FILES: [(&str, usize, usize); 4] =
+    [("1k", 1 << 10, 16), ("16k", 16 << 10, 16), ("2m", 2_400_000, 8), ("64m", 64 << 20, 2)];
+
+/// Connections of a round.
+const CONNECTIONS: usize = 16;
+
+/// From so many bytes on a round by TLS has the largest files too, and one by HTTP/3 takes a second.
+const LARGE: u64 = 256 << 20;
+
+/// No request takes longer, unless something hangs.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The word that makes the bench's executable be the load of HTTP/3: `h3 ADDRESS PATH BYTES SECONDS`.
+const H3: &str = "h3";
+
+/// What a round is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Files in memory.
+    Hot,
+    /// Files that are read from the disk.
+    Cold,
+    /// HTTP/1.1 and HTTP/2 by TLS.
+    Tls,
+    /// HTTP/3.
+    Http3,
+}
+
+/// One round.
+pub struct Round<'r> {
+    pub kind: Kind,
+    pub address: SocketAddr,
+    pub root: &'r Path,
+    /// How much is asked for, about.
+    pub bytes: u64,
+}
+
+/// Clients that take nothing, gone when dropped.
+pub struct Planted {
+    _clients: Vec<TcpStream>,
+}
+
+impl Kind {
+    pub const ALL: [Self; 4] = [Self::Hot, Self::Cold, Self::Tls, Self::Http3];
+
+    pub fn is_plain(self) -> bool {
+        matches!(self, Self::Hot | Self::Cold)
+    }
+
+    /// The part of four rounds' bytes that is this one's: most where it is cheap, for all have to be read by somebody.
+    pub fn share(self, bytes: u64) -> u64 {
+        match self {
+            Self::Hot => bytes * 5 / 2,
+            Self::Cold => bytes / 2,
+            Self::Tls | Self::Http3 => bytes / 2,
+        }
+    }
+}
+
+/// Makes the files that are served.
+pub fn make_files(root: &Path) -> io::Result<()> {
+    for (name, size, count) in FILES {
+        fs::create_dir_all(root.join(name))?;
+        for number in 0..count {
+            let bytes: Vec<u8> = (0..size).map(|at| (at * 31 + at / 257 + number) as u8).collect();
+            fs::write(root.join(name).join(number.to_string()), bytes)?;
+        }
+    }
+    Ok(())
+}
+
+impl Round<'_> {
+    /// Runs it, and returns how many bytes of bodies came.
+    pub fn run(&self) -> Result<u64, Error> {
+        match self.kind {
+            Kind::Hot => Ok(self.plain(&["1k", "16k", "2m"], false)?),
+            Kind::Cold => Ok(self.plain(&["2m", "64m"], true)?),
+            Kind::Tls => self.by_curl(),
+            Kind::Http3 => self.by_http3(),
+        }
+    }
+
+    /// Some connections that ask for one file after the other.
+    fn plain(&self, sizes: &[&str], cold: bool) -> io::Result<u64> {
+        let mut clients: Vec<TcpStream> =
+            (0..CONNECTIONS).map(|_| self.connect()).collect::<Result<_, _>>()?;
+        let mut got = 0;
+        while got < self.bytes {
+            for (name, _, count) in FILES.iter().filter(|(name, ..)| sizes.contains(name)) {
+                for number in 0..*count {
+                    if got >= self.bytes {
+                        return Ok(got);
+                    }
+                    if cold {
+                        let file = File::open(self.root.join(name).join(number.to_string()))?;
+                        file.sync_all()?;
+                        fadvise(&file, 0, None, Advice::DontNeed)?;
+                    }
+                    let target = format!("/{name}/{number}");
+                    // All at once, so that they share the server.
+                    let asked = if cold { 1 } else { clients.len() };
+                    for client in &mut clients[..asked] {
+                        write!(client, "GET {target} HTTP/1.1\r\nHost: h\r\n\r\n")?;
+                    }
+                    for client in &mut clients[..asked] {
+                        got += discard(client)?;
+                    }
+                }
+            }
+        }
+        Ok(got)
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    /// curl, which throws away what it is sent, by HTTP/1.1 and HTTP/2 in turn.
+    fn by_curl(&self) -> Result<u64, Error> {
+        let curl = bench::setup::require("curl", "curl")?;
+        let mut got = 0;
+        while got < self.bytes {
+            for version in ["--http1.1", "--http2"] {
+                let mut command = std::process::Command::new(&curl);
+                command.args(["--silent", "--fail", "--insecure", "--max-time", "60", version]);
+                command.args(["--write-out", "%{stderr}%{size_download}\n"]);
+                for (name, _, count) in &FILES[1..if self.bytes > LARGE { 4 } else { 3 }] {
+                    for number in 0..*count {
+                        let url = format!("https://{}/{name}/{number}", self.address);
+                        command.args(["--output", "/dev/null", &url]);
+                    }
+                }
+                let output = command.output().map_err(Error::file(&curl))?;
+                let text = String::from_utf8_lossy(&output.stderr);
+                if !output.status.success() {
+                    return Err(io::Error::other(format!("curl {version}: {}: {text}", output.status)).into());
+                }
+                got += text.lines().filter_map(|line| line.parse::<u64>().ok()).sum::<u64>();
+            }
+        }
+        Ok(got)
+    }
+
+    /// Another process, whose memory ends with it.
+    fn by_http3(&self) -> Result<u64, Error> {
+        let (name, size, _) = FILES[2];
+        let mut got = 0;
+        while got < self.bytes {
+            let own = std::env::current_exe()?;
+            let address = self.address.to_string();
+            let output = std::process::Command::new(own)
+                .args([
+                    H3,
+                    &address,
+                    &format!("/{name}/0"),
+                    &size.to_string(),
+                    if self.bytes > LARGE { "1" } else { "0.1" },
+                ])
+                .output()?;
+            let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            let requests: u64 = text.parse().map_err(|_| {
+                io::Error::other(format!("HTTP/3: {text}{}", String::from_utf8_lossy(&output.stderr)))
+            })?;
+            got += requests * size as u64;
+        }
+        Ok(got)
+    }
+}
+
+/// Takes one answer off a connection, and throws its body away in the kernel. Returns how long that was.
+fn discard(client: &mut TcpStream) -> io::Result<u64> {
+    let mut head = Vec::new();
+    let mut buffer = [0; 2048];
+    let end = loop {
+        let count = client.peek(&mut buffer)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let before = head.len();
+        head.extend_from_slice(&buffer[..count]);
+        match head.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            Some(at) => {
+                client.read_exact(&mut buffer[..at + 4 - before])?;
+                break at + 4;
+            }
+            None => client.read_exact(&mut buffer[..count])?,
+        }
+    };
+    let text = String::from_utf8_lossy(&head[..end]);
+    let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<u64>().ok());
+    let length = length.filter(|_| text.starts_with("HTTP/1.1 200 "));
+    let length = length.ok_or_else(|| io::Error::other(format!("another answer: {text}")))?;
+    let mut left = length;
+    // With MSG_TRUNC nothing is copied here (tcp(7)).
+    let mut nowhere = vec![0; 1 << 20];
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(nowhere.len()).min(nowhere.len());
+        match recv(&*client, &mut nowhere[..most], RecvFlags::TRUNC)?.1 {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => left -= count as u64,
+        }
+    }
+    Ok(length)
+}
+
+/// Clients that ask for files and take none of them: in the clear they keep pipes, by TLS memory, and both descriptors and
+/// what their sockets hold.
+pub fn plant(clear: SocketAddr, secure: SocketAddr) -> io::Result<Planted> {
+    let slow = |address: &SocketAddr| -> io::Result<TcpStream> {
+        let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        sockopt::set_socket_recv_buffer_size(&stream, 4096)?;
+        connect(&stream, address)?;
+        Ok(stream.into())
+    };
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let mut stream = slow(&clear)?;
+        stream.write_all(b"GET /2m/0 HTTP/1.1\r\nHost: h\r\n\r\n")?;
+        clients.push(stream);
+        // A handshake that has begun: a record that says there is more of it to come.
+        let mut stream = slow(&secure)?;
+        stream.write_all(&[22, 3, 1, 64, 0, 1])?;
+        clients.push(stream);
+    }
+    Ok(Planted { _clients: clients })
+}
+
+/// Is the load of HTTP/3 where the arguments say so.
+pub fn run_if_asked() -> Option<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [word, address, path, size, seconds] = &arguments[..] else { return None };
+    if word != H3 {
+        return None;
+    }
+    let run = || -> Result<wrk::Outcome, String> {
+        let address: SocketAddr = address.parse().map_err(|_| "no address")?;
+        let size = size.parse().map_err(|_| "no size")?;
+        let seconds: f64 = seconds.parse().map_err(|_| "no time")?;
+        let load = h3load::Load { connections: 2, streams: 4, asked: Asked::get(path, size) };
+        Ok(load.run(address, Duration::from_secs_f64(seconds))?.summary())
+    };
+    Some(match run() {
+        Ok(outcome) => {
+            println!("{}", outcome.requests);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    })
+}
