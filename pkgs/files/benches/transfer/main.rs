@@ -13,6 +13,7 @@ mod drain;
 mod limited;
 mod network;
 mod peers;
+mod rules;
 mod secure;
 mod tables;
 
@@ -50,9 +51,10 @@ const CONNECTIONS: usize = 64;
 /// Connections that memory is measured under.
 const CROWD: usize = 512;
 
-/// What can be run alone: a size of files on loopback, pairs of virtual Ethernet ports, TLS, data larger than memory, and
-/// memory with the time from start to first answer.
-const PARTS: [&str; 8] = ["2.4MB", "16KB", "1KB", "veth-1500", "veth-9000", "tls", "cold", "process"];
+/// What can be run alone: a size of files on loopback, pairs of virtual Ethernet ports, TLS, data larger than memory, rules,
+/// and memory with the time from start to first answer.
+const PARTS: [&str; 9] =
+    ["2.4MB", "16KB", "1KB", "veth-1500", "veth-9000", "tls", "cold", "rules", "process"];
 
 const OURS: &str = "linerate-files";
 const NGINX: &str = "nginx";
@@ -73,7 +75,9 @@ fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
     if parts.contains(&"cold") {
         setup::require("fio", "fio")?;
     }
-    let web_server = peers::install();
+    let is_compared =
+        |part: &&str| SIZES.iter().any(|(name, _)| directory(name) == **part) || part.starts_with("veth");
+    let web_server = if parts.iter().any(is_compared) { peers::install() } else { None };
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let nginx = parts.contains(&"tls").then(|| Newest::find(scratch)).transpose()?;
     let isolated = setup::isolate();
@@ -104,6 +108,7 @@ fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
                 secure::measure(scale, nginx, place.path(), &mut report)?;
             }
             ("cold", _) => cold::measure(scale, &results, &mut report)?,
+            ("rules", _) => rules::measure(scale, scratch, &mut report)?,
             _ => {
                 report.condition("RSS has no copies in pipes: up to 32 MiB of the kernel's".into());
                 memory(place.path(), &mut report)?;
