@@ -307,20 +307,27 @@ impl listener::Refusals for TlsService {
 impl listener::EarlyHints for TlsService {
     /// To those alone who go to a page: browsers that say so know what an interim response is.
     fn hints(&self, method: &http::Method, uri: &Uri, fields: &HeaderMap) -> Option<HeaderMap> {
-        CONTEXT.with_borrow_mut(|context| {
-            let context = context.get_or_insert_with(|| open(&self.0));
-            if *method != http::Method::GET
-                || !context.hints_early()
-                || fields.get("sec-fetch-mode").is_none_or(|mode| mode != "navigate")
-            {
-                return None;
-            }
-            let request = asked_of(method, uri, fields);
-            let site = context.site_of(&request)?;
-            let path = path::decode(request.path, site.hidden).ok()?;
-            let links = site.early_hints(&path).iter();
-            let links: Vec<_> = links.filter_map(|link| HeaderValue::from_str(link).ok()).collect();
-            (!links.is_empty()).then(|| links.into_iter().map(|link| (header::LINK, link)).collect())
+        if *method != http::Method::GET || fields.get("sec-fetch-mode").is_none_or(|mode| mode != "navigate")
+        {
+            return None;
+        }
+        let find = || {
+            CONTEXT.with_borrow_mut(|context| {
+                let context = context.get_or_insert_with(|| open(&self.0));
+                if !context.hints_early() {
+                    return None;
+                }
+                let request = asked_of(method, uri, fields);
+                let site = context.site_of(&request)?;
+                let path = path::decode(request.path, site.hidden).ok()?;
+                let links = site.early_hints(&path).iter();
+                let links: Vec<_> = links.filter_map(|link| HeaderValue::from_str(link).ok()).collect();
+                (!links.is_empty()).then(|| links.into_iter().map(|link| (header::LINK, link)).collect())
+            })
+        };
+        panics::catch(find).unwrap_or_else(|panic| {
+            panic.log("request", &Asked::of_head(method, uri, fields).line().unwrap_or_default());
+            None
         })
     }
 }
