@@ -82,7 +82,7 @@ definition 20-verity-a "$(of types.verity)" "$(of verityMiB)" "$(of labels.verit
 definition 21-store-a "$(of types.store)" "$(of storeMiB)" "$(of labels.store)" "UUID=$store" \
     "CopyBlocks=$payload/store" ReadOnly=yes
 SYSTEMD_REPART_MKFS_OPTIONS_VFAT="-i $(cut -c -8 <<<"$hash")" \
-    systemd-repart --architecture="$(of architecture)" --offline=yes --empty=create --size=auto --dry-run=no --pretty=no \
+    systemd-repart --architecture="$(of architecture)" --offline=yes --sector-size=512 --empty=create --size=auto --dry-run=no --pretty=no \
     --seed="$store" --definitions="$definitions" "$out/${id}_$version.raw" >"$scratch/log" 2>&1 || {
     cat "$scratch/log" >&2
     exit 1
