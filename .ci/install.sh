@@ -25,6 +25,7 @@ package() {
         dpkg-deb) echo dpkg ;;
         sfdisk) echo fdisk ;;
         strip) echo binutils ;;
+        veritysetup) echo cryptsetup-bin ;;
         xz) echo xz-utils ;;
         postgres) echo postgresql ;;
         *) echo "$1" ;;

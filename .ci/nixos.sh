@@ -164,6 +164,38 @@ is_bootable() {
     grep -qi '::/EFI/BOOT/BOOTX64.EFI' <<<"$files" && grep -q '::/loader/entries/.*\.conf' <<<"$files"
 }
 
+# is_image DIRECTORY: whether a firmware finds a loader with a boot file on this disk, and the store is what its hash says.
+is_image() {
+    .ci/install.sh mdir sfdisk veritysetup
+    local disk start size type name hash store verity part
+    disk=$(echo "$1"/*.raw)
+    while read -r start size type name; do
+        echo "nixos:   $((size / 2048)) MiB, $name"
+        case $name in
+            esp) [[ $start == 2048 && $type == C12A7328-F81F-11D2-BA4B-00A0C93EC93B ]] || return 1 ;;
+            store_*) store="$start $size" ;;
+            verity_*) verity="$start $size" ;;
+            *) return 1 ;;
+        esac
+    done < <(sfdisk --json "$disk" | jq -r '.partitiontable.partitions[] | "\(.start) \(.size) \(.type) \(.name)"')
+    local files uki
+    files=$(mdir -/ -b -i "$disk@@1M" ::) || return 1
+    grep -qi '::/EFI/BOOT/BOOTX64.EFI' <<<"$files" || return 1
+    uki=$(grep '::/EFI/Linux/.*[.]efi$' <<<"$files") || return 1
+    mcopy -i "$disk@@1M" "$uki" "$scratch/uki.efi"
+    hash=$(grep -aoE 'usrhash=[0-9a-f]{64}' "$scratch/uki.efi" | head -n 1)
+    # shellcheck disable=SC2086 # start and size
+    for part in "store $store" "verity $verity"; do
+        set -- "$1" $part
+        dd if="$disk" of="$scratch/$2" bs=1M skip=$(($3 / 2048)) count=$(($4 / 2048)) conv=sparse status=none
+    done
+    veritysetup verify "$scratch/store" "$scratch/verity" "${hash#usrhash=}" || return 1
+    rm "$scratch/store" "$scratch/verity"
+    for file in "$1"/update/*.{efi,store,verity}; do
+        echo "nixos:   $(($(stat -c %s "$file") >> 20)) MiB, ${file##*/}"
+    done
+}
+
 # Root's builds may write what root's files let root write, as a builder's own user: else Python leaves its caches in the
 # store, and depmod its lists in a kernel that is there already.
 builder=(setpriv --bounding-set=-dac_override --inh-caps=-dac_override)
@@ -190,6 +222,15 @@ for index in "${!hosts[@]}"; do
     fi
     if [[ $mode == images ]]; then
         mkdir -p "$directory"
+        if [[ $host == *-appliance ]]; then
+            is_image "$root" || {
+                echo "error: $host is no image that boots" >&2
+                exit 1
+            }
+            cp --sparse=always "$root"/*.raw "$directory/$host"
+            echo "nixos: $directory/$host"
+            continue
+        fi
         is_bootable "$root/nixos.img" || {
             echo "error: $host boots nothing" >&2
             exit 1

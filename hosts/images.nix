@@ -61,7 +61,9 @@ in
         "${name}-appliance" = linerateImage.disk // {
           inherit config;
         };
-        "${name}-update" = pkgs.runCommandLocal "${name}-update" { } "ln -s ${linerateImage.disk}/update $out";
+        "${name}-update" =
+          pkgs.runCommandLocal "${name}-update" { }
+            "ln -s ${linerateImage.disk}/update $out";
         "${name}-payload" = linerateImage.payload;
         "${name}-sign" = linerateImage.sign;
       }

@@ -651,7 +651,8 @@ let
           config.linerate.appliance.image = {
             enable = true;
             version = "2";
-          } // image;
+          }
+          // image;
         }
       ];
     }).config;
@@ -996,21 +997,36 @@ let
         (lib.hasInfix "/bin/linerate-reboot /run/booted-system /nix/var/nix/profiles/system " nightly.postStart)
         true
     ++ equal "an image with a version is fine" (named (imaged { })) [ ]
-    ++ equal "an image without a version is refused" (named (imaged { version = null; })) [
-      "linerate.appliance.image.version"
-    ]
+    ++
+      equal "an image without a version is refused"
+        (named (imaged {
+          version = null;
+        }))
+        [
+          "linerate.appliance.image.version"
+        ]
     ++ equal "a version that no partition can be called by is refused" (named (imaged {
       version = "123456789.123456789.123456789.1";
     })) [ "linerate.appliance.image.version" ]
     ++ equal "updates that nobody signs are refused" (named (imaged {
       update.source = "https://updates.example/";
     })) [ "linerate.appliance.image.update.key" ]
-    ++ equal "an hour for updates from nowhere is refused" (named (imaged { update.at = "03:40"; })) [
-      "linerate.appliance.image.update.at"
-    ]
-    ++ equal "a floor above the version is refused" (named (imaged { update.floor = "2.1"; })) [
-      "linerate.appliance.image.update.floor"
-    ]
+    ++
+      equal "an hour for updates from nowhere is refused"
+        (named (imaged {
+          update.at = "03:40";
+        }))
+        [
+          "linerate.appliance.image.update.at"
+        ]
+    ++
+      equal "a floor above the version is refused"
+        (named (imaged {
+          update.floor = "2.1";
+        }))
+        [
+          "linerate.appliance.image.update.floor"
+        ]
     ++ equal "a trial that can be counted is fine" (named counted) [ ]
     ++ equal "a trial without systemd-boot is refused" (named (countedBy false null)) [
       "linerate.appliance.update.trial"

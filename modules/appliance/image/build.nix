@@ -10,7 +10,7 @@
 }:
 let
   cfg = config.linerate.appliance.image;
-  names = import ./names.nix { inherit lib pkgs; };
+  names = import ./names.nix { inherit pkgs; };
   tools = pkgs.buildPackages;
   inherit (config.system.build) toplevel;
 

@@ -17,7 +17,7 @@ let
     types
     ;
   cfg = config.linerate.appliance.image;
-  names = import ./names.nix { inherit lib pkgs; };
+  names = import ./names.nix { inherit pkgs; };
 in
 {
   imports = [

@@ -8,7 +8,7 @@
 }:
 let
   cfg = config.linerate.appliance.image;
-  names = import ./names.nix { inherit lib pkgs; };
+  names = import ./names.nix { inherit pkgs; };
   mib = number: "${toString number}M";
   fixed = number: {
     SizeMinBytes = mib number;

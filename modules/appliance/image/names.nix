@@ -1,5 +1,5 @@
 # What partitions and files of an image are called. The boot loader, repart, sysupdate and `linerate update` go by them.
-{ lib, pkgs }:
+{ pkgs }:
 let
   # systemd's names of partition types (systemd.image-policy(7)); a slot's says for which CPU it is.
   architecture =

@@ -10,7 +10,7 @@ let
   inherit (lib) mkIf mkOption types;
   appliance = config.linerate.appliance;
   cfg = appliance.image;
-  names = import ./names.nix { inherit lib pkgs; };
+  names = import ./names.nix { inherit pkgs; };
   systemd = config.systemd.package;
   version = types.strMatching "[0-9]+([.][0-9]+)*";
   # What transfers are called, and in which order they are written: 257 has a suffix of their own.
@@ -133,7 +133,9 @@ in
       {
         "systemd/import-pubring.gpg".source = cfg.update.key;
       }
-      // lib.mapAttrs' (name: text: lib.nameValuePair "sysupdate.d/${name}.${suffix}" { inherit text; }) transfers
+      // lib.mapAttrs' (
+        name: text: lib.nameValuePair "sysupdate.d/${name}.${suffix}" { inherit text; }
+      ) transfers
     );
 
     # It checks signatures.
