@@ -35,7 +35,8 @@ in
   inherit disk;
 
   # The hosts as images of linerate.appliance.image, by their names: NAME-appliance is a disk, NAME-update what a static
-  # server serves, NAME-payload what of both are made with keys, by NAME-sign. A version is as old as the sources are.
+  # server serves, NAME-payload what of both are made with keys, by NAME-sign; NAME-sbom
+  # says what is in them. A version is as old as the sources are.
   appliances =
     { hosts, date }:
     lib.concatMapAttrs (
@@ -65,6 +66,7 @@ in
           pkgs.runCommandLocal "${name}-update" { }
             "ln -s ${linerateImage.disk}/update $out";
         "${name}-payload" = linerateImage.payload;
+        "${name}-sbom" = linerateImage.sbom;
         "${name}-sign" = linerateImage.sign;
       }
     ) hosts;

@@ -1,6 +1,7 @@
 # What an image is made of, and the disk of it. system.build.linerateImage is a set of
 #   payload  the store, its hashes, and what the boot file is made of: all that a version is, without any signature
 #   disk     a disk to boot from, and `update`, what a static server serves, neither of them signed
+#   sbom     what is in it, as CycloneDX
 #   sign     a program that makes both of a payload and of keys; keys never enter Nix's store
 {
   config,
@@ -82,6 +83,17 @@ let
     assembled // { passthru = { inherit payload; }; }
   ) ''bash ${./assemble.sh} ${payload} "$out"'';
 
+  sbom =
+    pkgs.runCommand "${cfg.id}-${cfg.version}.cdx.json"
+      {
+        inherit partitions;
+        closure = pkgs.closureInfo { rootPaths = [ toplevel ]; };
+        nativeBuildInputs = [ tools.python3Minimal ];
+      }
+      ''
+        python3 ${./bom.py} "$partitions" "$closure/registration" ${../../../pkgs/Cargo.lock} "$out"
+      '';
+
   sign = pkgs.writeShellApplication {
     name = "linerate-sign";
     runtimeInputs = assembled.nativeBuildInputs ++ [
@@ -95,5 +107,12 @@ let
   };
 in
 {
-  system.build.linerateImage = lib.mkIf cfg.enable { inherit payload disk sign; };
+  system.build.linerateImage = lib.mkIf cfg.enable {
+    inherit
+      disk
+      payload
+      sbom
+      sign
+      ;
+  };
 }

@@ -122,8 +122,12 @@ in
         loader.systemd-boot.enable = mkForce false;
         loader.efi.canTouchEfiVariables = mkForce false;
         growPartition = mkForce false;
-        # The hash of the store, usrhash=, would have it mounted at /usr besides.
-        kernelParams = [ "mount.usr=fstab" ];
+        kernelParams = [
+          # The hash of the store, usrhash=, would have it mounted at /usr besides.
+          "mount.usr=fstab"
+          # What is mounted is said below, and by no partition's type.
+          "systemd.gpt_auto=0"
+        ];
         initrd.systemd.enable = true;
         initrd.systemd.dmVerity.enable = true;
         initrd.availableKernelModules = [

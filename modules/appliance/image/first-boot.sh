@@ -6,7 +6,7 @@ for slave in /sys/block/"$mapped"/slaves/*; do
     break
 done
 disk=$(basename "$(dirname "$(realpath "/sys/class/block/$partition")")")
-# The root is in memory: sysupdate and others look here for the disk that it would be on.
+# The root is in memory: sysupdate and others look here for the disk that it would be on, in this form alone.
 mkdir -p /run/systemd
-ln -sfn "/dev/$partition" /run/systemd/volatile-root
+ln -sfn "/dev/block/$(<"/sys/class/block/$partition/dev")" /run/systemd/volatile-root
 exec "$1" --dry-run=no --definitions=/etc/repart.d --pretty=no "/dev/$disk"
