@@ -176,6 +176,8 @@ in
             "noexec"
             "nosuid"
             "umask=0077"
+            # Without it no boot counts as good, and no version is written.
+            "x-systemd.device-timeout=10min"
           ];
         };
       };
