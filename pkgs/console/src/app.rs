@@ -7,10 +7,11 @@ use service::allowed_hosts::AllowedHosts;
 use service::shutdown::Shutdown;
 use tokio::sync::{Semaphore, watch};
 
+use crate::audit::AuditFile;
 use crate::csrf::Secret;
 use crate::machine::{Examined, Host, Machine, Queues};
 use crate::overview::Sampler;
-use crate::session::Sessions;
+use crate::session::{Grant, Sessions};
 use crate::tries::Tries;
 use crate::upstream::Upstream;
 
@@ -23,8 +24,14 @@ pub(crate) struct App {
     pub(crate) sampler: Sampler,
     /// Links, whose keys let people in.
     pub(crate) links: Option<Upstream>,
-    /// The key that everybody has where nobody signs in.
-    pub(crate) open: Option<String>,
+    /// The users of the API, whose keys do too.
+    pub(crate) users: Option<Upstream>,
+    /// Whether users are for everybody who is signed in, where the API asks for no keys.
+    pub(crate) users_without_key: bool,
+    /// What services write down of writes, where the console is told.
+    pub(crate) audits: Vec<AuditFile>,
+    /// What everybody works by where nobody signs in.
+    pub(crate) open: Option<Grant>,
     /// By which names requests are taken; by any where absent.
     pub(crate) hosts: Option<AllowedHosts>,
     pub(crate) machine: Arc<dyn Machine>,
@@ -53,6 +60,11 @@ pub(crate) fn live() -> Arc<Semaphore> {
 }
 
 impl App {
+    /// The audit log of a service.
+    pub(crate) fn audit_of(&self, service: &str) -> Option<&AuditFile> {
+        self.audits.iter().find(|file| file.service == service)
+    }
+
     /// What doctor found, no longer ago than this, and when.
     pub(crate) async fn doctor(&self, fresh: Duration) -> Arc<(Instant, Result<Examined, String>)> {
         let machine = Arc::clone(&self.machine);

@@ -77,7 +77,7 @@ async fn admit(
         Err(error) => return pages::refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     };
     let signing_in = request.uri().path() == "/sign-in";
-    let mut response = if visitor.token.is_none() && !signing_in {
+    let mut response = if visitor.grant.is_none() && !signing_in {
         to_sign_in(&request)
     } else if matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut request = request;
@@ -109,11 +109,12 @@ fn visitor(app: &App, request: &Request) -> Result<(Visitor, Option<HeaderValue>
     let sent = cookie(request.headers(), secure);
     // What goes on by itself keeps no session alive.
     let used = !request.uri().path().starts_with("/live/");
-    let (token, session) = match &app.open {
-        Some(token) => (Some(token.clone()), false),
+    let (grant, session) = match &app.open {
+        Some(grant) => (Some(grant.clone()), false),
         None => {
-            let token = sent.as_ref().and_then(|id| app.sessions.token(id, used, Instant::now()));
-            (token.clone(), token.is_some())
+            let grant = sent.as_ref().and_then(|id| app.sessions.grant(id, used, Instant::now()));
+            let session = grant.is_some();
+            (grant, session)
         }
     };
     let (cookie, set) = match sent {
@@ -125,7 +126,7 @@ fn visitor(app: &App, request: &Request) -> Result<(Visitor, Option<HeaderValue>
         }
     };
     let form = app.secret.token(&cookie);
-    Ok((Visitor { token, cookie, form, session, secure, address }, set))
+    Ok((Visitor { grant, cookie, form, session, secure, address }, set))
 }
 
 /// Reads a form that is of one of our pages.

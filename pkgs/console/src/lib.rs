@@ -6,8 +6,8 @@
 //! - [`serve`]: the listeners, from start to drain.
 //! - [`machine`]: what the machine tells.
 //! - `routes`: where pages are; `app`: what they share; `guard`: what stands before all of them; `visitor`: who asks.
-//! - `session`, `csrf`, `tries`: who is signed in, whose form it is, and how often one may try.
-//! - `upstream`, `links`, `metrics`: the services, as a client sees them.
+//! - `session`, `keys`, `csrf`, `tries`: who is signed in and by what, whose form it is, and how often one may try.
+//! - `upstream`, `links`, `users`, `metrics`: the services, as a client sees them. `audit`: what they write down.
 //! - `overview`: what they do, second by second.
 //! - `pages`: what is shown. `assets`: what pages are made of that is the same for all.
 #![forbid(unsafe_code)]
@@ -18,9 +18,11 @@ struct Readme;
 
 mod app;
 mod assets;
+mod audit;
 mod csrf;
 mod fields;
 mod guard;
+mod keys;
 mod links;
 pub mod machine;
 mod metrics;
@@ -31,6 +33,7 @@ pub mod serve;
 mod session;
 mod tries;
 mod upstream;
+mod users;
 mod visitor;
 
 pub use machine::Machine;

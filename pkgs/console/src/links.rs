@@ -190,6 +190,19 @@ impl Links<'_> {
         }
     }
 
+    /// Whether the key may write, at all domains: by a domain without a host, which is refused in any case, and to others
+    /// before it is looked at.
+    pub(crate) async fn may_all(&self) -> Result<bool, Error> {
+        let body = Some(("application/json", b"{}".to_vec()));
+        let ask = Ask { method: Method::POST, path: "/api/v1/domains", body, ..self.get() };
+        match self.upstream.ask_well(ask).await {
+            Ok(_) => Ok(true),
+            Err(Error::Refused(problem)) if [400, 422].contains(&problem.status) => Ok(true),
+            Err(Error::Refused(problem)) if problem.status == StatusCode::FORBIDDEN => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn get(&self) -> Ask<'_> {
         Ask { token: Some(self.token), ..Ask::default() }
     }

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
+use axum::routing::{get, post};
 
 use crate::app::App;
 use crate::{guard, pages};
 
 /// Where everything is.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    use pages::{doctor, link, link_form, links, overview, queues, sign_in, transfer};
+    use pages::{
+        access, doctor, link, link_form, links, overview, queues, sign_in, transfer, user, user_form, users,
+    };
     Router::new()
         .route("/", get(overview::page))
         .route("/live/overview", get(overview::live))
@@ -25,11 +27,20 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/link/{code}/qr.svg", get(link::qr_svg))
         .route("/link/{code}/qr.png", get(link::qr_png))
         .route("/link/{code}/clicks.csv", get(link::csv))
+        .route("/users", get(users::page))
+        .route("/users/new", get(user_form::new).post(user_form::create))
+        .route("/user/{id}", get(user::page))
+        .route("/user/{id}/edit", get(user_form::edit).post(user_form::save))
+        .route("/user/{id}/delete", get(user::ask_delete).post(user::delete))
         .route("/doctor", get(doctor::page))
         .route("/queues", get(queues::page))
         .route("/live/queues", get(queues::live))
+        .route("/access", get(access::page))
+        .route("/access/key", get(access::key).post(access::add_key))
+        .route("/access/key/drop", post(access::drop_key))
+        .route("/access/end", post(access::end))
         .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))
-        .route("/sign-out", axum::routing::post(sign_in::sign_out))
+        .route("/sign-out", post(sign_in::sign_out))
         .fallback(pages::missing)
         .method_not_allowed_fallback(pages::wrong_method)
         .layer(from_fn_with_state(Arc::clone(&app), guard::guard))

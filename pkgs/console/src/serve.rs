@@ -23,11 +23,12 @@ use service::socket::Address;
 use service::tls::{AdminTlsArgs, TlsArgs};
 
 use crate::app::{self, App, Known};
+use crate::audit::AuditFile;
 use crate::csrf::Secret;
 use crate::machine::Machine;
 use crate::overview::Sampler;
 use crate::routes;
-use crate::session::{Life, Sessions};
+use crate::session::{Grant, Life, Sessions};
 use crate::tries::Tries;
 use crate::upstream::Upstream;
 
@@ -70,12 +71,34 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8101", help_heading = "Services")]
     pub api: Where,
 
+    /// Where linerate-api serves its users: an address of its --listen, or none.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8100", help_heading = "Services")]
+    pub users: Where,
+
+    /// The file of linerate-links' --audit-log, which is shown to those whose key may write at all domains.
+    #[arg(long, value_name = "FILE", help_heading = "Services")]
+    pub links_audit: Option<PathBuf>,
+
+    /// The file of linerate-api's --audit-log, of which a user's history is shown too.
+    #[arg(long, value_name = "FILE", help_heading = "Services")]
+    pub api_audit: Option<PathBuf>,
+
     /// A key of linerate-links by which everybody works who reaches the console, without signing in: for a console on
     /// loopback or a Unix socket alone, which is asked by local names. By a variable or a credential, so that it is on no
     /// disk and in no list of processes.
     #[arg(long, value_name = "KEY", value_parser = settings::secret::<Key>(), hide_env_values = true,
           help_heading = "Access")]
     pub token: Option<Key>,
+
+    /// A key of linerate-api for the same console, where that asks for keys.
+    #[arg(long, value_name = "KEY", value_parser = settings::secret::<Key>(), hide_env_values = true, requires = "token",
+          help_heading = "Access")]
+    pub api_token: Option<Key>,
+
+    /// Shows the users to everybody who is signed in, and lets them be changed, where linerate-api asks for no keys. Without
+    /// it they are for those alone who have a key of linerate-api.
+    #[arg(long, help_heading = "Access")]
+    pub users_without_key: bool,
 
     /// The names that are taken where everybody on this machine may ask.
     #[command(flatten, next_help_heading = "Access")]
@@ -283,12 +306,19 @@ fn app(
     let upstream = |name, at: &Where| at.0.clone().map(|address| Upstream { name, address });
     let links = upstream("links", &args.links);
     let others = [upstream("files", &args.files), upstream("api", &args.api)];
+    let audits = [("links", &args.links_audit), ("api", &args.api_audit)].into_iter();
+    let open = args.token.clone();
     let life =
         Life { whole: Duration::from_secs(args.session_life), idle: Duration::from_secs(args.session_idle) };
     Ok(App {
         sampler: Sampler::new(links.iter().cloned().chain(others.into_iter().flatten()).collect()),
         links,
-        open: args.token.clone().map(|key| key.0),
+        users: upstream("api", &args.users),
+        users_without_key: args.users_without_key,
+        audits: audits
+            .filter_map(|(service, path)| Some(AuditFile { service, path: path.clone()? }))
+            .collect(),
+        open: open.map(|key| Grant { links: Some(key.0), api: args.api_token.clone().map(|key| key.0) }),
         hosts,
         machine,
         sessions: Sessions::new(life),

@@ -1,6 +1,7 @@
 //! Who is signed in. Sessions are in memory alone: they end with the process.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,23 @@ pub(crate) struct Life {
     pub(crate) idle: Duration,
 }
 
+/// What somebody asks the services with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// A key of linerate-links.
+    pub(crate) links: Option<String>,
+    /// A key of linerate-api.
+    pub(crate) api: Option<String>,
+}
+
+impl Grant {
+    /// Whether both are of the same key.
+    fn shares_with(&self, other: &Self) -> bool {
+        let same = |one: &Option<String>, other: &Option<String>| one.is_some() && one == other;
+        same(&self.links, &other.links) || same(&self.api, &other.api)
+    }
+}
+
 /// The sessions there are, by the digest of what their cookie says: whoever reads our memory's leftovers signs in with none.
 #[derive(Debug)]
 pub(crate) struct Sessions {
@@ -29,9 +47,31 @@ pub(crate) struct Sessions {
 
 #[derive(Debug)]
 struct Session {
-    token: String,
+    grant: Grant,
+    from: Option<IpAddr>,
     begun: Instant,
     used: Instant,
+}
+
+/// A session, for those who have a key in common with it.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    /// What it is called, by which nobody gets in.
+    pub(crate) name: String,
+    /// Whether it is that of whoever asks.
+    pub(crate) own: bool,
+    /// Where it was begun from; none by a Unix socket.
+    pub(crate) from: Option<IpAddr>,
+    /// How long ago it was begun.
+    pub(crate) begun: Duration,
+    /// How long ago it was used.
+    pub(crate) used: Duration,
+}
+
+/// As much of a key as one knows it by, and nobody gets in with.
+pub(crate) fn shown(key: &str) -> String {
+    let known = key.char_indices().nth(12).map_or("", |(end, _)| &key[..end]);
+    format!("{known}…")
 }
 
 impl Sessions {
@@ -40,11 +80,16 @@ impl Sessions {
         Self { life, all: Mutex::default() }
     }
 
-    /// Begins one with a token that was found to be good; what its cookie says.
+    /// Begins one with keys that were found to be good; what its cookie says.
     ///
     /// # Errors
     /// When the system has no randomness.
-    pub(crate) fn begin(&self, token: String, now: Instant) -> Result<String, getrandom::Error> {
+    pub(crate) fn begin(
+        &self,
+        grant: Grant,
+        from: Option<IpAddr>,
+        now: Instant,
+    ) -> Result<String, getrandom::Error> {
         let id = csrf::random()?;
         let mut all = self.lock();
         all.retain(|_, session| session.lives(&self.life, now));
@@ -53,18 +98,55 @@ impl Sessions {
         {
             all.remove(&oldest);
         }
-        all.insert(digest(&id), Session { token, begun: now, used: now });
+        all.insert(digest(&id), Session { grant, from, begun: now, used: now });
         Ok(id)
     }
 
-    /// The token of a session; with `use_it` it counts as used.
-    pub(crate) fn token(&self, id: &str, use_it: bool, now: Instant) -> Option<String> {
+    /// What a session is for; with `use_it` it counts as used.
+    pub(crate) fn grant(&self, id: &str, use_it: bool, now: Instant) -> Option<Grant> {
         let mut all = self.lock();
         let session = all.get_mut(&digest(id)).filter(|session| session.lives(&self.life, now))?;
         if use_it {
             session.used = now;
         }
-        Some(session.token.clone())
+        Some(session.grant.clone())
+    }
+
+    /// Changes what a session is for, if it is still there.
+    pub(crate) fn change(&self, id: &str, change: impl FnOnce(&mut Grant)) {
+        if let Some(session) = self.lock().get_mut(&digest(id)) {
+            change(&mut session.grant);
+        }
+    }
+
+    /// Takes a key of linerate-api out of all sessions that have it, and leaves them what else they are for.
+    pub(crate) fn forget(&self, key: &str) {
+        for session in self.lock().values_mut() {
+            session.grant.api.take_if(|one| one == key);
+        }
+    }
+
+    /// Those that have a key in common with this, that which was used last first; `own` is what a cookie says.
+    pub(crate) fn of(&self, grant: &Grant, own: &str, now: Instant) -> Vec<Listed> {
+        let own = digest(own);
+        let all = self.lock();
+        let live = all.iter().filter(|(_, session)| session.lives(&self.life, now));
+        let listed =
+            live.filter(|(_, session)| session.grant.shares_with(grant)).map(|(id, session)| Listed {
+                name: name(id),
+                own: *id == own,
+                from: session.from,
+                begun: now.saturating_duration_since(session.begun),
+                used: now.saturating_duration_since(session.used),
+            });
+        let mut listed: Vec<Listed> = listed.collect();
+        listed.sort_by_key(|one| one.used);
+        listed
+    }
+
+    /// Ends that of this name, if it has a key in common with this.
+    pub(crate) fn end_named(&self, grant: &Grant, wanted: &str) {
+        self.lock().retain(|id, session| name(id) != wanted || !session.grant.shares_with(grant));
     }
 
     /// Ends one.
@@ -72,9 +154,9 @@ impl Sessions {
         self.lock().remove(&digest(id));
     }
 
-    /// Ends all that were begun with this token.
-    pub(crate) fn end_all(&self, token: &str) {
-        self.lock().retain(|_, session| session.token != token);
+    /// Ends all that have a key in common with this.
+    pub(crate) fn end_all(&self, grant: &Grant) {
+        self.lock().retain(|_, session| !session.grant.shares_with(grant));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Session>> {
@@ -89,6 +171,11 @@ impl Session {
     }
 }
 
+/// What a session is called: a part of its digest, of which there is no way back to it.
+fn name(digest: &[u8; 32]) -> String {
+    csrf::hex(&digest[..8])
+}
+
 fn digest(id: &str) -> [u8; 32] {
     Sha256::digest(id).into()
 }
@@ -99,6 +186,10 @@ mod tests {
 
     const LIFE: Life = Life { whole: Duration::from_secs(100), idle: Duration::from_secs(10) };
 
+    fn links(key: &str) -> Grant {
+        Grant { links: Some(key.into()), api: None }
+    }
+
     fn sessions() -> (Sessions, Instant) {
         (Sessions::new(LIFE), Instant::now())
     }
@@ -107,17 +198,17 @@ mod tests {
     fn a_session_ends_unused_and_in_any_case_after_its_life() {
         let (sessions, begun) = sessions();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let id = sessions.begin("lr_1".into(), begun).expect("random");
-        assert_eq!(sessions.token("another", true, begun), None);
+        let id = sessions.begin(links("lr_1"), None, begun).expect("random");
+        assert_eq!(sessions.grant("another", true, begun), None);
         for seconds in (0..100).step_by(9) {
-            assert_eq!(sessions.token(&id, true, at(seconds)).as_deref(), Some("lr_1"), "{seconds}");
+            assert_eq!(sessions.grant(&id, true, at(seconds)), Some(links("lr_1")), "{seconds}");
         }
-        assert_eq!(sessions.token(&id, true, at(100)), None, "however busy");
-        let id = sessions.begin("lr_1".into(), begun).expect("random");
+        assert_eq!(sessions.grant(&id, true, at(100)), None, "however busy");
+        let id = sessions.begin(links("lr_1"), None, begun).expect("random");
         for seconds in 0..10 {
-            assert!(sessions.token(&id, false, at(seconds)).is_some());
+            assert!(sessions.grant(&id, false, at(seconds)).is_some());
         }
-        assert_eq!(sessions.token(&id, false, at(10)), None, "looked at, and not used");
+        assert_eq!(sessions.grant(&id, false, at(10)), None, "looked at, and not used");
     }
 
     #[test]
@@ -125,22 +216,64 @@ mod tests {
         let (sessions, begun) = sessions();
         let at = |millis| begun + Duration::from_millis(millis);
         let ids: Vec<String> = (0..=SESSIONS as u64)
-            .map(|number| sessions.begin(number.to_string(), at(number)).expect("random"))
+            .map(|number| sessions.begin(links(&number.to_string()), None, at(number)).expect("random"))
             .collect();
         assert_eq!(sessions.lock().len(), SESSIONS);
-        assert_eq!(sessions.token(&ids[0], true, at(100)), None);
-        assert!(sessions.token(&ids[1], true, at(100)).is_some());
+        assert_eq!(sessions.grant(&ids[0], true, at(100)), None);
+        assert!(sessions.grant(&ids[1], true, at(100)).is_some());
     }
 
     #[test]
     fn signing_out_everywhere_leaves_the_sessions_of_others() {
         let (sessions, now) = sessions();
         let [one, two, other] =
-            ["lr_1", "lr_1", "lr_2"].map(|token| sessions.begin(token.into(), now).expect("random"));
-        sessions.end_all("lr_1");
+            ["lr_1", "lr_1", "lr_2"].map(|token| sessions.begin(links(token), None, now).expect("random"));
+        sessions.end_all(&links("lr_1"));
         assert_eq!(
-            [one, two, other].map(|id| sessions.token(&id, true, now).is_some()),
+            [one, two, other].map(|id| sessions.grant(&id, true, now).is_some()),
             [false, false, true]
         );
+    }
+
+    #[test]
+    fn a_key_of_the_api_that_is_none_any_more_leaves_sessions_what_else_they_are_for() {
+        let (sessions, now) = sessions();
+        let id = sessions.begin(links("lr_1"), None, now).expect("random");
+        let both = Grant { api: Some("lrk_1".into()), ..links("lr_1") };
+        for (key, after) in [("lrk_2", &both), ("lrk_1", &links("lr_1"))] {
+            sessions.change(&id, |grant| *grant = both.clone());
+            sessions.forget(key);
+            assert_eq!(sessions.grant(&id, true, now).as_ref(), Some(after), "{key}");
+        }
+    }
+
+    #[test]
+    fn one_sees_and_ends_sessions_of_ones_own_keys_alone() {
+        let (sessions, now) = sessions();
+        let [own, same, other] =
+            ["lr_1", "lr_1", "lr_2"].map(|key| sessions.begin(links(key), None, now).expect("random"));
+        let listed = sessions.of(&links("lr_1"), &own, now);
+        assert_eq!(listed.iter().filter(|one| one.own).count(), 1);
+        let named = |id: &str| name(&digest(id));
+        let mut names: Vec<_> = listed.iter().map(|one| one.name.clone()).collect();
+        names.sort();
+        let mut expected = [named(&own), named(&same)];
+        expected.sort();
+        assert_eq!(names, expected);
+        for name in [named(&same), named(&other)] {
+            sessions.end_named(&links("lr_1"), &name);
+        }
+        assert_eq!(
+            [own, same, other].map(|id| sessions.grant(&id, true, now).is_some()),
+            [true, false, true]
+        );
+    }
+
+    #[test]
+    fn a_key_is_shown_as_far_as_it_is_no_secret() {
+        for (key, as_shown) in [("lr_0123456789abcdef0123", "lr_012345678…"), ("short", "…"), ("é", "…")]
+        {
+            assert_eq!(shown(key), as_shown);
+        }
     }
 }

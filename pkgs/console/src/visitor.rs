@@ -7,11 +7,13 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
+use crate::session::Grant;
+
 /// Who asks.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
-    /// The key that the services are asked with; none before signing in.
-    pub(crate) token: Option<String>,
+    /// What the services are asked with; none before signing in.
+    pub(crate) grant: Option<Grant>,
     /// What the cookie says: of a session, or of nobody's forms.
     pub(crate) cookie: String,
     /// The token of forms.
@@ -22,13 +24,6 @@ pub(crate) struct Visitor {
     pub(crate) secure: bool,
     /// Where from.
     pub(crate) address: Option<IpAddr>,
-}
-
-impl Visitor {
-    /// The key, which everybody has who gets to a page that needs one.
-    pub(crate) fn key(&self) -> &str {
-        self.token.as_deref().unwrap_or_default()
-    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Visitor {

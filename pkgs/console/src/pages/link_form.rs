@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 use service::problem::Problem;
 
+use super::form::Faults;
 use super::links::{at, place};
 use super::{Screen, csrf, failed, links, page as shown, see_other};
 use crate::app::App;
@@ -231,64 +232,8 @@ async fn answer(app: &App, visitor: &Visitor, form: &Form, problem: Option<&Prob
     shown(status, (app, visitor), (Screen::Links, title), show(visitor, form, &domains, problem))
 }
 
-/// What is wrong with a field.
-fn fault<'a>(problem: Option<&'a Problem>, name: &str) -> Option<&'a str> {
-    let errors = problem.map(|problem| problem.errors.as_slice()).unwrap_or_default();
-    let of = |pointer: &str| pointer.trim_start_matches('/').split('/').next() == Some(name);
-    errors.iter().find(|fault| of(&fault.pointer)).map(|fault| fault.detail.as_str())
-}
-
-/// The fields that have a place for what is wrong with them.
-const FIELDS: [&str; 11] = [
-    "target",
-    "code",
-    "domain",
-    "title",
-    "tags",
-    "status",
-    "redirect",
-    "password",
-    "not_before",
-    "expires_at",
-    "max_clicks",
-];
-
 fn show(visitor: &Visitor, form: &Form, domains: &[Domain], problem: Option<&Problem>) -> Markup {
-    let field = |name: &'static str,
-                 label: &str,
-                 hint: &str,
-                 input: &dyn Fn(Option<&str>, Option<&str>) -> Markup| {
-        let wrong = fault(problem, name);
-        let hint_id = (!hint.is_empty()).then(|| format!("{name}-hint"));
-        let error_id = wrong.map(|_| format!("{name}-error"));
-        let described: Vec<String> = [error_id, hint_id].into_iter().flatten().collect();
-        let described = (!described.is_empty()).then(|| described.join(" "));
-        html! {
-            div.field {
-                label for=(name) { (label) }
-                (input(described.as_deref(), wrong.map(|_| "true")))
-                @if let Some(wrong) = wrong { p.error id={ (name) "-error" } { (wrong) } }
-                @if !hint.is_empty() { p.hint id={ (name) "-hint" } { (hint) } }
-            }
-        }
-    };
-    let text = |name: &'static str, label: &str, hint: &str, value: &str, most: usize| {
-        field(name, label, hint, &|described, wrong| {
-            html! {
-                input id=(name) name=(name) type="text" value=(value) maxlength=(most) autocomplete="off" spellcheck="false"
-                    autofocus[wrong.is_some()] aria-describedby=[described] aria-invalid=[wrong];
-            }
-        })
-    };
-    let select = |name: &'static str, label: &str, now: &str, options: &[(&str, &str)]| {
-        field(name, label, "", &|described, wrong| {
-            html! {
-                select id=(name) name=(name) aria-describedby=[described] aria-invalid=[wrong] {
-                    @for (value, words) in options { option value=(value) selected[*value == now] { (words) } }
-                }
-            }
-        })
-    };
+    let faults = Faults::new(problem);
     let places: Vec<(&str, &str)> = std::iter::once(("", "default"))
         .chain(domains.iter().map(|one| (one.host.as_str(), one.host.as_str())))
         .collect();
@@ -296,53 +241,44 @@ fn show(visitor: &Visitor, form: &Form, domains: &[Domain], problem: Option<&Pro
         Some((code, domain)) => (format!("Edit {code}"), at(code, "", "/edit"), at(code, domain, "")),
         None => ("New link".to_owned(), "/links/new".to_owned(), "/links".to_owned()),
     };
-    html! {
-        h1 { (heading) }
-        @if let Some(problem) = problem {
-            div.alert role="alert" {
-                p { (problem.detail) }
-                @for one in problem.errors.iter().filter(|one| !FIELDS.iter().any(|name| fault(Some(problem), name) == Some(&one.detail))) {
-                    p { (one.pointer.trim_start_matches('/')) ": " (one.detail) }
-                }
-            }
-        }
+    let fields = html! {
         form.sheet method="post" action=(action) {
             (csrf(visitor))
             input type="hidden" name="seen" value=(form.seen);
             input type="hidden" name="once" value=(form.once);
-            (field("target", "Target", "Where the link leads: an address with http or https.", &|described, wrong| html! {
+            (faults.field("target", "Target", "Where the link leads: an address with http or https.", |told| html! {
                 input #target name="target" type="url" value=(form.target) required maxlength="8000" autocomplete="off"
-                    autofocus[form.of.is_none() && (problem.is_none() || wrong.is_some())] aria-describedby=[described] aria-invalid=[wrong];
+                    autofocus[form.of.is_none() && (problem.is_none() || told.wrong.is_some())] aria-describedby=[&told.described] aria-invalid=[told.wrong];
             }))
             @match &form.of {
                 Some((_, domain)) => input type="hidden" name="domain" value=(domain);,
                 None => {
-                    (text("code", "Code", "What stands in the short address. Empty: a random one.", &form.code, 256))
-                    @if places.len() > 1 || fault(problem, "domain").is_some() {
-                        (select("domain", "Domain", &form.domain, &places))
+                    (faults.text("code", "Code", "What stands in the short address. Empty: a random one.", &form.code, 256))
+                    @if places.len() > 1 || faults.of("domain").is_some() {
+                        (faults.select("domain", "Domain", &form.domain, &places))
                     }
                 },
             }
-            (text("title", "Title", "For people; at most 200 characters.", &form.title, 800))
-            (text("tags", "Tags", "With spaces between.", &form.tags, 1200))
+            (faults.text("title", "Title", "For people; at most 200 characters.", &form.title, 800))
+            (faults.text("tags", "Tags", "With spaces between.", &form.tags, 1200))
             div.row {
-                (select("status", "Status", if form.disabled { "disabled" } else { "active" }, &[("active", "active"), ("disabled", "disabled: answers 404")]))
-                (select("redirect", "Redirect", &form.redirect, &[
+                (faults.select("status", "Status", if form.disabled { "disabled" } else { "active" }, &[("active", "active"), ("disabled", "disabled: answers 404")]))
+                (faults.select("redirect", "Redirect", &form.redirect, &[
                     ("307", "307 temporary"), ("302", "302 found"), ("301", "301 moved permanently"), ("308", "308 permanent"),
                 ]))
             }
             label.tick { input type="checkbox" name="forward_query" checked[form.forward_query]; " Hand the visit's query string on" }
             div.row {
-                (text("not_before", "Not before", "A date (2030-01-31), an instant (RFC 3339), or a span from now (12h).", &form.not_before, 64))
-                (text("expires_at", "Expires", "The same; 410 from then on.", &form.expires_at, 64))
-                (field("max_clicks", "Most clicks", "410 after so many.", &|described, wrong| html! {
+                (faults.text("not_before", "Not before", "A date (2030-01-31), an instant (RFC 3339), or a span from now (12h).", &form.not_before, 64))
+                (faults.text("expires_at", "Expires", "The same; 410 from then on.", &form.expires_at, 64))
+                (faults.field("max_clicks", "Most clicks", "410 after so many.", |told| html! {
                     input #max_clicks name="max_clicks" type="text" inputmode="numeric" value=(form.max_clicks) maxlength="20"
-                        autocomplete="off" aria-describedby=[described] aria-invalid=[wrong];
+                        autocomplete="off" aria-describedby=[&told.described] aria-invalid=[told.wrong];
                 }))
             }
-            (field("password", "Password", if form.protected { "Visitors are asked for one; empty: it stays as it is." } else { "Visitors are asked for it. Empty: for none." }, &|described, wrong| html! {
+            (faults.field("password", "Password", if form.protected { "Visitors are asked for one; empty: it stays as it is." } else { "Visitors are asked for it. Empty: for none." }, |told| html! {
                 input #password name="password" type="password" maxlength="1024" autocomplete="new-password"
-                    aria-describedby=[described] aria-invalid=[wrong];
+                    aria-describedby=[&told.described] aria-invalid=[told.wrong];
             }))
             @if form.protected {
                 label.tick { input type="checkbox" name="unprotect" checked[form.unprotect]; " Ask for no password any more" }
@@ -352,22 +288,13 @@ fn show(visitor: &Visitor, form: &Form, domains: &[Domain], problem: Option<&Pro
                 a.button href=(leave) { "Leave it" }
             }
         }
-    }
+    };
+    html! { h1 { (heading) } (faults.summary()) (fields) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_wrong_is_said_beside_its_field() {
-        let problem = Problem::unprocessable("a field is wrong")
-            .with_error("/target", "only http and https")
-            .with_error("/tags/3", "too long");
-        assert_eq!(fault(Some(&problem), "target"), Some("only http and https"));
-        assert_eq!(fault(Some(&problem), "tags"), Some("too long"));
-        assert_eq!((fault(Some(&problem), "tag"), fault(None, "tags")), (None, None));
-    }
 
     #[test]
     fn a_form_says_what_the_api_takes() {

@@ -54,7 +54,7 @@ where
             }
         }
         let signed_in =
-            app.open.is_some() || app.sessions.token(&visitor.cookie, false, Instant::now()).is_some();
+            app.open.is_some() || app.sessions.grant(&visitor.cookie, false, Instant::now()).is_some();
         let (markup, goes_on) = if !signed_in {
             (over("You are signed out.", "/sign-in", "Sign in"), None)
         } else if begun.elapsed() > LIFE {

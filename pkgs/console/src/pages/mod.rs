@@ -1,6 +1,9 @@
 //! What is shown, a screen a file.
 
+pub(crate) mod access;
 pub(crate) mod doctor;
+mod form;
+mod history;
 pub(crate) mod link;
 pub(crate) mod link_form;
 pub(crate) mod links;
@@ -10,6 +13,9 @@ pub(crate) mod queues;
 pub(crate) mod sign_in;
 mod text;
 pub(crate) mod transfer;
+pub(crate) mod user;
+pub(crate) mod user_form;
+pub(crate) mod users;
 
 use std::sync::Arc;
 
@@ -24,7 +30,8 @@ use crate::app::App;
 use crate::assets;
 use crate::csrf::FIELD;
 use crate::links::Links;
-use crate::upstream::{self, Upstream};
+use crate::upstream;
+use crate::users::Users;
 use crate::visitor::Visitor;
 
 /// What htmx may do: nothing that the policy of our pages would refuse, and nothing is left in the browser's storage.
@@ -35,17 +42,30 @@ const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"allowSc
 pub(crate) enum Screen {
     Overview,
     Links,
+    Users,
     Queues,
     Doctor,
+    Access,
     None,
 }
 
-const SCREENS: [(Screen, &str, &str); 4] = [
+const SCREENS: [(Screen, &str, &str); 6] = [
     (Screen::Overview, "Overview", "/"),
     (Screen::Links, "Links", "/links"),
+    (Screen::Users, "Users", "/users"),
     (Screen::Queues, "Queues", "/queues"),
     (Screen::Doctor, "Doctor", "/doctor"),
+    (Screen::Access, "Access", "/access"),
 ];
+
+/// Whether there is something to show on a screen.
+fn has(app: &App, screen: Screen) -> bool {
+    match screen {
+        Screen::Links => app.links.is_some(),
+        Screen::Users => app.users.is_some(),
+        _ => true,
+    }
+}
 
 /// A page for who is signed in.
 pub(crate) fn page(
@@ -57,7 +77,7 @@ pub(crate) fn page(
     let bar = html! {
         nav aria-label="Screens" {
             @for (one, name, place) in SCREENS {
-                @if one != Screen::Links || app.links.is_some() {
+                @if has(app, one) {
                     a href=(place) aria-current=[(one == screen).then_some("page")] { (name) }
                 }
             }
@@ -156,11 +176,26 @@ pub(crate) async fn wrong_method() -> Response {
 
 /// Links, for this visitor.
 fn links<'a>(app: &'a App, visitor: &'a Visitor) -> Result<Links<'a>, upstream::Error> {
-    let upstream: Option<&Upstream> = app.links.as_ref();
-    upstream.map(|upstream| Links { upstream, token: visitor.key() }).ok_or_else(|| {
-        let why = "this console was started without linerate-links (--links none)";
-        upstream::Error::Refused(Box::new(Problem::not_found(why)))
-    })
+    let Some(upstream) = &app.links else { return Err(absent("linerate-links (--links none)")) };
+    let key = visitor.grant.as_ref().and_then(|grant| grant.links.as_deref());
+    key.map(|token| Links { upstream, token }).ok_or_else(|| needed("linerate-links"))
+}
+
+/// The users of the API, for this visitor.
+fn users<'a>(app: &'a App, visitor: &'a Visitor) -> Result<Users<'a>, upstream::Error> {
+    let Some(upstream) = &app.users else { return Err(absent("the users of linerate-api (--users none)")) };
+    let token = visitor.grant.as_ref().and_then(|grant| grant.api.as_deref());
+    // Without a key one is whoever may be anybody: everybody on this machine, or whom the console is told to trust so far.
+    let anybody = app.open.is_some() || app.users_without_key;
+    if token.is_some() || anybody { Ok(Users { upstream, token }) } else { Err(needed("linerate-api")) }
+}
+
+fn absent(what: &str) -> upstream::Error {
+    upstream::Error::Refused(Box::new(Problem::not_found(format!("this console was started without {what}"))))
+}
+
+fn needed(what: &str) -> upstream::Error {
+    upstream::Error::Refused(Box::new(Problem::unauthorized(format!("a key of {what} is needed"))))
 }
 
 /// The page for what a service did not do.
@@ -176,14 +211,24 @@ fn failed(
             StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_GATEWAY)
         }
     };
-    // The key was revoked while it was in use.
     if status == StatusCode::UNAUTHORIZED && visitor.session {
-        app.sessions.end_all(visitor.key());
-        return see_other("/sign-in");
+        let grant = visitor.grant.as_ref();
+        // A key was revoked while it was in use.
+        match (screen, grant.and_then(|grant| grant.api.as_deref())) {
+            (Screen::Users, None) => return access::ask_for_key(app, visitor, None),
+            (Screen::Users, Some(key)) => {
+                app.sessions.forget(key);
+                return see_other("/users");
+            }
+            _ => {
+                grant.inspect(|grant| app.sessions.end_all(grant));
+                return see_other("/sign-in");
+            }
+        }
     }
     let (heading, hint) = match status {
         StatusCode::NOT_FOUND => ("Not found", ""),
-        StatusCode::FORBIDDEN => ("Not allowed", "The key that you signed in with does not allow this."),
+        StatusCode::FORBIDDEN => ("Not allowed", "The key that you have does not allow this."),
         StatusCode::SERVICE_UNAVAILABLE => {
             ("Not now", "Everything else goes on. Load this page again once it answers.")
         }

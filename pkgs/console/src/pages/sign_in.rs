@@ -12,14 +12,12 @@ use maud::html;
 use super::{csrf, document, see_other};
 use crate::app::App;
 use crate::fields::Fields;
-use crate::links::Links;
+use crate::keys::{self, KEY_BYTES, KeyOf};
+use crate::session::Grant;
 use crate::visitor::{self, Visitor};
 
-/// The longest key that is looked at, in bytes; those of links are far shorter.
-const KEY_BYTES: usize = 256;
-
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if visitor.token.is_some() {
+    if visitor.grant.is_some() {
         return see_other(back(&fields));
     }
     show(StatusCode::OK, &app, &visitor, &fields, None)
@@ -27,36 +25,13 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
 
 /// Begins a session for whoever has a key of links.
 pub(crate) async fn sign_in(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    let Some(upstream) = &app.links else { return see_other("/") };
     let key = fields.get("key").trim();
-    if key.is_empty() {
-        return show(StatusCode::UNPROCESSABLE_ENTITY, &app, &visitor, &fields, Some("a key is needed"));
+    if let Err((status, why)) = keys::check(&app, &visitor, KeyOf::Links, key).await {
+        return show(status, &app, &visitor, &fields, Some(&why));
     }
-    if let Err(wait) = app.tries.take(visitor.address, Instant::now()) {
-        let why = format!("too many keys were tried; try again in {} s", wait.as_secs().max(1));
-        return show(StatusCode::TOO_MANY_REQUESTS, &app, &visitor, &fields, Some(&why));
-    }
-    let plausible = key.len() <= KEY_BYTES && key.bytes().all(|byte| byte.is_ascii_graphic());
-    let known = match plausible {
-        true => Links { upstream, token: key }.knows_key().await,
-        false => Ok(false),
-    };
-    match known {
-        Ok(true) => {}
-        Ok(false) => {
-            tracing::warn!(client = ?visitor.address, "a key was tried that is unknown or revoked");
-            let why = "links does not know this key, or it is revoked";
-            return show(StatusCode::UNAUTHORIZED, &app, &visitor, &fields, Some(why));
-        }
-        Err(error) => {
-            app.tries.give_back(visitor.address);
-            let why = format!("nobody can sign in now: {error}");
-            return show(StatusCode::SERVICE_UNAVAILABLE, &app, &visitor, &fields, Some(&why));
-        }
-    }
-    app.tries.give_back(visitor.address);
     // A new one, so that nobody could have set it beforehand.
-    let begun = app.sessions.begin(key.to_owned(), Instant::now());
+    let begun =
+        app.sessions.begin(Grant { links: Some(key.to_owned()), api: None }, visitor.address, Instant::now());
     let Ok(cookie) = begun else {
         let why = "the system has no randomness for a session";
         return show(StatusCode::INTERNAL_SERVER_ERROR, &app, &visitor, &fields, Some(why));
@@ -70,8 +45,8 @@ pub(crate) async fn sign_in(State(app): State<Arc<App>>, visitor: Visitor, field
 
 /// Ends the session, or all of the same key.
 pub(crate) async fn sign_out(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if fields.has("everywhere") {
-        app.sessions.end_all(visitor.key());
+    if let Some(grant) = visitor.grant.filter(|_| fields.has("everywhere")) {
+        app.sessions.end_all(&grant);
     }
     app.sessions.end(&visitor.cookie);
     let mut response = see_other("/sign-in");
@@ -80,7 +55,7 @@ pub(crate) async fn sign_out(State(app): State<Arc<App>>, visitor: Visitor, fiel
 }
 
 /// Where one wanted to: a path of ours and nothing else, since browsers take `//host` and `/\host` for one of another's.
-fn back(fields: &Fields) -> &str {
+pub(super) fn back(fields: &Fields) -> &str {
     let next = fields.get("next");
     let ours = next.starts_with('/')
         && !next.starts_with("//")

@@ -19,7 +19,7 @@ use crate::app::{self, App, Known};
 use crate::csrf::Secret;
 use crate::machine::{Examined, Host, Machine, Queues};
 use crate::overview::Sampler;
-use crate::session::{Life, Sessions};
+use crate::session::{Grant, Life, Sessions};
 use crate::tries::Tries;
 use crate::upstream::Upstream;
 
@@ -75,7 +75,10 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router) {
     let app = App {
         sampler: Sampler::new(vec![links.clone()]),
         links: Some(links),
-        open: open.then(|| KEY.to_owned()),
+        users: None,
+        users_without_key: false,
+        audits: Vec::new(),
+        open: open.then(|| Grant { links: Some(KEY.to_owned()), api: None }),
         hosts: Some(AllowedHosts::new(&AllowedHostArgs::default(), [])),
         machine: Arc::new(Nothing),
         sessions: Sessions::new(Life { whole: hour, idle: hour }),
@@ -163,13 +166,30 @@ async fn every_page_and_every_form_asks_who_it_is() {
         "/link/a/delete",
         "/doctor",
         "/queues",
+        "/users",
+        "/users/new",
+        "/user/a",
+        "/user/a/edit",
+        "/access",
+        "/access/key",
         "/none",
     ] {
         let (response, page) = client.get(path).await;
         assert_eq!(response.status(), StatusCode::SEE_OTHER, "{path}");
         assert!(location(&response).starts_with("/sign-in") && page.is_empty(), "{path}");
     }
-    for path in ["/links", "/links/new", "/link/a/edit", "/link/a/delete", "/sign-out"] {
+    for path in [
+        "/links",
+        "/links/new",
+        "/link/a/edit",
+        "/link/a/delete",
+        "/users/new",
+        "/user/a/edit",
+        "/user/a/delete",
+        "/access/key",
+        "/access/end",
+        "/sign-out",
+    ] {
         let (response, _) = client.post(path, "link=/a&action=delete&sure=yes").await;
         assert_eq!((response.status(), location(&response)), (StatusCode::SEE_OTHER, "/sign-in"), "{path}");
     }

@@ -58,10 +58,18 @@ export class Box {
     const database = path.join(box.data, "links.db");
     if (links > 0) await box.fill(database, links);
     const at = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    const audit = (name) => ["--audit-log", path.join(box.data, `${name}-audit.log`)];
+    const users = ["--database-url", `sqlite:${path.join(box.data, "api.db")}`];
+    // That asks for keys, as where others can reach it.
+    const key = async (name, scope) => {
+      const { stdout } = await run(program("linerate-api"), ["key", "add", name, "--json", "--scope", scope, "--rate", "0", ...users]);
+      return JSON.parse(stdout).key;
+    };
+    box.api_keys = { write: await key("writer", "write"), read: await key("reader", "read") };
     [box.links, box.files, box.api] = await Promise.all([
-      box.service("linerate-links", ["serve", ...at, "--print-token", "--database", database], ["links", "admin", "token"]),
+      box.service("linerate-links", ["serve", ...at, "--print-token", "--database", database, ...audit("links")], ["links", "admin", "token"]),
       box.service("linerate-files", ["serve", ...at, "--root", www], ["files", "admin"]),
-      box.service("linerate-api", ["serve", ...at, "--database-url", `sqlite:${path.join(box.data, "api.db")}`], ["api", "admin"]),
+      box.service("linerate-api", ["serve", ...at, "--auth", "keys", ...users, ...audit("api")], ["api", "admin"]),
     ]);
     box.token = box.links.token;
     return box;
@@ -77,8 +85,9 @@ export class Box {
   async console({ open = false, machine, args = [] } = {}) {
     const before = machine ? ["--machine", path.resolve(machines, machine)] : [];
     const services = ["links", "files", "api"].flatMap((name) => [`--${name}`, host(this[name].admin)]);
-    const all = [...before, "console", "--listen", "127.0.0.1:0", ...services, ...args];
-    const env = open ? { LINERATE_CONSOLE_TOKEN: this.token } : {};
+    const audits = ["links", "api"].flatMap((name) => [`--${name}-audit`, path.join(this.data, `${name}-audit.log`)]);
+    const all = [...before, "console", "--listen", "127.0.0.1:0", ...services, "--users", host(this.api.api), ...audits, ...args];
+    const env = open ? { LINERATE_CONSOLE_TOKEN: this.token, LINERATE_CONSOLE_API_TOKEN: this.api_keys.write } : {};
     const service = await this.service("linerate", all, ["console"], env);
     return service.console;
   }
@@ -101,6 +110,14 @@ export class Box {
       headers: { authorization: `Bearer ${this.token}`, "content-type": "application/json" },
       body: body && JSON.stringify(body),
     });
+    if (!response.ok) throw new Error(`${method} ${place}: ${response.status} ${await response.text()}`);
+    return response.status === 204 ? null : response.json();
+  }
+
+  /** Asks the API of users. */
+  async api_of_users(method, place, body, media_type = "application/json") {
+    const headers = { authorization: `Bearer ${this.api_keys.write}`, ...(body && { "content-type": media_type }) };
+    const response = await fetch(new URL(`v1/${place}`, this.api.api), { method, headers, body: body && JSON.stringify(body) });
     if (!response.ok) throw new Error(`${method} ${place}: ${response.status} ${await response.text()}`);
     return response.status === 204 ? null : response.json();
   }

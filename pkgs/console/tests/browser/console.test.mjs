@@ -280,6 +280,193 @@ test("what a link says of itself is text, however it is written", async () => {
   });
 });
 
+/** The same who has added a key of the API. */
+async function with_users(work, options, key = box.api_keys.write) {
+  await as_operator(async (page, visitor) => {
+    await page.goto(at("/access/key"));
+    await page.getByLabel("Key of linerate-api").fill(key);
+    await page.getByRole("button", { name: "Add the key" }).click();
+    await heading(page, "Users").waitFor();
+    await work(page, visitor);
+  }, options);
+}
+
+test("users are for whoever has a key of theirs, which is added once", async () => {
+  await as_operator(async (page, visitor) => {
+    await page.getByRole("link", { name: "Users" }).click();
+    await heading(page, "A key for the users").waitFor();
+    await visitor.accessible("a key is asked for");
+    await page.locator("#key:focus").waitFor();
+    await page.keyboard.type(`lrk_${"0".repeat(72)}`);
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("api does not know this key").waitFor();
+    // Keys of one service are none of another.
+    await page.getByLabel("Key of linerate-api").fill(box.token);
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("api does not know this key").waitFor();
+    await page.getByLabel("Key of linerate-api").fill(box.api_keys.write);
+    await page.keyboard.press("Enter");
+    await heading(page, "Users").waitFor();
+    await page.getByRole("link", { name: "Access" }).click();
+    const own = page.getByRole("region", { name: "Your keys" });
+    await own.getByRole("button", { name: "Drop it" }).waitFor();
+    assert.ok(!(await page.content()).includes(box.api_keys.write), "a key is never shown whole");
+    await own.getByRole("button", { name: "Drop it" }).click();
+    await own.getByText("none: ").waitFor();
+    await page.goto(at("/users"));
+    await heading(page, "A key for the users").waitFor();
+  });
+});
+
+for (const scripts of [true, false]) {
+  const how = scripts ? "with scripts" : "without scripts";
+  test(`a user is made, found, changed and deleted ${how}`, async () => {
+    await with_users(async (page, visitor) => {
+      // What looks is a script itself.
+      const look = async (what) => { if (scripts) await visitor.accessible(what); };
+      const name = `Ada ${scripts ? "Script" : "Plain"}`;
+      const email = `ada-${scripts}@example.org`;
+      await page.getByRole("link", { name: "New user" }).click();
+      await heading(page, "New user").waitFor();
+      await look("new user");
+      await page.getByLabel("Email").fill("no address");
+      await page.getByLabel("Name", { exact: true }).fill(name);
+      await page.getByLabel("Tags").fill("one two");
+      await page.getByLabel("Telephone").fill("1234");
+      await page.getByText("One more address").click();
+      await page.getByLabel("City").fill("Vienna");
+      await page.getByLabel("Preferences").fill('{"theme": "dark"}');
+      await page.getByRole("button", { name: "Make the user" }).click();
+      // What is wrong is said beside each field, and nothing that was typed is lost.
+      for (const field of ["email", "profile/phone", "addresses/0/label", "addresses/0/country"]) {
+        await page.locator(`[id="${field}-error"]`).waitFor();
+        assert.match(await page.locator(`[id="${field}"]`).getAttribute("aria-describedby"), new RegExp(`${field}-error`));
+      }
+      await look("new user, wrong");
+      assert.equal(await page.getByLabel("City").first().inputValue(), "Vienna");
+      await page.getByLabel("Email").fill(email);
+      await page.getByLabel("Telephone").fill("+4315550100");
+      for (const [label, value] of [["Label", "home"], ["Street", "A street 1"], ["Country", "AT"]]) {
+        await page.getByLabel(label, { exact: true }).first().fill(value);
+      }
+      await page.getByRole("button", { name: "Make the user" }).click();
+      await heading(page, name).waitFor();
+      await page.getByText("+4315550100").waitFor();
+      await page.getByText("user.create").waitFor();
+      await look("user");
+      const [{ id }] = (await box.api_of_users("GET", `users?email=${email}`)).users;
+      const made = await box.api_of_users("GET", `users/${id}`);
+      assert.deepEqual([made.tags, made.addresses[0].city, made.preferences], [["one", "two"], "Vienna", { theme: "dark" }]);
+
+      await page.getByRole("link", { name: "Edit" }).click();
+      await page.getByLabel("Status").selectOption("suspended");
+      await page.getByLabel("Preferences").fill("{");
+      await page.getByRole("button", { name: "Save" }).click();
+      await page.locator("#preferences-error").waitFor();
+      await page.getByLabel("Preferences").fill("");
+      await page.getByRole("button", { name: "Save" }).click();
+      await page.getByRole("status").getByText("Saved.").waitFor();
+      await page.getByText("user.replace").waitFor();
+      const changed = await box.api_of_users("GET", `users/${id}`);
+      assert.deepEqual([changed.status, changed.preferences, changed.addresses.length], ["suspended", undefined, 1]);
+
+      await page.goto(at("/users?q=ada&status=suspended&tag=two"));
+      await page.getByRole("link", { name, exact: true }).click();
+      await page.getByRole("link", { name: "Delete" }).click();
+      await heading(page, `Delete ${name}?`).waitFor();
+      await page.getByRole("button", { name: "Delete" }).click();
+      await page.getByRole("status").getByText("1 user deleted.").waitFor();
+      await page.goto(at(`/user/${id}`));
+      await heading(page, "Not found").waitFor();
+    }, { javaScriptEnabled: scripts });
+  });
+}
+
+test("a list of users follows what is typed, sorts, and goes on page by page", async () => {
+  const users = Array.from({ length: 60 }, (_, n) => ({ email: `many-${n}@example.org`, name: `Many ${String(n).padStart(2, "0")}`, tags: ["many"] }));
+  await box.api_of_users("POST", "users:batchCreate", { users });
+  await with_users(async (page, visitor) => {
+    await page.goto(at("/users?tag=many&sort=name"));
+    await visitor.accessible("users");
+    assert.equal(await page.locator("tbody tr th a").first().textContent(), "Many 00");
+    await page.getByRole("link", { name: "Next page" }).click();
+    await page.getByRole("link", { name: "First page" }).waitFor();
+    assert.equal(await page.locator("tbody tr").count(), 10);
+    await page.evaluate(() => { window.stays = true; });
+    await page.getByLabel("Search").pressSequentially("many 42");
+    await page.getByText("1 user on this page").waitFor();
+    assert.match(page.url(), /q=many/);
+    assert.equal(await page.evaluate(() => window.stays), true, "the page was not loaded again");
+    await page.getByRole("link", { name: "Name" }).click();
+    await page.locator('th[aria-sort="descending"]').getByText("Name").waitFor();
+    for (const place of ["/users?cursor=nonsense", "/users?tag=NO", "/users?sort=none"]) {
+      await page.goto(at(place));
+      await page.getByRole("alert").waitFor();
+    }
+    await page.goto(at("/user/..%2F..%2Fv1%2Fusers"));
+    await heading(page, "Not found").waitFor();
+  });
+});
+
+test("a user's change is not written over unseen, what it says is text, and who may only read is told so", async () => {
+  const { id } = await box.api_of_users("POST", "users", { email: "hostile@example.org", name: HOSTILE, profile: { bio: `</textarea>${HOSTILE}` } });
+  await with_users(async (page, visitor) => {
+    await page.goto(at("/users?q=hostile"));
+    await page.getByText(HOSTILE).waitFor();
+    await page.goto(at(`/user/${id}`));
+    await visitor.accessible("hostile user");
+    await page.goto(at(`/user/${id}/edit`));
+    assert.equal(await page.getByLabel("About").inputValue(), `</textarea>${HOSTILE}`);
+    assert.equal(await page.locator("script").count(), 3, "ours alone");
+    assert.equal(await page.locator("main img").count(), 0);
+    await visitor.accessible("hostile user's form");
+    await box.api_of_users("PATCH", `users/${id}`, { tags: ["theirs"] }, "application/merge-patch+json");
+    await page.getByLabel("First name").fill("Mine");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("alert").getByText("somebody else has changed this user").waitFor();
+    assert.deepEqual((await box.api_of_users("GET", `users/${id}`)).tags, ["theirs"]);
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("status").getByText("Saved.").waitFor();
+    await page.goto(at(`/user/${id}/delete`));
+    await box.api_of_users("PATCH", `users/${id}`, { tags: ["again"] }, "application/merge-patch+json");
+    await page.getByRole("button", { name: "Delete" }).click();
+    await heading(page, "Nothing was deleted").waitFor();
+  });
+  await with_users(async (page, visitor) => {
+    await page.goto(at(`/user/${id}/delete`));
+    await page.getByRole("button", { name: "Delete" }).click();
+    await heading(page, "Not allowed").waitFor();
+    await visitor.accessible("may only read users");
+  }, {}, box.api_keys.read);
+});
+
+test("whoever may write everything sees who wrote what, and one's own sessions are seen and ended", async () => {
+  await box.api_of_links("POST", "links", { code: "audited", target: "https://example.com/" });
+  await as_operator(async (page, visitor) => {
+    await page.getByRole("link", { name: "Access" }).click();
+    await page.getByLabel("What").fill("link.create");
+    await page.getByLabel("To", { exact: true }).fill("audited");
+    await page.getByRole("button", { name: "Filter" }).click();
+    const log = page.getByRole("table", { name: "Audit log of links" });
+    await log.getByText("link.create").waitFor();
+    assert.equal(await log.locator("tbody tr").count(), 1);
+    await visitor.accessible("access");
+    await as_operator(async (other) => {
+      await page.goto(at("/access"));
+      const sessions = page.getByRole("region", { name: "Sessions of your keys" });
+      assert.equal(await sessions.getByText("this one").count(), 1);
+      const others = await sessions.getByRole("button", { name: "End it" }).count();
+      assert.ok(others > 0);
+      for (let left = others; left > 0; left -= 1) {
+        await sessions.getByRole("button", { name: "End it" }).first().click();
+        await page.waitForFunction((wanted) => document.querySelectorAll("form[action='/access/end']").length === wanted, left);
+      }
+      await other.goto(at("/links"));
+      await heading(other, "Sign in").waitFor();
+    });
+  });
+});
+
 test("a link's page has its QR code, its clicks and a chart", async () => {
   await box.visit("visited");
   await box.visit("visited", "Mozilla/5.0 (compatible; Googlebot/2.1)", "");
@@ -374,13 +561,16 @@ test("a key that may only read is told so where it writes", async () => {
   await visitor.page.getByRole("button", { name: "Delete" }).click();
   await heading(visitor.page, "Not allowed").waitFor();
   await visitor.accessible("refused");
+  await visitor.page.goto(at("/access?target=audited"));
+  await visitor.page.getByText("It is for those whose key of linerate-links may write").waitFor();
+  assert.equal(await visitor.page.getByText("link.create").count(), 0);
   await visitor.close();
 });
 
 test("a phone, and a dark one, have all of it", async () => {
   for (const options of [{ viewport: { width: 360, height: 740 } }, { colorScheme: "dark" }, { colorScheme: "dark", viewport: { width: 360, height: 740 } }]) {
     await as_operator(async (page, visitor) => {
-      for (const place of ["/", "/links", "/link/hostile", "/links/new", "/queues", "/doctor"]) {
+      for (const place of ["/", "/links", "/link/hostile", "/links/new", "/users", "/access", "/queues", "/doctor"]) {
         await page.goto(at(place));
         await visitor.accessible(`${place} ${JSON.stringify(options)}`);
       }
@@ -423,6 +613,14 @@ test("without links the rest goes on, and links say why", async () => {
     await page.goto(at("/"));
     await page.getByRole("region", { name: "links" }).getByText("down", { exact: true }).waitFor();
     await page.getByRole("region", { name: "api" }).getByText("ready", { exact: true }).waitFor();
+    await page.goto(at("/access"));
+    await page.getByRole("alert").getByText("links does not answer").waitFor();
+    await visitor.accessible("access, links down");
+    await box.api.kill();
+    await page.goto(at("/users", open));
+    await heading(page, "Not now").waitFor();
+    await page.getByText("api does not answer").waitFor();
+    await page.goto(at("/"));
     await page.getByRole("button", { name: "Sign out" }).first().click();
     await page.getByLabel("Key").fill(box.token);
     await page.keyboard.press("Enter");

@@ -234,6 +234,7 @@ impl Services {
         for (service, (_, admin)) in [("links", ports.links), ("files", ports.files), ("api", ports.api)] {
             command.arg(format!("--{service}")).arg(admin.to_string());
         }
+        command.arg("--users").arg(ports.api.0.to_string());
         command.env("LINERATE_CONSOLE_TOKEN", token);
         Child::start("console", command, admin, said)
     }

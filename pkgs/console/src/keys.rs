@@ -1,0 +1,80 @@
+//! Which keys let people in: those that a service takes.
+
+use std::time::Instant;
+
+use http::StatusCode;
+
+use crate::app::App;
+use crate::links::Links;
+use crate::upstream;
+use crate::users::Users;
+use crate::visitor::Visitor;
+
+/// The longest key that is looked at, in bytes; those of services are far shorter.
+pub(crate) const KEY_BYTES: usize = 256;
+
+/// Whose keys they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyOf {
+    /// Of linerate-links: they let people in.
+    Links,
+    /// Of linerate-api: whoever is in adds one for the users.
+    Api,
+}
+
+impl KeyOf {
+    /// The service's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Links => "links",
+            Self::Api => "api",
+        }
+    }
+}
+
+/// Whether a key is one, as its service says.
+///
+/// # Errors
+/// With a status and a sentence for whoever tried it.
+pub(crate) async fn check(
+    app: &App,
+    visitor: &Visitor,
+    of: KeyOf,
+    key: &str,
+) -> Result<(), (StatusCode, String)> {
+    let refused = |status, why: &str| Err((status, why.to_owned()));
+    if key.is_empty() {
+        return refused(StatusCode::UNPROCESSABLE_ENTITY, "a key is needed");
+    }
+    if let Err(wait) = app.tries.take(visitor.address, Instant::now()) {
+        let why = format!("too many keys were tried; try again in {} s", wait.as_secs().max(1));
+        return Err((StatusCode::TOO_MANY_REQUESTS, why));
+    }
+    let plausible = key.len() <= KEY_BYTES && key.bytes().all(|byte| byte.is_ascii_graphic());
+    let known = if plausible { ask(app, of, key).await } else { Ok(false) };
+    match known {
+        Ok(true) => {
+            app.tries.give_back(visitor.address);
+            Ok(())
+        }
+        Ok(false) => {
+            tracing::warn!(client = ?visitor.address, "a key was tried that is unknown or revoked");
+            let why = format!("{} does not know this key, or it is revoked", of.name());
+            Err((StatusCode::UNAUTHORIZED, why))
+        }
+        Err(error) => {
+            app.tries.give_back(visitor.address);
+            Err((StatusCode::SERVICE_UNAVAILABLE, format!("nobody can sign in now: {error}")))
+        }
+    }
+}
+
+async fn ask(app: &App, of: KeyOf, key: &str) -> Result<bool, upstream::Error> {
+    match (of, &app.links, &app.users) {
+        (KeyOf::Links, Some(upstream), _) => Links { upstream, token: key }.knows_key().await,
+        // An API that asks for no keys would take any.
+        (KeyOf::Api, _, Some(upstream)) if (Users { upstream, token: None }).admitted().await? => Ok(false),
+        (KeyOf::Api, _, Some(upstream)) => Users { upstream, token: Some(key) }.admitted().await,
+        _ => Ok(false),
+    }
+}

@@ -1,0 +1,217 @@
+//! Access: the keys of this session, sessions, where services' keys are made, and who wrote what.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use maud::{Markup, html};
+
+use super::sign_in::back;
+use super::{Screen, csrf, history, links, page as shown, see_other, text};
+use crate::app::App;
+use crate::audit::Wanted;
+use crate::fields::Fields;
+use crate::keys::{self, KEY_BYTES, KeyOf};
+use crate::session::{Listed, shown as shown_key};
+use crate::upstream;
+use crate::visitor::Visitor;
+
+/// Where keys are made, which no service has an API for.
+const KEYS: [(&str, &str); 2] = [
+    (
+        "linerate-links",
+        "linerate-links key add NAME --scope write\nlinerate-links key list\nlinerate-links key rm ID",
+    ),
+    (
+        "linerate-api",
+        "linerate-api key add NAME --scope write --rate 100 --expires 90d\nlinerate-api key list\nlinerate-api key rm ID",
+    ),
+];
+
+pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
+    let content = html! {
+        h1 { "Access" }
+        @if app.open.is_none() {
+            (own_keys(&app, &visitor))
+            (sessions(&app, &visitor))
+        } @else {
+            p { "Nobody signs in here: everybody on this machine works by the keys that this console was started with." }
+        }
+        section aria-labelledby="keys" {
+            h2 #keys { "Keys of services" }
+            p.hint {
+                "Services have no API for their keys, so none can be made or revoked here: whoever can open a service's database does that, in a shell. "
+                "A revoked key ends its sessions with their next page."
+            }
+            div.two { @for (name, commands) in KEYS { div { h3 { (name) } pre tabindex="0" { code { (commands) } } } } }
+        }
+        (writes(&app, &visitor, &fields).await)
+    };
+    shown(StatusCode::OK, (&app, &visitor), (Screen::Access, "Access"), content)
+}
+
+fn own_keys(app: &App, visitor: &Visitor) -> Markup {
+    let grant = visitor.grant.clone().unwrap_or_default();
+    html! {
+        section aria-labelledby="own" {
+            h2 #own { "Your keys" }
+            dl.pairs.facts {
+                div { dt { "links" } dd { @match &grant.links { Some(key) => code { (shown_key(key)) }, None => "none" } } }
+                @if app.users.is_some() { div { dt { "api" } dd {
+                    @match &grant.api {
+                        Some(key) => form.inline method="post" action="/access/key/drop" {
+                            (csrf(visitor)) code { (shown_key(key)) } button.quiet { "Drop it" }
+                        },
+                        None => { "none: " a href="/access/key" { "add one" } },
+                    }
+                } } }
+            }
+            p.hint { "They are in the memory of this console alone, for as long as your session lives." }
+        }
+    }
+}
+
+fn sessions(app: &App, visitor: &Visitor) -> Markup {
+    let listed = visitor.grant.as_ref().map(|grant| app.sessions.of(grant, &visitor.cookie, Instant::now()));
+    let listed: Vec<Listed> = listed.unwrap_or_default();
+    html! {
+        section aria-labelledby="sessions" {
+            h2 #sessions { "Sessions of your keys" }
+            table.cards {
+                thead { tr { th scope="col" { "From" } th scope="col" { "Signed in" } th scope="col" { "Used" } th scope="col" { span.unseen { "End" } } } }
+                tbody { @for one in &listed { tr {
+                    th scope="row" { @match one.from { Some(from) => (from), None => "a Unix socket" } @if one.own { " " span.badge.good { "this one" } } }
+                    td data-label="Signed in" { (text::span(one.begun.as_secs())) " ago" }
+                    td data-label="Used" { (text::span(one.used.as_secs())) " ago" }
+                    td { form method="post" action="/access/end" {
+                        (csrf(visitor))
+                        input type="hidden" name="session" value=(one.name);
+                        button.quiet { @if one.own { "Sign out" } @else { "End it" } }
+                    } }
+                } } }
+            }
+        }
+    }
+}
+
+/// What services wrote down of writes, for whoever may write everything: there is everybody's address in it.
+async fn writes(app: &App, visitor: &Visitor, fields: &Fields) -> Markup {
+    let name = fields.some("service").unwrap_or_default();
+    let file = app.audits.iter().find(|file| file.service == name).or(app.audits.first());
+    let found = match file {
+        None => html! {
+            p.hint {
+                "This console is not told where services write down who wrote what: " code { "--links-audit FILE" } " and "
+                code { "--api-audit FILE" } ", the files of their " code { "--audit-log" } "."
+            }
+        },
+        Some(file) => match may_see_all(app, visitor).await {
+            Ok(true) => {
+                let text = |name: &str| fields.get(name).trim().to_owned();
+                let wanted = Wanted { action: text("action"), target: text("target"), who: text("who") };
+                html! { (filter(app, file.service, fields)) div #writes-found { (history::of(file, wanted).await) } }
+            }
+            Ok(false) => html! {
+                p.hint { "It is for those whose key of linerate-links may write, at all domains: it names everybody." }
+            },
+            Err(error) => html! { p.alert role="alert" { (error) } },
+        },
+    };
+    html! { section aria-labelledby="writes" { h2 #writes { "Audit log" } (found) } }
+}
+
+/// Whether a visitor may see and do what is nobody's part of the box.
+pub(super) async fn may_see_all(app: &App, visitor: &Visitor) -> Result<bool, upstream::Error> {
+    links(app, visitor)?.may_all().await
+}
+
+fn filter(app: &App, service: &str, fields: &Fields) -> Markup {
+    let field = |name: &str, label: &str, hint: &str| {
+        html! {
+            div.field {
+                label for=(name) { (label) }
+                input id=(name) type="text" name=(name) value=(fields.get(name)) placeholder=(hint) maxlength="300" spellcheck="false";
+            }
+        }
+    };
+    html! {
+        form.search role="search" method="get" action="/access" {
+            div.field {
+                label for="service" { "Service" }
+                select #service name="service" {
+                    @for file in &app.audits { option value=(file.service) selected[file.service == service] { (file.service) } }
+                }
+            }
+            (field("action", "What", "link.edit, user"))
+            (field("target", "To", "a code or an id"))
+            (field("who", "Who", "a key or an address"))
+            button { "Filter" }
+        }
+    }
+}
+
+/// Where a key of the API is added to a session.
+pub(crate) async fn key(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
+    ask_for_key(&app, &visitor, None)
+}
+
+/// Adds a key of the API to a session.
+pub(crate) async fn add_key(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
+    let key = fields.get("key").trim();
+    if let Err((status, why)) = keys::check(&app, &visitor, KeyOf::Api, key).await {
+        return ask_for_key(&app, &visitor, Some((status, &why)));
+    }
+    app.sessions.change(&visitor.cookie, |grant| grant.api = Some(key.to_owned()));
+    see_other(match fields.get("next") {
+        "" => "/users",
+        _ => back(&fields),
+    })
+}
+
+/// Takes the key of the API out of a session.
+pub(crate) async fn drop_key(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
+    app.sessions.change(&visitor.cookie, |grant| grant.api = None);
+    see_other("/access")
+}
+
+/// Ends a session of somebody who has a key in common with whoever asks.
+pub(crate) async fn end(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
+    if let Some(grant) = &visitor.grant {
+        app.sessions.end_named(grant, fields.get("session"));
+    }
+    see_other("/access")
+}
+
+/// Asks for a key of the API, where a screen needs one.
+pub(super) fn ask_for_key(app: &App, visitor: &Visitor, wrong: Option<(StatusCode, &str)>) -> Response {
+    let why = wrong.map(|(_, why)| why);
+    let content = html! {
+        div.sign-in {
+            h1 { "A key for the users" }
+            @if !visitor.session {
+                p role="alert" {
+                    "linerate-api asks for a key, and this console was started without one: " code { "LINERATE_CONSOLE_API_TOKEN" }
+                }
+            } @else {
+                p {
+                    "You are signed in by a key of linerate-links, which says nothing of what you may do with users: they are "
+                    "shown to whoever has a key of linerate-api."
+                }
+                form method="post" action="/access/key" {
+                    (csrf(visitor))
+                    label for="key" { "Key of linerate-api" }
+                    input #key name="key" type="password" autocomplete="off" required autofocus maxlength=(KEY_BYTES)
+                        spellcheck="false" aria-invalid=[why.map(|_| "true")]
+                        aria-describedby={ "key-hint" @if why.is_some() { " key-error" } };
+                    @if let Some(why) = why { p.error #key-error role="alert" { (why) } }
+                    p.hint #key-hint { code { "linerate-api key add NAME --scope write" } }
+                    button.primary { "Add the key" }
+                }
+            }
+        }
+    };
+    let status = wrong.map_or(StatusCode::OK, |(status, _)| status);
+    shown(status, (app, visitor), (Screen::Users, "A key for the users"), content)
+}

@@ -1,0 +1,174 @@
+//! The list of users.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use maud::{Markup, html};
+
+use super::{Screen, failed, page as shown, text, users};
+use crate::app::App;
+use crate::fields::{Fields, query};
+use crate::upstream;
+use crate::users::{Listing, User};
+use crate::visitor::Visitor;
+
+/// Users a page.
+const PAGE: &str = "50";
+
+/// What narrows and sorts a list, and stays from page to page.
+const KEPT: [&str; 4] = ["q", "status", "tag", "sort"];
+
+/// The order unless another is asked for.
+const NEWEST: &str = "-created_at";
+
+pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
+    let asked = (Screen::Users, "Users");
+    let api = match users(&app, &visitor) {
+        Ok(api) => api,
+        Err(error) => return failed((&app, &visitor), asked, &error),
+    };
+    let parameters = KEPT.into_iter().chain(["cursor"]).map(|name| match (name, fields.some(name)) {
+        ("sort", None) => (name, NEWEST),
+        (name, value) => (name, value.unwrap_or_default()),
+    });
+    let parameters: Vec<_> = parameters.chain([("limit", PAGE)]).collect();
+    match api.list(&parameters).await {
+        Ok(listing) => shown(StatusCode::OK, (&app, &visitor), asked, list(&fields, &listing, None)),
+        // A word that there is no such, a tag that can be none, a cursor that is none: what was typed stays.
+        Err(upstream::Error::Refused(problem)) if [400, 422].contains(&problem.status) => {
+            let content = list(&fields, &Listing::default(), Some(&problem.detail));
+            shown(StatusCode::BAD_REQUEST, (&app, &visitor), asked, content)
+        }
+        Err(error) => failed((&app, &visitor), asked, &error),
+    }
+}
+
+fn list(fields: &Fields, listing: &Listing, wrong: Option<&str>) -> Markup {
+    let narrowed = ["q", "status", "tag", "cursor"].iter().any(|name| fields.some(name).is_some());
+    html! {
+        div.heading {
+            h1 { "Users" }
+            div.buttons { a.button.primary href="/users/new" { "New user" } }
+        }
+        (search(fields))
+        div #list {
+            @if fields.has("deleted") { p.done role="status" { "1 user deleted." } }
+            @if let Some(wrong) = wrong {
+                p.alert role="alert" { (wrong) }
+                p { a href="/users" { "To the whole list" } }
+            } @else if listing.users.is_empty() {
+                p.empty {
+                    @if narrowed { "Nobody is found. " a href="/users" { "All users" } }
+                    @else { "There are no users yet. " a href="/users/new" { "Make the first" } }
+                }
+            } @else {
+                p.hint role="status" {
+                    (text::number(listing.users.len(), "user", "users")) " on this page"
+                    @if listing.next.is_some() { ", and there are more" }
+                }
+                (table(fields, &listing.users))
+                (pager(fields, listing))
+            }
+        }
+    }
+}
+
+fn search(fields: &Fields) -> Markup {
+    let option = |name: &str, value: &str, words: &str| {
+        html! { option value=(value) selected[fields.get(name) == value] { (words) } }
+    };
+    html! {
+        form.search role="search" method="get" action="/users" hx-get="/users" hx-target="#list" hx-select="#list"
+            hx-swap="outerHTML" hx-push-url="true" hx-sync="this:replace"
+            hx-trigger="submit, change, input changed delay:300ms from:#q" {
+            div.field.wide {
+                label for="q" { "Search" }
+                input #q type="search" name="q" value=(fields.get("q")) placeholder="beginnings of words of name, email, tags or bio" maxlength="200";
+            }
+            div.field {
+                label for="tag" { "Tag" }
+                input #tag type="text" name="tag" value=(fields.get("tag")) maxlength="32";
+            }
+            div.field {
+                label for="status" { "Status" }
+                select #status name="status" {
+                    (option("status", "", "any")) (option("status", "active", "active"))
+                    (option("status", "invited", "invited")) (option("status", "suspended", "suspended"))
+                }
+            }
+            div.field {
+                label for="sort" { "Sort" }
+                select #sort name="sort" {
+                    (option("sort", "", "newest first")) (option("sort", "created_at", "oldest first"))
+                    (option("sort", "-updated_at", "edited last")) (option("sort", "name", "name"))
+                    (option("sort", "-name", "name, backwards")) (option("sort", "email", "email"))
+                    (option("sort", "-email", "email, backwards"))
+                }
+            }
+            button { "Search" }
+        }
+    }
+}
+
+/// The heading of a column that the list can be sorted by: a link to it sorted so, or the other way round.
+fn column(fields: &Fields, name: &str, words: &str) -> Markup {
+    let now = fields.some("sort").unwrap_or(NEWEST);
+    let (sorted, next) = match (now == name, now.strip_prefix('-') == Some(name)) {
+        (true, _) => (Some("ascending"), format!("-{name}")),
+        (_, true) => (Some("descending"), name.to_owned()),
+        _ => (None, name.to_owned()),
+    };
+    let kept = KEPT.iter().map(|&key| (key, if key == "sort" { next.as_str() } else { fields.get(key) }));
+    let place = format!("/users?{}", query(&kept.collect::<Vec<_>>()));
+    html! { th scope="col" aria-sort=[sorted] { a href=(place) { (words) } } }
+}
+
+fn table(fields: &Fields, users: &[User]) -> Markup {
+    html! {
+        table.cards {
+            thead { tr {
+                (column(fields, "name", "Name")) (column(fields, "email", "Email"))
+                th scope="col" { "Status" } th scope="col" { "Tags" } (column(fields, "created_at", "Created"))
+            } }
+            tbody { @for user in users { (row(user)) } }
+        }
+    }
+}
+
+fn row(user: &User) -> Markup {
+    html! {
+        tr {
+            th scope="row" { a href={ "/user/" (user.id) } { bdi { (user.name) } } }
+            td data-label="Email" { bdi { (user.email) } }
+            td data-label="Status" { (status(&user.status)) }
+            td data-label="Tags" { @for tag in &user.tags {
+                a.tag href={ "/users?" (query(&[("tag", tag)])) } { (tag) } " "
+            } }
+            td data-label="Created" { (text::instant(&user.created_at)) }
+        }
+    }
+}
+
+/// A user's status: those that may do something need no colour.
+pub(super) fn status(status: &str) -> Markup {
+    let class = match status {
+        "suspended" => "badge warning",
+        _ => "badge",
+    };
+    html! { span class=(class) { (status) } }
+}
+
+fn pager(fields: &Fields, listing: &Listing) -> Markup {
+    let at = |cursor: &str| {
+        let kept = KEPT.iter().map(|&name| (name, fields.get(name))).chain([("cursor", cursor)]);
+        format!("/users?{}", query(&kept.collect::<Vec<_>>()))
+    };
+    html! {
+        nav.pager aria-label="Pages" {
+            @if fields.some("cursor").is_some() { a.button href=(at("")) { "First page" } }
+            @if let Some(next) = &listing.next { a.button rel="next" href=(at(next)) { "Next page" } }
+        }
+    }
+}

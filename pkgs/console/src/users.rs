@@ -1,0 +1,144 @@
+//! The users of linerate-api, as far as the console asks for them; `/openapi.json` of that service describes all of it.
+
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::fields::query;
+use crate::upstream::{Answer, Ask, Error, Upstream};
+
+/// What a list shows of a user.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct User {
+    pub(crate) id: String,
+    pub(crate) email: String,
+    pub(crate) name: String,
+    pub(crate) status: String,
+    pub(crate) tags: Vec<String>,
+    pub(crate) created_at: String,
+}
+
+/// The members of [`User`], as the API selects them.
+const LISTED: &str = "id,email,name,status,tags,created_at";
+
+/// A page of users.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Listing {
+    pub(crate) users: Vec<User>,
+    pub(crate) next: Option<String>,
+}
+
+/// A user as the API has it, with members that nobody here knows.
+pub(crate) type Document = Map<String, Value>;
+
+/// The API, for whoever has this key, or where it asks for none.
+pub(crate) struct Users<'a> {
+    pub(crate) upstream: &'a Upstream,
+    pub(crate) token: Option<&'a str>,
+}
+
+impl Users<'_> {
+    /// A page of a list; `fields` as its API names them.
+    pub(crate) async fn list(&self, fields: &[(&str, &str)]) -> Result<Listing, Error> {
+        let fields: Vec<_> = fields.iter().copied().chain([("fields", LISTED)]).collect();
+        let path = format!("/v1/users?{}", query(&fields));
+        self.parsed(&self.upstream.ask_well(Ask { path: &path, ..self.get() }).await?)
+    }
+
+    /// A user, and the tag of its version.
+    pub(crate) async fn read(&self, id: &Id) -> Result<(Document, String), Error> {
+        let answer = self.upstream.ask_well(Ask { path: &id.path(), ..self.get() }).await?;
+        let tag = answer.fields.get("etag").and_then(|tag| tag.to_str().ok()).unwrap_or("*").to_owned();
+        Ok((self.parsed(&answer)?, tag))
+    }
+
+    /// Makes a user; a repeat with the same key makes no other.
+    pub(crate) async fn create(&self, user: &Document, once: &str) -> Result<Document, Error> {
+        let fields = [("idempotency-key", once)];
+        let fields = if once.is_empty() { &fields[..0] } else { &fields[..] };
+        self.send(Method::POST, "/v1/users", fields, user).await
+    }
+
+    /// Puts a user in the place of the one that is as `tag` says.
+    pub(crate) async fn replace(&self, id: &Id, user: &Document, tag: &str) -> Result<Document, Error> {
+        self.send(Method::PUT, &id.path(), &[("if-match", tag)], user).await
+    }
+
+    /// Deletes the user that is as `tag` says.
+    pub(crate) async fn delete(&self, id: &Id, tag: &str) -> Result<(), Error> {
+        let fields = [("if-match", tag)];
+        let ask = Ask { method: Method::DELETE, path: &id.path(), fields: &fields, ..self.get() };
+        self.upstream.ask_well(ask).await.map(drop)
+    }
+
+    /// Whether it is let in by its key; `false` where not.
+    pub(crate) async fn admitted(&self) -> Result<bool, Error> {
+        let ask = Ask { path: "/v1/users?limit=1&fields=id", ..self.get() };
+        match self.upstream.ask_well(ask).await {
+            Ok(_) => Ok(true),
+            Err(Error::Refused(problem)) if problem.status == StatusCode::UNAUTHORIZED => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        fields: &[(&'static str, &str)],
+        user: &Document,
+    ) -> Result<Document, Error> {
+        let body = ("application/json", serde_json::to_vec(user).unwrap_or_default());
+        let ask = Ask { method, path, fields, body: Some(body), ..self.get() };
+        self.parsed(&self.upstream.ask_well(ask).await?)
+    }
+
+    fn get(&self) -> Ask<'_> {
+        Ask { token: self.token, ..Ask::default() }
+    }
+
+    fn parsed<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T, Error> {
+        serde_json::from_slice(&answer.body)
+            .map_err(|error| Error::Strange { name: self.upstream.name, why: error.to_string() })
+    }
+}
+
+/// The id of a user: a UUID, and nothing else that could stand in a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Id(String);
+
+impl Id {
+    /// A text that may be one.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let plausible = text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+        plausible.then(|| Self(text.to_owned()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn path(&self) -> String {
+        format!("/v1/users/{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_leads_nowhere_else() {
+        for (text, taken) in [
+            ("019aa0e2-7c5e-7d2a-9d3e-0123456789ab", true),
+            ("019aa0e2-7c5e-7d2a-9d3e-0123456789a", false),
+            ("../../../../../../../../../../../../", false),
+            ("019aa0e2-7c5e-7d2a-9d3e-0123456789a?", false),
+            ("", false),
+        ] {
+            assert_eq!(Id::parse(text).is_some(), taken, "{text}");
+        }
+    }
+}
