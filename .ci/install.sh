@@ -15,6 +15,8 @@ package() {
         mke2fs) echo e2fsprogs ;;
         musl-gcc) echo musl-tools ;;
         nft) echo nftables ;;
+        pkill) echo procps ;;
+        psql) echo postgresql-client ;;
         node) echo nodejs ;;
         nginx) echo nginx-light ;;
         cargo | rustc) echo rustup ;;
@@ -28,6 +30,7 @@ package() {
         veritysetup) echo cryptsetup-bin ;;
         xz) echo xz-utils ;;
         postgres) echo postgresql ;;
+        etcd) echo etcd-server ;;
         *) echo "$1" ;;
     esac
 }
@@ -70,6 +73,9 @@ PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 for directory in /usr/lib/postgresql/*/bin; do
     PATH=$PATH:$directory
 done
+
+# What a PostgreSQL with fail-over is made of.
+[[ " $* " != *" fleet "* ]] || set -- "${@/#fleet/postgres}" etcd haproxy ip pgbouncer pkill psql python3 setpriv
 
 missing=()
 for program in "$@"; do

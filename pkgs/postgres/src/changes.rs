@@ -172,7 +172,7 @@ impl Feed {
         // Where it begins; what was written before is not told, so anything may have changed.
         let (first, polled) = (self.poll(session, &mut position).await?, Instant::now());
         self.heard.changed(Change::All);
-        self.heard.heard_all_before(first);
+        self.answered(&position, first);
         let (mut polled, mut noted, mut pruned) = (polled, Instant::now(), Instant::now());
         let mut past = VecDeque::new();
         loop {
@@ -191,7 +191,7 @@ impl Feed {
             }
             polled = Instant::now();
             let sent = self.poll(session, &mut position).await?;
-            self.heard.heard_all_before(sent);
+            self.answered(&position, sent);
             if pruned.elapsed() > PRUNE && !position.in_recovery {
                 pruned = Instant::now();
                 past.push_back((pruned, position.xmin));
@@ -253,6 +253,14 @@ impl Feed {
             }
         }
         Ok(sent)
+    }
+
+    /// A poll has told all that its server knew. A standby may know less than was committed, so of one nobody says that
+    /// everything was heard.
+    fn answered(&self, position: &Position, sent: Instant) {
+        if !position.in_recovery {
+            self.heard.heard_all_before(sent);
+        }
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {

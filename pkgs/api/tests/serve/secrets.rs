@@ -30,7 +30,7 @@ const MALFORMED: [&str; 22] = [
     "postgres://ada:hunter2%ff@db/users",
     "postgres://db/users?passwort=hunter2",
     "postgres://db/users?password=hunter2&sslmode=hunter2",
-    "host=db user=ada password=hunter2",
+    "host=db user=ada password='hunter2",
 ];
 
 /// Insists that a command fails with one line that has nothing of the password in it.

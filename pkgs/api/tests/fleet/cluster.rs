@@ -1,0 +1,426 @@
+//! Three PostgreSQL under Patroni with etcd, HAProxy before them and pgbouncer before that, each member in a network
+//! namespace of its own, all of it by TLS.
+//!
+//! The test runs in a network and a process namespace of its own, so that all of it is gone with it, whatever happens.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Where etcd, HAProxy, pgbouncer and the nodes are.
+const HERE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The programs of Debian's PostgreSQL.
+const VERSIONS: &str = "/usr/lib/postgresql";
+/// Ports of HAProxy and pgbouncer.
+const BALANCER: u16 = 5500;
+const POOLER: u16 = 6432;
+
+/// The servers.
+pub struct Cluster {
+    directory: TempDir,
+    patroni: PathBuf,
+    members: Vec<Member>,
+    etcd: Child,
+    _others: Vec<Child>,
+}
+
+struct Member {
+    name: String,
+    address: Ipv4Addr,
+    /// A process that keeps the namespace.
+    holder: Child,
+    patroni: Child,
+}
+
+/// Who runs what refuses root.
+fn postgres() -> (u32, u32) {
+    let accounts = fs::read_to_string("/etc/passwd").expect("accounts");
+    let line = accounts.lines().find_map(|line| line.strip_prefix("postgres:")).expect("Debian's user");
+    let mut numbers = line.split(':').skip(1).map(|number| number.parse().expect("a number"));
+    (numbers.next().expect("a user"), numbers.next().expect("a group"))
+}
+
+fn as_postgres(program: impl AsRef<Path>, directory: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program.as_ref());
+    command.current_dir(directory).env("HOME", directory).env("LC_ALL", "C").stdin(Stdio::null());
+    command
+}
+
+fn logged(command: &mut Command, log: &Path) -> Child {
+    let log = File::create(log).expect("a file");
+    command.stdout(log.try_clone().expect("a file")).stderr(log).spawn().expect("it runs")
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    assert!(output.status.success(), "{command:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn ip(arguments: &str) {
+    run(Command::new("ip").args(arguments.split(' ')));
+}
+
+/// Waits until something is there.
+pub fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = is() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not yet: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+impl Cluster {
+    /// Starts all of it; `programs` has Patroni's.
+    pub fn start(programs: &Path) -> Self {
+        let directory = tempfile::Builder::new().prefix("fleet").tempdir().expect("a directory");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+        let at = |name: &str| directory.path().join(name);
+        let (user, group) = postgres();
+        let names: Vec<String> =
+            [HERE].into_iter().chain((1..=3).map(address)).map(|ip| ip.to_string()).collect();
+        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+        for (name, text) in [("chain.pem", made.cert.pem()), ("key.pem", made.signing_key.serialize_pem())] {
+            fs::write(at(name), text).expect("a file");
+        }
+        fs::set_permissions(at("key.pem"), fs::Permissions::from_mode(0o600)).expect("ours");
+        chown(at("key.pem"), Some(user), Some(group)).expect("root");
+        for name in ["etcd", "m1", "m2", "m3", "p"] {
+            fs::create_dir(at(name)).expect("a directory");
+            chown(at(name), Some(user), Some(group)).expect("root");
+        }
+        ip("link add name fleet type bridge");
+        ip(&format!("addr add {HERE}/24 dev fleet"));
+        ip("link set fleet up");
+        let (client, peer) = (format!("http://{HERE}:2379"), format!("http://{HERE}:2380"));
+        let mut etcd = as_postgres("etcd", directory.path());
+        etcd.arg("--data-dir").arg(at("etcd")).args([
+            "--listen-client-urls",
+            &client,
+            "--advertise-client-urls",
+            &client,
+        ]);
+        etcd.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        etcd.args(["--initial-cluster", &format!("default={peer}"), "--unsafe-no-fsync"]);
+        // Debian's of before 3.5 does not know that flag.
+        if !run(Command::new("etcd").arg("--help")).contains("unsafe-no-fsync") {
+            let arguments: Vec<_> = etcd.get_args().map(ToOwned::to_owned).collect();
+            etcd = Command::new("setpriv");
+            etcd.args(arguments.into_iter().filter(|argument| argument != "--unsafe-no-fsync"));
+        }
+        let etcd = logged(&mut etcd, &at("etcd.log"));
+        until("etcd", || TcpStream::connect((HERE, 2379)).ok());
+        let patroni = programs.join("patroni");
+        let mut members: Vec<Member> = Vec::new();
+        for index in 1..=3 {
+            members.push(Member::start(index, directory.path(), &patroni));
+            if index == 1 {
+                until("a leader", || rest(address(1), "/primary").filter(|(status, _)| *status == 200));
+            }
+        }
+        let mut cluster = Self { directory, patroni, members, etcd, _others: Vec::new() };
+        cluster.in_step();
+        cluster.sql("postgres", "CREATE ROLE api LOGIN PASSWORD 'secret'");
+        cluster.sql("postgres", "CREATE DATABASE app OWNER api");
+        cluster.front();
+        cluster
+    }
+
+    /// HAProxy and pgbouncer.
+    fn front(&mut self) {
+        let at = |name: &str| self.directory.path().join(name);
+        let servers: String = self
+            .members
+            .iter()
+            .map(|Member { name, address, .. }| format!("  server {name} {address}:5432 check port 8008\n"))
+            .collect();
+        let text = format!(
+            "global\n  maxconn 200\ndefaults\n  mode tcp\n  timeout connect 1s\n  timeout client 30m\n  timeout server 30m\n\
+             \x20 timeout check 1s\nlisten rw\n  bind {HERE}:{BALANCER}\n  option httpchk GET /primary\n  http-check expect status 200\n\
+             \x20 default-server inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions\n{servers}"
+        );
+        fs::write(at("haproxy.cfg"), text).expect("a file");
+        let haproxy =
+            logged(Command::new("haproxy").args(["-db", "-f"]).arg(at("haproxy.cfg")), &at("haproxy.log"));
+        let shown = |name: &str| at(name).display().to_string();
+        let (chain, key, users) = (shown("chain.pem"), shown("key.pem"), shown("p/users.txt"));
+        fs::write(at("p/users.txt"), "\"api\" \"secret\"\n").expect("a file");
+        let text = format!(
+            "[databases]\napp = host={HERE} port={BALANCER} dbname=app\n[pgbouncer]\nlisten_addr = {HERE}\nlisten_port = {POOLER}\n\
+             unix_socket_dir =\nauth_type = scram-sha-256\nauth_file = {users}\npool_mode = transaction\ndefault_pool_size = 10\n\
+             server_tls_sslmode = verify-full\nserver_tls_ca_file = {chain}\nclient_tls_sslmode = require\nclient_tls_cert_file = {chain}\n\
+             client_tls_key_file = {key}\nserver_login_retry = 1\nserver_connect_timeout = 2\nquery_timeout = 10\n"
+        );
+        fs::write(at("p/pgbouncer.ini"), text).expect("a file");
+        let mut pgbouncer = as_postgres("pgbouncer", self.directory.path());
+        let pgbouncer = logged(pgbouncer.arg(at("p/pgbouncer.ini")), &at("pgbouncer.log"));
+        self._others.extend([haproxy, pgbouncer]);
+        until("pgbouncer", || TcpStream::connect((HERE, POOLER)).ok());
+    }
+
+    /// A URL of all members, of which one takes writes.
+    pub fn hosts(&self) -> String {
+        let hosts: Vec<String> =
+            self.members.iter().map(|member| format!("{}:5432", member.address)).collect();
+        let chain = self.directory.path().join("chain.pem");
+        format!(
+            "postgres://api:secret@{}/app?sslmode=verify-full&sslrootcert={}&channel_binding=require&connect_timeout=2",
+            hosts.join(","),
+            chain.display()
+        )
+    }
+
+    /// A URL of pgbouncer, which goes by HAProxy.
+    pub fn pooler(&self) -> String {
+        let chain = self.directory.path().join("chain.pem");
+        format!(
+            "postgres://api:secret@{HERE}:{POOLER}/app?sslmode=verify-full&sslrootcert={}&connect_timeout=2",
+            chain.display()
+        )
+    }
+
+    /// Runs a statement on the leader.
+    pub fn sql(&self, database: &str, sql: &str) -> String {
+        let leader = self.leader();
+        let mut psql = as_postgres("psql", self.directory.path());
+        psql.arg("-h")
+            .arg(self.directory.path().join(format!("m{}", leader + 1)))
+            .args(["-d", database, "-qAtXc", sql]);
+        run(&mut psql)
+    }
+
+    /// The index of the member that leads.
+    pub fn leader(&self) -> usize {
+        until("a leader", || self.leading())
+    }
+
+    fn leading(&self) -> Option<usize> {
+        (0..self.members.len()).find(|&index| {
+            rest(self.members[index].address, "/primary").is_some_and(|(status, _)| status == 200)
+        })
+    }
+
+    /// Waits until a leader has a standby that has all it commits, and all three are well.
+    pub fn in_step(&self) {
+        until("all three are in step", || {
+            let (_, text) = rest(self.members[self.leading()?].address, "/cluster")?;
+            let cluster: Value = serde_json::from_str(&text).ok()?;
+            let members = cluster["members"].as_array()?;
+            let is = |role: &str| members.iter().filter(|member| member["role"] == role).count();
+            let well = members
+                .iter()
+                .filter(|member| member["state"] == "running" || member["state"] == "streaming");
+            (well.count() == 3 && is("leader") == 1 && is("sync_standby") >= 1).then_some(())
+        });
+    }
+
+    /// Has another lead, in order.
+    pub fn switch_over(&self) {
+        let leader = &self.members[self.leader()];
+        let body = format!("{{\"leader\":\"{}\"}}", leader.name);
+        let (status, text) = exchange(leader.address, "POST", "/switchover", &body).expect("Patroni answers");
+        assert_eq!(status, 200, "{text}");
+    }
+
+    /// Ends the processes of the leader's PostgreSQL; Patroni is left.
+    pub fn kill_postmaster(&self) {
+        let leader = self.leader() + 1;
+        let file = self.directory.path().join(format!("m{leader}/data/postmaster.pid"));
+        let pid = fs::read_to_string(file).expect("it runs");
+        signal("-KILL", pid.lines().next().expect("a process"));
+    }
+
+    /// Ends Patroni and PostgreSQL of the leader on the spot; answers which it was.
+    pub fn kill_leader(&mut self) -> usize {
+        let leader = self.leader();
+        let mut all = Command::new("pkill");
+        all.args(["-KILL", "--ns", &self.members[leader].holder.id().to_string(), "--nslist", "net"]);
+        // Whoever keeps the namespace goes as well, so it is made anew.
+        run(&mut all);
+        let _ = self.members[leader].holder.wait();
+        let _ = self.members[leader].patroni.wait();
+        leader
+    }
+
+    /// Starts a member again that was ended.
+    pub fn revive(&mut self, index: usize) {
+        let _ = Command::new("ip").args(["link", "del", &format!("to{}", index + 1)]).output();
+        self.members[index] = Member::start(index + 1, self.directory.path(), &self.patroni);
+    }
+
+    /// Stops etcd, or has it go on.
+    pub fn hold_etcd(&self, hold: bool) {
+        signal(if hold { "-STOP" } else { "-CONT" }, &self.etcd.id().to_string());
+    }
+
+    /// Cuts a member's network, or mends it.
+    pub fn cut(&self, index: usize, cut: bool) {
+        ip(&format!("link set to{} {}", index + 1, if cut { "down" } else { "up" }));
+    }
+
+    /// Has the standby that need not have all of it replay nothing, or go on.
+    pub fn lag(&self, lag: bool) {
+        let leader = self.leader();
+        for index in (0..self.members.len()).filter(|&index| index != leader) {
+            let mut psql = as_postgres("psql", self.directory.path());
+            let function = if lag { "pg_wal_replay_pause" } else { "pg_wal_replay_resume" };
+            psql.arg("-h").arg(self.directory.path().join(format!("m{}", index + 1)));
+            run(psql.args(["-d", "postgres", "-qAtXc", &format!("SELECT {function}()")]));
+        }
+    }
+
+    /// What everybody has said, for whoever looks for a reason.
+    pub fn said(&self) -> String {
+        ["etcd", "p1", "p2", "p3", "haproxy", "pgbouncer"]
+            .iter()
+            .map(|name| {
+                let text =
+                    fs::read_to_string(self.directory.path().join(format!("{name}.log"))).unwrap_or_default();
+                let lines: Vec<&str> = text.lines().collect();
+                format!("== {name}\n{}\n", lines[lines.len().saturating_sub(15)..].join("\n"))
+            })
+            .collect()
+    }
+}
+
+impl Member {
+    fn start(index: usize, directory: &Path, patroni: &Path) -> Self {
+        let (name, address) = (format!("p{index}"), address(index as u8));
+        let mut holder = Command::new("unshare");
+        let holder = holder
+            .args(["--net", "--", "sleep", "1000000"])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("a namespace");
+        let pid = holder.id();
+        // Until it has moved there, its network is this one.
+        until("a namespace", || {
+            let of = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+            (of(&pid.to_string())? != of("self")?).then_some(())
+        });
+        ip(&format!("link add to{index} type veth peer name eth0 netns {pid}"));
+        ip(&format!("link set to{index} master fleet up"));
+        let within = |arguments: &str| {
+            run(Command::new("nsenter")
+                .arg(format!("--net=/proc/{pid}/ns/net"))
+                .arg("ip")
+                .args(arguments.split(' ')))
+        };
+        within("link set lo up");
+        within(&format!("addr add {address}/24 dev eth0"));
+        within("link set eth0 up");
+        let file = directory.join(format!("{name}.yml"));
+        fs::write(&file, settings(&name, index, address, directory)).expect("a file");
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{pid}/ns/net")).arg("--").args([
+            "setpriv",
+            "--reuid=postgres",
+            "--regid=postgres",
+            "--clear-groups",
+            // Python and Patroni may be below a home that others may not read.
+            "--inh-caps=+dac_read_search",
+            "--ambient-caps=+dac_read_search",
+            "--",
+        ]);
+        command.arg(patroni).arg(&file).current_dir(directory).env("HOME", directory).env("LC_ALL", "C");
+        let patroni = logged(command.stdin(Stdio::null()), &directory.join(format!("{name}.log")));
+        Self { name, address, holder, patroni }
+    }
+}
+
+fn address(index: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 0, 10 + index)
+}
+
+fn settings(name: &str, index: usize, address: Ipv4Addr, directory: &Path) -> String {
+    let mut versions: Vec<PathBuf> =
+        fs::read_dir(VERSIONS).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    versions.sort();
+    let programs = versions.last().expect("Debian's PostgreSQL").join("bin");
+    let (programs, at) = (programs.display(), directory.display());
+    // Patroni takes no ttl below 20 s.
+    format!(
+        "scope: fleet
+name: {name}
+restapi: {{listen: '{address}:8008', connect_address: '{address}:8008'}}
+etcd3: {{host: '{HERE}:2379'}}
+bootstrap:
+  dcs:
+    ttl: 20
+    loop_wait: 1
+    retry_timeout: 3
+    maximum_lag_on_failover: 1048576
+    synchronous_mode: true
+    failsafe_mode: true
+    postgresql: {{use_pg_rewind: true}}
+  initdb: [{{encoding: UTF8}}, no-sync]
+postgresql:
+  listen: '{address}:5432'
+  connect_address: '{address}:5432'
+  data_dir: {at}/m{index}/data
+  bin_dir: {programs}
+  pgpass: {at}/m{index}/pgpass
+  authentication:
+    superuser: {{username: postgres, password: su}}
+    replication: {{username: replicator, password: re}}
+    rewind: {{username: rewinder, password: rw}}
+  pg_hba:
+  - local all all trust
+  - hostssl replication replicator all scram-sha-256
+  - hostssl all all all scram-sha-256
+  parameters:
+    unix_socket_directories: '{at}/m{index}'
+    ssl: 'on'
+    ssl_cert_file: '{at}/chain.pem'
+    ssl_key_file: '{at}/key.pem'
+    password_encryption: scram-sha-256
+    shared_buffers: 32MB
+    max_connections: 100
+    checkpoint_timeout: 30s
+    wal_sender_timeout: 5s
+    wal_receiver_timeout: 5s
+    tcp_user_timeout: 5000
+"
+    )
+}
+
+fn rest(address: Ipv4Addr, path: &str) -> Option<(u16, String)> {
+    exchange(address, "GET", path, "")
+}
+
+/// A request to Patroni.
+fn exchange(address: Ipv4Addr, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+    let at = SocketAddr::new(IpAddr::V4(address), 8008);
+    let mut stream = TcpStream::connect_timeout(&at, Duration::from_millis(500)).ok()?;
+    // A switchover is answered once it is done.
+    let patience = if method == "GET" { Duration::from_secs(2) } else { PATIENCE };
+    stream.set_read_timeout(Some(patience)).ok()?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+}
+
+fn signal(signal: &str, pid: &str) {
+    run(Command::new("kill").args([signal, pid]));
+}

@@ -1,0 +1,190 @@
+//! Two nodes under load on a PostgreSQL that fails over: one with the URL of all three hosts, one through pgbouncer and
+//! HAProxy.
+//!
+//! Counted: what was acknowledged is stored; no read is older than the bound, unless it says that the database is away.
+//! Printed: for how long nothing could be written. It needs root, for namespaces, and Debian's etcd, HAProxy, pgbouncer
+//! and PostgreSQL; Patroni comes of PyPI.
+#![forbid(unsafe_code)]
+
+#[allow(dead_code)]
+#[path = "../../../files/tests/serve/client.rs"]
+mod client;
+mod cluster;
+mod load;
+// Shared with the tests of one node, which need more of it.
+#[allow(dead_code, unused_macros)]
+#[path = "../serve/place.rs"]
+mod place;
+#[allow(dead_code)]
+#[path = "../../../listener/tests/interop/tools.rs"]
+mod tools;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use cluster::{Cluster, until};
+use load::Seen;
+use place::{Place, Server, value};
+
+/// Says that this runs in namespaces of its own, and where Patroni is.
+const WITHIN: &str = "LINERATE_FLEET_PATRONI";
+
+/// Writes of each node that have to be acknowledged before something else happens.
+const WRITES: usize = 20;
+
+fn main() {
+    // As test programs are asked, which this is none of but by name.
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let filters: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    if arguments.iter().any(|argument| argument == "--list")
+        || !(filters.is_empty() || filters.iter().any(|filter| "fleet".contains(filter.as_str())))
+    {
+        return;
+    }
+    if let Some(programs) = std::env::var_os(WITHIN) {
+        return fail_over(programs.as_ref());
+    }
+    if !rustix::process::geteuid().is_root() {
+        return bench::skip::skipped("fleet", "namespaces and PostgreSQL's user need root");
+    }
+    let install = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.ci/install.sh");
+    tools::run(Command::new(install).arg("fleet"));
+    let programs = tools::python("patroni", include_str!("patroni.txt"));
+    let mut again = Command::new("unshare");
+    again.args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "sh", "-c"]);
+    // The shell is there for whoever is left behind by its parent.
+    again.arg("ip link set lo up && \"$0\"; exit $?").arg(std::env::current_exe().expect("a path"));
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    panic!("{}", again.env(WITHIN, programs).env("PATH", path).exec());
+}
+
+/// All of it.
+fn fail_over(programs: &std::path::Path) {
+    let begin = Instant::now();
+    let mut cluster = Cluster::start(programs);
+    println!(
+        "fleet: three servers, etcd, HAProxy and pgbouncer after {:.1} s",
+        begin.elapsed().as_secs_f64()
+    );
+    let flags = [
+        "--staleness",
+        "1000",
+        "--cached-while-down",
+        "60",
+        "--database-timeout",
+        "2000",
+        "--acquire-timeout",
+        "1000",
+    ];
+    let urls = [cluster.hosts(), cluster.pooler()];
+    let places = urls.map(Place::on);
+    let nodes: Vec<Server> = places.iter().map(|place| place.serve(&flags)).collect();
+    let path = format!("/v1/users/{}", nodes[0].create("all@example.org")["id"].as_str().expect("an id"));
+    let seen = Seen::default();
+    std::thread::scope(|scope| {
+        let (seen, path) = (&seen, path.as_str());
+        for (number, node) in nodes.iter().enumerate() {
+            let address = node.public;
+            (0..2).for_each(|writer| drop(scope.spawn(move || seen.create(number, address, writer))));
+            scope.spawn(move || seen.read(address, path));
+        }
+        let address = nodes[0].public;
+        scope.spawn(move || seen.change(address, path));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| phases(&mut cluster, seen)));
+        seen.over.store(true, Relaxed);
+        if let Err(panic) = result {
+            println!("{}", cluster.said());
+            nodes.iter().for_each(|node| println!("== node\n{}", node.said()));
+            std::panic::resume_unwind(panic);
+        }
+    });
+    let created = seen.created.into_inner().expect("no panic");
+    let mut missing = 0;
+    for ids in created.chunks(500) {
+        let ids: Vec<&str> = ids.iter().map(|(id, ..)| id.as_str()).collect();
+        let found = until("users are read", || {
+            let answer = nodes[0].send("POST", "/v1/users:batchGet", "", &json!({ "ids": ids }));
+            (answer.status == 200).then(|| value(&answer))
+        });
+        missing += found["missing"].as_array().expect("a list").len();
+    }
+    let count = |of: &std::sync::atomic::AtomicU64| of.load(Relaxed);
+    println!(
+        "fleet: {} writes acknowledged, {missing} of them not stored, {} refused; {} reads, {} older than the bound, {} while the \
+         database was away, {} refused, the slowest {} ms; {:.0} s",
+        created.len(),
+        count(&seen.refused),
+        count(&seen.reads),
+        count(&seen.stale),
+        count(&seen.lingering),
+        count(&seen.failed),
+        count(&seen.slowest),
+        begin.elapsed().as_secs_f64()
+    );
+    assert_eq!(
+        (missing, count(&seen.stale)),
+        (0, 0),
+        "acknowledged is stored, and nothing is older than the bound"
+    );
+}
+
+/// What happens to the servers, one after the other; after each the nodes write again.
+fn phases(cluster: &mut Cluster, seen: &Seen) {
+    let after = |what: &str, begin: Instant| {
+        let before = [seen.acknowledged(0), seen.acknowledged(1)];
+        until(what, || (0..2).all(|node| seen.acknowledged(node) >= before[node] + WRITES).then_some(()));
+        println!(
+            "fleet: {what}: {:.1} s and, through pgbouncer, {:.1} s without writes",
+            seen.gap(0, begin).as_secs_f64(),
+            seen.gap(1, begin).as_secs_f64()
+        );
+    };
+    let stay = |duration| std::thread::sleep(duration);
+    after("at rest", Instant::now());
+
+    let begin = Instant::now();
+    cluster.switch_over();
+    after("switchover", begin);
+    cluster.in_step();
+
+    let begin = Instant::now();
+    cluster.kill_postmaster();
+    // It is noticed, and mended, after the signal.
+    stay(Duration::from_secs(2));
+    after("postmaster killed", begin);
+    cluster.in_step();
+
+    let begin = Instant::now();
+    cluster.hold_etcd(true);
+    // Longer than the leader's key lives: the members agree among themselves that it stays.
+    stay(Duration::from_secs(8));
+    cluster.hold_etcd(false);
+    after("etcd gone for 8 s", begin);
+    cluster.in_step();
+
+    let begin = Instant::now();
+    cluster.lag(true);
+    stay(Duration::from_secs(3));
+    cluster.lag(false);
+    after("standbys that lag by 3 s", begin);
+
+    let begin = Instant::now();
+    let cut = cluster.leader();
+    cluster.cut(cut, true);
+    until("another leads", || (cluster.leader() != cut).then_some(()));
+    after("the leader's network cut", begin);
+    cluster.cut(cut, false);
+    cluster.in_step();
+
+    let begin = Instant::now();
+    let killed = cluster.kill_leader();
+    until("another leads", || (cluster.leader() != killed).then_some(()));
+    after("leader killed with its Patroni", begin);
+    cluster.revive(killed);
+    cluster.in_step();
+    after("all three again", Instant::now());
+}
