@@ -187,11 +187,11 @@ impl Connector {
             Binding::Prefer => ChannelBinding::Prefer,
             Binding::Require => ChannelBinding::Require,
         });
-        config.options(settings.trim_end());
-        let connected = match self.open(endpoint, target, &config).await {
+        let mut told = config.clone();
+        told.options(settings.trim_end());
+        let connected = match self.open(endpoint, target, &told).await {
             // A pooler takes no settings, and says so.
             Err(Reason::Server(error)) if is_unknown_setting(&error) => {
-                config.options("");
                 self.open(endpoint, target, &config).await
             }
             other => other,
