@@ -1,4 +1,4 @@
-.PHONY: run test test-abuse check-structure docs test-console screenshots audit help fuzz soak bench bench-links bench-router bench-listener bench-files bench-api bench-ladder check fmt
+.PHONY: run test test-abuse test-fleet check-structure docs test-console screenshots audit help fuzz soak bench bench-links bench-router bench-listener bench-files bench-api bench-fleet bench-ladder check fmt
 
 run:                ## build links, files, api and the console, and run them on embedded storage
 	.ci/up.sh
@@ -8,6 +8,9 @@ test:               ## formatting, lints, known vulnerabilities and all tests; e
 
 test-abuse:         ## clients that drip, stall, flood and nest, against the real programs; part of test
 	.ci/abuse.sh
+
+test-fleet:         ## PostgreSQL with fail-over under two services: Patroni, etcd, HAProxy, pgbouncer; part of test
+	.ci/fleet.sh
 
 check-structure:    ## no cycles of modules, and crates that use one another as pkgs/README.md says; part of test
 	tests/test_structure.py
@@ -50,6 +53,11 @@ bench-files:        ## files of three sizes, and more than memory holds, against
 bench-api:          ## users by id from PostgreSQL and SQLite beside pgbench, axum::serve with sqlx and actix-web
 	.ci/install.sh postgres
 	.ci/bench.sh linerate-api users -- $(ARGS)
+
+bench-fleet:        ## commits a second with and without telling other nodes, reads by key, and the times of fail-over
+	.ci/install.sh postgres
+	.ci/bench.sh linerate-postgres commits -- $(ARGS)
+	.ci/fleet.sh
 
 bench-ladder:       ## the articles' stages one after the other; in pieces by ARGS=post, get, links or --quick
 	.ci/install.sh postgres

@@ -114,7 +114,7 @@ impl Users {
             DatabaseUrl::Postgres(url) => {
                 let caches = Arc::new(Caches::new(options, Freshness::never()));
                 let how = postgres::Options {
-                    url: url.clone(),
+                    url: (**url).clone(),
                     connections: options.connections,
                     acquire_timeout: options.acquire_timeout,
                     timeout: options.timeout,

@@ -53,7 +53,7 @@ pub enum DatabaseUrl {
     /// A file.
     Sqlite(PathBuf),
     /// A server.
-    Postgres(Conninfo),
+    Postgres(Box<Conninfo>),
 }
 
 /// A text names no database. It is not told which text: there may be a password in it, where nobody looks for one.
@@ -78,10 +78,10 @@ impl FromStr for DatabaseUrl {
             return path.map(|path| Self::Sqlite(path.into())).ok_or(InvalidDatabaseUrl::Scheme);
         }
         if ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
-            return Ok(Self::Postgres(text.parse()?));
+            return Ok(Self::Postgres(Box::new(text.parse()?)));
         }
         if text.contains('=') && !text.contains("://") {
-            return Ok(Self::Postgres(text.parse()?));
+            return Ok(Self::Postgres(Box::new(text.parse()?)));
         }
         Err(InvalidDatabaseUrl::Scheme)
     }

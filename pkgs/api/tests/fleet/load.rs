@@ -123,7 +123,7 @@ impl Seen {
             longest = longest.max(at - last);
             last = at;
         }
-        longest.max(last.elapsed().min(last.elapsed()))
+        longest.max(last.elapsed())
     }
 
     /// How many writes of a node were acknowledged.

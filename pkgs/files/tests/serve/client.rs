@@ -158,7 +158,14 @@ impl Client {
 
     fn fill(&mut self) -> io::Result<()> {
         let mut buffer = [0; 64 * 1024];
-        match self.stream.read(&mut buffer)? {
+        let count = loop {
+            match self.stream.read(&mut buffer) {
+                // With a deadline it is interrupted where the process is stopped and goes on (signal(7)).
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        match count {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => {
                 self.received.extend_from_slice(&buffer[..count]);
