@@ -88,6 +88,19 @@ in
       };
     };
 
+    database.files = mkOption {
+      # Strings, since paths would be copied into the store.
+      type = types.attrsOf (types.strMatching "/.+");
+      default = { };
+      example = {
+        "db.pem" = "/var/lib/secrets/db.pem";
+      };
+      description = ''
+        Files that the URL of the database names by these names, as in `sslrootcert=db.pem`, `sslcert`, `sslkey` and
+        `passfile`. The service gets them as credentials of systemd, whoever may read them.
+      '';
+    };
+
     database.createLocally = mkOption {
       type = types.bool;
       default = false;
@@ -116,10 +129,12 @@ in
       # Once roles and databases are there, or a way to those of another host.
       wants = lib.optional local postgresql ++ lib.optional remote "network-online.target";
       after = lib.optional local postgresql ++ lib.optional remote "network-online.target";
-      # Twice the cache while it is filled anew; a connection holds some 32 KiB, and a few batches of the largest size may
-      # be read at once.
-      serviceConfig.MemoryMax =
-        2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
+      serviceConfig = {
+        LoadCredential = lib.mapAttrsToList (file: path: "${file}:${path}") cfg.database.files;
+        # Twice the cache while it is filled anew; a connection holds some 32 KiB, and a few batches of the largest size may
+        # be read at once.
+        MemoryMax = 2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
+      };
     };
 
     services.postgresql = mkIf local {

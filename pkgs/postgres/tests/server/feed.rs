@@ -1,0 +1,129 @@
+//! The feed of changes.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use postgres::{CHANGES_SCHEMA, Change, Feed, FeedOptions, Heard};
+
+use super::*;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What was heard.
+#[derive(Default)]
+struct Notes {
+    keys: Mutex<Vec<String>>,
+    all: Mutex<usize>,
+    heard: Mutex<Option<Instant>>,
+    away: Mutex<usize>,
+}
+
+impl Heard for Notes {
+    fn changed(&self, change: Change<'_>) {
+        match change {
+            Change::Row { keys, .. } => self.keys.lock().expect("no panic").extend_from_slice(keys),
+            Change::All => *self.all.lock().expect("no panic") += 1,
+        }
+    }
+
+    fn heard_all_before(&self, instant: Instant) {
+        *self.heard.lock().expect("no panic") = Some(instant);
+    }
+
+    fn away(&self) {
+        *self.away.lock().expect("no panic") += 1;
+    }
+}
+
+impl Notes {
+    async fn until(&self, what: &str, met: impl Fn(&Self) -> bool) {
+        let begin = Instant::now();
+        while !met(self) {
+            assert!(begin.elapsed() < PATIENCE, "not yet: {what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until all is heard that was committed before now.
+    async fn catch_up(&self) {
+        let now = Instant::now();
+        self.until("all is heard", |notes| notes.heard.lock().expect("no panic").is_some_and(|at| at > now))
+            .await;
+    }
+
+    fn count(&self, key: &str) -> usize {
+        self.keys.lock().expect("no panic").iter().filter(|heard| *heard == key).count()
+    }
+
+    fn alls(&self) -> usize {
+        *self.all.lock().expect("no panic")
+    }
+}
+
+fn feed(server: &Server) -> Arc<Notes> {
+    let notes: Arc<Notes> = Arc::default();
+    let options = FeedOptions { application: "feed".into(), channel: "rows", bound: Duration::from_secs(1) };
+    let connector = Connector::new(&server.local(), "test").expect("no tokens");
+    tokio::spawn(Feed::new(&connector, options, notes.clone()).run());
+    notes
+}
+
+fn note(key: &str) -> String {
+    format!("INSERT INTO changes (topic, keys) VALUES ('t', ARRAY['{key}'])")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_commit_is_heard_once_whatever_order_transactions_end_in() {
+    let server = Server::start(&[]);
+    let run = |sql: &str| server.postgres.execute("postgres", sql).expect("it answers");
+    run(CHANGES_SCHEMA);
+    run(&note("before"));
+    let notes = feed(&server);
+    notes.catch_up().await;
+    // One that began before the others, and ends after them.
+    let slow =
+        Connector::new(&server.local(), "slow").expect("no tokens").connect().await.expect("it connects");
+    let transaction = slow.begin().await.expect("a transaction");
+    transaction.batch(&note("slow")).await.expect("it answers");
+    for round in 0..3 {
+        run(&note(&format!("quick{round}")));
+        notes.catch_up().await;
+        assert_eq!(notes.count(&format!("quick{round}")), 1);
+    }
+    assert_eq!(notes.count("slow"), 0);
+    transaction.commit().await.expect("it lasts");
+    notes.catch_up().await;
+    for (key, times) in [("slow", 1), ("quick0", 1), ("quick1", 1), ("quick2", 1), ("before", 0)] {
+        assert_eq!(notes.count(key), times, "{key}");
+    }
+    let taken_back = slow.begin().await.expect("a transaction");
+    taken_back.batch(&note("never")).await.expect("it answers");
+    taken_back.rollback().await.expect("it is taken back");
+    notes.catch_up().await;
+    assert_eq!((notes.count("never"), notes.alls()), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_too_much_was_pruned_or_came_while_nobody_listened_is_all() {
+    let mut server = Server::start(&[]);
+    server.postgres.execute("postgres", CHANGES_SCHEMA).expect("it is new");
+    let notes = feed(&server);
+    notes.catch_up().await;
+    assert_eq!(notes.alls(), 1, "where it begins");
+    let many =
+        "INSERT INTO changes (topic, keys) SELECT 't', ARRAY[n::text] FROM generate_series(1, 10001) n";
+    server.postgres.execute("postgres", many).expect("it answers");
+    notes.until("too many", |notes| notes.alls() == 2).await;
+    // As if it had slept for longer than changes are kept.
+    let pruned = "UPDATE changes_pruned SET xid = (pg_current_xact_id()::text::bigint + 1)::text::xid8";
+    server.postgres.execute("postgres", pruned).expect("it answers");
+    notes.until("pruned", |notes| notes.alls() >= 3).await;
+    let before = notes.alls();
+    server.postgres.kill();
+    notes.until("it is away", |notes| *notes.away.lock().expect("no panic") > 0).await;
+    server.postgres.resume().expect("it recovers");
+    notes.until("it is back", |notes| notes.alls() > before).await;
+    server.postgres.execute("postgres", &note("after")).expect("it answers");
+    notes.until("it is heard again", |notes| notes.count("after") == 1).await;
+}
