@@ -7,6 +7,7 @@
 }:
 let
   inherit (lib)
+    literalExpression
     mkAfter
     mkEnableOption
     mkIf
@@ -17,6 +18,7 @@ let
   shared = import ./options.nix { inherit config lib pkgs; } "files";
   toml = pkgs.formats.toml { };
   state = "/var/lib/linerate-files";
+  hasOrigin = cfg.settings.origin != null;
 
   # Rules that make no sense end the build, and not the service.
   rules =
@@ -66,6 +68,39 @@ in
         default = 16384;
         description = "Files all workers together keep open. The program's own default is for small machines.";
       };
+      origin = mkOption {
+        type = types.nullOr (types.strMatching "s3://.+");
+        default = null;
+        example = "s3://my-site/public";
+        description = ''
+          A bucket whose objects are served in place of the directory, through a cache on the disk. The service may keep
+          that cache, and look names up, only where this is set.
+        '';
+      };
+      origin-cache = mkOption {
+        type = types.nullOr types.path;
+        default = if hasOrigin then "/var/cache/linerate-files" else null;
+        defaultText = literalExpression ''if settings.origin != null then "/var/cache/linerate-files" else null'';
+        description = "The directory of that cache.";
+      };
+      origin-cache-bytes = mkOption {
+        type = types.nullOr types.ints.positive;
+        default = null;
+        example = 107374182400;
+        description = "The most bytes in it. The program's own default is 10 GiB.";
+      };
+    };
+
+    originCredentials = mkOption {
+      # A string, since a path would be copied into the store.
+      type = types.nullOr (types.strMatching "/.+");
+      default = null;
+      example = "/var/lib/secrets/s3";
+      description = ''
+        The file on the host with `aws_access_key_id` and `aws_secret_access_key` for the origin, as
+        `~/.aws/credentials` has them; systemd hands it to the service alone (`LoadCredential=`). On EC2 the role of the
+        instance takes its place.
+      '';
     };
 
     rules = mkOption {
@@ -91,7 +126,11 @@ in
       description = "File server";
       # A connection may have a pipe beside its socket.
       openFiles = 2 * cfg.settings.max-connections + cfg.settings.open-files + 4096;
-      derived = mkIf (cfg.rules != { }) { rules = "/etc/linerate/files-rules.toml"; };
+      derived =
+        lib.optionalAttrs (cfg.rules != { }) { rules = "/etc/linerate/files-rules.toml"; }
+        // lib.optionalAttrs (cfg.originCredentials != null) {
+          origin-credentials = "/run/credentials/linerate-files.service/origin";
+        };
     };
 
     environment.etc."linerate/files-rules.toml" = mkIf (cfg.rules != { }) { source = rules; };
@@ -111,6 +150,19 @@ in
           "io_uring_enter"
         ];
         # No MemoryMax: pages of the files it sends count as its memory, and the kernel takes them back itself.
+      }
+      // lib.optionalAttrs (cfg.originCredentials != null) {
+        LoadCredential = [ "origin:${cfg.originCredentials}" ];
+      }
+      // lib.optionalAttrs hasOrigin {
+        # The one place it writes to.
+        CacheDirectory = "linerate-files";
+        CacheDirectoryMode = "0700";
+        ReadWritePaths = lib.optional (
+          cfg.settings.origin-cache != "/var/cache/linerate-files"
+        ) cfg.settings.origin-cache;
+        # glibc asks the kernel which addresses the machine has before it looks a name up.
+        RestrictAddressFamilies = [ "AF_NETLINK" ];
       };
     };
 

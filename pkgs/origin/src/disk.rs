@@ -19,8 +19,8 @@ use std::time::SystemTime;
 
 use aws_lc_rs::digest;
 use rustix::fs::{
-    AtFlags, FlockOperation, MemfdFlags, Mode, OFlags, ResolveFlags, Timespec, Timestamps, fdatasync, flock,
-    ftruncate, futimens, memfd_create, openat, openat2, renameat, unlinkat,
+    AtFlags, FlockOperation, MemfdFlags, Mode, OFlags, ResolveFlags, StatxFlags, Timespec, Timestamps,
+    fdatasync, flock, ftruncate, futimens, memfd_create, openat, openat2, renameat, statx, unlinkat,
 };
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwrite};
 
@@ -35,6 +35,9 @@ const LOCK: &str = "lock";
 
 /// The longest `.meta`, in bytes: 1 MiB of blocks is an object of a tebibyte.
 const MAX_META_BYTES: u64 = (1 << 20) + (64 << 10);
+
+/// linux/magic.h.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// What a file takes at least: a block of the file system. Each object has two.
 pub const FILE_BYTES: u64 = 4096;
@@ -100,11 +103,7 @@ impl Directory {
         let fd = openat(rustix::fs::CWD, path, flags, Mode::empty())?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let lock = openat(&fd, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
-        // Where /proc hides it, what is not whole is of no later process.
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
-            .map(|boot| boot.trim().to_owned())
-            .unwrap_or_else(|_| service::request_id::RequestId::generate().to_string());
-        Ok(Self { path: path.to_owned(), fd, lock, boot })
+        Ok(Self { path: path.to_owned(), fd, lock, boot: boot() })
     }
 
     /// Whether it is this process's alone from now on: until the one before it has ended, it is not.
@@ -324,6 +323,23 @@ impl Files {
             None => Ok(()),
         }
     }
+}
+
+/// What no other boot of the machine has.
+fn boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    // systemd may hide that of a service (`ProcSubset=pid`). /run is made anew with each boot where it is in memory.
+    let made = || {
+        let run = openat(rustix::fs::CWD, "/run", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let is_in_memory = rustix::fs::fstatfs(&run).ok()?.f_type as i64 == TMPFS_MAGIC;
+        let state = statx(&run, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+        let is_told = state.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let made = (state.stx_btime.tv_sec, state.stx_btime.tv_nsec);
+        (is_in_memory && is_told).then(|| format!("run-{}-{}", made.0, made.1))
+    };
+    let id = id.ok().map(|id| id.trim().to_owned()).or_else(made);
+    // Where nothing tells, what is not whole is of no later process.
+    id.unwrap_or_else(|| service::request_id::RequestId::generate().to_string())
 }
 
 fn write_all(fd: &OwnedFd, bytes: &[u8], at: u64) -> io::Result<()> {
