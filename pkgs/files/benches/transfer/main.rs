@@ -12,6 +12,7 @@ mod cold;
 mod drain;
 mod limited;
 mod network;
+mod origin;
 mod peers;
 mod rules;
 mod secure;
@@ -52,9 +53,9 @@ const CONNECTIONS: usize = 64;
 const CROWD: usize = 512;
 
 /// What can be run alone: a size of files on loopback, pairs of virtual Ethernet ports, TLS, data larger than memory, rules,
-/// and memory with the time from start to first answer.
-const PARTS: [&str; 9] =
-    ["2.4MB", "16KB", "1KB", "veth-1500", "veth-9000", "tls", "cold", "rules", "process"];
+/// files of an origin, and memory with the time from start to first answer.
+const PARTS: [&str; 10] =
+    ["2.4MB", "16KB", "1KB", "veth-1500", "veth-9000", "tls", "cold", "rules", "origin", "process"];
 
 const OURS: &str = "linerate-files";
 const NGINX: &str = "nginx";
@@ -109,6 +110,7 @@ fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
             }
             ("cold", _) => cold::measure(scale, &results, &mut report)?,
             ("rules", _) => rules::measure(scale, scratch, &mut report)?,
+            ("origin", _) => origin::measure(scale, place.path(), &mut report)?,
             _ => {
                 report.condition("RSS has no copies in pipes: up to 32 MiB of the kernel's".into());
                 memory(place.path(), &mut report)?;

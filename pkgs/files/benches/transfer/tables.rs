@@ -152,6 +152,12 @@ fn find<'s>(all: &'s [Series], server: &str, size: &str, load: Load) -> Option<&
     all.iter().find(|series| series.server == server && series.size == size && series.load == load)
 }
 
+/// The CPU time of a request to one server over that to another, where both were loaded.
+pub fn cpu_ratio(all: &[Series], (one, other): (&str, &str), size: &str) -> Option<f64> {
+    let of = |server| find(all, server, size, Load::Drain);
+    Some(of(one)?.ratio(of(other)?, |sample| sample.cpu_us))
+}
+
 /// What was asked for, beside nginx in the same rounds. A target that is a least is shown turned round, as
 /// nginx's figure over ours.
 pub fn targets(network: &str, all: &[Series], report: &mut Report) {
