@@ -332,7 +332,12 @@ fn files_of(
     let [plain, coded @ ..] = files;
     let plain = plain.expect("a file that was found is open");
     let size = plain.identity.size;
+    let is_coded = plain
+        .origin
+        .as_ref()
+        .is_some_and(|origin| origin.metadata().fields.iter().any(|(name, _)| name == "content-encoding"));
     let is_made_of = policy.compressed.as_ref().is_some_and(|sizes| sizes.contains(&size))
+        && !is_coded
         && is_text(&media_type(path, charset));
     let varies = is_made_of || coded.iter().any(Option::is_some);
     // A coding is made of all of a file.

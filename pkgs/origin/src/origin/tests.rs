@@ -1,5 +1,6 @@
 //! The cache before a store in memory. What only a network does is in the tests of `linerate-files`, before a real gateway.
 
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path as Place;
 

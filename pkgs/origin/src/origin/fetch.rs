@@ -1,0 +1,221 @@
+//! Fetches of blocks, one at a time for each, and into the file.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::timeout_at;
+
+use super::Inner;
+use crate::BLOCK_BYTES;
+use crate::blocks;
+use crate::catalogue::Record;
+use crate::disk::FILE_BYTES;
+use crate::error::Error;
+use crate::object::{Fetched, Flight, Object};
+use crate::remote::{Look, Part};
+
+/// Blocks that are fetched ahead of the one that is waited for, where there is memory.
+const AHEAD: u32 = 4;
+
+/// Bytes in memory, counted until they are dropped.
+struct Counted {
+    bytes: Bytes,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Where a block comes from.
+pub(super) enum Source {
+    /// It is on its way.
+    Part(Part),
+    /// It has to be asked for; with a permit where that is had.
+    Ask(Option<OwnedSemaphorePermit>),
+}
+
+/// Ends a flight, even one that panics.
+struct Lands {
+    object: Arc<Object>,
+    index: u32,
+}
+
+impl Drop for Lands {
+    fn drop(&mut self) {
+        self.object.landed(self.index);
+    }
+}
+
+impl Inner {
+    pub(super) async fn fetch(
+        this: &Arc<Self>,
+        object: &Arc<Object>,
+        wanted: Range<u64>,
+    ) -> Result<Fetched, Error> {
+        let size = object.metadata.size;
+        let range = wanted.start..wanted.end.min(size);
+        let first = blocks::index(range.start);
+        if range.is_empty() || object.has(first) {
+            // What follows is fetched while this is sent.
+            Self::ahead(this, object, first, &range);
+            return Ok(Fetched::Stored);
+        }
+        if object.has_changed() {
+            return Err(Error::Changed);
+        }
+        let mut flight = this.join(object, first);
+        Self::ahead(this, object, first, &range);
+        let told = flight.wait_for(Option::is_some).await;
+        told.ok().and_then(|told| told.clone()).unwrap_or(Err(Error::Busy))
+    }
+
+    fn join(self: &Arc<Self>, object: &Arc<Object>, index: u32) -> Flight {
+        object.join(index, |tell| self.begin(Arc::clone(object), index, Source::Ask(None), tell))
+    }
+
+    /// Begins with the blocks after one, as far as somebody wants them, there is memory, and they are stored.
+    fn ahead(this: &Arc<Self>, object: &Arc<Object>, first: u32, wanted: &Range<u64>) {
+        if object.is_whole() || object.is_gone() || object.has_changed() || wanted.is_empty() {
+            return;
+        }
+        let last = blocks::index(wanted.end - 1).min(first.saturating_add(AHEAD));
+        for index in first.saturating_add(1)..=last {
+            if object.has(index) || object.is_under_way(index) {
+                continue;
+            }
+            let Ok(permit) = Arc::clone(&this.blocks).try_acquire_owned() else { return };
+            object.join(index, |tell| {
+                this.begin(Arc::clone(object), index, Source::Ask(Some(permit)), tell);
+            });
+        }
+    }
+
+    /// Begins a flight, which goes on whoever waits for it.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        object: Arc<Object>,
+        index: u32,
+        source: Source,
+        tell: watch::Sender<Option<Result<Fetched, Error>>>,
+    ) {
+        let this = Arc::clone(self);
+        let lands = Lands { object: Arc::clone(&object), index };
+        self.handle.spawn(async move {
+            let mut result = this.fetch_block(&object, index, source).await;
+            if let Err(error) = &mut result {
+                if matches!(error, Error::Failed(_) | Error::Answer(_)) && this.is_another(&object).await {
+                    *error = Error::Changed;
+                }
+                if *error == Error::Changed {
+                    object.change();
+                    if let Some(record) = this.catalogue.record_of(&object) {
+                        this.drop_record(&record).await;
+                    }
+                }
+                this.metrics.failed(error);
+                if let Some(times) = this.fetches_failed.may_speak() {
+                    let key = object.metadata.key.as_str();
+                    tracing::warn!(key, block = index, %error, times, "a block was not fetched");
+                }
+            }
+            // Whoever comes from here on finds it in the file, or asks anew.
+            drop(lands);
+            tell.send_replace(Some(result));
+        });
+    }
+
+    /// Whether the origin says of a key something else than what an object was made of.
+    async fn is_another(&self, object: &Object) -> bool {
+        match self.remote.look(&object.metadata.key, None, false).await {
+            Ok(Look::There(metadata, _)) => metadata != *object.metadata,
+            Err(error) => error == Error::Missing,
+            Ok(Look::Same) => false,
+        }
+    }
+
+    async fn fetch_block(
+        self: &Arc<Self>,
+        object: &Arc<Object>,
+        index: u32,
+        source: Source,
+    ) -> Result<Fetched, Error> {
+        let until = Instant::now() + self.remote.block_timeout();
+        let fetched = async {
+            let permit = |permit: Option<OwnedSemaphorePermit>| async {
+                match permit {
+                    Some(permit) => Ok(permit),
+                    None => Arc::clone(&self.blocks).acquire_owned().await.map_err(|_| Error::Busy),
+                }
+            };
+            let range = blocks::range(index, object.metadata.size);
+            let (permit, part) = match source {
+                Source::Part(part) => (permit(None).await?, part),
+                Source::Ask(given) => {
+                    let permit = permit(given).await?;
+                    (permit, self.remote.part(&object.metadata, range.clone()).await?)
+                }
+            };
+            if part.range() != range {
+                return Err(Error::Answer("it has other bytes than were asked for".to_owned()));
+            }
+            let bytes = part.read().await?;
+            Ok((permit, bytes))
+        };
+        let (permit, bytes) = timeout_at(until.into(), fetched).await.unwrap_or(Err(Error::TimedOut))?;
+        self.metrics.blocks.add(1);
+        self.metrics.bytes.add(bytes.len() as u64);
+        let (this, of) = (Arc::clone(self), Arc::clone(object));
+        let bytes = Bytes::from_owner(Counted { bytes, _permit: permit });
+        let block = bytes.clone();
+        let stored = self.handle.spawn_blocking(move || this.store(&of, index, &block)).await;
+        if matches!(stored, Ok(true)) {
+            return Ok(Fetched::Stored);
+        }
+        self.metrics.passed.add(1);
+        Ok(Fetched::Passed(u64::from(index) * BLOCK_BYTES, bytes))
+    }
+
+    /// Writes a block into the file. Returns whether it is there.
+    fn store(&self, object: &Object, index: u32, bytes: &[u8]) -> bool {
+        if !self.alone.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Some(record) = self.catalogue.record_of(object) else { return false };
+        let room = (bytes.len() as u64).next_multiple_of(FILE_BYTES);
+        let (fits, out) = self.catalogue.reserve(&record, room);
+        out.iter().for_each(|record| self.forget(record));
+        if !fits {
+            return false;
+        }
+        match object.write(index, bytes) {
+            Ok(last) => {
+                if last && let Err(error) = self.finish(object, &record) {
+                    let key = object.metadata.key.as_str();
+                    tracing::warn!(key, %error, "an object would not outlast a loss of power");
+                }
+                true
+            }
+            Err(error) => {
+                self.catalogue.unreserve(&record, room);
+                self.no_room(&error);
+                false
+            }
+        }
+    }
+
+    /// An object is whole: that is made to last.
+    fn finish(&self, object: &Object, record: &Record) -> io::Result<()> {
+        object.sync()?;
+        let _names = self.names();
+        // Evicted, its name may be another's by now.
+        if record.is_gone() { Ok(()) } else { self.directory.finish(&record.name, &object.metadata) }
+    }
+}
