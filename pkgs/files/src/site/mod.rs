@@ -175,6 +175,10 @@ impl Site {
             if rules.rule.iter().any(|rule| rule.prefetch.is_some()) {
                 return Err(Error::NotOfOrigin("prefetch"));
             }
+            if rules.rule.iter().any(|rule| rule.archive.as_ref().is_some_and(|formats| !formats.is_empty()))
+            {
+                return Err(Error::NotOfOrigin("archive"));
+            }
         }
         let root = Root::open(&options.root, options.symlinks, options.precompressed)
             .map_err(file(&options.root))?;

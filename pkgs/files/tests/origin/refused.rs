@@ -19,6 +19,8 @@ fn what_does_not_go_with_an_origin_is_refused_in_one_line() {
     let origin = ["--origin", "s3://site", "--origin-cache", cache];
     let with =
         |more: &[&str]| [&origin[..], more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let archive = place.beside("archive.toml");
+    fs::write(&archive, "[[rule]]\npath = \"/pub/*\"\narchive = [\"zip\"]\n").expect("room");
     let file = place.beside("file");
     fs::write(&file, "aws_access_key_id = AK\nsecret = hush\n").expect("room");
     let file = file.to_str().expect("a path of text");
@@ -38,6 +40,7 @@ fn what_does_not_go_with_an_origin_is_refused_in_one_line() {
         (with(&["--symlinks", "anywhere"]), "symlinks"),
         (with(&["--rules", listing.to_str().expect("a path of text")]), "listing"),
         (with(&["--rules", prefetch.to_str().expect("a path of text")]), "prefetch"),
+        (with(&["--rules", archive.to_str().expect("a path of text")]), "archive"),
         (with(&["--origin-endpoint", "http://127.0.0.1:1"]), "https://"),
         (with(&["--origin-endpoint", "https://u:p@h"]), "endpoint"),
         (with(&["--origin-cache-bytes", "1000"]), "room for at least"),
