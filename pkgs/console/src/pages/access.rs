@@ -113,9 +113,7 @@ async fn writes(app: &App, visitor: &Visitor, fields: &Fields) -> Markup {
                 let wanted = Wanted { action: text("action"), target: text("target"), who: text("who") };
                 html! { (filter(app, file.service, fields)) div #writes-found { (history::of(file, wanted).await) } }
             }
-            Ok(false) => html! {
-                p.hint { "It is for those whose key of linerate-links may write, at all domains: it names everybody." }
-            },
+            Ok(false) => history::withheld(),
             Err(error) => html! { p.alert role="alert" { (error) } },
         },
     };

@@ -15,6 +15,11 @@ pub(super) async fn of(file: &AuditFile, wanted: Wanted) -> Markup {
     }
 }
 
+/// What is said to whoever may not see it.
+pub(super) fn withheld() -> Markup {
+    html! { p.hint { "It is for those whose key of linerate-links may write, at all domains: it names everybody." } }
+}
+
 fn unread(file: &AuditFile, error: &io::Error) -> Markup {
     html! { p.alert role="alert" { (file.path.display()) ": " (error) } }
 }
@@ -31,11 +36,11 @@ fn table(file: &AuditFile, found: &Found) -> Markup {
                     th scope="col" { "Request" }
                 } }
                 tbody { @for line in &found.lines { tr {
-                    td data-label="When" { (text::instant(&line.time)) }
-                    th scope="row" { (line.action) @if line.count > 1 { " × " (text::grouped(line.count)) } }
+                    td.word data-label="When" { (text::instant(&line.time)) }
+                    th.word scope="row" { (line.action) @if line.count > 1 { " × " (text::grouped(line.count)) } }
                     td data-label="To" { @if let Some(target) = &line.target { bdi { (target) } } }
                     td data-label="Key" { @if let Some(key) = line.key { (key) } @if let Some(name) = &line.name { " " bdi { (name) } } }
-                    td data-label="From" { @if let Some(client) = &line.client { (client) } }
+                    td.word data-label="From" { @if let Some(client) = &line.client { (client) } }
                     td data-label="Request" { bdi.hint { (line.id) } }
                 } } }
             }

@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use service::problem::Problem;
 
+use super::access::may_see_all;
 use super::users::status;
 use super::{Screen, csrf, failed, history, page as shown, see_other, text, users};
 use crate::app::App;
@@ -64,7 +65,8 @@ pub(crate) async fn page(
     match read(&app, &visitor, &path).await {
         Ok((id, user, _)) => {
             let title = member(&user, "name").into_owned();
-            let content = show(&app, &id, &user, fields.has("saved")).await;
+            let history = written(&app, &visitor, &id).await;
+            let content = show(&id, &user, fields.has("saved"), &history);
             shown(StatusCode::OK, (&app, &visitor), (Screen::Users, &title), content)
         }
         Err(error) => failed((&app, &visitor), (Screen::Users, "User"), &error),
@@ -77,7 +79,7 @@ pub(super) async fn read(app: &App, visitor: &Visitor, path: &str) -> Result<(Id
     Ok((id, user, seen))
 }
 
-async fn show(app: &App, id: &Id, user: &Document, saved: bool) -> Markup {
+fn show(id: &Id, user: &Document, saved: bool, history: &Markup) -> Markup {
     let addresses = user.get("addresses").and_then(Value::as_array);
     let addresses = addresses.into_iter().flatten().filter_map(Value::as_object);
     let preferences = user.get("preferences").and_then(|all| serde_json::to_string_pretty(all).ok());
@@ -104,14 +106,25 @@ async fn show(app: &App, id: &Id, user: &Document, saved: bool) -> Markup {
         }
         section aria-labelledby="history" {
             h2 #history { "History" }
-            @match app.audit_of("api") {
-                Some(file) => (history::of(file, Wanted { target: id.as_str().to_owned(), ..Wanted::default() }).await),
-                None => p.hint {
-                    "Who wrote what is in the audit log of linerate-api, where it has one (" code { "--audit-log" }
-                    "); this console is not told where that is (" code { "--api-audit" } ")."
-                },
-            }
+            (history)
         }
+    }
+}
+
+/// What the audit log says of a user, for whoever may see all of that log.
+async fn written(app: &App, visitor: &Visitor, id: &Id) -> Markup {
+    let Some(file) = app.audit_of("api") else {
+        return html! {
+            p.hint {
+                "Who wrote what is in the audit log of linerate-api, where it has one (" code { "--audit-log" }
+                "); this console is not told where that is (" code { "--api-audit" } ")."
+            }
+        };
+    };
+    match may_see_all(app, visitor).await {
+        Ok(true) => history::of(file, Wanted { target: id.as_str().to_owned(), ..Wanted::default() }).await,
+        Ok(false) => history::withheld(),
+        Err(error) => html! { p.alert role="alert" { (error) } },
     }
 }
 

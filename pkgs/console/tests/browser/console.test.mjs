@@ -564,6 +564,15 @@ test("a key that may only read is told so where it writes", async () => {
   await visitor.page.goto(at("/access?target=audited"));
   await visitor.page.getByText("It is for those whose key of linerate-links may write").waitFor();
   assert.equal(await visitor.page.getByText("link.create").count(), 0);
+  // A user's history is of the same log, whatever the key of the API may.
+  const { id } = await box.api_of_users("POST", "users", { email: "history@example.org", name: "History" });
+  await visitor.page.goto(at("/access/key"));
+  await visitor.page.getByLabel("Key of linerate-api").fill(box.api_keys.write);
+  await visitor.page.getByRole("button", { name: "Add the key" }).click();
+  await heading(visitor.page, "Users").waitFor();
+  await visitor.page.goto(at(`/user/${id}`));
+  await visitor.page.getByText("It is for those whose key of linerate-links may write").waitFor();
+  assert.equal(await visitor.page.getByText("user.create").count(), 0);
   await visitor.close();
 });
 

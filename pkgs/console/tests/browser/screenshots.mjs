@@ -18,6 +18,13 @@ const LINKS = [
   ["status", "https://status.example.com/", null, []],
   ["wifi", "https://example.com/visitors/wifi", "Visitors' Wi-Fi", ["office"]],
 ];
+const USERS = [
+  ["Ada Lovelace", "ada@example.org", "active", ["staff", "writes"]],
+  ["Grace Hopper", "grace@example.org", "active", ["staff"]],
+  ["Alan Turing", "alan@example.com", "invited", ["guest"]],
+  ["Hedy Lamarr", "hedy@example.com", "active", ["staff", "radio"]],
+  ["Karl Example", "karl@example.net", "suspended", []],
+];
 /** What the recorded machine does not tell of itself. */
 const MACHINE = `/proc/sys/kernel/hostname = go-1
 /proc/sys/kernel/osrelease = 6.18.9
@@ -46,6 +53,12 @@ try {
     await box.api_of_links("POST", "links", { code, target, tags, ...(title && { title }) });
   }
   await box.api_of_links("PATCH", "links/wifi", { status: "disabled" });
+  for (const [name, email, status, tags] of USERS) {
+    const [given_name, family_name] = name.split(" ");
+    const profile = { given_name, family_name, locale: "en-GB", time_zone: "Europe/London" };
+    const addresses = [{ label: "office", street: "A street 1", city: "London", country: "GB" }];
+    await box.api_of_users("POST", "users", { name, email, status, tags, profile, addresses, preferences: { theme: "dark", page_size: 50 } });
+  }
   let n = 0;
   const visit = () => {
     n += 1;
@@ -82,6 +95,13 @@ try {
       await page.getByRole("button", { name: "Make the link" }).click();
       await page.locator("#code-error").waitFor();
     }],
+    ["users", async (page) => { await page.goto(at("/users")); }],
+    ["user", async (page) => {
+      await page.goto(at("/users?q=grace"));
+      await page.getByRole("link", { name: "Grace Hopper" }).click();
+      await page.getByRole("heading", { name: "History" }).waitFor();
+    }],
+    ["access", async (page) => { await page.goto(at("/access?service=api")); }],
     ["queues", async (page) => { await page.goto(at("/queues")); }],
     ["doctor", async (page) => { await page.goto(at("/doctor")); }],
   ];
