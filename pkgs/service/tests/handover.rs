@@ -57,7 +57,7 @@ fn serve(
     listen: &[Address],
 ) -> Result<(), Box<dyn std::error::Error>> {
     let shutdown = Shutdown::on_signals()?;
-    let takeover = Takeover::begin(&HandoverArgs { handover: Some(path) }, program)?;
+    let takeover = Takeover::begin(&HandoverArgs { handover: Some(path.clone()) }, program)?;
     let mut sockets = Vec::new();
     for address in listen {
         sockets.extend(address.listen_each(2, &TcpOptions::default())?);
@@ -87,6 +87,11 @@ fn serve(
         }
         // Looked at between rounds: what was accepted has its answer.
         if shutdown.is_triggered() {
+            // What tidies up is a thread, which this one is not to outrun: services take longer to end.
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while !is_handed_over() && path.exists() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(1));
+            }
             println!("\nhanded over {}", is_handed_over());
             return Ok(());
         }
