@@ -19,6 +19,8 @@
       floor = "1";
     };
   };
+  # udev takes long where every instruction is emulated, and a card has no name until then.
+  linerate.appliance.health.patience = lib.mkDefault 300;
   networking.hosts."127.0.0.1" = [ "updates.example" ];
   environment.etc."ssl/certs/ca-certificates.crt".source = lib.mkForce (keys + "/ca.pem");
   systemd.services.updates = {
