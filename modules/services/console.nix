@@ -25,6 +25,12 @@ let
     "files"
     "api"
   ] admin;
+  # Where the API serves its users: its first address, where the program can connect to it.
+  users =
+    let
+      inherit (services.api.settings) listen;
+    in
+    if services.api.enable or false && listen != [ ] then lib.head listen else "none";
   # The program connects in the clear.
   unreachable = lib.filter (
     name:
@@ -71,9 +77,13 @@ in
       command = "console";
       openFiles = 1024;
       # Unless somebody says otherwise.
-      derived = removeAttrs (asked // { profile = "/etc/linerate/profile.json"; }) (
-        lib.attrNames cfg.settings
-      );
+      derived = removeAttrs (
+        asked
+        // {
+          inherit users;
+          profile = "/etc/linerate/profile.json";
+        }
+      ) (lib.attrNames cfg.settings);
     };
 
     systemd.services.linerate-console = {
