@@ -88,6 +88,14 @@ if grep -q cret "$work/said"; then
     exit 1
 fi
 begin
+URLS='postgres://api@one.example,[2001:db8::2]:5433,three.example/api?target_session_attrs=read-write'
+echo "touch $work/open $work/well" >"$work/meanwhile"
+good "several hosts of one database" 1000
+says 'not decided yet, since there is not: a way to one.example, port 5432 or 2001:db8::2, port 5433 or three.example, port 5432; '
+begin
+URLS='postgres://api@one.example,localhost/api'
+bad "a database that may be on this host" 1000
+begin
 URLS='sqlite:/var/lib/api.db postgres://api@%2Frun%2Fpostgresql/api postgres:///api postgres://localhost/api postgres://127.0.0.1:1/api postgres://[::1]/api'
 bad "databases of this host are the box's own" 1000
 [[ ! -e $work/asked ]]

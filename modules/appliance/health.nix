@@ -115,7 +115,7 @@ in
         )
         # What others are late with, in a line.
         missing() {
-          local card url host port
+          local card url each host port unreached
           for card in /sys/class/net/*; do
             case $(basename "$(readlink "$card/device/driver")") in
               ${if drivers == [ ] then "none" else lib.concatStringsSep " | " drivers}) ;;
@@ -127,16 +127,18 @@ in
           for url in ${lib.escapeShellArgs urls} ${
             lib.concatMapStringsSep " " (file: "\"$(cat ${lib.escapeShellArg file} 2>/dev/null)\"") files
           }; do
-            # Host and port, of what is not a path.
-            sed --quiet --regexp-extended \
-              's,^postgres[a-z]*://([^@/?]*@)?\[?([^][/?:%]+|[0-9a-f:]+)\]?(:([0-9]+))?([/?].*)?$,\2 \4,p' <<<"$url" |
-              while read -r host port; do
-                case $host in
-                  localhost | 127.* | ::1) continue ;;
-                esac
-                timeout 5 ${pkgs.runtimeShell} -c ': >/dev/tcp/$0/$1' "$host" "''${port:-5432}" 2>/dev/null ||
-                  printf 'a way to %s, port %s; ' "$host" "''${port:-5432}"
-              done
+            # One of its hosts is enough.
+            unreached=
+            for each in $(sed -nE 's,^postgres[a-z]*://([^@/?]*@)?([^/?]*).*$,\2,p' <<<"$url" | tr , ' '); do
+              # Host and port, of what is not a path.
+              read -r host port < <(sed -E 's,^\[?([^][%:]+|[0-9a-f:]+)\]?(:([0-9]+))?$,\1 \3,; t; s/.*//' <<<"$each")
+              case $host in
+                "" | localhost | 127.* | ::1) continue 2 ;;
+              esac
+              ! timeout 5 ${pkgs.runtimeShell} -c ': >/dev/tcp/$0/$1' "$host" "''${port:-5432}" 2>/dev/null || continue 2
+              unreached+="''${unreached:+ or }$host, port ''${port:-5432}"
+            done
+            [ -z "$unreached" ] || printf 'a way to %s; ' "$unreached"
           done
         }
         since=0
