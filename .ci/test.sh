@@ -110,7 +110,7 @@ join
 # Real systems, of the programs that were built for the tests.
 part nixos .ci/nixos.sh
 part images env PROFILE=dev .ci/nixos.sh --images "${CARGO_TARGET_DIR:-pkgs/target}/images" \
-    aws-c6i-image tengbe-image tengbe-installer
+    aws-c6i-image tengbe-appliance tengbe-image tengbe-installer
 part tests in_pkgs cargo test --workspace --locked
 # The modules' settings, by the programs themselves.
 part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"

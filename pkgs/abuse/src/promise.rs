@@ -23,7 +23,8 @@ pub fn memory_max(service: &str, settings: &[(&str, u64)]) -> u64 {
 
 /// The same of a module's text.
 fn granted(text: &str, settings: &[(&str, u64)]) -> Result<u64, String> {
-    let expression = value_of(text, "serviceConfig.MemoryMax").ok_or("there is none")?;
+    // The service's own unit comes before those of its helpers.
+    let expression = value_of(text, "MemoryMax").ok_or("there is none")?;
     let mut reader = Reader { text, settings, rest: tokens(expression)?, depth: 0 };
     let sum = reader.sum()?;
     if reader.rest.is_empty() { Ok(sum) } else { Err(format!("{:?} is left over", reader.rest)) }
@@ -133,12 +134,12 @@ mod tests {
     #[test]
     fn a_module_is_reckoned_as_nix_does() {
         let text = "let mebibyte = 1024 * 1024; each = (8 + 8) * 512;\n in { default = 64 * mebibyte;\n
-            unit.serviceConfig.MemoryMax =\n 2 * cfg.settings.cache-bytes + cfg.settings.max-connections * each\n + 512 * mebibyte;\n
+            serviceConfig = { Restart = true; MemoryMax =\n 2 * cfg.settings.cache-bytes + cfg.settings.max-connections * each\n + 512 * mebibyte; };\n
             other = { serviceConfig = { MemoryMax = \"512M\"; }; }; }";
         let settings = [("cache-bytes", 1000), ("max-connections", 10)];
         assert_eq!(granted(text, &settings), Ok(2000 + 10 * 8192 + (512 << 20)));
         assert!(granted(text, &settings[..1]).is_err_and(|why| why.contains("max-connections")));
-        assert!(granted("serviceConfig.MemoryMax = lib.max 1 2;", &[]).is_err());
+        assert!(granted("MemoryMax = lib.max 1 2;", &[]).is_err());
         assert!(granted("x = 1;", &[]).is_err());
     }
 
