@@ -8,7 +8,8 @@ box.wait_for_unit("multi-user.target")
 box.wait_for_unit("linerate-health.service")
 
 with subtest("the box counts as healthy, and no unit has failed"):
-    assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+    failed = box.succeed("systemctl list-units --failed --plain --no-legend")
+    assert failed == "", failed
     box.wait_until_succeeds("systemctl is-system-running | grep -qx running", 120)
 
 with subtest("services answer"):

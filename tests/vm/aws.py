@@ -10,7 +10,8 @@ profile = json.loads(box.succeed("cat /etc/linerate/profile.json"))
 with subtest("services answer, and no unit has failed"):
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1/nowhere") == "404"
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"
-    assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+    failed = box.succeed("systemctl list-units --failed --plain --no-legend")
+    assert failed == "", failed
 
 with subtest("its root has grown to the disk"):
     assert int(box.succeed("df --output=size -B 1 / | tail -n 1")) > 8 * 2**30

@@ -7,7 +7,8 @@ box.wait_for_unit("multi-user.target")
 
 with subtest("the box counts as healthy, and no unit has failed"):
     box.wait_for_unit("linerate-health.service")
-    assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+    failed = box.succeed("systemctl list-units --failed --plain --no-legend")
+    assert failed == "", failed
     box.wait_until_succeeds("systemctl is-system-running | grep -qx running", 120)
 
 with subtest("its root has grown to the disk"):

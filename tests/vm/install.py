@@ -8,7 +8,8 @@ with subtest("what it left boots, is healthy, and answers"):
     box.start()
     box.wait_for_unit("multi-user.target")
     box.wait_for_unit("linerate-health.service")
-    assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+    failed = box.succeed("systemctl list-units --failed --plain --no-legend")
+    assert failed == "", failed
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1/nowhere") == "404"
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"
 

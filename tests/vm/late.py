@@ -43,7 +43,8 @@ with subtest("there is no network for a minute: services run, and the boot is ne
     assert "not decided yet, since there is not: a carrier at " in said(), said()
     assert "a way to visitor, port 5432" in said() and "secret" not in said(), said()
     assert state("linerate-api.service") == "activating"
-    assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+    failed = box.succeed("systemctl list-units --failed --plain --no-legend")
+    assert failed == "", failed
 
 with subtest("the network comes: links are answered, the database is still waited for"):
     box.unblock()
@@ -64,7 +65,8 @@ with subtest("the database comes: the API is there without anybody's doing, and 
     )
     visitor.wait_until_succeeds("curl -sf --max-time 20 http://box:8100/v1/users")
     box.wait_for_unit("linerate-health.service")
-    assert box.succeed("systemctl list-units --failed --plain --no-legend") == ""
+    failed = box.succeed("systemctl list-units --failed --plain --no-legend")
+    assert failed == "", failed
 
 with subtest("the database goes and comes, and so does the API"):
     visitor.succeed("systemctl stop database.service")
