@@ -1,12 +1,13 @@
 //! What was read of the database, for as long as it is known to be what the database holds.
 //!
 //! A read that misses takes a [`Stamp`] before it asks the database and keeps the answer under that stamp. Every
-//! change that is heard of makes the stamps of its key worthless first and removes the value second, so that an
-//! answer that was under way meanwhile is not kept.
+//! change that is heard of makes the stamps of its key worthless and removes the value, so that an answer that was under
+//! way meanwhile is not kept. Both take the key's lock: a value that is old is never there to be read, not even until
+//! who keeps it looks once more. Reading what is cached takes no lock.
 
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Keys share this many counters of changes: a change of one makes an answer about another of the same counter be
@@ -96,8 +97,8 @@ pub struct Cache<K, V> {
     values: moka::sync::Cache<K, (u64, V)>,
     /// Counts the times everything may have changed.
     epoch: AtomicU64,
-    /// Counts changes, by hash of the key.
-    changes: Box<[AtomicU64]>,
+    /// Counts changes, by hash of the key; locked while values of these keys are written or removed.
+    changes: Box<[Mutex<u64>]>,
     hasher: RandomState,
     freshness: Arc<Freshness>,
 }
@@ -113,7 +114,7 @@ where
         Self {
             values: moka::sync::Cache::builder().max_capacity(bytes).weigher(weigh).build(),
             epoch: AtomicU64::new(0),
-            changes: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
+            changes: (0..STRIPES).map(|_| Mutex::new(0)).collect(),
             hasher: RandomState::new(),
             freshness,
         }
@@ -132,27 +133,22 @@ where
 
     /// To be taken before the database is asked for a key.
     pub fn stamp(&self, key: &K) -> Stamp {
-        Stamp {
-            epoch: self.epoch.load(Ordering::SeqCst),
-            changes: self.changes_of(key).load(Ordering::SeqCst),
-        }
+        Stamp { epoch: self.epoch.load(Ordering::SeqCst), changes: *self.changes_of(key) }
     }
 
     /// Keeps what the database answered, unless the key has changed since the stamp was taken.
     pub fn keep(&self, key: K, stamp: Stamp, value: V) {
-        if self.stamp(&key) != stamp {
-            return;
-        }
-        self.values.insert(key, (stamp.epoch, value));
-        // A change may have come between the two, and have removed the value before it was there.
-        if self.stamp(&key) != stamp {
-            self.values.invalidate(&key);
+        let changes = self.changes_of(&key);
+        // Where everything changes meanwhile, the value is of an epoch that is over.
+        if *changes == stamp.changes && self.epoch.load(Ordering::SeqCst) == stamp.epoch {
+            self.values.insert(key, (stamp.epoch, value));
         }
     }
 
     /// The key has another value now, or none.
     pub fn change(&self, key: &K) {
-        self.changes_of(key).fetch_add(1, Ordering::SeqCst);
+        let mut changes = self.changes_of(key);
+        *changes += 1;
         self.values.invalidate(key);
     }
 
@@ -167,8 +163,9 @@ where
         (self.values.entry_count(), self.values.weighted_size())
     }
 
-    fn changes_of(&self, key: &K) -> &AtomicU64 {
-        &self.changes[self.hasher.hash_one(key) as usize % STRIPES]
+    fn changes_of(&self, key: &K) -> MutexGuard<'_, u64> {
+        let stripe = &self.changes[self.hasher.hash_one(key) as usize % STRIPES];
+        stripe.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -194,6 +191,32 @@ mod tests {
             cache.keep(1, cache.stamp(&1), "new");
             assert_eq!(cache.get(&1), Some("new"));
         }
+    }
+
+    #[test]
+    fn a_value_that_a_change_has_made_old_is_seen_by_nobody_after_the_change() {
+        const CHANGES: u64 = 100_000;
+        let cache = Cache::<u32, u64>::new(1_000, |_| 8, Arc::new(Freshness::forever()));
+        let database = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while database.load(Ordering::SeqCst) < CHANGES {
+                        let stamp = cache.stamp(&1);
+                        cache.keep(1, stamp, database.load(Ordering::SeqCst));
+                    }
+                });
+            }
+            for _ in 0..CHANGES {
+                let written = database.fetch_add(1, Ordering::SeqCst) + 1;
+                cache.change(&1);
+                let read = cache.get(&1);
+                if read.is_some_and(|read| read < written) {
+                    database.store(CHANGES, Ordering::SeqCst);
+                    panic!("{written} was written, and {read:?} read after that");
+                }
+            }
+        });
     }
 
     #[test]
