@@ -1,5 +1,15 @@
 //! A JSON REST API over users, on SQLite or PostgreSQL.
 //!
+//! ```text
+//!  listener ─▶ http: front ─┬─ cached user ─────────▶ bytes, answered there and then
+//!                (router,   │                  ▲
+//!                 guard)    └▶ operations ─▶ users: Users ─▶ store ─┬▶ SQLite: a writer thread, readers
+//!                                │   ▲         cache                └▶ PostgreSQL: pipelines, a pool
+//!                   json ◀───────┘   └ response    ▲                          │
+//!                 (bounds, faults,                 └──── what was written, here and on other nodes
+//!                  merge patches)
+//! ```
+//!
 //! The tree, from the socket inwards:
 //! - [`http`]: from a request to an answer.
 //! - [`json`]: texts from strangers: bounds, faults with pointers, merge patches.

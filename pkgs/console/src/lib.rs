@@ -1,5 +1,12 @@
 //! The console: one web page for the box.
 //!
+//! ```text
+//!  browser ─▶ listener ─▶ guard ─▶ routes ─▶ pages ─┬▶ upstream ─▶ admin listeners of links, files and api
+//!                         session, csrf    (HTML)   ├▶ overview: read each second while somebody looks
+//!                                                   ├▶ audit: the logs that services write
+//!                                                   └▶ machine ─▶ the operator's command line
+//! ```
+//!
 //! It keeps nothing: what it shows it asks of the services, by the APIs of their admin listeners, and of the machine, by
 //! [`Machine`], which the operator's command line implements with the code that it prints from.
 //!

@@ -1,5 +1,13 @@
 //! The operator's view of a machine that shall run at its line rate.
 //!
+//! ```text
+//!             ┌▶ nic: plan ─▶ apply, verify, watch, undo ─┐
+//!  cli, ──────┼▶ doctor: rules ◀── profile                ├─▶ system ─▶ /proc, /sys, ethtool, systemd,
+//!  console    ├▶ measured ◀── metrics of the services     │             or a recorded machine
+//!             ├▶ update ─▶ systemd-sysupdate              │
+//!             └▶ up ─▶ links, files, api, console         ┘ topology, cpus: what they reckon with
+//! ```
+//!
 //! - [`system`]: the machine behind one small interface, real or recorded.
 //! - [`cpus`]: sets of CPUs as the kernel writes them.
 //! - [`topology`]: which CPUs share a core, which a NUMA node.

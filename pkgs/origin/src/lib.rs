@@ -1,5 +1,13 @@
 //! A read-through cache on disk for objects of S3.
 //!
+//! ```text
+//!  who serves ─▶ origin ─▶ catalogue: known, fresh? ─▶ object ─▶ blocks: is it there? ─▶ a plain file, sent as any other
+//!                  │              ▲                                  │ not yet
+//!                  │ lookup       │ metadata                         ▼ fetch, one flight a block
+//!                  └────────────▶ remote (credentials) ─▶ S3 ─▶ disk: written, made to last, then said to be there
+//!                                                               queue: what goes when the disk is full
+//! ```
+//!
 //! An object is fetched in blocks of 1 MiB, each with `If-Match`, into a sparse file that is named by key and ETag. What is
 //! whole is a plain file, which whoever serves files sends as any other. What is not is sent block by block as they come.
 //!

@@ -1,5 +1,14 @@
 //! PostgreSQL as the services use it.
 //!
+//! ```text
+//!  Conninfo ─▶ Connector ─▶ host by host, TLS, role asked ─▶ Session
+//!                              ▲          │
+//!     password, iam ───────────┘          ├─ Pipelines ◀── reads by key, many in one question
+//!                                         ├─ Pool ◀─────── writes, lists;  GroupCommit ◀── many writes, one commit
+//!                                         ├─ copy, Migrations
+//!                                         └─ Feed ─▶ Heard: what other nodes wrote, and up to when all is known
+//! ```
+//!
 //! - [`Conninfo`]: a connection string of libpq, with several hosts, TLS and files of passwords.
 //! - [`Connector`]: connects to the host that has the role asked for; [`Session`] is a connection.
 //! - [`Pool`]: sessions for writes and lists; [`Pipelines`]: reads by key that share round trips.

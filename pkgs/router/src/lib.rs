@@ -1,5 +1,11 @@
 //! A compile-once table of routes: a method and a path find a route's value and its parameters.
 //!
+//! ```text
+//!  Builder: method, pattern, value ─▶ pattern: parsed, conflicts refused ─▶ build ─▶ Router: one frozen tree
+//!  request: method, path ─▶ Router::find ─▶ tree: segment by segment ─▶ methods ─▶ Match: value, parameters (ranges)
+//!                                                                              └▶ no such path, or no such method
+//! ```
+//!
 //! [`Builder`] takes routes, each a method, a pattern and a value of the service's own; [`Builder::build`] freezes them
 //! into a [`Router`], which one match asks for all there is to know of a request: [`Router::find`]. What a service
 //! does with the value (call a handler, count, check a scope) is the service's affair; there is no transport, no body

@@ -1,5 +1,12 @@
 //! What every linerate service shares.
 //!
+//! ```text
+//!  start   settings ─▶ logs ─▶ socket, handover, tls ─▶ workers ─▶ ready: systemd, /readyz
+//!  serve   proxies ─▶ allowed_hosts ─▶ rate_limit ─▶ the service ─▶ access_log, metrics, problem
+//!  beside  admin: /healthz, /readyz, /metrics
+//!  end     shutdown: drain, or handover to who comes next ─▶ exit
+//! ```
+//!
 //! - [`settings`]: one definition of each setting; defaults < TOML file < credentials < environment < flags.
 //! - [`access_log`]: a line of JSON for each request, and for each write.
 //! - [`rate_limit`]: how often somebody may do something.
