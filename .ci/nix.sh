@@ -307,7 +307,7 @@ types() {
             cp .ci/mypy.txt "$venv"
         fi
         (cd tests/portable && "$venv/bin/mypy" --strict --no-incremental --no-error-summary ./*.py)
-        "$venv/bin/mypy" --strict --no-incremental --no-error-summary tests/structure.py tests/test_structure.py docs/*.py \
+        "$venv/bin/mypy" --strict --no-incremental --no-error-summary tests/structure.py tests/test_structure.py tests/cargo.py docs/*.py \
             .ci/units.py
     fi
     directory=$(mktemp -d)

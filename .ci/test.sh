@@ -111,7 +111,7 @@ join
 part nixos .ci/nixos.sh
 part images env PROFILE=dev .ci/nixos.sh --images "${CARGO_TARGET_DIR:-pkgs/target}/images" \
     aws-c6i-image tengbe-appliance tengbe-image tengbe-installer
-part tests in_pkgs cargo test --workspace --locked
+part tests tests/cargo.py
 # The modules' settings, by the programs themselves.
 part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"
 # The manual: what it says of the programs, and that its commands print what it shows.
