@@ -35,10 +35,10 @@ impl Heard {
         &self,
         sent: &[u8],
         rules: &Rules,
-        fits: impl Fn(&model::Asked, &model::Answer) -> Result<(), String>,
+        fits: impl Fn(&model::ParsedRequest, &model::Answer) -> Result<(), String>,
     ) -> Result<(), String> {
         let steps = model::steps(sent, rules);
-        let last = steps.iter().position(|step| matches!(step, model::Step::Asked(asked) if !asked.keep));
+        let last = steps.iter().position(|step| matches!(step, model::Step::Request(asked) if !asked.keep));
         if self.reset && last.is_some_and(|last| last + 1 < steps.len()) {
             return Ok(());
         }

@@ -20,7 +20,7 @@ pub struct Rules {
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ParsedRequest {
     /// Its method.
     pub method: String,
     /// Its target, as it was sent.
@@ -41,7 +41,7 @@ pub struct Asked {
     pub doubtful: bool,
 }
 
-impl Asked {
+impl ParsedRequest {
     /// Whether it has no body, and is of a method that is without.
     fn is_plain(&self) -> bool {
         self.body == Body::None && matches!(&*self.method, "GET" | "HEAD")
@@ -63,7 +63,7 @@ pub enum Body {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A request.
-    Asked(Asked),
+    Request(ParsedRequest),
     /// What is to be refused, with one of these statuses.
     Refused(Vec<u16>),
     /// Part of a head, and no more.
@@ -75,7 +75,7 @@ pub enum Step {
 pub fn steps(mut bytes: &[u8], rules: &Rules) -> Vec<Step> {
     let mut steps = Vec::new();
     while let Some((step, used)) = step(bytes, rules) {
-        let last = !matches!(&step, Step::Asked(asked) if asked.body != Body::Broken);
+        let last = !matches!(&step, Step::Request(asked) if asked.body != Body::Broken);
         steps.push(step);
         if last {
             break;
@@ -125,7 +125,7 @@ fn step(bytes: &[u8], rules: &Rules) -> Option<(Step, usize)> {
     // RFC 9110, section 10.1.1: 100 is due where content follows, and no fault where none does.
     let expects = expects && !old;
     Some((
-        Step::Asked(Asked {
+        Step::Request(ParsedRequest {
             method,
             target,
             host,
@@ -454,8 +454,8 @@ pub fn is_answered(steps: &[Step], mut received: &[u8]) -> bool {
     for step in steps {
         let method = match step {
             Step::Cut => return true,
-            Step::Asked(asked) if asked.body == Body::Broken => return true,
-            Step::Asked(asked) => &*asked.method,
+            Step::Request(asked) if asked.body == Body::Broken => return true,
+            Step::Request(asked) => &*asked.method,
             Step::Refused(_) => "",
         };
         loop {
@@ -484,7 +484,7 @@ pub fn hold(
     sent: &[u8],
     received: &[u8],
     rules: &Rules,
-    fits: impl Fn(&Asked, &Answer) -> Result<(), String>,
+    fits: impl Fn(&ParsedRequest, &Answer) -> Result<(), String>,
 ) -> Result<(), String> {
     let mut rest = received;
     let nothing_after = |rest: &[u8], what: &str| match rest {
@@ -513,7 +513,7 @@ pub fn hold(
                     Err(format!("a refusal is none of {statuses:?}: {answer:?}"))
                 };
             }
-            Step::Asked(asked) => {
+            Step::Request(asked) => {
                 let broken = asked.body == Body::Broken;
                 if rest.is_empty() && broken {
                     return Ok(());
@@ -562,7 +562,7 @@ pub fn hold(
 }
 
 /// The answer to a request.
-fn answer_to(bytes: &[u8], asked: &Asked) -> Result<(Answer, usize), String> {
+fn answer_to(bytes: &[u8], asked: &ParsedRequest) -> Result<(Answer, usize), String> {
     answer(bytes, &asked.method).map_err(|why| format!("{why}; to {asked:?}"))
 }
 
@@ -593,9 +593,9 @@ mod tests {
         steps.remove(0)
     }
 
-    fn asked(bytes: &str) -> Asked {
+    fn asked(bytes: &str) -> ParsedRequest {
         match one(bytes) {
-            Step::Asked(asked) => asked,
+            Step::Request(asked) => asked,
             other => panic!("{other:?}: {bytes:?}"),
         }
     }
@@ -608,7 +608,7 @@ mod tests {
         let targets: Vec<_> = steps
             .iter()
             .map(|step| match step {
-                Step::Asked(asked) => (&*asked.target, asked.keep, asked.body.clone()),
+                Step::Request(asked) => (&*asked.target, asked.keep, asked.body.clone()),
                 _ => ("", false, Body::None),
             })
             .collect();
@@ -709,7 +709,7 @@ mod tests {
     const HALF: &str = "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nhalf";
 
     fn held(sent: &[&str], received: &[&str]) -> Result<(), String> {
-        let fits = |asked: &Asked, answer: &Answer| {
+        let fits = |asked: &ParsedRequest, answer: &Answer| {
             if asked.target == "/a" && answer.status == 200 { Ok(()) } else { Err("another's".into()) }
         };
         hold(sent.concat().as_bytes(), received.concat().as_bytes(), &RULES, fits)

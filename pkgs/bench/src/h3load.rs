@@ -19,7 +19,7 @@ const LATEST: Duration = Duration::from_secs(30);
 
 /// What is asked for again and again.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct LoadRequest {
     method: Method,
     path: String,
     /// Bytes of the request's body.
@@ -29,7 +29,7 @@ pub struct Asked {
     status: u16,
 }
 
-impl Asked {
+impl LoadRequest {
     /// A `GET` whose answer has so many bytes.
     pub fn get(path: &str, expected: u64) -> Self {
         Self { method: Method::GET, path: path.into(), sent: 0, expected: Some(expected), status: 200 }
@@ -55,7 +55,7 @@ pub struct Load {
     /// Requests under way at once on each.
     pub streams: usize,
     /// What they ask for.
-    pub asked: Asked,
+    pub request: LoadRequest,
 }
 
 /// What came of a load.
@@ -110,7 +110,7 @@ impl Load {
         let mut asking = JoinSet::new();
         for sender in &senders {
             for _ in 0..self.streams {
-                asking.spawn(again(sender.clone(), self.asked.clone(), until));
+                asking.spawn(again(sender.clone(), self.request.clone(), until));
             }
         }
         let mut outcome = Outcome::default();
@@ -126,18 +126,18 @@ impl Load {
 
 type Sender = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
 
-async fn again(mut sender: Sender, asked: Asked, until: Instant) -> Result<Vec<Duration>, String> {
+async fn again(mut sender: Sender, wanted: LoadRequest, until: Instant) -> Result<Vec<Duration>, String> {
     static BODY: [u8; PIECE] = [b'0'; PIECE];
     let mut latencies = Vec::new();
     while Instant::now() < until {
         let begun = Instant::now();
         let request = Request::builder()
-            .method(asked.method.clone())
-            .uri(format!("https://localhost{}", asked.path))
+            .method(wanted.method.clone())
+            .uri(format!("https://localhost{}", wanted.path))
             .body(())
             .map_err(told)?;
         let mut stream = sender.send_request(request).await.map_err(told)?;
-        let mut left = asked.sent;
+        let mut left = wanted.sent;
         while left > 0 {
             let count = left.min(PIECE as u64);
             stream.send_data(Bytes::from_static(&BODY[..count as usize])).await.map_err(told)?;
@@ -149,7 +149,8 @@ async fn again(mut sender: Sender, asked: Asked, until: Instant) -> Result<Vec<D
         while let Some(data) = stream.recv_data().await.map_err(told)? {
             received += data.remaining() as u64;
         }
-        if response.status() != asked.status || asked.expected.is_some_and(|expected| expected != received) {
+        if response.status() != wanted.status || wanted.expected.is_some_and(|expected| expected != received)
+        {
             return Err(format!("{} with {received} bytes", response.status()));
         }
         latencies.push(begun.elapsed());

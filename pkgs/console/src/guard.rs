@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use listener::Peer;
-use service::allowed_hosts::Via;
+use service::allowed_hosts::SocketFamily;
 
 use crate::app::App;
 use crate::csrf::{self, FIELD};
@@ -46,7 +46,7 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
     let path = request.uri().path();
     let mut response = if let Some(hosts) = &app.hosts
         && let Err(refused) =
-            hosts.check_request(via(&request), &request, request.headers().get(header::ORIGIN))
+            hosts.check_request(socket_family(&request), &request, request.headers().get(header::ORIGIN))
     {
         pages::refused(StatusCode::FORBIDDEN, &refused.to_string())
     } else if path.starts_with("/assets/") && matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -60,10 +60,10 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: N
 }
 
 /// How a request came: on a Unix socket an empty name is none of a page's doing.
-fn via(request: &Request) -> Via {
+fn socket_family(request: &Request) -> SocketFamily {
     let unnamed = request.headers().get(header::HOST).is_none_or(HeaderValue::is_empty);
     let unix = request.extensions().get::<Peer>().is_some_and(|peer| peer.local.is_none());
-    if unnamed && unix { Via::Unix } else { Via::Network }
+    if unnamed && unix { SocketFamily::Unix } else { SocketFamily::Network }
 }
 
 /// Lets a visitor in who may be, with whatever form.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use clap::Parser;
 use http::{Request, Response, header};
 use http_body_util::Full;
-use listener::{Body, Config, Endpoint, Listener, Runtime, Speaks, Tls};
+use listener::{Body, Config, Endpoint, EndpointProtocol, Listener, Runtime, Tls};
 use service::proxies::ProxyArgs;
 use service::shutdown::Shutdown;
 use service::socket::Address;
@@ -37,11 +37,11 @@ struct Arguments {
     #[arg(long)]
     key: Option<PathBuf>,
 
-    /// Speak HTTP/2 in the clear too
+    /// ClientProtocol HTTP/2 in the clear too
     #[arg(long)]
     h2c: bool,
 
-    /// Speak HTTP/3 beside TLS
+    /// ClientProtocol HTTP/3 beside TLS
     #[arg(long)]
     h3: bool,
 
@@ -90,9 +90,9 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let speaks_clear = if arguments.h2c { Speaks::Http1AndH2c } else { Speaks::Http1 };
+    let clear_protocol = if arguments.h2c { EndpointProtocol::Http1AndH2c } else { EndpointProtocol::Http1 };
     let clear = arguments.listen.into_iter();
-    let clear = clear.map(|address| Endpoint { speaks: speaks_clear, ..Endpoint::plain(address) });
+    let clear = clear.map(|address| Endpoint { protocol: clear_protocol, ..Endpoint::plain(address) });
     let config = Config {
         endpoints: clear.chain(arguments.listen_tls.into_iter().map(Endpoint::tls)).collect(),
         runtime: match arguments.multi_thread {

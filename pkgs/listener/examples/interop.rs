@@ -32,8 +32,8 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use listener::{
-    Body, CertificateFiles, Config, Connection, Endpoint, Exchange, FastPath, Listener, Peer, Runtime,
-    Speaks, Tls, WithFastPath, body,
+    Body, CertificateFiles, Config, Connection, Endpoint, EndpointProtocol, Exchange, FastPath, Listener,
+    Peer, Runtime, Tls, WithFastPath, body,
 };
 use request_head::{Framing, Lines, Message};
 use service::handover::{HandoverArgs, Takeover};
@@ -140,7 +140,8 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         tls
     });
     let clear = arguments.listen.into_iter();
-    let clear = clear.map(|address| Endpoint { speaks: Speaks::Http1AndH2c, ..Endpoint::plain(address) });
+    let clear =
+        clear.map(|address| Endpoint { protocol: EndpointProtocol::Http1AndH2c, ..Endpoint::plain(address) });
     let mut config = Config {
         endpoints: clear.chain(arguments.listen_tls.into_iter().map(Endpoint::tls)).collect(),
         runtime: Runtime::PerCore(arguments.workers),

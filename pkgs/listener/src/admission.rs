@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 /// Lets clients in by their addresses, next to [`Limits`](crate::Limits): for what a service counts across several listeners.
 pub trait Admission: Debug + Send + Sync {
-    /// Lets in a connection from `address`, or does not. What it is let in as is kept for as long as the
-    /// connection registry, and is in the [`Peer`](crate::Peer) of its requests.
-    fn admit(&self, address: IpAddr) -> Option<Guest>;
+    /// Lets in a connection from `address`, or does not. Its permit is kept for as long as the connection, and is in the
+    /// [`Peer`](crate::Peer) of its requests.
+    fn admit(&self, address: IpAddr) -> Option<AdmissionPermit>;
 }
 
-/// What a connection was let in as.
-pub type Guest = Arc<dyn Any + Send + Sync>;
+/// What a connection holds while it is open, of a service's own type: dropping it makes room for the next.
+pub type AdmissionPermit = Arc<dyn Any + Send + Sync>;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::admission::{Admission, Guest};
+use crate::admission::{Admission, AdmissionPermit};
 use crate::config::Limits;
 
 /// Parts of the table of addresses, each with a lock of its own, taken once when a connection opens and once
@@ -73,7 +73,7 @@ pub struct Permit {
     connections: Arc<ConnectionLimiter>,
     _open: ConnectionPermit,
     address: Option<u64>,
-    guest: Option<Guest>,
+    admission_permit: Option<AdmissionPermit>,
 }
 
 impl ConnectionLimiter {
@@ -113,7 +113,8 @@ impl ConnectionLimiter {
         make_room: impl FnOnce() -> bool,
     ) -> Result<Permit, Refused> {
         let open = self.limit.admit_or(make_room).ok_or(Refused::Overall)?;
-        let mut permit = Permit { connections: Arc::clone(self), _open: open, address: None, guest: None };
+        let mut permit =
+            Permit { connections: Arc::clone(self), _open: open, address: None, admission_permit: None };
         if let Some(address) = address {
             permit.charge(address)?;
         }
@@ -141,8 +142,8 @@ impl Permit {
     /// When there are too many from there.
     pub fn charge(&mut self, address: IpAddr) -> Result<(), Refused> {
         let connections = &self.connections;
-        if let (None, Some(admission)) = (&self.guest, &connections.admission) {
-            self.guest = Some(admission.admit(address).ok_or(Refused::Address)?);
+        if let (None, Some(admission)) = (&self.admission_permit, &connections.admission) {
+            self.admission_permit = Some(admission.admit(address).ok_or(Refused::Address)?);
         }
         if connections.by_address.is_empty() || self.address.is_some() {
             return Ok(());
@@ -159,8 +160,8 @@ impl Permit {
     }
 
     /// What the client was let in as.
-    pub fn guest(&self) -> Option<Guest> {
-        self.guest.clone()
+    pub fn admission_permit(&self) -> Option<AdmissionPermit> {
+        self.admission_permit.clone()
     }
 }
 
@@ -355,19 +356,19 @@ mod tests {
         #[derive(Debug)]
         struct Even;
         impl Admission for Even {
-            fn admit(&self, address: IpAddr) -> Option<Guest> {
+            fn admit(&self, address: IpAddr) -> Option<AdmissionPermit> {
                 let IpAddr::V4(address) = address else { return None };
-                (address.to_bits() % 2 == 0).then(|| Arc::new(address) as Guest)
+                (address.to_bits() % 2 == 0).then(|| Arc::new(address) as AdmissionPermit)
             }
         }
         let connections = ConnectionLimiter::new(&Limits::default(), Some(Arc::new(Even)));
         let address = Ipv4Addr::from_bits(4);
         let permit = connections.admit(Some(address.into())).expect("an even one");
-        let guest = permit.guest().expect("a guest");
-        assert_eq!(guest.downcast_ref(), Some(&address));
+        let admission_permit = permit.admission_permit().expect("a permit");
+        assert_eq!(admission_permit.downcast_ref(), Some(&address));
         let odd = Ipv4Addr::from_bits(5);
         assert_eq!(connections.admit(Some(odd.into())).err(), Some(Refused::Address));
-        assert!(connections.admit(None).expect("no address, no question").guest().is_none());
+        assert!(connections.admit(None).expect("no address, no question").admission_permit().is_none());
         drop(permit);
         assert_eq!(connections.open(), 0);
     }

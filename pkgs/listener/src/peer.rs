@@ -8,7 +8,7 @@ use request_head::Lines;
 use service::proxies::Proxies;
 use service::request_id::RequestId;
 
-use crate::admission::Guest;
+use crate::admission::AdmissionPermit;
 
 /// Who is at the other end of a request's connection; in every request's extensions. Clones share.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct PeerInfo {
     /// What the handshake agreed on; absent in the clear.
     pub tls: Option<TlsInfo>,
     /// What [`Config::admission`](crate::Config::admission) let the client in as.
-    pub guest: Option<Guest>,
+    pub admission_permit: Option<AdmissionPermit>,
     /// Where the other end is a trusted proxy by whose word the client of each request is known: all of those.
     pub proxies: Option<Proxies>,
 }

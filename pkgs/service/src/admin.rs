@@ -12,7 +12,7 @@ use http_body_util::Full;
 use router::{Lookup, Router};
 use tower_service::Service;
 
-use crate::allowed_hosts::{AllowedHosts, Refused, Via};
+use crate::allowed_hosts::{AllowedHosts, Refused, SocketFamily};
 use crate::health::{self, Answer};
 use crate::metrics::{CONTENT_TYPE, Registry, encode};
 use crate::problem::{self, Problem};
@@ -96,7 +96,7 @@ impl Admin {
     fn target<B>(&self, request: &Request<B>) -> Target {
         let origin = request.headers().get(header::ORIGIN);
         if let Some(hosts) = &self.hosts
-            && let Err(refused) = hosts.check_request(Via::Network, request, origin)
+            && let Err(refused) = hosts.check_request(SocketFamily::Network, request, origin)
         {
             return Target::Refused(refused);
         }

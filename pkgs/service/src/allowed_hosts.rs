@@ -66,9 +66,9 @@ impl fmt::Display for HostName {
     }
 }
 
-/// How a request came.
+/// The kind of socket that a request came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Via {
+pub enum SocketFamily {
     /// By TCP or QUIC, where a browser may have sent it.
     Network,
     /// By a Unix socket.
@@ -119,9 +119,14 @@ impl AllowedHosts {
     ///
     /// # Errors
     /// Which of the two is not allowed.
-    pub fn check(&self, via: Via, host: Option<&[u8]>, origin: Option<&[u8]>) -> Result<(), Refused> {
+    pub fn check(
+        &self,
+        family: SocketFamily,
+        host: Option<&[u8]>,
+        origin: Option<&[u8]>,
+    ) -> Result<(), Refused> {
         let host = host.unwrap_or_default();
-        let local = via == Via::Unix && host.is_empty();
+        let local = family == SocketFamily::Unix && host.is_empty();
         if !local && !self.has_authority(host) {
             return Err(Refused::Host);
         }
@@ -138,7 +143,7 @@ impl AllowedHosts {
     /// As there.
     pub fn check_request<B>(
         &self,
-        via: Via,
+        family: SocketFamily,
         request: &Request<B>,
         origin: Option<&HeaderValue>,
     ) -> Result<(), Refused> {
@@ -146,9 +151,9 @@ impl AllowedHosts {
         let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
         let origin = origin.map(HeaderValue::as_bytes);
         if let (Some(_), Some(_)) = (authority, host) {
-            self.check(via, authority, origin)?;
+            self.check(family, authority, origin)?;
         }
-        self.check(via, host.or(authority), origin)
+        self.check(family, host.or(authority), origin)
     }
 
     /// `scheme "://" host [ ":" port ]` (RFC 6454, section 6.1); anything else, `null` too, is nobody's origin here.
@@ -234,7 +239,7 @@ mod tests {
     }
 
     fn check(hosts: &AllowedHosts, host: &str, origin: Option<&str>) -> Result<(), Refused> {
-        hosts.check(Via::Network, Some(host.as_bytes()), origin.map(str::as_bytes))
+        hosts.check(SocketFamily::Network, Some(host.as_bytes()), origin.map(str::as_bytes))
     }
 
     #[test]
@@ -323,7 +328,7 @@ mod tests {
             let origin = format!("http://{host}");
             assert_eq!(check(&hosts(&[]), "localhost", Some(&origin)), Err(Refused::Origin), "{origin:?}");
         }
-        let not_utf8 = hosts(&[]).check(Via::Network, Some(b"\xff.localhost"), None);
+        let not_utf8 = hosts(&[]).check(SocketFamily::Network, Some(b"\xff.localhost"), None);
         assert_eq!(not_utf8, Err(Refused::Host));
     }
 
@@ -367,12 +372,12 @@ mod tests {
     #[test]
     fn a_unix_socket_needs_no_host_and_takes_no_foreign_one() {
         let hosts = hosts(&[]);
-        assert_eq!(hosts.check(Via::Network, None, None), Err(Refused::Host));
+        assert_eq!(hosts.check(SocketFamily::Network, None, None), Err(Refused::Host));
         for host in [None, Some(""), Some("localhost")] {
-            assert_eq!(hosts.check(Via::Unix, host.map(str::as_bytes), None), Ok(()), "{host:?}");
+            assert_eq!(hosts.check(SocketFamily::Unix, host.map(str::as_bytes), None), Ok(()), "{host:?}");
         }
-        assert_eq!(hosts.check(Via::Unix, Some(b"evil.com"), None), Err(Refused::Host));
-        assert_eq!(hosts.check(Via::Unix, None, Some(b"http://evil.com")), Err(Refused::Origin));
+        assert_eq!(hosts.check(SocketFamily::Unix, Some(b"evil.com"), None), Err(Refused::Host));
+        assert_eq!(hosts.check(SocketFamily::Unix, None, Some(b"http://evil.com")), Err(Refused::Origin));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
 use abuse::conversation::Conversation;
-use abuse::model::{Body as Asked, Rules};
+use abuse::model::{Body as BodyModel, Rules};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -83,7 +83,7 @@ fuzz_target!(|program: &[u8]| {
             return Ok(());
         }
         let mut told = format!("{} {}\n", asked.method, asked.target).into_bytes();
-        if let (Asked::Whole(body), true) = (&asked.body, asked.target.starts_with("/echo")) {
+        if let (BodyModel::Whole(body), true) = (&asked.body, asked.target.starts_with("/echo")) {
             told.extend_from_slice(body);
         }
         if answer.status == 200 && answer.body == told { Ok(()) } else { Err("another's answer".to_owned()) }

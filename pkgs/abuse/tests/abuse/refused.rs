@@ -94,11 +94,11 @@ fn what_follows_a_last_request_is_not_served() {
                 let conversation = Conversation::of(format!("{last}{after}"));
                 let steps = steps(&conversation.bytes, &listener.rules);
                 let ends = steps.last().is_some_and(|step| match step {
-                    Step::Asked(asked) => {
+                    Step::Request(asked) => {
                         !asked.keep || asked.doubtful || asked.body == abuse::model::Body::Broken
                     }
                     Step::Refused(_) | Step::Cut => true,
-                }) || steps.iter().any(|step| matches!(step, Step::Asked(asked) if !asked.keep));
+                }) || steps.iter().any(|step| matches!(step, Step::Request(asked) if !asked.keep));
                 assert!(ends, "{last:?} does not end a connection: {steps:?}");
                 let held = converse(&listener, &conversation).map_err(|error| error.to_string()).and_then(
                     |received| {

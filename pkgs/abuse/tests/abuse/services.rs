@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use abuse::client::Client;
 use abuse::crowd::Door;
 use abuse::http3;
-use abuse::model::{Answer, Asked, Body, Rules};
+use abuse::model::{Answer, Body, ParsedRequest, Rules};
 use abuse::program::{Place, Program, knows};
 use abuse::secure::{Either, Secure};
 
@@ -76,7 +76,7 @@ impl Listener {
     }
 
     /// Whether an answer is one to its request, as far as that shows.
-    pub fn fits(&self, asked: &Asked, answer: &Answer) -> Result<(), String> {
+    pub fn fits(&self, asked: &ParsedRequest, answer: &Answer) -> Result<(), String> {
         let (target, text) = (asked.target.as_str(), String::from_utf8_lossy(&answer.body));
         let plain = asked.method == "GET" && asked.body == Body::None && !asked.doubtful;
         if text.contains("what is in loot") && !target.contains("loot") {

@@ -12,7 +12,7 @@ mod load;
 #[path = "../../../listener/tests/interop/takeover.rs"]
 mod takeover;
 
-use load::Asked;
+use load::LoadRequest;
 use takeover::{Program, Writers, ask};
 
 fn program() -> Program {
@@ -23,8 +23,8 @@ fn program() -> Program {
 }
 
 /// What nobody has written.
-fn asked() -> Asked {
-    Asked::of("/v1/users?tag=none", r#"{"users":[],"next":null}"#)
+fn load_request() -> LoadRequest {
+    LoadRequest::of("/v1/users?tag=none", r#"{"users":[],"next":null}"#)
 }
 
 /// What is acknowledged while processes take over is there in the end, whichever of them it was that did so.
@@ -41,7 +41,7 @@ async fn three_in_a_row_take_over_and_no_request_fails_and_no_write_is_lost() {
         let user: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
         user["id"].as_str().expect("an id").to_owned()
     });
-    let (last, _) = takeover::three_in_a_row(&program, asked(), Some(first)).await;
+    let (last, _) = takeover::three_in_a_row(&program, load_request(), Some(first)).await;
     for id in writers.finish() {
         assert_eq!(ask(clear, "GET", &format!("/v1/users/{id}"), "", "").0, 200, "{id}");
     }
@@ -50,10 +50,10 @@ async fn three_in_a_row_take_over_and_no_request_fails_and_no_write_is_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_fails_or_is_killed_changes_nothing() {
-    takeover::one_that_fails_or_is_killed_changes_nothing(&program(), asked()).await;
+    takeover::one_that_fails_or_is_killed_changes_nothing(&program(), load_request()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_killed_loses_its_own_alone() {
-    takeover::one_that_is_killed_loses_its_own_alone(&program(), asked()).await;
+    takeover::one_that_is_killed_loses_its_own_alone(&program(), load_request()).await;
 }

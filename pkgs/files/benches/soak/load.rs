@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bench::Error;
-use bench::h3load::{self, Asked};
+use bench::h3load::{self, LoadRequest};
 use bench::wrk;
 use rustix::fs::{Advice, fadvise};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, connect, recv, socket, sockopt};
@@ -255,7 +255,7 @@ pub fn run_if_asked() -> Option<ExitCode> {
         let address: SocketAddr = address.parse().map_err(|_| "no address")?;
         let size = size.parse().map_err(|_| "no size")?;
         let seconds: f64 = seconds.parse().map_err(|_| "no time")?;
-        let load = h3load::Load { connections: 2, streams: 4, asked: Asked::get(path, size) };
+        let load = h3load::Load { connections: 2, streams: 4, request: LoadRequest::get(path, size) };
         Ok(load.run(address, Duration::from_secs_f64(seconds))?.summary())
     };
     Some(match run() {

@@ -17,7 +17,7 @@ use bench::server::Server;
 use bench::{Error, setup};
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::drain::{self, Asked, Order, Outcome};
+use crate::drain::{self, Order, Outcome, Workload};
 use crate::limited::Limited;
 use crate::network::Network;
 use crate::{NGINX, OURS, Scale, peers};
@@ -194,7 +194,7 @@ fn table(servers: &[(&str, Start)], of: impl Fn(&Case, &str, fn(&Sample) -> f64)
 /// One server under one load: caches as they are after half of the time count.
 fn round(scale: Scale, network: &Network, server: &Server, case: &Case) -> Result<Sample, Error> {
     let (directory, _, files) = case.files;
-    let asked = |seconds| Asked {
+    let asked = |seconds| Workload {
         directory,
         files,
         order: case.order,
@@ -219,9 +219,9 @@ fn round(scale: Scale, network: &Network, server: &Server, case: &Case) -> Resul
     })
 }
 
-fn hot(seconds: f64) -> Asked<'static> {
+fn hot(seconds: f64) -> Workload<'static> {
     let (directory, _, files) = HOT;
-    Asked { directory, files, order: Order::Turn, connections: 4, seconds, rate: Some(HOT_RATE) }
+    Workload { directory, files, order: Order::Turn, connections: 4, seconds, rate: Some(HOT_RATE) }
 }
 
 /// A client for the hot file, beside another load.

@@ -44,7 +44,7 @@ pub struct Outcome {
 
 /// What is asked for, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct Workload<'a> {
     /// Below the root, with files `f0.bin` and so on.
     pub directory: &'a str,
     /// How many of these there are.
@@ -137,7 +137,7 @@ pub fn load_if_asked() -> Option<ExitCode> {
     if word != LOAD {
         return None;
     }
-    let asked = Asked {
+    let asked = Workload {
         directory,
         files: files.parse().ok()?,
         order: Order::named(order)?,
@@ -158,7 +158,7 @@ pub fn load_if_asked() -> Option<ExitCode> {
 }
 
 /// Runs the load on CPU 1 against a server.
-pub fn run(network: &Network, server: &Server, asked: &Asked<'_>) -> Result<Outcome, Error> {
+pub fn run(network: &Network, server: &Server, asked: &Workload<'_>) -> Result<Outcome, Error> {
     prepared(network.client(env::current_exe()?), server, asked)()
 }
 
@@ -166,9 +166,9 @@ pub fn run(network: &Network, server: &Server, asked: &Asked<'_>) -> Result<Outc
 pub fn prepared(
     mut command: Command,
     server: &Server,
-    asked: &Asked<'_>,
+    asked: &Workload<'_>,
 ) -> impl FnOnce() -> Result<Outcome, Error> + Send + 'static {
-    let Asked { directory, files, order, connections, seconds, rate } = *asked;
+    let Workload { directory, files, order, connections, seconds, rate } = *asked;
     let address = server.address().to_string();
     command.args([LOAD, &address, directory, &files.to_string(), order.name()]);
     command.args([&connections.to_string(), &seconds.to_string(), &rate.unwrap_or(0.0).to_string()]);
@@ -197,8 +197,8 @@ struct Connection {
     since: Instant,
 }
 
-fn load(address: SocketAddr, asked: &Asked<'_>) -> io::Result<Outcome> {
-    let Asked { directory, files, order, connections, seconds, rate } = *asked;
+fn load(address: SocketAddr, asked: &Workload<'_>) -> io::Result<Outcome> {
+    let Workload { directory, files, order, connections, seconds, rate } = *asked;
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let mut all = Vec::with_capacity(connections);
     for number in 0..connections {

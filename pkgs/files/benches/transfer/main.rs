@@ -28,7 +28,7 @@ use bench::rounds::median;
 use bench::server::Server;
 use bench::{Error, entry, setup};
 
-use drain::{Asked, Order};
+use drain::{Order, Workload};
 use network::Network;
 use tables::{Load, Series};
 
@@ -136,8 +136,8 @@ fn directory(size: &str) -> String {
 }
 
 /// All files of a directory, one after the other.
-fn in_turn(directory: &str, connections: usize, seconds: f64, rate: Option<f64>) -> Asked<'_> {
-    Asked { directory, files: FILES, order: Order::Turn, connections, seconds, rate }
+fn in_turn(directory: &str, connections: usize, seconds: f64, rate: Option<f64>) -> Workload<'_> {
+    Workload { directory, files: FILES, order: Order::Turn, connections, seconds, rate }
 }
 
 /// All servers over a pair of virtual Ethernet ports.

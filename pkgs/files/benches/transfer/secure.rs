@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bench::certificate::{self, CHAIN, KEY};
 use bench::h2load::Streams;
-use bench::h3load::{self, Asked};
+use bench::h3load::{self, LoadRequest};
 use bench::peers::Newest;
 use bench::report::Report;
 use bench::rounds::median;
@@ -149,8 +149,8 @@ pub fn load_if_asked() -> Option<ExitCode> {
     if word != LOAD {
         return None;
     }
-    let asked = Asked::get(path, bytes.parse().ok()?);
-    let load = h3load::Load { connections: CONNECTIONS, streams: 1, asked };
+    let request = LoadRequest::get(path, bytes.parse().ok()?);
+    let load = h3load::Load { connections: CONNECTIONS, streams: 1, request };
     Some(match load.run(address.parse().ok()?, Duration::from_secs(seconds.parse().ok()?)) {
         Ok(outcome) => {
             println!("{} {}", outcome.requests, outcome.elapsed.as_secs_f64());

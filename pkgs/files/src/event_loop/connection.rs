@@ -14,7 +14,7 @@ use listener::proxy::{self, Header};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
-use service::access_log::{Asked, Began, Shown, Via};
+use service::access_log::{ConnectionInfo, LogEntry, RequestSummary, Shown};
 use service::proxies::Source;
 use service::request_id::RequestId;
 
@@ -77,7 +77,7 @@ pub struct Connection {
 
 /// The line of an answer that is under way.
 struct Logged {
-    began: Began,
+    entry: LogEntry,
     /// Bytes before its body that are yet to be sent.
     ahead: u64,
 }
@@ -405,13 +405,13 @@ impl Connection {
         let given = || RequestId::of_head(head).filter(|_| self.who.source == Source::Fields);
         // Where it has outcome, it has begun before.
         if self.outcome.is_none() {
-            let asked = || Asked::of_whole_head(head, request.path);
+            let asked = || RequestSummary::of_whole_head(head, request.path);
             let http = if request.old { "1.0" } else { "1.1" };
-            let began = self.begin(&worker.context, asked, (http, client), given);
-            self.logged = began.map(|began| Box::new(Logged { began, ahead: 0 }));
+            let entry = self.begin(&worker.context, asked, (http, client), given);
+            self.logged = entry.map(|entry| Box::new(Logged { entry, ahead: 0 }));
         }
         let id = match &self.logged {
-            Some(logged) => Some(logged.began.context().id().clone()),
+            Some(logged) => Some(logged.entry.context().id().clone()),
             None if by_proxy.is_some() => given(),
             None => None,
         };
@@ -482,9 +482,9 @@ impl Connection {
         }
         worker.context.counts(self.ktls.is_some()).answered(answer.status);
         if let Some(mut logged) = self.logged.take() {
-            logged.began.answered(answer.status);
+            logged.entry.answered(answer.status);
             if self.queue.is_done() {
-                logged.began.sent(length.unwrap_or(0));
+                logged.entry.sent(length.unwrap_or(0));
             } else {
                 logged.ahead = out.len() as u64;
                 self.logged = Some(logged);
@@ -496,13 +496,14 @@ impl Connection {
     /// Refuses what begins with `bytes`, which are no whole request, into `out`, as the last of the connection.
     fn refuse(&self, context: &mut WorkerContext, refusal: HttpError, bytes: &[u8], out: &mut Vec<u8>) {
         // Of a head that is none nothing is believed.
-        let began = self.begin(context, || Asked::of_bytes(bytes), ("1.1", self.who.address), || None);
-        let id = began.as_ref().map_or_else(RequestId::generate, |began| began.context().id().clone());
+        let entry =
+            self.begin(context, || RequestSummary::of_bytes(bytes), ("1.1", self.who.address), || None);
+        let id = entry.as_ref().map_or_else(RequestId::generate, |entry| entry.context().id().clone());
         let length = context.site.pages.write(out, refusal, ("", &id), context.tail.last(), false, false);
         context.counts(self.ktls.is_some()).answered(refusal.status());
-        if let Some(mut began) = began {
-            began.answered(refusal.status());
-            began.sent(length);
+        if let Some(mut entry) = entry {
+            entry.answered(refusal.status());
+            entry.sent(length);
         }
     }
 
@@ -510,19 +511,19 @@ impl Connection {
     fn begin<'r>(
         &self,
         context: &WorkerContext,
-        asked: impl FnOnce() -> Asked<'r>,
+        asked: impl FnOnce() -> RequestSummary<'r>,
         (http, client): (&'static str, Option<IpAddr>),
         given: impl FnOnce() -> Option<RequestId>,
-    ) -> Option<Began> {
+    ) -> Option<LogEntry> {
         let lines = context.log.as_ref()?;
         // The kernel takes keys of TLS 1.3 alone.
-        let via = || Via { client, http, tls: self.ktls.as_ref().map(|_| "1.3") };
-        lines.begin(&asked(), via, || given().unwrap_or_else(RequestId::generate))
+        let connection = || ConnectionInfo { client, http, tls: self.ktls.as_ref().map(|_| "1.3") };
+        lines.begin(&asked(), connection, || given().unwrap_or_else(RequestId::generate))
     }
 
     /// What it is about, for the log: the request that is being answered, or the file that is being sent.
     pub fn about(&self, buffers: &TurnBuffers) -> String {
-        let asked = Asked::of_bytes(buffers.scratch.get(buffers.asked.clone()).unwrap_or_default());
+        let asked = RequestSummary::of_bytes(buffers.scratch.get(buffers.asked.clone()).unwrap_or_default());
         let about = match (asked.line(), self.queue.sent_file()) {
             (Some(line), _) => line,
             (None, Some(file)) => format!("sending /{}", Shown(file.path())),
@@ -548,7 +549,7 @@ impl Connection {
         if let Some(logged) = logged {
             let ahead = count.min(logged.ahead);
             logged.ahead -= ahead;
-            logged.began.sent(count - ahead);
+            logged.entry.sent(count - ahead);
             if matches!(progress, Ok(Progress::Done)) {
                 self.logged = None;
             }

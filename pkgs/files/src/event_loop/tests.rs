@@ -185,7 +185,7 @@ fn a_connection_that_tls_hands_over_once_draining_has_begun_is_served() {
         local: None,
         protocol: Protocol::Http1,
         tls: None,
-        guest: None,
+        admission_permit: None,
         proxies: None,
     };
     ask(&mut client, "/a");

@@ -364,16 +364,16 @@ impl EventLoop {
         let shared = &self.worker.context.shared;
         let address = peer.map(|peer| peer.ip());
         let source = shared.settings.proxies.source(address);
-        let guest = match source {
+        let permit = match source {
             Source::Connection => match shared.let_in(address) {
-                Ok(guest) => guest,
+                Ok(permit) => permit,
                 Err(TooMany) => return self.worker.context.metrics.shed.add(1),
             },
             // Those of a proxy are counted by the addresses it tells.
             Source::ProxyHeader | Source::Fields => None,
             Source::Nobody => return self.worker.context.metrics.proxy_refused.add(1),
         };
-        if self.begin(stream, ClientInfo { address, permit: guest, source }, None, Vec::new()) {
+        if self.begin(stream, ClientInfo { address, permit, source }, None, Vec::new()) {
             self.worker.context.metrics.accepted.add(1);
         }
     }
@@ -381,10 +381,10 @@ impl EventLoop {
     /// Takes over a connection that the kernel encrypts.
     fn adopt(&mut self, connection: Offloaded) {
         let Offloaded { socket, peer, received, alt_svc } = connection;
-        let guest = peer.guest.clone().and_then(|guest| guest.downcast::<AddressPermit>().ok());
+        let permit = peer.admission_permit.clone().and_then(|permit| permit.downcast::<AddressPermit>().ok());
         // The TLS listener has read the PROXY header, where there was one.
         let source = if peer.proxies.is_some() { Source::Fields } else { Source::Connection };
-        let who = ClientInfo { address: peer.remote.map(|peer| peer.ip()), permit: guest, source };
+        let who = ClientInfo { address: peer.remote.map(|peer| peer.ip()), permit, source };
         if self.begin(socket, who, Some(KtlsConnection::new(alt_svc)), received) {
             self.worker.context.metrics.offloaded.add(1);
         }

@@ -16,7 +16,7 @@ use std::time::Instant;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode, Uri};
 use listener::Peer;
-use service::access_log::{Asked, RequestContext};
+use service::access_log::{RequestContext, RequestSummary};
 use service::panics;
 use service::request_id::RequestId;
 use tokio::io::unix::AsyncFd;
@@ -83,7 +83,7 @@ impl TlsService {
             })
         };
         panics::catch(make).unwrap_or_else(|panic| {
-            let line = Asked::of_head(request.method(), request.uri(), request.headers()).line();
+            let line = RequestSummary::of_head(request.method(), request.uri(), request.headers()).line();
             panic.log("request", &line.unwrap_or_default());
             Ok(failed(&asked(request)))
         })
@@ -170,12 +170,12 @@ fn answer<B>(
 ) -> Result<Response<Body>, (PendingWork, Arc<Site>)> {
     let asked = asked(request);
     let peer = request.extensions().get::<Peer>();
-    let guest = peer.and_then(|peer| peer.guest.as_ref()?.downcast_ref::<AddressPermit>());
+    let permit = peer.and_then(|peer| peer.admission_permit.as_ref()?.downcast_ref::<AddressPermit>());
     let by_proxy = peer.filter(|peer| peer.proxies.is_some()).and_then(|peer| peer.client(request.headers()));
     let known = context.site_of(&asked);
     let is_known = known.is_some();
     let site = known.unwrap_or_else(|| Arc::clone(&context.site));
-    let may_ask = outcome.is_some() || context.shared.may_ask(guest, by_proxy);
+    let may_ask = outcome.is_some() || context.shared.may_ask(permit, by_proxy);
     let id = id(context, peer, request);
     let mut builder = context.builder(&site);
     builder.id.clone_from(&id);
@@ -326,7 +326,7 @@ impl listener::EarlyHints for TlsService {
             })
         };
         panics::catch(find).unwrap_or_else(|panic| {
-            panic.log("request", &Asked::of_head(method, uri, fields).line().unwrap_or_default());
+            panic.log("request", &RequestSummary::of_head(method, uri, fields).line().unwrap_or_default());
             None
         })
     }

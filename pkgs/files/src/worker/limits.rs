@@ -98,8 +98,8 @@ impl Limits {
 }
 
 impl listener::Admission for Limits {
-    fn admit(&self, address: IpAddr) -> Option<listener::Guest> {
-        self.enter(address).map(|guest| Arc::new(guest) as listener::Guest)
+    fn admit(&self, address: IpAddr) -> Option<listener::AdmissionPermit> {
+        self.enter(address).map(|permit| Arc::new(permit) as listener::AdmissionPermit)
     }
 }
 
@@ -169,8 +169,8 @@ mod tests {
         let may_ask = |text| limits.may_ask(address(text));
         assert_eq!([may_ask("192.0.2.1"), may_ask("192.0.2.1"), may_ask("192.0.2.1")], [true, true, false]);
         assert!(may_ask("192.0.2.2"), "another has its own");
-        let guest = limits.enter(address("192.0.2.1")).expect("no connection is counted by that");
-        assert!(!guest.may_ask(), "and one that connects itself has used up the same");
+        let permit = limits.enter(address("192.0.2.1")).expect("no connection is counted by that");
+        assert!(!permit.may_ask(), "and one that connects itself has used up the same");
     }
 
     #[test]

@@ -113,13 +113,13 @@ impl SharedState {
         address: Option<IpAddr>,
     ) -> Result<Option<Arc<limits::AddressPermit>>, limits::TooMany> {
         let Some((limits, address)) = self.limits.as_ref().zip(address) else { return Ok(None) };
-        limits.enter(address).map(|guest| Some(Arc::new(guest))).ok_or(limits::TooMany)
+        limits.enter(address).map(|permit| Some(Arc::new(permit))).ok_or(limits::TooMany)
     }
 
-    /// Whether there may be another request now of who was let in as `guest`, or of the client of a trusted proxy.
-    pub fn may_ask(&self, guest: Option<&limits::AddressPermit>, by_proxy: Option<IpAddr>) -> bool {
-        match guest {
-            Some(guest) => guest.may_ask(),
+    /// Whether there may be another request now of who was let in as `permit`, or of the client of a trusted proxy.
+    pub fn may_ask(&self, permit: Option<&limits::AddressPermit>, by_proxy: Option<IpAddr>) -> bool {
+        match permit {
+            Some(permit) => permit.may_ask(),
             None => self.limits.as_ref().zip(by_proxy).is_none_or(|(limits, client)| limits.may_ask(client)),
         }
     }

@@ -12,7 +12,7 @@ mod load;
 #[path = "../../../listener/tests/interop/takeover.rs"]
 mod takeover;
 
-use load::Asked;
+use load::LoadRequest;
 use takeover::Program;
 
 const BODY: &str = "It works";
@@ -26,23 +26,23 @@ fn program() -> Program {
     })
 }
 
-fn asked() -> Asked {
-    Asked::of("/page.txt", BODY)
+fn load_request() -> LoadRequest {
+    LoadRequest::of("/page.txt", BODY)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_in_a_row_take_over_and_no_request_fails() {
-    takeover::three_in_a_row(&program(), asked(), None).await;
+    takeover::three_in_a_row(&program(), load_request(), None).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_fails_or_is_killed_changes_nothing() {
-    takeover::one_that_fails_or_is_killed_changes_nothing(&program(), asked()).await;
+    takeover::one_that_fails_or_is_killed_changes_nothing(&program(), load_request()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_killed_loses_its_own_alone() {
-    takeover::one_that_is_killed_loses_its_own_alone(&program(), asked()).await;
+    takeover::one_that_is_killed_loses_its_own_alone(&program(), load_request()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

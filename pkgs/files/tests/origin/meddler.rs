@@ -40,14 +40,14 @@ pub enum Fault {
 
 /// One request that has come.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// The first line.
     pub line: String,
     /// The fields, names in lower case.
     fields: Vec<(String, String)>,
 }
 
-impl Asked {
+impl RecordedRequest {
     /// A field's value.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -65,7 +65,7 @@ struct Shared {
     upstream: SocketAddr,
     fault: Mutex<Fault>,
     changed: Condvar,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<RecordedRequest>>,
     sent: AtomicU64,
     waiting: Mutex<usize>,
 }
@@ -109,7 +109,7 @@ impl Meddler {
     }
 
     /// What was asked since it was last asked for.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<RecordedRequest> {
         std::mem::take(&mut *lock(&self.shared.asked))
     }
 
@@ -135,7 +135,7 @@ impl Shared {
         let (head, _) = read_head(client)?;
         let (line, fields) = parse(&head);
         let is_head = line.starts_with("HEAD ");
-        lock(&self.asked).push(Asked { line, fields });
+        lock(&self.asked).push(RecordedRequest { line, fields });
         let fault = *lock(&self.fault);
         match fault {
             Fault::Gone => return Ok(false),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bench::Error;
 use bench::certificate::{self, CHAIN, KEY};
 use bench::h2load::Streams;
-use bench::h3load::{self, Asked};
+use bench::h3load::{self, LoadRequest};
 use bench::peers::{Newest, Nginx};
 use bench::report::{Report, find, mebibytes};
 use bench::rounds::{Loaded, alternate_loads};
@@ -181,8 +181,8 @@ fn cases<'a>(scale: &'a Scale, peers: &'a [Peer]) -> Vec<Loaded<'a>> {
         cases.push(by_program(CONNECTIONS)(peer, HTTP2, requests));
     }
     for peer in peers.iter().filter(|peer| peer.http3) {
-        let asked = Asked::get(&path, 0).answered(peer.status);
-        let load = h3load::Load { connections: CONNECTIONS, streams: STREAMS, asked };
+        let request = LoadRequest::get(&path, 0).answered(peer.status);
+        let load = h3load::Load { connections: CONNECTIONS, streams: STREAMS, request };
         cases.push(by_thread(peer, HTTP3, move |time| {
             load.run(peer.secure, time).map(|outcome| outcome.summary())
         }));

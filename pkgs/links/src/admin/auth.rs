@@ -10,7 +10,7 @@ use actix_web::http::header::{self, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, HttpRequest, ResponseError, web};
 use service::access_log::RequestContext;
-use service::allowed_hosts::Via;
+use service::allowed_hosts::SocketFamily;
 use service::problem::Problem;
 use sha2::{Digest, Sha256};
 
@@ -59,7 +59,7 @@ pub(super) async fn by_local_names<B: MessageBody + 'static>(
         && !(request.path().starts_with("/api/v1/") && request.headers().contains_key(header::AUTHORIZATION))
     {
         let field = |name| request.headers().get(name).map(HeaderValue::as_bytes);
-        if let Err(refused) = hosts.check(Via::Network, field(header::HOST), field(header::ORIGIN)) {
+        if let Err(refused) = hosts.check(SocketFamily::Network, field(header::HOST), field(header::ORIGIN)) {
             let failure = Failure::from(Problem::from(refused));
             return Ok(request.into_response(failure.error_response()));
         }

@@ -15,7 +15,7 @@ mod takeover;
 
 use std::process::Command;
 
-use load::Asked;
+use load::LoadRequest;
 use takeover::{Program, Writers, ask};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_linerate-links");
@@ -38,8 +38,8 @@ fn command(program: &Program, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-fn asked() -> Asked {
-    Asked { status: 307, ..Asked::of("/abc", "") }
+fn load_request() -> LoadRequest {
+    LoadRequest { status: 307, ..LoadRequest::of("/abc", "") }
 }
 
 /// What is acknowledged while processes take over is there in the end, and so is every visit, whichever of them it was that
@@ -58,7 +58,7 @@ async fn three_in_a_row_take_over_and_no_request_fails_and_nothing_is_lost() {
         assert_eq!(status, 201, "{answer}");
         code
     });
-    let (mut last, answered) = takeover::three_in_a_row(&program, asked(), Some(first)).await;
+    let (mut last, answered) = takeover::three_in_a_row(&program, load_request(), Some(first)).await;
     for code in writers.finish() {
         assert_eq!(ask(program.clear, "GET", &format!("/{code}"), "", "").0, 307, "{code}");
     }
@@ -71,12 +71,12 @@ async fn three_in_a_row_take_over_and_no_request_fails_and_nothing_is_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_fails_or_is_killed_changes_nothing() {
-    takeover::one_that_fails_or_is_killed_changes_nothing(&program(), asked()).await;
+    takeover::one_that_fails_or_is_killed_changes_nothing(&program(), load_request()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_killed_loses_its_own_alone() {
-    takeover::one_that_is_killed_loses_its_own_alone(&program(), asked()).await;
+    takeover::one_that_is_killed_loses_its_own_alone(&program(), load_request()).await;
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench::h3load::{Asked, Load};
+use bench::h3load::{Load, LoadRequest};
 use bench::report::{Report, find};
 use bench::rounds::{Sample, Series};
 use bench::server::Placement;
@@ -64,9 +64,10 @@ fn run(quick: bool) -> Result<Report, Error> {
         Peer::start(NAIVE, SERVER, scratch.path())?,
         Peer::caddy(&caddy, SERVER, scratch.path(), LARGE)?,
     ];
-    let hello = Load { connections: 16, streams: 10, asked: Asked::get("/", peers::ANSWER.len() as u64) };
-    let down = Load { connections: 4, streams: 1, asked: Asked::get(peers::LARGE_PATH, LARGE) };
-    let up = Load { connections: 4, streams: 1, asked: Asked::post("/read", LARGE) };
+    let hello =
+        Load { connections: 16, streams: 10, request: LoadRequest::get("/", peers::ANSWER.len() as u64) };
+    let down = Load { connections: 4, streams: 1, request: LoadRequest::get(peers::LARGE_PATH, LARGE) };
+    let up = Load { connections: 4, streams: 1, request: LoadRequest::post("/read", LARGE) };
     let mut cases: Vec<(&Peer, &'static str, &Load)> = Vec::new();
     for (name, load) in [(HELLO, &hello), (DOWN, &down), (UP, &up)] {
         let takes = |peer: &&Peer| name != UP || peer.name() != CADDY;

@@ -19,7 +19,7 @@ use bench::server::{Placement, Server, free_address};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::Full;
-use listener::{Body, Config, Endpoint, Listener, Runtime, Speaks, Tls};
+use listener::{Body, Config, Endpoint, EndpointProtocol, Listener, Runtime, Tls};
 use service::shutdown::Shutdown;
 use service::socket::Address;
 
@@ -81,7 +81,8 @@ fn ours(
     runtime: Runtime,
     tls: &[String],
 ) -> io::Result<()> {
-    let clear = Endpoint { speaks: Speaks::Http1AndH2c, ..Endpoint::plain(Address::Tcp(address)) };
+    let clear =
+        Endpoint { protocol: EndpointProtocol::Http1AndH2c, ..Endpoint::plain(Address::Tcp(address)) };
     let mut config = Config { endpoints: vec![clear], runtime, ..Config::default() };
     if let [address, directory] = tls {
         let address = address.parse().map_err(io::Error::other)?;

@@ -92,7 +92,7 @@ impl Config {
     pub fn by_tls(mut self, certificates: &[CertificateFiles]) -> Self {
         if let Some(tls) = Tls::of(certificates) {
             self.tls = Some(tls);
-            self.endpoints.iter_mut().for_each(|endpoint| endpoint.speaks = Speaks::Tls);
+            self.endpoints.iter_mut().for_each(|endpoint| endpoint.protocol = EndpointProtocol::Tls);
         }
         self
     }
@@ -134,24 +134,24 @@ pub struct Endpoint {
     /// Where.
     pub address: Address,
     /// What is spoken there.
-    pub speaks: Speaks,
+    pub protocol: EndpointProtocol,
 }
 
 impl Endpoint {
     /// HTTP/1.1 in the clear.
     pub fn plain(address: Address) -> Self {
-        Self { address, speaks: Speaks::Http1 }
+        Self { address, protocol: EndpointProtocol::Http1 }
     }
 
     /// TLS, and over it what the client prefers of HTTP/2 and HTTP/1.1.
     pub fn tls(address: Address) -> Self {
-        Self { address, speaks: Speaks::Tls }
+        Self { address, protocol: EndpointProtocol::Tls }
     }
 }
 
-/// What is spoken on an endpoint.
+/// The protocols of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaks {
+pub enum EndpointProtocol {
     /// HTTP/1.1 in the clear.
     Http1,
     /// HTTP/2 in the clear to clients that know it beforehand (RFC 9113, section 3.3), HTTP/1.1 to others.

@@ -23,7 +23,7 @@ use super::request;
 use super::send_window::send_window;
 use super::stall_detector::{StallDetector, StallWatch};
 use super::transport;
-use crate::admission::Guest;
+use crate::admission::AdmissionPermit;
 use crate::http_service::HttpService;
 use crate::lifecycle::drain::Drain;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
@@ -46,7 +46,7 @@ pub(crate) async fn serve(
     worker: &Arc<WorkerContext>,
     local: SocketAddr,
     quic: quinn::Connection,
-    guest: Option<Guest>,
+    admission_permit: Option<AdmissionPermit>,
     service: impl HttpService,
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http3);
@@ -56,8 +56,11 @@ pub(crate) async fn serve(
     let limits = &worker.config.limits;
     let stall = StallDetector::default();
     stall.set_window(window);
-    let context =
-        Arc::new(Context { worker: Arc::clone(worker), peer: peer(worker, &quic, local, guest), stall });
+    let context = Arc::new(Context {
+        worker: Arc::clone(worker),
+        peer: peer(worker, &quic, local, admission_permit),
+        stall,
+    });
     let (fast, progress, unsent) = StreamFastPath::new(service.clone(), Arc::clone(&context));
     // Twice what a decoded head may have: h3 can then still answer a request whose head is somewhat too long.
     let transport = transport::Connection::new(quic.clone(), Some(fast), 2 * limits.head_bytes as u64);
@@ -73,7 +76,12 @@ pub(crate) async fn serve(
     Connection { h3, quic, remote, context, service, progress, unsent, requests, begun: false }.run().await;
 }
 
-fn peer(worker: &WorkerContext, quic: &quinn::Connection, local: SocketAddr, guest: Option<Guest>) -> Peer {
+fn peer(
+    worker: &WorkerContext,
+    quic: &quinn::Connection,
+    local: SocketAddr,
+    admission_permit: Option<AdmissionPermit>,
+) -> Peer {
     let proxies = &worker.config.proxies;
     let remote = quic.remote_address();
     let handshake = quic.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
@@ -87,7 +95,7 @@ fn peer(worker: &WorkerContext, quic: &quinn::Connection, local: SocketAddr, gue
             cipher: None,
             server_name: handshake.server_name.map(Into::into),
         }),
-        guest,
+        admission_permit,
         proxies: (proxies.source(Some(remote.ip())) == Source::Fields).then(|| proxies.clone()),
     })
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap};
 use http::{Method, Uri, Version, response};
 
-use service::access_log::{Asked, Began, Lines, RequestContext, Via};
+use service::access_log::{ConnectionInfo, Lines, LogEntry, RequestContext, RequestSummary};
 use service::problem::Problem;
 use service::request_id::{self, RequestId};
 
@@ -20,7 +20,7 @@ pub struct RequestRecord(Option<Box<Known>>);
 
 struct Known {
     /// Its line, where it has one.
-    began: Option<Began>,
+    entry: Option<LogEntry>,
     /// Its id, where a trusted proxy told one.
     given: Option<RequestId>,
 }
@@ -38,22 +38,22 @@ impl RequestRecord {
             return Self(None);
         }
         let given = peer.proxies.as_ref().and_then(|_| RequestId::of_fields(fields));
-        let began = log.and_then(|lines| {
-            let asked = Asked::of_head(method, uri, fields);
+        let entry = log.and_then(|lines| {
+            let summary = RequestSummary::of_head(method, uri, fields);
             let id = || given.clone().unwrap_or_else(RequestId::generate);
-            lines.begin(&asked, || via(peer, version, peer.client(fields)), id)
+            lines.begin(&summary, || connection(peer, version, peer.client(fields)), id)
         });
-        Self((began.is_some() || given.is_some()).then(|| Box::new(Known { began, given })))
+        Self((entry.is_some() || given.is_some()).then(|| Box::new(Known { entry, given })))
     }
 
     /// That of what begins with these bytes and is refused as no request: nothing is believed of it.
     pub fn of_bytes(log: Option<&Lines>, peer: &Peer, bytes: &[u8]) -> Self {
-        let began = log.and_then(|lines| {
+        let entry = log.and_then(|lines| {
             let client = peer.remote.map(|remote| remote.ip());
-            let via = || via(peer, Version::HTTP_11, client);
-            lines.begin(&Asked::of_bytes(bytes), via, RequestId::generate)
+            let connection = || connection(peer, Version::HTTP_11, client);
+            lines.begin(&RequestSummary::of_bytes(bytes), connection, RequestId::generate)
         });
-        Self(began.map(|began| Box::new(Known { began: Some(began), given: None })))
+        Self(entry.map(|entry| Box::new(Known { entry: Some(entry), given: None })))
     }
 
     /// That of what was logged before.
@@ -63,7 +63,7 @@ impl RequestRecord {
 
     /// What services get to know of the request, where it is logged.
     pub fn context(&self) -> Option<&RequestContext> {
-        self.0.as_ref()?.began.as_ref().map(Began::context)
+        self.0.as_ref()?.entry.as_ref().map(LogEntry::context)
     }
 
     /// The request's id; made here, where it has none.
@@ -74,15 +74,15 @@ impl RequestRecord {
 
     /// An answer of this status begins.
     pub fn answered(&mut self, status: u16) {
-        if let Some(began) = self.began() {
-            began.answered(status);
+        if let Some(entry) = self.entry() {
+            entry.answered(status);
         }
     }
 
     /// So many more bytes of its body are sent.
     pub fn sent(&mut self, bytes: usize) {
-        if let Some(began) = self.began() {
-            began.sent(bytes as u64);
+        if let Some(entry) = self.entry() {
+            entry.sent(bytes as u64);
         }
     }
 
@@ -103,8 +103,8 @@ impl RequestRecord {
         Some(problem.of_request(&id).json().into())
     }
 
-    fn began(&mut self) -> Option<&mut Began> {
-        self.0.as_mut()?.began.as_mut()
+    fn entry(&mut self) -> Option<&mut LogEntry> {
+        self.0.as_mut()?.entry.as_mut()
     }
 }
 
@@ -119,10 +119,13 @@ pub fn logged_at_once(
 ) {
     let Some(lines) = log else { return };
     let path = head.target.split('?').next().unwrap_or_default();
-    let mut asked =
-        Asked { method: Some(head.method.as_bytes()), path: Some(path.as_bytes()), ..Asked::default() };
-    head.fields.iter().for_each(|field| asked.take(field.name, field.value));
-    let via = || via(peer, Version::HTTP_11, peer.client_of(head));
+    let mut summary = RequestSummary {
+        method: Some(head.method.as_bytes()),
+        path: Some(path.as_bytes()),
+        ..RequestSummary::default()
+    };
+    head.fields.iter().for_each(|field| summary.take(field.name, field.value));
+    let connection = || connection(peer, Version::HTTP_11, peer.client_of(head));
     let body = memchr::memmem::find(answer, b"\r\n\r\n").map_or(answer.len(), |end| end + 4);
     let status = answer.get(9..12).and_then(|status| std::str::from_utf8(status).ok()?.parse::<u16>().ok());
     let told = || {
@@ -130,15 +133,15 @@ pub fn logged_at_once(
         is_error.then(|| RequestId::of_head(&answer[..body])).flatten()
     };
     let id = || told().or_else(|| peer.given_id(head)).unwrap_or_else(RequestId::generate);
-    let Some(mut began) = lines.begin(&asked, via, id) else { return };
-    began.set_since(since);
+    let Some(mut entry) = lines.begin(&summary, connection, id) else { return };
+    entry.set_since(since);
     if let Some(status) = status {
-        began.answered(status);
+        entry.answered(status);
     }
-    began.sent((answer.len() - body) as u64);
+    entry.sent((answer.len() - body) as u64);
 }
 
-fn via(peer: &Peer, version: Version, client: Option<IpAddr>) -> Via {
+fn connection(peer: &Peer, version: Version, client: Option<IpAddr>) -> ConnectionInfo {
     let http = match peer.protocol {
         Protocol::Http1 if version == Version::HTTP_10 => "1.0",
         Protocol::Http1 => "1.1",
@@ -154,5 +157,5 @@ fn via(peer: &Peer, version: Version, client: Option<IpAddr>) -> Via {
         }),
         (_, None) => None,
     };
-    Via { client, http, tls }
+    ConnectionInfo { client, http, tls }
 }

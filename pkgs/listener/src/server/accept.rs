@@ -16,7 +16,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::connection::Accepted;
 use super::sockets::{BoundEndpoint, ListenSocket};
-use crate::config::Speaks;
+use crate::config::EndpointProtocol;
 use crate::http_service::HttpService;
 use crate::net::{AcceptedStream, LazyTcpStream};
 use crate::worker_context::WorkerContext;
@@ -105,7 +105,9 @@ fn admit(
     // Boxed, since the runtime moves what it is given eight times from its beginning to its end.
     match stream {
         // There is nothing to find out, and no room for it: of these many are idle.
-        AcceptedStream::Tcp(stream) if endpoint.speaks == Speaks::Http1 && source != Source::ProxyHeader => {
+        AcceptedStream::Tcp(stream)
+            if endpoint.protocol == EndpointProtocol::Http1 && source != Source::ProxyHeader =>
+        {
             tokio::spawn(Box::pin(async move {
                 let local = endpoint.local.or_else(|| stream.local_addr().ok());
                 let permit = &mut permit;

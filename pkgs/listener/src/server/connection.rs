@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::sockets::BoundEndpoint;
-use crate::config::Speaks;
+use crate::config::EndpointProtocol;
 use crate::http_service::HttpService;
 use crate::lifecycle::ConnectionDeadline;
 use crate::limits::Permit;
@@ -74,8 +74,8 @@ impl Accepted<'_> {
 
     /// Shakes hands where TLS is spoken, and finds out what is spoken above.
     async fn negotiate(self, mut stream: impl Transport + 'static, service: impl HttpService) {
-        match (self.endpoint.speaks, &self.worker.tls) {
-            (Speaks::Tls, Some(tls)) => {
+        match (self.endpoint.protocol, &self.worker.tls) {
+            (EndpointProtocol::Tls, Some(tls)) => {
                 // What is large is apart, so that a connection in the clear has no room for it.
                 let stream = HandshakeStream::tls(stream, tls.offloaded.any());
                 let handshake = Box::pin(TlsAcceptor::from(tls.tcp.clone()).accept(stream).into_fallible());
@@ -113,7 +113,7 @@ impl Accepted<'_> {
                     Box::pin(self.http1(stream, &[], Some(info), service)).await
                 }
             }
-            (Speaks::Http1AndH2c, _) => {
+            (EndpointProtocol::Http1AndH2c, _) => {
                 let mut received = BytesMut::with_capacity(PREFACE.len());
                 let sniffed =
                     self.deadline.timeout(&self.worker.registry, sniff(&mut stream, &mut received)).await;
@@ -220,7 +220,7 @@ impl Accepted<'_> {
             local: self.local,
             protocol,
             tls,
-            guest: self.permit.guest(),
+            admission_permit: self.permit.admission_permit(),
             proxies: (self.source == Source::Fields).then(|| self.worker.config.proxies.clone()),
         })
     }

@@ -16,7 +16,7 @@ use service::shutdown::Shutdown;
 use service::socket::Address;
 use service::{panics, workers};
 
-use crate::config::{Config, Runtime, Speaks};
+use crate::config::{Config, EndpointProtocol, Runtime};
 use crate::http_service::HttpService;
 use crate::lifecycle::ConnectionRegistry;
 use crate::lifecycle::drain;
@@ -49,7 +49,7 @@ impl Listener {
     pub fn new(config: Config) -> Result<Self, Error> {
         let tls = match &config.tls {
             Some(files) => Some(Tls::new(files, config.offload.is_some())?),
-            None if config.endpoints.iter().any(|endpoint| endpoint.speaks == Speaks::Tls) => {
+            None if config.endpoints.iter().any(|endpoint| endpoint.protocol == EndpointProtocol::Tls) => {
                 return Err(tls::Error::None.into());
             }
             None => None,

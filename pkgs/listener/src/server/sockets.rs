@@ -8,7 +8,7 @@ use http::HeaderValue;
 use service::socket::{Address, Listener, TcpOptions};
 use service::workers;
 
-use crate::config::{Config, Endpoint, Speaks};
+use crate::config::{Config, Endpoint, EndpointProtocol};
 use crate::error::Error;
 use crate::net::sockopt;
 use crate::quic;
@@ -40,7 +40,7 @@ pub struct ListenSocket {
 #[derive(Debug)]
 pub struct BoundEndpoint {
     /// What is spoken.
-    pub speaks: Speaks,
+    pub protocol: EndpointProtocol,
     /// The address of every connection's own end; absent where each has another, and on Unix sockets.
     pub local: Option<SocketAddr>,
     /// Where HTTP/3 is spoken, for clients of TLS.
@@ -107,9 +107,9 @@ impl BoundSockets {
         let tcp = if let Address::Tcp(address) = &address { Some(*address) } else { None };
         // Who came past the proxies would not be told from their clients.
         let http3 = config.http3 && !config.proxies.speak_proxy_protocol();
-        let quic_address = tcp.filter(|_| http3 && endpoint.speaks == Speaks::Tls);
+        let quic_address = tcp.filter(|_| http3 && endpoint.protocol == EndpointProtocol::Tls);
         let endpoint = Arc::new(BoundEndpoint {
-            speaks: endpoint.speaks,
+            protocol: endpoint.protocol,
             local: tcp.filter(|address| !config.local_addresses || !address.ip().is_unspecified()),
             alt_svc: quic_address.map(|address| AltSvc::new(address.port())),
         });

@@ -10,8 +10,8 @@ use rustix::process::Signal;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 
-use crate::client::{Failure, Speak, Target};
-use crate::load::{Asked, Load, PATIENCE};
+use crate::client::{ClientProtocol, Failure, Target};
+use crate::load::{Load, LoadRequest, PATIENCE};
 use crate::server::Server;
 
 /// A server that is told to go waits for every client that is connected, however slow the machine: one that is kept
@@ -20,37 +20,37 @@ const WAITING: [&str; 4] = ["--drain", "60000", "--drain-grace", "60000"];
 
 #[tokio::test]
 async fn draining_loses_no_request() {
-    for speak in Speak::ALL {
+    for protocol in ClientProtocol::ALL {
         let server = Server::start(&WAITING);
         let target = Target::new(server.clear, server.secure, &server.certificate.all());
-        let load = Load::start(&target, speak, 16, Asked::of("/wait/20", "waited"));
+        let load = Load::start(&target, protocol, 16, LoadRequest::of("/wait/20", "waited"));
         load.answers(200).await;
         load.leaving();
         server.signal(Signal::TERM);
         let ended = tokio::task::spawn_blocking(move || server.wait()).await.expect("no panic");
-        assert!(ended.success(), "{speak:?}: {ended}");
+        assert!(ended.success(), "{protocol:?}: {ended}");
         load.end().await;
     }
 }
 
 #[tokio::test]
 async fn a_client_that_is_held_up_when_draining_begins_loses_no_request() {
-    for speak in Speak::ALL {
+    for protocol in ClientProtocol::ALL {
         let server = Server::start(&WAITING);
         let target = Target::new(server.clear, server.secure, &server.certificate.all());
-        let mut connection = target.connect(speak).await.expect("it listens");
+        let mut connection = target.connect(protocol).await.expect("it listens");
         connection.ask("/").await.expect("an answer");
         server.signal(Signal::TERM);
         // Nothing of this client runs meanwhile, as where a machine does much else.
         std::thread::sleep(Duration::from_secs(3));
         match connection.ask("/").await {
-            Ok((status, _)) => assert_eq!(status, 200, "{speak:?}"),
+            Ok((status, _)) => assert_eq!(status, 200, "{protocol:?}"),
             Err(Failure::Unprocessed) => {}
-            Err(failure) => panic!("{speak:?}: {failure:?}"),
+            Err(failure) => panic!("{protocol:?}: {failure:?}"),
         }
         drop(connection);
         let ended = tokio::task::spawn_blocking(move || server.wait()).await.expect("no panic");
-        assert!(ended.success(), "{speak:?}: {ended}");
+        assert!(ended.success(), "{protocol:?}: {ended}");
     }
 }
 
@@ -61,25 +61,25 @@ async fn a_certificate_is_replaced_without_losing_a_request() {
     server.certificate.renew();
     let all = server.certificate.all();
     let target = Target::new(server.clear, server.secure, &all);
-    for speak in [Speak::Http1Tls, Speak::Http2Tls, Speak::Http3] {
-        let shown = target.connect(speak).await.expect("it listens").certificate;
-        assert_eq!(shown, before.first().cloned(), "{speak:?}: files alone change nothing yet");
+    for protocol in [ClientProtocol::Http1Tls, ClientProtocol::Http2Tls, ClientProtocol::Http3] {
+        let shown = target.connect(protocol).await.expect("it listens").certificate;
+        assert_eq!(shown, before.first().cloned(), "{protocol:?}: files alone change nothing yet");
     }
-    let loads: Vec<_> = [Speak::Http1Tls, Speak::Http2Tls, Speak::Http3]
-        .map(|speak| (speak, Load::start(&target, speak, 8, Asked::of("/", "Hello, World!"))))
+    let loads: Vec<_> = [ClientProtocol::Http1Tls, ClientProtocol::Http2Tls, ClientProtocol::Http3]
+        .map(|protocol| (protocol, Load::start(&target, protocol, 8, LoadRequest::of("/", "Hello, World!"))))
         .into();
     for (_, load) in &loads {
         load.answers(100).await;
     }
     server.signal(Signal::HUP);
-    for (speak, load) in loads {
+    for (protocol, load) in loads {
         // Seen by whoever connects from now on, as soon as the server has read it.
         loop {
-            let shown = target.connect(speak).await.expect("it listens").certificate;
+            let shown = target.connect(protocol).await.expect("it listens").certificate;
             if shown == all.last().cloned() {
                 break;
             }
-            assert_eq!(shown, before.first().cloned(), "{speak:?}");
+            assert_eq!(shown, before.first().cloned(), "{protocol:?}");
         }
         load.answers(100).await;
         load.end().await;
@@ -100,8 +100,8 @@ async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request
         || std::fs::metadata(&path).ok().map(|socket| (socket.ino(), socket.ctime(), socket.ctime_nsec()));
     let mut last = None;
     for _ in 0..4 {
-        for speak in [Speak::Http2Tls, Speak::Http3] {
-            answers.spawn(long_answer(target.clone(), speak));
+        for protocol in [ClientProtocol::Http2Tls, ClientProtocol::Http3] {
+            answers.spawn(long_answer(target.clone(), protocol));
         }
         // They are under way.
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -123,35 +123,39 @@ async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request
 }
 
 /// Asks for an answer of many datagrams each way, over seconds in which the process may change several times.
-async fn long_answer(target: Target, speak: Speak) {
+async fn long_answer(target: Target, protocol: ClientProtocol) {
     loop {
-        let mut connection = target.connect(speak).await.expect("it listens");
+        let mut connection = target.connect(protocol).await.expect("it listens");
         match connection.ask("/drip/120/50").await {
             Ok((status, body)) => {
-                return assert_eq!((status.as_u16(), body.len()), (200, 120 * "drop\n".len()), "{speak:?}");
+                return assert_eq!(
+                    (status.as_u16(), body.len()),
+                    (200, 120 * "drop\n".len()),
+                    "{protocol:?}"
+                );
             }
             // The process was told to go before it saw the request; there is another by now.
             Err(Failure::Unprocessed) => {}
-            Err(failure) => panic!("{speak:?}: {failure:?}"),
+            Err(failure) => panic!("{protocol:?}: {failure:?}"),
         }
     }
 }
 
 #[tokio::test]
 async fn a_new_process_takes_over_without_losing_a_request() {
-    for speak in Speak::ALL {
+    for protocol in ClientProtocol::ALL {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("handover").display().to_string();
         let arguments = [&WAITING[..], &["--handover", &path]].concat();
         let mut server = Server::start_on_ports(&arguments);
         let target = Target::new(server.clear, server.secure, &server.certificate.all());
-        let load = Load::start(&target, speak, 16, Asked::of("/wait/5", "waited"));
+        let load = Load::start(&target, protocol, 16, LoadRequest::of("/wait/5", "waited"));
         for _ in 0..3 {
             load.answers(200).await;
             let next = server.successor(&arguments);
             let old = std::mem::replace(&mut server, next);
             let ended = tokio::task::spawn_blocking(move || old.wait()).await.expect("no panic");
-            assert!(ended.success(), "{speak:?}: {ended}");
+            assert!(ended.success(), "{protocol:?}: {ended}");
         }
         load.answers(200).await;
         load.end().await;

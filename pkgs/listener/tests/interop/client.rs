@@ -13,9 +13,9 @@ use quinn::crypto::rustls::QuicClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 
-/// What to speak.
+/// Which protocol to speak.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Speak {
+pub enum ClientProtocol {
     Http1,
     Http1Tls,
     H2c,
@@ -23,7 +23,7 @@ pub enum Speak {
     Http3,
 }
 
-impl Speak {
+impl ClientProtocol {
     pub const ALL: [Self; 5] = [Self::Http1, Self::Http1Tls, Self::H2c, Self::Http2Tls, Self::Http3];
 }
 
@@ -84,19 +84,19 @@ impl Target {
     }
 
     /// Connects.
-    pub async fn connect(&self, speak: Speak) -> Result<Connection, String> {
-        match speak {
-            Speak::Http1 => http1(self.tcp().await?, None).await,
-            Speak::H2c => http2(self.tcp().await?, None).await,
-            Speak::Http1Tls => {
+    pub async fn connect(&self, protocol: ClientProtocol) -> Result<Connection, String> {
+        match protocol {
+            ClientProtocol::Http1 => http1(self.tcp().await?, None).await,
+            ClientProtocol::H2c => http2(self.tcp().await?, None).await,
+            ClientProtocol::Http1Tls => {
                 let (stream, certificate) = self.tls("http/1.1").await?;
                 http1(stream, certificate).await
             }
-            Speak::Http2Tls => {
+            ClientProtocol::Http2Tls => {
                 let (stream, certificate) = self.tls("h2").await?;
                 http2(stream, certificate).await
             }
-            Speak::Http3 => self.http3().await,
+            ClientProtocol::Http3 => self.http3().await,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Floods are shed while others are served.
 
-use crate::client::{Speak, Target};
-use crate::load::{Asked, Load};
+use crate::client::{ClientProtocol, Target};
+use crate::load::{Load, LoadRequest};
 use crate::raw::{self, END_HEADERS, END_STREAM, Raw, frame, kind};
 use crate::server::Server;
 
@@ -14,7 +14,7 @@ const MEMORY: u64 = 96 << 10;
 async fn flood(what: &str, mut next: impl FnMut(usize) -> Vec<u8> + Send + 'static) {
     let server = Server::start(&[]);
     let target = Target::new(server.clear, server.secure, &[]);
-    let other = Load::start(&target, Speak::Http1, 2, Asked::of("/", "Hello, World!"));
+    let other = Load::start(&target, ClientProtocol::Http1, 2, LoadRequest::of("/", "Hello, World!"));
     let address = server.clear;
     let flood = tokio::task::spawn_blocking(move || Raw::http2(address).flood(MOST, &mut next));
     other.answers(100).await;

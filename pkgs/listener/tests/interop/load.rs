@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::client::{Failure, Speak, Target};
+use crate::client::{ClientProtocol, Failure, Target};
 
 /// Longer than anything here takes on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct LoadRequest {
     pub path: &'static str,
     /// The answer's.
     pub status: u16,
@@ -23,7 +23,7 @@ pub struct Asked {
     pub times: u64,
 }
 
-impl Asked {
+impl LoadRequest {
     /// A path that is answered by 200, asked for without end.
     pub fn of(path: &'static str, body: &'static str) -> Self {
         Self { path, status: 200, body, times: u64::MAX }
@@ -49,11 +49,11 @@ pub struct Load {
 
 impl Load {
     /// So many clients, each with one connection at a time, and one request on it.
-    pub fn start(target: &Target, speak: Speak, clients: usize, asked: Asked) -> Self {
+    pub fn start(target: &Target, protocol: ClientProtocol, clients: usize, request: LoadRequest) -> Self {
         let state = Arc::new(State::default());
         let mut set = JoinSet::new();
         for _ in 0..clients {
-            set.spawn(run(target.clone(), speak, asked, Arc::clone(&state)));
+            set.spawn(run(target.clone(), protocol, request, Arc::clone(&state)));
         }
         Self { state, clients: set }
     }
@@ -86,28 +86,33 @@ impl Load {
     }
 }
 
-async fn run(target: Target, speak: Speak, asked: Asked, state: Arc<State>) -> Result<(), String> {
+async fn run(
+    target: Target,
+    protocol: ClientProtocol,
+    request: LoadRequest,
+    state: Arc<State>,
+) -> Result<(), String> {
     while !state.done.load(Relaxed) {
         let late = state.leaving.load(Relaxed);
-        let mut connection = match target.connect(speak).await {
+        let mut connection = match target.connect(protocol).await {
             Ok(connection) => connection,
             // It was told to go while this was under way.
             Err(_) if state.leaving.load(Relaxed) => return Ok(()),
-            Err(error) => return Err(format!("{speak:?}: cannot connect: {error}")),
+            Err(error) => return Err(format!("{protocol:?}: cannot connect: {error}")),
         };
-        for _ in 0..asked.times {
+        for _ in 0..request.times {
             if state.done.load(Relaxed) {
                 break;
             }
-            match connection.ask(asked.path).await {
-                Ok((status, told)) if status == asked.status && told == asked.body => {
+            match connection.ask(request.path).await {
+                Ok((status, told)) if status == request.status && told == request.body => {
                     state.answered.fetch_add(1, Relaxed);
                 }
-                Ok((status, told)) => return Err(format!("{speak:?}: {status} and {} bytes", told.len())),
+                Ok((status, told)) => return Err(format!("{protocol:?}: {status} and {} bytes", told.len())),
                 Err(Failure::Unprocessed) => break,
                 // Nobody was promised that this connection would be served.
                 Err(Failure::Lost(_)) if late => return Ok(()),
-                Err(Failure::Lost(error)) => return Err(format!("{speak:?}: {error}")),
+                Err(Failure::Lost(error)) => return Err(format!("{protocol:?}: {error}")),
             }
         }
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 
-use crate::client::{Failure, Speak, Target};
-use crate::load::{Asked, Load, PATIENCE};
+use crate::client::{ClientProtocol, Failure, Target};
+use crate::load::{Load, LoadRequest, PATIENCE};
 use crate::raw::Raw;
 use crate::server::Server;
 
@@ -31,23 +31,27 @@ async fn a_panic_costs_its_request_and_nobody_elses() {
     // One worker, so that who panics and who does not share a thread.
     let server = Server::start_with_log(&log, &["--workers", "1"], &[]);
     let target = Target::new(server.clear, server.secure, &server.certificate.all());
-    let others = Speak::ALL.map(|speak| Load::start(&target, speak, 1, Asked::of("/", "Hello, World!")));
+    let others = ClientProtocol::ALL
+        .map(|protocol| Load::start(&target, protocol, 1, LoadRequest::of("/", "Hello, World!")));
     let mut panics = 0;
-    for speak in Speak::ALL {
+    for protocol in ClientProtocol::ALL {
         for path in ["/panic?a", "/panic/later"] {
-            let mut connection = target.connect(speak).await.expect("it listens");
+            let mut connection = target.connect(protocol).await.expect("it listens");
             let (status, body) = connection.ask(path).await.expect("an answer");
-            assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{speak:?} {path}");
-            assert!(body.starts_with(b"{\"type\":\"about:blank\""), "{speak:?} {path}: {body:?}");
+            assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{protocol:?} {path}");
+            assert!(body.starts_with(b"{\"type\":\"about:blank\""), "{protocol:?} {path}: {body:?}");
             panics += 1;
             // Of HTTP/1.1 the connection ends; of the others the stream.
             let again = connection.ask("/").await;
-            let ends = matches!(speak, Speak::Http1 | Speak::Http1Tls);
-            assert_eq!(again.is_err(), ends, "{speak:?} {path}: {again:?}");
+            let ends = matches!(protocol, ClientProtocol::Http1 | ClientProtocol::Http1Tls);
+            assert_eq!(again.is_err(), ends, "{protocol:?} {path}: {again:?}");
         }
-        let mut connection = target.connect(speak).await.expect("it listens");
+        let mut connection = target.connect(protocol).await.expect("it listens");
         let answer = connection.ask("/panic/body").await;
-        assert!(matches!(answer, Err(Failure::Lost(_))), "{speak:?}: half a body is no answer: {answer:?}");
+        assert!(
+            matches!(answer, Err(Failure::Lost(_))),
+            "{protocol:?}: half a body is no answer: {answer:?}"
+        );
         panics += 1;
     }
     for other in others {

@@ -16,8 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustls::HandshakeKind;
 use rustls::pki_types::CertificateDer;
 
-use crate::client::{Failure, Speak, Target};
-use crate::load::{Asked, Load};
+use crate::client::{ClientProtocol, Failure, Target};
+use crate::load::{Load, LoadRequest};
 
 /// Longer than anything here takes on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -74,7 +74,7 @@ impl Program {
         self.directory.path().join(name)
     }
 
-    /// Where it is asked.
+    /// Where it is request.
     pub fn target(&self) -> Target {
         Target::new(self.clear, self.secure, std::slice::from_ref(&self.certificate))
     }
@@ -112,13 +112,18 @@ impl Program {
     }
 
     /// Starts clients of every kind.
-    fn load(&self, asked: Asked) -> Vec<Load> {
+    fn load(&self, request: LoadRequest) -> Vec<Load> {
         let target = self.target();
-        let each = |speak, times| Load::start(&target, speak, 3, Asked { times, ..asked });
-        let kept = [Speak::Http1, Speak::Http1Tls, Speak::Http2Tls, Speak::Http3];
-        let once = [Speak::Http1, Speak::Http3];
-        let loads = kept.map(|speak| each(speak, u64::MAX)).into_iter();
-        loads.chain(once.map(|speak| each(speak, 1))).collect()
+        let each = |protocol, times| Load::start(&target, protocol, 3, LoadRequest { times, ..request });
+        let kept = [
+            ClientProtocol::Http1,
+            ClientProtocol::Http1Tls,
+            ClientProtocol::Http2Tls,
+            ClientProtocol::Http3,
+        ];
+        let once = [ClientProtocol::Http1, ClientProtocol::Http3];
+        let loads = kept.map(|protocol| each(protocol, u64::MAX)).into_iter();
+        loads.chain(once.map(|protocol| each(protocol, 1))).collect()
     }
 }
 
@@ -245,9 +250,13 @@ impl Drop for Process {
 
 /// Three processes in a row take over, of more workers and of fewer, each while the one before still drains, and no client
 /// notices. Returns the last, and how many requests were answered. The first may have been started before.
-pub async fn three_in_a_row(program: &Program, asked: Asked, first: Option<Process>) -> (Process, u64) {
+pub async fn three_in_a_row(
+    program: &Program,
+    request: LoadRequest,
+    first: Option<Process>,
+) -> (Process, u64) {
     let mut process = first.unwrap_or_else(|| program.start());
-    let loads = program.load(asked);
+    let loads = program.load(request);
     let mut before = Vec::new();
     for workers in [3, 1, 2] {
         for load in &loads {
@@ -278,9 +287,9 @@ pub async fn three_in_a_row(program: &Program, asked: Asked, first: Option<Proce
 }
 
 /// A process that fails while it takes over changes nothing, and neither does one that is killed then.
-pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, asked: Asked) {
+pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, request: LoadRequest) {
     let mut process = program.start();
-    let loads = program.load(asked);
+    let loads = program.load(request);
     let held = TcpListener::bind("127.0.0.1:0").expect("a port");
     for _ in 0..3 {
         for load in &loads {
@@ -330,7 +339,7 @@ pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, aske
 }
 
 /// The process that serves is killed while another takes over: who was connected to it is lost, and nobody is refused.
-pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, asked: Asked) {
+pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, request: LoadRequest) {
     const CLIENTS: u64 = 8;
     let mut process = program.start();
     let target = program.target();
@@ -341,9 +350,9 @@ pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, asked: As
         let (target, done) = (target.clone(), Arc::clone(&done));
         let (lost, answered) = (Arc::clone(&lost), Arc::clone(&answered));
         clients.spawn(async move {
-            let speak = if number % 2 == 0 { Speak::Http1 } else { Speak::Http1Tls };
+            let protocol = if number % 2 == 0 { ClientProtocol::Http1 } else { ClientProtocol::Http1Tls };
             while !done.load(Relaxed) {
-                let mut connection = match target.connect(speak).await {
+                let mut connection = match target.connect(protocol).await {
                     Ok(connection) => connection,
                     Err(error) => {
                         assert!(!error.contains("refused"), "{error}");
@@ -352,9 +361,9 @@ pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, asked: As
                         continue;
                     }
                 };
-                match connection.ask(asked.path).await {
+                match connection.ask(request.path).await {
                     Ok((status, _)) => {
-                        assert_eq!(status, asked.status);
+                        assert_eq!(status, request.status);
                         answered.fetch_add(1, Relaxed);
                     }
                     Err(Failure::Unprocessed | Failure::Lost(_)) => {

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use libfuzzer_sys::fuzz_target;
-use service::allowed_hosts::{AllowedHosts, Via};
+use service::allowed_hosts::{AllowedHosts, SocketFamily};
 
 /// Whether a name of the DNS cannot be behind this.
 fn is_local(authority: &str) -> bool {
@@ -27,7 +27,7 @@ fuzz_target!(|text: &str| {
     let mut lines = text.splitn(2, '\n');
     let (host, origin) = (lines.next().unwrap_or_default(), lines.next());
     let hosts = AllowedHosts::default();
-    if hosts.check(Via::Network, Some(host.as_bytes()), origin.map(str::as_bytes)).is_ok() {
+    if hosts.check(SocketFamily::Network, Some(host.as_bytes()), origin.map(str::as_bytes)).is_ok() {
         assert!(is_local(host));
         assert!(origin.is_none_or(|origin| origin.split_once("://").is_some_and(|(_, host)| is_local(host))));
     }

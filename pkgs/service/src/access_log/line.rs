@@ -45,9 +45,9 @@ pub fn markdown() -> String {
     format!("| field | |\n|---|---|\n{}", rows.collect::<String>())
 }
 
-/// What is logged of a request, as the client sent it. None where there is no such thing.
+/// The fields of a request that are logged, as the client sent them. None where there is no such thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked<'r> {
+pub struct RequestSummary<'r> {
     /// The method.
     pub method: Option<&'r [u8]>,
     /// The target's authority, or `Host`.
@@ -62,7 +62,7 @@ pub struct Asked<'r> {
     pub trace: Option<&'r [u8]>,
 }
 
-impl<'r> Asked<'r> {
+impl<'r> RequestSummary<'r> {
     /// What a request with this head asks.
     #[must_use]
     pub fn of_head(method: &'r Method, uri: &'r Uri, fields: &'r HeaderMap) -> Self {
@@ -126,9 +126,9 @@ fn without_query(target: &[u8]) -> &[u8] {
     target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default()
 }
 
-/// How a request came.
+/// The connection that a request came by, as it is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Via {
+pub struct ConnectionInfo {
     /// Its client; none where the kernel did not tell.
     pub client: Option<IpAddr>,
     /// The version of HTTP: `1.0`, `1.1`, `2` or `3`.
@@ -206,19 +206,24 @@ struct Tail {
 }
 
 /// The beginning of a line, up to where [`finish`] goes on.
-pub(super) fn begin(now: SystemTime, asked: &Asked<'_>, via: Via, context: &RequestContext) -> Vec<u8> {
+pub(super) fn begin(
+    now: SystemTime,
+    summary: &RequestSummary<'_>,
+    connection: ConnectionInfo,
+    context: &RequestContext,
+) -> Vec<u8> {
     let head = Head {
         kind: "access",
         time: timestamp(now),
         id: context.id().as_str(),
-        client: via.client,
-        method: asked.method.map(Shown),
-        host: asked.host.map(Shown),
-        path: asked.path.map(Shown),
-        http: via.http,
-        tls: via.tls,
-        agent: asked.agent.map(Shown),
-        referrer: asked.referrer.map(without_query).map(Shown),
+        client: connection.client,
+        method: summary.method.map(Shown),
+        host: summary.host.map(Shown),
+        path: summary.path.map(Shown),
+        http: connection.http,
+        tls: connection.tls,
+        agent: summary.agent.map(Shown),
+        referrer: summary.referrer.map(without_query).map(Shown),
         trace: context.trace().map(TraceParent::trace_id),
     };
     // Texts and numbers are JSON, and a vector takes all that is written.
@@ -285,7 +290,7 @@ mod tests {
     #[test]
     fn a_line_has_the_fields_that_are_described_and_nothing_that_it_should_not() {
         let trace = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let asked = Asked {
+        let summary = RequestSummary {
             method: Some(b"GET"),
             host: Some(b"h\"\n:80"),
             path: Some(b"/\x1b[2J\",\"status\":200}\n{"),
@@ -294,8 +299,8 @@ mod tests {
             trace: Some(trace),
         };
         let context = RequestContext::new(RequestId::generate(), TraceParent::parse(trace));
-        let via = Via { client: "192.0.2.1".parse().ok(), http: "2", tls: Some("1.3") };
-        let mut line = begin(UNIX_EPOCH, &asked, via, &context);
+        let connection = ConnectionInfo { client: "192.0.2.1".parse().ok(), http: "2", tls: Some("1.3") };
+        let mut line = begin(UNIX_EPOCH, &summary, connection, &context);
         finish(&mut line, Some(404), 7, 0.000_123_456, Some(3));
         let text = String::from_utf8(line).expect("text");
         assert_eq!((text.matches('\n').count(), text.contains("secret")), (1, false), "{text}");
@@ -328,7 +333,10 @@ mod tests {
             (b"\x16\x03\x01\x02", Some("\x16\x03\x01\x02"), None),
         ] {
             let (method, path) = (method.map(str::as_bytes), path.map(str::as_bytes));
-            assert_eq!(Asked::of_bytes(bytes), Asked { method, path, ..Asked::default() });
+            assert_eq!(
+                RequestSummary::of_bytes(bytes),
+                RequestSummary { method, path, ..RequestSummary::default() }
+            );
         }
     }
 

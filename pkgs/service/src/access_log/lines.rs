@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use super::line::{self, Asked, RequestContext, Via};
+use super::line::{self, ConnectionInfo, RequestContext, RequestSummary};
 use super::options::AccessLogArgs;
 use super::sink::{BLOCK_BYTES, Loss, OpenError, Sink};
 use crate::metrics::{Family, Registry};
@@ -73,10 +73,10 @@ impl Lines {
     /// Begins the line of a request that was read just now, if it is this one's turn to have one. `id` tells its id.
     pub fn begin(
         &self,
-        asked: &Asked<'_>,
-        via: impl FnOnce() -> Via,
+        summary: &RequestSummary<'_>,
+        connection: impl FnOnce() -> ConnectionInfo,
         id: impl FnOnce() -> RequestId,
-    ) -> Option<Began> {
+    ) -> Option<LogEntry> {
         {
             let mut gathered = self.gathered();
             gathered.requests += 1;
@@ -84,9 +84,9 @@ impl Lines {
                 return None;
             }
         }
-        let context = RequestContext::new(id(), asked.trace.and_then(TraceParent::parse));
-        let line = line::begin(SystemTime::now(), asked, via(), &context);
-        Some(Began { lines: self.clone(), line, since: Instant::now(), status: None, bytes: 0, context })
+        let context = RequestContext::new(id(), summary.trace.and_then(TraceParent::parse));
+        let line = line::begin(SystemTime::now(), summary, connection(), &context);
+        Some(LogEntry { lines: self.clone(), line, since: Instant::now(), status: None, bytes: 0, context })
     }
 
     /// Hands the lines on.
@@ -132,7 +132,7 @@ impl Drop for Worker {
 
 /// The line of a request that is being answered. It is logged when this is dropped, however the request ends.
 #[derive(Debug)]
-pub struct Began {
+pub struct LogEntry {
     lines: Lines,
     line: Vec<u8>,
     since: Instant,
@@ -141,7 +141,7 @@ pub struct Began {
     context: RequestContext,
 }
 
-impl Began {
+impl LogEntry {
     /// What is known of the request.
     #[must_use]
     pub fn context(&self) -> &RequestContext {
@@ -164,7 +164,7 @@ impl Began {
     }
 }
 
-impl Drop for Began {
+impl Drop for LogEntry {
     fn drop(&mut self) {
         let (mut line, seconds) = (std::mem::take(&mut self.line), self.since.elapsed().as_secs_f64());
         line::finish(&mut line, self.status, self.bytes, seconds, self.context.key());
@@ -176,7 +176,7 @@ impl Drop for Began {
 mod tests {
     use super::*;
 
-    const VIA: Via = Via { client: None, http: "1.1", tls: None };
+    const CONNECTION: ConnectionInfo = ConnectionInfo { client: None, http: "1.1", tls: None };
 
     fn log(path: &std::path::Path, every: u64) -> AccessLog {
         let args = AccessLogArgs {
@@ -194,18 +194,18 @@ mod tests {
         let mut ids = 0;
         for worker in [log.lines(), log.lines()] {
             for _ in 0..7 {
-                let began = worker.begin(
-                    &Asked::default(),
-                    || VIA,
+                let entry = worker.begin(
+                    &RequestSummary::default(),
+                    || CONNECTION,
                     || {
                         ids += 1;
                         RequestId::generate()
                     },
                 );
-                if let Some(mut began) = began {
-                    began.answered(200);
-                    began.sent(2);
-                    began.sent(3);
+                if let Some(mut entry) = entry {
+                    entry.answered(200);
+                    entry.sent(2);
+                    entry.sent(3);
                 }
             }
         }
@@ -224,7 +224,7 @@ mod tests {
         let path = directory.path().join("log");
         let log = log(&path, 1);
         let lines = log.lines();
-        drop(lines.begin(&Asked::of_bytes(b"GET /gone"), || VIA, RequestId::generate));
+        drop(lines.begin(&RequestSummary::of_bytes(b"GET /gone"), || CONNECTION, RequestId::generate));
         lines.flush();
         log.finish();
         let line: serde_json::Value =

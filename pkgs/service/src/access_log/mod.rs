@@ -4,7 +4,7 @@
 //!   second; a thread writes them. What the disk cannot keep up with is dropped and counted, for clients come first.
 //! - [`AuditLog`]: a line for each write of an operator or a key: who, what, and digests from before and after. None is
 //!   sampled, and none is dropped in silence.
-//! - [`Asked`], [`Began`], [`RequestContext`]: a request from its first line to its last byte.
+//! - [`RequestSummary`], [`LogEntry`], [`RequestContext`]: a request from its first line to its last byte.
 //! - [`Shown`]: bytes of clients as text that does nothing to who looks at it.
 //! - `line`: the schema; `sink`: the bounded queue and the thread that writes; `options`: the command line.
 //!
@@ -18,8 +18,8 @@ mod shown;
 mod sink;
 
 pub use audit::{Actor, AuditLog, AuditRecord, digest};
-pub use line::{Asked, FIELDS, RequestContext, Via, markdown};
-pub use lines::{AccessLog, Began, Lines};
+pub use line::{ConnectionInfo, FIELDS, RequestContext, RequestSummary, markdown};
+pub use lines::{AccessLog, Lines, LogEntry};
 pub use options::{AccessLogArgs, AuditLogArgs, Destination};
 pub use shown::Shown;
 pub use sink::OpenError;

@@ -3,7 +3,7 @@
 use http::Request;
 use http::header::{self, HeaderValue};
 use listener::Peer;
-use service::allowed_hosts::{AllowedHosts, Refused, Via};
+use service::allowed_hosts::{AllowedHosts, Refused, SocketFamily};
 
 /// Whether a request is for one of these hosts, and from a page of one. `origin` is its `Origin`, unless pages of that may
 /// ask whatever their name is.
@@ -18,6 +18,6 @@ pub(in crate::http) fn check<B>(
     // Only an empty name is another thing on a Unix socket.
     let unnamed = request.headers().get(header::HOST).is_none_or(HeaderValue::is_empty);
     let unix = || request.extensions().get::<Peer>().is_some_and(|peer| peer.local.is_none());
-    let via = if unnamed && unix() { Via::Unix } else { Via::Network };
-    hosts.check_request(via, request, origin)
+    let family = if unnamed && unix() { SocketFamily::Unix } else { SocketFamily::Network };
+    hosts.check_request(family, request, origin)
 }

@@ -9,7 +9,7 @@ use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::web::Bytes;
 use actix_web::{Error, HttpMessage, web};
-use service::access_log::{Asked, Began, RequestContext, Via};
+use service::access_log::{ConnectionInfo, LogEntry, RequestContext, RequestSummary};
 use service::request_id::RequestId;
 
 use super::failure::{Failure, ProblemBody};
@@ -26,17 +26,17 @@ pub(in crate::admin) async fn logged(
     let Some(lines) = state.and_then(|state| state.access_log.clone()) else {
         return Ok(next.call(request).await?.map_into_boxed_body());
     };
-    let began = lines.begin(&asked(&request), || via(&request), RequestId::generate);
-    if let Some(began) = &began {
-        request.extensions_mut().insert(began.context().clone());
+    let entry = lines.begin(&summary(&request), || connection(&request), RequestId::generate);
+    if let Some(entry) = &entry {
+        request.extensions_mut().insert(entry.context().clone());
     }
     let response = next.call(request).await;
-    let Some(mut began) = began else { return response.map(ServiceResponse::map_into_boxed_body) };
+    let Some(mut entry) = entry else { return response.map(ServiceResponse::map_into_boxed_body) };
     let response = response.inspect_err(|error| {
-        began.answered(error.as_response_error().status_code().as_u16());
+        entry.answered(error.as_response_error().status_code().as_u16());
     })?;
-    began.answered(response.status().as_u16());
-    Ok(response.map_body(|_, body| BoxBody::new(Logged { body: BoxBody::new(body), began })))
+    entry.answered(response.status().as_u16());
+    Ok(response.map_body(|_, body| BoxBody::new(Logged { body: BoxBody::new(body), entry })))
 }
 
 /// Tells of a request's id in an answer that is an error; a problem has it in its body too.
@@ -70,10 +70,10 @@ pub(in crate::admin) async fn told(
 }
 
 /// What a request asks, as it came.
-fn asked(request: &ServiceRequest) -> Asked<'_> {
+fn summary(request: &ServiceRequest) -> RequestSummary<'_> {
     let fields: &HeaderMap = request.headers();
     let field = |name: HeaderName| fields.get(name).map(HeaderValue::as_bytes);
-    Asked {
+    RequestSummary {
         method: Some(request.method().as_str().as_bytes()),
         host: field(header::HOST),
         path: Some(request.uri().path().as_bytes()),
@@ -83,15 +83,15 @@ fn asked(request: &ServiceRequest) -> Asked<'_> {
     }
 }
 
-fn via(request: &ServiceRequest) -> Via {
+fn connection(request: &ServiceRequest) -> ConnectionInfo {
     let http = if request.version() == actix_web::http::Version::HTTP_10 { "1.0" } else { "1.1" };
-    Via { client: request.peer_addr().map(|peer| peer.ip()), http, tls: None }
+    ConnectionInfo { client: request.peer_addr().map(|peer| peer.ip()), http, tls: None }
 }
 
 /// A body that is logged with its request.
 struct Logged {
     body: BoxBody,
-    began: Began,
+    entry: LogEntry,
 }
 
 impl MessageBody for Logged {
@@ -108,7 +108,7 @@ impl MessageBody for Logged {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.body).poll_next(context);
         if let Poll::Ready(Some(Ok(piece))) = &polled {
-            this.began.sent(piece.len() as u64);
+            this.entry.sent(piece.len() as u64);
         }
         polled
     }
