@@ -12,14 +12,25 @@ mod load;
 #[path = "../../../listener/tests/interop/takeover.rs"]
 mod takeover;
 
+use std::path::Path;
+
+use bench::postgres::{Durability, Postgres};
 use load::LoadRequest;
-use takeover::{Program, Writers, ask};
+use takeover::{Process, Program, Writers, ask};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_linerate-api");
 
 fn program() -> Program {
-    Program::new(env!("CARGO_BIN_EXE_linerate-api"), |directory| {
+    Program::new(BINARY, |directory| {
         let database = format!("sqlite:{}", directory.join("users.db").display());
         ["--database-url", &database].map(str::to_owned).into()
     })
+}
+
+/// The same on a PostgreSQL.
+fn program_on(postgres: &Postgres) -> Program {
+    let database = postgres.url("users");
+    Program::new(BINARY, |_: &Path| ["--database-url", &database].map(str::to_owned).into())
 }
 
 /// What nobody has written.
@@ -27,10 +38,9 @@ fn load_request() -> LoadRequest {
     LoadRequest::of("/v1/users?tag=none", r#"{"users":[],"next":null}"#)
 }
 
-/// What is acknowledged while processes take over is there in the end, whichever of them it was that did so.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_in_a_row_take_over_and_no_request_fails_and_no_write_is_lost() {
-    let program = program();
+/// Three take over one after the other while clients read and write: no request fails, and what was acknowledged is there in
+/// the end, whichever process it was that did so. Returns how many writes that were, and the last process.
+async fn take_over_in_a_row(program: &Program) -> (usize, Process) {
     let clear = program.clear;
     // Before anybody asks: somebody serves.
     let first = program.start();
@@ -41,16 +51,39 @@ async fn three_in_a_row_take_over_and_no_request_fails_and_no_write_is_lost() {
         let user: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
         user["id"].as_str().expect("an id").to_owned()
     });
-    let (last, _) = takeover::three_in_a_row(&program, load_request(), Some(first)).await;
-    for id in writers.finish() {
+    let (last, _) = takeover::three_in_a_row(program, load_request(), Some(first)).await;
+    let written = writers.finish();
+    for id in &written {
         assert_eq!(ask(clear, "GET", &format!("/v1/users/{id}"), "", "").0, 200, "{id}");
     }
+    (written.len(), last)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_in_a_row_take_over_and_no_request_fails_and_no_write_is_lost() {
+    take_over_in_a_row(&program()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_in_a_row_take_over_on_postgresql_and_no_request_fails_and_no_write_is_lost() {
+    let postgres = Postgres::start(Durability::Full, &[]).expect("PostgreSQL starts");
+    postgres.create_database("users").expect("it runs");
+    let (written, last) = take_over_in_a_row(&program_on(&postgres)).await;
+    let stored = postgres.execute("users", "SELECT count(*) FROM users").expect("it runs");
+    assert_eq!(stored.trim(), written.to_string(), "each write is stored, once");
     drop(last);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_fails_or_is_killed_changes_nothing() {
     takeover::one_that_fails_or_is_killed_changes_nothing(&program(), load_request()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_fails_or_is_killed_on_postgresql_changes_nothing() {
+    let postgres = Postgres::start(Durability::None, &[]).expect("PostgreSQL starts");
+    postgres.create_database("users").expect("it runs");
+    takeover::one_that_fails_or_is_killed_changes_nothing(&program_on(&postgres), load_request()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -74,7 +74,7 @@ impl Program {
         self.directory.path().join(name)
     }
 
-    /// Where it is request.
+    /// Where it is asked.
     pub fn target(&self) -> Target {
         Target::new(self.clear, self.secure, std::slice::from_ref(&self.certificate))
     }
