@@ -64,17 +64,3 @@ pub enum Unusable {
         known: i64,
     },
 }
-
-impl Unusable {
-    /// What an error of a migration means.
-    pub(crate) fn of_migration(error: sqlx::migrate::MigrateError, known: i64) -> Error {
-        match error {
-            sqlx::migrate::MigrateError::VersionMissing(found) if found > known => {
-                Self::Newer { found, known }.into()
-            }
-            // Another program keeps its migrations in a table of the same name.
-            sqlx::migrate::MigrateError::VersionMismatch(_) => Self::Foreign.into(),
-            error => Error::failed(error),
-        }
-    }
-}

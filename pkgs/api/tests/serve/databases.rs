@@ -47,7 +47,7 @@ fn what_is_another_programs_is_left_as_it_is() {
     };
     make("CREATE TABLE links (code TEXT); INSERT INTO links VALUES ('x'); PRAGMA journal_mode = WAL");
     refused(&path, "the database of another program", 2);
-    // As sqlx keeps its migrations for anybody.
+    // As others keep their migrations by sqlx.
     make("CREATE TABLE _sqlx_migrations (version INTEGER); CREATE TABLE keys (id INTEGER)");
     refused(&path, "the database of another program", 2);
     make("PRAGMA application_id = 1");
@@ -65,6 +65,46 @@ fn a_database_of_a_newer_release_is_left_to_it() {
     let output = place.command(&["migrate"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("a newer release of linerate-api (schema 9999"), "{}", said(&output));
+}
+
+#[test]
+fn a_database_of_a_release_that_migrated_by_sqlx_goes_on_as_it_is() {
+    let place = Place::new();
+    place.execute(include_str!("before.sql"));
+    let rows = |sql: &str| -> Vec<String> {
+        let database = Connection::open(place.path("users.db")).expect("it opens");
+        let mut statement = database.prepare(sql).expect("the tables are there");
+        let rows = statement.query_map([], |row| row.get(0)).expect("it is read");
+        rows.collect::<Result<_, _>>().expect("texts")
+    };
+    let schema = || {
+        rows("SELECT type || name || coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%'")
+    };
+    let notes =
+        || rows("SELECT version || installed_on || hex(checksum) || execution_time FROM _sqlx_migrations");
+    let before = (schema(), notes());
+    assert_eq!(before.1.len(), 1);
+    assert!(place.command(&["migrate"]).status.success());
+    let keys = place.command(&["key", "list", "--json"]);
+    let keys: Value = serde_json::from_slice(&keys.stdout).expect("JSON");
+    assert_eq!(keys["keys"][0]["name"], "ci");
+    let server = place.serve(&[]);
+    for (query, emails) in [
+        ("sort=name", &["ada@example.org", "grace@example.org"][..]),
+        ("q=love&tag=one", &["ada@example.org"]),
+        ("status=suspended&tag=two", &["grace@example.org"]),
+    ] {
+        let page = value(&server.get(&format!("/v1/users?{query}")));
+        let users = page["users"].as_array().expect("users");
+        let found: Vec<&str> = users.iter().filter_map(|user| user["email"].as_str()).collect();
+        assert_eq!(found, emails, "{query}");
+        let user = value(&server.get(&format!("/v1/users/{}", users[0]["id"].as_str().expect("an id"))));
+        assert_eq!(user, users[0]);
+    }
+    server.create("new@example.org");
+    assert_eq!(value(&server.get("/v1/users:count"))["count"], 3);
+    drop(server);
+    assert_eq!((schema(), notes()), before);
 }
 
 #[test]

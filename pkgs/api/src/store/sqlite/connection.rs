@@ -4,12 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
-use sqlx::{ConnectOptions, Connection as _};
 
-use crate::store::{Error, Unusable};
+use crate::store::Error;
 
-use super::{LIST_WAITS, LISTS, failure, file};
+use super::file;
 
 /// How long a statement waits for a lock that another process holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -93,32 +91,6 @@ fn common(connection: &Connection, cache_kib: i64) -> Result<(), Error> {
     connection.pragma_update(None, "cache_size", cache_kib)?;
     connection.pragma_update(None, "mmap_size", MMAP_BYTES)?;
     Ok(())
-}
-
-/// Brings the schema up to date. Should another process do so at the same time, one of the two finds nothing left
-/// to do when it looks again.
-pub async fn migrate(path: &Path) -> Result<(), Error> {
-    let mut connection = options(path).connect().await.map_err(failure)?;
-    let migrations = sqlx::migrate!("src/store/sqlite/migrations");
-    let mut migrated = migrations.run(&mut connection).await;
-    if migrated.is_err() {
-        migrated = migrations.run(&mut connection).await;
-    }
-    connection.close().await.map_err(failure)?;
-    let known = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
-    migrated.map_err(|error| Unusable::of_migration(error, known))
-}
-
-/// The pool for lists.
-pub async fn lists(path: &Path) -> Result<SqlitePool, Error> {
-    let pool = SqlitePoolOptions::new().max_connections(LISTS).acquire_timeout(LIST_WAITS);
-    // Reads without a map would copy each page.
-    let options = options(path).read_only(true).pragma("mmap_size", MMAP_BYTES.to_string());
-    pool.connect_with(options).await.map_err(failure)
-}
-
-fn options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT).disable_statement_logging()
 }
 
 #[cfg(test)]

@@ -1,40 +1,30 @@
 //! Users in SQLite: one writer thread that commits what waits together, a read connection for each thread that
-//! reads by id, and a pool for lists.
+//! reads by id, and a pool of threads for lists.
 
 mod connection;
 mod file;
+mod pool;
 mod reader;
 mod rows;
+mod schema;
 mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use service::ready::Heartbeats;
-use sqlx::sqlite::{SqliteArguments, SqlitePool, SqliteRow};
-use sqlx::{AssertSqlSafe, Row};
-use uuid::Uuid;
 
 use crate::user::{Record, UserId};
 
-use super::list::{self, Dialect, Statement, Value};
+use super::list::{self, Dialect};
 use super::{
     Alarm, Created, Deleted, Draft, Entry, Error, Filter, IdempotencyRecord, Key, NewKey, Page, Query,
-    Replaced, SortKey, Store, Watch,
+    Replaced, Store, Watch,
 };
 
+use pool::Pool;
 use reader::Readers;
 use writer::Writer;
-
-/// Lists at a time: each has a thread and a connection of its own.
-const LISTS: u32 = 4;
-
-/// How long a list waits for one of them.
-const LIST_WAITS: Duration = Duration::from_secs(1);
-
-/// How long a list or a count may take.
-const LIST_TIME: Duration = Duration::from_secs(5);
 
 const DIALECT: Dialect = Dialect {
     tagged: "seq IN (SELECT seq FROM user_tags WHERE tag = {})",
@@ -47,7 +37,7 @@ const DIALECT: Dialect = Dialect {
 #[derive(Clone)]
 pub struct Sqlite {
     readers: Arc<Readers>,
-    lists: SqlitePool,
+    lists: Arc<Pool>,
     writer: Arc<Writer>,
 }
 
@@ -56,33 +46,13 @@ impl Sqlite {
     /// before it is acknowledged, and within 100 ms of those of other processes.
     pub async fn open(path: &Path, watch: Arc<dyn Watch>) -> Result<Self, Error> {
         let path: PathBuf = path.to_owned();
-        let connection = connection::writer(&path)?;
-        connection::migrate(&path).await?;
-        let lists = connection::lists(&path).await?;
+        let mut connection = connection::writer(&path)?;
+        schema::migrate(&mut connection)?;
         Ok(Self {
+            lists: Arc::new(Pool::start(&path)),
             readers: Arc::new(Readers::new(path)),
-            lists,
             writer: Arc::new(Writer::start(connection, watch)),
         })
-    }
-
-    async fn rows(&self, statement: Statement) -> Result<Vec<SqliteRow>, Error> {
-        let mut arguments = SqliteArguments::default();
-        for value in statement.values {
-            use sqlx::Arguments;
-            match value {
-                Value::Integer(integer) => arguments.add(integer),
-                Value::Text(text) => arguments.add(text),
-                Value::Id(id) => arguments.add(id.0.as_bytes().to_vec()),
-            }
-            .map_err(Error::Failed)?;
-        }
-        // Every text from outside is a parameter.
-        let query = sqlx::query_with(AssertSqlSafe(statement.sql), arguments).fetch_all(&self.lists);
-        match tokio::time::timeout(LIST_TIME, query).await {
-            Ok(rows) => rows.map_err(failure),
-            Err(_) => Err(Error::Busy),
-        }
     }
 }
 
@@ -112,29 +82,15 @@ impl Store for Sqlite {
     }
 
     async fn list(&self, query: &Query) -> Result<Page, Error> {
-        let rows = self.rows(list::page(&DIALECT, query)).await?;
-        let record = |row: SqliteRow| {
-            let id: &[u8] = row.try_get(0)?;
-            let record = Record {
-                id: UserId(Uuid::from_slice(id).map_err(|error| sqlx::Error::Decode(error.into()))?),
-                version: row.try_get(1)?,
-                body: row.try_get::<Vec<u8>, _>(2)?.into(),
-            };
-            let key = if list::is_text(query.sort.by) {
-                SortKey::Text(row.try_get(3)?)
-            } else {
-                SortKey::Time(row.try_get(3)?)
-            };
-            Ok((record, key))
-        };
-        let rows: Result<Vec<_>, sqlx::Error> = rows.into_iter().map(record).collect();
-        Ok(list::paged(query, rows.map_err(failure)?))
+        let statement = list::page(&DIALECT, query);
+        let text = list::is_text(query.sort.by);
+        let rows = self.lists.read(move |connection| rows::page(connection, &statement, text)).await?;
+        Ok(list::paged(query, rows))
     }
 
     async fn count(&self, filter: &Filter) -> Result<u64, Error> {
-        let rows = self.rows(list::count(&DIALECT, filter)).await?;
-        let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(failure)?;
-        Ok(count.unsigned_abs())
+        let statement = list::count(&DIALECT, filter);
+        self.lists.read(move |connection| rows::count(connection, &statement)).await
     }
 
     async fn load(&self, entries: Vec<Entry>) -> Result<u64, Error> {
@@ -163,13 +119,6 @@ impl Store for Sqlite {
 
     async fn ping(&self) -> Result<(), Error> {
         self.readers.with(rows::ping)
-    }
-}
-
-fn failure(error: sqlx::Error) -> Error {
-    match error {
-        sqlx::Error::PoolTimedOut => Error::Busy,
-        error => Error::failed(error),
     }
 }
 

@@ -1,11 +1,14 @@
 //! Statements, each on a connection that is given.
 
 use bytes::Bytes;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+use rusqlite::types::ToSqlOutput;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, ToSql, params, params_from_iter};
+use uuid::Uuid;
 
 use crate::store::entry::{self, Draft, Entry};
+use crate::store::list::{Statement, Value};
 use crate::store::{
-    Created, Deleted, Error, IdempotencyRecord, Key, NewKey, Replaced, Scope, answer, idempotency,
+    Created, Deleted, Error, IdempotencyRecord, Key, NewKey, Replaced, Scope, SortKey, answer, idempotency,
 };
 use crate::user::{Record, UserId};
 
@@ -18,6 +21,41 @@ pub fn get(connection: &Connection, id: UserId) -> Result<Option<Record>, Error>
     let Some(row) = rows.next()? else { return Ok(None) };
     let body = Bytes::copy_from_slice(row.get_ref(1)?.as_blob().map_err(Error::failed)?);
     Ok(Some(Record { id, version: row.get(0)?, body }))
+}
+
+/// What [`list::page`](crate::store::list::page) asks for: users, each with the text or the time that they are ordered by.
+pub fn page(
+    connection: &Connection,
+    statement: &Statement,
+    text: bool,
+) -> Result<Vec<(Record, SortKey)>, Error> {
+    let mut prepared = connection.prepare_cached(&statement.sql)?;
+    let mut rows = prepared.query(params_from_iter(&statement.values))?;
+    let mut page = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id =
+            Uuid::from_slice(row.get_ref(0)?.as_blob().map_err(Error::failed)?).map_err(Error::failed)?;
+        let body = Bytes::copy_from_slice(row.get_ref(2)?.as_blob().map_err(Error::failed)?);
+        let key = if text { SortKey::Text(row.get(3)?) } else { SortKey::Time(row.get(3)?) };
+        page.push((Record { id: UserId(id), version: row.get(1)?, body }, key));
+    }
+    Ok(page)
+}
+
+/// What [`list::count`](crate::store::list::count) asks for.
+pub fn count(connection: &Connection, statement: &Statement) -> Result<u64, Error> {
+    let mut prepared = connection.prepare_cached(&statement.sql)?;
+    Ok(prepared.query_row(params_from_iter(&statement.values), |row| row.get(0))?)
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Integer(integer) => (*integer).into(),
+            Self::Text(text) => text.as_str().into(),
+            Self::Id(id) => id.0.as_bytes().as_slice().into(),
+        })
+    }
 }
 
 /// Creates users, all or none.

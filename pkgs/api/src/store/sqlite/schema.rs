@@ -1,0 +1,131 @@
+//! The schema of a file, and how it comes to be the latest.
+//!
+//! What has been done is noted in `_sqlx_migrations`, as releases up to 0.1.0 did by sqlx and look for it: so a file goes to
+//! this program and back to the one before without a step of its own.
+
+use std::time::Instant;
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use sha2::{Digest, Sha384};
+
+use crate::store::{Error, Unusable};
+
+/// One step. Its text never changes once it is released: the digest of it is in every file.
+struct Migration {
+    /// Counts up from 1.
+    version: i64,
+    /// What it does, for people.
+    description: &'static str,
+    sql: &'static str,
+}
+
+const MIGRATIONS: [Migration; 1] =
+    [Migration { version: 1, description: "users", sql: include_str!("migrations/0001_users.sql") }];
+
+/// What has been done.
+const NOTES: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (version BIGINT PRIMARY KEY, \
+     description TEXT NOT NULL, installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, \
+     success BOOLEAN NOT NULL, checksum BLOB NOT NULL, execution_time BIGINT NOT NULL)";
+
+/// Brings the schema up to date, in one transaction: of two processes that do so at a time, the second finds nothing left
+/// to do. A file that is up to date is only read.
+pub fn migrate(connection: &mut Connection) -> Result<(), Error> {
+    if is_noted(connection)? && due(connection)?.is_empty() {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(NOTES)?;
+    for step in due(&transaction)? {
+        let begun = Instant::now();
+        transaction.execute_batch(step.sql)?;
+        let took = i64::try_from(begun.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        transaction.execute(
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+             VALUES (?1, ?2, TRUE, ?3, ?4)",
+            params![step.version, step.description, Sha384::digest(step.sql).as_slice(), took],
+        )?;
+    }
+    Ok(transaction.commit()?)
+}
+
+fn is_noted(connection: &Connection) -> Result<bool, Error> {
+    let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_sqlx_migrations'";
+    Ok(connection.query_row(sql, [], |_| Ok(())).optional()?.is_some())
+}
+
+/// The steps that have not been done; an error where others have been.
+fn due(connection: &Connection) -> Result<Vec<&'static Migration>, Error> {
+    let known = MIGRATIONS.last().map_or(0, |step| step.version);
+    let sql = "SELECT version, success, checksum FROM _sqlx_migrations ORDER BY version";
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    let mut done = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (version, success, checksum): (i64, bool, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        match MIGRATIONS.iter().find(|step| step.version == version) {
+            None if version > known => return Err(Unusable::Newer { found: version, known }.into()),
+            // Another program keeps its migrations in a table of the same name.
+            None => return Err(Unusable::Foreign.into()),
+            Some(step) if Sha384::digest(step.sql)[..] != checksum[..] => {
+                return Err(Unusable::Foreign.into());
+            }
+            Some(_) if !success => return Err(Error::failed(format!("step {version} of its schema failed"))),
+            Some(_) => done.push(version),
+        }
+    }
+    Ok(MIGRATIONS.iter().filter(|step| !done.contains(&step.version)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new() -> Connection {
+        Connection::open_in_memory().expect("it opens")
+    }
+
+    #[test]
+    fn steps_count_up_from_one() {
+        assert!(MIGRATIONS.iter().map(|step| step.version).eq(1..=MIGRATIONS.len() as i64));
+    }
+
+    #[test]
+    fn a_file_is_migrated_once() {
+        let mut connection = new();
+        migrate(&mut connection).expect("it is new");
+        migrate(&mut connection).expect("nothing is left to do");
+        let notes = "SELECT count(*), min(version), max(success) FROM _sqlx_migrations";
+        let notes: (i64, i64, bool) = connection
+            .query_row(notes, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .expect("they are there");
+        assert_eq!(notes, (1, 1, true));
+    }
+
+    #[test]
+    fn what_others_have_done_is_refused_and_stays_as_it_is() {
+        for (change, expected) in [
+            ("UPDATE _sqlx_migrations SET checksum = x'00'", "the database of another program"),
+            ("UPDATE _sqlx_migrations SET version = 0", "the database of another program"),
+            ("UPDATE _sqlx_migrations SET version = 2", "a newer release of linerate-api (schema 2;"),
+            ("UPDATE _sqlx_migrations SET success = 0", "the database failed"),
+        ] {
+            let mut connection = new();
+            migrate(&mut connection).expect("it is new");
+            connection.execute_batch(change).expect("the note is there");
+            let error = migrate(&mut connection).expect_err(change);
+            assert!(error.to_string().contains(expected), "{change}: {error}");
+            assert!(connection.is_autocommit());
+        }
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_nothing() {
+        let mut connection = new();
+        connection.execute_batch("CREATE TABLE keys (other)").expect("it is new");
+        assert!(migrate(&mut connection).is_err());
+        let tables: i64 = connection
+            .query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0))
+            .expect("it is read");
+        assert_eq!(tables, 1);
+    }
+}
