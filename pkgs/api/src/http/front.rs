@@ -6,7 +6,6 @@
 //! to the route's handler, which is axum's.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,6 +22,7 @@ use router::{Lookup, Router};
 use service::access_log::{Actor, RequestContext};
 use service::allowed_hosts::AllowedHosts;
 use service::problem::Problem;
+use service::rate_limit::{Rate, RateLimiter};
 use service::request_id::RequestId;
 use service::socket::network;
 use service::traceparent::TraceParent;
@@ -30,7 +30,7 @@ use tower_service::Service;
 
 use super::access::guard::Admitted;
 use super::access::hosts;
-use super::access::rate::{Buckets, Rate, seconds};
+use super::access::rate::{self, REMEMBERED};
 use super::audit::Audit;
 use super::call::Call;
 use super::document::validated;
@@ -66,7 +66,7 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// How often one address may ask.
 struct AddressRate {
     rate: Rate,
-    buckets: Buckets<IpAddr>,
+    limiter: RateLimiter,
 }
 
 /// What a request is for.
@@ -117,18 +117,19 @@ impl Front {
     /// The same, with so many requests for each address: `burst` at once, and `per_second` beyond.
     #[must_use]
     pub fn limiting_addresses(self, per_second: u32, burst: u32) -> Self {
-        let addresses = AddressRate { rate: Rate { per_second, burst }, buckets: Buckets::new() };
+        let addresses =
+            AddressRate { rate: rate::rate(per_second, burst), limiter: RateLimiter::new(REMEMBERED) };
         Self { addresses: Some(Arc::new(addresses)), ..self }
     }
 
     /// The refusal of a request whose client's address asks too often. One that has no address is let in.
     fn exceeded<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
-        let AddressRate { rate, buckets } = &**self.addresses.as_ref()?;
+        let AddressRate { rate, limiter } = &**self.addresses.as_ref()?;
         let fields = request.headers();
         let client = request.extensions().get::<Peer>()?.client(fields)?;
-        let exceeded = buckets.take(network(client), *rate).err()?;
+        let exceeded = limiter.take(network(client), *rate, Instant::now()).err()?;
         let failure = Failure::from(Problem::new(429, "the address asks more often than it may"))
-            .with(header::RETRY_AFTER, HeaderValue::from(seconds(exceeded.retry).max(1)));
+            .with(header::RETRY_AFTER, HeaderValue::from(exceeded.retry_seconds().max(1)));
         Some(tell(&self.api, fields, Err(failure)))
     }
 

@@ -2,14 +2,16 @@
 //! bucket, whatever it is for.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use jiff::Timestamp;
 use service::access_log::RequestContext;
 use service::problem::Problem;
+use service::rate_limit::RateLimiter;
 
-use crate::http::access::rate::{Buckets, Left, Rate, seconds};
+use crate::http::access::rate::{REMEMBERED, Remaining, rate};
 use crate::http::failure::Failure;
 use crate::keys::Secret;
 use crate::store::{Key, Scope};
@@ -31,7 +33,7 @@ pub struct Admitted {
     /// Who.
     pub caller: Caller,
     /// Where the key has a rate.
-    pub left: Option<Left>,
+    pub left: Option<Remaining>,
     /// The key, where one was given and asked for.
     pub key: Option<Arc<Key>>,
 }
@@ -40,13 +42,13 @@ pub struct Admitted {
 pub struct Guard {
     users: Users,
     keys: bool,
-    buckets: Buckets<i64>,
+    rates: RateLimiter,
 }
 
 impl Guard {
     /// For these users' keys; `keys`: whether it takes one.
     pub fn new(users: Users, keys: bool) -> Self {
-        Self { users, keys, buckets: Buckets::new() }
+        Self { users, keys, rates: RateLimiter::new(REMEMBERED) }
     }
 
     /// Who asks, if that is known without asking the database. What is known of a request that is logged is told its key.
@@ -109,14 +111,15 @@ impl Guard {
         Ok(Admitted { caller: Caller::Key(key.id, key.scope), left, key: Some(key) })
     }
 
-    fn take(&self, key: &Key) -> Result<Option<Left>, Failure> {
+    fn take(&self, key: &Key) -> Result<Option<Remaining>, Failure> {
         let Some(per_second) = key.rate else { return Ok(None) };
-        let rate = Rate { per_second, burst: key.burst.unwrap_or(per_second) };
-        self.buckets.take(key.id, rate).map(Some).map_err(|exceeded| {
+        let rate = rate(per_second, key.burst.unwrap_or(per_second));
+        let taken = self.rates.take(key.id, rate, Instant::now());
+        taken.map(|left| Some(Remaining::after(rate, left))).map_err(|exceeded| {
             let mut fields = HeaderMap::new();
-            exceeded.left.tell(&mut fields);
+            Remaining::exceeded(rate, exceeded).tell(&mut fields);
             let failure = Failure::from(Problem::new(429, "the key is used more often than it may be"))
-                .with(header::RETRY_AFTER, HeaderValue::from(seconds(exceeded.retry).max(1)));
+                .with(header::RETRY_AFTER, HeaderValue::from(exceeded.retry_seconds().max(1)));
             fields.into_iter().fold(failure, |failure, (name, value)| match name {
                 Some(name) => failure.with(name, value),
                 None => failure,
