@@ -46,8 +46,9 @@ pub(crate) async fn check(
     if key.is_empty() {
         return refused(StatusCode::UNPROCESSABLE_ENTITY, "a key is needed");
     }
-    if let Err(wait) = app.tries.take(visitor.address, Instant::now()) {
-        let why = format!("too many keys were tried; try again in {} s", wait.as_secs().max(1));
+    if let Err(exceeded) = app.tries.take(visitor.address, Instant::now()) {
+        let wait = exceeded.retry_seconds().max(1);
+        let why = format!("too many keys were tried; try again in {wait} s");
         return Err((StatusCode::TOO_MANY_REQUESTS, why));
     }
     let plausible = key.len() <= KEY_BYTES && key.bytes().all(|byte| byte.is_ascii_graphic());

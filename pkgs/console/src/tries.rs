@@ -1,59 +1,56 @@
 //! How often one may try to sign in.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::num::NonZero;
 use std::time::{Duration, Instant};
 
+use service::rate_limit::{Exceeded, Rate, RateLimiter};
 use service::socket::network;
 
-/// Failures of one address within [`WINDOW`].
-const PER_ADDRESS: u32 = 10;
+/// Failures a minute of one address.
+const PER_ADDRESS: NonZero<u32> = NonZero::new(10).unwrap();
 
-/// Failures of everybody within it: whoever has many addresses has no more tries for that.
-const OVERALL: u32 = 100;
+/// Failures a minute of everybody: whoever has many addresses has no more tries for that.
+const OVERALL: NonZero<u32> = NonZero::new(100).unwrap();
 
-const WINDOW: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_secs(60);
 
-/// Failures of late, by address; those on a Unix socket have none, and share a place.
-#[derive(Debug, Default)]
-pub(crate) struct Tries(Mutex<Window>);
+/// Addresses that are remembered: those that fail are no more than tries overall, in the minutes until theirs are forgiven.
+const REMEMBERED: usize = 4_096;
 
-#[derive(Debug, Default)]
-struct Window {
-    begun: Option<Instant>,
-    failures: HashMap<Option<IpAddr>, u32>,
-    overall: u32,
+/// Failures of late.
+#[derive(Debug)]
+pub(crate) struct Tries(RateLimiter);
+
+/// Whose they are.
+#[derive(Hash)]
+enum Of {
+    /// Those on a Unix socket have none, and share a place.
+    Address(Option<IpAddr>),
+    Everybody,
+}
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self(RateLimiter::new(REMEMBERED))
+    }
 }
 
 impl Tries {
     /// Takes a try, to be given back where it succeeds: whoever tries many at once has as few. Tells whether there was one,
-    /// and where there was none, how long until there is.
-    pub(crate) fn take(&self, address: Option<IpAddr>, now: Instant) -> Result<(), Duration> {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let age = window.begun.map_or(WINDOW, |begun| now.saturating_duration_since(begun));
-        if age >= WINDOW {
-            *window = Window { begun: Some(now), ..Window::default() };
-        }
-        let Window { begun, failures, overall } = &mut *window;
-        let left = begun.map_or(Duration::ZERO, |begun| (begun + WINDOW).saturating_duration_since(now));
-        let failed = failures.get(&address.map(network)).copied().unwrap_or(0);
-        if *overall >= OVERALL || failed >= PER_ADDRESS {
-            return Err(left);
-        }
-        // Bounded, since there are no more addresses than failures.
-        failures.insert(address.map(network), failed + 1);
-        *overall += 1;
-        Ok(())
+    /// and where there was none, when there is.
+    pub(crate) fn take(&self, address: Option<IpAddr>, now: Instant) -> Result<(), Exceeded> {
+        let address = address.map(network);
+        self.0.take(Of::Address(address), Rate::per(MINUTE, PER_ADDRESS), now)?;
+        self.0.take(Of::Everybody, Rate::per(MINUTE, OVERALL), now).map(drop).inspect_err(|_| {
+            self.0.give_back(Of::Address(address), Rate::per(MINUTE, PER_ADDRESS));
+        })
     }
 
     /// Gives a try back that was none at guessing.
     pub(crate) fn give_back(&self, address: Option<IpAddr>) {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(failed) = window.failures.get_mut(&address.map(network)) {
-            *failed = failed.saturating_sub(1);
-            window.overall = window.overall.saturating_sub(1);
-        }
+        self.0.give_back(Of::Address(address.map(network)), Rate::per(MINUTE, PER_ADDRESS));
+        self.0.give_back(Of::Everybody, Rate::per(MINUTE, OVERALL));
     }
 }
 
@@ -68,22 +65,27 @@ mod tests {
     #[test]
     fn an_address_has_its_tries_and_everybody_together_theirs() {
         let (tries, now) = (Tries::default(), Instant::now());
-        for _ in 0..PER_ADDRESS {
-            assert_eq!(tries.take(address(1), now), Ok(()));
+        let (each, all) = (PER_ADDRESS.get(), OVERALL.get());
+        let wait = |address, now| tries.take(address, now).map_err(|exceeded| exceeded.retry);
+        for _ in 0..each {
+            assert_eq!(wait(address(1), now), Ok(()));
         }
-        assert_eq!(tries.take(address(1), now), Err(WINDOW));
-        for number in 0..OVERALL - PER_ADDRESS {
-            assert_eq!(tries.take(address(2 + (number / PER_ADDRESS) as u8), now), Ok(()));
+        assert_eq!(wait(address(1), now), Err(MINUTE / each));
+        for number in 0..all - each {
+            assert_eq!(wait(address(2 + (number / each) as u8), now), Ok(()));
         }
-        assert_eq!(tries.take(address(99), now), Err(WINDOW), "everybody's are used up");
-        assert_eq!(tries.take(address(1), now + WINDOW), Ok(()));
+        for _ in 0..2 * each {
+            assert_eq!(wait(address(99), now), Err(MINUTE / all), "everybody's are used up");
+        }
+        assert_eq!(wait(address(99), now + MINUTE / all), Ok(()), "what was refused did not count");
+        assert_eq!(wait(address(1), now + MINUTE), Ok(()));
     }
 
     #[test]
     fn who_signs_in_has_not_failed() {
         let (tries, now) = (Tries::default(), Instant::now());
-        for _ in 0..10 * PER_ADDRESS {
-            assert_eq!(tries.take(address(1), now), Ok(()));
+        for _ in 0..10 * PER_ADDRESS.get() {
+            assert!(tries.take(address(1), now).is_ok());
             tries.give_back(address(1));
         }
     }
