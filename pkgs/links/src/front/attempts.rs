@@ -36,12 +36,25 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// Asks to try a password. None when there were too many tries; else keep the permit while hashing.
-    pub fn begin(&self, link: i64, address: IpAddr, now: Instant) -> Option<OwnedSemaphorePermit> {
+    /// Asks to try a password; keep the permit while hashing.
+    ///
+    /// # Errors
+    /// When there were too many tries, or are too many just now: how long until there may be one, in whole seconds.
+    pub fn begin(&self, link: i64, address: IpAddr, now: Instant) -> Result<OwnedSemaphorePermit, u64> {
         let visitor = (link, Some(network(address)));
-        self.limiter.take(visitor, Rate::per(MINUTE, PER_VISITOR), now).ok()?;
-        self.limiter.take((link, None::<IpAddr>), Rate::per(MINUTE, PER_LINK), now).ok()?;
-        Arc::clone(&self.hashes).try_acquire_owned().ok()
+        let everybody = (link, None::<IpAddr>);
+        let (by_visitor, by_link) = (Rate::per(MINUTE, PER_VISITOR), Rate::per(MINUTE, PER_LINK));
+        self.limiter.take(visitor, by_visitor, now).map_err(|exceeded| exceeded.retry_seconds())?;
+        if let Err(exceeded) = self.limiter.take(everybody, by_link, now) {
+            self.limiter.give_back(visitor, by_visitor);
+            return Err(exceeded.retry_seconds());
+        }
+        Arc::clone(&self.hashes).try_acquire_owned().map_err(|_| {
+            // Nothing was tried.
+            self.limiter.give_back(visitor, by_visitor);
+            self.limiter.give_back(everybody, by_link);
+            1
+        })
     }
 }
 
@@ -54,17 +67,21 @@ mod tests {
         let (attempts, now) = (Attempts::default(), Instant::now());
         let address = |text: &str| text.parse::<IpAddr>().expect("an address");
         for _ in 0..PER_VISITOR.get() {
-            assert!(attempts.begin(1, address("192.0.2.1"), now).is_some());
+            assert!(attempts.begin(1, address("192.0.2.1"), now).is_ok());
         }
-        assert!(attempts.begin(1, address("192.0.2.1"), now).is_none());
-        assert!(attempts.begin(1, address("::ffff:192.0.2.1"), now).is_none(), "the same visitor over IPv6");
-        assert!(attempts.begin(2, address("192.0.2.1"), now).is_some(), "another link");
-        assert!(attempts.begin(1, address("2001:db8::1"), now).is_some(), "another visitor");
+        let wait = |text: &str, now| attempts.begin(1, address(text), now).err();
+        assert_eq!(wait("192.0.2.1", now), Some(12));
+        assert_eq!(wait("::ffff:192.0.2.1", now), Some(12), "the same visitor over IPv6");
+        let later = now + Duration::from_millis(11_900);
+        assert_eq!(wait("192.0.2.1", later), Some(1));
+        assert_eq!(wait("192.0.2.1", later + Duration::from_millis(100)), None, "as it was told");
+        assert!(attempts.begin(2, address("192.0.2.1"), now).is_ok(), "another link");
+        assert!(attempts.begin(1, address("2001:db8::1"), now).is_ok(), "another visitor");
         for n in 2..=PER_VISITOR.get() {
-            assert!(attempts.begin(1, address(&format!("2001:db8::{n}")), now).is_some(), "the same site");
+            assert!(attempts.begin(1, address(&format!("2001:db8::{n}")), now).is_ok(), "the same site");
         }
-        assert!(attempts.begin(1, address("2001:db8::ffff"), now).is_none(), "the same site, used up");
-        assert!(attempts.begin(1, address("192.0.2.1"), now + MINUTE).is_some(), "a minute later");
+        assert!(attempts.begin(1, address("2001:db8::ffff"), now).is_err(), "the same site, used up");
+        assert!(attempts.begin(1, address("192.0.2.1"), now + MINUTE).is_ok(), "a minute later");
     }
 
     #[test]
@@ -72,9 +89,11 @@ mod tests {
         let (attempts, now) = (Attempts::default(), Instant::now());
         let address = IpAddr::from([192, 0, 2, 1]);
         let held: Vec<_> = (0..AT_ONCE).map(|_| attempts.begin(1, address, now)).collect();
-        assert!(held.iter().all(Option::is_some));
-        assert!(attempts.begin(1, address, now).is_none());
+        assert!(held.iter().all(Result::is_ok));
+        for _ in 0..10 * PER_VISITOR.get() {
+            assert_eq!(attempts.begin(1, address, now).err(), Some(1), "it does not count");
+        }
         drop(held);
-        assert!(attempts.begin(1, address, now).is_some());
+        assert!(attempts.begin(1, address, now).is_ok());
     }
 }

@@ -31,7 +31,7 @@ use super::render::page::Refusal;
 use super::render::response::{Responses, text};
 use super::render::templates::{HeadEnd, Templates};
 use super::render::{self, Render};
-use super::unlock::{LockedLink, MAX_FORM_BYTES};
+use super::unlock::{Locked, LockedLink, MAX_FORM_BYTES};
 use super::visit::Visitor;
 use super::worker_context::WorkerContext;
 use super::{Front, TICK};
@@ -130,12 +130,14 @@ impl HttpService {
         let address = client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let unlocked = match form(body).await {
             Ok(form) => locked.unlock(&self.0.front, &form, address).await,
-            Err(refusal) => Err(refusal),
+            Err(refusal) => Err(refusal.into()),
         };
-        match unlocked {
-            Ok(()) => self.visit(&request, true),
-            Err(refusal) => render::deny(&self.0.responses, &asked(&request), refusal),
+        let Err(Locked { refusal, retry_after }) = unlocked else { return self.visit(&request, true) };
+        let mut response = render::deny(&self.0.responses, &asked(&request), refusal);
+        if let Some(seconds) = retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
+        response
     }
 
     /// Sends a visitor in the clear to the same place by TLS.

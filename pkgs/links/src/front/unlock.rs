@@ -37,19 +37,32 @@ impl WorkerContext {
     }
 }
 
+/// Why a link stays locked.
+pub struct Locked {
+    pub refusal: Refusal,
+    /// Seconds until the next try, where it was one too many.
+    pub retry_after: Option<u64>,
+}
+
+impl From<Refusal> for Locked {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, retry_after: None }
+    }
+}
+
 impl LockedLink {
     /// Tries the password in a form from `address`.
-    pub async fn unlock(self, front: &Front, form: &[u8], address: IpAddr) -> Result<(), Refusal> {
-        let Some(password) = password_of(form) else { return Err(Refusal::Malformed) };
-        let Some(turn) = front.attempts.begin(self.link, address, Instant::now()) else {
-            return Err(Refusal::Attempts);
-        };
+    pub async fn unlock(self, front: &Front, form: &[u8], address: IpAddr) -> Result<(), Locked> {
+        let Some(password) = password_of(form) else { return Err(Refusal::Malformed.into()) };
+        let turn = front.attempts.begin(self.link, address, Instant::now());
+        let turn =
+            turn.map_err(|seconds| Locked { refusal: Refusal::Attempts, retry_after: Some(seconds) })?;
         let right = tokio::task::spawn_blocking(move || {
             // For as long as it takes, even where who asked has gone.
             let _turn = turn;
             password::verify(&password, &self.hash)
         });
-        if right.await.is_ok_and(|right| right) { Ok(()) } else { Err(Refusal::WrongPassword) }
+        if right.await.is_ok_and(|right| right) { Ok(()) } else { Err(Refusal::WrongPassword.into()) }
     }
 }
 

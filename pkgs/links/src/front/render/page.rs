@@ -69,7 +69,7 @@ impl Refusal {
             Self::Timeout => (408, "Request Timeout", "The request took too long to arrive."),
             Self::Gone => (410, "Gone", "This link has expired."),
             Self::Body => (413, "Content Too Large", "The form is larger than a password needs."),
-            Self::Attempts => (429, "Too Many Requests", "Too many tries. Wait a minute."),
+            Self::Attempts => (429, "Too Many Requests", "Too many tries. Wait a little."),
             Self::Unavailable => (503, "Service Unavailable", "The link cannot be looked up just now."),
         }
     }
@@ -78,7 +78,6 @@ impl Refusal {
     pub const fn fields(self) -> &'static str {
         match self {
             Self::Method => "allow: GET, HEAD\r\n",
-            Self::Attempts => "retry-after: 60\r\n",
             Self::Unavailable => "retry-after: 1\r\n",
             _ => "",
         }
