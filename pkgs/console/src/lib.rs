@@ -32,7 +32,7 @@ mod guard;
 mod keys;
 mod links;
 pub mod machine;
-mod metrics;
+pub mod metrics;
 mod overview;
 mod pages;
 mod routes;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The samples of one answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Metrics(Vec<Sample>);
+pub struct Metrics(Vec<Sample>);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Sample {
@@ -15,12 +15,12 @@ struct Sample {
 
 impl Metrics {
     /// Reads what can be read; a line that cannot is left out.
-    pub(crate) fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect())
     }
 
     /// The sum of all samples of a name whose labels `wanted` takes; none where there is no sample of that name.
-    pub(crate) fn sum_where(&self, name: &str, wanted: impl Fn(&str, &str) -> bool) -> Option<f64> {
+    pub fn sum_where(&self, name: &str, wanted: impl Fn(&str, &str) -> bool) -> Option<f64> {
         let of_name = self.0.iter().filter(|sample| sample.name == name);
         of_name.fold(None, |sum, sample| {
             let counts = sample.labels.iter().all(|(label, value)| wanted(label, value));
@@ -29,12 +29,18 @@ impl Metrics {
     }
 
     /// The sum of all samples of a name.
-    pub(crate) fn sum(&self, name: &str) -> Option<f64> {
+    pub fn sum(&self, name: &str) -> Option<f64> {
         self.sum_where(name, |_, _| true)
     }
 
+    /// What the first sample of a name has under a label.
+    pub fn label(&self, name: &str, label: &str) -> Option<&str> {
+        let sample = self.0.iter().find(|sample| sample.name == name)?;
+        sample.labels.iter().find(|(known, _)| known == label).map(|(_, value)| value.as_str())
+    }
+
     /// The buckets of a histogram, over all its other labels: their bounds, ascending, and how much is below each.
-    pub(crate) fn buckets(&self, name: &str) -> Vec<(f64, f64)> {
+    pub fn buckets(&self, name: &str) -> Vec<(f64, f64)> {
         let name = format!("{name}_bucket");
         let mut buckets: Vec<(f64, f64)> = Vec::new();
         for sample in self.0.iter().filter(|sample| sample.name == name) {
@@ -96,7 +102,7 @@ fn number(text: &str) -> Option<f64> {
 
 /// The time below which `share` of what was counted between two readings of a histogram was, as if each bucket's were
 /// spread evenly over it; none where nothing was counted.
-pub(crate) fn quantile(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> Option<Duration> {
+pub fn quantile(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> Option<Duration> {
     let earlier =
         |bound: f64| before.iter().find(|(known, _)| *known == bound).map_or(0.0, |(_, count)| *count);
     // A service that has started anew counts from nothing.

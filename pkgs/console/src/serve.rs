@@ -13,7 +13,7 @@ use service::access_log::{self, AccessLog, AccessLogArgs};
 use service::admin::Admin;
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::logs::{self, LogArgs};
-use service::metrics::Registry;
+use service::metrics::{BuildArgs, Registry};
 use service::panics;
 use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
@@ -129,6 +129,10 @@ pub struct Args {
     /// Which requests are logged.
     #[command(flatten)]
     pub access_log: AccessLogArgs,
+
+    /// Of which generation of the host it says it is.
+    #[command(flatten)]
+    pub build: BuildArgs,
 
     /// What is logged.
     #[command(flatten)]
@@ -249,6 +253,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     let readiness = Readiness::new();
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
+    service::metrics::register_build(&mut registry, "console", &args.build);
     panics::register(&mut registry, "linerate_console_panics");
     public.metrics().register(&mut registry, "linerate_console");
     certificates.register(&mut registry, "linerate_console");

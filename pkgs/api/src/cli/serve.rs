@@ -14,7 +14,7 @@ use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::handover::{self, HandoverArgs, Takeover};
 use service::logs::{self, LogArgs};
-use service::metrics::Registry;
+use service::metrics::{BuildArgs, Registry};
 use service::panics;
 use service::permissions;
 use service::proxies::ProxyArgs;
@@ -193,6 +193,10 @@ pub struct Args {
     #[command(flatten)]
     pub handover: HandoverArgs,
 
+    /// Of which generation of the host it says it is.
+    #[command(flatten)]
+    pub build: BuildArgs,
+
     /// What is logged.
     #[command(flatten)]
     pub logs: LogArgs,
@@ -329,6 +333,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     });
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
+    service::metrics::register_build(&mut registry, "api", &args.build);
     panics::register(&mut registry, "linerate_api_panics");
     public.metrics().register(&mut registry, "linerate_api");
     certificates.register(&mut registry, "linerate_api");

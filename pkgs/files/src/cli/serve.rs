@@ -16,7 +16,7 @@ use service::admin::Admin;
 use service::descriptors::HighWater;
 use service::handover::{self, HandoverArgs, Takeover};
 use service::logs::{self, LogArgs};
-use service::metrics::Registry;
+use service::metrics::{BuildArgs, Registry};
 use service::panics;
 use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
@@ -193,6 +193,10 @@ pub struct Args {
     #[command(flatten)]
     pub handover: HandoverArgs,
 
+    /// Of which generation of the host it says it is.
+    #[command(flatten)]
+    pub build: BuildArgs,
+
     /// What is logged.
     #[command(flatten)]
     pub logs: LogArgs,
@@ -329,6 +333,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         addresses.iter().map(|&address| Address::Tcp(address).line("files", "http")).collect();
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
+    service::metrics::register_build(&mut registry, "files", &args.build);
     panics::register(&mut registry, "linerate_files_panics");
     shared.metrics.register(&mut registry);
     certificates.register(&mut registry, "linerate_files");

@@ -13,7 +13,7 @@ use service::access_log::{AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::handover::{HandoverArgs, Takeover};
 use service::logs::{self, LogArgs};
-use service::metrics::{Family, Registry};
+use service::metrics::{BuildArgs, Family, Registry};
 use service::panics;
 use service::permissions;
 use service::proxies::ProxyArgs;
@@ -179,6 +179,10 @@ pub struct Args {
     #[command(flatten)]
     pub handover: HandoverArgs,
 
+    /// Of which generation of the host it says it is.
+    #[command(flatten)]
+    pub build: BuildArgs,
+
     /// What is logged.
     #[command(flatten)]
     pub logs: LogArgs,
@@ -250,7 +254,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         metrics,
         shutdown: shutdown.clone(),
     });
-    let mut registry = registry(&front, public.metrics());
+    let mut registry = registry(&front, public.metrics(), &args.build);
     certificates.register(&mut registry, "linerate_links");
     if let Some(log) = &access_log {
         log.register(&mut registry, "linerate_links_access_log_dropped");
@@ -423,9 +427,10 @@ fn secured(args: &Args, https: &[Address]) -> TlsPolicy {
     }
 }
 
-fn registry(front: &Arc<Front>, public: &listener::metrics::Metrics) -> Registry {
+fn registry(front: &Arc<Front>, public: &listener::metrics::Metrics, build: &BuildArgs) -> Registry {
     let mut registry = Registry::default();
     service::metrics::register_process(&mut registry);
+    service::metrics::register_build(&mut registry, "links", build);
     panics::register(&mut registry, "linerate_links_panics");
     front.metrics.register(public, &mut registry);
     public.register(&mut registry, "linerate_links");

@@ -3,10 +3,12 @@
 //! A worker counts in its own [`LocalCounter`]s and [`LocalHistogram`]s, which cost a plain load and
 //! store; a [`Family`] sums them over the workers when somebody scrapes.
 
+mod build;
 mod family;
 mod local;
 mod process;
 
+pub use build::{BuildArgs, register as register_build};
 pub use family::{Family, Labels, Reading};
 pub use local::{BOUNDS, LocalCounter, LocalHistogram, Snapshot};
 pub use process::register as register_process;
