@@ -68,6 +68,7 @@
         console = ./modules/services/console.nix;
         tuning = ./modules/tuning;
         appliance = ./modules/appliance;
+        fleet = ./modules/fleet;
       };
 
       nixosConfigurations = {

@@ -95,7 +95,10 @@ quietly() {
 
 rendered() {
     local evaluated
-    evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations --apply "($(cat tests/render.nix)) \"\"")
+    # And two boxes of a fleet, which are no hosts of the flake.
+    evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations --apply "hosts:
+        let of = number: hosts.vm.extendModules { modules = [ (($(cat tests/fleet.nix)) number) ]; };
+        in ($(cat tests/render.nix)) \"\" (hosts // { fleet-1 = of 1; fleet-2 = of 2; })")
     python3 tests/rendered.py "$1" tests/rendered <<<"$evaluated"
 }
 

@@ -29,6 +29,9 @@ in
         first = host: "acme-selfsigned-${host}.service";
       };
 
+  # The module, unit and group of BIRD.
+  bird = if since "25.05" then "bird" else "bird2";
+
   # Options of `systemd`: 25.11 has those of systemd-system.conf(5).
   watchdog =
     { runtime, reboot }:

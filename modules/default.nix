@@ -1,6 +1,7 @@
 {
   imports = [
     ./appliance
+    ./fleet
     ./services
     ./tuning
   ];

@@ -58,8 +58,17 @@ let
       }) (filter (name: keep name set.${name}) (attrNames set))
     );
 
+  # Without what nobody has set.
+  scrape = set: select (_: value: value != null && value != [ ] && value != false) set;
+
   render =
     config:
+    let
+      # As modules/compatibility.nix has it.
+      bird =
+        if builtins.compareVersions config.system.nixos.release "25.05" >= 0 then "bird" else "bird2";
+      bgp = config.linerate.fleet.address.bgp.enable;
+    in
     prefixed "systemd/system" (
       builtins.mapAttrs (_: unit: withoutEnvironment unit.text) (
         select (
@@ -88,7 +97,37 @@ let
         ) config.systemd.services
       )
     )
+    # Of a fleet.
+    // prefixed "dashboards" (
+      listToAttrs (
+        map (name: {
+          name = "${name}.json";
+          value =
+            if config.linerate.fleet.monitor.enable then
+              toJSON config.linerate.fleet.monitor.dashboards.${name}
+            else
+              "";
+        }) (attrNames config.linerate.fleet.monitor.dashboards)
+      )
+    )
     // {
+      "generation" = config.environment.etc."linerate/generation".text or "";
+      "bird.conf" = if bgp then config.services.${bird}.config else "";
+      # In the words of NixOS's module, which has room for nothing else there.
+      "keepalived.conf" =
+        if config.services.keepalived.enable then
+          "global_defs {\n${config.services.keepalived.extraGlobalDefs}\n}\n${config.services.keepalived.extraConfig}"
+        else
+          "";
+      "prometheus.json" =
+        if config.linerate.fleet.monitor.enable then
+          toJSON (map scrape config.services.prometheus.scrapeConfigs)
+        else
+          "";
+      "rules.json" =
+        if config.linerate.fleet.monitor.enable then lines config.services.prometheus.rules else "";
+      "fleet.json" =
+        if config.linerate.fleet.waves.enable then toJSON config.linerate.fleet.waves.settings else "";
       "profile.json" = toJSON config.linerate.profile;
       "litestream.yml" = config.environment.etc."linerate/litestream.yml".text or "";
       "boot-loader" = config.boot.loader.systemd-boot.extraInstallCommands;

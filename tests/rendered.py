@@ -17,7 +17,10 @@ import sys
 
 
 # Files that no release of NixOS writes otherwise.
-OURS = re.compile("settings/|scripts/linerate-|nftables/linerate$|profile[.]json$|litestream[.]yml$|boot-loader$")
+OURS = re.compile(
+    "settings/|scripts/linerate-|nftables/linerate$|profile[.]json$|litestream[.]yml$|boot-loader$"
+    "|dashboards/|(bird|keepalived)[.]conf$|(fleet|prometheus|rules)[.]json$|generation$"
+)
 
 
 def skip(name, reason):

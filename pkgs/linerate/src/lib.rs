@@ -18,6 +18,7 @@
 //! - [`update`]: versions of a box that is an image.
 //! - [`measured`]: what a request costs the services as they run.
 //! - [`console`]: the machine as the console shows it.
+//! - [`fleet`]: many boxes: waves, and the service address.
 //! - [`cli`]: the command line.
 #![deny(unsafe_code)]
 
@@ -29,6 +30,7 @@ pub mod cli;
 pub mod console;
 pub mod cpus;
 pub mod doctor;
+pub mod fleet;
 pub mod measured;
 pub mod nic;
 pub mod profile;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use service::exit::{self, FAILURE, USAGE};
 use service::output::Closed;
 
+use crate::fleet;
 use crate::measured;
 use crate::nic;
 use crate::profile;
@@ -65,6 +66,9 @@ pub enum Error {
     /// Versions of the image.
     #[error(transparent)]
     Update(#[from] update::Error),
+    /// Many boxes.
+    #[error(transparent)]
+    Fleet(#[from] fleet::Error),
     /// The console.
     #[error(transparent)]
     Console(#[from] console::Error),
@@ -112,6 +116,8 @@ impl Error {
             Self::Measured(measured::Error::Saved { .. }) => USAGE,
             Self::Update(error) if error.is_usage() => USAGE,
             Self::Console(error) if error.is_usage() => USAGE,
+            Self::Fleet(error) if error.is_usage() => USAGE,
+            Self::Fleet(error) if error.is_unwell() => DRIFT,
             Self::Drifted(_) | Self::Unwell(_) | Self::Slower(_) => DRIFT,
             _ => FAILURE,
         }

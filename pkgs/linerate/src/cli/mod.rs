@@ -4,6 +4,7 @@ pub mod bench;
 pub mod console;
 pub mod doctor;
 pub mod error;
+pub mod fleet;
 pub mod manual;
 pub mod nic;
 pub mod picture;
@@ -34,6 +35,8 @@ Examples:
   linerate nic plan --explain
   linerate nic apply eth0
   linerate doctor --profile /etc/linerate/profile.json
+  linerate fleet status
+  linerate fleet promote wave1 --well-for 30m
   linerate bench links=http://127.0.0.1:8080/hello --save before.json
   linerate bench links=http://127.0.0.1:8080/hello --against before.json
 
@@ -86,6 +89,10 @@ pub enum Command {
     #[command(subcommand)]
     Update(update::Command),
 
+    /// Run many boxes: what each reports, waves of updates, and the service address.
+    #[command(subcommand)]
+    Fleet(fleet::Command),
+
     /// Print the completions of a shell.
     Completions(CompletionsArgs),
 
@@ -124,6 +131,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Nic(command) => nic::run(command, &mut context),
         Command::Up(args) => up::run(args, &mut context),
         Command::Update(command) => update::run(command, &mut context),
+        Command::Fleet(command) => fleet::run(command, &mut context),
         Command::Bench(args) => bench::run(&args, &mut context),
         Command::Completions(args) => manual::completions(&args, &mut context),
         Command::Man(args) => manual::man(args, &mut context),

@@ -1,0 +1,99 @@
+# Many boxes: which they are, the service address that they share, and where all of them are seen.
+{
+  config,
+  lib,
+  options,
+  ...
+}:
+let
+  inherit (lib) mkOption types;
+  cfg = config.linerate.fleet;
+in
+{
+  imports = [
+    ../shared.nix
+    ./address.nix
+    ./monitor.nix
+    ./waves.nix
+  ];
+
+  options.linerate.fleet = {
+    nodes = mkOption {
+      default = { };
+      description = "The boxes of the fleet: those that `monitor` and `waves` of this host look at.";
+      type = types.attrsOf (
+        types.submodule {
+          options = {
+            wave = mkOption {
+              type = types.nullOr types.str;
+              default = null;
+              example = "canary";
+              description = "The branch that the box follows: one of `linerate.fleet.waves.names`.";
+            };
+            services = mkOption {
+              type = types.attrsOf (types.strMatching "https?://[^/]+");
+              default = { };
+              example = {
+                links = "http://10.0.0.1:8081";
+              };
+              description = ''
+                Where its services answer operators, by the names `links`, `files`, `api`, `console` and `fleet`: a listener
+                that is reached from here, and from nowhere else.
+              '';
+            };
+            machine = mkOption {
+              type = types.nullOr (types.strMatching "https?://[^/]+");
+              default = null;
+              example = "http://10.0.0.1:9100";
+              description = "Where its node_exporter answers, which has what `linerate doctor` finds too.";
+            };
+          };
+        }
+      );
+    };
+
+    generation = mkOption {
+      type = types.nullOr (types.strMatching "[[:graph:]]{1,128}");
+      default = config.system.configurationRevision or null;
+      defaultText = lib.literalExpression "config.system.configurationRevision";
+      example = lib.literalExpression "self.rev or self.dirtyRev or null";
+      description = ''
+        What this host was built of, as `linerate_build_info` of its services names it: a commit, where waves are to be
+        compared with it. Null: nobody knows.
+      '';
+    };
+
+    wave = mkOption {
+      type = types.nullOr types.str;
+      default = null;
+      example = "canary";
+      description = "The branch of `flake` that this host is updated from every night. Null: `linerate.appliance.update.flake` says where from.";
+    };
+
+    flake = mkOption {
+      type = types.str;
+      default = "";
+      example = "git+https://git.example/boxes";
+      description = "The repository whose branches are the waves, with `wave`.";
+    };
+  };
+
+  config = lib.mkMerge [
+    {
+      environment.etc = lib.mkIf (cfg.generation != null) {
+        "linerate/generation".text = cfg.generation + "\n";
+      };
+      assertions = [
+        {
+          assertion = cfg.wave != null -> cfg.flake != "";
+          message = "linerate.fleet.wave: set linerate.fleet.flake, the repository that ${toString cfg.wave} is a branch of.";
+        }
+      ];
+    }
+    (lib.optionalAttrs (options.linerate ? appliance) {
+      linerate.appliance.update.flake = lib.mkIf (cfg.wave != null) (
+        lib.mkDefault "${cfg.flake}?ref=${toString cfg.wave}"
+      );
+    })
+  ];
+}

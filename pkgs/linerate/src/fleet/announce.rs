@@ -1,0 +1,191 @@
+//! Whether this box takes its part of the service address: it does while all of its services are ready and nobody drains
+//! it. BIRD announces the address or does not, keepalived reads a file, and a load balancer asks `/readyz`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use listener::{Config, Listener};
+use service::admin::Admin;
+use service::metrics::{Family, Registry};
+use service::ready::Readiness;
+use service::shutdown::Shutdown;
+use service::socket::Address;
+
+use super::ask::Asker;
+use super::{Error, bird};
+
+/// How long a service may take to say that it is ready.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Looks in a row that a service may fail before the box counts as not ready: one lost answer is none.
+const FAILURES: u32 = 2;
+/// How often others are told what they were told already: BIRD may have been started anew.
+const REMIND: Duration = Duration::from_secs(2);
+
+/// What decides, and who is told.
+#[derive(Clone, Debug)]
+pub struct Announcement {
+    /// URLs that answer 200 while a service is ready.
+    pub ready: Vec<String>,
+    /// While this file is there, the box is drained.
+    pub drain: PathBuf,
+    /// How often all is looked at.
+    pub every: Duration,
+    /// BIRD's control socket, and its protocols that announce the address.
+    pub bird: Option<(PathBuf, Vec<String>)>,
+    /// What keepalived reads: 0 while the box is ready, 1 otherwise.
+    pub track_file: Option<PathBuf>,
+    /// Where `/readyz` is answered for the whole box.
+    pub listen: Option<Address>,
+}
+
+/// Announces until told to stop, and withdraws then.
+///
+/// # Errors
+/// When it cannot listen, or there can be no thread.
+pub fn run(announcement: &Announcement) -> Result<(), Error> {
+    let shutdown = Shutdown::on_signals()?;
+    let told = Told::new(announcement);
+    let mut threads = Vec::new();
+    if let Some(address) = &announcement.listen {
+        let pages = Admin::new(told.readiness.clone(), told.registry());
+        threads.push(Listener::new(Config::private(address.clone()))?.start("fleet", pages, &shutdown)?);
+    }
+    announce(announcement, told, &shutdown)?;
+    for thread in threads {
+        if thread.join().is_err() {
+            tracing::error!("the listener ended in a panic");
+        }
+    }
+    Ok(shutdown.outcome()?)
+}
+
+fn announce(announcement: &Announcement, mut told: Told<'_>, shutdown: &Shutdown) -> Result<(), Error> {
+    let asker = Asker::patient(None, PATIENCE)?;
+    let mut failures = vec![0; announcement.ready.len()];
+    told.tell(Err("starting".to_owned()));
+    while !shutdown.is_triggered() {
+        let begun = Instant::now();
+        told.tell(look(announcement, &asker, &mut failures));
+        thread::sleep(announcement.every.saturating_sub(begun.elapsed()));
+    }
+    told.tell(Err("stopping".to_owned()));
+    told.readiness.set_stopping();
+    Ok(())
+}
+
+/// Whether the box is ready, or why not.
+fn look(announcement: &Announcement, asker: &Asker, failures: &mut [u32]) -> Result<(), String> {
+    if announcement.drain.exists() {
+        return Err(format!("drained: {} is there", announcement.drain.display()));
+    }
+    for (url, failures) in announcement.ready.iter().zip(failures) {
+        let why = match asker.get(url) {
+            Ok(answer) if answer.status == 200 => {
+                *failures = 0;
+                continue;
+            }
+            // It says so itself: that is not to be asked twice.
+            Ok(answer) => {
+                *failures = FAILURES;
+                format!("{url} answers {}", answer.status)
+            }
+            Err(error) => {
+                *failures = failures.saturating_add(1);
+                format!("{url}: {error}")
+            }
+        };
+        if *failures >= FAILURES {
+            return Err(why);
+        }
+    }
+    Ok(())
+}
+
+/// What others were told last.
+struct Told<'a> {
+    announcement: &'a Announcement,
+    readiness: Readiness,
+    /// Nothing yet, or whether the box is ready.
+    last: Option<(Result<(), String>, Instant)>,
+    /// What could not be told, so that it is logged once.
+    complaints: BTreeSet<String>,
+}
+
+impl<'a> Told<'a> {
+    fn new(announcement: &'a Announcement) -> Self {
+        Self { announcement, readiness: Readiness::new(), last: None, complaints: BTreeSet::new() }
+    }
+
+    fn registry(&self) -> Registry {
+        let mut registry = Registry::default();
+        let readiness = self.readiness.clone();
+        Family::new("linerate_fleet_announced", "Whether this box takes its part of the service address")
+            .with(&[], move || f64::from(u8::from(readiness.is_ready())))
+            .register(&mut registry);
+        registry
+    }
+
+    /// Tells all of them, where that is news or long ago.
+    fn tell(&mut self, now: Result<(), String>) {
+        let changed = self.last.as_ref().is_none_or(|(last, _)| last.is_ok() != now.is_ok());
+        let due = self.last.as_ref().is_none_or(|(_, at)| at.elapsed() >= REMIND);
+        if changed {
+            match &now {
+                Ok(()) => tracing::info!("announced"),
+                Err(why) => tracing::warn!(why, "withdrawn"),
+            }
+        }
+        if !changed && !due && self.complaints.is_empty() {
+            return;
+        }
+        let mut failed = BTreeSet::new();
+        if let Some((socket, protocols)) = &self.announcement.bird
+            && let Err(error) = bird::set(socket, protocols, now.is_ok())
+        {
+            failed.insert(error.to_string());
+        }
+        if let Some(path) = &self.announcement.track_file
+            && let Err(error) = write(path, if now.is_ok() { "0\n" } else { "1\n" })
+        {
+            failed.insert(format!("{}: {error}", path.display()));
+        }
+        for complaint in failed.difference(&self.complaints) {
+            tracing::error!("{complaint}");
+        }
+        self.complaints = failed;
+        match &now {
+            Ok(()) => self.readiness.set_ready(),
+            Err(why) => self.readiness.set_not_ready(why.clone()),
+        }
+        self.last = Some((now, Instant::now()));
+    }
+}
+
+/// Writes a file that a reader finds old or new.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    if fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    fs::write(&new, text)?;
+    fs::rename(new, path)
+}
+
+/// Has a box drained from now on, or not any more.
+///
+/// # Errors
+/// When the file cannot be made or removed.
+pub fn drain(file: &Path, drained: bool) -> Result<(), Error> {
+    let done = match drained {
+        true => fs::write(file, ""),
+        false => match fs::remove_file(file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        },
+    };
+    done.map_err(|source| Error::File { path: file.to_owned(), source })
+}

@@ -1,0 +1,100 @@
+//! HTTP, bounded: no answer may be long or late, and none sends us on to somebody else.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::{self, PemObject};
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest answer, in bytes: a thousand times what services have.
+const MAX_BYTES: u64 = 16 << 20;
+/// Where distributions keep the authorities that the system trusts: NixOS and Debian, Fedora, SUSE.
+const OF_SYSTEMS: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
+
+/// Who asks; clones share connections.
+#[derive(Clone, Debug)]
+pub struct Asker(Agent);
+
+/// What came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// What is in it.
+    pub body: String,
+}
+
+/// Why nobody can be trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: pem::Error,
+    },
+    /// It has no certificate.
+    #[error("{}: there is no certificate in it", .0.display())]
+    Empty(PathBuf),
+}
+
+impl Asker {
+    /// One that trusts the certificates that these authorities signed; without a file, those that the system trusts.
+    ///
+    /// # Errors
+    /// When the file has none.
+    pub fn new(cacert: Option<&Path>) -> Result<Self, TrustError> {
+        Self::patient(cacert, PATIENCE)
+    }
+
+    /// The same, for answers that may take so long.
+    ///
+    /// # Errors
+    /// When the file has none.
+    pub fn patient(cacert: Option<&Path>, patience: Duration) -> Result<Self, TrustError> {
+        let config = Agent::config_builder()
+            .timeout_global(Some(patience))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            // A proxy of the environment is for the web, and not for boxes.
+            .proxy(None)
+            .user_agent(concat!("linerate/", env!("CARGO_PKG_VERSION")))
+            .tls_config(trust(cacert)?);
+        Ok(Self(config.build().into()))
+    }
+
+    /// What is at a URL.
+    ///
+    /// # Errors
+    /// When there is no answer in time, it is too long, or is no text.
+    pub fn get(&self, url: &str) -> Result<Answer, String> {
+        let mut answer = self.0.get(url).call().map_err(|error| error.to_string())?;
+        let body = answer.body_mut().with_config().limit(MAX_BYTES).read_to_string();
+        Ok(Answer { status: answer.status().as_u16(), body: body.map_err(|error| error.to_string())? })
+    }
+}
+
+fn trust(cacert: Option<&Path>) -> Result<TlsConfig, TrustError> {
+    let of_system = || OF_SYSTEMS.iter().map(PathBuf::from).find(|file| file.exists());
+    let file = cacert.map(Path::to_owned).or_else(of_system);
+    let mut authorities = Vec::new();
+    if let Some(path) = file {
+        let read = CertificateDer::pem_file_iter(&path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        authorities = read.map_err(|source| TrustError::Read { path: path.clone(), source })?;
+        if authorities.is_empty() {
+            return Err(TrustError::Empty(path));
+        }
+    }
+    let authorities = authorities.iter().map(|one| Certificate::from_der(one).to_owned());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = TlsConfig::builder().root_certs(RootCerts::from(authorities));
+    Ok(config.unversioned_rustls_crypto_provider(provider).build())
+}

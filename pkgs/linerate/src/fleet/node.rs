@@ -1,0 +1,173 @@
+//! What one node reports: its services' readiness, version, generation and errors, and what its doctor finds.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use console::metrics::Metrics;
+use serde::Serialize;
+use service::problem::Problem;
+
+use super::ask::Asker;
+use super::settings::{Base, Node};
+
+/// How many nodes are asked at once.
+const AT_ONCE: usize = 32;
+/// How much of what a node says about itself is shown, in characters.
+const SHOWN: usize = 200;
+
+/// What a node reports.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Which.
+    pub node: String,
+    /// The branch that it follows.
+    pub wave: String,
+    /// Its services, by the URL of their admin listeners.
+    pub services: BTreeMap<String, Service>,
+    /// What its doctor finds; none where that is not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
+}
+
+/// What a service reports, or why it does not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Service {
+    /// It answers.
+    Reports(Facts),
+    /// It does not, and why.
+    Silent(String),
+}
+
+/// What a service says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Facts {
+    /// `links`, `files`, `api` or `console`.
+    pub service: String,
+    /// Its version.
+    pub version: String,
+    /// The generation of its host; empty where it knows none.
+    pub generation: String,
+    /// Why it is not ready, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_ready: Option<String>,
+    /// Requests answered since its start.
+    pub requests: f64,
+    /// Those answered 5xx.
+    pub errors: f64,
+}
+
+/// What the doctor finds on the node, or why nobody knows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Machine {
+    /// By how bad it is.
+    Findings {
+        /// What keeps it from its work.
+        critical: f64,
+        /// What costs.
+        warning: f64,
+    },
+    /// It does not say, and why.
+    Silent(String),
+}
+
+impl Report {
+    /// The generations that its services name, each once.
+    pub fn generations(&self) -> Vec<&str> {
+        let mut found: Vec<&str> = self.facts().map(|facts| facts.generation.as_str()).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// What those services say that answer.
+    pub fn facts(&self) -> impl Iterator<Item = &Facts> {
+        self.services.values().filter_map(|service| match service {
+            Service::Reports(facts) => Some(facts),
+            Service::Silent(_) => None,
+        })
+    }
+}
+
+/// Asks all of them, and answers in their order.
+pub fn ask_all(asker: &Asker, nodes: &[&Node]) -> Vec<Report> {
+    let mut reports = Vec::with_capacity(nodes.len());
+    for some in nodes.chunks(AT_ONCE) {
+        thread::scope(|scope| {
+            let asked: Vec<_> = some.iter().map(|node| scope.spawn(|| ask(asker, node))).collect();
+            reports.extend(asked.into_iter().map(|one| one.join().expect("asking does not panic")));
+        });
+    }
+    reports
+}
+
+fn ask(asker: &Asker, node: &Node) -> Report {
+    let services = node.services.iter().map(|base| (base.to_string(), service(asker, base))).collect();
+    let machine = node.machine.as_ref().map(|base| machine(asker, base));
+    Report { node: node.name.clone(), wave: node.wave.to_string(), services, machine }
+}
+
+/// Once more where the first try fails: one lost packet makes nobody ill.
+fn twice<T>(ask: impl Fn() -> Result<T, String>) -> Result<T, String> {
+    ask().or_else(|_| ask())
+}
+
+fn service(asker: &Asker, base: &Base) -> Service {
+    match twice(|| facts(asker, base)) {
+        Ok(facts) => Service::Reports(facts),
+        Err(why) => Service::Silent(shown(&why)),
+    }
+}
+
+fn facts(asker: &Asker, base: &Base) -> Result<Facts, String> {
+    let metrics = metrics(asker, base)?;
+    let ready = asker.get(&base.join("/readyz"))?;
+    let label = |label| metrics.label("linerate_build_info", label).map(shown);
+    let service =
+        label("service").ok_or("its metrics have no linerate_build_info: is this an admin listener?")?;
+    let requests = format!("linerate_{service}_requests_total");
+    let not_ready = (ready.status != 200).then(|| {
+        let problem = serde_json::from_str::<Problem>(&ready.body).ok();
+        shown(&problem.map_or_else(|| format!("/readyz answers {}", ready.status), |problem| problem.detail))
+    });
+    Ok(Facts {
+        version: label("version").unwrap_or_default(),
+        generation: label("generation").unwrap_or_default(),
+        not_ready,
+        requests: metrics.sum(&requests).unwrap_or(0.0),
+        errors: metrics
+            .sum_where(&requests, |label, value| label != "status" || value.starts_with('5'))
+            .unwrap_or(0.0),
+        service,
+    })
+}
+
+fn machine(asker: &Asker, base: &Base) -> Machine {
+    let findings = twice(|| {
+        let metrics = metrics(asker, base)?;
+        let of = |wanted: &str| {
+            metrics
+                .sum_where("linerate_doctor_findings", |label, value| label != "severity" || value == wanted)
+        };
+        let known = of("critical").zip(of("warning"));
+        known.ok_or_else(|| "its metrics have no linerate_doctor_findings".to_owned())
+    });
+    match findings {
+        Ok((critical, warning)) => Machine::Findings { critical, warning },
+        Err(why) => Machine::Silent(shown(&why)),
+    }
+}
+
+fn metrics(asker: &Asker, base: &Base) -> Result<Metrics, String> {
+    let answer = asker.get(&base.join("/metrics"))?;
+    match answer.status {
+        200 => Ok(Metrics::parse(&answer.body)),
+        status => Err(format!("/metrics answers {status}")),
+    }
+}
+
+/// What others say, as a terminal may have it.
+fn shown(said: &str) -> String {
+    said.chars().take(SHOWN).map(|one| if one.is_control() { '\u{fffd}' } else { one }).collect()
+}

@@ -1,0 +1,154 @@
+//! A wave's branch moved to where the wave before it is, once that one was well for long enough.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::Error as FleetError;
+use super::ask::Asker;
+use super::node::{self, Report};
+use super::refs::Repository;
+use super::settings::{RefName, Settings};
+use super::well::{self, Expected};
+
+/// Why a branch is not moved.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such wave.
+    #[error("there is no wave {wave}; there are {waves}")]
+    NoWave {
+        /// The one that was asked for.
+        wave: RefName,
+        /// Those that there are.
+        waves: String,
+    },
+    /// Somebody has halted all waves.
+    #[error("halted: {0}; linerate fleet resume lets waves go on")]
+    Halted(String),
+    /// The wave has what the one before it has not.
+    #[error("{wave} is at {at}, which {from} does not have: a wave goes forward only")]
+    Apart {
+        /// Which.
+        wave: RefName,
+        /// Where it is.
+        at: String,
+        /// The one before it.
+        from: RefName,
+    },
+    /// Nobody could show that the commit does well.
+    #[error("no node follows {0}, so nothing shows that it is well")]
+    NoNodes(RefName),
+    /// The wave before is not well.
+    #[error("{wave} stays: {node} of {from}: {why}")]
+    Ill {
+        /// The wave that stays.
+        wave: RefName,
+        /// The one that is not well.
+        from: RefName,
+        /// Its node.
+        node: String,
+        /// What ails it.
+        why: String,
+    },
+    /// Somebody moved the wave before meanwhile.
+    #[error("{from} was moved while it was watched: begin again")]
+    Moved {
+        /// Which.
+        from: RefName,
+    },
+}
+
+impl Error {
+    /// Whether other arguments would have helped.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::NoWave { .. } | Self::NoNodes(_))
+    }
+}
+
+/// What became of it.
+#[derive(Debug, Serialize)]
+pub struct Promoted {
+    /// The wave.
+    pub wave: RefName,
+    /// Where it was; none where it is new.
+    pub was: Option<String>,
+    /// Where it is now.
+    pub is: String,
+    /// How long the wave before was seen to be well, in seconds.
+    pub well_for_seconds: u64,
+}
+
+/// How to watch.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    /// How long the wave before has to be well.
+    pub well_for: Duration,
+    /// How often it is looked at.
+    pub every: Duration,
+}
+
+/// Watches the wave before, and moves this one. `said` hears how long there is to go, at each look.
+///
+/// # Errors
+/// When the wave before is not well at any look, somebody halts, or git refuses. Then nothing was moved.
+pub fn promote(
+    settings: &Settings,
+    wave: &RefName,
+    watch: Watch,
+    mut said: impl FnMut(Duration),
+) -> Result<Promoted, FleetError> {
+    let from = settings.before(wave).ok_or_else(|| Error::NoWave {
+        wave: wave.clone(),
+        waves: settings.waves.iter().map(RefName::as_str).collect::<Vec<_>>().join(", "),
+    })?;
+    let repository = Repository::new(&settings.repository);
+    let not_halted = || repository.halted()?.map_or(Ok(()), |why| Err(FleetError::from(Error::Halted(why))));
+    not_halted()?;
+    let is = repository.expect(from)?;
+    let was = repository.commit(wave)?;
+    if let Some(at) = &was
+        && !repository.follows(&is, at)?
+    {
+        let at = well::short(at).to_owned();
+        return Err(Error::Apart { wave: wave.clone(), at, from: from.clone() }.into());
+    }
+    let mut well_for = Duration::ZERO;
+    // Nothing runs what only the source has.
+    if *from != settings.source && was.as_ref() != Some(&is) {
+        let nodes: Vec<_> = settings.of_wave(from).collect();
+        if nodes.is_empty() {
+            return Err(Error::NoNodes(from.clone()).into());
+        }
+        let asker = Asker::new(settings.cacert.as_deref())?;
+        let expected = Expected { commit: Some(&is), max_error_percent: settings.max_error_percent };
+        let begun = Instant::now();
+        let mut first: Option<Vec<Report>> = None;
+        loop {
+            let at = begun.elapsed();
+            let now = node::ask_all(&asker, &nodes);
+            for (index, report) in now.iter().enumerate() {
+                // What was before it was watched counts for nothing.
+                let before = first.as_ref().map_or(report, |first| &first[index]);
+                if let Some(why) = well::ailments(Some(before), report, &expected).into_iter().next() {
+                    let (wave, from, node) = (wave.clone(), from.clone(), report.node.clone());
+                    return Err(Error::Ill { wave, from, node, why }.into());
+                }
+            }
+            first.get_or_insert(now);
+            not_halted()?;
+            if at >= watch.well_for {
+                well_for = at;
+                break;
+            }
+            let left = watch.well_for.saturating_sub(begun.elapsed());
+            said(left);
+            thread::sleep(watch.every.min(left));
+        }
+        if repository.expect(from)? != is {
+            return Err(Error::Moved { from: from.clone() }.into());
+        }
+    }
+    repository.advance(wave, &is, was.as_deref())?;
+    Ok(Promoted { wave: wave.clone(), was, is, well_for_seconds: well_for.as_secs() })
+}
