@@ -1,4 +1,4 @@
-.PHONY: run test test-abuse test-fleet check-structure docs test-console screenshots audit help fuzz soak bench bench-links bench-router bench-listener bench-files bench-api bench-fleet bench-ladder check fmt
+.PHONY: run test test-abuse test-boxes test-fleet check-structure docs test-console screenshots audit help fuzz soak bench bench-links bench-router bench-listener bench-files bench-api bench-fleet bench-ladder check fmt
 
 run:                ## build links, files, api and the console, and run them on embedded storage
 	.ci/up.sh
@@ -11,6 +11,9 @@ test-abuse:         ## clients that drip, stall, flood and nest, against the rea
 
 test-fleet:         ## PostgreSQL with fail-over under two services: Patroni, etcd, HAProxy, pgbouncer; part of test
 	.ci/fleet.sh
+
+test-boxes:         ## several boxes: dashboards and alerts against real scrapes, the service address by BGP and VRRP in namespaces; part of test
+	.ci/boxes.sh
 
 check-structure:    ## no cycles of modules, and crates that use one another as pkgs/README.md says; part of test
 	tests/test_structure.py

@@ -7,6 +7,7 @@ set -euo pipefail
 # The Debian package of a program, where it has another name.
 package() {
     case $1 in
+        bird) echo bird2 ;;
         cc) echo gcc libc6-dev ;;
         h2load) echo nghttp2-client ;;
         ip) echo iproute2 ;;

@@ -114,6 +114,8 @@ part images env PROFILE=dev .ci/nixos.sh --images "${CARGO_TARGET_DIR:-pkgs/targ
 part tests tests/cargo.py
 # The modules' settings, by the programs themselves.
 part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"
+# Dashboards, alert rules and the service address of several boxes.
+part boxes .ci/boxes.sh "${CARGO_TARGET_DIR:-pkgs/target}/debug"
 # The manual: what it says of the programs, and that its commands print what it shows.
 part docs .ci/docs.sh check "${CARGO_TARGET_DIR:-pkgs/target}/debug"
 # What was built for the tests is what the browser sees and what the guests run.
