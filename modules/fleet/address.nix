@@ -116,7 +116,7 @@ in
         example = 150;
         description = "The box with the higher one has the address; one that is not ready counts 100 less.";
       };
-      interval = milliseconds 200 "How often the box that has it says so, in milliseconds; the other takes it after three of these.";
+      interval = milliseconds 100 "How often the box that has it says so, in milliseconds; the other takes it after three of these.";
     };
 
     nlb = {

@@ -35,7 +35,7 @@ in
 + lib.concatStrings (
   lib.mapAttrsToList (name: neighbor: ''
 
-    protocol bgp ${lib.replaceStrings [ "-" "." ] [ "_" "_" ] name} {
+    protocol bgp to_${lib.replaceStrings [ "-" "." ] [ "_" "_" ] name} {
       local as ${toString bgp.asn};
       neighbor ${neighbor.address} as ${toString neighbor.asn};
       bfd;

@@ -24,6 +24,9 @@ const FAILURES: u32 = 2;
 /// How often others are told what they were told already: BIRD may have been started anew.
 const REMIND: Duration = Duration::from_secs(2);
 
+/// How long it takes to end once it has withdrawn: a unit that is stopped after it is one that routers have let go of.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// What decides, and who is told.
 #[derive(Clone, Debug)]
 pub struct Announcement {
@@ -72,6 +75,7 @@ fn announce(announcement: &Announcement, mut told: Told<'_>, shutdown: &Shutdown
         thread::sleep(announcement.every.saturating_sub(begun.elapsed()));
     }
     told.tell(Err("stopping".to_owned()));
+    thread::sleep(FAREWELL);
     told.readiness.set_stopping();
     Ok(())
 }
