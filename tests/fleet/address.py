@@ -178,7 +178,7 @@ def main() -> None:
             announced(1)
             requests, _, _, failed = visitors.end()
             gap = max([at - cut for at in failed], default=0.0)
-            print(f"address: BGP and BFD: a box cut off: {requests} requests, the last without an answer begun after {gap:.2f} s")
+            print(f"address: BGP and BFD: a box cut off: {requests} requests, {len(failed)} tries without an answer, the last given up after {gap:.2f} s")
             assert failed and gap < CUT_SECONDS, "a cut is felt, and for less than a second"
             router.shell("ip link set v2 master br0")
             announced(1, 2)
@@ -201,7 +201,7 @@ def main() -> None:
             until("the address at box 2", lambda: boxes[2].has_shared() or None)
             requests, _, _, failed = visitors.end()
             gap = max([at - cut for at in failed], default=0.0)
-            print(f"address: VRRP: a box cut off: {requests} requests, the last without an answer begun after {gap:.2f} s")
+            print(f"address: VRRP: a box cut off: {requests} requests, {len(failed)} tries without an answer, the last given up after {gap:.2f} s")
             assert failed and gap < CUT_SECONDS, "a cut is felt, and for less than a second"
         except BaseException:
             for log in sorted(here.glob("*.log")):

@@ -37,7 +37,7 @@ def main() -> None:
     done = threading.Event()
     lock = threading.Lock()
     requests, again, lost = 0, 0, 0
-    # When attempts were begun that had no answer (CLOCK_MONOTONIC, which the test has too).
+    # When attempts were given up that had no answer (CLOCK_MONOTONIC, which the test has too).
     failed: list[float] = []
 
     def client() -> None:
@@ -45,10 +45,9 @@ def main() -> None:
         while not done.is_set():
             tries = []
             for _ in range(2):
-                at = time.monotonic()
                 if answered(address):
                     break
-                tries.append(at)
+                tries.append(time.monotonic())
             with lock:
                 requests += 1
                 again += len(tries) == 1
