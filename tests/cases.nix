@@ -163,6 +163,30 @@ let
       lib.filter (assertion: !assertion.assertion) (evaluate module).assertions
     );
 
+  # What a fleet is refused for, by the options that are named first.
+  fleet =
+    settings:
+    map (message: lib.head (lib.splitString ":" message)) (failures {
+      imports = [ ../modules/fleet ];
+      options.services = lib.genAttrs [
+        "bird"
+        "bird2"
+        "grafana"
+        "keepalived"
+        "prometheus"
+      ] (_: anything);
+      options.system = anything;
+      config = {
+        services.linerate.links.enable = true;
+        linerate.fleet = settings;
+      };
+    });
+  announced = {
+    enable = true;
+    addresses = [ "192.0.2.10" ];
+    interface = "eno1";
+  };
+
   # What is said, or nothing where all is well.
   refused = {
     "nothing contradicts itself by default" = {
@@ -992,6 +1016,42 @@ let
       };
     }).environment.variables or { }
     ) { }
+    ++ equal "a fleet of nobody is fine" (fleet { }) [ ]
+    ++ equal "a monitor of nobody is refused" (fleet { monitor.enable = true; }) [
+      "linerate.fleet.monitor"
+    ]
+    ++ equal "a wave of no repository is refused" (fleet { wave = "canary"; }) [ "linerate.fleet.wave" ]
+    ++ equal "a node of no wave is refused" (fleet {
+      waves.enable = true;
+      nodes.a.wave = "wave9";
+    }) [ "linerate.fleet.nodes.a.wave" ]
+    ++ equal "an address that two ways share is refused" (fleet {
+      address = {
+        bgp = announced // {
+          routerId = "10.0.0.1";
+          asn = 65001;
+          neighbors.router = {
+            address = "10.0.0.254";
+            asn = 65000;
+          };
+        };
+        vrrp = announced // {
+          priority = 150;
+        };
+      };
+    }) [ "linerate.fleet.address" ]
+    ++ equal "an address that nobody hears of is refused" (fleet {
+      address.bgp = announced // {
+        routerId = "10.0.0.1";
+        asn = 65001;
+      };
+    }) [ "linerate.fleet.address.bgp" ]
+    ++ equal "a health check that asks nobody is refused" (fleet {
+      address = {
+        ready = [ ];
+        nlb.enable = true;
+      };
+    }) [ "linerate.fleet.address" ]
     ++
       equal "an update boots where anything has changed"
         (lib.hasInfix "/bin/linerate-reboot /run/booted-system /nix/var/nix/profiles/system " nightly.postStart)

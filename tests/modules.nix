@@ -68,6 +68,33 @@ let
       ];
     };
 
+    fleet.linerate.fleet = {
+      nodes.one = {
+        wave = "canary";
+        services.links = "https://one.example:8081";
+      };
+      address = {
+        ready = [ "http://127.0.0.1:8081/readyz" ];
+        bgp = {
+          enable = true;
+          addresses = [
+            "192.0.2.10"
+            "2001:db8::10"
+          ];
+          routerId = "10.0.0.1";
+          asn = 65001;
+          interface = "eno1";
+          neighbors.router = {
+            address = "10.0.0.254";
+            asn = 65000;
+          };
+        };
+        nlb.enable = true;
+      };
+      monitor.enable = true;
+      waves.enable = true;
+    };
+
     # A host of somebody's, who has said what ssh, the firewall, the clock and a database are.
     default = {
       boot.loader.systemd-boot.enable = true;
