@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use service::access_log::AuditLog;
 use service::allowed_hosts::AllowedHosts;
 use service::shutdown::Shutdown;
 use tokio::sync::{Semaphore, watch};
@@ -11,6 +12,7 @@ use crate::audit::AuditFile;
 use crate::csrf::Secret;
 use crate::machine::{Examined, Host, Machine, Queues};
 use crate::overview::Sampler;
+use crate::profiles::Profiles;
 use crate::session::{Grant, Sessions};
 use crate::tries::Tries;
 use crate::upstream::Upstream;
@@ -42,6 +44,10 @@ pub(crate) struct App {
     pub(crate) live: Arc<Semaphore>,
     pub(crate) shutdown: Shutdown,
     pub(crate) known: Known,
+    /// Who had what done.
+    pub(crate) audit_log: Option<AuditLog>,
+    /// What was seen of processes.
+    pub(crate) profiles: Profiles,
 }
 
 /// What was found out of the machine lately.
@@ -88,6 +94,12 @@ impl App {
     pub(crate) async fn host(&self) -> Host {
         let machine = Arc::clone(&self.machine);
         self.known.host.at(Duration::from_secs(1), move || machine.host()).await.1.clone()
+    }
+
+    /// The queues as they are right now.
+    pub(crate) async fn queues_anew(&self) -> Result<Queues, String> {
+        let machine = Arc::clone(&self.machine);
+        self.known.queues.at(Duration::ZERO, move || machine.queues()).await.1.clone()
     }
 
     /// The queues, and as they were some time before.

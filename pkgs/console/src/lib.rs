@@ -16,6 +16,8 @@
 //! - `session`, `keys`, `csrf`, `tries`: who is signed in and by what, whose form it is, and how often one may try.
 //! - `upstream`, `links`, `users`, `metrics`: the services, as a client sees them. `audit`: what they write down.
 //! - `overview`: what they do, second by second.
+//! - [`flame`]: flame graphs of what processes do.
+//! - `profiles`: what was seen of processes, kept for a while.
 //! - `pages`: what is shown. `assets`: what pages are made of that is the same for all.
 #![forbid(unsafe_code)]
 
@@ -28,6 +30,7 @@ mod assets;
 mod audit;
 mod csrf;
 mod fields;
+pub mod flame;
 mod guard;
 mod keys;
 mod links;
@@ -35,6 +38,7 @@ pub mod machine;
 pub mod metrics;
 mod overview;
 mod pages;
+mod profiles;
 mod routes;
 pub mod serve;
 mod session;
@@ -44,4 +48,4 @@ mod users;
 mod visitor;
 
 pub use machine::Machine;
-pub use serve::{Args, Error, run};
+pub use serve::{Args, Error, HelperAt, run};

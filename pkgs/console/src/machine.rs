@@ -18,7 +18,31 @@ pub trait Machine: Send + Sync + 'static {
 
     /// The machine in a few figures.
     fn host(&self) -> Host;
+
+    /// Whether there is somebody who does what takes rights of its own.
+    fn helped(&self) -> bool {
+        false
+    }
+
+    /// Changes something of the machine for somebody, as a log names them; what was done, in a sentence.
+    ///
+    /// # Errors
+    /// Why nothing was.
+    fn change(&self, _deed: &Deed, _by: &str) -> Result<String, String> {
+        Err(UNHELPED.into())
+    }
+
+    /// Looks at what processes do, for somebody.
+    ///
+    /// # Errors
+    /// Why nothing was seen.
+    fn watch(&self, _watch: &Watch, _by: &str) -> Result<Watched, String> {
+        Err(UNHELPED.into())
+    }
 }
+
+/// Why nothing is done where nobody helps.
+const UNHELPED: &str = "this console was started without --helper";
 
 /// The machine in a few figures; what it does not tell is absent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -207,4 +231,43 @@ pub struct Ticks {
     pub idle: u64,
     /// All of it.
     pub all: u64,
+}
+
+/// What may be changed of the machine, or looked at by rights of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// The queues of an interface are placed as planned.
+    Apply {
+        /// Which.
+        interface: String,
+    },
+    /// What was there before the first change is put back.
+    Undo {
+        /// Of which interface.
+        interface: String,
+    },
+}
+
+/// What is to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// Which service; the whole machine where it is absent.
+    pub service: Option<String>,
+    /// For how long.
+    pub seconds: u64,
+    /// What waits, instead of what runs.
+    pub waiting: bool,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Folded stacks.
+    pub folded: String,
+    /// The event that the kernel counted.
+    pub event: String,
+    /// Whether the kernel's own part is in it.
+    pub kernel: bool,
+    /// Records that found no room.
+    pub lost: u64,
 }

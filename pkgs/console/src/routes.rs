@@ -12,7 +12,8 @@ use crate::{guard, pages};
 /// Where everything is.
 pub(crate) fn router(app: Arc<App>) -> Router {
     use pages::{
-        access, doctor, link, link_form, links, overview, queues, sign_in, transfer, user, user_form, users,
+        access, doctor, link, link_form, links, overview, profile, queues, sign_in, transfer, user,
+        user_form, users,
     };
     Router::new()
         .route("/", get(overview::page))
@@ -33,8 +34,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/user/{id}/edit", get(user_form::edit).post(user_form::save))
         .route("/user/{id}/delete", get(user::ask_delete).post(user::delete))
         .route("/doctor", get(doctor::page))
-        .route("/queues", get(queues::page))
+        .route("/queues", get(queues::page).post(queues::place))
         .route("/live/queues", get(queues::live))
+        .route("/profile", get(profile::page).post(profile::take))
+        .route("/profile/{number}", get(profile::one))
+        .route("/profile/{number}/svg", get(profile::svg))
+        .route("/profile/{number}/folded", get(profile::folded))
         .route("/access", get(access::page))
         .route("/access/key", get(access::key).post(access::add_key))
         .route("/access/key/drop", post(access::drop_key))

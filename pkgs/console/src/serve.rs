@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use listener::tls::Stores;
 use listener::{Config, Endpoint, Listener, Runtime, Tls};
-use service::access_log::{self, AccessLog, AccessLogArgs};
+use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs, Destination};
 use service::admin::Admin;
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::logs::{self, LogArgs};
@@ -27,6 +27,7 @@ use crate::audit::AuditFile;
 use crate::csrf::Secret;
 use crate::machine::Machine;
 use crate::overview::Sampler;
+use crate::profiles::Profiles;
 use crate::routes;
 use crate::session::{Grant, Life, Sessions};
 use crate::tries::Tries;
@@ -118,6 +119,16 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "LINERATE_PROFILE")]
     pub profile: Option<PathBuf>,
 
+    /// Who does what takes more rights than the console has, where that is asked for on its pages: placing queues, and looking
+    /// at what processes do. unix:PATH is where linerate console-helper is asked; self has the console do it as its own user;
+    /// none leaves it to a shell. Pages offer it to those whose key may write at all domains.
+    #[arg(long, value_name = "HELPER", default_value = "none", help_heading = "Access")]
+    pub helper: HelperAt,
+
+    /// Who had what done by the helper.
+    #[command(flatten)]
+    pub audit_log: AuditLogArgs,
+
     /// Connections at once; further ones take the place of those that have stood still for longest.
     #[arg(long, value_name = "N", default_value = "256", help_heading = "Resources")]
     pub max_connections: NonZero<u32>,
@@ -161,6 +172,30 @@ impl FromStr for Where {
                 Ok(address) => Ok(Self(Some(address))),
                 Err(error) => Err(format!("{error}, or none")),
             },
+        }
+    }
+}
+
+/// Who does what takes more rights than the console has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HelperAt {
+    /// Nobody.
+    None,
+    /// The console itself, as its own user.
+    Own,
+    /// `linerate console-helper`, on this Unix socket.
+    Unix(PathBuf),
+}
+
+impl FromStr for HelperAt {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text, text.strip_prefix("unix:")) {
+            ("none", _) => Ok(Self::None),
+            ("self", _) => Ok(Self::Own),
+            (_, Some(path)) if path.starts_with('/') => Ok(Self::Unix(path.into())),
+            _ => Err("expected unix:/PATH, self or none"),
         }
     }
 }
@@ -228,6 +263,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     logs::init(&args.logs);
     panics::install();
     let access_log = AccessLog::open(&args.access_log, "console")?;
+    let audit_log = AuditLog::open(&args.audit_log, "console")?;
     let public = Listener::new(public(args, access_log.clone()))?;
     let local = public.addresses().iter().all(is_local);
     if let (Some(_), Some(address)) = (&args.token, public.addresses().iter().find(|at| !is_local(at))) {
@@ -242,10 +278,14 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
         .with("public", public.certificates())
         .with("admin", admin.as_ref().and_then(Listener::certificates));
     let shutdown = {
-        let (certificates, access_log) = (certificates.clone(), access_log.clone());
+        let (certificates, access_log, audit_log) =
+            (certificates.clone(), access_log.clone(), audit_log.clone());
         Shutdown::on_signals_and_hangup(move || {
             certificates.reload();
             if let Some(log) = &access_log {
+                log.reopen();
+            }
+            if let Some(log) = &audit_log {
                 log.reopen();
             }
         })?
@@ -260,6 +300,14 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     if let Some(log) = &access_log {
         log.register(&mut registry, "linerate_console_access_log_dropped");
     }
+    if let Some(log) = &audit_log {
+        let names = [
+            "linerate_console_audit_log_lines",
+            "linerate_console_audit_log_waits",
+            "linerate_console_audit_log_lost",
+        ];
+        log.register(&mut registry, names);
+    }
 
     let plain = args.listen.len();
     let addresses = public.addresses().iter().enumerate();
@@ -269,7 +317,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     // Where everybody on this machine may ask, so could a page of any site, by DNS rebinding.
     let checked = local || !args.hosts.allowed_hosts.is_empty();
     let hosts = checked.then(|| AllowedHosts::new(&args.hosts, public.addresses()));
-    let app = Arc::new(app(args, machine, hosts, shutdown.clone())?);
+    let app = Arc::new(app(args, machine, hosts, audit_log.clone(), shutdown.clone())?);
     let mut watched = vec![public.heartbeats().watch(STUCK)];
     let mut threads = vec![public.start("console", routes::router(app), &shutdown)?];
     if let Some(admin) = admin {
@@ -299,6 +347,9 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     if let Some(log) = &access_log {
         log.finish();
     }
+    if let Some(log) = &audit_log {
+        log.finish();
+    }
     Ok(shutdown.outcome()?)
 }
 
@@ -306,12 +357,17 @@ fn app(
     args: &Args,
     machine: Arc<dyn Machine>,
     hosts: Option<AllowedHosts>,
+    audit_log: Option<AuditLog>,
     shutdown: Shutdown,
 ) -> Result<App, Error> {
     let upstream = |name, at: &Where| at.0.clone().map(|address| Upstream { name, address });
     let links = upstream("links", &args.links);
     let others = [upstream("files", &args.files), upstream("api", &args.api)];
-    let audits = [("links", &args.links_audit), ("api", &args.api_audit)].into_iter();
+    let own = args.audit_log.audit_log.as_ref().and_then(|to| match to {
+        Destination::File(path) => Some(path.clone()),
+        Destination::Stdout => None,
+    });
+    let audits = [("links", &args.links_audit), ("api", &args.api_audit), ("console", &own)].into_iter();
     let open = args.token.clone();
     let life =
         Life { whole: Duration::from_secs(args.session_life), idle: Duration::from_secs(args.session_idle) };
@@ -333,6 +389,8 @@ fn app(
         live: app::live(),
         shutdown,
         known: Known::default(),
+        audit_log,
+        profiles: Profiles::default(),
     })
 }
 

@@ -4,11 +4,15 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use console::machine::{Cpu, Examined, Host, Interface, Machine, Queue, Queues, Rule, Severity, Ticks};
+use console::HelperAt;
+use console::machine::{
+    Cpu, Deed, Examined, Host, Interface, Machine, Queue, Queues, Rule, Severity, Ticks, Watch, Watched,
+};
 use service::exit;
 
 use crate::doctor::since::{self, Since};
 use crate::doctor::{self, Diagnosis, Interval, RULES, RuleContext, Sample};
+use crate::helper::{self, Request, Verb, Worker};
 use crate::nic::services;
 use crate::nic::setting::Subject;
 use crate::nic::{self, PlacementPlan, PlacementRequest, Setting, device};
@@ -31,10 +35,51 @@ pub struct LiveMachine {
     recorded: Option<PathBuf>,
     profile: Option<PathBuf>,
     since: Mutex<Since>,
+    helper: Option<Helper>,
     begun: Instant,
 }
 
+/// Who does what takes rights of its own.
+enum Helper {
+    /// Nobody else: what this user may not is not done.
+    Own(Box<Worker>),
+    /// The helper behind a socket.
+    At(PathBuf),
+}
+
 impl LiveMachine {
+    /// The same, with somebody who places queues and looks at what processes do.
+    #[must_use]
+    pub fn helped_by(self, helper: &HelperAt) -> Self {
+        let helper = match helper {
+            HelperAt::None => None,
+            HelperAt::Own => {
+                let worker = Worker::new(self.profile.clone(), self.recorded.clone());
+                Some(Helper::Own(Box::new(worker)))
+            }
+            HelperAt::Unix(path) => Some(Helper::At(path.clone())),
+        };
+        Self { helper, ..self }
+    }
+
+    /// What a command of the helper's printed.
+    fn ask(&self, verb: Verb, by: &str) -> Result<serde_json::Value, String> {
+        let request = Request { verb, by: by.to_owned() };
+        let answer = match &self.helper {
+            None => return Err("this console was started without --helper".into()),
+            Some(Helper::Own(worker)) => worker.work(&request),
+            Some(Helper::At(path)) => {
+                let failed = |error| format!("the helper at {}: {error}", path.display());
+                request.check().map_err(|error| error.to_string())?;
+                helper::ask(path, &request).map_err(failed)?
+            }
+        };
+        match answer.error {
+            Some(why) => Err(why),
+            None => serde_json::from_str(&answer.output).map_err(|error| format!("the helper said {error}")),
+        }
+    }
+
     /// This machine, or one that was recorded in a file, compared with the profile in another.
     pub fn new(recorded: Option<PathBuf>, profile: Option<PathBuf>) -> Self {
         // What the box's own doctor has noted; what is found from now on is noted here, and nowhere kept.
@@ -42,7 +87,7 @@ impl LiveMachine {
             Some(_) => Since::default(),
             None => Since::load(since::DIRECTORY.as_ref()),
         };
-        Self { recorded, profile, since: Mutex::new(since), begun: Instant::now() }
+        Self { recorded, profile, since: Mutex::new(since), helper: None, begun: Instant::now() }
     }
 
     fn system(&self) -> Result<Box<dyn System>, String> {
@@ -142,6 +187,49 @@ impl Machine for LiveMachine {
             load: first("/proc/loadavg"),
             cpus: Topology::read(system).ok().map(|topology| topology.cpus.len()),
         }
+    }
+
+    fn helped(&self) -> bool {
+        self.helper.is_some()
+    }
+
+    fn change(&self, deed: &Deed, by: &str) -> Result<String, String> {
+        let (verb, done) = match deed {
+            Deed::Apply { interface } => (Verb::Apply { interface: interface.clone() }, "changed"),
+            Deed::Undo { interface } => (Verb::Undo { interface: interface.clone() }, "restored"),
+        };
+        let said = self.ask(verb, by)?;
+        let of = |key: &str| said["interfaces"][0][key].as_array().map_or(0, Vec::len);
+        let (count, held) = (of(done), &said["interfaces"][0]["held"]);
+        Ok(match deed {
+            Deed::Apply { interface } => {
+                let held = held.as_u64().unwrap_or(0);
+                let later = match of("pending") {
+                    0 => String::new(),
+                    pending => format!(", {pending} move with their next interrupt"),
+                };
+                let managed = match of("managed") {
+                    0 => String::new(),
+                    managed => format!(", {managed} are managed by the kernel and left alone"),
+                };
+                format!("{interface}: {count} settings changed, {held} held{later}{managed}")
+            }
+            Deed::Undo { interface } => {
+                format!("{interface}: {count} settings put back, {} are gone", of("gone"))
+            }
+        })
+    }
+
+    fn watch(&self, watch: &Watch, by: &str) -> Result<Watched, String> {
+        let Watch { service, seconds, waiting } = watch.clone();
+        let said = self.ask(Verb::Profile { service, seconds, waiting }, by)?;
+        let text = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
+        Ok(Watched {
+            folded: text("folded"),
+            event: text("event"),
+            kernel: said["kernel"].as_bool().unwrap_or(false),
+            lost: said["lost"].as_u64().unwrap_or(0),
+        })
     }
 }
 

@@ -17,6 +17,8 @@
 //! - [`up`]: the services, run together for trying out.
 //! - [`update`]: versions of a box that is an image.
 //! - [`measured`]: what a request costs the services as they run.
+//! - [`samples`]: what processes do, by samples of their call stacks.
+//! - [`helper`]: what the console may not do itself.
 //! - [`console`]: the machine as the console shows it.
 //! - [`fleet`]: many boxes: waves, and the service address.
 //! - [`cli`]: the command line.
@@ -31,9 +33,11 @@ pub mod console;
 pub mod cpus;
 pub mod doctor;
 pub mod fleet;
+pub mod helper;
 pub mod measured;
 pub mod nic;
 pub mod profile;
+pub mod samples;
 pub mod system;
 pub mod topology;
 pub mod up;

@@ -85,6 +85,14 @@ impl<E: From<Closed>> Output<E> {
         &mut self.stdout
     }
 
+    /// Prints text as it is, whichever lines it has.
+    ///
+    /// # Errors
+    /// When standard output is closed or full.
+    pub fn text(&mut self, text: &str) -> Result<(), E> {
+        Ok(self.stdout.write_all(text.as_bytes()).map_err(Closed)?)
+    }
+
     /// Hands everything to the system.
     pub fn flush(&mut self) -> Result<(), E> {
         Ok(self.stdout.flush().map_err(Closed)?)

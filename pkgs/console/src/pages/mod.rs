@@ -1,6 +1,7 @@
 //! What is shown, a screen a file.
 
 pub(crate) mod access;
+mod deed;
 pub(crate) mod doctor;
 mod form;
 mod history;
@@ -9,6 +10,7 @@ pub(crate) mod link_form;
 pub(crate) mod links;
 mod live;
 pub(crate) mod overview;
+pub(crate) mod profile;
 pub(crate) mod queues;
 pub(crate) mod sign_in;
 mod text;
@@ -44,16 +46,18 @@ pub(crate) enum Screen {
     Links,
     Users,
     Queues,
+    Profile,
     Doctor,
     Access,
     None,
 }
 
-const SCREENS: [(Screen, &str, &str); 6] = [
+const SCREENS: [(Screen, &str, &str); 7] = [
     (Screen::Overview, "Overview", "/"),
     (Screen::Links, "Links", "/links"),
     (Screen::Users, "Users", "/users"),
     (Screen::Queues, "Queues", "/queues"),
+    (Screen::Profile, "Profile", "/profile"),
     (Screen::Doctor, "Doctor", "/doctor"),
     (Screen::Access, "Access", "/access"),
 ];

@@ -7,21 +7,111 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{Screen, live, page as shown, text};
+use super::access::may_see_all;
+use super::{Screen, csrf, deed, live, page as shown, text};
 use crate::app::App;
-use crate::machine::{Cpu, Interface, Queue, Queues};
+use crate::fields::Fields;
+use crate::machine::{Cpu, Deed, Interface, Queue, Queues};
 use crate::visitor::Visitor;
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
-    let map = map(Arc::clone(&app)).await;
+    screen(&app, &visitor, StatusCode::OK, None).await
+}
+
+/// Places the queues of an interface, or puts back what was there before, and says what is seen afterwards.
+pub(crate) async fn place(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
+    if let Err(response) = deed::allowed(&app, &visitor, (Screen::Queues, "Queues")).await {
+        return response;
+    }
+    let interface = fields.get("interface").to_owned();
+    let deed = match fields.get("action") {
+        "apply" => Deed::Apply { interface: interface.clone() },
+        "undo" => Deed::Undo { interface: interface.clone() },
+        _ => {
+            let why = Err("queues are either placed or put back".to_owned());
+            return screen(&app, &visitor, StatusCode::UNPROCESSABLE_ENTITY, Some(why)).await;
+        }
+    };
+    let known = app.queues().await.map(|(_, now)| now);
+    if !known.is_ok_and(|queues| queues.interfaces.iter().any(|one| one.name == interface)) {
+        let why = Err("no interface here is called that".to_owned());
+        return screen(&app, &visitor, StatusCode::UNPROCESSABLE_ENTITY, Some(why)).await;
+    }
+    let action = if matches!(deed, Deed::Apply { .. }) { "queues.apply" } else { "queues.undo" };
+    let (machine, by) = (Arc::clone(&app.machine), deed::by(&visitor));
+    // What has begun ends, whether or not anybody waits for it.
+    let done = tokio::task::spawn_blocking(move || machine.change(&deed, &by)).await;
+    let done = done.unwrap_or_else(|error| Err(error.to_string()));
+    deed::note(&app, &visitor, action, &interface, done.is_ok()).await;
+    let status = if done.is_ok() { StatusCode::OK } else { StatusCode::CONFLICT };
+    let seen = app.queues_anew().await;
+    let done = done.map(|done| format!("{done}. {}", afterwards(seen, &interface)));
+    screen(&app, &visitor, status, Some(done)).await
+}
+
+/// What is seen of an interface after it was changed.
+fn afterwards(seen: Result<Queues, String>, interface: &str) -> String {
+    match seen {
+        Err(why) => format!("What is so now cannot be told: {why}"),
+        Ok(queues) => match queues.interfaces.iter().find(|one| one.name == interface) {
+            None => "The interface is gone.".into(),
+            Some(Interface { error: Some(why), .. }) => format!("What is so now cannot be told: {why}"),
+            Some(Interface { changes: 0, .. }) => "Looked at again, all of it is as planned.".into(),
+            Some(one) => format!(
+                "Looked at again, {} of {} differ from the plan.",
+                one.changes,
+                text::number(one.settings, "setting", "settings")
+            ),
+        },
+    }
+}
+
+/// What there is to be done, for whoever may.
+fn deeds(visitor: &Visitor, names: &[String]) -> Markup {
+    html! {
+        table.cards {
+            thead { tr { th scope="col" { "Interface" } th scope="col" { "As planned" } th scope="col" { "As it was" } } }
+            tbody { @for name in names { tr {
+                th scope="row" { (name) }
+                @for (action, label) in [("apply", "Apply the plan"), ("undo", "Undo")] {
+                    td { form method="post" action="/queues" {
+                        (csrf(visitor))
+                        input type="hidden" name="interface" value=(name);
+                        button name="action" value=(action) aria-label={ (label) ", " (name) } { (label) }
+                    } }
+                }
+            } } }
+        }
+        p.hint { "Channels and rings that the plan sets restart the interface's queues. Undo puts back what was there before the first change since the machine has booted." }
+    }
+}
+
+async fn screen(
+    app: &Arc<App>,
+    visitor: &Visitor,
+    status: StatusCode,
+    done: Option<Result<String, String>>,
+) -> Response {
+    let map = map(Arc::clone(app)).await;
+    let names =
+        app.queues().await.map(|(_, now)| now.interfaces.into_iter().map(|one| one.name).collect::<Vec<_>>());
+    let names = names.unwrap_or_default();
+    let may = app.machine.helped() && !names.is_empty() && may_see_all(app, visitor).await.unwrap_or(false);
     let content = html! {
         h1 { "Queues" }
+        @match &done {
+            None => {},
+            Some(Ok(done)) => p.done role="status" { (done) },
+            Some(Err(why)) => p.alert role="alert" { "Nothing was changed: " (why) },
+        }
         div hx-ext="sse" sse-connect="/live/queues" sse-close=(live::OVER) { div #map sse-swap="queues" { (map) } }
         h2 { "To change it" }
-        p { "Root places queues; this console only looks." }
+        @if may { (deeds(visitor, &names)) p { "Or in a shell:" } }
+        @else if app.machine.helped() && !names.is_empty() { p { "Keys of linerate-links that may write at all domains may place queues here; so may root, in a shell:" } }
+        @else if !app.machine.helped() { p { "Root places queues; this console only looks." } }
         pre tabindex="0" { code { "linerate nic plan --explain\nsudo linerate nic apply\nsudo linerate nic undo" } }
     };
-    shown(StatusCode::OK, (&app, &visitor), (Screen::Queues, "Queues"), content)
+    shown(status, (app, visitor), (Screen::Queues, "Queues"), content)
 }
 
 /// The map, second by second.

@@ -19,6 +19,7 @@ use crate::app::{self, App, Known};
 use crate::csrf::Secret;
 use crate::machine::{Examined, Host, Machine, Queues};
 use crate::overview::Sampler;
+use crate::profiles::Profiles;
 use crate::session::{Grant, Life, Sessions};
 use crate::tries::Tries;
 use crate::upstream::Upstream;
@@ -88,6 +89,8 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router) {
         live: app::live(),
         shutdown: Shutdown::new(),
         known: Known::default(),
+        audit_log: None,
+        profiles: Profiles::default(),
     };
     (directory, router(Arc::new(app)))
 }

@@ -17,6 +17,6 @@ pub fn run(args: &console::Args, recorded: Option<PathBuf>) -> Result<(), Error>
     if let Some(profile) = &args.profile {
         doctor::read(profile.clone())?;
     }
-    let machine = LiveMachine::new(recorded, args.profile.clone());
+    let machine = LiveMachine::new(recorded, args.profile.clone()).helped_by(&args.helper);
     Ok(console::run(args, Arc::new(machine))?)
 }

@@ -11,6 +11,7 @@ use crate::fleet;
 use crate::measured;
 use crate::nic;
 use crate::profile;
+use crate::samples;
 use crate::system;
 use crate::up;
 use crate::update;
@@ -78,6 +79,33 @@ pub enum Error {
     /// What was measured was faster before.
     #[error("{} slower than before, by more than rounds differ and is tolerated", are(*.0, "service"))]
     Slower(usize),
+    /// Nothing was seen of what processes do.
+    #[error(transparent)]
+    Samples(#[from] samples::Error),
+    /// A file that is none of folded stacks.
+    #[error("{}: {source}", path.display())]
+    Folded {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: ::console::flame::ParseError,
+    },
+    /// A recorded machine does nothing.
+    #[error(
+        "profile looks at the machine that it runs on, and not at one that was recorded: leave --machine out"
+    )]
+    Recorded,
+    /// The helper listens on Unix sockets alone.
+    #[error(
+        "the console's helper is asked on a Unix socket alone, where the kernel says who asks: --listen unix:PATH or systemd:NAME"
+    )]
+    HelperAddress,
+    /// The helper cannot go on.
+    #[error("the console's helper: {0}")]
+    Helper(#[source] io::Error),
+    /// The helper cannot listen.
+    #[error(transparent)]
+    Socket(#[from] service::socket::Error),
     /// The CPUs.
     #[error("cannot read which CPUs there are: {0}")]
     Topology(#[source] io::Error),
@@ -111,7 +139,12 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Nic(error) | Self::Apply(nic::apply::Error::Nic(error)) if error.is_usage() => USAGE,
-            Self::File { .. } | Self::Profile { .. } => USAGE,
+            Self::File { .. }
+            | Self::Profile { .. }
+            | Self::Folded { .. }
+            | Self::Recorded
+            | Self::HelperAddress => USAGE,
+            Self::Samples(error) if error.is_usage() => USAGE,
             Self::System(error) if error.is_usage() => USAGE,
             Self::Measured(measured::Error::Saved { .. }) => USAGE,
             Self::Update(error) if error.is_usage() => USAGE,

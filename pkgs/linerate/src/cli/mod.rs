@@ -2,12 +2,14 @@
 
 pub mod bench;
 pub mod console;
+pub mod console_helper;
 pub mod doctor;
 pub mod error;
 pub mod fleet;
 pub mod manual;
 pub mod nic;
 pub mod picture;
+pub mod profile;
 pub mod up;
 pub mod update;
 
@@ -37,6 +39,7 @@ Examples:
   linerate doctor --profile /etc/linerate/profile.json
   linerate fleet status
   linerate fleet promote wave1 --well-for 30m
+  linerate profile links --seconds 10 --output links.svg
   linerate bench links=http://127.0.0.1:8080/hello --save before.json
   linerate bench links=http://127.0.0.1:8080/hello --against before.json
 
@@ -75,6 +78,9 @@ pub enum Command {
     /// Serve the console: one web page for the box, with what its services do, its links, and what ails it.
     Console(::console::Args),
 
+    /// Do for the console what takes more rights than it has: place queues, and look at what processes do. Nothing else.
+    ConsoleHelper(console_helper::Args),
+
     /// Place the queues of network interfaces.
     #[command(subcommand)]
     Nic(nic::Command),
@@ -84,6 +90,9 @@ pub enum Command {
 
     /// Measure what a request costs the services as they run here, and compare with a time before.
     Bench(bench::Args),
+
+    /// Say what a service does, or the whole machine: which functions are on a CPU, or wait, as a flame graph.
+    Profile(profile::Args),
 
     /// Go from one version of the box's image to another.
     #[command(subcommand)]
@@ -124,6 +133,9 @@ fn run(cli: Cli) -> Result<(), Error> {
     if let Command::Console(args) = &cli.command {
         return console::run(args, cli.machine);
     }
+    if let Command::ConsoleHelper(args) = &cli.command {
+        return console_helper::run(args, cli.machine);
+    }
     let rehearsal = cli.machine.is_some();
     let system = system::open(cli.machine.as_deref())?;
     let mut context = Context { system, rehearsal, explain: cli.explain, output: Output::new(cli.json) };
@@ -132,12 +144,13 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Up(args) => up::run(args, &mut context),
         Command::Update(command) => update::run(command, &mut context),
         Command::Fleet(command) => fleet::run(command, &mut context),
+        Command::Profile(args) => profile::run(&args, &mut context),
         Command::Bench(args) => bench::run(&args, &mut context),
         Command::Completions(args) => manual::completions(&args, &mut context),
         Command::Man(args) => manual::man(args, &mut context),
         Command::Doctor(args) => doctor::run(&args, &mut context),
-        // It has no output of its own, and opens the machine anew for each look.
-        Command::Console(_) => Ok(()),
+        // They have no output of their own, and open the machine anew for each look.
+        Command::Console(_) | Command::ConsoleHelper(_) => Ok(()),
     };
     // What was printed before a failure is printed all the same.
     let flushed = context.output.flush();

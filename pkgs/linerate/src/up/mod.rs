@@ -204,6 +204,8 @@ impl Services {
         let serve = |program: &Path, (public, admin): (SocketAddr, SocketAddr)| {
             let mut command = Command::new(program);
             command.args(["serve", "--listen", &public.to_string(), "--admin", &admin.to_string()]);
+            // It is of the same user, and may what that user may.
+            command.args(["--helper", "self"]);
             command
         };
         let mut command = serve(&self.links, ports.links);

@@ -1,0 +1,36 @@
+//! Flame graphs: call stacks folded into a tree, laid out, and drawn.
+//!
+//! Folded stacks are lines of `outermost;…;innermost WEIGHT`, the form that flame graph tools have in common. Drawn by code of
+//! our own: a picture that runs no script stands in a page whose policy allows none, and links do its zooming.
+
+mod layout;
+mod svg;
+mod tree;
+
+pub use layout::{Block, HEIGHT, WIDTH, blocks, colour, height, label};
+pub use svg::{MOST_BLOCKS, svg};
+pub use tree::{Change, Hot, Node, ParseError, Tree, changes};
+
+/// What weights count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Samples on a CPU.
+    Samples,
+    /// Microseconds of waiting.
+    Micros,
+}
+
+impl Unit {
+    /// A weight, as it is shown.
+    pub fn show(self, weight: u64) -> String {
+        match self {
+            Self::Samples => format!("{weight} {}", if weight == 1 { "sample" } else { "samples" }),
+            Self::Micros => format!("{:.1} ms", weight as f64 / 1000.0),
+        }
+    }
+}
+
+/// Which share one weight is of another, in percent.
+pub fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}

@@ -1,0 +1,56 @@
+//! What is done for whoever may do everything, and written down.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::StatusCode;
+use maud::html;
+use service::access_log::{Actor, AuditRecord};
+use service::request_id::RequestId;
+
+use super::access::may_see_all;
+use super::{Screen, failed, page};
+use crate::app::App;
+use crate::session::shown;
+use crate::visitor::Visitor;
+
+/// Lets through whoever may write at all domains.
+pub(super) async fn allowed(app: &App, visitor: &Visitor, screen: (Screen, &str)) -> Result<(), Response> {
+    match may_see_all(app, visitor).await {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let content = html! {
+                h1 { "Not allowed" }
+                p.alert role="alert" { "That is for keys of linerate-links that may write at all domains." }
+            };
+            Err(page(StatusCode::FORBIDDEN, (app, visitor), screen, content))
+        }
+        Err(error) => Err(failed((app, visitor), screen, &error)),
+    }
+}
+
+/// Who does it, for the helper's log.
+pub(super) fn by(visitor: &Visitor) -> String {
+    let key = visitor.grant.as_ref().and_then(|grant| grant.links.as_deref()).map(shown).unwrap_or_default();
+    match visitor.address {
+        Some(address) => format!("key {key} from {address}"),
+        None => format!("key {key} by a Unix socket"),
+    }
+}
+
+/// Writes down what was done, or was not.
+pub(super) async fn note(app: &Arc<App>, visitor: &Visitor, action: &str, target: &str, done: bool) {
+    let who = by(visitor);
+    tracing::info!(action, target, who, done, "asked for by the console");
+    let Some(log) = &app.audit_log else { return };
+    let key = visitor.grant.as_ref().and_then(|grant| grant.links.as_deref()).map(shown);
+    let actor = Actor { key: None, name: key, client: visitor.address };
+    let action = if done { action.to_owned() } else { format!("{action}.failed") };
+    let record = AuditRecord {
+        action: &action,
+        target: Some(target),
+        count: u64::from(done),
+        ..AuditRecord::default()
+    };
+    log.write(&RequestId::generate(), &actor, [record]).await;
+}

@@ -1,0 +1,197 @@
+//! What is kept of stacks while they are counted: in bounds, however many different ones there are.
+
+use std::collections::{BTreeMap, HashMap};
+
+use console::flame::Unit;
+
+use super::record::{Event, Stack, What};
+use super::symbols::Symbols;
+
+/// Different stacks, and addresses of all of them together: 32 MiB.
+const MOST_STACKS: usize = 1 << 16;
+const MOST_ADDRESSES: usize = 1 << 22;
+
+/// Threads that wait.
+const MOST_WAITING: usize = 1 << 14;
+
+/// The bytes of all folded lines.
+const MOST_FOLDED: usize = 4 << 20;
+
+/// What has no room is counted as this.
+const OTHERS: &str = "(others)";
+
+/// Stacks, and what each weighs.
+#[derive(Debug, Default)]
+pub(super) struct Stacks {
+    weights: HashMap<(u32, Box<[u64]>), u64>,
+    addresses: usize,
+    others: u64,
+    seen: u64,
+}
+
+impl Stacks {
+    /// Counts one.
+    pub(super) fn add(&mut self, stack: Stack, weight: u64) {
+        self.seen += 1;
+        let key = (stack.pid, stack.addresses);
+        if let Some(known) = self.weights.get_mut(&key) {
+            *known = known.saturating_add(weight);
+        } else if self.weights.len() < MOST_STACKS && self.addresses + key.1.len() <= MOST_ADDRESSES {
+            self.addresses += key.1.len();
+            self.weights.insert(key, weight);
+        } else {
+            self.others = self.others.saturating_add(weight);
+        }
+    }
+
+    /// How many were counted.
+    pub(super) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// All of them by name, folded. The heaviest are kept where it would be too much.
+    pub(super) fn fold(&self, symbols: &mut Symbols, unit: Unit) -> String {
+        let mut folded: BTreeMap<String, u64> = BTreeMap::new();
+        let mut others = self.others;
+        let mut heaviest: Vec<_> = self.weights.iter().collect();
+        heaviest.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+        let mut bytes = 0;
+        for ((pid, addresses), &weight) in heaviest {
+            let mut stack = symbols.stack(*pid, addresses);
+            if unit == Unit::Micros {
+                stack.truncate(without_scheduler(&stack).len());
+            }
+            let kept = folded.get(&stack).is_some();
+            if !kept && bytes + stack.len() > MOST_FOLDED {
+                others = others.saturating_add(weight);
+                continue;
+            }
+            bytes += if kept { 0 } else { stack.len() };
+            let known = folded.entry(stack).or_default();
+            *known = known.saturating_add(weight);
+        }
+        if others > 0 {
+            folded.insert(OTHERS.to_owned(), others);
+        }
+        let scaled = |weight: u64| match unit {
+            Unit::Samples => weight,
+            // Counted in nanoseconds.
+            Unit::Micros => weight / 1000,
+        };
+        let lines = folded.into_iter().map(|(stack, weight)| (stack, scaled(weight)));
+        lines.filter(|(_, weight)| *weight > 0).map(|(stack, weight)| format!("{stack} {weight}\n")).collect()
+    }
+}
+
+/// A stack without the functions of the scheduler at its end: all that waits is in there, and it says nothing of why.
+fn without_scheduler(stack: &str) -> &str {
+    let mut rest = stack;
+    while let Some((outer, name)) = rest.rsplit_once(';')
+        && name.ends_with("_[k]")
+        && ["schedule", "__schedule", "io_schedule", "preempt_schedule"]
+            .iter()
+            .any(|begin| name.starts_with(begin))
+    {
+        rest = outer;
+    }
+    rest
+}
+
+/// Threads that left their CPU, and from where.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    /// By thread: since when, and the stack; whether it only makes room for somebody else.
+    waiting: HashMap<u32, (u64, Stack)>,
+}
+
+impl Waits {
+    /// Notes what happened, in its order; a stack and for how many nanoseconds it has waited, once it does not any more.
+    pub(super) fn note(&mut self, event: Event) -> Option<(Stack, u64)> {
+        let at = event.at;
+        match event.what {
+            // Seen as it leaves.
+            What::Sample(stack) => {
+                if self.waiting.len() < MOST_WAITING {
+                    self.waiting.insert(stack.tid, (at, stack));
+                }
+                None
+            }
+            // It waits for a CPU, and for nothing of its own.
+            What::Left { tid, preempted: true } => {
+                self.waiting.remove(&tid);
+                None
+            }
+            What::Left { .. } => None,
+            What::Came { tid } => {
+                let (since, stack) = self.waiting.remove(&tid)?;
+                Some((stack, at.saturating_sub(since)))
+            }
+            // Who has come back since is not known.
+            What::Lost(_) => {
+                self.waiting.clear();
+                None
+            }
+        }
+    }
+
+    /// Those that still wait, and for how long.
+    pub(super) fn left(self, now: u64) -> impl Iterator<Item = (Stack, u64)> {
+        self.waiting.into_values().map(move |(since, stack)| (stack, now.saturating_sub(since)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(tid: u32, address: u64) -> Stack {
+        Stack { pid: 1, tid, addresses: [address].into() }
+    }
+
+    #[test]
+    fn waiting_is_from_leaving_a_cpu_to_coming_back() {
+        let mut waits = Waits::default();
+        let mut note = |at, what| waits.note(Event { at, what });
+        assert_eq!(note(10, What::Sample(stack(7, 1))), None);
+        assert_eq!(note(10, What::Left { tid: 7, preempted: false }), None);
+        assert_eq!(note(12, What::Came { tid: 8 }), None, "nobody saw it leave");
+        assert_eq!(note(40, What::Came { tid: 7 }), Some((stack(7, 1), 30)));
+        assert_eq!(note(50, What::Came { tid: 7 }), None, "once");
+        note(60, What::Sample(stack(7, 2)));
+        note(60, What::Left { tid: 7, preempted: true });
+        assert_eq!(note(90, What::Came { tid: 7 }), None, "it waited for a CPU alone");
+        note(100, What::Sample(stack(7, 3)));
+        note(101, What::Lost(5));
+        assert_eq!(note(110, What::Came { tid: 7 }), None, "it may have come and gone meanwhile");
+        note(120, What::Sample(stack(9, 4)));
+        assert_eq!(waits.left(150).collect::<Vec<_>>(), [(stack(9, 4), 30)]);
+    }
+
+    #[test]
+    fn the_scheduler_is_left_out_of_what_waits() {
+        for (stack, expected) in [
+            ("a;main;ep_poll_[k];schedule_hrtimeout_range_[k];schedule_[k]", "a;main;ep_poll_[k]"),
+            ("a;schedule;schedule_[k]", "a;schedule"),
+            ("schedule_[k]", "schedule_[k]"),
+        ] {
+            assert_eq!(without_scheduler(stack), expected, "{stack}");
+        }
+    }
+
+    #[test]
+    fn stacks_beyond_the_bound_are_counted_together() {
+        let mut stacks = Stacks::default();
+        for number in 0..MOST_STACKS as u64 + 5 {
+            stacks.add(stack(1, number), 1);
+        }
+        stacks.add(stack(1, 3), 7);
+        assert_eq!((stacks.weights.len(), stacks.others), (MOST_STACKS, 5));
+        assert_eq!(stacks.weights[&(1, Box::from([3]))], 8);
+        assert_eq!(stacks.seen(), MOST_STACKS as u64 + 6);
+        let mut stacks = Stacks::default();
+        for number in 0..MOST_ADDRESSES as u64 / 100 + 9 {
+            stacks.add(Stack { pid: 1, tid: 1, addresses: [number; 100].into() }, 1);
+        }
+        assert!(stacks.addresses <= MOST_ADDRESSES && stacks.others > 0);
+    }
+}

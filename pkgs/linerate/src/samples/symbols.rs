@@ -1,0 +1,287 @@
+//! The names of addresses: which file is mapped there, and which functions its symbols and line tables have.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use addr2line::Loader;
+use object::read::ReadCache;
+use object::{Object, ObjectSegment};
+
+use super::kernel::Kernel;
+
+/// From where on addresses of a stack are the kernel's, or the program's again (`PERF_CONTEXT_*`, linux/perf_event.h).
+const CONTEXT_KERNEL: u64 = -128_i64 as u64;
+const CONTEXT_USER: u64 = -512_i64 as u64;
+const CONTEXT_MOST: u64 = -4095_i64 as u64;
+
+/// Processes and files that are remembered, and what is read of a process's mappings.
+const MOST_PROCESSES: usize = 2048;
+const MOST_FILES: usize = 256;
+const MOST_MAPS: u64 = 1 << 20;
+
+/// The longest file whose symbols are read, in bytes: a program with all that a debugger wants to know.
+const MOST_FILE: u64 = 2 << 30;
+
+/// Where line tables are that were taken out of programs, by the digest that the linker leaves in both.
+const DEBUG: [&str; 2] = ["/usr/lib/debug/.build-id", "/run/current-system/sw/lib/debug/.build-id"];
+
+/// The names of addresses, in processes that were met.
+#[derive(Default)]
+pub(super) struct Symbols {
+    processes: HashMap<u32, Process>,
+    files: HashMap<PathBuf, Rc<Binary>>,
+    kernel: Option<Kernel>,
+}
+
+/// A process as it was when it was met.
+#[derive(Debug, Default)]
+struct Process {
+    command: String,
+    maps: Vec<Mapping>,
+}
+
+/// A part of a file, in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mapping {
+    begin: u64,
+    end: u64,
+    offset: u64,
+    path: String,
+}
+
+/// A program or a library.
+#[derive(Default)]
+struct Binary {
+    segments: Vec<(u64, u64, u64)>,
+    loader: Option<Loader>,
+}
+
+impl Symbols {
+    /// Remembers what a process has mapped, before it is gone.
+    pub(super) fn meet(&mut self, pid: u32) {
+        if self.processes.contains_key(&pid) || self.processes.len() >= MOST_PROCESSES {
+            return;
+        }
+        let command = limited(&format!("/proc/{pid}/comm")).trim_end().to_owned();
+        let maps = limited(&format!("/proc/{pid}/maps")).lines().filter_map(Mapping::parse).collect();
+        self.processes.insert(pid, Process { command, maps });
+    }
+
+    /// A stack's functions, the command first and the innermost last, as a folded line has them.
+    pub(super) fn stack(&mut self, pid: u32, addresses: &[u64]) -> String {
+        let mut names = Vec::new();
+        let (mut kernel, mut first) = (false, true);
+        for &address in addresses {
+            if address >= CONTEXT_MOST {
+                kernel = address == CONTEXT_KERNEL;
+                first = true;
+                if !kernel && address != CONTEXT_USER {
+                    break;
+                }
+                continue;
+            }
+            // All but the innermost are where a call returns to, which may be in the function after it.
+            let at = if first { address } else { address.saturating_sub(1) };
+            first = false;
+            if kernel {
+                let known = self.kernel.get_or_insert_with(Kernel::read);
+                names.push(format!("{}_[k]", known.name(at).unwrap_or("[kernel]")));
+            } else {
+                names.extend(self.user(pid, at));
+            }
+        }
+        let command =
+            self.processes.get(&pid).map(|process| process.command.as_str()).filter(|name| !name.is_empty());
+        names.push(command.unwrap_or("[gone]").to_owned());
+        names.reverse();
+        let clean = names.iter().map(|name| name.replace([';', '\n', '\r'], ":"));
+        clean.collect::<Vec<_>>().join(";")
+    }
+
+    /// The functions at an address of a process, those that are compiled into others first.
+    fn user(&mut self, pid: u32, address: u64) -> Vec<String> {
+        let mapping = self.processes.get(&pid).and_then(|process| {
+            process.maps.iter().find(|mapping| (mapping.begin..mapping.end).contains(&address))
+        });
+        let Some(mapping) = mapping.cloned() else { return vec!["[unknown]".into()] };
+        if !mapping.path.starts_with('/') {
+            // `[vdso]`, or memory that belongs to no file.
+            let name = if mapping.path.starts_with('[') { mapping.path } else { "[unknown]".into() };
+            return vec![name];
+        }
+        let binary = self.binary(pid, &mapping.path);
+        let names = binary.functions(address - mapping.begin + mapping.offset);
+        if names.is_empty() {
+            let file = mapping.path.rsplit('/').next().unwrap_or_default();
+            return vec![format!("[{}]", file.trim_end_matches(" (deleted)"))];
+        }
+        names
+    }
+
+    fn binary(&mut self, pid: u32, path: &str) -> Rc<Binary> {
+        let known = PathBuf::from(path);
+        if let Some(binary) = self.files.get(&known) {
+            return Rc::clone(binary);
+        }
+        // As the process sees it, which may be a container; a program that was replaced is still there as what runs.
+        let places = match path.strip_suffix(" (deleted)") {
+            Some(_) => vec![PathBuf::from(format!("/proc/{pid}/exe"))],
+            None => vec![PathBuf::from(format!("/proc/{pid}/root{path}")), known.clone()],
+        };
+        let opened = places.iter().find_map(|place| Binary::open(place));
+        let binary = Rc::new(opened.unwrap_or_default());
+        if self.files.len() < MOST_FILES {
+            self.files.insert(known, Rc::clone(&binary));
+        }
+        binary
+    }
+}
+
+impl Mapping {
+    /// A line of `/proc/PID/maps` (proc_pid_maps(5)): `BEGIN-END PERMISSIONS OFFSET DEVICE INODE PATH`.
+    fn parse(line: &str) -> Option<Self> {
+        let mut rest = line;
+        let mut field = || {
+            let (field, after) = rest.split_once(' ')?;
+            rest = after.trim_start();
+            Some(field)
+        };
+        let (range, permissions, offset) = (field()?, field()?, field()?);
+        let (_device, _inode) = (field()?, field().unwrap_or_default());
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let (begin, end) = range.split_once('-')?;
+        permissions.contains('x').then_some(())?;
+        Some(Self {
+            begin: number(begin)?,
+            end: number(end)?,
+            offset: number(offset)?,
+            path: rest.to_owned(),
+        })
+    }
+}
+
+impl Binary {
+    /// Reads where a file's parts belong, and its symbols, or those that were taken out of it.
+    fn open(path: &Path) -> Option<Self> {
+        // What is no file may have no end, or be waited for.
+        let described =
+            fs::metadata(path).ok().filter(|about| about.is_file() && about.len() <= MOST_FILE)?;
+        let (segments, build) = {
+            let cache = ReadCache::new(File::open(path).ok()?);
+            let parsed = object::File::parse(&cache).ok()?;
+            let segments = parsed.segments().map(|segment| {
+                let (offset, size) = segment.file_range();
+                (offset, size, segment.address())
+            });
+            let build = parsed.build_id().ok().flatten().map(<[u8]>::to_vec);
+            (segments.take(64).collect(), build.unwrap_or_default())
+        };
+        let aside = DEBUG.iter().filter_map(|place| aside(place, &build)).find(|place| place.is_file());
+        let small =
+            |path: &Path| fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() <= MOST_FILE);
+        let loader = aside.filter(|place| small(place)).and_then(|place| Loader::new(place).ok());
+        let loader = loader.or_else(|| (described.len() > 0).then(|| Loader::new(path).ok())?);
+        Some(Self { segments, loader })
+    }
+
+    /// The functions at an offset of the file, those that are compiled into others first.
+    fn functions(&self, offset: u64) -> Vec<String> {
+        let at = self
+            .segments
+            .iter()
+            .find(|(begin, size, _)| (*begin..begin.saturating_add(*size)).contains(&offset));
+        let (Some((begin, _, address)), Some(loader)) = (at, &self.loader) else { return Vec::new() };
+        let address = address.wrapping_add(offset - begin);
+        let mut names = Vec::new();
+        if let Ok(mut frames) = loader.find_frames(address) {
+            // Few are within one another; what says more is broken.
+            while let (true, Ok(Some(frame))) = (names.len() < 64, frames.next()) {
+                let name = frame.function.as_ref().and_then(|name| name.demangle().ok().map(Cow::into_owned));
+                names.extend(name);
+            }
+        }
+        if names.is_empty() {
+            let symbol = loader.find_symbol(address);
+            names.extend(symbol.map(|name| addr2line::demangle_auto(Cow::Borrowed(name), None).into_owned()));
+        }
+        names
+    }
+}
+
+/// Where line tables of this digest are, below a directory.
+fn aside(directory: &str, build: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = build.split_first().filter(|(_, rest)| !rest.is_empty() && rest.len() < 64)?;
+    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(Path::new(directory).join(format!("{first:02x}/{rest}.debug")))
+}
+
+/// The beginning of a file; nothing where it cannot be read.
+fn limited(path: &str) -> String {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MOST_MAPS).read_to_end(&mut bytes));
+    read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_of_code_are_read_whatever_the_path_is() {
+        for (line, expected) in [
+            (
+                "55d0-55e0 r-xp 00001000 fe:00 12345                      /usr/bin/a b (deleted)",
+                Some((0x55d0, 0x1000, "/usr/bin/a b (deleted)")),
+            ),
+            ("7f00-7f10 r-xp 00000000 00:00 0                          [vdso]", Some((0x7f00, 0, "[vdso]"))),
+            ("7f00-7f10 rwxp 00000000 00:00 0 ", Some((0x7f00, 0, ""))),
+            ("7f00-7f10 rw-p 00000000 00:00 0 ", None),
+            ("odd", None),
+        ] {
+            let parsed = Mapping::parse(line);
+            let shown = parsed.as_ref().map(|mapping| (mapping.begin, mapping.offset, mapping.path.as_str()));
+            assert_eq!(shown, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_stack_says_what_is_not_known_and_breaks_no_line() {
+        let mut symbols = Symbols::default();
+        symbols.processes.insert(7, Process { command: "a;b\nc".into(), maps: Vec::new() });
+        assert_eq!(symbols.stack(7, &[CONTEXT_USER, 1, 2]), "a:b:c;[unknown];[unknown]");
+        assert_eq!(symbols.stack(8, &[]), "[gone]");
+        assert_eq!(symbols.stack(7, &[CONTEXT_MOST + 1, 5]), "a:b:c", "of a guest, or of who knows what");
+    }
+
+    #[test]
+    fn the_function_that_runs_here_has_its_name_and_those_within_it_theirs() {
+        #[inline(never)]
+        fn here() -> u64 {
+            here as fn() -> u64 as usize as u64
+        }
+        let mut symbols = Symbols::default();
+        let pid = std::process::id();
+        symbols.meet(pid);
+        let stack = symbols.stack(pid, &[CONTEXT_USER, here()]);
+        assert!(stack.ends_with("::here"), "{stack}");
+    }
+
+    #[test]
+    fn files_that_are_no_programs_have_no_names() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let fifo = directory.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+            .expect("a pipe");
+        let text = directory.path().join("text");
+        fs::write(&text, b"\x7fELF, or so it says").expect("written");
+        for path in [fifo, text, directory.path().join("none"), "/dev/zero".into(), directory.path().into()] {
+            assert!(Binary::open(&path).is_none(), "{}", path.display());
+        }
+        assert_eq!(aside("/d", &[0xab, 0xcd, 0x01]), Some("/d/ab/cd01.debug".into()));
+        assert_eq!((aside("/d", &[]), aside("/d", &[1])), (None, None));
+    }
+}
