@@ -41,6 +41,10 @@ let
 
   # Those that no queue is on, where that is known: the console is for those who look, and never in the way of those who ask.
   cpu = config.linerate.tuning.cpu or { };
+  # Where the helper is asked.
+  helper = "/run/linerate-console-helper/socket";
+  linerate = lib.getExe cfg.package;
+
   quiet = lib.subtractLists (cpu.irqCpus or [ ]) (lib.concatLists (cpu.cores or [ ]));
 in
 {
@@ -56,6 +60,11 @@ in
       workers
       ;
     tls = import ./tls-options.nix { inherit lib; } cfg.tls;
+
+    helper = mkEnableOption ''
+      the console's helper, a unit of its own: by it, those whose key of linerate-links may write at all domains place
+      queues and put them back, and look at what services and the whole machine do. It runs as root with three
+      capabilities, takes three fixed requests from the console's user alone, and logs each'';
 
     settings = shared.settings "linerate console" {
       listen = shared.listen [ "127.0.0.1:8110" ];
@@ -83,6 +92,7 @@ in
           inherit users;
           profile = "/etc/linerate/profile.json";
         }
+        // lib.optionalAttrs cfg.helper { helper = "unix:${helper}"; }
       ) (lib.attrNames cfg.settings);
     };
 
@@ -109,6 +119,67 @@ in
         MemoryMax = "256M";
       }
       // lib.optionalAttrs (quiet != [ ]) { CPUAffinity = ranges.show quiet; };
+    };
+
+    systemd.sockets.linerate-console-helper = mkIf cfg.helper {
+      description = "Socket of the console's helper";
+      wantedBy = [ "sockets.target" ];
+      listenStreams = [ helper ];
+      socketConfig = {
+        FileDescriptorName = "helper";
+        # The console alone can connect, and the helper asks the kernel who does.
+        SocketUser = "linerate-console";
+        SocketMode = "0600";
+        Backlog = 16;
+      };
+    };
+
+    systemd.services.linerate-console-helper = mkIf cfg.helper {
+      description = "What the console may not do itself";
+      requires = [ "linerate-console-helper.socket" ];
+      serviceConfig =
+        import ../sandbox.nix {
+          capabilities = [
+            # To set channels, RSS tables and XPS.
+            "CAP_NET_ADMIN"
+            # To count events of others and of the kernel, and to see what they have mapped, by which addresses get names.
+            "CAP_PERFMON"
+            # To read the kernel's own addresses.
+            "CAP_SYSLOG"
+          ];
+        }
+        // {
+          Type = "exec";
+          ExecStart = "${linerate} console-helper --listen systemd:helper --user linerate-console --profile /etc/linerate/profile.json";
+          # Where the units that place queues keep what was there before.
+          RuntimeDirectory = "linerate";
+          RuntimeDirectoryPreserve = true;
+          TasksMax = 64;
+          MemoryMax = "768M";
+          LimitNOFILE = 2048;
+          # The rings of events.
+          LimitMEMLOCK = "64M";
+          CPUWeight = 20;
+          OOMScoreAdjust = 500;
+
+          # /proc/irq, /sys and everybody's processes are what it is about.
+          ProtectKernelTunables = false;
+          ProtectKernelLogs = false;
+          ProcSubset = "all";
+          ProtectProc = "default";
+          RestrictAddressFamilies = [
+            "AF_INET"
+            "AF_NETLINK"
+            "AF_UNIX"
+          ];
+          # Nothing leaves this machine.
+          IPAddressDeny = "any";
+          SystemCallFilter = [
+            "@system-service"
+            "~@privileged @resources"
+            "perf_event_open"
+          ];
+        };
     };
 
     assertions =

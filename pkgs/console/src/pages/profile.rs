@@ -167,12 +167,14 @@ pub(crate) async fn one(
     let content = match &profile.seen {
         None => under_way(&profile),
         Some(Err(why)) => html! {
-            (heading(&profile))
-            p.alert role="alert" { "Nothing was seen: " (why) }
-            p { a href="/profile" { "All profiles" } }
+            div #profile {
+                (heading(&profile))
+                p.alert role="alert" { "Nothing was seen: " (why) }
+                p { a href="/profile" { "All profiles" } }
+            }
         },
         Some(Ok(seen)) => match tree(&app, seen, &fields).await {
-            Err(why) => html! { (heading(&profile)) p.alert role="alert" { (why) } },
+            Err(why) => html! { div #profile { (heading(&profile)) p.alert role="alert" { (why) } } },
             Ok((tree, with)) => graph(&app, &profile, seen, &tree, with, &fields),
         },
     };

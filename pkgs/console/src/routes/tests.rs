@@ -191,6 +191,8 @@ async fn every_page_and_every_form_asks_who_it_is() {
         "/user/a/delete",
         "/access/key",
         "/access/end",
+        "/queues",
+        "/profile",
         "/sign-out",
     ] {
         let (response, _) = client.post(path, "link=/a&action=delete&sure=yes").await;

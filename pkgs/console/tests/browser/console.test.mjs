@@ -1,9 +1,11 @@
 // The console as people use it: every screen, by mouse and by keyboard, with and without scripts, and what it does when
 // things go wrong. Everything is real: services, data, Chromium. Nothing waits for a time; it waits for what is shown.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
+import path from "node:path";
 import { after, before, test } from "node:test";
-import { Box } from "./box.mjs";
+import { Box, programs } from "./box.mjs";
 import { Visitor, launch } from "./browser.mjs";
 
 /** Links there are before anything is made: `make test-console LINKS=1000000` is the issue's own figure. */
@@ -31,6 +33,13 @@ async function as_operator(work, options) {
   await visitor.sign_in(address, box.token);
   await work(visitor.page, visitor);
   await visitor.close();
+}
+
+/** A key of links that may read alone. */
+function reading(name) {
+  const database = path.join(box.data, "links.db");
+  const said = execFileSync(path.join(programs, "linerate-links"), ["--json", "key", "add", name, "--scope", "read", "--database", database]);
+  return JSON.parse(said).key;
 }
 
 const at = (place, base = address) => new URL(place, base).href;
@@ -551,12 +560,8 @@ test("a session that ends under way ends on every page", async () => {
 });
 
 test("a key that may only read is told so where it writes", async () => {
-  const { execFileSync } = await import("node:child_process");
-  const { programs } = await import("./box.mjs");
-  const said = execFileSync(`${programs}/linerate-links`, ["--json", "key", "add", "reader", "--scope", "read", "--database", `${box.data}/links.db`]);
-  const { key } = JSON.parse(said);
   const visitor = await Visitor.open(browser);
-  await visitor.sign_in(address, key);
+  await visitor.sign_in(address, reading("reader"));
   await visitor.page.goto(at("/link/visited/delete"));
   await visitor.page.getByRole("button", { name: "Delete" }).click();
   await heading(visitor.page, "Not allowed").waitFor();
@@ -576,10 +581,156 @@ test("a key that may only read is told so where it writes", async () => {
   await visitor.close();
 });
 
+test("queues are placed and put back by whoever may, and it is seen what came of it", async () => {
+  const audit = path.join(box.data, "console-audit.log");
+  const args = ["--helper", "self", "--audit-log", audit];
+  const helped = await box.console({ machine: "c6i.4xlarge-8.txt", args });
+  const visitor = await Visitor.open(browser);
+  const { page } = visitor;
+  await visitor.sign_in(helped, box.token);
+  await page.goto(at("/queues", helped));
+  await page.getByRole("button", { name: "Apply the plan, ens5" }).click();
+  // Of a recorded machine nothing is written back, and the page says what it sees.
+  await page.getByRole("status").getByText(/^ens5: [1-9]\d* settings changed, \d+ held.* Looked at again, [1-9]\d* of \d+ settings differ from the plan\.$/).waitFor();
+  await visitor.accessible("queues, placed");
+  await page.getByRole("button", { name: "Undo, ens5" }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByRole("status").getByText(/^ens5: 0 settings put back/).waitFor();
+  await page.goto(at("/access?service=console", helped));
+  await page.getByText("queues.apply").waitFor();
+  await page.getByText("queues.undo").waitFor();
+  await visitor.close();
+  const lines = readFileSync(audit, "utf8").trim().split("\n").map((line) => JSON.parse(line));
+  assert.deepEqual(lines.map((line) => [line.action, line.target, line.client]), [["queues.apply", "ens5", "127.0.0.1"], ["queues.undo", "ens5", "127.0.0.1"]]);
+  assert.ok(lines.every((line) => line.name.startsWith("lr_") && !box.token.startsWith(line.name) && line.name.endsWith("…")));
+
+  // Without scripts it is the same; and a form that is changed on its way changes nothing.
+  const plain = await Visitor.open(browser, { javaScriptEnabled: false });
+  await plain.sign_in(helped, box.token);
+  await plain.page.goto(at("/queues", helped));
+  const form = await plain.page.locator("form[action='/queues']").first().locator("input[name=csrf]").inputValue();
+  const send = (fields) => plain.page.request.post(at("/queues", helped), { form: fields, headers: { origin: new URL(helped).origin } });
+  for (const [fields, status] of [
+    [{ csrf: form, interface: "$(reboot)", action: "apply" }, 422],
+    [{ csrf: form, interface: "ens5", action: "rm" }, 422],
+    [{ interface: "ens5", action: "apply" }, 403],
+    [{ csrf: form, interface: "ens5", action: "apply" }, 200],
+  ]) assert.equal((await send(fields)).status(), status, JSON.stringify(fields));
+  await plain.page.getByRole("button", { name: "Undo, ens5" }).click();
+  await plain.page.getByRole("status").getByText("settings put back").waitFor();
+  await plain.close();
+
+  const reader = await Visitor.open(browser);
+  await reader.sign_in(helped, reading("queues-reader"));
+  await reader.page.goto(at("/queues", helped));
+  await reader.page.getByText("may place queues here").waitFor();
+  assert.equal(await reader.page.getByRole("button", { name: /Apply/ }).count(), 0);
+  const csrf = await reader.page.locator("input[name=csrf]").first().inputValue();
+  const refused = await reader.page.request.post(at("/queues", helped), {
+    form: { csrf, interface: "ens5", action: "apply" }, headers: { origin: new URL(helped).origin },
+  });
+  assert.equal(refused.status(), 403);
+  for (const place of ["/profile", "/profile/1", "/profile/1/svg", "/profile/1/folded"]) {
+    assert.equal((await reader.page.request.get(at(place, helped))).status(), 403, place);
+  }
+  await reader.close();
+});
+
+test("what the machine does is seen as a flame graph, kept, zoomed and compared", async (t) => {
+  const helped = await box.console({ args: ["--helper", "self"] });
+  const visitor = await Visitor.open(browser);
+  const { page } = visitor;
+  await visitor.sign_in(helped, box.token);
+  await page.getByRole("link", { name: "Profile" }).click();
+  await heading(page, "Profile").waitFor();
+  await visitor.accessible("profile");
+  const look = async (seconds, kind) => {
+    await page.goto(at("/profile", helped));
+    await page.getByLabel("Seconds").fill(String(seconds));
+    await page.getByLabel("What").selectOption(kind);
+    await page.getByRole("button", { name: "Look" }).click();
+    // It goes on by itself.
+    await page.getByRole("heading", { name: "Flame graph" }).or(page.getByText("Nothing was seen")).waitFor({ timeout: 60000 });
+  };
+  await look(2, "cpu");
+  const denied = page.getByText(/perf events are not for this user|has no perf events/);
+  if (await denied.count()) {
+    await visitor.accessible("profile, denied");
+    await visitor.close();
+    return t.skip(await denied.textContent());
+  }
+  await heading(page, "Profile 1: the whole machine, on CPU, 2 s").waitFor();
+  await visitor.accessible("profile, seen");
+  const blocks = page.locator("svg.flame a");
+  assert.ok((await blocks.count()) > 3);
+  await blocks.nth(1).click();
+  await page.getByText("Zoomed to").waitFor();
+  await page.getByRole("link", { name: "All of it" }).click();
+  await page.getByText("Zoomed to").waitFor({ state: "detached" });
+  const saving = page.waitForEvent("download");
+  await page.getByRole("link", { name: "Save as SVG" }).click();
+  const saved = await saving;
+  assert.equal(saved.suggestedFilename(), "profile-1-machine.svg");
+  const picture = readFileSync(await saved.path(), "utf8");
+  assert.match(picture, /^<svg xmlns=[\s\S]*<\/svg>\n$/);
+  assert.doesNotMatch(picture, /<script|\son\w+=|style=/);
+  // One that is opened by itself is a picture, too.
+  const alone = await visitor.context.newPage();
+  await alone.goto(`data:image/svg+xml;base64,${Buffer.from(picture).toString("base64")}`);
+  assert.equal(await alone.evaluate(() => document.documentElement.nodeName), "svg");
+  await alone.close();
+  await look(1, "waiting");
+  await heading(page, "Profile 2: the whole machine, waiting, 1 s").waitFor();
+  assert.equal(await page.getByLabel("Compare with").count(), 0, "what waits is not compared with what runs");
+  await look(1, "cpu");
+  await page.getByLabel("Compare with").selectOption({ label: "1: the whole machine, on CPU, 2 s" });
+  await page.getByRole("button", { name: "Compare" }).click();
+  await page.getByText("Red has grown").waitFor();
+  await visitor.accessible("profile, compared");
+
+  // What cannot be is refused, and runs nothing.
+  await page.goto(at("/profile", helped));
+  await page.getByLabel("or another service").fill(`"><script>alert(1)</script>`);
+  await page.getByRole("button", { name: "Look" }).click();
+  await page.getByRole("alert").getByText("letters, digits and").waitFor();
+  await page.getByLabel("or another service").fill("no-such-service");
+  await page.getByRole("button", { name: "Look" }).click();
+  await page.getByText("Nothing was seen: no-such-service does not run here").waitFor({ timeout: 60000 });
+  for (const [place, status] of [
+    ["/profile/99", 404], ["/profile/-1", 400], ["/profile/4/svg", 404], ["/profile/1?zoom=99999999", 200], ["/profile/1?zoom=x", 200],
+    ["/profile/1?with=99", 200], ["/profile/1/svg?with=x", 422], ["/profile/1/folded", 200],
+  ]) assert.equal((await page.request.get(at(place, helped))).status(), status, place);
+  await visitor.close();
+
+  // Without scripts one looks again by hand.
+  const plain = await Visitor.open(browser, { javaScriptEnabled: false });
+  await plain.sign_in(helped, box.token);
+  await plain.page.goto(at("/profile", helped));
+  await plain.page.getByLabel("Of", { exact: true }).selectOption("links");
+  await plain.page.getByLabel("Seconds").fill("1");
+  await plain.page.getByRole("button", { name: "Look" }).click();
+  await heading(plain.page, "Profile 5: links, on CPU, 1 s").waitFor();
+  const again = plain.page.getByRole("link", { name: "Look again" });
+  for (let n = 0; n < 600 && (await again.count()); n += 1) await again.click();
+  await plain.page.getByRole("link", { name: "Save the stacks" }).waitFor();
+  await plain.accessible("profile, without scripts");
+  await plain.close();
+});
+
+test("a console without a helper says so, and looks at nothing", async () => {
+  await as_operator(async (page, visitor) => {
+    await page.goto(at("/profile"));
+    await page.getByText("was started without --helper").waitFor();
+    await visitor.accessible("profile, unhelped");
+    await page.goto(at("/queues"));
+    await page.getByText("this console only looks").waitFor();
+  });
+});
+
 test("a phone, and a dark one, have all of it", async () => {
   for (const options of [{ viewport: { width: 360, height: 740 } }, { colorScheme: "dark" }, { colorScheme: "dark", viewport: { width: 360, height: 740 } }]) {
     await as_operator(async (page, visitor) => {
-      for (const place of ["/", "/links", "/link/hostile", "/links/new", "/users", "/access", "/queues", "/doctor"]) {
+      for (const place of ["/", "/links", "/link/hostile", "/links/new", "/users", "/access", "/queues", "/profile", "/doctor"]) {
         await page.goto(at(place));
         await visitor.accessible(`${place} ${JSON.stringify(options)}`);
       }
