@@ -8,7 +8,6 @@ use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,7 @@ use service::panics;
 use crate::site::Site;
 use crate::site::root::{Error, Found, LookupMode};
 use crate::threads::health::{MonitoredThread, STUCK, ThreadHealth};
+use crate::threads::queue::{JobSender, Jobs, queue};
 
 /// Threads that wait for the disk. Disks take more at once, but read ahead by themselves.
 const THREADS: usize = 4;
@@ -46,7 +46,7 @@ type Job = Box<dyn FnOnce(&mut [u8]) + Send>;
 #[derive(Clone)]
 pub struct DiskThreads {
     health: ThreadHealth,
-    jobs: Sender<Job>,
+    jobs: Arc<JobSender<Job>>,
     prefetches: Arc<AtomicUsize>,
     scarce: Arc<Scarce>,
 }
@@ -85,16 +85,15 @@ impl DiskThreads {
     /// When the system has no more threads.
     pub fn start() -> std::io::Result<Self> {
         let health = ThreadHealth::new(THREADS);
-        let (jobs, queue) = mpsc::channel();
-        let queue = Arc::new(Mutex::new(queue));
+        let (sender, jobs) = queue();
         for number in 0..THREADS {
-            let queue = Arc::clone(&queue);
+            let jobs = jobs.clone();
             let thread = health.thread(number);
             std::thread::Builder::new()
                 .name(format!("files-disk-{number}"))
-                .spawn(move || work(&queue, &thread))?;
+                .spawn(move || work(&jobs, &thread))?;
         }
-        Ok(Self { health, jobs, prefetches: Arc::default(), scarce: Arc::default() })
+        Ok(Self { health, jobs: Arc::new(sender), prefetches: Arc::default(), scarce: Arc::default() })
     }
 
     /// Whether the threads go on, for the watchdog.
@@ -180,8 +179,8 @@ impl DiskThreads {
 
     /// Does what may take as long as the disk does.
     pub fn run(&self, job: impl FnOnce(&mut [u8]) + Send + 'static) {
-        // The threads end after the last handle, of which this is one.
-        let _ = self.jobs.send(Box::new(job));
+        // Its length is bounded by those who wait for what is done.
+        let _ = self.jobs.send(Box::new(job), usize::MAX);
     }
 }
 
@@ -208,11 +207,9 @@ impl Drop for OneOf {
     }
 }
 
-fn work(queue: &Mutex<Receiver<Job>>, thread: &MonitoredThread) {
+fn work(jobs: &Jobs<Job>, thread: &MonitoredThread) {
     let mut buffer = vec![0; READ_BYTES];
-    loop {
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = next else { return };
+    while let Some(job) = jobs.next() {
         thread.at(|| job(&mut buffer));
     }
 }

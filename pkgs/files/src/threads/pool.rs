@@ -2,10 +2,10 @@
 //! needed, and take no more jobs than their queue has room for.
 
 use std::fmt;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use super::health::{MonitoredThread, ThreadHealth};
+use super::queue::{JobSender, Jobs, queue};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -16,7 +16,7 @@ pub struct ThreadPool {
     most: usize,
     health: ThreadHealth,
     threads: usize,
-    jobs: OnceLock<Option<SyncSender<Job>>>,
+    jobs: OnceLock<Option<JobSender<Job>>>,
 }
 
 impl fmt::Debug for ThreadPool {
@@ -34,7 +34,7 @@ impl ThreadPool {
     /// Has this done. Returns whether it will be: not where too much is to be done already.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) -> bool {
         let jobs = self.jobs.get_or_init(|| self.start());
-        jobs.as_ref().is_some_and(|jobs| jobs.try_send(Box::new(job)).is_ok())
+        jobs.as_ref().is_some_and(|jobs| jobs.send(Box::new(job), self.most).is_ok())
     }
 
     /// Since when its threads have been at their jobs, for the watchdog.
@@ -42,26 +42,23 @@ impl ThreadPool {
         &self.health
     }
 
-    fn start(&self) -> Option<SyncSender<Job>> {
-        let (jobs, queue) = sync_channel(self.most);
-        let queue = Arc::new(Mutex::new(queue));
+    fn start(&self) -> Option<JobSender<Job>> {
+        let (sender, jobs) = queue();
         for number in 0..self.threads {
-            let (queue, thread) = (Arc::clone(&queue), self.health.thread(number));
+            let (jobs, thread) = (jobs.clone(), self.health.thread(number));
             let name = format!("{}-{number}", self.name);
-            let started = std::thread::Builder::new().name(name).spawn(move || work(&queue, &thread));
+            let started = std::thread::Builder::new().name(name).spawn(move || work(&jobs, &thread));
             if let Err(error) = started {
                 tracing::error!(%error, "cannot start a thread");
                 return None;
             }
         }
-        Some(jobs)
+        Some(sender)
     }
 }
 
-fn work(queue: &Mutex<Receiver<Job>>, thread: &MonitoredThread) {
-    loop {
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(job) = next else { return };
+fn work(jobs: &Jobs<Job>, thread: &MonitoredThread) {
+    while let Some(job) = jobs.next() {
         thread.at(job);
     }
 }

@@ -64,6 +64,7 @@ impl CompletionQueue {
 
     /// Takes what is there.
     pub fn take(&self) -> Completions {
+        // In this order: what is added after the reading is found here, or wakes the worker again.
         let _ = read(&self.wakeup, &mut [0; 8]);
         std::mem::take(&mut *self.lock())
     }
@@ -75,14 +76,23 @@ impl CompletionQueue {
 
     /// Adds a completion, and wakes the worker.
     pub fn push(&self, token: Token, done: Completed) {
-        self.lock().done.push((token, done));
-        self.wake();
+        self.add(|inner| inner.done.push((token, done)));
     }
 
     /// Adds a connection, and wakes the worker.
     pub fn push_connection(&self, connection: Offloaded) {
-        self.lock().arrived.push(connection);
-        self.wake();
+        self.add(|inner| inner.arrived.push(connection));
+    }
+
+    /// Wakes the worker where what it is to find is the first: it has been woken for what is there, and takes all.
+    fn add(&self, add: impl FnOnce(&mut Completions)) {
+        let mut inner = self.lock();
+        let is_first = inner.done.is_empty() && inner.arrived.is_empty();
+        add(&mut inner);
+        drop(inner);
+        if is_first {
+            self.wake();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Completions> {
