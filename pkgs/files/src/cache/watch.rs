@@ -11,6 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::{Rc, Weak};
 
+use rustix::fs::fstat;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -33,8 +34,14 @@ const BUFFER_BYTES: usize = 8 * 1024;
 #[derive(Debug)]
 pub struct Watcher {
     inotify: Rc<OwnedFd>,
-    directories: HashMap<i32, Weak<Directory>>,
+    /// By the number of the watch, until the kernel says that it has ended.
+    directories: HashMap<i32, (Inode, Weak<Directory>)>,
+    /// The watch of each that has one.
+    watches: HashMap<Inode, i32>,
 }
+
+/// Device and number: no other directory has them as long as this one is watched, which keeps the kernel's inode.
+type Inode = (u64, u64);
 
 /// A watched directory; no longer watched once nobody looks at it.
 #[derive(Debug)]
@@ -69,23 +76,33 @@ impl Watcher {
     /// One that watches nothing yet; none where the user's limit of instances is reached.
     pub fn new() -> Option<Self> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        Some(Self { inotify: Rc::new(inotify), directories: HashMap::new() })
+        Some(Self { inotify: Rc::new(inotify), directories: HashMap::new(), watches: HashMap::new() })
     }
 
     /// Watches a directory from here on. None where the user's limit of watches is reached.
     pub fn stamp(&mut self, directory: OwnedFd) -> Option<WatchStamp> {
+        let stat = fstat(&directory).ok()?;
+        let inode = (stat.st_dev, stat.st_ino);
+        let directory = self.watched(inode).or_else(|| self.watch(inode, &directory))?;
+        let changes = directory.changes.get();
+        Some(WatchStamp { directory, changes })
+    }
+
+    /// A directory that is watched already. Where that has ended and its number is another one's by now, the end is yet to be
+    /// read, and is a change then.
+    fn watched(&self, inode: Inode) -> Option<Rc<Directory>> {
+        self.directories.get(self.watches.get(&inode)?)?.1.upgrade()
+    }
+
+    fn watch(&mut self, inode: Inode, directory: &OwnedFd) -> Option<Rc<Directory>> {
         // By number, so that it is the directory that was found and no other of its name.
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let watch = inotify::add_watch(&*self.inotify, path, CHANGES).ok()?;
-        let known = self.directories.get(&watch).and_then(Weak::upgrade);
-        let directory = known.unwrap_or_else(|| {
-            let inotify = Rc::clone(&self.inotify);
-            let directory = Rc::new(Directory { inotify, watch, changes: Cell::new(0) });
-            self.directories.insert(watch, Rc::downgrade(&directory));
-            directory
-        });
-        let changes = directory.changes.get();
-        Some(WatchStamp { directory, changes })
+        let inotify = Rc::clone(&self.inotify);
+        let directory = Rc::new(Directory { inotify, watch, changes: Cell::new(0) });
+        self.directories.insert(watch, (inode, Rc::downgrade(&directory)));
+        self.watches.insert(inode, watch);
+        Some(directory)
     }
 
     /// What tells a task of this thread's runtime that something has happened.
@@ -105,13 +122,18 @@ impl Watcher {
         let mut reader = inotify::Reader::new(&*self.inotify, &mut buffer);
         while let Ok(event) = reader.next() {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                let all = self.directories.values().filter_map(Weak::upgrade);
+                let all = self.directories.values().filter_map(|(_, directory)| directory.upgrade());
                 all.for_each(|directory| directory.changed());
-            } else if let Some(directory) = self.directories.get(&event.wd()).and_then(Weak::upgrade) {
+            } else if let Some((_, directory)) = self.directories.get(&event.wd())
+                && let Some(directory) = directory.upgrade()
+            {
                 directory.changed();
             }
-            if event.events().contains(ReadFlags::IGNORED) {
-                self.directories.remove(&event.wd());
+            if event.events().contains(ReadFlags::IGNORED)
+                && let Some((inode, _)) = self.directories.remove(&event.wd())
+                && self.watches.get(&inode) == Some(&event.wd())
+            {
+                self.watches.remove(&inode);
             }
         }
     }
@@ -170,5 +192,37 @@ mod tests {
         for (number, stamp) in stamps.iter().enumerate() {
             assert!(!stamp.is_fresh(), "change {number}");
         }
+    }
+    #[test]
+    fn a_directory_has_one_watch_until_it_ends() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("a");
+        let mut watcher = Watcher::new().expect("inotify");
+        let mut stamp = |reads: bool| {
+            let directory = fs::File::open(&path).expect("a directory");
+            let stamp = watcher.stamp(directory.into()).expect("a watch");
+            if reads {
+                watcher.read();
+            }
+            stamp
+        };
+        fs::create_dir(&path).expect("a directory");
+        let (first, second) = (stamp(true), stamp(true));
+        assert!(Rc::ptr_eq(&first.directory, &second.directory));
+        // Its number may be the next one's, before anybody has read that it is gone.
+        fs::remove_dir(&path).expect("removed");
+        fs::create_dir(&path).expect("a directory");
+        let unread = stamp(false);
+        let third = stamp(true);
+        assert!(
+            !first.is_fresh() && (!Rc::ptr_eq(&unread.directory, &first.directory) || !unread.is_fresh())
+        );
+        let fourth = stamp(true);
+        assert!(fourth.is_fresh() && !Rc::ptr_eq(&fourth.directory, &first.directory));
+        fs::write(path.join("file"), "1").expect("a file");
+        // What is unread when it is taken counts against a stamp.
+        let fifth = [stamp(true), stamp(true)][1].clone();
+        assert!(!fourth.is_fresh() && fifth.is_fresh());
+        drop(third);
     }
 }
