@@ -75,7 +75,7 @@ where
             if let Some(copy) = &copy {
                 CopySlot::<C>::slot(file).replace(Arc::downgrade(copy));
             } else if file.is_settled(now) && self.reserve(&file.identity) {
-                let (this, fd, identity) = (Arc::clone(self), Arc::clone(&file.fd), file.identity);
+                let (this, fd, identity) = (Arc::clone(self), Arc::clone(file.fd()), file.identity);
                 disk.run(move |_| this.make(&fd, identity));
             }
         }

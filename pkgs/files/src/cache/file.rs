@@ -34,7 +34,7 @@ const HOT: (u32, u32) = (16, 40);
 pub struct OpenFile {
     path: Box<[u8]>,
     /// The file. Shared with the threads that wait for the disk.
-    pub fd: Arc<OwnedFd>,
+    fd: Arc<OwnedFd>,
     /// What it was like when it was opened.
     pub identity: FileIdentity,
     etag: String,
@@ -52,6 +52,8 @@ pub struct OpenFile {
     refuses_direct: Cell<bool>,
     /// Whether its reads may wait.
     waits: Cell<bool>,
+    /// Whether its reads go around the page cache, for those that were begun so.
+    is_direct: Cell<bool>,
     /// Until this tick all of it is believed to be in the page cache.
     pub resident_until: Cell<u32>,
     /// Its copy in pipes, where it was found last.
@@ -165,6 +167,7 @@ impl OpenFile {
             bytes: OnceCell::new(),
             refuses_direct: Cell::default(),
             waits: Cell::default(),
+            is_direct: Cell::default(),
             resident_until: Cell::new(0),
             pipe_copy: RefCell::default(),
             memory_copy: RefCell::default(),
@@ -239,7 +242,7 @@ impl OpenFile {
         let Ok(size) = usize::try_from(self.identity.size) else { return false };
         let mut bytes = vec![0; size].into_boxed_slice();
         let buffers = &mut [std::io::IoSliceMut::new(&mut bytes)];
-        let read = preadv2(&self.fd, buffers, 0, ReadWriteFlags::NOWAIT);
+        let read = preadv2(self.fd(), buffers, 0, ReadWriteFlags::NOWAIT);
         // Looked at after reading: what was read while it changed is not kept.
         if read != Ok(size) || !self.identity.is_unchanged(&self.fd) {
             return false;
@@ -247,32 +250,49 @@ impl OpenFile {
         self.bytes.set(bytes).is_ok()
     }
 
-    /// Opens it once more, to be read around the page cache; none where that cannot be. The flag is of an open file and counts
-    /// when the kernel begins a read: set on the one that all share, it would be true of others' reads too.
+    /// The file, for whoever reads through the page cache.
+    pub fn fd(&self) -> &Arc<OwnedFd> {
+        if self.is_direct.replace(false) {
+            // What was begun around it goes on through it: that is as aligned as it has to be.
+            let _ = fcntl_setfl(&*self.fd, OFlags::empty());
+        }
+        &self.fd
+    }
+
+    /// The file, to be read around the page cache; none where that cannot be. The flag is of an open file and counts when the
+    /// kernel begins a read, so that it is set where nobody else has this one, which costs a tenth of opening it once more.
     pub fn around_the_page_cache(&self) -> Option<Arc<OwnedFd>> {
         if self.refuses_direct.get() {
             return None;
         }
-        let place = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY;
-        match open(place, flags, Mode::empty()) {
-            Ok(fd) => Some(Arc::new(fd)),
-            Err(errno) => {
-                // Its file system cannot; what is short now need not be later.
-                self.refuses_direct.set(errno == Errno::INVAL);
-                None
-            }
+        if self.is_direct.get() {
+            return Some(Arc::clone(&self.fd));
         }
+        // What an origin has of it is not seen from here.
+        let opened = if Arc::strong_count(&self.fd) == 1 && self.origin.is_none() {
+            fcntl_setfl(&*self.fd, OFlags::DIRECT).map(|()| {
+                self.is_direct.set(true);
+                self.waits.set(true);
+                Arc::clone(&self.fd)
+            })
+        } else {
+            let place = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+            let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY;
+            open(place, flags, Mode::empty()).map(Arc::new)
+        };
+        // Its file system cannot; what is short now need not be later.
+        opened.inspect_err(|errno| self.refuses_direct.set(*errno == Errno::INVAL)).ok()
     }
 
     /// The open file that all share, whose reads may wait from now on: it was opened so that they do not, and the ring would
     /// take that for an answer.
     pub fn through_the_page_cache(&self) -> Arc<OwnedFd> {
+        let fd = self.fd();
         if !self.waits.replace(true) {
             // Where that fails, reads that would wait end with EAGAIN.
-            let _ = fcntl_setfl(&*self.fd, OFlags::empty());
+            let _ = fcntl_setfl(&**fd, OFlags::empty());
         }
-        Arc::clone(&self.fd)
+        Arc::clone(fd)
     }
 
     /// It turned out that it cannot be read around the page cache.

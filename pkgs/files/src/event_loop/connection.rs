@@ -592,7 +592,11 @@ impl Connection {
                         if let Some(transfer) = self.queue.transfer() {
                             let completions = worker.completions.clone();
                             let done = move || completions.push(token, Completed::Warm);
-                            worker.context.shared.disk.warm(transfer.file().fd.clone(), range.clone(), done);
+                            worker.context.shared.disk.warm(
+                                Arc::clone(transfer.file().fd()),
+                                range.clone(),
+                                done,
+                            );
                             worker.context.metrics.cold.add(1);
                         }
                         self.state = State::AwaitingDisk(range);

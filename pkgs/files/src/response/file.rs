@@ -84,7 +84,7 @@ impl ResponseBuilder<'_> {
             // It may yet change within the same time.
             VariantLookup::Absent if self.unencoded || !plain.is_settled(self.now) => Ok(None),
             VariantLookup::Absent => {
-                Err(PendingWork::Encode { fd: Arc::clone(&plain.fd), identity: plain.identity, coding })
+                Err(PendingWork::Encode { fd: Arc::clone(plain.fd()), identity: plain.identity, coding })
             }
         }
     }

@@ -138,7 +138,7 @@ impl Body {
 impl Reader {
     fn new(context: &WorkerContext, file: &OpenFile, pieces: VecDeque<Piece>, left: u64) -> Self {
         Self {
-            fd: Arc::clone(&file.fd),
+            fd: Arc::clone(file.fd()),
             identity: file.incomplete().is_none().then_some(file.identity),
             origin: file.incomplete().cloned(),
             passed: None,

@@ -305,12 +305,17 @@ impl Transfer {
             return None;
         }
         let size = self.file.identity.size;
-        if size <= LOOK_BYTES && self.file.incomplete().is_none() && is_resident(&*self.file.fd, &(0..size)) {
-            self.file.resident_until.set(tick.saturating_add(engine.resident_for));
-            return None;
-        }
         let next = self.at..end.min(self.at + TURN_BYTES);
-        (!is_resident(&*self.file.fd, &next)).then_some(next)
+        if size <= LOOK_BYTES && self.file.incomplete().is_none() {
+            if is_resident(&**self.file.fd(), &(0..size)) {
+                self.file.resident_until.set(tick.saturating_add(engine.resident_for));
+                return None;
+            }
+            if next == (0..size) {
+                return Some(next);
+            }
+        }
+        (!is_resident(&**self.file.fd(), &next)).then_some(next)
     }
 
     /// Has the ring read the rest of it, where there is one.
@@ -391,7 +396,7 @@ impl Transfer {
     /// Sends bytes of the file, and returns how many.
     fn sendfile(&mut self, socket: impl AsFd, wanted: usize) -> Result<usize, Errno> {
         let mut at = self.at;
-        let sent = sendfile(socket, &*self.file.fd, Some(&mut at), wanted)?;
+        let sent = sendfile(socket, &**self.file.fd(), Some(&mut at), wanted)?;
         self.at += sent as u64;
         Ok(sent)
     }
@@ -403,7 +408,7 @@ impl Transfer {
             None => self.pipe.insert(engine.pipes.take()?),
         };
         let mut at = self.at;
-        let moved = splice(&*self.file.fd, Some(&mut at), &pipe.write, None, wanted, SpliceFlags::MOVE)?;
+        let moved = splice(&**self.file.fd(), Some(&mut at), &pipe.write, None, wanted, SpliceFlags::MOVE)?;
         self.at += moved as u64;
         pipe.holds = moved;
         Ok(moved)
@@ -424,7 +429,7 @@ impl Transfer {
         more: bool,
     ) -> Result<usize, Errno> {
         let wanted = wanted.min(engine.buffer.len());
-        let read = pread(&*self.file.fd, &mut engine.buffer[..wanted], self.at)?;
+        let read = pread(&**self.file.fd(), &mut engine.buffer[..wanted], self.at)?;
         if read == 0 {
             return Ok(0);
         }

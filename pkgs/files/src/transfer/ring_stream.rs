@@ -263,6 +263,24 @@ mod tests {
     }
 
     #[test]
+    fn whoever_else_has_the_file_is_not_made_to_read_around_the_page_cache() {
+        let file = file(&[1; 10_000]);
+        let is_direct =
+            |fd: &OwnedFd| rustix::fs::fcntl_getfl(fd).expect("flags").contains(rustix::fs::OFlags::DIRECT);
+        let Some(own) = file.around_the_page_cache() else { return };
+        assert!(is_direct(&own), "nobody else has it");
+        assert!(Arc::ptr_eq(&own, &file.around_the_page_cache().expect("as before")));
+        let other = Arc::clone(file.fd());
+        assert!(!is_direct(&other) && Arc::ptr_eq(&own, &other), "asked for by somebody else");
+        drop(own);
+        let opened = file.around_the_page_cache().expect("opened once more");
+        assert!(is_direct(&opened) && !is_direct(&other));
+        drop(other);
+        let own = file.around_the_page_cache().expect("nobody else has it any more");
+        assert!(is_direct(&own) && !is_direct(&file.through_the_page_cache()));
+    }
+
+    #[test]
     fn what_a_read_lacks_is_read_again() {
         let bytes: Vec<u8> = (0..400_001_u32).map(|at| (at / 7) as u8).collect();
         let file = || file(&bytes);
