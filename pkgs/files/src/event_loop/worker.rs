@@ -218,7 +218,10 @@ impl EventLoop {
         }
         // Whoever has just found his client to take nothing may have what others wait for.
         self.reclaim();
-        if let Some(ring) = &mut self.worker.engine.ring {
+        // Where there is more to do at once, the next round tells the kernel of its reads and of these in one call.
+        if !self.has_work()
+            && let Some(ring) = &mut self.worker.engine.ring
+        {
             ring.submit()?;
         }
         Ok(())
