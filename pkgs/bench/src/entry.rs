@@ -11,7 +11,8 @@ pub fn run<E: Error>(bench: impl FnOnce(bool) -> Result<Report, E>) -> ExitCode 
     run_parts(&[], |quick, _| bench(quick))
 }
 
-/// Runs those of a bench's `parts` that the command line names, all where it names none.
+/// Runs those of a bench's `parts` that the command line names, all where it names none. A name with a dash is one of a
+/// group, which the word before it names.
 pub fn run_parts<E: Error>(
     parts: &[&'static str],
     bench: impl FnOnce(bool, &[&'static str]) -> Result<Report, E>,
@@ -26,12 +27,14 @@ pub fn run_parts<E: Error>(
             "--quick" => quick = true,
             "--strict" => strict = true,
             name => {
-                let Some(part) = parts.iter().find(|part| **part == name) else {
+                let named = parts.iter().filter(|part| is_named(part, name));
+                let before = wanted.len();
+                wanted.extend(named);
+                if wanted.len() == before {
                     let known = [&["--quick", "--strict"], parts].concat().join(", ");
                     eprintln!("error: {argument:?} is no argument of this bench, which takes: {known}");
                     return ExitCode::FAILURE;
-                };
-                wanted.push(*part);
+                }
             }
         }
     }
@@ -50,6 +53,11 @@ pub fn run_parts<E: Error>(
     ExitCode::FAILURE
 }
 
+/// Whether an argument means this part: by its name, or by that of its group.
+fn is_named(part: &str, name: &str) -> bool {
+    part.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
 /// Failure where a target was missed.
 fn verdict(report: &Report) -> ExitCode {
     let missed: Vec<&str> = report.missed().map(|target| target.figure.name.as_str()).collect();
@@ -58,4 +66,23 @@ fn verdict(report: &Report) -> ExitCode {
     }
     eprintln!("error: {} of {} targets missed: {}", missed.len(), report.targets.len(), missed.join("; "));
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_named;
+
+    #[test]
+    fn a_group_is_named_by_the_word_before_the_dash() {
+        for (part, name, named) in [
+            ("cold-16KB", "cold-16KB", true),
+            ("cold-16KB", "cold", true),
+            ("cold-16KB", "cold-", false),
+            ("cold-16KB", "col", false),
+            ("tls", "tls", true),
+            ("tls", "", false),
+        ] {
+            assert_eq!(is_named(part, name), named, "{part} {name}");
+        }
+    }
 }

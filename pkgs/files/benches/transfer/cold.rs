@@ -4,10 +4,9 @@
 //! from the disk. Page, dentry and inode caches are dropped before each round. While files are asked for, a client of its
 //! own asks for one hot file, at a rate that is no load.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -37,11 +36,15 @@ const HOT_RATE: f64 = 1000.0;
 
 /// nginx with its files read by threads, around the page cache.
 const NGINX_DIRECT: &str = "nginx, directio";
+/// Another build of ours.
+const OTHER: &str = "other build";
 /// Ours without io_uring.
 const THREADS: &str = "ours, --disk threads";
 
 /// What is asked for.
 struct Case {
+    /// The part of the bench.
+    row: &'static str,
     name: &'static str,
     files: (&'static str, usize, usize),
     order: Order,
@@ -49,150 +52,193 @@ struct Case {
 }
 
 const CASES: [Case; 3] = [
-    Case { name: "16 KB at random", files: SMALL, order: Order::Random, connections: 128 },
-    Case { name: "2.4 MB at random", files: LARGE, order: Order::Random, connections: 32 },
-    Case { name: "64 KB by Zipf's law", files: MANY, order: Order::Zipf, connections: 128 },
+    Case { row: "cold-16KB", name: "16 KB at random", files: SMALL, order: Order::Random, connections: 128 },
+    Case { row: "cold-2.4MB", name: "2.4 MB at random", files: LARGE, order: Order::Random, connections: 32 },
+    Case { row: "cold-zipf", name: "64 KB by Zipf's law", files: MANY, order: Order::Zipf, connections: 128 },
 ];
+
+/// Whether a part of the bench is one of these.
+pub fn is_row(part: &str) -> bool {
+    CASES.iter().any(|case| case.row == part)
+}
 
 /// One round's figures.
 #[derive(Clone, Copy)]
 struct Sample {
     requests: f64,
     megabytes: f64,
+    cpu_us: f64,
     cpu_per_gigabyte: f64,
     p99_us: f64,
     hot_p99_us: f64,
+    /// The same before the other load.
+    hot_alone_p99_us: f64,
     resident: f64,
+    page_cache: f64,
 }
 
-/// Measures all cases.
-pub fn measure(scale: Scale, results: &Path, report: &mut Report) -> Result<(), Error> {
+/// What is measured of one server.
+struct Series<'a> {
+    name: &'static str,
+    start: Box<Start<'a>>,
+    samples: Vec<Sample>,
+}
+
+impl Series<'_> {
+    fn of(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
+        median(self.samples.iter().map(figure))
+    }
+}
+
+/// Measures one row: all servers in turn, round after round, each started anew.
+pub fn measure(scale: Scale, row: &str, results: &Path, report: &mut Report) -> Result<(), Error> {
+    let case = CASES.iter().find(|case| case.row == row).expect("only rows are asked for");
     let limit = match Limited::new("probe", MEMORY_BYTES) {
         Ok(limit) => limit.version(),
         Err(error) => {
-            eprintln!("cold: left out, for memory cannot be limited here: {error}");
+            eprintln!("{row}: left out, for memory cannot be limited here: {error}");
             return Ok(());
         }
     };
     report.condition(format!(
-        "cold: {} MiB of memory for each server by control groups of version {limit}; caches are dropped before each \
-         round; the hot file is asked for {HOT_RATE} times a second meanwhile",
+        "{row}: {} connections, {} MiB of memory for each server by control groups of version {limit}; caches are dropped \
+         before each round; the hot file is asked for {HOT_RATE} times a second meanwhile",
+        case.connections,
         MEMORY_BYTES >> 20
     ));
     let root = results.join("cold-files");
-    for files in [SMALL, LARGE, MANY, HOT] {
+    for files in [case.files, HOT] {
         make(&root, files)?;
     }
-    let network = Network::loopback();
-    let disks = fio(scale, &root)?;
-    for (name, megabytes, requests) in &disks {
-        report.figure(format!("fio, {name}: bandwidth"), *megabytes, "MB/s");
-        report.figure(format!("fio, {name}: reads"), *requests, "1/s");
+    // fio has no other way to so many files of 16 KB.
+    if case.order == Order::Random {
+        make(&root, LARGE)?;
     }
-    let mut samples: HashMap<(&str, &str), Vec<Sample>> = HashMap::new();
-    let servers: [(&str, Start); 4] =
-        [(OURS, ours), (NGINX, nginx), (NGINX_DIRECT, nginx_direct), (THREADS, ours_by_threads)];
-    let mut alone: HashMap<&str, Vec<f64>> = HashMap::new();
+    let network = Network::loopback();
+    let disk = fio(scale, case, &root)?;
+    let with = |name: &'static str, flags: &'static [&'static str]| {
+        let (root, network) = (root.clone(), &network);
+        let program = PathBuf::from(peers::BINARY);
+        let start: Box<Start<'_>> = Box::new(move || ours(&program, network, &root, name, flags));
+        Series { name, start, samples: Vec::new() }
+    };
+    let peer = |name: &'static str, how: &'static str| {
+        let (root, network) = (root.clone(), &network);
+        let start: Box<Start<'_>> = Box::new(move || nginx(network, &root, name, how));
+        Series { name, start, samples: Vec::new() }
+    };
+    // Two buffers around the page cache for each of 128 connections would be more memory than it has.
+    let mut servers = vec![
+        with(OURS, &[]),
+        peer(NGINX, "aio threads;"),
+        peer(NGINX_DIRECT, "aio threads; directio 8k; output_buffers 1 512k;"),
+        with(THREADS, &["--disk", "threads"]),
+    ];
+    if let Some(program) = setup::other_build("linerate-files")? {
+        let (root, network) = (root.clone(), &network);
+        let start: Box<Start<'_>> = Box::new(move || ours(&program, network, &root, OTHER, &[]));
+        servers.push(Series { name: OTHER, start, samples: Vec::new() });
+    }
     for _ in 0..scale.rounds {
-        for case in &CASES {
-            for (name, start) in servers {
-                let confined = start(&network, &root)?;
-                let server = &confined.server;
-                drop_caches();
-                // The hot file is one by then.
-                drain::run(&network, server, &hot(0.3))?;
-                let hot_alone = hot_alongside(&network, server, scale.seconds.min(1.0))?.wait()?;
-                alone.entry(name).or_default().push(hot_alone.p99_us);
-                let sample = round(scale, &network, server, case)?;
-                eprintln!(
-                    "{:<20} {name:<22} {:>7.0}/s {:>6.0} MB/s {:.3} s/GB, p99 {:.1} ms, of the hot file {:.2} ms ({:.2} alone)",
-                    case.name,
-                    sample.requests,
-                    sample.megabytes,
-                    sample.cpu_per_gigabyte,
-                    sample.p99_us / 1e3,
-                    sample.hot_p99_us / 1e3,
-                    hot_alone.p99_us / 1e3,
-                );
-                samples.entry((case.name, name)).or_default().push(sample);
-            }
+        for server in &mut servers {
+            let confined = (server.start)()?;
+            let sample = round(scale, &network, &confined, case)?;
+            eprintln!(
+                "{:<20} {:<22} {:>7.0}/s {:>6.0} MB/s {:>5.1} µs {:.3} s/GB, p99 {:.1} ms, of the hot file {:.2} ms ({:.2} alone)",
+                case.name,
+                server.name,
+                sample.requests,
+                sample.megabytes,
+                sample.cpu_us,
+                sample.cpu_per_gigabyte,
+                sample.p99_us / 1e3,
+                sample.hot_p99_us / 1e3,
+                sample.hot_alone_p99_us / 1e3,
+            );
+            server.samples.push(sample);
         }
     }
-    let of = |case: &Case, server: &str, figure: fn(&Sample) -> f64| {
-        median(samples.get(&(case.name, server)).into_iter().flatten().map(figure))
-    };
-    println!("{}", table(&servers, of));
-    let [small, large, zipf] = &CASES;
-    let requests = |case: &Case, server: &str| of(case, server, |sample| sample.requests);
-    let bandwidth = |case: &Case, server: &str| of(case, server, |sample| sample.megabytes);
-    let cpu = |case: &Case, server: &str| of(case, server, |sample| sample.cpu_per_gigabyte);
-    // The better of the two ways nginx has.
-    let best = |figure: &dyn Fn(&str) -> f64| figure(NGINX).max(figure(NGINX_DIRECT));
-    let ours = requests(small, OURS);
-    report.target(
-        "16 KB at random, nginx's requests/s over ours",
-        best(&|name| requests(small, name)) / ours,
-        "x",
-        1.0 / 3.0,
-    );
-    report.target("16 KB at random, fio's reads/s over our requests/s", disks[0].2 / ours, "x", 1.0 / 0.6);
-    let ours = bandwidth(large, OURS);
-    report.target(
-        "2.4 MB at random, nginx's bandwidth over ours",
-        best(&|name| bandwidth(large, name)) / ours,
-        "x",
-        0.5,
-    );
-    report.target("2.4 MB at random, fio's bandwidth over ours", disks[1].1 / ours, "x", 1.0 / 0.8);
-    let theirs = cpu(large, NGINX).min(cpu(large, NGINX_DIRECT));
-    report.target("2.4 MB at random, our CPU s/GB over nginx's", cpu(large, OURS) / theirs, "x", 0.7);
-    let ours = requests(zipf, OURS);
-    report.target(
-        "64 KB by Zipf's law, nginx's requests/s over ours",
-        best(&|name| requests(zipf, name)) / ours,
-        "x",
-        0.5,
-    );
-    let alone = median(alone.get(OURS).into_iter().flatten().copied());
-    for case in &CASES {
-        let name = format!("{}, the hot file's p99 over its p99 alone", case.name);
-        report.target(name, of(case, OURS, |sample| sample.hot_p99_us) / alone, "x", 2.0);
+    println!("{}", table(case, &servers));
+    for server in &servers {
+        let name = format!("{}, {}", case.name, server.name);
+        report.figure(format!("{name}: requests"), server.of(|sample| sample.requests), "1/s");
+        report.figure(format!("{name}: bandwidth"), server.of(|sample| sample.megabytes), "MB/s");
+        report.figure(format!("{name}: CPU of a request"), server.of(|sample| sample.cpu_us), "µs");
+        report.figure(format!("{name}: the hot file's p99"), server.of(|sample| sample.hot_p99_us), "µs");
     }
+    targets(case, &servers, disk, report);
     Ok(())
 }
 
-fn table(servers: &[(&str, Start)], of: impl Fn(&Case, &str, fn(&Sample) -> f64) -> f64) -> String {
+/// What was asked for, by the better of the two ways nginx has.
+fn targets(case: &Case, servers: &[Series<'_>], disk: Option<(f64, f64)>, report: &mut Report) {
+    let [ours, nginx @ ..] = servers else { return };
+    let nginx = &nginx[..2];
+    let name = case.name;
+    let most = |figure: fn(&Sample) -> f64| nginx.iter().map(|server| server.of(figure)).fold(0.0, f64::max);
+    let over = |figure: fn(&Sample) -> f64| most(figure) / ours.of(figure);
+    let requests: fn(&Sample) -> f64 = |sample| sample.requests;
+    let of_nginx = if case.row == "cold-16KB" { 1.0 / 3.0 } else { 0.5 };
+    report.target(format!("{name}, nginx's requests/s over ours"), over(requests), "x", of_nginx);
+    if let Some((megabytes, reads)) = disk {
+        report.figure(format!("fio, {name}: bandwidth"), megabytes, "MB/s");
+        report.figure(format!("fio, {name}: reads"), reads, "1/s");
+        let part = if case.row == "cold-16KB" { 0.6 } else { 0.8 };
+        report.target(
+            format!("{name}, fio's reads/s over our requests/s"),
+            reads / ours.of(requests),
+            "x",
+            1.0 / part,
+        );
+    }
+    if case.row == "cold-2.4MB" {
+        let cpu: fn(&Sample) -> f64 = |sample| sample.cpu_per_gigabyte;
+        let theirs = nginx.iter().map(|server| server.of(cpu)).fold(f64::INFINITY, f64::min);
+        report.target(format!("{name}, our CPU s/GB over nginx's"), ours.of(cpu) / theirs, "x", 0.7);
+    }
+    let hot = ours.of(|sample| sample.hot_p99_us) / ours.of(|sample| sample.hot_alone_p99_us);
+    report.target(format!("{name}, the hot file's p99 over its p99 alone"), hot, "x", 2.0);
+}
+
+fn table(case: &Case, servers: &[Series<'_>]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header([
-        "files",
-        "server",
+        case.name,
         "requests/s",
         "MB/s",
+        "CPU µs",
         "CPU s/GB",
         "p99 ms",
         "the hot file's p99 ms",
+        "alone",
         "RSS MiB",
+        "page cache MiB",
     ]);
-    for case in &CASES {
-        for (name, _) in servers {
-            table.add_row([
-                case.name.to_owned(),
-                (*name).to_owned(),
-                format!("{:.0}", of(case, name, |sample| sample.requests)),
-                format!("{:.0}", of(case, name, |sample| sample.megabytes)),
-                format!("{:.3}", of(case, name, |sample| sample.cpu_per_gigabyte)),
-                format!("{:.1}", of(case, name, |sample| sample.p99_us / 1e3)),
-                format!("{:.2}", of(case, name, |sample| sample.hot_p99_us / 1e3)),
-                format!("{:.1}", of(case, name, |sample| sample.resident)),
-            ]);
-        }
+    for server in servers {
+        table.add_row([
+            server.name.to_owned(),
+            format!("{:.0}", server.of(|sample| sample.requests)),
+            format!("{:.0}", server.of(|sample| sample.megabytes)),
+            format!("{:.1}", server.of(|sample| sample.cpu_us)),
+            format!("{:.3}", server.of(|sample| sample.cpu_per_gigabyte)),
+            format!("{:.1}", server.of(|sample| sample.p99_us / 1e3)),
+            format!("{:.2}", server.of(|sample| sample.hot_p99_us / 1e3)),
+            format!("{:.2}", server.of(|sample| sample.hot_alone_p99_us / 1e3)),
+            format!("{:.1}", server.of(|sample| sample.resident)),
+            format!("{:.1}", server.of(|sample| sample.page_cache)),
+        ]);
     }
-    table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    format!("\ncold\n{table}")
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    format!("\n{}\n{table}", case.row)
 }
 
 /// One server under one load: caches as they are after half of the time count.
-fn round(scale: Scale, network: &Network, server: &Server, case: &Case) -> Result<Sample, Error> {
+fn round(scale: Scale, network: &Network, confined: &Confined, case: &Case) -> Result<Sample, Error> {
+    let server = &confined.server;
+    drop_caches();
+    // The hot file is one by then.
+    drain::run(network, server, &hot(0.3))?;
+    let hot_alone = hot_alongside(network, server, scale.seconds.min(1.0))?.wait()?;
     let (directory, _, files) = case.files;
     let asked = |seconds| Workload {
         directory,
@@ -209,13 +255,17 @@ fn round(scale: Scale, network: &Network, server: &Server, case: &Case) -> Resul
     let usage = server.usage()?;
     let hot = probe.wait()?;
     let bytes = outcome.bytes as f64;
+    let cpu = (usage.cpu() - before).as_secs_f64();
     Ok(Sample {
         requests: outcome.requests as f64 / outcome.seconds,
         megabytes: bytes / 1e6 / outcome.seconds,
-        cpu_per_gigabyte: (usage.cpu() - before).as_secs_f64() / (bytes / 1e9),
+        cpu_us: cpu * 1e6 / outcome.requests as f64,
+        cpu_per_gigabyte: cpu / (bytes / 1e9),
         p99_us: outcome.p99_us,
         hot_p99_us: hot.p99_us,
+        hot_alone_p99_us: hot_alone.p99_us,
         resident: mebibytes(usage.resident),
+        page_cache: mebibytes(confined.limited.page_cache()?),
     })
 }
 
@@ -277,67 +327,57 @@ fn drop_caches() {
     std::thread::sleep(Duration::from_millis(100));
 }
 
-/// What the disk gives for the reads of the first two cases: the name, MB/s and reads a second.
-fn fio(scale: Scale, root: &Path) -> Result<[(&'static str, f64, f64); 2], Error> {
-    let one = |case: &Case| -> Result<(&'static str, f64, f64), Error> {
-        let (directory, bytes, files) = case.files;
-        // Whole pages; more files than it may open are as many reads of fewer, larger ones.
-        let block = bytes / 4096 * 4096;
-        let (directory, files) = if files > LARGE.2 { (LARGE.0, LARGE.2) } else { (directory, files) };
-        let size = LARGE.1 / block * block;
-        let mut command = Command::new("taskset");
-        command.args([
-            "-c",
-            "0",
-            "fio",
-            "--output-format=json",
-            "--name=cold",
-            "--direct=1",
-            "--rw=randread",
-        ]);
-        command.args(["--ioengine=io_uring", "--time_based", "--group_reporting", "--norandommap"]);
-        command.args(["--filename_format=f$filenum.bin", "--file_service_type=random"]);
-        command.arg(format!("--directory={}", root.join(directory).display()));
-        command.args([format!("--nrfiles={files}"), format!("--openfiles={files}"), format!("--bs={block}")]);
-        command.args([format!("--filesize={size}"), format!("--iodepth={}", case.connections)]);
-        command.arg(format!("--runtime={}", scale.seconds * 2.0));
-        let output = command.output().map_err(|source| Error::Run { program: "fio".into(), source })?;
-        let failed = || Error::Failed {
-            program: "fio".into(),
-            status: output.status,
-            output: String::from_utf8_lossy(&output.stdout).into_owned(),
-        };
-        let json: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|_| failed())?;
-        let read = &json["jobs"][0]["read"];
-        let (bandwidth, reads) = (read["bw_bytes"].as_f64(), read["iops"].as_f64());
-        let (bandwidth, reads) = bandwidth.zip(reads).filter(|(_, reads)| *reads > 0.0).ok_or_else(failed)?;
-        eprintln!("fio, {}: {:.0} MB/s, {reads:.0} reads/s", case.name, bandwidth / 1e6);
-        Ok((case.name, bandwidth / 1e6, reads))
+/// What the disk gives for the reads of a case, MB/s and reads a second; none where they are not at random.
+fn fio(scale: Scale, case: &Case, root: &Path) -> Result<Option<(f64, f64)>, Error> {
+    if case.order != Order::Random {
+        return Ok(None);
+    }
+    let (directory, bytes, files) = case.files;
+    // Whole pages; more files than it may open are as many reads of fewer, larger ones.
+    let block = bytes / 4096 * 4096;
+    let (directory, files) = if files > LARGE.2 { (LARGE.0, LARGE.2) } else { (directory, files) };
+    let size = LARGE.1 / block * block;
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0", "fio", "--output-format=json", "--name=cold", "--direct=1", "--rw=randread"]);
+    command.args(["--ioengine=io_uring", "--time_based", "--group_reporting", "--norandommap"]);
+    command.args(["--filename_format=f$filenum.bin", "--file_service_type=random"]);
+    command.arg(format!("--directory={}", root.join(directory).display()));
+    command.args([format!("--nrfiles={files}"), format!("--openfiles={files}"), format!("--bs={block}")]);
+    command.args([format!("--filesize={size}"), format!("--iodepth={}", case.connections)]);
+    command.arg(format!("--runtime={}", scale.seconds * 2.0));
+    let output = command.output().map_err(|source| Error::Run { program: "fio".into(), source })?;
+    let failed = || Error::Failed {
+        program: "fio".into(),
+        status: output.status,
+        output: String::from_utf8_lossy(&output.stdout).into_owned(),
     };
-    Ok([one(&CASES[0])?, one(&CASES[1])?])
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|_| failed())?;
+    let read = &json["jobs"][0]["read"];
+    let (bandwidth, reads) = (read["bw_bytes"].as_f64(), read["iops"].as_f64());
+    let (bandwidth, reads) = bandwidth.zip(reads).filter(|(_, reads)| *reads > 0.0).ok_or_else(failed)?;
+    eprintln!("fio, {}: {:.0} MB/s, {reads:.0} reads/s", case.name, bandwidth / 1e6);
+    Ok(Some((bandwidth / 1e6, reads)))
 }
 
 /// A server with little memory. It ends before its control group does.
 struct Confined {
     server: Server,
-    _limited: Limited,
+    limited: Limited,
 }
 
 /// Starts one.
-type Start = fn(&Network, &Path) -> Result<Confined, Error>;
+type Start<'a> = dyn Fn() -> Result<Confined, Error> + 'a;
 
-fn ours(network: &Network, root: &Path) -> Result<Confined, Error> {
-    ours_with(network, root, OURS, &[])
-}
-
-fn ours_by_threads(network: &Network, root: &Path) -> Result<Confined, Error> {
-    ours_with(network, root, THREADS, &["--disk", "threads"])
-}
-
-fn ours_with(network: &Network, root: &Path, name: &'static str, flags: &[&str]) -> Result<Confined, Error> {
+fn ours(
+    program: &Path,
+    network: &Network,
+    root: &Path,
+    name: &'static str,
+    flags: &[&str],
+) -> Result<Confined, Error> {
     let address = network.address()?;
     let limited = Limited::new(&address.port().to_string(), MEMORY_BYTES)?;
-    let mut command = placed(&limited, Path::new(peers::BINARY));
+    let mut command = placed(&limited, program);
     command
         .args(["serve", "--workers", "1", "--listen", &address.to_string(), "--root"])
         .arg(root)
@@ -346,16 +386,7 @@ fn ours_with(network: &Network, root: &Path, name: &'static str, flags: &[&str])
 }
 
 /// nginx as for hot files, but with threads that wait for the disk.
-fn nginx(network: &Network, root: &Path) -> Result<Confined, Error> {
-    nginx_with(network, root, NGINX, "aio threads;")
-}
-
-/// The same around the page cache. Two such buffers for each of 128 connections would be more memory than it has.
-fn nginx_direct(network: &Network, root: &Path) -> Result<Confined, Error> {
-    nginx_with(network, root, NGINX_DIRECT, "aio threads; directio 8k; output_buffers 1 512k;")
-}
-
-fn nginx_with(network: &Network, root: &Path, name: &'static str, how: &str) -> Result<Confined, Error> {
+fn nginx(network: &Network, root: &Path, name: &'static str, how: &str) -> Result<Confined, Error> {
     let program = setup::require("nginx", "nginx-light")?;
     let address = network.address()?;
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
@@ -373,7 +404,10 @@ fn nginx_with(network: &Network, root: &Path, name: &'static str, how: &str) -> 
     let limited = Limited::new(&address.port().to_string(), MEMORY_BYTES)?;
     let mut command = placed(&limited, &program);
     command.arg("-p").arg(root).arg("-c").arg(&file);
-    start(name, address, command, limited)
+    let started = start(name, address, command, limited);
+    // It has read it by the time it answers.
+    let _ = fs::remove_file(&file);
+    started
 }
 
 /// A command on CPU 0 with little memory.
@@ -389,5 +423,5 @@ fn start(
     mut command: Command,
     limited: Limited,
 ) -> Result<Confined, Error> {
-    Ok(Confined { server: Server::start(name, address, &mut command)?, _limited: limited })
+    Ok(Confined { server: Server::start(name, address, &mut command)?, limited })
 }

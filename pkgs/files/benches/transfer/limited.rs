@@ -33,6 +33,17 @@ impl Limited {
         self.version
     }
 
+    /// What of its memory is page cache, in bytes.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn page_cache(&self) -> io::Result<u64> {
+        let name = if self.version == 2 { "file " } else { "total_cache " };
+        let text = fs::read_to_string(self.directory.join("memory.stat"))?;
+        let bytes = text.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
+        bytes.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no such figure in memory.stat"))
+    }
+
     /// A command that runs `program` in it.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("sh");

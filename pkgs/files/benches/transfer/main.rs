@@ -1,6 +1,7 @@
 //! What a file costs to serve, beside nginx and static-web-server.
 //!
-//! `cargo bench -p linerate-files --bench transfer [-- [--quick] [--strict] [PART...]]`. Servers have CPU 0, the load
+//! `cargo bench -p linerate-files --bench transfer [-- [--quick] [--strict] [PART...]]`, where `cold` is all parts that begin
+//! so, each of which takes less than two minutes once its files are made. Servers have CPU 0, the load
 //! CPU 1; cases alternate. Needs wrk, h2load, nginx and Caddy, installed from Debian packages where root runs it, and
 //! static-web-server, installed by cargo into the target directory. Prints a table for each part and the targets, and
 //! writes them to `target/bench/files.json`, or `files-PART.json`. A wrong answer is a failure, and by `--strict` a
@@ -54,8 +55,20 @@ const CROWD: usize = 512;
 
 /// What can be run alone: a size of files on loopback, pairs of virtual Ethernet ports, TLS, data larger than memory, rules,
 /// files of an origin, and memory with the time from start to first answer.
-const PARTS: [&str; 10] =
-    ["2.4MB", "16KB", "1KB", "veth-1500", "veth-9000", "tls", "cold", "rules", "origin", "process"];
+const PARTS: [&str; 12] = [
+    "2.4MB",
+    "16KB",
+    "1KB",
+    "veth-1500",
+    "veth-9000",
+    "tls",
+    "cold-16KB",
+    "cold-2.4MB",
+    "cold-zipf",
+    "rules",
+    "origin",
+    "process",
+];
 
 const OURS: &str = "linerate-files";
 const NGINX: &str = "nginx";
@@ -73,7 +86,7 @@ fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
     setup::require("h2load", "nghttp2-client")?;
     setup::require("nginx", "nginx-light")?;
     setup::require("caddy", "caddy")?;
-    if parts.contains(&"cold") {
+    if parts.iter().any(|part| cold::is_row(part)) {
         setup::require("fio", "fio")?;
     }
     let is_compared =
@@ -108,7 +121,7 @@ fn run(scale: Scale, parts: &[&str]) -> Result<Report, Error> {
                 let nginx = nginx.as_ref().expect("it was looked for");
                 secure::measure(scale, nginx, place.path(), &mut report)?;
             }
-            ("cold", _) => cold::measure(scale, &results, &mut report)?,
+            (row, _) if cold::is_row(row) => cold::measure(scale, row, &results, &mut report)?,
             ("rules", _) => rules::measure(scale, scratch, &mut report)?,
             ("origin", _) => origin::measure(scale, place.path(), &mut report)?,
             _ => {
