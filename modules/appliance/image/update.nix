@@ -154,8 +154,8 @@ in
       serviceConfig = {
         Type = "oneshot";
         ExecStart = "${lib.getExe config.linerate.packages.linerate} update apply --reboot";
-        # A server that stalls is not waited for until the next night.
-        TimeoutStartSec = "2h";
+        # The program's own bounds, of what it asks and of what it fetches, and a while more.
+        TimeoutStartSec = "5h";
       };
     };
     systemd.timers.linerate-update = mkIf (cfg.update.at != null) {

@@ -172,6 +172,19 @@ fn nothing_is_asked_of_the_server_for_what_is_refused() {
 }
 
 #[test]
+fn a_server_that_stalls_is_not_waited_for() {
+    for arguments in [["check", "--timeout", "1"], ["apply", "--timeout", "1"]] {
+        let machine = Box::new(&["box_2.efi"], "exec sleep 1000");
+        let output = machine.run(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("took longer than 1 s"), "{arguments:?}");
+        assert_eq!(machine.files(), set(&["box_2.efi"]), "{arguments:?}");
+    }
+    let machine = Box::new(&["box_2.efi"], NOTHING);
+    assert_eq!(machine.run(&["check", "--timeout", "0"]).status.code(), Some(2));
+}
+
+#[test]
 fn a_box_that_is_no_image_says_so() {
     let machine = Box::new(&["box_2.efi"], THREE);
     fs::remove_file(machine.path().join("update.json")).unwrap();

@@ -1,6 +1,7 @@
 //! `update`: from one version of the image to another.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ use crate::update::{Appliance, SETTINGS, Settings, Status, Trial, Version};
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Ask the server for a newer version, and check who signed it; changes nothing.
-    Check(Args),
+    Check(CheckArgs),
     /// Write the newest version into the slot that does not run. It is on trial from the next boot on, and where it is
     /// not healthy the box goes back to what runs now.
     Apply(ApplyArgs),
@@ -29,6 +30,18 @@ pub struct Args {
     pub settings: PathBuf,
 }
 
+/// How long to ask.
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// How long the server may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
+
+    /// Which box.
+    #[command(flatten)]
+    pub settings: Args,
+}
+
 /// Which version.
 #[derive(Debug, clap::Args)]
 pub struct ApplyArgs {
@@ -37,6 +50,11 @@ pub struct ApplyArgs {
     // Not called so, since --version is.
     #[arg(value_name = "VERSION")]
     pub wanted: Option<Version>,
+
+    /// How long to fetch and write it may take, in seconds, on a slow line too: a server that stalls is not waited for
+    /// longer.
+    #[arg(long, value_name = "SECONDS", default_value_t = 7200, value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
 
     /// Boot it right away.
     #[arg(long)]
@@ -86,9 +104,9 @@ fn open(args: &Args) -> Result<Appliance, Error> {
     Ok(Appliance::new(Settings::load(&args.settings).map_err(crate::update::Error::from)?))
 }
 
-fn check(args: &Args, context: &mut Context) -> Result<(), Error> {
-    let appliance = open(args)?;
-    let available = appliance.check()?;
+fn check(args: &CheckArgs, context: &mut Context) -> Result<(), Error> {
+    let appliance = open(&args.settings)?;
+    let available = appliance.check(Duration::from_secs(args.timeout))?;
     let running = appliance.status()?.running;
     context.output.show(&Available { running, available }, |Available { running, available }, output| {
         match available {
@@ -102,7 +120,7 @@ fn check(args: &Args, context: &mut Context) -> Result<(), Error> {
 
 fn apply(args: &ApplyArgs, context: &mut Context) -> Result<(), Error> {
     let appliance = open(&args.settings)?;
-    let next = appliance.apply(args.wanted.as_ref())?;
+    let next = appliance.apply(args.wanted.as_ref(), Duration::from_secs(args.timeout))?;
     let boots = next.is_some();
     context.output.show(&Next { next }, |Next { next }, output| match next {
         Some(version) => output.line(format_args!("{version} boots next, on trial")),

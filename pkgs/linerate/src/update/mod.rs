@@ -6,11 +6,13 @@
 
 mod settings;
 mod slots;
+mod sysupdate;
 mod version;
 
 use std::io;
-use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -40,6 +42,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// systemd-sysupdate was not done in time.
+    #[error("systemd-sysupdate took longer than {} s, and was ended: the server stalls, or --timeout is too short", .0.as_secs())]
+    TooLong(Duration),
     /// systemd-sysupdate failed; it said why on standard error, or here.
     #[error("systemd-sysupdate ended with {status}{}{said}", if said.is_empty() { "" } else { ": " })]
     Sysupdate {
@@ -144,14 +149,10 @@ impl Appliance {
         })
     }
 
-    /// The version that the server has and the box has not; signatures are checked.
-    pub fn check(&self) -> Result<Option<Version>, Error> {
-        let mut command = self.sysupdate()?;
-        let said = command
-            .args(["--json=short", "check-new"])
-            .stderr(Stdio::piped())
-            .output()
-            .map_err(|source| self.not_started(source))?;
+    /// The version that the server has and the box has not; signatures are checked. At most so long is waited for it.
+    pub fn check(&self, patience: Duration) -> Result<Option<Version>, Error> {
+        let said = sysupdate::ask(self.program()?, &["--json=short", "check-new"], patience)
+            .map_err(|failure| self.failed(failure))?;
         if !said.status.success() {
             return Err(Error::Sysupdate { status: said.status, said: last_line(&said.stderr) });
         }
@@ -170,8 +171,9 @@ impl Appliance {
     }
 
     /// Writes a version, the newest unless one is named, into the slot that does not run; it is on trial from the next boot
-    /// on. One that is there and has failed gets its tries again. Nothing where there is nothing newer.
-    pub fn apply(&self, wanted: Option<&Version>) -> Result<Option<Version>, Error> {
+    /// on. One that is there and has failed gets its tries again. Nothing where there is nothing newer. Each step, to ask and
+    /// to fetch, takes at most so long.
+    pub fn apply(&self, wanted: Option<&Version>, patience: Duration) -> Result<Option<Version>, Error> {
         let running = &self.settings.version;
         let entries = self.entries()?;
         if let Some(version) = wanted {
@@ -194,21 +196,15 @@ impl Appliance {
         }
         let version = match wanted {
             Some(version) => version.clone(),
-            None => match self.check()? {
+            None => match self.check(patience)? {
                 Some(version) => version,
                 None => return Ok(None),
             },
         };
-        // It says what it does and how far it is on standard error, which is the caller's.
-        let status = self
-            .sysupdate()?
-            .arg("update")
-            .arg(version.to_string())
-            .stdout(Stdio::null())
-            .status()
-            .map_err(|source| self.not_started(source))?;
-        if !status.success() {
-            return Err(Error::Sysupdate { status, said: String::new() });
+        let done = sysupdate::order(self.program()?, &["update", &version.to_string()], patience)
+            .map_err(|failure| self.failed(failure))?;
+        if !done.status.success() {
+            return Err(Error::Sysupdate { status: done.status, said: String::new() });
         }
         Ok(Some(version))
     }
@@ -260,17 +256,17 @@ impl Appliance {
         }
     }
 
-    fn sysupdate(&self) -> Result<Command, Error> {
-        if self.settings.source.is_none() {
-            return Err(Error::NoSource);
-        }
-        let mut command = Command::new(&self.settings.sysupdate);
-        command.stdin(Stdio::null());
-        Ok(command)
+    fn program(&self) -> Result<&Path, Error> {
+        if self.settings.source.is_none() { Err(Error::NoSource) } else { Ok(&self.settings.sysupdate) }
     }
 
-    fn not_started(&self, source: io::Error) -> Error {
-        Error::Start { program: self.settings.sysupdate.clone(), source }
+    fn failed(&self, failure: sysupdate::Failure) -> Error {
+        match failure {
+            sysupdate::Failure::Start(source) => {
+                Error::Start { program: self.settings.sysupdate.clone(), source }
+            }
+            sysupdate::Failure::TooLong(patience) => Error::TooLong(patience),
+        }
     }
 }
 
