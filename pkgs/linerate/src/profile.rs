@@ -38,6 +38,7 @@
 //!     }
 //!   },
 //!   "disk": { "/": { "min_free_percent": 10 } },
+//!   "image": { "store": "/nix/store", "secure_boot": true },
 //!   "time": { "max_error_ms": 1000 }
 //! }
 //! # "#;
@@ -71,6 +72,8 @@ pub struct Profile {
     pub services: BTreeMap<String, Service>,
     /// File systems, by a path on them.
     pub disk: BTreeMap<String, Disk>,
+    /// What it was built as, where it is an image; left out: it is none, and nothing is looked at.
+    pub image: Option<Image>,
     /// The clock; left out: not looked at.
     pub time: Option<Time>,
 }
@@ -236,6 +239,16 @@ pub struct Limits {
 pub struct Disk {
     /// How much of it has to be free, of its bytes and of its inodes.
     pub min_free_percent: u8,
+}
+
+/// An image: a store that is checked as it is read, by a hash that the boot file has.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// Where the store is mounted.
+    pub store: String,
+    /// Whether the firmware has to start nothing but what is signed.
+    pub secure_boot: bool,
 }
 
 /// The clock: it has to be synchronised.

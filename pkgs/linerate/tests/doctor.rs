@@ -171,16 +171,16 @@ fn without_a_profile_it_is_said_what_was_not_looked_at() {
     };
     let text = run(&[]);
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("Nothing found: 15 of 37 rules looked at."), "{text}");
+    assert_eq!(lines.next(), Some("Nothing found: 15 of 38 rules looked at."), "{text}");
     let idle = "Not looked at without a profile (--profile FILE): running, ready, listening, backlog, limits, affinity, \
                 interface, mtu, channels, rings, offloads, coalescing, qdisc, placement, irqbalance, sysctl, parameters, \
-                governor, cpus, disk, clock, credits.";
+                governor, cpus, disk, image, clock, credits.";
     assert_eq!(lines.next(), Some(idle), "{text}");
     // A watch says so too, once.
     let watched = run(&["--watch", "--looks", "2"]);
     assert_eq!(watched.matches("Not looked at").count(), 1, "{watched}");
     let examined: Value = serde_json::from_str(&run(&["--json"])).expect("JSON");
-    assert_eq!(examined["idle"].as_array().map(Vec::len), Some(22), "{examined}");
+    assert_eq!(examined["idle"].as_array().map(Vec::len), Some(23), "{examined}");
     let explained = run(&["--profile", &machines("virtio-4.json")]);
     assert!(
         explained.starts_with("Nothing found: ") || explained.starts_with("All is well: "),
@@ -214,7 +214,7 @@ fn what_was_applied_is_compared_without_a_profile_too() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("    is different in ") && text.contains(", should be pin=3"), "{text}");
-    assert!(text.contains("\n0 critical, 1 warning, 0 notices; 17 of 37 rules looked at.\n"), "{text}");
+    assert!(text.contains("\n0 critical, 1 warning, 0 notices; 17 of 38 rules looked at.\n"), "{text}");
     let verify = run(&["nic", "verify", "--policy", "pin=3"]);
     let message = String::from_utf8_lossy(&verify.stderr);
     let differ =

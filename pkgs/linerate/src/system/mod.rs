@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod ioctl;
+pub mod mapper;
 pub mod netlink;
 pub mod real;
 pub mod recorded;
@@ -115,6 +116,9 @@ pub trait System {
     /// How much of the file system is free that a path is on.
     fn free(&self, path: &str) -> io::Result<Free>;
 
+    /// A device of device-mapper's whose blocks are checked as they are read. Only root is told.
+    fn verity(&self, name: &str) -> io::Result<Verity>;
+
     /// The clock.
     fn clock(&self) -> io::Result<Clock>;
 
@@ -187,6 +191,15 @@ pub struct TcpListener {
     pub backlog: u32,
     /// Connections that wait.
     pub waiting: u32,
+}
+
+/// A device that dm-verity checks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verity {
+    /// The hash of all that is on it, in hexadecimal: what is read is checked by it.
+    pub root: String,
+    /// Whether a block was another one when it was read.
+    pub corrupt: bool,
 }
 
 /// What is free of a file system, in percent.

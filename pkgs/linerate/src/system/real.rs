@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::netlink::{Changes, Netlink};
-use super::{Channels, Clock, Coalescing, Free, Rings, System, TcpListener, clock, ioctl};
+use super::{Channels, Clock, Coalescing, Free, Rings, System, TcpListener, Verity, clock, ioctl, mapper};
 
 /// The longest file that is read, in bytes: `/proc/interrupts` of a thousand CPUs fits.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
@@ -109,6 +109,10 @@ impl System for Real {
             bytes: percent(told.f_bavail, used + told.f_bavail),
             inodes: percent(told.f_favail, told.f_files),
         })
+    }
+
+    fn verity(&self, name: &str) -> io::Result<Verity> {
+        mapper::verity(name)
     }
 
     fn clock(&self) -> io::Result<Clock> {

@@ -9,6 +9,7 @@ mod conntrack;
 mod cpu;
 mod disk;
 mod driver;
+mod image;
 mod interface;
 mod parameters;
 pub(crate) mod placement;
@@ -41,6 +42,7 @@ pub const RULES: &[Rule] = &[
     cpu::GOVERNOR,
     cpu::ONLINE,
     disk::RULE,
+    image::RULE,
     clock::RULE,
     certificate::RULE,
     softnet::DROPPED,

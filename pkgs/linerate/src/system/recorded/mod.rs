@@ -17,6 +17,7 @@
 //! qdiscs eth0 fq fq
 //! listener 0.0.0.0:80 backlog=128 waiting=0
 //! free / bytes=50 inodes=90
+//! verity usr root=0123 corrupt=false
 //! clock synchronised=true max_error_us=1200
 //! now 1767225600
 //! get http://127.0.0.1:8081/readyz 200
@@ -42,7 +43,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{Channels, Clock, Coalescing, Free, Rings, System, TcpListener, name_of};
+use super::{Channels, Clock, Coalescing, Free, Rings, System, TcpListener, Verity, name_of};
 use crate::cpus::Cpus;
 pub use parse::ParseError;
 
@@ -70,6 +71,7 @@ struct State {
     qdiscs: BTreeMap<String, Vec<String>>,
     listeners: Vec<TcpListener>,
     free: BTreeMap<String, Free>,
+    verity: BTreeMap<String, Verity>,
     clock: Option<Clock>,
     now: i64,
     answers: BTreeMap<String, u16>,
@@ -226,6 +228,7 @@ impl State {
         self.indirection.extend(later.indirection);
         self.qdiscs.extend(later.qdiscs);
         self.free.extend(later.free);
+        self.verity.extend(later.verity);
         self.answers.extend(later.answers);
         self.clock = later.clock.or(self.clock);
         self.now = self.now.max(later.now);
@@ -398,6 +401,10 @@ impl System for Recorded {
 
     fn free(&self, path: &str) -> io::Result<Free> {
         self.state.borrow().free.get(path).copied().ok_or_else(|| Errno::NOENT.into())
+    }
+
+    fn verity(&self, name: &str) -> io::Result<Verity> {
+        self.state.borrow().verity.get(name).cloned().ok_or_else(|| Errno::NOENT.into())
     }
 
     fn clock(&self) -> io::Result<Clock> {

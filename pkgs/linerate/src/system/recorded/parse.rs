@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::{Fresh, Recorded, Refusal, State};
 use crate::cpus::Cpus;
-use crate::system::{Channels, Clock, Coalescing, Free, Rings, TcpListener};
+use crate::system::{Channels, Clock, Coalescing, Free, Rings, TcpListener, Verity};
 
 /// The errnos a machine can be told to refuse with, by name.
 const ERRNOS: [(&str, Errno); 8] = [
@@ -211,6 +211,17 @@ fn answer(line: &str, state: &mut State) -> Result<(), &'static str> {
                 }
             }
             state.free.insert(subject, free);
+        }
+        "verity" => {
+            let mut verity = Verity { root: String::new(), corrupt: false };
+            for (name, value) in pairs(words)? {
+                match name {
+                    "root" => verity.root = value.to_owned(),
+                    "corrupt" => verity.corrupt = truth(value)?,
+                    _ => return Err("a word that is not known"),
+                }
+            }
+            state.verity.insert(subject, verity);
         }
         "now" => state.now = number(&subject)?,
         "get" => {

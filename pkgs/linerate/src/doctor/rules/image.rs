@@ -1,0 +1,151 @@
+//! Whether what runs is what was built and signed, where the host is an image (`linerate.appliance.image`).
+//!
+//! The boot file is what is signed, and has the hash of the store on the kernel's command line. So the store has to be
+//! mounted, read-only, from a device that dm-verity checks by that very hash.
+
+use std::io;
+
+use crate::doctor::{Finding, Rule, RuleContext, Severity};
+
+/// What the kernel was started with (proc(5)).
+const COMMAND_LINE: &str = "/proc/cmdline";
+/// What is mounted (proc_pid_mounts(5)).
+const MOUNTS: &str = "/proc/self/mounts";
+/// Whether the firmware starts nothing but what is signed (UEFI specification, "Globally Defined Variables"); a byte, after
+/// four of attributes (`Documentation/filesystems/efivarfs.rst`).
+const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+/// Where device-mapper's devices are.
+const MAPPED: &str = "/dev/mapper/";
+/// What to do with a box that runs something else: nothing that is on it can be believed.
+const REMEDY: &str = "systemctl poweroff  # look at its disk elsewhere, then write the image anew";
+
+/// The rule.
+pub const RULE: Rule = Rule {
+    name: "image",
+    about: "the store is the one that the boot file was built and signed with, and is checked as it is read",
+    cost: "what runs may be something else than was built and signed",
+    source: "Documentation/admin-guide/device-mapper/verity.rst; systemd-veritysetup-generator(8)",
+    compares: Some(|context| context.profile.image.is_some()),
+    check,
+};
+
+fn check(context: &RuleContext<'_>) -> Vec<Finding> {
+    let Some(image) = &context.profile.image else { return Vec::new() };
+    let mut findings = Vec::new();
+    let mut critical = |finding: Finding| {
+        let remedy = finding.remedy.clone().unwrap_or_else(|| REMEDY.to_owned());
+        findings.push(finding.severity(Severity::Critical).remedy(remedy));
+    };
+
+    let line = context.system.read(COMMAND_LINE).unwrap_or_default();
+    let hash = line.split_whitespace().find_map(|word| word.strip_prefix("usrhash="));
+    if hash.is_none() {
+        let found = Finding::drift("usrhash", "on the kernel's command line", "not given");
+        critical(found.remedy("systemctl reboot  # into a version of the image, by the boot loader's menu"));
+    }
+
+    let mounts = context.system.read(MOUNTS).unwrap_or_default();
+    // The last one covers those before.
+    let mount = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mount = mount.filter(|fields| fields.len() >= 4).find(|fields| fields[1] == image.store);
+    let mapped = mount.as_ref().and_then(|fields| fields[0].strip_prefix(MAPPED));
+    match &mount {
+        None => {
+            critical(Finding::drift(&image.store, "mounted, from a device that is checked", "not mounted"))
+        }
+        Some(fields) if mapped.is_none() => {
+            critical(Finding::drift(&image.store, "from a device that is checked", fields[0]));
+        }
+        Some(fields) if !fields[3].split(',').any(|option| option == "ro") => {
+            critical(Finding::drift(&image.store, "mounted read-only", fields[3]));
+        }
+        Some(_) => {}
+    }
+
+    if let (Some(name), Some(hash)) = (mapped, hash) {
+        match context.system.verity(name) {
+            Ok(verity) => {
+                if verity.root != hash {
+                    critical(Finding::drift(name, hash, verity.root));
+                }
+                if verity.corrupt {
+                    let found = Finding::drift(name, "every block as it was built", "a block is another");
+                    critical(
+                        found
+                            .cost("what is read of that block is an error, whoever reads it")
+                            .remedy("linerate update apply --reboot  # and replace the disk: it has lost what it was given"),
+                    );
+                }
+            }
+            // The kernel tells root alone; a service that is kept from devices cannot ask.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) => {}
+            Err(error) => critical(Finding::drift(name, hash, error)),
+        }
+    }
+
+    if image.secure_boot && !secure_boot(context) {
+        let found = Finding::drift("Secure Boot", "on", "off");
+        findings.push(found.cost("the firmware starts whatever is on the disk").remedy(
+            "systemctl reboot --firmware-setup  # where it is turned on; in setup mode the boot loader enrolls the image's keys",
+        ));
+    }
+    findings
+}
+
+fn secure_boot(context: &RuleContext<'_>) -> bool {
+    context.system.read(SECURE_BOOT).is_ok_and(|variable| variable.trim_end_matches('\n').ends_with('\u{1}'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::tests::findings;
+
+    /// What is found, as `SUBJECT: FOUND`.
+    fn found(machine: &str, profile: &str) -> Vec<String> {
+        let findings = findings(&RULE, machine, profile);
+        findings.into_iter().map(|one| format!("{}: {}", one.subject, one.found)).collect()
+    }
+
+    const IMAGE: &str = r#"{"image": {"store": "/nix/store", "secure_boot": false}}"#;
+    const LINE: &str = "/proc/cmdline = init=/nix/store/x/init usrhash=ab12\n";
+    const MOUNT: &str =
+        "/proc/self/mounts:\n|tmpfs / tmpfs ro 0 0\n|/dev/mapper/usr /nix/store erofs ro,nodev 0 0\n";
+
+    #[test]
+    fn the_store_has_to_be_the_one_that_the_boot_file_names() {
+        let cases: [(String, &[&str]); 7] = [
+            (format!("{LINE}{MOUNT}verity usr root=ab12 corrupt=false\n"), &[]),
+            // A service that may not ask.
+            (format!("{LINE}{MOUNT}"), &[]),
+            (format!("{LINE}{MOUNT}verity usr root=cd34 corrupt=false\n"), &["usr: cd34"]),
+            (format!("{LINE}{MOUNT}verity usr root=ab12 corrupt=true\n"), &["usr: a block is another"]),
+            (
+                format!("/proc/cmdline = quiet\n{MOUNT}verity usr root=ab12 corrupt=false\n"),
+                &["usrhash: not given"],
+            ),
+            (format!("{LINE}{}", MOUNT.replace("/dev/mapper/usr", "/dev/vda3")), &["/nix/store: /dev/vda3"]),
+            (format!("{LINE}{MOUNT}|overlay /nix/store overlay rw 0 0\n"), &["/nix/store: overlay"]),
+        ];
+        for (machine, expected) in cases {
+            assert_eq!(found(&machine, IMAGE), expected, "{machine}");
+        }
+        let writable = MOUNT.replace("erofs ro,", "erofs rw,");
+        assert_eq!(found(&format!("{LINE}{writable}"), IMAGE), ["/nix/store: rw,nodev"]);
+        assert_eq!(
+            found("/proc/cmdline = quiet\n", IMAGE),
+            ["usrhash: not given", "/nix/store: not mounted"]
+        );
+    }
+
+    #[test]
+    fn secure_boot_is_asked_for_where_the_image_is_signed_for_it() {
+        let machine = format!("{LINE}{MOUNT}{SECURE_BOOT} = \u{6}\0\0\0");
+        let signed = IMAGE.replace("false", "true");
+        assert_eq!(found(&format!("{machine}\u{1}\n"), &signed), [""; 0]);
+        assert_eq!(found(&format!("{machine}\0\n"), &signed), ["Secure Boot: off"]);
+        assert_eq!(found(&format!("{LINE}{MOUNT}"), &signed), ["Secure Boot: off"]);
+        assert_eq!(found(&format!("{machine}\0\n"), IMAGE), [""; 0]);
+    }
+}
