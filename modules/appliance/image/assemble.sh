@@ -91,7 +91,16 @@ SYSTEMD_REPART_MKFS_OPTIONS_VFAT="-i $(cut -c -8 <<<"$hash")" \
 cp --no-preserve=mode "$payload/store" "$out/update/${id}_${version}_$store.store"
 cp --no-preserve=mode "$payload/verity" "$out/update/${id}_${version}_$verity.verity"
 cd "$out/update"
-sha256sum -- *.efi *.store *.verity >"$scratch/SHA256SUMS"
+# The disk is none of the manifest's files, but one of what was built.
+if [[ -e $payload/provenance.json ]]; then
+    { sha256sum -- *.efi *.store *.verity && (cd .. && sha256sum -- "${id}_$version.raw"); } |
+        jq --raw-input --null-input --sort-keys --slurpfile statement "$payload/provenance.json" '
+            $statement[0] + { subject: [inputs | capture("(?<sum>[0-9a-f]{64})  (?<name>.+)")
+                | { name, digest: { sha256: .sum } }] }' >"${id}_$version.provenance.json"
+fi
+sums=(*.efi *.store *.verity)
+[[ ! -e $payload/provenance.json ]] || sums+=("${id}_$version.provenance.json")
+sha256sum -- "${sums[@]}" >"$scratch/SHA256SUMS"
 mv "$scratch/SHA256SUMS" SHA256SUMS
 if [[ -n $keys && -e $keys/gnupg ]]; then
     gpg --homedir "$keys/gnupg" --batch --yes --quiet --detach-sign --output SHA256SUMS.gpg SHA256SUMS

@@ -41,6 +41,20 @@ let
     }
   );
 
+  # All of it but the digests of what is signed later.
+  provenance =
+    pkgs.runCommand "${cfg.id}-${cfg.version}-provenance.json"
+      {
+        inherit partitions;
+        inherit (cfg.provenance) flakeLock;
+        builtBy = cfg.provenance.builder;
+        source = toString cfg.provenance.source;
+        nativeBuildInputs = [ tools.python3Minimal ];
+      }
+      ''
+        python3 ${./provenance.py} "$partitions" "$builtBy" "$source" "$flakeLock" ${../../../pkgs/Cargo.lock} "$out"
+      '';
+
   # All that the system is, but the kernel and the initrd, which are in the boot file.
   payload =
     pkgs.runCommand "${cfg.id}-${cfg.version}-payload"
@@ -56,6 +70,7 @@ let
         );
         boot = "${config.systemd.package}/lib/systemd/boot/efi/systemd-boot${names.efi}.efi";
         inherit loaderConf;
+        provenance = lib.optionalString (cfg.provenance.builder != null) provenance;
         nativeBuildInputs = [
           tools.cryptsetup
           tools.erofs-utils

@@ -23,6 +23,7 @@ in
   imports = [
     ./build.nix
     ./first-boot.nix
+    ./provenance.nix
     ./sealed.nix
     ./update.nix
   ];
@@ -69,6 +70,15 @@ in
       '';
     };
 
+    secureBoot = mkOption {
+      type = types.bool;
+      default = false;
+      description = ''
+        Whether the box has to run with Secure Boot, its files being signed with `db.key` (see `NAME-sign`):
+        `linerate doctor` warns where the firmware does not ask for signatures.
+      '';
+    };
+
     compression = mkOption {
       type = types.enum [
         "lz4hc,9"
@@ -111,6 +121,11 @@ in
           message = "linerate.appliance.update.flake: an image has no Nix to build with; set linerate.appliance.image.update.source.";
         }
       ];
+
+      linerate.profile.image = {
+        store = "/nix/store";
+        secure_boot = cfg.secureBoot;
+      };
 
       system.image = {
         inherit (cfg) id version;
