@@ -227,6 +227,13 @@ for index in "${!hosts[@]}"; do
                 echo "error: $host is no image that boots" >&2
                 exit 1
             }
+            # The same again: the boot file and the disk, of the payload that there is.
+            if ! nice "${builder[@]}" nix-store --quiet --realise --check "${derivations[index]}" >/dev/null 2>"$scratch/log"; then
+                tail -n 5 "$scratch/log" >&2
+                echo "error: $host is another one when it is built again" >&2
+                exit 1
+            fi
+            echo "nixos: $host is the same, byte by byte, when it is put together again"
             cp --sparse=always "$root"/*.raw "$directory/$host"
             echo "nixos: $directory/$host"
             continue
