@@ -1,5 +1,6 @@
 """What a machine boots: Debian with a rendered host in it, or NixOS itself."""
 
+import base64
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from qemu import AFTER_QEMU, KERNEL_PARAMETERS, after_firmware
 # Names in a machine's directory: its disk, and UEFI's variables.
 DISK = "disk"
 VARIABLES = "variables"
+# How long what a guest does at boot may take.
+BOOT_SECONDS = 600
 
 
 class System(Protocol):
@@ -90,6 +93,10 @@ class NixOS:
             shutil.copyfile(programs.ovmf / "OVMF_VARS_4M.fd", variables)
         # systemd-boot adds these to an entry's, and its stub to a boot file's (smbios-type-11(7)).
         extra = f"kernel-cmdline-extra={KERNEL_PARAMETERS} {after_firmware()}"
+        # NixOS gives it 90 s, and bash and jq in the place of userborn take longer on busy CPUs. A drop-in that systemd
+        # takes from the machine (systemd.system-credentials(7)).
+        patience = base64.b64encode(f"[Service]\nTimeoutSec={BOOT_SECONDS}\n".encode()).decode()
+        dropin = f"io.systemd.credential.binary:systemd.unit-dropin.userborn.service={patience}"
         updates = []
         if self.updates:
             updates += ["-drive", f"file={self.updates},if=none,id=updates,format=raw,readonly=on"]
@@ -98,5 +105,5 @@ class NixOS:
             *updates,
             *["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={programs.ovmf}/OVMF_CODE_4M.fd"],
             *["-drive", f"if=pflash,unit=1,format=raw,file={variables}"],
-            *["-smbios", f"type=11,value=io.systemd.boot.{extra},value=io.systemd.stub.{extra}"],
+            *["-smbios", f"type=11,value=io.systemd.boot.{extra},value=io.systemd.stub.{extra},value={dropin}"],
         ]

@@ -1,5 +1,5 @@
-# The host as an image boots from its firmware on, lets nobody write where nothing is to be written, and gives its disk a
-# second slot and /var.
+# The host as an image boots from its firmware on, lets nobody write where nothing is to be written, knows that it runs what
+# was built, and gives its disk a second slot and /var.
 
 import json
 
@@ -21,6 +21,16 @@ with subtest("nothing but /var, /tmp and /run is written"):
         box.fail(f"touch {place}/x")
     box.succeed("touch /var/x /tmp/x /run/x && rm /var/x /tmp/x /run/x")
     assert box.succeed("findmnt -no SOURCE,FSTYPE /nix/store").split() == ["/dev/mapper/usr", "erofs"]
+
+with subtest("doctor sees that what runs is what was built, and would see another store"):
+    profile = json.loads(box.succeed("cat /etc/linerate/profile.json"))
+    for store, expected in ((profile["image"]["store"], []), ("/var", ["/var"])):
+        profile["image"]["store"] = store
+        box.succeed(f"echo '{json.dumps({'image': profile['image']})}' >/run/profile.json")
+        # It ends with 3 where it has found something.
+        found = json.loads(box.execute("linerate --json doctor --profile /run/profile.json")[1])
+        assert "image" not in found["idle"], found
+        assert [one["subject"] for one in found["findings"] if one["rule"] == "image"] == expected, found
 
 with subtest("the disk has a second slot, with nothing in it, and all that is left is /var's"):
     table = json.loads(box.succeed("sfdisk --json /dev/vda"))["partitiontable"]["partitions"]
