@@ -310,8 +310,9 @@ types() {
             cp .ci/mypy.txt "$venv"
         fi
         (cd tests/portable && "$venv/bin/mypy" --strict --no-incremental --no-error-summary ./*.py)
-        "$venv/bin/mypy" --strict --no-incremental --no-error-summary tests/structure.py tests/test_structure.py tests/cargo.py docs/*.py \
-            .ci/units.py
+        (cd tests/fleet && "$venv/bin/mypy" --strict --no-incremental --no-error-summary ./*.py)
+        "$venv/bin/mypy" --strict --no-incremental --no-error-summary tests/structure.py tests/test_structure.py \
+            tests/cargo.py docs/*.py .ci/units.py
     fi
     directory=$(mktemp -d)
     # shellcheck disable=SC2064 # what it is now

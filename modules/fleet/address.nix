@@ -184,6 +184,8 @@ in
         SystemCallFilter = [
           "@system-service"
           "~@privileged @resources"
+          # A worker stays on its CPU.
+          "sched_setaffinity"
         ];
       };
     };

@@ -4,7 +4,7 @@ vrrp: track: ''
   track_file linerate {
     file ${track}
     weight -100
-    init_file 1 overwrite
+    init_file 1
   }
 
   vrrp_instance linerate {

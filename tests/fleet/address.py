@@ -42,7 +42,10 @@ class Machine:
         self.name, self.here = name, here
         script = "mount -t tmpfs tmpfs /run && mkdir -p /run/bird /run/linerate-fleet && ip link set lo up && exec sleep infinity"
         self.holder = subprocess.Popen(["unshare", "--net", "--mount", "sh", "-euc", script], stdin=subprocess.DEVNULL)
-        until(f"the network of {name}", lambda: True if Path(f"/proc/{self.holder.pid}/comm").read_text() == "sleep\n" else None)
+        until(
+            f"the network of {name}",
+            lambda: True if Path(f"/proc/{self.holder.pid}/comm").read_text() == "sleep\n" else None,
+        )
 
     def command(self, *command: str | Path) -> list[str | Path]:
         return ["nsenter", f"--target={self.holder.pid}", "--net", "--mount", *command]
@@ -70,7 +73,9 @@ class Box(Machine):
         host = RENDERED / self.name
         pid = self.holder.pid
         router.shell(f"ip link add v{number} type veth peer name e0 netns {pid}; ip link set v{number} master br0 up")
-        self.shell(f"ip address add 10.99.0.{number}/24 dev e0; ip link set e0 up; ip route add default via 10.99.0.254")
+        self.shell(
+            f"ip address add 10.99.0.{number}/24 dev e0; ip link set e0 up; ip route add default via 10.99.0.254"
+        )
         self.shell(f"ip address add {ANYCAST}/32 dev lo")
         database = here / f"{number}.db"
         self.run(programs / "linerate-links", "add", "https://example.com/", "--code", "hello", "--database", database)
@@ -83,9 +88,19 @@ class Box(Machine):
         assert announce is not None, unit
         self.start("bird", "bird", "-f", "-c", host / "bird.conf")
         self.start("announce", programs / "linerate", *shlex.split(announce[1]))
-        until(f"what keepalived of {self.name} reads", lambda: self.shell("cat /run/linerate-fleet/track 2>/dev/null || true") or None)
+        until(
+            f"what keepalived of {self.name} reads",
+            lambda: self.shell("cat /run/linerate-fleet/track 2>/dev/null || true") or None,
+        )
         self.start(
-            "keepalived", "keepalived", "--dont-fork", "--log-console", "--log-detail", "--vrrp", "-f", host / "keepalived.conf"
+            "keepalived",
+            "keepalived",
+            "--dont-fork",
+            "--log-console",
+            "--log-detail",
+            "--vrrp",
+            "-f",
+            host / "keepalived.conf",
         )
 
     def drain(self, drained: bool) -> None:
@@ -149,15 +164,18 @@ def main() -> None:
             until(f"a route to boxes {wanted}", look)
 
         def shared(wanted: int) -> None:
-            until(f"{SHARED} at box {wanted} alone", lambda: all(box.has_shared() == (n == wanted) for n, box in boxes.items()) or None)
+            until(
+                f"{SHARED} at box {wanted} alone",
+                lambda: all(box.has_shared() == (n == wanted) for n, box in boxes.items()) or None,
+            )
 
         try:
             # BGP: drained, and taken again.
             announced(1, 2)
             assert [box.health() for box in boxes.values()] == ["200", "200"]
             visitors = Visitors(visitor, ANYCAST, here)
-            before = [box.visits() for box in boxes.values()]
-            assert min(before) > 0, f"both boxes have visitors: {before}"
+            visits = [box.visits() for box in boxes.values()]
+            assert min(visits) > 0, f"both boxes have visitors: {visits}"
             boxes[1].drain(True)
             announced(2)
             assert boxes[1].health() == "503"
@@ -178,7 +196,9 @@ def main() -> None:
             announced(1)
             requests, _, _, failed = visitors.end()
             gap = max([at - cut for at in failed], default=0.0)
-            print(f"address: BGP and BFD: a box cut off: {requests} requests, {len(failed)} tries without an answer, the last given up after {gap:.2f} s")
+            print(
+                f"address: BGP and BFD: a box cut off: {requests} requests, {len(failed)} tries without an answer, the last given up after {gap:.2f} s"
+            )
             assert failed and gap < CUT_SECONDS, "a cut is felt, and for less than a second"
             router.shell("ip link set v2 master br0")
             announced(1, 2)
@@ -201,7 +221,9 @@ def main() -> None:
             until("the address at box 2", lambda: boxes[2].has_shared() or None)
             requests, _, _, failed = visitors.end()
             gap = max([at - cut for at in failed], default=0.0)
-            print(f"address: VRRP: a box cut off: {requests} requests, {len(failed)} tries without an answer, the last given up after {gap:.2f} s")
+            print(
+                f"address: VRRP: a box cut off: {requests} requests, {len(failed)} tries without an answer, the last given up after {gap:.2f} s"
+            )
             assert failed and gap < CUT_SECONDS, "a cut is felt, and for less than a second"
         except BaseException:
             for log in sorted(here.glob("*.log")):

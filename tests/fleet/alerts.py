@@ -9,16 +9,28 @@ SERVICES = ("links", "files", "api")
 # By alert: series that fire it, and series that do not. `S` is a service, of which alerts and series are called so.
 OF_EACH_SERVICE = {
     "Errors": (
-        {'linerate_S_requests_total{node="a",status="503"}': "0+2x60", 'linerate_S_requests_total{node="a",status="200"}': "0+98x60"},
-        {'linerate_S_requests_total{node="a",status="503"}': "0+1x60", 'linerate_S_requests_total{node="a",status="200"}': "0+199x60"},
+        {
+            'linerate_S_requests_total{node="a",status="503"}': "0+2x60",
+            'linerate_S_requests_total{node="a",status="200"}': "0+98x60",
+        },
+        {
+            'linerate_S_requests_total{node="a",status="503"}': "0+1x60",
+            'linerate_S_requests_total{node="a",status="200"}': "0+199x60",
+        },
     ),
     "Shed": (
         {'linerate_S_listener_shed_total{node="a",reason="overall"}': "0+1x60"},
         {'linerate_S_listener_shed_total{node="a",reason="overall"}': "7+0x60"},
     ),
     "Descriptors": (
-        {'process_open_fds{node="a",job="linerate-S"}': "81+0x60", 'process_max_fds{node="a",job="linerate-S"}': "100+0x60"},
-        {'process_open_fds{node="a",job="linerate-S"}': "80+0x60", 'process_max_fds{node="a",job="linerate-S"}': "100+0x60"},
+        {
+            'process_open_fds{node="a",job="linerate-S"}': "81+0x60",
+            'process_max_fds{node="a",job="linerate-S"}': "100+0x60",
+        },
+        {
+            'process_open_fds{node="a",job="linerate-S"}': "80+0x60",
+            'process_max_fds{node="a",job="linerate-S"}': "100+0x60",
+        },
     ),
     "Certificate": (
         {'linerate_S_certificate_not_after_seconds{node="a",name="x"}': "1209599-60x90"},
@@ -34,16 +46,28 @@ OF_EACH_SERVICE = {
     ),
 }
 OTHERS = {
-    "LinksWrites": ({'linerate_links_write_queue_depth{node="a"}': "501x60"}, {'linerate_links_write_queue_depth{node="a"}': "500x60"}),
+    "LinksWrites": (
+        {'linerate_links_write_queue_depth{node="a"}': "501x60"},
+        {'linerate_links_write_queue_depth{node="a"}': "500x60"},
+    ),
     "NodeDown": ({'up{node="a",job="linerate-links"}': "0x60"}, {'up{node="a",job="linerate-links"}': "1x60"}),
     "NotAnnounced": ({'linerate_fleet_announced{node="a"}': "0x60"}, {'linerate_fleet_announced{node="a"}': "1x60"}),
     "GenerationsApart": (
-        {'linerate_build_info{wave="w",generation="1"}': "1x1600", 'linerate_build_info{wave="w",generation="2"}': "1x1600"},
-        {'linerate_build_info{wave="w",generation="1"}': "1x1600", 'linerate_build_info{wave="v",generation="2"}': "1x1600"},
+        {
+            'linerate_build_info{wave="w",generation="1"}': "1x1600",
+            'linerate_build_info{wave="w",generation="2"}': "1x1600",
+        },
+        {
+            'linerate_build_info{wave="w",generation="1"}': "1x1600",
+            'linerate_build_info{wave="v",generation="2"}': "1x1600",
+        },
     ),
     "DoctorCritical": (
         {'linerate_doctor_findings{node="a",severity="critical"}': "1x60"},
-        {'linerate_doctor_findings{node="a",severity="critical"}': "0x60", 'linerate_doctor_findings{node="a",severity="notice"}': "1x60"},
+        {
+            'linerate_doctor_findings{node="a",severity="critical"}': "0x60",
+            'linerate_doctor_findings{node="a",severity="notice"}': "1x60",
+        },
     ),
     "DoctorWarning": (
         {'linerate_doctor_findings{node="a",severity="warning"}': "1x90"},
@@ -59,7 +83,10 @@ OTHERS = {
     ),
     "PacketsDropped": (
         {'node_network_receive_drop_total{node="a",device="e0"}': "0+700x60"},
-        {'node_network_receive_drop_total{node="a",device="e0"}': "0+500x60", 'node_network_receive_drop_total{node="a",device="lo"}': "0+900x60"},
+        {
+            'node_network_receive_drop_total{node="a",device="e0"}': "0+500x60",
+            'node_network_receive_drop_total{node="a",device="lo"}': "0+900x60",
+        },
     ),
 }
 # When promtool looks: after the longest wait of any alert but GenerationsApart's.
@@ -72,7 +99,10 @@ def cases() -> dict[str, tuple[dict[str, str], dict[str, str], str]]:
     found = {f"Linerate{name}": (*series, LOOKS.get(name, LOOK)) for name, series in OTHERS.items()}
     for service in SERVICES:
         for name, series in OF_EACH_SERVICE.items():
-            firing, quiet = ({key.replace("_S_", f"_{service}_").replace("-S", f"-{service}"): value for key, value in one.items()} for one in series)
+            firing, quiet = (
+                {key.replace("_S_", f"_{service}_").replace("-S", f"-{service}"): value for key, value in one.items()}
+                for one in series
+            )
             found[f"Linerate{service.capitalize()}{name}"] = (firing, quiet, LOOKS.get(name, LOOK))
     return found
 
@@ -82,7 +112,7 @@ def promtool_tests(rules: dict[str, Any], path: str) -> dict[str, Any]:
     known = {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
     table = cases()
     assert known.keys() == table.keys(), f"alerts without a case, or the other way: {known.keys() ^ table.keys()}"
-    tests = []
+    tests: list[dict[str, Any]] = []
     for alert, (firing, quiet, look) in table.items():
         for series, fires in ((firing, True), (quiet, False)):
             case: dict[str, Any] = {"eval_time": look, "alertname": alert}

@@ -86,11 +86,12 @@ def asked(expression: str) -> list[Any]:
 
 def rules_hold(rules: dict[str, Any], here: Path) -> None:
     path = HOST / "rules.json"
-    for arguments, what in ((["check", "rules", path], "rules"), (["test", "rules", here / "tests.json"], "alerts")):
-        (here / "tests.json").write_text(json.dumps(alerts.promtool_tests(rules, str(path))))
-        done = subprocess.run(["promtool", *arguments], capture_output=True, text=True)
+    tests = here / "tests.json"
+    tests.write_text(json.dumps(alerts.promtool_tests(rules, str(path))))
+    for verb, file in (("check", path), ("test", tests)):
+        done = subprocess.run(["promtool", verb, "rules", file], capture_output=True, text=True)
         if done.returncode:
-            sys.exit(f"error: promtool does not take the {what}:\n{done.stdout}{done.stderr}")
+            sys.exit(f"error: promtool {verb} rules:\n{done.stdout}{done.stderr}")
 
 
 def main() -> None:
@@ -131,7 +132,11 @@ def main() -> None:
 
         for job in scrapes:
             job["scrape_interval"] = job["scrape_timeout"] = "500ms"
-        config = {"global": {"evaluation_interval": "1s"}, "rule_files": [str(HOST / "rules.json")], "scrape_configs": scrapes}
+        config = {
+            "global": {"evaluation_interval": "1s"},
+            "rule_files": [str(HOST / "rules.json")],
+            "scrape_configs": scrapes,
+        }
         (here / "prometheus.yml").write_text(json.dumps(config))
         start(
             "prometheus",
@@ -150,9 +155,14 @@ def main() -> None:
         assert {one["metric"]["generation"] for one in info} == {generation}, info
         assert {one["metric"]["service"] for one in info} == {"links", "files", "api"}, info
         # The other box is not there, which the alert is for.
-        until("an alert for the box that is away", lambda: asked('ALERTS{alertname="LinerateNodeDown",node="fleet-2"}') or None)
+        until(
+            "an alert for the box that is away",
+            lambda: asked('ALERTS{alertname="LinerateNodeDown",node="fleet-2"}') or None,
+        )
     count = sum(len(group["rules"]) for group in rules["groups"])
-    print(f"monitoring: {len(dashboards)} dashboards with {len(queries)} panels show something, {count} alerts fire when they should")
+    print(
+        f"monitoring: {len(dashboards)} dashboards with {len(queries)} panels show something, {count} alerts fire when they should"
+    )
 
 
 main()

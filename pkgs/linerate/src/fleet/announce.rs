@@ -67,8 +67,8 @@ pub fn run(announcement: &Announcement) -> Result<(), Error> {
 
 fn announce(announcement: &Announcement, mut told: Told<'_>, shutdown: &Shutdown) -> Result<(), Error> {
     let asker = Asker::patient(None, PATIENCE)?;
-    let mut failures = vec![0; announcement.ready.len()];
-    told.tell(Err("starting".to_owned()));
+    // What has never answered is not ready; what was announced before a restart stays so.
+    let mut failures = vec![FAILURES - 1; announcement.ready.len()];
     while !shutdown.is_triggered() {
         let begun = Instant::now();
         told.tell(look(announcement, &asker, &mut failures));
