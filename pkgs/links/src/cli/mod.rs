@@ -61,6 +61,8 @@ pub struct Cli {
 }
 
 /// What to do.
+// Made once a process: a box would only cost.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Answer redirects, and the API on the admin listener.
