@@ -297,6 +297,16 @@ let
       };
       says = "services.linerate.console: linerate-api answers operators by TLS alone";
     };
+    "a console with its helper is fine" = {
+      module.services.linerate = {
+        links.enable = true;
+        console = {
+          enable = true;
+          helper = true;
+        };
+      };
+      says = null;
+    };
     "a console that nobody could sign in to" = {
       module.services.linerate.console.enable = true;
       says = "keys of linerate-links let people in";

@@ -17,7 +17,7 @@ use tower_service::Service;
 use super::router;
 use crate::app::{self, App, Known};
 use crate::csrf::Secret;
-use crate::machine::{Examined, Host, Machine, Queues};
+use crate::machine::{Examined, Host, Machine, Queues, Watch, Watched};
 use crate::overview::Sampler;
 use crate::profiles::Profiles;
 use crate::session::{Grant, Life, Sessions};
@@ -26,7 +26,7 @@ use crate::upstream::Upstream;
 
 const KEY: &str = "lr_known";
 
-/// A machine of which nothing is known.
+/// A machine of which nothing is known but what its processes call themselves.
 struct Nothing;
 
 impl Machine for Nothing {
@@ -40,6 +40,20 @@ impl Machine for Nothing {
 
     fn host(&self) -> Host {
         Host::default()
+    }
+
+    fn helped(&self) -> bool {
+        true
+    }
+
+    fn watch(&self, watch: &Watch, by: &str) -> Result<Watched, String> {
+        assert!(!by.contains(KEY), "{by}");
+        let folded = "</svg><script>alert(1)</script>;\u{202e}\" onload=alert(2) x=\" 3\nmain 1\n".to_owned();
+        match watch.service.as_deref() {
+            Some("panics") => panic!("as asked for"),
+            Some(name) => Err(format!("{name}: <b>none</b>")),
+            None => Ok(Watched { folded, event: "<i>".into(), kernel: true, lost: 7 }),
+        }
     }
 }
 
@@ -169,6 +183,10 @@ async fn every_page_and_every_form_asks_who_it_is() {
         "/link/a/delete",
         "/doctor",
         "/queues",
+        "/profile",
+        "/profile/1",
+        "/profile/1/svg",
+        "/profile/1/folded",
         "/users",
         "/users/new",
         "/user/a",
@@ -302,4 +320,86 @@ async fn methods_that_a_page_does_not_have_are_refused() {
     assert_eq!(client.post("/doctor", &form).await.0.status(), StatusCode::METHOD_NOT_ALLOWED);
     let request = Request::builder().method(Method::DELETE).uri("/link/a").body(Body::empty());
     assert_eq!(client.send(request.expect("a request")).await.0.status(), StatusCode::FORBIDDEN);
+}
+
+/// Has a profile taken, and the page of it once it is there.
+async fn profiled(client: &mut Client, fields: &str) -> (String, String) {
+    let (_, page) = client.get("/profile").await;
+    let form = format!("csrf={}&kind=cpu&seconds=1{fields}", token(&page));
+    let (response, page) = client.post("/profile", &form).await;
+    assert_eq!(response.status(), StatusCode::SEE_OTHER, "{page}");
+    let place = location(&response).to_owned();
+    loop {
+        let (_, page) = client.get(&place).await;
+        if !page.contains("Look again") {
+            return (place, page);
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn what_processes_call_themselves_is_text_on_pages_and_in_pictures() {
+    let mut client = Client::new(true);
+    let (place, page) = profiled(&mut client, "").await;
+    let (zoomed, compared) = (format!("{place}?zoom=1"), format!("{place}?with=1&zoom=1"));
+    let (svg, folded) = (format!("{place}/svg"), format!("{place}/folded"));
+    assert!(page.contains("75.0%") && page.contains("7 records lost"), "{page}");
+    for path in [&place, &zoomed, &compared, &svg] {
+        let (response, page) = client.get(path).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}: {page}");
+        assert!(page.contains("&lt;script&gt;alert(1)") && !page.contains("<script>alert"), "{path}: {page}");
+        assert!(
+            !page.contains("\" onload=") && !page.contains('\u{202e}') && !page.contains("<i>"),
+            "{path}: {page}"
+        );
+        assert!(!page.contains(" style="), "{path}: the policy would refuse it");
+        let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().expect("text");
+        assert!(!policy.contains("unsafe"), "{path}");
+    }
+    let (response, text) = client.get(&folded).await;
+    assert_eq!(response.headers()[header::CONTENT_TYPE], "text/plain; charset=utf-8");
+    assert!(
+        response.headers()["content-disposition"].to_str().is_ok_and(|text| text.starts_with("attachment"))
+    );
+    assert!(text.ends_with("main 1\n"));
+    for (fields, says) in
+        [("&service=links", "links: &lt;b&gt;none"), ("&other=panics", "it ended in a panic")]
+    {
+        let (place, page) = profiled(&mut client, fields).await;
+        assert!(page.contains(says), "{page}");
+        assert_eq!(client.get(&format!("{place}/svg")).await.0.status(), StatusCode::NOT_FOUND);
+    }
+}
+
+#[tokio::test]
+async fn profiles_are_asked_for_within_bounds_alone() {
+    let mut client = Client::new(true);
+    let (_, page) = client.get("/profile").await;
+    let csrf = token(&page);
+    for fields in [
+        "",
+        "kind=cpu&seconds=0",
+        "kind=cpu&seconds=61",
+        "kind=cpu&seconds=-1",
+        "kind=cpu&seconds=1e3",
+        "kind=all&seconds=1",
+        "kind=cpu&seconds=1&other=a%3Bid",
+        "kind=cpu&seconds=1&other=-h",
+        "kind=cpu&seconds=1&other=..%2Fa",
+    ] {
+        let (response, page) = client.post("/profile", &format!("csrf={csrf}&{fields}")).await;
+        assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{fields}: {page}");
+        assert!(page.contains("role=\"alert\""), "{fields}");
+    }
+    for (fields, status) in [
+        ("action=apply&interface=eth0", StatusCode::UNPROCESSABLE_ENTITY),
+        ("action=reboot&interface=eth0", StatusCode::UNPROCESSABLE_ENTITY),
+    ] {
+        assert_eq!(
+            client.post("/queues", &format!("csrf={csrf}&{fields}")).await.0.status(),
+            status,
+            "{fields}"
+        );
+    }
 }

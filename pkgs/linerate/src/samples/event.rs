@@ -122,7 +122,7 @@ impl Events {
         let whom = whom(system, target)?;
         // Room for threads that begin later.
         let ring = RINGS / (whom.len() * 2).max(1);
-        let ring = (1 << ring.max(1).ilog2()).min(MOST_RING).max(LEAST_RING);
+        let ring = (1 << ring.max(1).ilog2()).clamp(LEAST_RING, MOST_RING);
         let Some(&first) = whom.first() else { return Err(Error::Kernel(Errno::SRCH.into())) };
         let mut why = None;
         for way in Way::all(kind) {

@@ -61,7 +61,7 @@ impl Stacks {
             if unit == Unit::Micros {
                 stack.truncate(without_scheduler(&stack).len());
             }
-            let kept = folded.get(&stack).is_some();
+            let kept = folded.contains_key(&stack);
             if !kept && bytes + stack.len() > MOST_FOLDED {
                 others = others.saturating_add(weight);
                 continue;

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use addr2line::Loader;
 use object::read::ReadCache;
@@ -21,10 +22,16 @@ const CONTEXT_MOST: u64 = -4095_i64 as u64;
 /// Processes and files that are remembered, and what is read of a process's mappings.
 const MOST_PROCESSES: usize = 2048;
 const MOST_FILES: usize = 256;
+const MOST_NAMES: usize = 1 << 16;
 const MOST_MAPS: u64 = 1 << 20;
 
+/// The bytes of all files whose symbols are read, and how long names are looked for: what comes later is named by its file. The
+/// heaviest stacks come first.
+const MOST_BYTES: u64 = 1 << 30;
+const NAMING: Duration = Duration::from_secs(20);
+
 /// The longest file whose symbols are read, in bytes: a program with all that a debugger wants to know.
-const MOST_FILE: u64 = 2 << 30;
+const MOST_FILE: u64 = 512 << 20;
 
 /// Where line tables are that were taken out of programs, by the digest that the linker leaves in both.
 const DEBUG: [&str; 2] = ["/usr/lib/debug/.build-id", "/run/current-system/sw/lib/debug/.build-id"];
@@ -34,7 +41,11 @@ const DEBUG: [&str; 2] = ["/usr/lib/debug/.build-id", "/run/current-system/sw/li
 pub(super) struct Symbols {
     processes: HashMap<u32, Process>,
     files: HashMap<PathBuf, Rc<Binary>>,
+    /// By file and offset: most addresses are in many stacks.
+    names: HashMap<(usize, u64), Vec<String>>,
     kernel: Option<Kernel>,
+    bytes: u64,
+    begun: Option<Instant>,
 }
 
 /// A process as it was when it was met.
@@ -57,6 +68,7 @@ struct Mapping {
 #[derive(Default)]
 struct Binary {
     segments: Vec<(u64, u64, u64)>,
+    bytes: u64,
     loader: Option<Loader>,
 }
 
@@ -114,7 +126,20 @@ impl Symbols {
             return vec![name];
         }
         let binary = self.binary(pid, &mapping.path);
-        let names = binary.functions(address - mapping.begin + mapping.offset);
+        let at = address - mapping.begin + mapping.offset;
+        let key = (Rc::as_ptr(&binary) as usize, at);
+        let names = match self.names.get(&key) {
+            Some(names) => names.clone(),
+            None if self.begun.is_some_and(|begun| begun.elapsed() > NAMING) => Vec::new(),
+            None => {
+                let names = binary.functions(at);
+                // Files that are not remembered may share their place.
+                if self.names.len() < MOST_NAMES && self.files.contains_key(Path::new(&mapping.path)) {
+                    self.names.insert(key, names.clone());
+                }
+                names
+            }
+        };
         if names.is_empty() {
             let file = mapping.path.rsplit('/').next().unwrap_or_default();
             return vec![format!("[{}]", file.trim_end_matches(" (deleted)"))];
@@ -132,8 +157,11 @@ impl Symbols {
             Some(_) => vec![PathBuf::from(format!("/proc/{pid}/exe"))],
             None => vec![PathBuf::from(format!("/proc/{pid}/root{path}")), known.clone()],
         };
-        let opened = places.iter().find_map(|place| Binary::open(place));
+        let in_time = self.begun.get_or_insert_with(Instant::now).elapsed() < NAMING;
+        let left = if in_time { MOST_BYTES.saturating_sub(self.bytes) } else { 0 };
+        let opened = places.iter().find_map(|place| Binary::open(place, left));
         let binary = Rc::new(opened.unwrap_or_default());
+        self.bytes += binary.bytes;
         if self.files.len() < MOST_FILES {
             self.files.insert(known, Rc::clone(&binary));
         }
@@ -165,11 +193,13 @@ impl Mapping {
 }
 
 impl Binary {
-    /// Reads where a file's parts belong, and its symbols, or those that were taken out of it.
-    fn open(path: &Path) -> Option<Self> {
+    /// Reads where a file's parts belong, and its symbols, or those that were taken out of it, where they are no longer than this.
+    fn open(path: &Path, most: u64) -> Option<Self> {
+        let most = most.min(MOST_FILE);
         // What is no file may have no end, or be waited for.
-        let described =
-            fs::metadata(path).ok().filter(|about| about.is_file() && about.len() <= MOST_FILE)?;
+        let small =
+            |path: &Path| fs::metadata(path).ok().filter(|about| about.is_file() && about.len() <= most);
+        let described = small(path)?;
         let (segments, build) = {
             let cache = ReadCache::new(File::open(path).ok()?);
             let parsed = object::File::parse(&cache).ok()?;
@@ -181,11 +211,10 @@ impl Binary {
             (segments.take(64).collect(), build.unwrap_or_default())
         };
         let aside = DEBUG.iter().filter_map(|place| aside(place, &build)).find(|place| place.is_file());
-        let small =
-            |path: &Path| fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() <= MOST_FILE);
-        let loader = aside.filter(|place| small(place)).and_then(|place| Loader::new(place).ok());
-        let loader = loader.or_else(|| (described.len() > 0).then(|| Loader::new(path).ok())?);
-        Some(Self { segments, loader })
+        let aside = aside.and_then(|place| Some((small(&place)?.len(), Loader::new(place).ok()?)));
+        let own = || (described.len(), Loader::new(path).ok());
+        let (bytes, loader) = aside.map_or_else(own, |(bytes, loader)| (bytes, Some(loader)));
+        Some(Self { segments, bytes, loader })
     }
 
     /// The functions at an offset of the file, those that are compiled into others first.
@@ -279,8 +308,13 @@ mod tests {
         let text = directory.path().join("text");
         fs::write(&text, b"\x7fELF, or so it says").expect("written");
         for path in [fifo, text, directory.path().join("none"), "/dev/zero".into(), directory.path().into()] {
-            assert!(Binary::open(&path).is_none(), "{}", path.display());
+            assert!(Binary::open(&path, u64::MAX).is_none(), "{}", path.display());
         }
+        let own = std::env::current_exe().expect("a path");
+        assert!(
+            Binary::open(&own, u64::MAX).is_some() && Binary::open(&own, 1000).is_none(),
+            "what has no room is not read"
+        );
         assert_eq!(aside("/d", &[0xab, 0xcd, 0x01]), Some("/d/ab/cd01.debug".into()));
         assert_eq!((aside("/d", &[]), aside("/d", &[1])), (None, None));
     }
