@@ -27,8 +27,21 @@ pub struct Block {
     pub width: f64,
 }
 
-/// What is drawn of a tree from a node on, at most so many blocks, the outer before the inner.
+/// What is drawn of a tree from a node on, the outer before the inner. Where that would be more blocks than so many, the narrow
+/// ones are left out, and not the inner ones.
 pub fn blocks(tree: &Tree, root: usize, most: usize) -> Vec<Block> {
+    let mut least = LEAST;
+    loop {
+        let drawn = wider(tree, root, least, most);
+        if drawn.len() <= most || least > WIDTH {
+            return drawn;
+        }
+        least *= 2.0;
+    }
+}
+
+/// Those that are at least so wide; once there are more than so many, not all of them.
+fn wider(tree: &Tree, root: usize, least: f64, most: usize) -> Vec<Block> {
     let Some(node) = tree.node(root).filter(|node| node.total > 0) else { return Vec::new() };
     let scale = WIDTH / node.total as f64;
     let mut drawn = vec![Block { node: root, row: 0, x: 0.0, width: WIDTH }];
@@ -39,7 +52,7 @@ pub fn blocks(tree: &Tree, root: usize, most: usize) -> Vec<Block> {
         let Some(node) = tree.node(node) else { continue };
         for (number, child) in tree.children(node) {
             let width = child.total as f64 * scale;
-            if width >= LEAST && drawn.len() < most {
+            if width >= least && drawn.len() <= most {
                 drawn.push(Block { node: number, row: row + 1, x, width });
             }
             x += width;
@@ -113,7 +126,9 @@ mod tests {
         ];
         assert_eq!(shown, expected);
         assert_eq!(height(&drawn), 3 * HEIGHT);
-        assert_eq!(blocks(&tree, 0, 2).len(), 2);
+        let names = |most| -> Vec<usize> { blocks(&tree, 0, most).iter().map(|block| block.node).collect() };
+        // At 819.2 and wider there is the one that has three quarters of it.
+        assert_eq!((names(2), names(1)), (vec![0, 1], vec![0]));
         assert!(blocks(&tree, 99, 100).is_empty() && blocks(&Tree::default(), 0, 9).is_empty());
     }
 

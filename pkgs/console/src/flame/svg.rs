@@ -6,7 +6,7 @@ use super::layout::{HEIGHT, WIDTH, blocks, colour, height, label};
 use super::{Tree, Unit, percent};
 
 /// What is drawn of a tree at most.
-pub const MOST_BLOCKS: usize = 12_000;
+pub const MOST_BLOCKS: usize = 8000;
 
 /// The row with the title.
 const TITLE: usize = 28;

@@ -24,7 +24,7 @@ const SERVICES: [&str; 4] = ["links", "files", "api", "console"];
 const MOST_SECONDS: u64 = 60;
 
 /// What is drawn on a page at most, and functions in the table.
-const BLOCKS: usize = 4000;
+const BLOCKS: usize = 1500;
 const LISTED: usize = 25;
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {

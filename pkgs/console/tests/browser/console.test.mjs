@@ -674,11 +674,11 @@ test("what the machine does is seen as a flame graph, kept, zoomed and compared"
   const picture = readFileSync(await saved.path(), "utf8");
   assert.match(picture, /^<svg xmlns=[\s\S]*<\/svg>\n$/);
   assert.doesNotMatch(picture, /<script|\son\w+=|style=/);
-  // One that is opened by itself is a picture, too.
-  const alone = await visitor.context.newPage();
-  await alone.goto(`data:image/svg+xml;base64,${Buffer.from(picture).toString("base64")}`);
-  assert.equal(await alone.evaluate(() => document.documentElement.nodeName), "svg");
-  await alone.close();
+  const parsed = await page.evaluate((text) => {
+    const parsed = new DOMParser().parseFromString(text, "image/svg+xml");
+    return [parsed.documentElement.nodeName, parsed.getElementsByTagName("parsererror").length];
+  }, picture);
+  assert.deepEqual(parsed, ["svg", 0]);
   await look(1, "waiting");
   await heading(page, "Profile 2: the whole machine, waiting, 1 s").waitFor();
   assert.equal(await page.getByLabel("Compare with").count(), 0, "what waits is not compared with what runs");
@@ -713,7 +713,6 @@ test("what the machine does is seen as a flame graph, kept, zoomed and compared"
   const again = plain.page.getByRole("link", { name: "Look again" });
   for (let n = 0; n < 600 && (await again.count()); n += 1) await again.click();
   await plain.page.getByRole("link", { name: "Save the stacks" }).waitFor();
-  await plain.accessible("profile, without scripts");
   await plain.close();
 });
 
