@@ -163,12 +163,14 @@ impl Ring {
     /// One with blocks of so many bytes together, for the thread that makes it.
     ///
     /// # Errors
-    /// When the kernel has none (before Linux 6.1), or does not allow it: `kernel.io_uring_disabled`, seccomp(2).
+    /// When the kernel has none (before Linux 6.0), or does not allow it: `kernel.io_uring_disabled`, seccomp(2).
     pub fn new(memory: usize) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
-            // What has ended is taken in when the worker asks, not wherever it happens to be.
-            .setup_defer_taskrun()
+            // What has ended is taken in with the next call of the worker, whichever it is, and ends its waiting for events. Taken in
+            // only when it asks (`IORING_SETUP_DEFER_TASKRUN`), nobody would tell its epoll instance: a worker without other
+            // work would sleep until its next tick.
+            .setup_coop_taskrun()
             .setup_taskrun_flag()
             .build(FLIGHTS)?;
         Ok(Self {
@@ -359,6 +361,13 @@ impl Drop for Ring {
 mod tests {
     use std::io::Write;
 
+    use rustix::buffer::spare_capacity;
+    use rustix::event::Timespec;
+    use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+    };
+
     use super::*;
 
     fn file(bytes: &[u8]) -> Arc<OwnedFd> {
@@ -388,6 +397,33 @@ mod tests {
             panic!("{ended:?}")
         };
         assert_eq!((*ended, block.bytes(0..37_856)), (number, &bytes[262_144..]));
+    }
+
+    #[test]
+    fn a_read_that_ends_wakes_whoever_waits_for_events() {
+        let Ok(mut ring) = Ring::new(0) else { return };
+        let epoll = epoll::create(CreateFlags::CLOEXEC).expect("an epoll instance");
+        epoll::add(&epoll, &ring, EventData::new_u64(0), EventFlags::IN).expect("it is watched");
+        // It can be read after a while, as what comes from a disk.
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).expect("a timer");
+        let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let soon = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        let times = Itimerspec { it_interval: once, it_value: soon };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times).expect("it is set");
+        let timer = Arc::new(timer);
+        let block = ring.block(1, 0).expect("a block");
+        ring.read(1, &timer, 0, 8, block).expect("room");
+        ring.submit().expect("the kernel takes it");
+        let mut ended = VecDeque::new();
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(8);
+        while ended.is_empty() {
+            events.clear();
+            let long = Timespec { tv_sec: 30, tv_nsec: 0 };
+            let woken = epoll::wait(&epoll, spare_capacity(&mut events), Some(&long));
+            assert_ne!(woken, Ok(0), "nobody tells of it");
+            ring.turn(&mut ended).expect("a turn");
+        }
+        assert!(matches!(&ended[0], Completion { token: 1, read: Ok((_, 8)), .. }), "{ended:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::origin_file::OriginFile;
 use crate::http::encoding::Coding;
@@ -142,7 +142,8 @@ impl FileIdentity {
     /// The kernel's.
     pub fn of(fd: impl AsFd) -> Result<(Self, FileType), Errno> {
         let wanted = StatxFlags::BASIC_STATS;
-        let stat = fs::statx(fd, c"", AtFlags::EMPTY_PATH, wanted)?;
+        // What the ring has read ends whatever its worker waits in; most file systems wait in nothing here.
+        let stat = retry_on_intr(|| fs::statx(&fd, c"", AtFlags::EMPTY_PATH, wanted))?;
         let identity = Self {
             device: (stat.stx_dev_major, stat.stx_dev_minor),
             inode: stat.stx_ino,
