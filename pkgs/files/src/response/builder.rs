@@ -268,8 +268,8 @@ impl ResponseBuilder<'_> {
             (AccessDecision::Allowed, _) => return Ok(None),
             (AccessDecision::Refused(refusal), _) => (refusal, String::new()),
             (AccessDecision::NeedsPassword(_), Some(Err(this))) => return Err(PendingWork::Password(this)),
-            (AccessDecision::NeedsPassword(_), Some(Ok(PasswordVerdict::TooMany))) => {
-                (HttpError::Tries, String::new())
+            (AccessDecision::NeedsPassword(_), Some(Ok(PasswordVerdict::TooMany { seconds }))) => {
+                (HttpError::Tries, format!("retry-after: {seconds}\r\n"))
             }
             (AccessDecision::NeedsPassword(_), Some(Ok(PasswordVerdict::Busy))) => {
                 (HttpError::Busy, String::new())

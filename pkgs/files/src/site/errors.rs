@@ -109,7 +109,7 @@ impl HttpError {
             Self::Range => (416, "The file has none of these bytes."),
             Self::Expectation => (417, "No expectation but 100-continue is met."),
             Self::Misdirected => (421, "This host is not served here."),
-            Self::Tries => (429, "Too many wrong passwords; try again in a minute."),
+            Self::Tries => (429, "Too many wrong passwords of late."),
             Self::Busy => (503, "Too many passwords are being tried just now."),
             Self::TooMany => (429, "Too many requests from this address."),
             Self::HeadTooLarge => (431, "The request has too many fields, or too long ones."),
@@ -137,7 +137,6 @@ impl HttpError {
             | Self::ArchivesBusy
             | Self::OriginFailed
             | Self::OriginSlow => "retry-after: 1\r\n",
-            Self::Tries => "retry-after: 60\r\n",
             _ => "",
         }
     }

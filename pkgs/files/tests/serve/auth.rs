@@ -148,8 +148,11 @@ fn wrong_passwords_are_few_by_address_and_known_ones_go_on() {
         assert_eq!(ask(version, &basic("bob", &n.to_string()), "192.0.2.1").status, 401, "{version}");
     }
     for version in ALL {
-        let answer = ask(version, &basic("bob", "x"), "192.0.2.1");
-        assert_eq!((answer.status, answer.field("retry-after").as_deref()), (429, Some("60")), "{version}");
+        // Each try is back after a fifth of a minute, which a slow machine may take to come here.
+        let mut answers = (0..5).map(|_| ask(version, &basic("bob", "x"), "192.0.2.1"));
+        let refused = answers.find(|answer| answer.status == 429).expect("no more tries");
+        let seconds = refused.field("retry-after").and_then(|seconds| seconds.parse().ok());
+        assert!(seconds.is_some_and(|seconds: u64| (1..=12).contains(&seconds)), "{version}: {seconds:?}");
         // Known already, of this address or another: not tried again.
         assert_eq!(ask(version, &right, "192.0.2.1").status, 200, "{version}");
         assert_eq!(ask(version, &right, "192.0.2.2").status, 200, "{version}");
