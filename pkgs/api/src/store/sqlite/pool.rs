@@ -1,7 +1,7 @@
 //! Threads that read what takes long: a few, each with a connection of its own, so that no thread that answers requests
 //! waits for the disk.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -103,7 +103,7 @@ fn lost() -> Error {
     Error::failed("the read was lost")
 }
 
-fn run(jobs: &Mutex<Receiver<Job>>, path: &PathBuf) {
+fn run(jobs: &Mutex<Receiver<Job>>, path: &Path) {
     let mut connection = None;
     loop {
         // Whoever has the lock waits for a job, the others for the lock.
