@@ -9,10 +9,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::wait_for;
 
 /// Where etcd, HAProxy, pgbouncer and the nodes are.
 const HERE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
@@ -72,18 +73,6 @@ fn ip(arguments: &str) {
     run(Command::new("ip").args(arguments.split(' ')));
 }
 
-/// Waits until something is there.
-pub fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = is() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "not yet: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 impl Cluster {
     /// Starts all of it; `programs` has Patroni's.
     pub fn start(programs: &Path) -> Self {
@@ -123,13 +112,13 @@ impl Cluster {
             etcd.args(arguments.into_iter().filter(|argument| argument != "--unsafe-no-fsync"));
         }
         let etcd = logged(&mut etcd, &at("etcd.log"));
-        until("etcd", || TcpStream::connect((HERE, 2379)).ok());
+        wait_for("etcd", || TcpStream::connect((HERE, 2379)).ok());
         let patroni = programs.join("patroni");
         let mut members: Vec<Member> = Vec::new();
         for index in 1..=3 {
             members.push(Member::start(index, directory.path(), &patroni));
             if index == 1 {
-                until("a leader", || rest(address(1), "/primary").filter(|(status, _)| *status == 200));
+                wait_for("a leader", || rest(address(1), "/primary").filter(|(status, _)| *status == 200));
             }
         }
         let mut cluster = Self { directory, patroni, members, etcd, _others: Vec::new() };
@@ -169,7 +158,7 @@ impl Cluster {
         let mut pgbouncer = as_postgres("pgbouncer", self.directory.path());
         let pgbouncer = logged(pgbouncer.arg(at("p/pgbouncer.ini")), &at("pgbouncer.log"));
         self._others.extend([haproxy, pgbouncer]);
-        until("pgbouncer", || TcpStream::connect((HERE, POOLER)).ok());
+        wait_for("pgbouncer", || TcpStream::connect((HERE, POOLER)).ok());
     }
 
     /// A URL of all members, of which one takes writes.
@@ -205,7 +194,7 @@ impl Cluster {
 
     /// The index of the member that leads.
     pub fn leader(&self) -> usize {
-        until("a leader", || self.leading())
+        wait_for("a leader", || self.leading())
     }
 
     fn leading(&self) -> Option<usize> {
@@ -216,7 +205,7 @@ impl Cluster {
 
     /// Waits until a leader has a standby that has all it commits, and all three are well.
     pub fn in_step(&self) {
-        until("all three are in step", || {
+        wait_for("all three are in step", || {
             let (_, text) = rest(self.members[self.leading()?].address, "/cluster")?;
             let cluster: Value = serde_json::from_str(&text).ok()?;
             let members = cluster["members"].as_array()?;
@@ -308,7 +297,7 @@ impl Member {
             .expect("a namespace");
         let pid = holder.id();
         // Until it has moved there, its network is this one.
-        until("a namespace", || {
+        wait_for("a namespace", || {
             let of = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
             (of(&pid.to_string())? != of("self")?).then_some(())
         });

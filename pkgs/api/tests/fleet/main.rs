@@ -6,9 +6,6 @@
 //! and PostgreSQL; Patroni comes of PyPI.
 #![forbid(unsafe_code)]
 
-#[allow(dead_code)]
-#[path = "../../../files/tests/serve/client.rs"]
-mod client;
 mod cluster;
 mod load;
 // Shared with the tests of one node, which need more of it.
@@ -25,8 +22,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use testkit::{client, wait_for};
 
-use cluster::{Cluster, until};
+use cluster::Cluster;
 use load::Seen;
 use place::{Place, Server, value};
 
@@ -106,7 +104,7 @@ fn fail_over(programs: &std::path::Path) {
     let mut missing = 0;
     for ids in created.chunks(500) {
         let ids: Vec<&str> = ids.iter().map(|(id, ..)| id.as_str()).collect();
-        let found = until("users are read", || {
+        let found = wait_for("users are read", || {
             let answer = nodes[0].send("POST", "/v1/users:batchGet", "", &json!({ "ids": ids }));
             (answer.status == 200).then(|| value(&answer))
         });
@@ -136,7 +134,7 @@ fn fail_over(programs: &std::path::Path) {
 fn phases(cluster: &mut Cluster, seen: &Seen) {
     let after = |what: &str, begin: Instant| {
         let before = [seen.acknowledged(0), seen.acknowledged(1)];
-        until(what, || (0..2).all(|node| seen.acknowledged(node) >= before[node] + WRITES).then_some(()));
+        wait_for(what, || (0..2).all(|node| seen.acknowledged(node) >= before[node] + WRITES).then_some(()));
         println!(
             "fleet: {what}: {:.1} s and, through pgbouncer, {:.1} s without writes",
             seen.gap(0, begin).as_secs_f64(),
@@ -175,14 +173,14 @@ fn phases(cluster: &mut Cluster, seen: &Seen) {
     let begin = Instant::now();
     let cut = cluster.leader();
     cluster.cut(cut, true);
-    until("another leads", || (cluster.leader() != cut).then_some(()));
+    wait_for("another leads", || (cluster.leader() != cut).then_some(()));
     after("the leader's network cut", begin);
     cluster.cut(cut, false);
     cluster.in_step();
 
     let begin = Instant::now();
     let killed = cluster.kill_leader();
-    until("another leads", || (cluster.leader() != killed).then_some(()));
+    wait_for("another leads", || (cluster.leader() != killed).then_some(()));
     after("leader killed with its Patroni", begin);
     cluster.revive(killed);
     cluster.in_step();

@@ -3,8 +3,10 @@
 use std::thread;
 use std::time::Instant;
 
+use testkit::until;
+
 use crate::client::{Answer, Client};
-use crate::place::{Place, Server, ask, problem, until, user, value};
+use crate::place::{Place, Server, ask, problem, user, value};
 
 on_each_database! {
     a_key_allows_what_its_scope_says_until_it_is_revoked,

@@ -7,9 +7,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use testkit::until;
 
 use crate::client::Answer;
-use crate::place::{Place, Server, ask, problem, until, user, value};
+use crate::place::{Place, Server, ask, problem, user, value};
 
 on_each_database! {
     each_write_has_a_line_with_who_wrote_and_digests_of_what_get_sends,

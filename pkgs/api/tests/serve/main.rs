@@ -7,10 +7,6 @@ mod place;
 mod access;
 mod addresses;
 mod batches;
-// Shared with the tests of files, which need more of it.
-#[allow(dead_code)]
-#[path = "../../../files/tests/serve/client.rs"]
-mod client;
 mod databases;
 mod described;
 mod lists;
@@ -27,3 +23,5 @@ mod sums;
 mod tools;
 mod users;
 mod writes;
+
+use testkit::client;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
+use testkit::until;
 
 use crate::client::Client;
-use crate::place::{BINARY, Place, ask, problem, until, user, value};
+use crate::place::{BINARY, Place, ask, problem, user, value};
 
 on_each_database! { a_database_is_migrated_and_seeded_before_anything_is_served }
 

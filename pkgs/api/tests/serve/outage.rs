@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use bench::postgres::{Durability, Postgres};
 use serde_json::json;
+use testkit::until;
 
 use crate::client::{Answer, Client};
-use crate::place::{Place, Server, ask, problem, until, user, value};
+use crate::place::{Place, Server, ask, problem, user, value};
 
 /// What the service is told to wait at most, for a connection and for an answer, how old a cached read may be, and for
 /// how long it goes on.

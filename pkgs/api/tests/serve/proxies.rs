@@ -4,9 +4,10 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use bench::proxy::{Proxy, connect_from};
+use testkit::until;
 
 use crate::client::{Answer, Client};
-use crate::place::{Place, until};
+use crate::place::Place;
 
 /// As little as there can be, so that two requests within a second are one too many.
 const RATE: [&str; 4] = ["--address-rate", "1", "--address-burst", "2"];

@@ -4,8 +4,9 @@ use std::fs;
 use std::process::{Command, Output};
 
 use rustix::process::Signal;
+use testkit::until;
 
-use crate::place::{BINARY, Place, until};
+use crate::place::{BINARY, Place};
 
 /// URLs that cannot be used, each with the same password, whole or with something in it that ends it for a parser.
 const MALFORMED: [&str; 22] = [

@@ -3,9 +3,10 @@
 use std::io::Read;
 
 use serde_json::json;
+use testkit::until;
 
 use crate::client::Client;
-use crate::place::{Place, Server, ask, problem, until, user, value};
+use crate::place::{Place, Server, ask, problem, user, value};
 
 /// Bytes of a batch, as the module has it.
 const BATCH: usize = 8 << 20;

@@ -3,12 +3,9 @@
 
 mod bed;
 mod bounds;
-// Shared with the other tests of serving, which need more of them.
-#[allow(dead_code)]
-#[path = "../serve/client.rs"]
-mod client;
 mod faults;
 mod meddler;
+// Shared with the other tests of serving, which need more of it.
 #[allow(dead_code)]
 #[path = "../serve/place.rs"]
 mod place;
@@ -18,3 +15,5 @@ mod serving;
 #[allow(dead_code)]
 #[path = "../../../listener/tests/interop/tools.rs"]
 mod tools;
+
+use testkit::client;

@@ -3,7 +3,6 @@
 
 mod archive;
 mod auth;
-mod client;
 mod cold;
 mod compress;
 mod crowd;
@@ -29,3 +28,5 @@ mod timing;
 mod tools;
 mod traversal;
 mod versions;
+
+use testkit::client;

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bench::process::Process;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+pub use testkit::until;
 
 use crate::client::{Answer, Client};
 
@@ -160,15 +161,6 @@ pub fn pattern(length: usize) -> Vec<u8> {
         .flat_map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes())
         .take(length)
         .collect()
-}
-
-/// Waits until something holds: long enough for a disk that other tests keep busy.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what} does not come true");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// The right to be the only crowd of `wanted` clients of this process, which may have as many file descriptors from here

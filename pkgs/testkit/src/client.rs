@@ -9,6 +9,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One connection.
 pub struct Client {
+    /// For what only some tests do with it.
     pub stream: TcpStream,
     received: Vec<u8>,
 }
@@ -16,9 +17,11 @@ pub struct Client {
 /// One answer, whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
+    /// Of three digits.
     pub status: u16,
     /// Names in lower case, in the order they came.
     pub fields: Vec<(String, String)>,
+    /// Without its chunks.
     pub body: Vec<u8>,
 }
 

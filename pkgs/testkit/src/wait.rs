@@ -1,0 +1,51 @@
+//! Waiting for what another process does, which tells nobody when it has.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Long enough for a machine that other tests keep busy: only what hangs takes longer.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Waits until something holds.
+///
+/// # Panics
+/// With `what`, where it still does not after two minutes.
+#[track_caller]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    wait_for(what, || holds().then_some(()));
+}
+
+/// Waits for something, and answers it.
+///
+/// # Panics
+/// With `what`, where it is not there after two minutes.
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(there) = there() {
+            return there;
+        }
+        assert!(Instant::now() < deadline, "not yet: {what}");
+        thread::sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_is_waited_for_and_no_longer() {
+        let mut looks = 0;
+        let third = wait_for("the third look", || {
+            looks += 1;
+            (looks == 3).then_some(looks)
+        });
+        assert_eq!((third, looks), (3, 3));
+        until("what is so", || true);
+    }
+}
