@@ -97,7 +97,7 @@ if [[ $mode == images ]]; then
     profile=${PROFILE:-try}
     # Those of the tests have other features.
     if [[ $profile != dev ]]; then
-        (cd pkgs && cargo build --locked --profile "$profile" "${names[@]/#/--bin=}")
+        (cd pkgs && cargo build --locked --profile "$profile" --bins "${names[@]/#/--package=}")
         built=${CARGO_TARGET_DIR:-pkgs/target}/$profile
     fi
 fi

@@ -6,5 +6,6 @@ cd "$(dirname "$0")/.."
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 cd pkgs
 programs=(linerate linerate-links linerate-files linerate-api)
-cargo build --profile try --locked $(printf -- '--bin %s ' "${programs[@]}")
+# By packages: without them every member of the workspace has a say in what its dependencies are built with.
+cargo build --profile try --locked --bins $(printf -- '--package %s ' "${programs[@]}")
 exec target/try/linerate up --data target/up "$@"
