@@ -148,8 +148,8 @@ impl Metrics {
     pub fn register(&self, registry: &mut Registry, prefix: &str) {
         let registry = registry.sub_registry_with_prefix(prefix);
         let mut accepted =
-            Family::new("listener_accepted", "ConnectionLimiter accepted, when it was clear what they speak");
-        let mut open = Family::new("listener_open", "ConnectionLimiter open");
+            Family::new("listener_accepted", "Connections accepted, when it was clear what they speak");
+        let mut open = Family::new("listener_open", "Connections open");
         for protocol in Protocol::ALL {
             let labels = [("protocol", protocol.label())];
             let metrics = self.clone();
@@ -170,7 +170,7 @@ impl Metrics {
         ];
         let mut family = Family::new(
             "listener_shed",
-            "ConnectionLimiter closed, and requests refused, for want of room or trust",
+            "Connections closed, and requests refused, for want of room or trust",
         );
         for (reason, read) in shed {
             let metrics = self.clone();
@@ -188,7 +188,7 @@ impl Metrics {
                 "Failures to accept, such as for want of file descriptors",
                 |worker| &worker.accept_errors,
             ),
-            ("listener_timed_out", "ConnectionLimiter closed for being slow or idle too long", |worker| {
+            ("listener_timed_out", "Connections closed for being slow or idle too long", |worker| {
                 &worker.timed_out
             }),
             (
