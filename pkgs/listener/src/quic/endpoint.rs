@@ -127,16 +127,33 @@ pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: i
             () = drain.cut() => break,
         }
     }
-    endpoint.close(varint(Code::H3_NO_ERROR.value()), b"");
+    // An endpoint that is closed refuses whoever comes, and the next process could have had them: so connections that have
+    // ended in order are left at that, and those that are cut are not many.
+    if !connections.is_empty() || !leaves_sockets() {
+        endpoint.close(varint(Code::H3_NO_ERROR.value()), b"");
+    }
     // Long enough to say so, and no longer.
-    let _ = timeout(FAREWELL, endpoint.wait_idle()).await;
+    let farewell = timeout(FAREWELL, endpoint.wait_idle());
+    tokio::pin!(farewell);
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut farewell => break,
+            Some(incoming) = endpoint.accept() => turn_away(incoming),
+        }
+    }
     sending.abort();
 }
 
-/// Who connects while it drains learns at once that it is in vain; or nothing, where another process comes to these sockets,
-/// or has them: then it tries again.
+/// Whether another process comes to these sockets, or has them.
+fn leaves_sockets() -> bool {
+    socket::keeps() || handover::is_handed_over()
+}
+
+/// Who connects while it drains learns at once that it is in vain; or nothing, where another process has these sockets, or
+/// will: then it tries again.
 fn turn_away(incoming: Incoming) {
-    if socket::keeps() || handover::is_handed_over() { incoming.ignore() } else { incoming.refuse() }
+    if leaves_sockets() { incoming.ignore() } else { incoming.refuse() }
 }
 
 fn open(
