@@ -101,6 +101,11 @@ pub struct Args {
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     pub max_connections: usize,
 
+    /// Connections of one address; further ones are closed at once. Those of a trusted proxy are nobody's. Default: no
+    /// limit.
+    #[arg(long, value_name = "N", help_heading = "Resources")]
+    pub address_connections: Option<NonZero<u32>>,
+
     /// Connections that may wait to be accepted; net.core.somaxconn caps it.
     #[arg(long, value_name = "N", default_value_t = TcpOptions::default().backlog, help_heading = "Resources",
           value_parser = clap::value_parser!(i32).range(1..))]
@@ -392,6 +397,7 @@ fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>)
     let secure = args.tls.tls_listen.iter().cloned().map(listener::Endpoint::tls);
     let limits = Limits {
         connections: args.max_connections,
+        connections_per_address: args.address_connections.map_or(0, NonZero::get),
         head_timeout: Duration::from_secs(args.head_timeout),
         idle_timeout: Duration::from_secs(args.idle_timeout),
         drain_timeout: Duration::from_secs(args.drain_timeout),

@@ -84,6 +84,8 @@ pub struct Settings {
 pub struct Limits {
     /// Connections of all workers; further ones are closed at once.
     pub connections: usize,
+    /// Connections of one address; 0 is no limit.
+    pub connections_per_address: u32,
     /// A request's head must be complete this long after its first byte, and a form as long after its head. The first
     /// byte of a connection, and that an answer is taken, has as long.
     pub head_timeout: Duration,
@@ -96,10 +98,17 @@ pub struct Limits {
 impl Limits {
     /// The same as a listener has it, which is yet to be told where it listens.
     pub fn config(&self) -> listener::Config {
-        let Self { connections, head_timeout: head, idle_timeout: idle, drain_timeout: drain } = *self;
+        let Self {
+            connections,
+            connections_per_address,
+            head_timeout: head,
+            idle_timeout: idle,
+            drain_timeout: drain,
+        } = *self;
         listener::Config {
             limits: listener::Limits {
                 connections,
+                connections_per_address,
                 handshake_time: head,
                 head_bytes: MAX_HEAD_BYTES,
                 head_time: head,

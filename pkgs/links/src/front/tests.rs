@@ -67,8 +67,13 @@ fn fixture(connections: usize) -> Fixture {
         shutdown: Shutdown::new(),
     });
     let second = Duration::from_secs(1);
-    let limits =
-        Limits { connections, head_timeout: 10 * second, idle_timeout: 10 * second, drain_timeout: second };
+    let limits = Limits {
+        connections,
+        connections_per_address: 0,
+        head_timeout: 10 * second,
+        idle_timeout: 10 * second,
+        drain_timeout: second,
+    };
     let listener = Listener::new(listener::Config {
         endpoints: vec![Endpoint::plain("127.0.0.1:0".parse().unwrap())],
         runtime: Runtime::PerCore(NonZero::new(1)),

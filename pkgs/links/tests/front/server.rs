@@ -52,6 +52,7 @@ pub fn settings() -> Settings {
 pub fn limits() -> Limits {
     Limits {
         connections: 1024,
+        connections_per_address: 0,
         head_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(20),
         drain_timeout: Duration::from_secs(2),
