@@ -46,7 +46,7 @@ pub mod usage;
 pub mod wrk;
 
 #[cfg(feature = "tls")]
-mod anybody;
+pub mod anybody;
 mod error;
 mod load;
 

@@ -5,6 +5,7 @@ mod answers;
 mod client;
 mod conforms;
 mod domains;
+mod limits;
 mod logs;
 mod operation;
 
