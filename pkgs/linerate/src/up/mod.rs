@@ -1,5 +1,8 @@
 //! The services of the box, run together for trying out: on embedded storage, on free ports, stopped together.
 //!
+//! Nothing takes over here (`--handover`): when one of them ends all do, and none is started again. A second `up` beside the
+//! first is another box, at other ports, and not its successor. Units of systemd are what restarts without a lost connection.
+//!
 //! - [`program`]: where the services' binaries are.
 //! - [`port`]: where they can listen.
 //! - [`child`]: a service that runs, and what it says.
