@@ -107,7 +107,7 @@ image:              ## HOST=aws-c6i-image, tengbe-image or tengbe-installer: tha
 vm-test:            ## boot the rendered hosts on Debian under QEMU, and run the VM tests' scripts there
 	.ci/portable.sh
 
-vm:                 ## boot the appliance: links at port 8080 of this machine, files at 8090 and 8443, api at 8100
+vm:                 ## boot the appliance: links at port 8080 of this machine, files at 8090, api at 8100, by TLS files at 8443 and links at 8444
 	.ci/portable.sh --boot vm
 
 help:               ## these lines

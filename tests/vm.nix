@@ -55,7 +55,13 @@ let
       ./companions.nix
     ];
 
-    visitor.environment.systemPackages = [ pkgs.curl ];
+    visitor.environment.systemPackages = [
+      pkgs.curl
+      (pkgs.writers.writePython3Bin "h3-load" {
+        libraries = [ pkgs.python3Packages.aioquic ];
+        doCheck = false;
+      } (builtins.readFile ./vm/programs/h3-load))
+    ];
   };
 
   test =

@@ -8,12 +8,21 @@
 }:
 let
   certificates = "/var/lib/certificates";
+  tls = {
+    certificate = "${certificates}/chain.pem";
+    key = "${certificates}/key.pem";
+  };
+  certified = rec {
+    requires = [ "linerate-certificate.service" ];
+    after = requires;
+  };
   # Ports of this machine, and the guest's.
   forwarded = {
     "8080" = 80;
     "8090" = 8090;
     "8100" = 8100;
     "8443" = 8443;
+    "8444" = 8444;
   };
 in
 {
@@ -29,12 +38,11 @@ in
       # Connections wait while a new generation takes over.
       socketActivation = true;
       settings.public-url = "http://localhost:8080";
+      inherit tls;
+      settings.tls-listen = [ ":8444" ];
     };
     files = {
-      tls = {
-        certificate = "${certificates}/chain.pem";
-        key = "${certificates}/key.pem";
-      };
+      inherit tls;
       settings.tls-listen = [ ":8443" ];
     };
     # On its own SQLite; a host that is not for trying out asks for keys.
@@ -45,11 +53,9 @@ in
     };
   };
 
-  # A certificate of the machine's own making, which is there before the service that asks for it.
-  systemd.services.linerate-files = rec {
-    requires = [ "linerate-certificate.service" ];
-    after = requires;
-  };
+  # A certificate of the machine's own making, which is there before the services that ask for it.
+  systemd.services.linerate-links = certified;
+  systemd.services.linerate-files = certified;
   systemd.services.linerate-certificate = {
     description = "Certificate to try TLS with";
     path = [ pkgs.openssl ];
@@ -72,7 +78,7 @@ in
     graphics = false;
     cores = 2;
     memorySize = 1024;
-    # On this machine: links at 8080, files at 8090 and by TLS at 8443, api at 8100.
+    # On this machine: links at 8080, files at 8090, api at 8100; by TLS files at 8443, links at 8444.
     forwardPorts = lib.mapAttrsToList (here: there: {
       from = "host";
       host.port = lib.toInt here;

@@ -13,6 +13,8 @@ class Role:
     hardware: Hardware = field(default_factory=Hardware)
     # Scripts of this repository that it has, by the names that they are called by.
     scripts: dict[str, str] = field(default_factory=dict)
+    # Programs likewise, which say themselves what runs them.
+    programs: dict[str, str] = field(default_factory=dict)
     # NixOS itself, as .ci/nixos.sh builds it by this name; and how large its disk is, in MiB.
     nixos: str | None = None
     disk_mib: int | None = None
@@ -21,7 +23,7 @@ class Role:
 
 
 BOX = Role("vm")
-VISITOR = Role()
+VISITOR = Role(programs={"h3-load": "tests/vm/programs/h3-load"})
 # Two kinds of cards with four queues, on four CPUs.
 WITH_QUEUES = Role("vm", Hardware(cards=(Card(queues=4), Card("igb")), cpus=4))
 

@@ -44,6 +44,7 @@ GUEST = [
     "openssl",
     "pebble",
     "procps",
+    "python3-aioquic",
     "systemd",
     "systemd-sysv",
     "tzdata",

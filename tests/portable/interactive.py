@@ -9,7 +9,7 @@ from qemu import AFTER_QEMU, KERNEL_PARAMETERS, MACHINE
 from scenario import Made
 
 # This machine's port, and the host's.
-FORWARDED = {8080: 80, 8090: 8090, 8100: 8100, 8443: 8443}
+FORWARDED = {8080: 80, 8090: 8090, 8100: 8100, 8443: 8443, 8444: 8444}
 
 _GETTY = "/usr/lib/systemd/system/serial-getty@.service"
 _LOGIN = """\
@@ -32,7 +32,7 @@ def boot(host: Host, made: Made) -> int:
         payload = Path(directory) / "payload.tar"
         files.write(payload)
         ports = ", ".join(
-            f"http{'s' if there == 8443 else ''}://localhost:{here} (its port {there})" for here, there in FORWARDED.items()
+            f"http{'s' if there in (8443, 8444) else ''}://localhost:{here} (its port {there})" for here, there in FORWARDED.items()
         )
         print(f"{ports}; it ends with 'poweroff', or with Ctrl-A X. It takes half a minute to boot.", flush=True)
         return subprocess.run(

@@ -84,6 +84,8 @@ def _identify(files: Files, name: str, number: int, role: Role, others: list[str
     for script, path in role.scripts.items():
         text = (SCRIPTS.parents[1] / path).read_text()
         files.add(f"/usr/local/bin/{script}", f"#!/bin/bash\n{text}", 0o755)
+    for program, path in role.programs.items():
+        files.add(f"/usr/local/bin/{program}", (SCRIPTS.parents[1] / path).read_text(), 0o755)
     for card in range(len(role.hardware.cards)):
         files.add(
             f"/etc/systemd/network/50-card{card}.network",

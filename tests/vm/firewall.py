@@ -10,7 +10,7 @@ ssh_port = box.succeed("ss -Hltnp | grep sshd | head -n 1 | sed 's/.*:\\([0-9]*\
 ssh = f"ssh -p {ssh_port} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=20 root@box"
 
 with subtest("the services are let in"):
-    for port in [80, 8090, 8100, 8443]:
+    for port in [80, 8090, 8100, 8443, 8444]:
         visitor.wait_for_open_port(port, "box")
 
 with subtest("nothing else is, and is not even refused"):
@@ -26,13 +26,13 @@ with subtest("nothing else is, and is not even refused"):
         assert status == 28, f"port {port}: curl ended with {status}"
 
 with subtest("connections of the services are not tracked, others are"):
-    visitor.succeed("curl -sk http://box/ https://box:8443/ http://box:8090/ http://box:8100/")
+    visitor.succeed("curl -sk http://box/ https://box:8443/ https://box:8444/ http://box:8090/ http://box:8100/")
     visitor.execute(f"timeout 5 nc box {ssh_port} </dev/null")
     tracked = box.succeed("conntrack -L -p tcp")
     assert f"dport={ssh_port} " in tracked, tracked
     # What the box asks of itself is, until it is answered.
     others = [line for line in tracked.splitlines() if "src=127.0.0.1" not in line]
-    for port in [80, 8090, 8100, 8443]:
+    for port in [80, 8090, 8100, 8443, 8444]:
         assert not [line for line in others if f"dport={port} " in line], others
 
 with subtest("ssh takes no password"):

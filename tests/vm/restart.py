@@ -5,7 +5,7 @@ import json
 start_all()
 for service in ["links", "files", "api"]:
     box.wait_for_unit(f"linerate-{service}.service")
-for port in [80, 8090, 8100, 8443]:
+for port in [80, 8090, 8100, 8443, 8444]:
     visitor.wait_for_open_port(port, "box")
 
 # How many clients ask by each name.
@@ -17,12 +17,24 @@ def load(name: str, url: str, flags: str = "", clients: int = 3) -> None:
 
     A client that loses a connection asks again by another: curl only says so aside.
     """
+    curl = "stdbuf -oL curl -sv -o /dev/null -w '%{http_code} %{errormsg}\\n' --max-time 300"
+    start(name, f"{curl} {flags} '{url}#[1-10000000]'", clients)
+
+
+def load_h3(name: str, port: int, path: str, clients: int = 2) -> None:
+    """The same by HTTP/3. A client that the server says goodbye to asks again by another connection, and so it does who loses
+    one, which it says aside.
+    """
+    start(name, f"h3-load https://box:{port}{path} chain.pem", clients)
+
+
+def start(name: str, client: str, clients: int) -> None:
+    """Clients that write a line for each answer, and aside one for each connection that has died."""
     running[name] = clients
-    for client in range(clients):
+    for number in range(clients):
         visitor.succeed(
-            f"stdbuf -oL curl -sv -o /dev/null -w '%{{http_code}} %{{errormsg}}\\n' --max-time 300"
-            f" {flags} '{url}#[1-10000000]' > {name}-{client} 2> >(grep --line-buffered died > {name}.lost-{client}) &"
-            f" echo $! > {name}.pid-{client}"
+            f"{client} > {name}-{number} 2> >(grep --line-buffered died > {name}.lost-{number}) &"
+            f" echo $! > {name}.pid-{number}"
         )
 
 
@@ -38,6 +50,7 @@ def stop(name: str, status: str) -> None:
     visitor.succeed(f"kill $(cat {name}.pid-*)")
     found = visitor.succeed(f"cat {name}-* | sort | uniq -c").splitlines()
     assert len(found) == 1 and found[0].split()[1:] == [status], found
+    print(f"{name}: {found[0].split()[0]} answers, no connection lost")
     lost = visitor.succeed(f"cat {name}.lost-*")
     assert lost == "", lost
 
@@ -48,30 +61,45 @@ box.succeed(
 )
 box.succeed("echo 0123456789 > /var/lib/linerate-files/digits")
 
-with subtest("links restarts twice under load"):
+certificate = box.succeed("cat /var/lib/certificates/chain.pem")
+visitor.succeed(f"cat > chain.pem <<< '{certificate}'")
+
+
+def by_tls(port: int) -> str:
+    """Flags of curl, with which it asks the box at this port for what its certificate is of."""
+    return f"--connect-to localhost:{port}:box:{port} --cacert chain.pem"
+
+
+with subtest("links restarts twice under load, in the clear, by TLS and by HTTP/3"):
     began = box.succeed("systemctl show -P MainPID linerate-links.service")
-    load("links", "http://box/busy")
+    load("links", "http://box/busy", clients=1)
+    load("links-tls", "https://localhost:8444/busy", f"{by_tls(8444)} --http1.1", clients=1)
+    load("links-http2", "https://localhost:8444/busy", f"{by_tls(8444)} --http2", clients=1)
+    load_h3("links-http3", 8444, "/busy")
+    under_way = ["links", "links-tls", "links-http2", "links-http3"]
     for _ in range(2):
-        goes_on("links")
+        for name in under_way:
+            goes_on(name)
         box.succeed("systemctl restart linerate-links.service")
-    goes_on("links")
-    stop("links", "307")
+    for name in under_way:
+        goes_on(name)
+        stop(name, "307")
     assert box.succeed("systemctl show -P MainPID linerate-links.service") != began
 
 with subtest("files and api restart twice under load, on sockets that systemd keeps"):
-    certificate = box.succeed("cat /var/lib/certificates/chain.pem")
-    visitor.succeed(f"cat > chain.pem <<< '{certificate}'")
     made = """--json '{"email": "grace@example.com", "name": "Grace"}' http://box:8100/v1/users"""
     user = json.loads(visitor.succeed(f"curl -sf {made}"))["id"]
-    tls = "--connect-to localhost:8443:box:8443 --cacert chain.pem"
-    under_way = {
+    tls = by_tls(8443)
+    asked_for = {
         "clear": ("http://box:8090/digits", ""),
         "tls": ("https://localhost:8443/digits", f"{tls} --http1.1"),
         "http2": ("https://localhost:8443/digits", f"{tls} --http2"),
         "by-id": (f"http://box:8100/v1/users/{user}", ""),
     }
-    for name, (url, flags) in under_way.items():
+    for name, (url, flags) in asked_for.items():
         load(name, url, flags, clients=1)
+    load_h3("http3", 8443, "/digits")
+    under_way = [*asked_for, "http3"]
     for _ in range(2):
         for name in under_way:
             goes_on(name)
@@ -99,10 +127,14 @@ with subtest("who connects while a service starts again waits for it"):
 
 with subtest("files reloads under load"):
     load("files", "http://box:8090/digits")
-    goes_on("files")
+    load_h3("files-http3", 8443, "/digits")
+    under_way = ["files", "files-http3"]
+    for name in under_way:
+        goes_on(name)
     box.succeed("systemctl reload linerate-files.service")
-    goes_on("files")
-    stop("files", "200")
+    for name in under_way:
+        goes_on(name)
+        stop(name, "200")
 
 with subtest("a request under way is finished before the service ends"):
     # Its head comes slowly: the connection is open, and half a request is read, when the service is told to stop.
