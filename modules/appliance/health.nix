@@ -80,6 +80,14 @@ in
       host = config.networking.hostName;
       # Of an image, / is in memory, and nothing is written to it.
       disk.${if cfg.image.enable then "/var" else "/"}.min_free_percent = cfg.health.minFreePercent;
+      image =
+        if cfg.image.enable then
+          {
+            store = "/nix/store";
+            secure_boot = cfg.image.secureBoot;
+          }
+        else
+          null;
       time =
         if cfg.health.maxClockErrorMs == null then
           null

@@ -122,11 +122,6 @@ in
         }
       ];
 
-      linerate.profile.image = {
-        store = "/nix/store";
-        secure_boot = cfg.secureBoot;
-      };
-
       system.image = {
         inherit (cfg) id version;
       };
