@@ -48,7 +48,7 @@ fn links(directory: &Path) -> Admin {
     let rules = Rules { head_bytes: 32 * 1024, ..RULES };
     start(rules, ["--database", database.to_str().expect("text")], |flags| {
         let Command::Serve(args) = Cli::parse_from(flags).command else { panic!("no server") };
-        serve::run(args, false).expect("it serves");
+        serve::run(*args, false).expect("it serves");
     })
 }
 

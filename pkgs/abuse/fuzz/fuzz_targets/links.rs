@@ -33,7 +33,7 @@ fn address() -> SocketAddr {
         let (listen, operators) = (public.to_string(), admin.to_string());
         let flags = [&flags[..], &["--listen", &listen, "--admin", &operators]].concat();
         let Command::Serve(args) = Cli::parse_from(flags).command else { panic!("no server") };
-        std::thread::spawn(move || serve::run(args, false).expect("it serves"));
+        std::thread::spawn(move || serve::run(*args, false).expect("it serves"));
         while std::net::TcpStream::connect(public).is_err() {
             std::thread::yield_now();
         }

@@ -61,12 +61,10 @@ pub struct Cli {
 }
 
 /// What to do.
-// Made once a process: a box would only cost.
-#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Answer redirects, and the API on the admin listener.
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Add a link and print its short URL.
     Add(commands::add::Args),
     /// Print a link.
@@ -114,7 +112,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Error> {
     let mut output = Output::new(cli.json);
     let done = match cli.command {
-        Command::Serve(args) => return Ok(serve::run(args, cli.json)?),
+        Command::Serve(args) => return Ok(serve::run(*args, cli.json)?),
         Command::Add(args) => commands::add::run(args, &mut output),
         Command::Get(args) => commands::get::run(args, &mut output),
         Command::List(args) => commands::list::run(args, &mut output),

@@ -388,14 +388,11 @@ fn so_many_may_wait_to_be_accepted() {
 fn who_is_not_done_in_time_is_cut_at_the_end() {
     let secure = Secure::new();
     let server = serve(&secure, &["--head-timeout", "120", "--drain-timeout", "2"]);
-    let begun: Vec<_> = BOTH
-        .map(|version| {
-            let mut stream = connect(&server, version);
-            send(&mut *stream, "GET /lock HTTP/1.1\r\nHost: ");
-            stream
-        })
-        .into();
-    let [mut plain, mut secret]: [Box<dyn Stream>; 2] = begun.try_into().unwrap_or_else(|_| unreachable!());
+    let [mut plain, mut secret] = BOTH.map(|version| {
+        let mut stream = connect(&server, version);
+        send(&mut *stream, "GET /lock HTTP/1.1\r\nHost: ");
+        stream
+    });
     until("that both are let in", || metric(&server, &["listener_open", "http1"]) == 2.0);
     server.terminate();
     assert!(server.wait(PATIENCE).success());
