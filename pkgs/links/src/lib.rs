@@ -13,7 +13,8 @@
 //! - [`front`]: the public listener; answers `GET|HEAD /{code}` and nothing else.
 //! - [`cache`]: ready-made answers by code, bounded by bytes, coherent with the store.
 //! - [`clicks`]: what each worker counts, flushed to the store once a second.
-//! - [`store`]: SQLite; one writer thread, one read connection per worker.
+//! - [`store`]: SQLite, with one writer thread and one read connection per worker; or PostgreSQL, shared with other servers,
+//!   where a miss is waited for.
 //! - [`admin`]: the admin listener; the `/api/v1` API, health and metrics.
 //! - [`domains`]: which host a link is at, and the table of them.
 //! - [`cli`]: the command line, on the database itself or over the API.

@@ -389,7 +389,10 @@ fn what_cannot_be_a_database_is_refused_and_left_alone() {
     place.write("notes.txt", &"not a database, though long enough for one\n".repeat(40));
     std::fs::create_dir(place.path("directory")).expect("writable");
     for (database, why) in [
-        ("postgres://user@host/links", "links are in a file on this machine, and postgres:// names none"),
+        (
+            "mysql://user@host/links",
+            "links are in a file on this machine or in PostgreSQL, and mysql:// names neither",
+        ),
         ("notes.txt", "notes.txt: this is no database"),
         ("directory", "directory: this is a directory"),
     ] {

@@ -1,13 +1,24 @@
 //! What is left of the links that take a number of clicks.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::store::LEASED;
 
 /// How long the counter of a click limit outlives the entries that use it: well beyond the next flush, so
 /// that a reloaded entry never starts from a count that lags behind.
 const COUNTER_KEPT: Duration = Duration::from_secs(60);
+
+/// Which grants are taken back.
+#[derive(Clone, Copy, Debug)]
+pub enum Grants {
+    /// Those of this link.
+    Of(i64),
+    /// Those of links that were granted nothing for so long.
+    Idle(Duration),
+}
 
 /// Clicks so far of the links that have a limit, one counter a link for all workers and all
 /// reloads of its entry.
@@ -17,6 +28,8 @@ pub(super) struct ClickLimits(Mutex<LiveCounters>);
 #[derive(Default)]
 struct LiveCounters {
     counters: HashMap<i64, (Arc<AtomicU64>, Instant)>,
+    /// The limits by which clicks were granted.
+    limits: HashMap<i64, u64>,
     sweep_at: usize,
 }
 
@@ -32,10 +45,49 @@ impl ClickLimits {
         if live.counters.len() >= live.sweep_at {
             live.counters
                 .retain(|_, (counter, used)| Arc::strong_count(counter) > 1 || used.elapsed() < COUNTER_KEPT);
+            let LiveCounters { counters, limits, .. } = &mut *live;
+            limits.retain(|link, _| counters.contains_key(link));
             live.sweep_at = 2 * live.counters.len().max(512);
         }
         let counter = Arc::new(AtomicU64::new(stored));
         live.counters.insert(link, (Arc::clone(&counter), Instant::now()));
         counter
+    }
+
+    /// Notes a limit; whether another one was noted.
+    pub(super) fn changed(&self, link: i64, most: Option<u64>) -> bool {
+        let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of a link without a limit there is nothing to note, and most are.
+        if most.is_none() && live.limits.is_empty() {
+            return false;
+        }
+        let before = match most {
+            Some(most) => live.limits.insert(link, most),
+            None => live.limits.remove(&link),
+        };
+        before.is_some() && before != most
+    }
+
+    /// Adds to what is left of a link that is [`LEASED`].
+    pub(super) fn grant(&self, link: i64, clicks: u64) {
+        self.counter(link, LEASED).fetch_sub(clicks, Ordering::Relaxed);
+    }
+
+    /// Takes what is left of links that are [`LEASED`].
+    pub(super) fn take(&self, of: Grants) -> Vec<(i64, u64)> {
+        let take = |link: i64, counter: &AtomicU64| {
+            let left = LEASED - counter.swap(LEASED, Ordering::Relaxed);
+            (left > 0).then_some((link, left))
+        };
+        let live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match of {
+            Grants::Of(link) => {
+                live.counters.get(&link).and_then(|(counter, _)| take(link, counter)).into_iter().collect()
+            }
+            Grants::Idle(age) => {
+                let idle = live.counters.iter().filter(|(_, (_, used))| used.elapsed() >= age);
+                idle.filter_map(|(&link, (counter, _))| take(link, counter)).collect()
+            }
+        }
     }
 }

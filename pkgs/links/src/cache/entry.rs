@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use triomphe::ThinArc;
 
 use crate::link::{RedirectStatus, Status};
-use crate::store::Route;
+use crate::store::{LEASED, Route};
 use crate::when::Timestamp;
 
 use super::click_limits::ClickLimits;
@@ -52,8 +52,10 @@ pub enum Verdict {
     Ask,
     /// No such link, or not yet.
     Missing,
-    /// Expired or used up.
+    /// Expired.
     Gone,
+    /// Nothing is left of its clicks.
+    UsedUp,
 }
 
 impl Entry {
@@ -140,8 +142,10 @@ impl Entry {
         let Some(rules) = &self.head().rules else { return Verdict::Follow };
         if rules.not_before.is_some_and(|start| now < start) {
             Verdict::Missing
-        } else if rules.expires_at.is_some_and(|end| now >= end) || rules.used_up() {
+        } else if rules.expires_at.is_some_and(|end| now >= end) {
             Verdict::Gone
+        } else if rules.used_up() {
+            Verdict::UsedUp
         } else if rules.password_hash.is_some() {
             Verdict::Ask
         } else {
@@ -152,6 +156,12 @@ impl Entry {
     /// Whether it answers so often and no more.
     pub fn is_limited(&self) -> bool {
         self.head().rules.as_ref().is_some_and(|rules| rules.limit.is_some())
+    }
+
+    /// Whether its clicks are granted a few at a time ([`LEASED`]).
+    pub fn is_leased(&self) -> bool {
+        let limit = self.head().rules.as_ref().and_then(|rules| rules.limit.as_ref());
+        limit.is_some_and(|(most, _)| *most == LEASED)
     }
 
     /// Takes one click off the limit; false when none was left.

@@ -2,31 +2,53 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Stripes of the generation table. An edit makes one entry in 4,096 reload, besides its own.
-const STRIPES: usize = 1 << 12;
+/// Set while nobody knows what has changed: then no stamp is the present one.
+const STALE: u32 = 1 << 31;
 
 /// When each code last changed: a counter a stripe of codes, and one for all.
 pub(super) struct Generations {
     stripes: Box<[AtomicU32]>,
+    /// A counter, and [`STALE`].
     all: AtomicU32,
 }
 
 impl Generations {
-    pub(super) fn new() -> Self {
-        Self { stripes: (0..STRIPES).map(|_| AtomicU32::new(0)).collect(), all: AtomicU32::new(0) }
+    /// With so many stripes, a power of two: an edit makes one entry in as many reload, besides its own.
+    pub(super) fn new(stripes: usize) -> Self {
+        assert!(stripes.is_power_of_two(), "stripes are told apart by bits of a hash");
+        Self { stripes: (0..stripes).map(|_| AtomicU32::new(0)).collect(), all: AtomicU32::new(0) }
     }
 
     /// Both counters only grow, so their sum changes with either.
     pub(super) fn stamp(&self, hash: u64) -> u32 {
-        let stripe = self.stripes[hash as usize % STRIPES].load(Ordering::Acquire);
+        let stripe = self.stripe(hash).load(Ordering::Acquire);
         stripe.wrapping_add(self.all.load(Ordering::Acquire))
     }
 
+    /// The stamp that would be the present one if what was heard last were all there is.
+    pub(super) fn last_stamp(&self, hash: u64) -> u32 {
+        let stripe = self.stripe(hash).load(Ordering::Acquire);
+        stripe.wrapping_add(self.all.load(Ordering::Acquire) & !STALE)
+    }
+
     pub(super) fn raise(&self, hash: u64) {
-        self.stripes[hash as usize % STRIPES].fetch_add(1, Ordering::Release);
+        self.stripe(hash).fetch_add(1, Ordering::Release);
     }
 
     pub(super) fn raise_all(&self) {
         self.all.fetch_add(1, Ordering::Release);
+    }
+
+    /// Makes no entry count, or those again that are what was heard of last.
+    pub(super) fn set_stale(&self, stale: bool) {
+        if stale {
+            self.all.fetch_or(STALE, Ordering::Release);
+        } else {
+            self.all.fetch_and(!STALE, Ordering::Release);
+        }
+    }
+
+    fn stripe(&self, hash: u64) -> &AtomicU32 {
+        &self.stripes[hash as usize & (self.stripes.len() - 1)]
     }
 }

@@ -8,15 +8,21 @@
 //! carries the [`Generations`] stamp read *before* its row was; the writer thread raises the stamp of a
 //! changed code after the commit and before acknowledging it. An entry whose stamp is no longer the
 //! present one counts as absent, on every worker, from that moment.
+//!
+//! Where others write to the database too ([`Cache::following`]), a cache counts for as long as it is known that all they
+//! wrote was heard of. When it is not, no stamp is the present one, so that a hit asks no clock.
 
 mod click_limits;
 mod entry;
+mod freshness;
 mod generations;
 mod local;
 #[cfg(test)]
 mod tests;
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use quick_cache::sync::DefaultLifecycle;
 
@@ -25,8 +31,10 @@ use crate::domains::{DomainId, LinkKey};
 use crate::store::{Change, Error, Route};
 
 use click_limits::ClickLimits;
+use freshness::Freshness;
 use generations::Generations;
 
+pub use click_limits::Grants;
 pub use entry::{Entry, Rules, Verdict};
 pub use local::LocalCache;
 
@@ -35,6 +43,12 @@ const TYPICAL_BYTES: u64 = 256;
 
 /// The longest [key](with_key), in bytes.
 const MAX_KEY_BYTES: usize = 1 + size_of::<i64>() + code::MAX_BYTES;
+
+/// Stripes where one process has the database: few enough to stay near the processor.
+const STRIPES: usize = 1 << 12;
+
+/// Stripes where there may be many writers: of 100 edits a second, each makes one entry in a million reload.
+const FOLLOWING_STRIPES: usize = 1 << 20;
 
 /// By the hash of the key: the entry itself has the key, which tells it from another of the same hash.
 type Shared = quick_cache::sync::Cache<u64, Entry, Weigher, BuildHasherDefault<IdentityHasher>>;
@@ -73,6 +87,14 @@ pub struct Cache {
     hasher: foldhash::quality::RandomState,
     generations: Generations,
     limits: ClickLimits,
+    freshness: Option<Freshness>,
+}
+
+/// A code that is about to be read, and what was known of its changes before.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    hash: u64,
+    stamp: u32,
 }
 
 /// Where an answer came from.
@@ -87,12 +109,96 @@ pub enum Source {
 impl Cache {
     /// A cache of at most `bytes`; 0 turns it off, so that every visit reads the store.
     pub fn new(bytes: u64) -> Self {
+        Self::with(bytes, STRIPES, None)
+    }
+
+    /// One of a database that others write to as well, which is used while it is known what they write: not yet.
+    pub fn following(bytes: u64) -> Arc<Self> {
+        let cache = Arc::new(Self::with(bytes, FOLLOWING_STRIPES, Some(Freshness::new())));
+        cache.generations.set_stale(true);
+        let watched = Arc::clone(&cache);
+        let watch =
+            move || watched.freshness.iter().for_each(|freshness| freshness.watch(&watched.generations));
+        // It ends with the process.
+        std::thread::Builder::new()
+            .name("freshness".into())
+            .spawn(watch)
+            .expect("the system can start a thread");
+        cache
+    }
+
+    fn with(bytes: u64, stripes: usize, freshness: Option<Freshness>) -> Self {
         let hasher = foldhash::quality::RandomState::default();
         let entries = (bytes > 0).then(|| {
             let entries = usize::try_from(bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
             Shared::with(entries, bytes, Weigher, BuildHasherDefault::default(), DefaultLifecycle::default())
         });
-        Self { entries, hasher, generations: Generations::new(), limits: ClickLimits::default() }
+        let generations = Generations::new(stripes);
+        Self { entries, hasher, generations, limits: ClickLimits::default(), freshness }
+    }
+
+    /// Every change before `heard` was heard of: what is held may be used for `bound` from then on.
+    pub fn heard_all_before(&self, heard: Instant, bound: Duration) {
+        self.freshness.iter().for_each(|freshness| freshness.extend(&self.generations, heard, bound));
+    }
+
+    /// The database is away: what is held goes on for `limit` after it was heard of last.
+    pub fn away(&self, limit: Duration) {
+        self.freshness.iter().for_each(|freshness| freshness.linger(limit));
+    }
+
+    /// For how long nothing was heard, where what is held is used because the database is away.
+    pub fn lingers(&self) -> Option<Duration> {
+        self.freshness.as_ref().and_then(Freshness::lingers)
+    }
+
+    /// Whether what is held is known to be right, and used.
+    pub fn is_fresh(&self) -> bool {
+        self.freshness.as_ref().is_none_or(Freshness::holds)
+    }
+
+    /// What was known of a code when the database was heard of last.
+    pub fn last(&self, domain: DomainId, code: &str) -> Option<Entry> {
+        with_key(domain, code, |key| {
+            let hash = self.hasher.hash_one(key);
+            let entry = self.entries.as_ref()?.get(&hash)?;
+            entry.is(key, self.generations.last_stamp(hash)).then_some(entry)
+        })
+    }
+
+    /// To be taken before a code is read of a database that has to be waited for.
+    pub fn reading(&self, domain: DomainId, code: &str) -> Reading {
+        let hash = with_key(domain, code, |key| self.hasher.hash_one(key));
+        Reading { hash, stamp: self.generations.last_stamp(hash) }
+    }
+
+    /// What was read of a code. It is held, and found for as long as nothing has changed since it was begun to be read.
+    pub fn keep(&self, reading: Reading, domain: DomainId, code: &str, route: Option<Route>) -> Entry {
+        let entry = self.entry(reading, domain, code, route);
+        if let Some(entries) = &self.entries {
+            entries.insert(reading.hash, entry.clone());
+        }
+        entry
+    }
+
+    /// The same, not to be held.
+    pub fn entry(&self, reading: Reading, domain: DomainId, code: &str, route: Option<Route>) -> Entry {
+        with_key(domain, code, |key| Entry::new(key, reading.stamp, route, &self.limits))
+    }
+
+    /// Lets a link be followed `clicks` times more, of those that this process has been granted.
+    pub fn grant(&self, link: i64, clicks: u64) {
+        self.limits.grant(link, clicks);
+    }
+
+    /// Notes the limit of a link whose clicks are granted; whether it is another one than was noted.
+    pub fn limits_changed(&self, link: i64, most: Option<u64>) -> bool {
+        self.limits.changed(link, most)
+    }
+
+    /// Takes back what a link was granted and did not need, of one link or of all that were granted nothing for so long.
+    pub fn take_grants(&self, of: Grants) -> Vec<(i64, u64)> {
+        self.limits.take(of)
     }
 
     /// Makes what changed reload. Called after the commit, before it is acknowledged.

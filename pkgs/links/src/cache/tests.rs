@@ -214,7 +214,7 @@ fn a_click_limit_holds_across_workers_reloads_and_evictions() {
         assert_eq!(total, 100, "cache of {bytes} bytes");
         let (mut local, reader) = fixture.worker();
         let (entry, _) = local.find("limited", &reader).unwrap();
-        assert_eq!(entry.judge(Timestamp::now()), Verdict::Gone);
+        assert_eq!(entry.judge(Timestamp::now()), Verdict::UsedUp);
         assert!(!entry.spend());
     }
 }

@@ -1,43 +1,94 @@
 //! Which database a command works on.
 
-use std::env;
-use std::ffi::OsString;
-use std::fs;
+use std::num::NonZero;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{env, fmt, fs};
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use postgres::{Conninfo, InvalidConninfo};
 
 use super::Error;
 use super::policy::PolicyArgs;
-use crate::store::{Options, Pending, Store};
+use crate::store::{self, Options, Pending, PostgresOptions, Store};
 
 /// Commands that may wait for the writer: a command line has few at a time.
 const QUEUE: usize = 64;
 
+/// Connections of a command: one for what is under way, and one beside.
+const CONNECTIONS: NonZero<u32> = NonZero::new(2).expect("two is not zero");
+
+/// How long PostgreSQL may take to answer a command.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The longest scheme that is told, in bytes.
+const MOST_SCHEME: usize = 16;
+
 /// Where the database is.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct DatabaseArgs {
-    /// The database file. Default: $STATE_DIRECTORY/links.db under systemd, otherwise
-    /// $XDG_DATA_HOME/linerate/links.db or ~/.local/share/linerate/links.db.
-    #[arg(long, value_name = "PATH", env = "LINERATE_LINKS_DATABASE",
-          value_parser = OsStringValueParser::new().try_map(file))]
-    pub database: Option<PathBuf>,
+    /// The database: a file, or postgres://USER@HOST,HOST/DATABASE?PARAMETER=VALUE with the parameters of libpq, which several
+    /// servers share; backup and check are for files alone. Default: the file $STATE_DIRECTORY/links.db under systemd,
+    /// otherwise $XDG_DATA_HOME/linerate/links.db or ~/.local/share/linerate/links.db. Give a URL with a password by the
+    /// variable, a credential of that name or the file of settings: everybody on the machine sees flags.
+    #[arg(long, value_name = "PATH|URL", env = "LINERATE_LINKS_DATABASE", hide_env_values = true,
+          value_parser = service::settings::secret::<Location>())]
+    pub database: Option<Location>,
 
     /// A TOML file with the server's settings, named as its flags without their dashes in front.
     #[arg(long, value_name = "FILE", env = "LINERATE_LINKS_CONFIG")]
     pub config: Option<PathBuf>,
 }
 
-/// Why a text is no database's path.
-#[derive(Debug, thiserror::Error)]
-#[error("links are in a file on this machine, and {0}:// names none")]
-struct NotAFile(String);
+/// Where links are kept.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A file.
+    File(PathBuf),
+    /// A server.
+    Postgres(Box<Conninfo>),
+}
 
-fn file(path: OsString) -> Result<PathBuf, NotAFile> {
-    match path.to_str().and_then(|path| path.split_once("://")) {
-        Some((scheme, _)) => Err(NotAFile(scheme.to_owned())),
-        None => Ok(path.into()),
+/// A text names no database. It is not told which text: there may be a password in it, where nobody looks for one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidLocation {
+    /// Of no kind that there is.
+    #[error("links are in a file on this machine or in PostgreSQL, and {0}:// names neither")]
+    Scheme(String),
+    /// It begins as one of PostgreSQL.
+    #[error(transparent)]
+    Postgres(#[from] InvalidConninfo),
+}
+
+impl FromStr for Location {
+    type Err = InvalidLocation;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLocation> {
+        match text.split_once("://") {
+            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(Box::new(text.parse()?))),
+            Some((scheme, _)) if !scheme.contains('/') && scheme.len() <= MOST_SCHEME => {
+                Err(InvalidLocation::Scheme(scheme.to_owned()))
+            }
+            _ => Ok(Self::File(text.into())),
+        }
+    }
+}
+
+/// Without what a URL may hold of secrets.
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Postgres(url) => url.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -51,30 +102,57 @@ pub enum IfMissing {
 }
 
 impl DatabaseArgs {
-    /// The file asked for, or the default.
-    pub fn path(&self) -> PathBuf {
-        self.database.clone().unwrap_or_else(default_database)
+    /// The database asked for, or the default.
+    pub fn location(&self) -> Location {
+        self.database.clone().unwrap_or_else(|| Location::File(default_database()))
+    }
+
+    /// The same for what only a file can do.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn of_a_file(&self) -> Result<&Self, Error> {
+        match self.location() {
+            Location::File(_) => Ok(self),
+            Location::Postgres(_) => Err(store::Error::OnlyFiles.into()),
+        }
     }
 
     /// Opens the database for a command.
     pub fn open(&self, policy: &PolicyArgs, missing: IfMissing) -> Result<OpenDatabase, Error> {
-        let path = self.path();
-        match missing {
-            IfMissing::Create => create_parent(&path)?,
-            IfMissing::Refuse if !path.exists() => return Err(Error::NoDatabase(path)),
-            IfMissing::Refuse => {}
-        }
-        let options = Options {
-            path,
-            codes: policy.codes(),
-            targets: policy.targets(),
-            queue: QUEUE,
-            on_change: Box::new(|_| {}),
+        let location = self.location();
+        let shown = PathBuf::from(location.to_string());
+        let opened = match location {
+            Location::File(path) => {
+                match missing {
+                    IfMissing::Create => create_parent(&path)?,
+                    IfMissing::Refuse if !path.exists() => return Err(Error::NoDatabase(path)),
+                    IfMissing::Refuse => {}
+                }
+                Store::open(Options {
+                    path,
+                    codes: policy.codes(),
+                    targets: policy.targets(),
+                    queue: QUEUE,
+                    on_change: Box::new(|_| {}),
+                })
+            }
+            Location::Postgres(url) => Store::connect(PostgresOptions {
+                url: *url,
+                codes: policy.codes(),
+                targets: policy.targets(),
+                queue: QUEUE,
+                connections: CONNECTIONS,
+                timeout: TIMEOUT,
+                pipelines: NonZero::<usize>::MIN,
+                staleness: TIMEOUT,
+                serves: false,
+                watch: Arc::new(()),
+            }),
         };
-        let path = self.path();
-        match Store::open(options) {
-            Ok(store) => Ok(OpenDatabase { store, path }),
-            Err(source) => Err(Error::Database { path, source }),
+        match opened {
+            Ok(store) => Ok(OpenDatabase { store, path: shown }),
+            Err(source) => Err(Error::Database { path: shown, source }),
         }
     }
 }
@@ -91,9 +169,9 @@ impl OpenDatabase {
     /// # Errors
     /// Why it was not written.
     pub fn done<T>(&self, pending: Pending<T>) -> Result<T, Error> {
-        use crate::store::Error::{Busy, CannotOpen, Full, NotCommitted, ReadOnly};
+        use crate::store::Error::{Busy, CannotOpen, Full, NotCommitted, Postgres, ReadOnly, Unreachable};
         pending.wait().map_err(|source| match source {
-            Busy | CannotOpen | Full | NotCommitted(_) | ReadOnly => {
+            Busy | CannotOpen | Full | NotCommitted(_) | Postgres(_) | ReadOnly | Unreachable(_) => {
                 Error::Database { path: self.path.clone(), source }
             }
             source => source.into(),
@@ -138,4 +216,27 @@ pub fn default_database() -> PathBuf {
         .filter(|directory| directory.is_absolute())
         .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".local/share")))
         .map_or_else(|| PathBuf::from("links.db"), |data| data.join("linerate/links.db"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_a_file_or_in_postgresql_and_is_shown_without_its_password() {
+        for (text, shown) in [
+            ("links.db", Some("links.db")),
+            ("/var/lib/a=b.db", Some("/var/lib/a=b.db")),
+            ("./postgres:/x", Some("./postgres:/x")),
+            ("postgres://ada:secret@db.example:5433/links", Some("postgres://db.example:5433/links")),
+            ("postgresql:///links?host=/run/postgresql", Some("postgres:///links")),
+            ("postgres://ada@db/links?passwort=secret", None),
+            ("postgres://ada:sec@ret@db/links", None),
+            ("mysql://x", None),
+            ("sqlite://links.db", None),
+        ] {
+            let location = text.parse::<Location>().ok();
+            assert_eq!(location.map(|location| format!("{location:?}")).as_deref(), shown, "{text}");
+        }
+    }
 }

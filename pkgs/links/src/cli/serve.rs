@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use listener::WithFastPath;
 use listener::tls::{Stores, Tls};
@@ -24,7 +24,7 @@ use service::tls::{AdminTlsArgs, TlsArgs};
 use service::workers;
 use tokio::sync::Notify;
 
-use super::database::DatabaseArgs;
+use super::database::{DatabaseArgs, Location};
 use super::policy::PolicyArgs;
 use super::serve_error::Error;
 
@@ -32,13 +32,16 @@ use crate::admin;
 use crate::cache::Cache;
 use crate::clicks::ClickBuffer;
 use crate::front::{Attempts, Front, HttpService, Limits, Metrics, Settings, TlsPolicy, UnknownHost};
-use crate::store::{self, Options, Scope, Store};
+use crate::store::{self, Change, Options, PostgresOptions, Scope, Store};
 
 /// The name of the token that `--print-token` renews.
 const CONSOLE_TOKEN: &str = "console";
 
 /// How long the database's writer may be at one transaction: no disk that is worth waiting for holds one up longer.
 const WRITE_STUCK: Duration = Duration::from_secs(120);
+
+/// How long PostgreSQL may take to answer.
+const DATABASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often the threads are looked for.
 const LOOK: Duration = Duration::from_millis(250);
@@ -120,6 +123,21 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Resources",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     pub write_queue: usize,
+
+    /// With PostgreSQL: how far behind the writes of other servers a cached link may be, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "PostgreSQL",
+          value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub staleness: u64,
+
+    /// With PostgreSQL: for how many seconds after it was heard of last cached links are answered while none of its hosts
+    /// takes writes. Others may write meanwhile, so such answers say by Cache-Status how old they may be.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, help_heading = "PostgreSQL",
+          value_parser = clap::value_parser!(u64).range(..=31_536_000))]
+    pub cached_while_down: u64,
+
+    /// With PostgreSQL: connections for writes and lists. Each worker has one or two of its own for misses.
+    #[arg(long, value_name = "N", default_value = "10", help_heading = "PostgreSQL")]
+    pub connections: NonZero<u32>,
 
     /// How long a request's head may take, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Resources",
@@ -229,23 +247,18 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     args.policy.public.listen = plain.clone();
     args.policy.also_at(&https);
 
-    let path = args.database.path();
+    let location = args.database.location();
+    let path = PathBuf::from(location.to_string());
     let failed = |source| Error::Store { path: path.clone(), source };
     // Two processes may use the database at once, as the command line does beside a server; not two versions of it.
-    if takeover.is_under_way() && path.exists() && !store::is_current(&path).map_err(failed)? {
+    if let Location::File(file) = &location
+        && takeover.is_under_way()
+        && file.exists()
+        && !store::is_current(file).map_err(failed)?
+    {
         return Err(Error::Migrates(path));
     }
-    let cache = Arc::new(Cache::new(args.cache_bytes));
-    let coherent = Arc::clone(&cache);
-    let store = Store::open(Options {
-        path: path.clone(),
-        codes: args.policy.codes(),
-        targets: args.policy.targets(),
-        queue: args.write_queue,
-        on_change: Box::new(move |change| coherent.changed(&change)),
-    })
-    .map_err(failed)?;
-    permissions::restrict(&path);
+    let (store, cache) = open(&args, location, count).map_err(failed)?;
 
     let admin = args.admin.listen_each(1, &TcpOptions::default())?.swap_remove(0);
     let admin_address = admin.address();
@@ -306,6 +319,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
             tokio::select! {
                 () = supervise(&shutdown, || admin.is_finished() || store.has_ended()) => {}
                 never = front.fold_clicks() => match never {},
+                never = front.give_back_grants() => match never {},
             }
             readiness.set_stopping();
             // It ends when its connections have drained.
@@ -331,6 +345,68 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     access_log.iter().for_each(AccessLog::finish);
     audit_log.iter().for_each(AuditLog::finish);
     ended.map_or(Ok(()), |thread| Err(Error::Ended(thread)))
+}
+
+/// Opens the database, and a cache that is coherent with it.
+fn open(args: &Args, location: Location, workers: usize) -> Result<(Store, Arc<Cache>), store::Error> {
+    let (codes, targets) = (args.policy.codes(), args.policy.targets());
+    match location {
+        Location::File(path) => {
+            let cache = Arc::new(Cache::new(args.cache_bytes));
+            let coherent = Arc::clone(&cache);
+            let store = Store::open(Options {
+                path: path.clone(),
+                codes,
+                targets,
+                queue: args.write_queue,
+                on_change: Box::new(move |change| coherent.changed(&change)),
+            })?;
+            permissions::restrict(&path);
+            Ok((store, cache))
+        }
+        Location::Postgres(url) => {
+            let cache = Cache::following(args.cache_bytes);
+            let staleness = Duration::from_millis(args.staleness);
+            let store = Store::connect(PostgresOptions {
+                url: *url,
+                codes,
+                targets,
+                queue: args.write_queue,
+                connections: args.connections,
+                timeout: DATABASE_TIMEOUT,
+                pipelines: NonZero::new(workers).unwrap_or(NonZero::<usize>::MIN),
+                staleness,
+                serves: true,
+                watch: Arc::new(Coherent {
+                    cache: Arc::clone(&cache),
+                    staleness,
+                    while_down: Duration::from_secs(args.cached_while_down),
+                }),
+            })?;
+            Ok((store, cache))
+        }
+    }
+}
+
+/// Tells a cache what others write.
+struct Coherent {
+    cache: Arc<Cache>,
+    staleness: Duration,
+    while_down: Duration,
+}
+
+impl store::Watch for Coherent {
+    fn changed(&self, change: Change<'_>) {
+        self.cache.changed(&change);
+    }
+
+    fn heard_all_before(&self, instant: Instant) {
+        self.cache.heard_all_before(instant, self.staleness);
+    }
+
+    fn away(&self) {
+        self.cache.away(self.while_down);
+    }
 }
 
 /// Waits until it is time to stop: told to, or one of the threads there should be is there no more.
@@ -446,6 +522,11 @@ fn registry(front: &Arc<Front>, public: &listener::metrics::Metrics, build: &Bui
     };
     gauge("linerate_links_cache_entries", "Codes in the cache", |front| front.cache.len());
     gauge("linerate_links_cache_bytes", "Memory the cache is reckoned at", |front| front.cache.bytes());
+    gauge(
+        "linerate_links_cache_fresh",
+        "Whether the cache is known to be right within its staleness, and used",
+        |front| u64::from(front.cache.is_fresh()),
+    );
     gauge("linerate_links_clicks_pending", "Clicks counted and not yet in the store", |front| {
         front.click_buffer.pending()
     });

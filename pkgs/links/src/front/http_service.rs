@@ -23,19 +23,27 @@ use request_head::Lines;
 use service::shutdown::Shutdown;
 use tokio::time::MissedTickBehavior;
 
-use crate::store::{self, Reader};
+use crate::cache::Entry;
+use crate::store::{self, Reader, Remote};
 
 use super::host::Host;
 use super::metrics::WorkerMetrics;
+use super::remote::{self, Certainty};
 use super::render::page::Refusal;
 use super::render::response::{Responses, text};
 use super::render::templates::{HeadEnd, Templates};
 use super::render::{self, Render};
 use super::unlock::{Locked, LockedLink, MAX_FORM_BYTES};
-use super::visit::Visitor;
+use super::visit::{Outcome, Unread, Visitor};
 use super::worker_context::WorkerContext;
 use super::{Front, TICK};
 use crate::front::request as plain;
+
+/// How often a visit asks for clicks of a limit that others then use up.
+const GRANTS: usize = 16;
+
+/// What says that an answer may be out of date.
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
 thread_local! {
     static CONTEXT: OnceCell<WorkerContext> = const { OnceCell::new() };
@@ -69,6 +77,8 @@ struct Shared {
     hsts_line: String,
     /// For each worker, until it has made its context of it.
     parts: Mutex<Vec<(Arc<WorkerMetrics>, Reader)>>,
+    /// What is waited for, where that is not read at once.
+    remote: Option<Remote>,
 }
 
 /// An answer at once, or once a form has arrived.
@@ -94,6 +104,7 @@ impl HttpService {
             hsts: hsts.as_deref().map(text),
             secured,
             parts: Mutex::new(parts),
+            remote: front.store.remote(),
             front,
         })))
     }
@@ -111,16 +122,95 @@ impl HttpService {
         WorkerContext::new(Arc::clone(&self.0.front), metrics, reader)
     }
 
-    /// Decides a visit, and has it counted.
-    fn visit(&self, request: &request::Parts, trusted: bool) -> Response<Body> {
+    /// Decides a visit, and has it counted, unless something has to be waited for. What there is of the code may be known.
+    fn look(
+        &self,
+        request: &request::Parts,
+        trusted: bool,
+        known: Option<&Entry>,
+    ) -> Result<Response<Body>, Unread> {
         let asked = asked(request);
         let plain::Request { head, referrer, agent, .. } = asked;
         let visitor = Visitor { host: host(request), head, referrer, agent, trusted };
         self.with(|context| {
-            context.visit(&decoded(asked.code), &visitor, |outcome| {
-                render::render(&self.0.responses, &asked, trusted, outcome)
+            context.look(&decoded(asked.code), &visitor, known, |outcome| match outcome {
+                Outcome::Unread(unread) => Err(unread),
+                outcome => Ok(render::render(&self.0.responses, &asked, trusted, outcome)),
             })
         })
+    }
+
+    /// Decides a visit, and has it counted.
+    async fn visit(&self, request: &request::Parts, trusted: bool) -> Response<Body> {
+        match self.look(request, trusted, None) {
+            Ok(response) => response,
+            Err(unread) => self.wait(request, trusted, unread).await,
+        }
+    }
+
+    /// The same once what it needs is here.
+    async fn wait(&self, request: &request::Parts, trusted: bool, unread: Unread) -> Response<Body> {
+        let refused = |refusal| render::deny(&self.0.responses, &asked(request), refusal);
+        let (entry, certainty) = match self.find(request).await {
+            Ok(found) => found,
+            Err(refusal) => return refused(refusal),
+        };
+        let mut unread = (unread != Unread::Link).then_some(unread);
+        // Others may be faster to use what was granted.
+        for _ in 0..GRANTS {
+            if let Some(Unread::Clicks(link)) = unread {
+                match self.lease(link).await {
+                    Ok(true) => {}
+                    Ok(false) => return refused(Refusal::Gone),
+                    Err(refusal) => return refused(refusal),
+                }
+            }
+            match self.look(request, trusted, Some(&entry)) {
+                Ok(mut response) => {
+                    if let Some(told) = told(certainty) {
+                        response.headers_mut().insert(CACHE_STATUS, told);
+                    }
+                    return response;
+                }
+                Err(needed) => unread = Some(needed),
+            }
+        }
+        refused(Refusal::Unavailable)
+    }
+
+    /// What there is of the code that is asked for, of a database that has to be waited for.
+    async fn find(&self, request: &request::Parts) -> Result<(Entry, Certainty), Refusal> {
+        let front = &self.0.front;
+        let domain = self.with(|context| {
+            context.metrics.misses.add(1);
+            context.domain(host(request))
+        });
+        let (Some(domain), Some(store)) = (domain, &self.0.remote) else { return Err(Refusal::Missing) };
+        remote::find(&front.cache, store, domain, &code(request)).await.map_err(|error| unread(&error))
+    }
+
+    /// Has clicks of a limit granted; whether there were any left.
+    async fn lease(&self, link: i64) -> Result<bool, Refusal> {
+        let Some(store) = &self.0.remote else { return Err(Refusal::Unavailable) };
+        remote::lease(&self.0.front.cache, store, link).await.map_err(|error| unread(&error))
+    }
+
+    /// The link that is asked for, where it asks for a password.
+    async fn locked(&self, request: &request::Parts, unread: Unread) -> Result<LockedLink, Refusal> {
+        let (entry, _) = self.find(request).await?;
+        let mut unread = (unread != Unread::Link).then_some(unread);
+        for _ in 0..GRANTS {
+            if let Some(Unread::Clicks(link)) = unread
+                && !self.lease(link).await?
+            {
+                return Err(Refusal::Gone);
+            }
+            match self.with(|context| context.locked(&code(request), host(request), Some(&entry)))? {
+                Ok(locked) => return Ok(locked),
+                Err(needed) => unread = Some(needed),
+            }
+        }
+        Err(Refusal::Unavailable)
     }
 
     /// The answer to a password, once it is here.
@@ -132,7 +222,9 @@ impl HttpService {
             Ok(form) => locked.unlock(&self.0.front, &form, address).await,
             Err(refusal) => Err(refusal.into()),
         };
-        let Err(Locked { refusal, retry_after }) = unlocked else { return self.visit(&request, true) };
+        let Err(Locked { refusal, retry_after }) = unlocked else {
+            return self.visit(&request, true).await;
+        };
         let mut response = render::deny(&self.0.responses, &asked(&request), refusal);
         if let Some(seconds) = retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
@@ -198,28 +290,46 @@ impl tower_service::Service<Request<Body>> for HttpService {
         let secure = request.extensions.get().is_some_and(is_secure);
         let response = match request.method {
             _ if !secure && self.0.secured.redirects => self.to_https(&request),
-            Method::GET | Method::HEAD if body.is_end_stream() => self.visit(&request, false),
+            Method::GET | Method::HEAD if body.is_end_stream() => match self.look(&request, false, None) {
+                Ok(response) => response,
+                Err(unread) => {
+                    let this = self.clone();
+                    return Either::Right(Box::pin(async move {
+                        let response = this.wait(&request, false, unread).await;
+                        this.finish(response, secure)
+                    }));
+                }
+            },
             // Content has no meaning here, but an answer that comes before all of it is missed by some clients of HTTP/2.
             Method::GET | Method::HEAD => {
                 let this = self.clone();
                 return Either::Right(Box::pin(async move {
                     let response = match form(body).await {
-                        Ok(_) | Err(Refusal::Body) => this.visit(&request, false),
+                        Ok(_) | Err(Refusal::Body) => this.visit(&request, false).await,
                         Err(refusal) => render::deny(&this.0.responses, &asked(&request), refusal),
                     };
                     this.finish(response, secure)
                 }));
             }
-            Method::POST => match self.with(|context| context.locked(&code(&request), host(&request))) {
-                Ok(locked) => {
-                    let this = self.clone();
-                    return Either::Right(Box::pin(async move {
-                        let response = this.clone().unlock(request, locked, body).await;
-                        this.finish(response, secure)
-                    }));
+            Method::POST => {
+                match self.with(|context| context.locked(&code(&request), host(&request), None)) {
+                    Ok(locked) => {
+                        let this = self.clone();
+                        return Either::Right(Box::pin(async move {
+                            let locked = match locked {
+                                Ok(locked) => Ok(locked),
+                                Err(unread) => this.locked(&request, unread).await,
+                            };
+                            let response = match locked {
+                                Ok(locked) => this.clone().unlock(request, locked, body).await,
+                                Err(refusal) => render::deny(&this.0.responses, &asked(&request), refusal),
+                            };
+                            this.finish(response, secure)
+                        }));
+                    }
+                    Err(refusal) => render::deny(&self.0.responses, &asked(&request), refusal),
                 }
-                Err(refusal) => render::deny(&self.0.responses, &asked(&request), refusal),
-            },
+            }
             _ => render::deny(&self.0.responses, &asked(&request), Refusal::Method),
         };
         Either::Left(ready(self.finish(response, secure)))
@@ -245,12 +355,14 @@ impl FastPath for HttpService {
         let lines = if secure { self.0.hsts_line.as_bytes() } else { b"" };
         let head_end = HeadEnd { lines, exchange, head, connection };
         self.with(|context| {
-            let status = context.visit(request.code, &visitor, |outcome| {
-                self.0.templates.write(out, head_end, &request, outcome)
-            });
+            let status = context.visit(request.code, &visitor, |outcome| match outcome {
+                // What waits is made a request of.
+                Outcome::Unread(_) => None,
+                outcome => Some(self.0.templates.write(out, head_end, &request, outcome)),
+            })?;
             context.metrics.answered(status);
-        });
-        Some(connection)
+            Some(connection)
+        })
     }
 }
 
@@ -286,6 +398,25 @@ impl Drop for ShutdownOnPanic<'_> {
             self.0.fail();
         }
     }
+}
+
+/// What says of an answer that it is of before the database went away: for how many seconds it may have been out of date
+/// (RFC 9211, section 2.5), or that a standby has said so.
+fn told(certainty: Certainty) -> Option<HeaderValue> {
+    let text = match certainty {
+        Certainty::Sure => return None,
+        Certainty::Cached(age) => {
+            format!("linerate-links; hit; ttl=-{}; detail=database-away", age.as_secs().max(1))
+        }
+        Certainty::Standby => "linerate-links; fwd=miss; detail=standby".to_owned(),
+    };
+    HeaderValue::from_str(&text).ok()
+}
+
+/// What is told where the database does not answer.
+fn unread(error: &store::Error) -> Refusal {
+    tracing::warn!(%error, "cannot read a link");
+    Refusal::Unavailable
 }
 
 /// Whether a visitor came by TLS, which is part of HTTP/3.

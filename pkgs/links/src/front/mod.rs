@@ -10,6 +10,7 @@ mod attempts;
 mod host;
 mod http_service;
 mod metrics;
+mod remote;
 mod render;
 pub mod request;
 mod retention;
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 use service::shutdown::Shutdown;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Grants};
 use crate::clicks::ClickBuffer;
 use crate::store::{ClickBatch, Store};
 
@@ -171,6 +172,15 @@ impl Front {
         retention::keep(self.store.clone(), self.settings.click_retention).await
     }
 
+    /// Gives back clicks of limits that this node was granted and nobody needs, where there is somebody to give them to.
+    /// It may be dropped at any time.
+    pub async fn give_back_grants(&self) -> Infallible {
+        match self.store.remote() {
+            Some(store) => remote::give_back(&self.cache, &store).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Hands the clicks of all workers to the store; what it cannot take stays for the next time.
     async fn flush(&self) {
         let Some(batch) = self.click_buffer.take() else { return };
@@ -183,6 +193,14 @@ impl Front {
 
     /// Hands over the last clicks, after the workers have ended.
     pub fn close(&self) {
+        if let Some(store) = self.store.remote() {
+            let grants = self.cache.take_grants(Grants::Idle(Duration::ZERO));
+            if !grants.is_empty()
+                && let Err(error) = store.give_back(grants).wait()
+            {
+                tracing::warn!(%error, "clicks that were granted are not given back: nobody answers them");
+            }
+        }
         let Some(batch) = self.click_buffer.take() else { return };
         let clicks = batch.total();
         if let Err(error) = self.store.count(Arc::new(batch)).wait() {

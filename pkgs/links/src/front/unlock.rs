@@ -8,8 +8,9 @@ use service::password;
 use super::Front;
 use super::host::Host;
 use super::render::page::Refusal;
-use super::visit::{Outcome, Visitor};
+use super::visit::{Outcome, Unread, Visitor};
 use super::worker_context::WorkerContext;
+use crate::cache::Entry;
 
 /// The most bytes of a form: a password of 256 bytes, each percent-encoded, and its name.
 pub const MAX_FORM_BYTES: usize = 1024;
@@ -21,13 +22,19 @@ pub struct LockedLink {
 }
 
 impl WorkerContext {
-    /// The link of this code at this host, where it asks for a password.
-    pub fn locked(&self, code: &str, host: Host<'_>) -> Result<LockedLink, Refusal> {
+    /// The link of this code at this host, where it asks for a password. What there is of the code may be known.
+    pub fn locked(
+        &self,
+        code: &str,
+        host: Host<'_>,
+        known: Option<&Entry>,
+    ) -> Result<Result<LockedLink, Unread>, Refusal> {
         let unknown = Visitor { host, head: true, ..Visitor::default() };
-        self.visit(code, &unknown, |outcome| match outcome {
+        self.look(code, &unknown, known, |outcome| match outcome {
+            Outcome::Unread(unread) => Ok(Err(unread)),
             Outcome::Ask(entry) => {
                 let hash = entry.password_hash().unwrap_or_default().to_owned();
-                Ok(LockedLink { link: entry.link(), hash })
+                Ok(Ok(LockedLink { link: entry.link(), hash }))
             }
             Outcome::Gone => Err(Refusal::Gone),
             Outcome::Unavailable => Err(Refusal::Unavailable),

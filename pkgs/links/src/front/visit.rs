@@ -3,6 +3,7 @@
 use crate::agent::Agent;
 use crate::cache::{Entry, Source, Verdict};
 use crate::domains::{Domain, DomainId};
+use crate::store::Error;
 
 use super::host::{Host, Site};
 use super::worker_context::WorkerContext;
@@ -22,6 +23,15 @@ pub struct Visitor<'v> {
     pub trusted: bool,
 }
 
+/// What has to be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// What there is of a code.
+    Link,
+    /// Clicks of this link's limit.
+    Clicks(i64),
+}
+
 /// What a visit comes to.
 pub enum Outcome<'e> {
     /// The redirect of this entry.
@@ -37,6 +47,8 @@ pub enum Outcome<'e> {
     Gone,
     /// The store could not be read.
     Unavailable,
+    /// What it comes to has to be waited for: the store is not on this machine's disk.
+    Unread(Unread),
     /// The root, which leads nowhere.
     Welcome,
     /// The root redirects here.
@@ -54,6 +66,18 @@ pub enum Outcome<'e> {
 impl WorkerContext {
     /// Decides a visit, counts it, and hands what comes of it to `render`.
     pub fn visit<R>(&self, code: &str, visitor: &Visitor<'_>, render: impl FnOnce(Outcome<'_>) -> R) -> R {
+        self.look(code, visitor, None, render)
+    }
+
+    /// The same where it is known what there is of the code; none where it is looked for.
+    #[inline]
+    pub fn look<R>(
+        &self,
+        code: &str,
+        visitor: &Visitor<'_>,
+        known: Option<&Entry>,
+        render: impl FnOnce(Outcome<'_>) -> R,
+    ) -> R {
         let settings = &self.front.settings;
         let domains = self.domains.now();
         let domain = match settings.unknown_host.site(&domains, visitor.host) {
@@ -78,6 +102,9 @@ impl WorkerContext {
             }
             _ => {}
         }
+        if let Some(entry) = known {
+            return self.decide(entry, domain, visitor, render);
+        }
         let mut local_cache = self.local_cache.borrow_mut();
         let id = domain.map_or(DomainId::DEFAULT, |domain| domain.id);
         let entry = match local_cache.find_at(id, code, &self.reader) {
@@ -88,14 +115,31 @@ impl WorkerContext {
                 }
                 entry
             }
+            Err(Error::Remote) => {
+                drop(local_cache);
+                return render(Outcome::Unread(Unread::Link));
+            }
             Err(error) => {
                 tracing::error!(%error, "cannot read a link");
                 return render(Outcome::Unavailable);
             }
         };
+        self.decide(entry, domain, visitor, render)
+    }
+
+    /// Decides a visit to what there is of a code.
+    #[inline]
+    fn decide<R>(
+        &self,
+        entry: &Entry,
+        domain: Option<&Domain>,
+        visitor: &Visitor<'_>,
+        render: impl FnOnce(Outcome<'_>) -> R,
+    ) -> R {
         match entry.judge(self.now.get()) {
             Verdict::Missing => render(missing(domain)),
             Verdict::Gone => render(Outcome::Gone),
+            Verdict::UsedUp => render(used_up(entry)),
             Verdict::Ask if !visitor.trusted => render(Outcome::Ask(entry)),
             Verdict::Follow | Verdict::Ask if entry.is_limited() && self.only_looks(visitor) => {
                 render(Outcome::Limited)
@@ -103,7 +147,7 @@ impl WorkerContext {
             Verdict::Follow | Verdict::Ask => {
                 if !visitor.head {
                     if !entry.spend() {
-                        return render(Outcome::Gone);
+                        return render(used_up(entry));
                     }
                     self.counter.borrow_mut().count(entry.link(), visitor.referrer, visitor.agent);
                 }
@@ -117,6 +161,15 @@ impl WorkerContext {
     fn only_looks(&self, visitor: &Visitor<'_>) -> bool {
         let is_bot = |agent| self.counter.borrow_mut().agent(agent) == Agent::Bot;
         visitor.head || visitor.agent.is_some_and(is_bot)
+    }
+}
+
+/// What a visit comes to where nothing is left of the clicks.
+#[cold]
+fn used_up(entry: &Entry) -> Outcome<'_> {
+    match entry.is_leased() {
+        true => Outcome::Unread(Unread::Clicks(entry.link())),
+        false => Outcome::Gone,
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use crate::cache::LocalCache;
 use crate::clicks::Counter;
-use crate::domains::CachedDomains;
+use crate::domains::{CachedDomains, DomainId};
 use crate::store::Reader;
 use crate::when::Timestamp;
 
 use super::Front;
+use super::host::{Host, Site};
 use super::metrics::WorkerMetrics;
 
 /// What [visits](Self::visit) are decided by.
@@ -50,6 +51,15 @@ impl WorkerContext {
             tracing::warn!(%error, "cannot let go of a snapshot");
         }
         self.enter_clicks();
+    }
+
+    /// The domain that a host is at; none where it is nobody's.
+    pub fn domain(&self, host: Host<'_>) -> Option<DomainId> {
+        match self.front.settings.unknown_host.site(&self.domains.now(), host) {
+            Site::Default => Some(DomainId::DEFAULT),
+            Site::Domain(domain) => Some(domain.id),
+            Site::Unknown => None,
+        }
     }
 
     /// Enters what this thread has counted in the ledger of all.

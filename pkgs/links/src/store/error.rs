@@ -86,6 +86,18 @@ pub enum Error {
     /// The writer is gone: the store was closed.
     #[error("the store is closed")]
     Closed,
+    /// The database cannot be reached, or did not answer in time. Whether a write was done is then not known.
+    #[error("the database cannot be reached: {0}")]
+    Unreachable(String),
+    /// Whatever PostgreSQL says else.
+    #[error("{0}")]
+    Postgres(String),
+    /// What is read has to be waited for: the database is not on this machine's disk.
+    #[error("the database has to be waited for")]
+    Remote,
+    /// A server of databases has its own programs for that.
+    #[error("this is for databases that are files; PostgreSQL has pg_dump and pg_amcheck")]
+    OnlyFiles,
     /// A fault of this program.
     #[error("the write failed for a fault of this program; the log says which")]
     Panicked,
@@ -125,6 +137,26 @@ impl Error {
                 | Self::NotADatabase
                 | Self::Sqlite(_)
         )
+    }
+}
+
+impl From<postgres::Error> for Error {
+    fn from(error: postgres::Error) -> Self {
+        match error {
+            postgres::Error::Newer { found, known, .. } => Self::TooNew { found, known },
+            postgres::Error::Foreign => Self::Foreign,
+            error => match error.kind() {
+                postgres::Kind::Busy => Self::Busy,
+                postgres::Kind::Unreachable => Self::Unreachable(error.to_string()),
+                postgres::Kind::Failed => Self::Postgres(error.to_string()),
+            },
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
+        postgres::Error::from(error).into()
     }
 }
 

@@ -1,172 +1,124 @@
-//! The store: SQLite with one writer thread and any number of read connections.
+//! Where links, domains, tokens and clicks are kept.
 //!
-//! [`Store`] hands work to the writer over a bounded queue; the writer puts what waits into one
-//! transaction and answers each piece after its commit. [`Reader`] is one read connection with its
-//! statements prepared, owned by one thread.
+//! - [`Store`]: takes writes, and answers each when it is committed; [`Reader`]: answers what is asked.
+//! - `sqlite`: a file, with one writer thread and any number of read connections; the default.
+//! - `postgres`: a server that several processes share; [`Watch`] is told of what the others write.
 
-mod connection;
+mod draft;
 mod error;
 mod model;
-mod reader;
-mod schema;
-mod tables;
-mod work;
-mod writer;
+mod pending;
+mod policy;
+mod postgres;
+mod sqlite;
+mod watch;
 
-#[cfg(test)]
-mod tests;
-
-use std::path::{Path, PathBuf};
+use std::ops::RangeInclusive;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::code::CodePolicy;
-use crate::domains::{Domain, DomainId, DomainPatch, Domains, LinkKey, NewDomain, SharedDomains};
+use service::ready::Watch as Liveness;
+
+use crate::domains::{Domain, DomainId, DomainPatch, Domains, InDomains, LinkKey, NewDomain, SharedDomains};
 use crate::link::{Link, LinkPatch, NewLink};
-use crate::target::{InvalidTarget, TargetPolicy};
 
-use service::ready::Watch;
-
-use tables::draft::{Draft, Edit};
-use tables::{clicks, domains, links, retention, tokens};
+use policy::Policy;
+use sqlite::tables::tokens;
 
 pub use error::Error;
 pub use model::*;
-pub use reader::Reader;
-pub use writer::Pending;
+pub use pending::Pending;
+pub use postgres::{FoundRoute, PostgresOptions, Remote};
+pub use sqlite::{Options, is_current};
+pub use watch::{Change, OnChange, Watch};
 
-/// How a store is opened.
-pub struct Options {
-    /// The database file; created where absent, with the directories above it.
-    pub path: PathBuf,
-    /// Which codes are made and taken.
-    pub codes: CodePolicy,
-    /// Which targets are taken.
-    pub targets: TargetPolicy,
-    /// How much work may wait for the writer; more is refused with [`Error::Busy`].
-    pub queue: usize,
-    /// Called on the writer thread after a commit and before it is acknowledged.
-    pub on_change: OnChange,
-}
-
-/// Told of every commit that changed links.
-pub type OnChange = Box<dyn Fn(Change<'_>) + Send + Sync>;
-
-/// What a commit touched.
-#[derive(Clone, Copy, Debug)]
-pub enum Change<'a> {
-    /// The links with these codes were created, edited or deleted.
-    Codes(&'a [LinkKey]),
-    /// Anything may have changed: an import, or a commit by another process.
-    All,
-}
-
-/// Which codes and targets are taken.
-struct Policy {
-    codes: CodePolicy,
-    targets: TargetPolicy,
-    domains: Arc<SharedDomains>,
-}
-
-impl Policy {
-    /// A target as it is stored: at none of the domains.
-    fn target(&self, target: &str) -> Result<String, InvalidTarget> {
-        let domains = self.domains.now();
-        self.targets.validate_besides(target, |host| domains.find(host.as_bytes()).is_some())
-    }
-}
-
-/// A handle to the writer; cheap to clone, shared by all threads.
+/// A handle to the database; cheap to clone, shared by all threads.
 #[derive(Clone)]
-pub struct Store {
-    path: Arc<PathBuf>,
-    policy: Arc<Policy>,
-    writer: Arc<writer::WriterHandle>,
+pub struct Store(Database);
+
+#[derive(Clone)]
+enum Database {
+    Sqlite(sqlite::Store),
+    Postgres(Arc<postgres::Postgres>),
 }
 
-/// Whether no migration of a database is left to be made.
-///
-/// # Errors
-/// When it cannot be read, or is none.
-pub fn is_current(path: &Path) -> Result<bool, Error> {
-    schema::is_current(&connection::reader(path)?)
+/// Calls a method of whichever database it is.
+macro_rules! either {
+    ($store:expr, $database:ident => $call:expr) => {
+        match &$store.0 {
+            Database::Sqlite($database) => $call,
+            Database::Postgres($database) => $call,
+        }
+    };
 }
 
 impl Store {
-    /// Opens the database, migrates its schema forward and starts the writer thread. A database that cannot
+    /// Opens the file, migrates its schema forward and starts the writer thread. A database that cannot
     /// be written is served as it is; writes then answer [`Error::ReadOnly`].
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is none of ours.
     pub fn open(options: Options) -> Result<Self, Error> {
-        let (connection, writable) = connection::writer(&options.path)?;
-        let domains = Arc::new(SharedDomains::default());
-        domains.set(domains::load(&connection)?);
-        let policy = Policy { codes: options.codes, targets: options.targets, domains: Arc::clone(&domains) };
-        let writer =
-            writer::WriterHandle::start(connection, writable, options.queue, options.on_change, domains);
-        Ok(Self { path: Arc::new(options.path), policy: Arc::new(policy), writer: Arc::new(writer) })
+        Ok(Self(Database::Sqlite(sqlite::Store::open(options)?)))
+    }
+
+    /// Connects to PostgreSQL, and migrates the schema forward.
+    ///
+    /// # Errors
+    /// When it cannot be reached, or is none of ours.
+    pub fn connect(options: PostgresOptions) -> Result<Self, Error> {
+        Ok(Self(Database::Postgres(postgres::Postgres::open(options)?)))
+    }
+
+    /// What is to be waited for where a miss is: none with a file, which [`Reader::route_at`] reads at once.
+    pub fn remote(&self) -> Option<Remote> {
+        match &self.0 {
+            Database::Sqlite(_) => None,
+            Database::Postgres(postgres) => Some(Remote::of(Arc::clone(postgres))),
+        }
     }
 
     /// The domains, as of the last commit.
     pub fn domains(&self) -> Arc<Domains> {
-        self.policy.domains.now()
+        either!(self, database => database.domains())
     }
 
     /// The same for who looks often.
     pub fn shared_domains(&self) -> Arc<SharedDomains> {
-        Arc::clone(&self.policy.domains)
+        either!(self, database => database.shared_domains())
     }
 
     /// Creates a domain.
     pub fn create_domain(&self, new: NewDomain) -> Pending<Domain> {
-        match domains::draft(new, &self.policy) {
-            Ok(domain) => self.writer.submit(move |work| domains::create(work, domain)),
-            Err(error) => Pending::refused(error),
-        }
+        either!(self, database => database.create_domain(new))
     }
 
     /// Applies a merge patch to a domain.
     pub fn edit_domain(&self, host: String, patch: DomainPatch) -> Pending<Domain> {
-        match domains::checked(patch, &self.policy) {
-            Ok(patch) => self.writer.submit(move |work| domains::edit(work, &host, patch)),
-            Err(error) => Pending::refused(error),
-        }
+        either!(self, database => database.edit_domain(host, patch))
     }
 
     /// Deletes a domain, with `force` along with its links and their clicks. Of many links a part at a time: answers
     /// whether the domain is gone, and is to be called until it is.
     pub fn delete_domain(&self, host: String, force: bool) -> Pending<bool> {
-        self.writer.submit(move |work| domains::delete(work, &host, force))
-    }
-
-    /// A new read connection.
-    pub fn reader(&self) -> Result<Reader, Error> {
-        Reader::open(&self.path, self.writer.commits())
+        either!(self, database => database.delete_domain(host, force))
     }
 
     /// Creates a link. Validates, and hashes a password (some 20 ms), on the calling thread.
     /// With a key, a repeat of the same request within 24 hours answers with the first one's link.
     pub fn create(&self, link: NewLink, key: Option<IdempotencyKey>) -> Pending<Created> {
-        let policy = Arc::clone(&self.policy);
-        match Draft::new(link, &self.policy) {
-            Ok(draft) => {
-                self.writer.submit(move |work| links::create(work, &policy.codes, draft, key.as_ref()))
-            }
-            Err(error) => Pending::refused(error),
-        }
+        either!(self, database => database.create(link, key))
     }
 
     /// Creates many; one transaction, each link on its own merits.
     pub fn create_many(&self, links: Vec<NewLink>) -> Pending<Vec<Result<Link, Error>>> {
-        let policy = Arc::clone(&self.policy);
-        let drafts: Vec<_> = links.into_iter().map(|link| Draft::new(link, &self.policy)).collect();
-        self.writer.submit(move |work| {
-            let created = drafts.into_iter().map(|draft| links::insert(work, &policy.codes, draft?));
-            each_on_its_own(created)
-        })
+        either!(self, database => database.create_many(links))
     }
 
     /// Applies a merge patch.
     pub fn edit(&self, key: impl Into<LinkKey>, patch: LinkPatch) -> Pending<Link> {
-        self.edit_if(key, patch, |_| true)
+        either!(self, database => database.edit(key, patch))
     }
 
     /// Applies a merge patch to a link that is as `expected`; else answers [`Error::Changed`].
@@ -176,17 +128,12 @@ impl Store {
         patch: LinkPatch,
         expected: impl FnOnce(&Link) -> bool + Send + 'static,
     ) -> Pending<Link> {
-        let key = key.into();
-        match Edit::new(patch, &self.policy) {
-            Ok(edit) => self.writer.submit(move |work| links::edit(work, key, edit, expected)),
-            Err(error) => Pending::refused(error),
-        }
+        either!(self, database => database.edit_if(key, patch, expected))
     }
 
     /// Deletes a link and its clicks.
     pub fn delete(&self, key: impl Into<LinkKey>) -> Pending<()> {
-        let key = key.into();
-        self.writer.submit(move |work| links::delete(work, key))
+        either!(self, database => database.delete(key))
     }
 
     /// Deletes a link that is as `expected`; else answers [`Error::Changed`].
@@ -195,17 +142,12 @@ impl Store {
         key: impl Into<LinkKey>,
         expected: impl FnOnce(&Link) -> bool + Send + 'static,
     ) -> Pending<()> {
-        let key = key.into();
-        self.writer.submit(move |work| match expected(&links::get(work.connection, &key)?) {
-            true => links::delete(work, key),
-            false => Err(Error::Changed),
-        })
+        either!(self, database => database.delete_if(key, expected))
     }
 
     /// Deletes many; one transaction, each on its own merits.
     pub fn delete_many(&self, keys: Vec<impl Into<LinkKey>>) -> Pending<Vec<Result<(), Error>>> {
-        let keys: Vec<LinkKey> = keys.into_iter().map(Into::into).collect();
-        self.writer.submit(move |work| each_on_its_own(keys.into_iter().map(|key| links::delete(work, key))))
+        either!(self, database => database.delete_many(keys))
     }
 
     /// The same, with what `see` makes of each link before it is deleted.
@@ -214,40 +156,30 @@ impl Store {
         keys: Vec<LinkKey>,
         see: impl Fn(&Link) -> T + Send + 'static,
     ) -> Pending<Vec<Result<T, Error>>> {
-        self.writer.submit(move |work| {
-            each_on_its_own(keys.into_iter().map(|key| {
-                let seen = see(&links::get(work.connection, &key)?);
-                links::delete(work, key).map(|()| seen)
-            }))
-        })
+        either!(self, database => database.delete_many_seen(keys, see))
     }
 
     /// Imports a batch of rows in one transaction, each on its own merits. Validates on the calling thread.
     pub fn import(&self, batch: Vec<Record>, on_conflict: OnConflict) -> Pending<Tally> {
-        let policy = Arc::clone(&self.policy);
-        let drafts: Vec<_> = batch.into_iter().map(|record| Draft::of_record(record, &self.policy)).collect();
-        self.writer.submit(move |work| links::import(work, &policy.codes, drafts, on_conflict))
+        either!(self, database => database.import(batch, on_conflict))
     }
 
     /// Adds a worker's clicks. Clicks of links gone since are dropped. Keep the batch until the answer: where
     /// it is an error, nothing of it was counted.
     pub fn count(&self, batch: Arc<ClickBatch>) -> Pending<()> {
-        self.writer.submit_clicks(move |work| clicks::count(work, &batch))
+        either!(self, database => database.count(batch))
     }
 
     /// Folds days of clicks before day `before` (since the Unix epoch) into one a link, in which they cannot be told apart
     /// any more. Does a small part of it, from this link on, and answers where the next one begins; none where all are
     /// done. Sums stay what they are, also where the rest is never done.
     pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
-        self.writer.submit_clicks(move |work| {
-            let next = retention::fold(work.connection, before, from.0)?;
-            Ok(next.map(FoldCursor))
-        })
+        either!(self, database => database.fold_days(before, from))
     }
 
     /// Creates a token; the secret is in the answer and nowhere else.
     pub fn create_token(&self, name: String, scope: Scope) -> Pending<(TokenInfo, String)> {
-        self.create_token_for(name, scope, None)
+        either!(self, database => database.create_token(name, scope))
     }
 
     /// The same for these domains alone, where they are given.
@@ -257,43 +189,217 @@ impl Store {
         scope: Scope,
         domains: Option<Vec<DomainId>>,
     ) -> Pending<(TokenInfo, String)> {
-        self.writer.submit(move |work| tokens::create(work, name, scope, domains))
+        either!(self, database => database.create_token_for(name, scope, domains))
     }
 
     /// Revokes a token.
     pub fn revoke_token(&self, id: i64) -> Pending<()> {
-        self.writer.submit(move |work| tokens::revoke(work, id))
+        either!(self, database => database.revoke_token(id))
     }
 
     /// How many pieces of work wait for the writer.
     pub fn depth(&self) -> usize {
-        self.writer.depth()
+        either!(self, database => database.depth())
     }
 
     /// Looks at the writer from now on; one that is at one transaction for `stuck` is not alive.
-    pub fn watch(&self, stuck: Duration) -> Watch {
-        self.writer.watch(stuck)
+    pub fn watch(&self, stuck: Duration) -> Liveness {
+        either!(self, database => database.watch(stuck))
     }
 
     /// Whether the writer is there no more, having been closed or by a panic.
     pub fn has_ended(&self) -> bool {
-        self.writer.has_ended()
+        either!(self, database => database.has_ended())
     }
 
     /// Commits what waits, checkpoints, and stops the writer. Later writes answer [`Error::Closed`].
     pub fn close(&self) {
-        self.writer.close();
+        either!(self, database => database.close())
+    }
+
+    /// A new read connection.
+    ///
+    /// # Errors
+    /// When the database cannot be opened.
+    pub fn reader(&self) -> Result<Reader, Error> {
+        Ok(Reader(match &self.0 {
+            Database::Sqlite(sqlite) => Source::Sqlite(sqlite.reader()?),
+            Database::Postgres(postgres) => Source::Postgres(Arc::clone(postgres)),
+        }))
     }
 }
 
-/// Collects what became of each, unless the transaction as a whole is lost.
-fn each_on_its_own<T>(
-    results: impl Iterator<Item = Result<T, Error>>,
-) -> Result<Vec<Result<T, Error>>, Error> {
-    results
-        .map(|result| match result {
-            Err(error) if error.ends_transaction() => Err(error),
-            result => Ok(result),
-        })
-        .collect()
+/// Answers what is asked, on the calling thread, which may have to wait; `Send`, not `Sync`.
+pub struct Reader(Source);
+
+enum Source {
+    Sqlite(sqlite::Reader),
+    Postgres(Arc<postgres::Postgres>),
+}
+
+impl Reader {
+    /// What a redirect needs, by code.
+    ///
+    /// # Errors
+    /// [`Error::Remote`] where that has to be waited for.
+    pub fn route(&self, code: &str) -> Result<Option<Route>, Error> {
+        self.route_at(DomainId::DEFAULT, code)
+    }
+
+    /// The same at a domain.
+    ///
+    /// # Errors
+    /// As [`Reader::route`].
+    pub fn route_at(&self, domain: DomainId, code: &str) -> Result<Option<Route>, Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.route_at(domain, code),
+            Source::Postgres(_) => Err(Error::Remote),
+        }
+    }
+
+    /// Lets go of the snapshot that [`Reader::route`] holds.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn release(&self) -> Result<(), Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.release(),
+            Source::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// A link by code.
+    ///
+    /// # Errors
+    /// When there is none, or the database fails.
+    pub fn get(&self, key: impl Into<LinkKey>) -> Result<Link, Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.get(key),
+            Source::Postgres(postgres) => postgres.get(key.into()).wait(),
+        }
+    }
+
+    /// A page of links. Gives up with [`Error::TooSlow`] after 5 s.
+    ///
+    /// # Errors
+    /// When the query is wrong, or the database fails.
+    pub fn list(&self, query: &ListQuery) -> Result<Page, Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.list(query),
+            Source::Postgres(postgres) => postgres.list(query.clone()).wait(),
+        }
+    }
+
+    /// How many of the links at these domains an export without hashes disables: those that answer, and ask for a
+    /// password.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn locked(&self, of: &InDomains) -> Result<u64, Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.locked(of),
+            Source::Postgres(postgres) => postgres.locked(of.clone()).wait(),
+        }
+    }
+
+    /// Walks all links at these domains by id in constant memory, until `visit` answers false. What is written meanwhile is
+    /// not seen. Without `hashes`, links with a password are given as disabled.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn export(
+        &self,
+        of: &InDomains,
+        hashes: bool,
+        visit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<(), Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.export(of, hashes, visit),
+            Source::Postgres(postgres) => postgres.export(of, hashes, visit),
+        }
+    }
+
+    /// Links in all.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn len(&self) -> Result<u64, Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.len(),
+            Source::Postgres(postgres) => postgres.len().wait(),
+        }
+    }
+
+    /// Whether there is no link.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.is_empty(),
+            Source::Postgres(postgres) => Ok(postgres.len().wait()? == 0),
+        }
+    }
+
+    /// Clicks of one link, of all, or of those at some domains, on these days since the Unix epoch. Gives up with
+    /// [`Error::TooSlow`] after 5 s.
+    ///
+    /// # Errors
+    /// When there is no such link, or the database fails.
+    pub fn stats(&self, of: impl Into<StatsScope>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.stats(of, days),
+            Source::Postgres(postgres) => postgres.stats(of.into(), days).wait(),
+        }
+    }
+
+    /// Whether a text has the form of a token; what has not needs no look.
+    pub fn could_be_token(secret: &str) -> bool {
+        tokens::has_form(secret)
+    }
+
+    /// What a token allows, by its secret; compared in constant time.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn authorize(&self, secret: &str) -> Result<Option<Grant>, Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.authorize(secret),
+            Source::Postgres(postgres) => postgres.authorize(secret.to_owned()).wait(),
+        }
+    }
+
+    /// The tokens, without their secrets.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub fn tokens(&self) -> Result<Vec<TokenInfo>, Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.tokens(),
+            Source::Postgres(postgres) => postgres.tokens().wait(),
+        }
+    }
+
+    /// Copies the database, as it is now, while it is in use (SQLite's online backup). A database that is
+    /// there is replaced; other files, and the database itself, are refused.
+    ///
+    /// # Errors
+    /// [`Error::OnlyFiles`] where it is no file, or when it cannot be copied.
+    pub fn backup(&self, to: &Path, progress: &mut dyn FnMut(Progress)) -> Result<(), Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.backup(to, progress),
+            Source::Postgres(_) => Err(Error::OnlyFiles),
+        }
+    }
+
+    /// SQLite's integrity and foreign key checks; what they found, empty when sound.
+    ///
+    /// # Errors
+    /// [`Error::OnlyFiles`] where it is no file, or when it cannot be checked.
+    pub fn check(&self) -> Result<Vec<String>, Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.check(),
+            Source::Postgres(_) => Err(Error::OnlyFiles),
+        }
+    }
 }

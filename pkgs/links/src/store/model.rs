@@ -115,6 +115,19 @@ pub struct Click {
     pub count: u32,
 }
 
+/// [`Route::max_clicks`] and [`Route::clicks`] of a link whose clicks are granted a few at a time, because other processes
+/// answer it too: nothing is left of it until something is granted.
+pub const LEASED: u64 = u64::MAX;
+
+/// What came of asking for clicks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// So many may be answered.
+    Granted(u64),
+    /// There are none left, or no such limit.
+    UsedUp,
+}
+
 /// What a redirect needs to know of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {

@@ -43,6 +43,11 @@ impl Place {
         Self { database: directory.path().join("links.db"), token: OnceCell::new(), directory }
     }
 
+    /// A database that is there already, such as one of PostgreSQL.
+    pub fn at(database: impl Into<PathBuf>) -> Self {
+        Self { database: database.into(), ..Self::new() }
+    }
+
     /// A new database in `directory`.
     pub fn within(directory: &Path) -> Self {
         Self { database: directory.join("links.db"), ..Self::new() }

@@ -104,6 +104,11 @@ impl From<Error> for Failure {
             Error::Changed => Problem::new(412, detail),
             Error::KeyReused => Problem::unprocessable(detail),
             Error::Busy | Error::TooSlow => return Self::busy(&detail),
+            Error::Unreachable(_) => {
+                tracing::warn!(%error, "a request of the API finds no database");
+                return Self::busy("the database cannot be reached");
+            }
+            Error::OnlyFiles => Problem::new(501, detail),
             Error::ReadOnly | Error::Closed => Problem::unavailable(detail),
             Error::Full => Problem::insufficient_storage(detail),
             Error::Panicked => Problem::internal(detail),
@@ -113,6 +118,8 @@ impl From<Error> for Failure {
             | Error::Foreign
             | Error::TooNew { .. }
             | Error::NotCommitted(_)
+            | Error::Postgres(_)
+            | Error::Remote
             | Error::Sqlite(_) => {
                 tracing::error!(%error, "the database failed");
                 Problem::internal("the database failed; the log says how")
@@ -169,6 +176,8 @@ mod tests {
             (Error::field("title", "too long"), 422, false),
             (Error::Busy, 503, true),
             (Error::TooSlow, 503, true),
+            (Error::Unreachable("x".to_owned()), 503, true),
+            (Error::OnlyFiles, 501, false),
             (Error::ReadOnly, 503, false),
             (Error::Closed, 503, false),
             (Error::Full, 507, false),

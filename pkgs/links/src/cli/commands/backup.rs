@@ -36,7 +36,7 @@ struct Written {
 pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     let Args { file, database } = args;
     let failed = |source| Error::File { path: file.clone(), source };
-    let store = database.open(&PolicyArgs::default(), IfMissing::Refuse)?;
+    let store = database.of_a_file()?.open(&PolicyArgs::default(), IfMissing::Refuse)?;
     // For its owner alone, and never in the place of another file.
     OpenOptions::new().write(true).create_new(true).mode(MODE).open(&file).map_err(|error| {
         match error.kind() {

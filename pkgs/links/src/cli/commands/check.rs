@@ -25,7 +25,7 @@ struct Report {
 
 /// Checks the database; fails where it is damaged.
 pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
-    let store = args.database.open(&PolicyArgs::default(), IfMissing::Refuse)?;
+    let store = args.database.of_a_file()?.open(&PolicyArgs::default(), IfMissing::Refuse)?;
     let report = check(&store)?;
     output.show(&report, |report, output| {
         for problem in &report.problems {

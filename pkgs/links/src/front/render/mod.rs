@@ -107,7 +107,8 @@ pub fn render<R: Render>(to: R, request: &Request<'_>, trusted: bool, outcome: O
         }
         Outcome::Missing | Outcome::Lost(_) => Refusal::Missing,
         Outcome::Gone => Refusal::Gone,
-        Outcome::Unavailable => Refusal::Unavailable,
+        // Who can wait has waited.
+        Outcome::Unavailable | Outcome::Unread(_) => Refusal::Unavailable,
     };
     to.refuse(refusal, request.html, request.head)
 }

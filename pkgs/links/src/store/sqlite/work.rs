@@ -8,7 +8,7 @@ use crate::domains::LinkKey;
 const MAX_CODES: usize = 4096;
 
 /// What a piece of work has at hand: the connection, within a transaction, and a list of what it changes.
-pub(super) struct WriteContext<'w> {
+pub(in crate::store) struct WriteContext<'w> {
     pub connection: &'w Connection,
     pub changes: &'w mut Changes,
 }
@@ -36,7 +36,7 @@ impl WriteContext<'_> {
 
 /// What a transaction changes.
 #[derive(Default)]
-pub(super) struct Changes {
+pub(in crate::store) struct Changes {
     /// The links with these codes, unless it is all of them.
     pub codes: Vec<LinkKey>,
     pub all: bool,

@@ -7,9 +7,9 @@ use crate::domains::{DomainId, LinkKey};
 use crate::link::{self, Link, RedirectStatus, Status};
 use crate::when::Timestamp;
 
-use super::draft::{Draft, Edit};
 use super::{clicks, domains};
-use crate::store::work::WriteContext;
+use crate::store::draft::{Draft, Edit};
+use crate::store::sqlite::work::WriteContext;
 use crate::store::{Created, Error, IdempotencyKey, OnConflict, Tally};
 
 /// Columns of [`link_of`], in its order.
@@ -19,13 +19,13 @@ pub(in crate::store) const COLUMNS: &str = "id, code, target, title, tags, statu
     iif(domain = 0, NULL, (SELECT host FROM domains WHERE domains.id = domain))";
 
 /// Draws of a random code before the codes grow by a character: they are getting scarce.
-const DRAWS: u32 = 8;
+pub(in crate::store) const DRAWS: u32 = 8;
 
 /// How long an idempotency key is remembered, in seconds.
-const KEY_SECONDS: i64 = 24 * 60 * 60;
+pub(in crate::store) const KEY_SECONDS: i64 = 24 * 60 * 60;
 
 /// The most refusals that a [`Tally`] tells one by one.
-const MAX_ERRORS: usize = 100;
+pub(in crate::store) const MAX_ERRORS: usize = 100;
 
 /// The link of a row of [`COLUMNS`].
 pub(in crate::store) fn link_of(row: &Row<'_>) -> rusqlite::Result<Link> {

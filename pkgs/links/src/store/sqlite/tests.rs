@@ -13,7 +13,8 @@ use crate::agent::Agent;
 use crate::code::CodePolicy;
 use crate::domains::InDomains;
 use crate::link::{LinkPatch, NewLink, Status};
-use crate::target::TargetPolicy;
+use crate::store::{Change, Click, Count, ListQuery, Older, Sort, Stats};
+use crate::target::{InvalidTarget, TargetPolicy};
 use crate::when::Timestamp;
 
 use super::*;

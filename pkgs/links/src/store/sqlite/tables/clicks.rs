@@ -12,25 +12,25 @@ use crate::when::{Timestamp, format_day};
 
 use super::folded::{self, OLDER};
 use super::in_domains;
-use crate::store::work::WriteContext;
+use crate::store::sqlite::work::WriteContext;
 use crate::store::{ClickBatch, Count, Error, Stats};
 
 /// The link that stands for all of them.
-const ALL: i64 = 0;
+pub(in crate::store) const ALL: i64 = 0;
 
 /// Rows a link may have for a day. Where there are more referrers, those with the fewest visits, and of these
 /// the ones that were seen last the longest ago, give way and count under [`OTHER`]: so whoever makes names up
 /// drives out other such names, not those that visits really come from.
-const ROWS_PER_DAY: usize = 250;
+pub(in crate::store) const ROWS_PER_DAY: usize = 250;
 
 /// Rows all links together may have for a day.
-const ROWS_PER_DAY_OF_ALL: usize = 5_000;
+pub(in crate::store) const ROWS_PER_DAY_OF_ALL: usize = 5_000;
 
 /// The name of all further referrers.
-const OTHER: &str = "(other)";
+pub(in crate::store) const OTHER: &str = "(other)";
 
 /// Referrers that a breakdown names.
-const TOP_REFERRERS: i64 = 100;
+pub(in crate::store) const TOP_REFERRERS: i64 = 100;
 
 /// Whose clicks are summed.
 pub(in crate::store) enum Links {

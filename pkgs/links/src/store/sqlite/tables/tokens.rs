@@ -11,7 +11,7 @@ use crate::domains::{DEFAULT, DomainId, Domains, InDomains};
 use crate::when::Timestamp;
 
 use super::domains;
-use crate::store::work::WriteContext;
+use crate::store::sqlite::work::WriteContext;
 use crate::store::{Error, Grant, Scope, TokenInfo};
 
 /// What every secret begins with, so that scanners for leaked secrets know it.
@@ -24,7 +24,7 @@ const SECRET_BYTES: usize = 32;
 const SELECTOR_DIGITS: usize = 16;
 
 /// Tokens at most.
-const MAX_TOKENS: i64 = 1_000;
+pub(in crate::store) const MAX_TOKENS: i64 = 1_000;
 
 /// The longest name, in characters.
 const MAX_NAME: usize = 100;
@@ -35,30 +35,48 @@ pub(in crate::store) fn create(
     scope: Scope,
     domains: Option<Vec<DomainId>>,
 ) -> Result<(TokenInfo, String), Error> {
-    let name = name.trim().to_owned();
-    if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
-        return Err(Error::field("name", format!("1 to {MAX_NAME} printable characters")));
-    }
+    let name = named(&name)?;
     let connection = work.connection;
     let tokens: i64 = connection.query_row("SELECT count(*) FROM tokens", [], |row| row.get(0))?;
     if tokens >= MAX_TOKENS {
         return Err(Error::field("name", format!("there are {MAX_TOKENS} tokens already; revoke some")));
     }
-    let mut random = [0; SECRET_BYTES];
-    getrandom::fill(&mut random).expect("the system has a source of randomness");
-    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let secret = format!("{PREFIX}{digits}");
+    let (secret, selector) = draw();
     let created_at = Timestamp::now();
-    let ids = domains.as_ref().map(|domains| {
-        let ids: Vec<_> = domains.iter().map(|domain| domain.0.to_string()).collect();
-        ids.join(" ")
-    });
+    let ids = domains.map(|domains| text_of(&domains));
     connection.execute(
         "INSERT INTO tokens (name, scope, selector, hash, created_at, domains) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        params![name, number_of(scope), &digits[..SELECTOR_DIGITS], hash(&secret), created_at.0, ids],
+        params![name, number_of(scope), selector, hash(&secret), created_at.0, ids],
     )?;
     let domains = names(ids, &domains::load(connection)?);
     Ok((TokenInfo { id: connection.last_insert_rowid(), name, scope, domains, created_at }, secret))
+}
+
+/// A name that may be a token's.
+pub(in crate::store) fn named(name: &str) -> Result<String, Error> {
+    let name = name.trim().to_owned();
+    if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
+        return Err(Error::field("name", format!("1 to {MAX_NAME} printable characters")));
+    }
+    Ok(name)
+}
+
+/// A new secret, and what finds its row.
+pub(in crate::store) fn draw() -> (String, String) {
+    let mut random = [0; SECRET_BYTES];
+    getrandom::fill(&mut random).expect("the system has a source of randomness");
+    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    (format!("{PREFIX}{digits}"), digits[..SELECTOR_DIGITS].to_owned())
+}
+
+/// What finds the row of a secret.
+pub(in crate::store) fn selector(secret: &str) -> Option<&str> {
+    secret.strip_prefix(PREFIX).and_then(|digits| digits.get(..SELECTOR_DIGITS))
+}
+
+/// Domains as a row names them.
+pub(in crate::store) fn text_of(domains: &[DomainId]) -> String {
+    domains.iter().map(|domain| domain.0.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 pub(in crate::store) fn revoke(work: &mut WriteContext<'_>, id: i64) -> Result<(), Error> {
@@ -93,8 +111,7 @@ pub(in crate::store) fn has_form(secret: &str) -> bool {
 }
 
 pub(in crate::store) fn authorize(connection: &Connection, secret: &str) -> Result<Option<Grant>, Error> {
-    let selector = secret.strip_prefix(PREFIX).and_then(|digits| digits.get(..SELECTOR_DIGITS));
-    let Some(selector) = selector else { return Ok(None) };
+    let Some(selector) = selector(secret) else { return Ok(None) };
     let known: Option<(Vec<u8>, Grant)> = connection
         .prepare_cached("SELECT hash, id, name, scope, domains FROM tokens WHERE selector = ?1")?
         .query_row([selector], |row| {
@@ -110,12 +127,12 @@ pub(in crate::store) fn authorize(connection: &Connection, secret: &str) -> Resu
 }
 
 /// The domains that a row names.
-fn ids_of(ids: &str) -> Vec<DomainId> {
+pub(in crate::store) fn ids_of(ids: &str) -> Vec<DomainId> {
     ids.split_ascii_whitespace().filter_map(|id| id.parse().ok()).map(DomainId).collect()
 }
 
 /// The same for people, as far as there are such domains.
-fn names(ids: Option<String>, known: &Domains) -> Option<Vec<String>> {
+pub(in crate::store) fn names(ids: Option<String>, known: &Domains) -> Option<Vec<String>> {
     let name = |id| match id {
         DomainId::DEFAULT => Some(DEFAULT.to_owned()),
         id => known.get(id).map(|domain| domain.host.clone()),
@@ -123,17 +140,17 @@ fn names(ids: Option<String>, known: &Domains) -> Option<Vec<String>> {
     ids.map(|ids| ids_of(&ids).into_iter().filter_map(name).collect())
 }
 
-fn hash(secret: &str) -> [u8; 32] {
+pub(in crate::store) fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-fn number_of(scope: Scope) -> i64 {
+pub(in crate::store) fn number_of(scope: Scope) -> i64 {
     match scope {
         Scope::Read => 0,
         Scope::Write => 1,
     }
 }
 
-fn scope_of(number: i64) -> Scope {
+pub(in crate::store) fn scope_of(number: i64) -> Scope {
     if number == 1 { Scope::Write } else { Scope::Read }
 }

@@ -1,11 +1,8 @@
 //! The writer thread: what waits becomes one transaction, and is answered after its commit.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,7 +15,7 @@ use crate::domains::SharedDomains;
 
 use super::tables::domains;
 use super::work::{Changes, WriteContext};
-use super::{Change, Error, OnChange};
+use crate::store::{Change, Error, OnChange, Pending};
 
 /// The most pieces of work in one transaction. More would let the first wait too long for its answer.
 const GROUP: usize = 512;
@@ -33,31 +30,6 @@ const IMPORT_CHECKPOINT_PAGES: i64 = 16_384;
 
 /// How often an idle writer looks for commits by other processes.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
-
-/// The answer to a write: a future for servers, [`Pending::wait`] for the command line.
-pub struct Pending<T>(oneshot::Receiver<Result<T, Error>>);
-
-impl<T> Pending<T> {
-    /// Answered already, with an error.
-    pub(super) fn refused(error: Error) -> Self {
-        let (answer, pending) = oneshot::channel();
-        let _ = answer.send(Err(error));
-        Self(pending)
-    }
-
-    /// Blocks until the commit. Not for use on an async thread.
-    pub fn wait(self) -> Result<T, Error> {
-        self.0.blocking_recv().unwrap_or(Err(Error::Closed))
-    }
-}
-
-impl<T> Future for Pending<T> {
-    type Output = Result<T, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map(|answer| answer.unwrap_or(Err(Error::Closed)))
-    }
-}
 
 /// Answers a piece of work, once it is known whether the transaction was lost, and to what.
 type Answer = Box<dyn FnOnce(Option<&Error>) + Send>;
@@ -189,7 +161,7 @@ impl WriterHandle {
         let Some(queue) = queue.as_ref() else { return Pending::refused(Error::Closed) };
         self.depth.fetch_add(1, Ordering::Relaxed);
         match queue.try_send(Job { durable, run }) {
-            Ok(()) => Pending(receiver),
+            Ok(()) => Pending::of(receiver),
             Err(error) => {
                 self.depth.fetch_sub(1, Ordering::Relaxed);
                 Pending::refused(match error {

@@ -6,7 +6,7 @@ use crate::domains::{self, Domain, DomainId, DomainPatch, Domains, InvalidHost, 
 use crate::when::Timestamp;
 
 use super::clicks;
-use crate::store::work::WriteContext;
+use crate::store::sqlite::work::WriteContext;
 use crate::store::{Error, Policy};
 
 /// Links that are deleted along with their domain in one transaction: others need not wait long for it.

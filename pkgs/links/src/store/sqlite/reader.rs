@@ -17,9 +17,8 @@ use crate::when::Timestamp;
 use super::tables::clicks::{self, Links};
 use super::tables::links::{self, redirect_of, status_of};
 use super::tables::{in_domains, list, tokens};
-use super::{
-    Error, Grant, ListQuery, Page, Progress, Record, Route, Stats, StatsScope, TokenInfo, connection, schema,
-};
+use super::{connection, schema};
+use crate::store::{Error, Grant, ListQuery, Page, Progress, Record, Route, Stats, StatsScope, TokenInfo};
 
 /// Pages of one step of a backup: 4 MiB at a time.
 const BACKUP_PAGES: i32 = 1_024;
@@ -37,7 +36,7 @@ pub struct Reader {
     deadline: Arc<Mutex<Option<Instant>>>,
     /// Commits so far, by the store's writer and by others it knows of.
     commits: Arc<AtomicU64>,
-    /// Of which commit the snapshot is that [`Reader::route`] holds, if it holds one.
+    /// Of which commit the snapshot is that [`Reader::route_at`] holds, if it holds one.
     held: Cell<Option<u64>>,
 }
 
@@ -54,15 +53,16 @@ impl Reader {
         Ok(Self { connection, deadline, commits, held: Cell::new(None) })
     }
 
-    /// What a redirect needs, by code.
-    ///
-    /// Stays in one read transaction from call to call until there is a commit, which saves the locking of
-    /// the log a call. Call [`Reader::release`] now and then, since what is held cannot leave the log.
+    /// What a redirect needs, by code at the default domain.
+    #[cfg(test)]
     pub fn route(&self, code: &str) -> Result<Option<Route>, Error> {
         self.route_at(DomainId::DEFAULT, code)
     }
 
-    /// The same at a domain.
+    /// What a redirect needs, by code at a domain.
+    ///
+    /// Stays in one read transaction from call to call until there is a commit, which saves the locking of
+    /// the log a call. Call [`Reader::release`] now and then, since what is held cannot leave the log.
     pub fn route_at(&self, domain: DomainId, code: &str) -> Result<Option<Route>, Error> {
         let commits = self.commits.load(Ordering::Acquire);
         if self.held.get() != Some(commits) {
@@ -92,7 +92,7 @@ impl Reader {
         Ok(route.optional()?)
     }
 
-    /// Lets go of the snapshot that [`Reader::route`] holds.
+    /// Lets go of the snapshot that [`Reader::route_at`] holds.
     pub fn release(&self) -> Result<(), Error> {
         if self.held.take().is_some() && !self.connection.is_autocommit() {
             self.connection.prepare_cached("COMMIT")?.execute([])?;
@@ -100,7 +100,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The connection, at the last commit rather than at a snapshot that [`Reader::route`] holds.
+    /// The connection, at the last commit rather than at a snapshot that [`Reader::route_at`] holds.
     fn latest(&self) -> Result<&Connection, Error> {
         self.release()?;
         Ok(&self.connection)
@@ -202,11 +202,6 @@ impl Reader {
             StatsScope::Domains(domains) => Links::At(InDomains::Only(domains)),
         };
         self.in_time(|connection| clicks::stats(connection, &links, &days))
-    }
-
-    /// Whether a text has the form of a token; what has not needs no look.
-    pub fn could_be_token(secret: &str) -> bool {
-        tokens::has_form(secret)
     }
 
     /// What a token allows, by its secret; compared in constant time.

@@ -12,10 +12,10 @@ use super::links::{COLUMNS, link_of, number_of};
 use crate::store::{Error, ListQuery, Page, Sort};
 
 /// The most links of a page.
-const MAX_LIMIT: usize = 1_000;
+pub(in crate::store) const MAX_LIMIT: usize = 1_000;
 
 /// The longest search, in bytes: SQLite refuses patterns beyond 50,000 (sqlite.org/limits.html).
-const MAX_SEARCH: usize = 8_000;
+pub(in crate::store) const MAX_SEARCH: usize = 8_000;
 
 pub(in crate::store) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, Error> {
     let limit = query.limit.clamp(1, MAX_LIMIT);
@@ -71,7 +71,7 @@ pub(in crate::store) fn list(connection: &Connection, query: &ListQuery) -> Resu
 }
 
 /// The pattern that finds a text anywhere, with LIKE's own characters taken literally.
-fn pattern(search: &str) -> String {
+pub(in crate::store) fn pattern(search: &str) -> String {
     let mut pattern = String::with_capacity(search.len() + 2);
     pattern.push('%');
     for c in search.chars() {
@@ -85,7 +85,7 @@ fn pattern(search: &str) -> String {
 }
 
 /// A cursor names its order, and where in it the page ended: `ca~1700000000~42`, `ka~abc~42`, `ka~7/abc~42`.
-fn write_cursor(last: &Link, query: &ListQuery) -> String {
+pub(in crate::store) fn write_cursor(last: &Link, query: &ListQuery) -> String {
     let value = match query.sort {
         Sort::Created => last.id.to_string(),
         Sort::Updated => last.updated_at.0.to_string(),
@@ -97,7 +97,7 @@ fn write_cursor(last: &Link, query: &ListQuery) -> String {
 }
 
 /// The values of the columns that a list is sorted by, where the page before it ended.
-fn read_cursor(cursor: &str, query: &ListQuery) -> Result<Vec<Value>, Error> {
+pub(in crate::store) fn read_cursor(cursor: &str, query: &ListQuery) -> Result<Vec<Value>, Error> {
     let parse = || {
         let (value, id) = cursor.strip_prefix(order_of(query))?.strip_prefix('~')?.rsplit_once('~')?;
         let mut values = match (query.sort, value.split_once('/')) {

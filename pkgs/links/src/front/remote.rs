@@ -1,0 +1,116 @@
+//! Visits that have to wait for a database which is not on this machine's disk: what no cache knows, and clicks of limits.
+//!
+//! What was read is kept for others, as long as nothing has changed since it was asked for. While the database is away,
+//! what was right when it was heard of last is answered, and then what a standby has; both are told apart.
+
+use std::time::Duration;
+
+use crate::cache::{Cache, Entry, Grants};
+use crate::domains::DomainId;
+use crate::store::{Error, FoundRoute, Lease, Remote};
+
+/// How long a node keeps clicks it was granted and nobody needs.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// How often it looks for them.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How sure it is what was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certainty {
+    /// It is what the database has.
+    Sure,
+    /// It was right so long ago, and the database is away.
+    Cached(Duration),
+    /// A standby has it, and the database is away.
+    Standby,
+}
+
+/// What there is of a code.
+pub async fn find(
+    cache: &Cache,
+    remote: &Remote,
+    domain: DomainId,
+    code: &str,
+) -> Result<(Entry, Certainty), Error> {
+    let away = cache.lingers();
+    if let Some(age) = away
+        && let Some(entry) = cache.last(domain, code)
+    {
+        return Ok((entry, Certainty::Cached(age)));
+    }
+    let reading = cache.reading(domain, code);
+    // Where the feed finds nobody, a read would wait as long.
+    let failed = if away.is_some() {
+        Error::Unreachable("no server of PostgreSQL takes writes".to_owned())
+    } else {
+        match remote.route(domain, code).await {
+            Ok(found) => {
+                let entry = cache.keep(reading, domain, code, route(cache, remote, found));
+                return Ok((entry, Certainty::Sure));
+            }
+            Err(error) => error,
+        }
+    };
+    if !matches!(failed, Error::Unreachable(_)) {
+        return Err(failed);
+    }
+    match remote.route_of_any(domain, code).await {
+        Some(Ok(found)) => {
+            // Clicks are granted by the primary alone, and so are limits.
+            let route = found.map(|FoundRoute { route, .. }| route);
+            Ok((cache.entry(reading, domain, code, route), Certainty::Standby))
+        }
+        Some(Err(error)) => Err(error),
+        None if away.is_some() => match remote.route(domain, code).await {
+            Ok(found) => {
+                let entry = cache.keep(reading, domain, code, route(cache, remote, found));
+                Ok((entry, Certainty::Sure))
+            }
+            Err(error) => Err(error),
+        },
+        None => Err(failed),
+    }
+}
+
+/// The route; where its limit is another one than before, what was granted by that is given back.
+fn route(cache: &Cache, remote: &Remote, found: Option<FoundRoute>) -> Option<crate::store::Route> {
+    let FoundRoute { route, max_clicks } = found?;
+    if cache.limits_changed(route.id, max_clicks) {
+        let grants = cache.take_grants(Grants::Of(route.id));
+        if !grants.is_empty() {
+            // To its end also where nobody waits for it.
+            drop(remote.give_back(grants));
+        }
+    }
+    Some(route)
+}
+
+/// Has this node be granted clicks of a link; whether it was.
+pub async fn lease(cache: &Cache, remote: &Remote, link: i64) -> Result<bool, Error> {
+    match remote.lease(link).await? {
+        Lease::Granted(clicks) => {
+            cache.grant(link, clicks);
+            Ok(true)
+        }
+        Lease::UsedUp => Ok(false),
+    }
+}
+
+/// Gives back what was granted and nobody needs, for ever.
+pub async fn give_back(cache: &Cache, remote: &Remote) -> std::convert::Infallible {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        give_back_idle(cache, remote, IDLE).await;
+    }
+}
+
+/// Gives back what was granted and not asked for since so long.
+pub async fn give_back_idle(cache: &Cache, remote: &Remote, idle: Duration) {
+    let grants = cache.take_grants(Grants::Idle(idle));
+    if !grants.is_empty()
+        && let Err(error) = remote.give_back(grants).await
+    {
+        tracing::warn!(%error, "clicks that were granted are not given back: nobody answers them");
+    }
+}

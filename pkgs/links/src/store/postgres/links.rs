@@ -1,0 +1,346 @@
+//! Links: read, created, edited and deleted, each on the pool that is given.
+
+use postgres::{Pool, Row, Session, Transaction};
+
+use crate::code::{self, CodePolicy};
+use crate::domains::{DomainId, LinkKey};
+use crate::link::{self, Link};
+use crate::store::draft::{Draft, Edit};
+use crate::store::sqlite::tables::links::{DRAWS, KEY_SECONDS, number_of, redirect_of, status_of};
+use crate::store::{Created, Error, IdempotencyKey};
+use crate::when::Timestamp;
+
+use super::values::{count, integer, values};
+
+/// Links as [`link_of`] reads them; `l` are the links.
+pub const SELECT: &str = "SELECT l.id, l.code, l.target, l.title, l.tags, l.status, l.redirect, l.forward_query, \
+    l.password_hash IS NOT NULL, l.not_before, l.expires_at, l.max_clicks, coalesce(t.clicks, 0), l.created_at, \
+    l.updated_at, l.domain, d.host FROM links l LEFT JOIN totals t ON t.link = l.id \
+    LEFT JOIN domains d ON d.id = l.named_domain";
+
+/// Whether a statement failed because a domain is not there any more, or still has links.
+pub fn is_referred(error: &postgres::Error) -> bool {
+    matches!(error, postgres::Error::Query(error) if error.code().is_some_and(|code| code.code() == "23503"))
+}
+
+/// The link of a row of [`SELECT`].
+pub fn link_of(row: &Row) -> Result<Link, Error> {
+    Ok(Link {
+        id: row.try_get(0)?,
+        code: row.try_get(1)?,
+        target: row.try_get(2)?,
+        title: row.try_get(3)?,
+        tags: row.try_get(4)?,
+        status: status_of(row.try_get::<_, i16>(5)?.into()),
+        redirect: redirect_of(row.try_get::<_, i16>(6)?.unsigned_abs()),
+        forward_query: row.try_get(7)?,
+        protected: row.try_get(8)?,
+        not_before: row.try_get::<_, Option<i64>>(9)?.map(Timestamp),
+        expires_at: row.try_get::<_, Option<i64>>(10)?.map(Timestamp),
+        max_clicks: row.try_get::<_, Option<i64>>(11)?.map(count),
+        clicks: count(row.try_get(12)?),
+        created_at: Timestamp(row.try_get(13)?),
+        updated_at: Timestamp(row.try_get(14)?),
+        domain_id: DomainId(row.try_get(15)?),
+        domain: row.try_get(16)?,
+    })
+}
+
+async fn find(session: &Session, key: &LinkKey, lock: &str) -> Result<Link, Error> {
+    // What is no code has no row, and may be no text of PostgreSQL's.
+    if code::is_well_formed(&key.code) {
+        let sql = format!("{SELECT} WHERE l.domain = $1 AND l.code = $2 {lock}");
+        let rows = session.query(&sql, values![key.domain.0 => INT8, key.code => TEXT]).await?;
+        if let Some(row) = rows.first() {
+            return link_of(row);
+        }
+    }
+    Err(Error::NotFound(key.code.clone()))
+}
+
+pub async fn get(pool: &Pool, key: &LinkKey) -> Result<Link, Error> {
+    find(&*pool.get().await?, key, "").await
+}
+
+/// The link that a draft becomes.
+fn drafted(draft: Draft, id: i64, code: String) -> Link {
+    Link {
+        id,
+        domain_id: draft.domain_id(),
+        domain: draft.domain.map(|domain| domain.host.clone()),
+        code,
+        target: draft.target,
+        title: draft.title,
+        tags: draft.tags,
+        status: draft.status,
+        redirect: draft.redirect,
+        forward_query: draft.forward_query,
+        protected: draft.password_hash.is_some(),
+        not_before: draft.not_before,
+        expires_at: draft.expires_at,
+        max_clicks: draft.max_clicks,
+        clicks: draft.clicks,
+        created_at: draft.created_at,
+        updated_at: draft.created_at,
+    }
+}
+
+/// Inserts under the draft's code, or under the first random one that is free. What it answers is one statement, and so
+/// whole where there is no transaction.
+async fn insert(session: &Session, policy: &CodePolicy, draft: Draft) -> Result<Link, Error> {
+    if let Some(code) = draft.code.clone() {
+        return match try_insert(session, &draft, &code).await? {
+            Some(id) => Ok(drafted(draft, id, code)),
+            None => Err(Error::Taken(code)),
+        };
+    }
+    for length in policy.length..=code::MAX_BYTES {
+        for _ in 0..DRAWS {
+            let code = policy.random(length);
+            // A drawn word may be a reserved one.
+            if policy.validate(&code).is_ok()
+                && let Some(id) = try_insert(session, &draft, &code).await?
+            {
+                return Ok(drafted(draft, id, code));
+            }
+        }
+    }
+    Err(Error::field("code", "no free code was found"))
+}
+
+/// The new id; none where the code is taken.
+async fn try_insert(session: &Session, draft: &Draft, code: &str) -> Result<Option<i64>, Error> {
+    let sql = "INSERT INTO links (domain, code, target, title, tags, status, redirect, forward_query, password_hash, \
+         not_before, expires_at, max_clicks, created_at, updated_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13) \
+         ON CONFLICT (domain, code) DO NOTHING RETURNING id";
+    let values = values![
+        draft.domain_id().0 => INT8, code => TEXT, draft.target => TEXT, draft.title => TEXT,
+        draft.tags => TEXT_ARRAY, number_of(draft.status) as i16 => INT2, redirect(draft.redirect.code()) => INT2,
+        draft.forward_query => BOOL, draft.password_hash => TEXT, draft.not_before.map(|at| at.0) => INT8,
+        draft.expires_at.map(|at| at.0) => INT8, draft.max_clicks.map(integer) => INT8,
+        draft.created_at.0 => INT8,
+    ];
+    match session.query(sql, values).await {
+        Ok(rows) => Ok(rows.first().map(|row| row.try_get(0)).transpose()?),
+        Err(error) if is_referred(&error) => {
+            let host = draft.domain.as_ref().map_or_else(String::new, |domain| domain.host.clone());
+            Err(Error::NoDomain(host))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A redirect's status as it is stored.
+pub fn redirect(code: u16) -> i16 {
+    i16::try_from(code).unwrap_or(302)
+}
+
+pub async fn create(
+    pool: &Pool,
+    policy: &CodePolicy,
+    draft: Draft,
+    key: Option<&IdempotencyKey>,
+) -> Result<Created, Error> {
+    let session = pool.get().await?;
+    let Some(key) = key else {
+        return Ok(Created { link: insert(&session, policy, draft).await?, replayed: false });
+    };
+    let transaction = session.begin().await?;
+    match create_once(&transaction, policy, draft, key).await {
+        Ok(created) => {
+            transaction.commit().await?;
+            Ok(created)
+        }
+        Err(error) => {
+            transaction.rollback().await?;
+            Err(error)
+        }
+    }
+}
+
+async fn create_once(
+    transaction: &Transaction<'_>,
+    policy: &CodePolicy,
+    draft: Draft,
+    key: &IdempotencyKey,
+) -> Result<Created, Error> {
+    let now = Timestamp::now().0;
+    // The same request may be under way on another node.
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('linerate-links key ' || $1, 0))";
+    transaction.query(lock, values![key.key => TEXT]).await?;
+    let forget = "DELETE FROM idempotency WHERE key IN \
+         (SELECT key FROM idempotency WHERE created_at < $1 LIMIT 100 FOR UPDATE SKIP LOCKED)";
+    transaction.execute(forget, values![now - KEY_SECONDS => INT8]).await?;
+    let sql = "SELECT request, link FROM idempotency WHERE key = $1 AND created_at >= $2";
+    let known = transaction.query(sql, values![key.key => TEXT, now - KEY_SECONDS => INT8]).await?;
+    if let Some(row) = known.first() {
+        let (request, id): (&[u8], i64) = (row.try_get(0)?, row.try_get(1)?);
+        if request != key.request {
+            return Err(Error::KeyReused);
+        }
+        let rows = transaction.query(&format!("{SELECT} WHERE l.id = $1"), values![id => INT8]).await?;
+        // A link deleted since leaves its key free.
+        if let Some(row) = rows.first() {
+            return Ok(Created { link: link_of(row)?, replayed: true });
+        }
+    }
+    let link = insert(transaction, policy, draft).await?;
+    let note = "INSERT INTO idempotency (key, request, link, created_at) VALUES ($1, $2, $3, $4) \
+         ON CONFLICT (key) DO UPDATE SET request = excluded.request, link = excluded.link, \
+         created_at = excluded.created_at";
+    let values = values![key.key => TEXT, &key.request[..] => BYTEA, link.id => INT8, now => INT8];
+    transaction.execute(note, values).await?;
+    Ok(Created { link, replayed: false })
+}
+
+pub async fn create_many(
+    pool: &Pool,
+    policy: &CodePolicy,
+    drafts: Vec<Result<Draft, Error>>,
+) -> Result<Vec<Result<Link, Error>>, Error> {
+    let session = pool.get().await?;
+    let transaction = session.begin().await?;
+    let mut outcomes = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        let created = match draft {
+            Ok(draft) => insert(&transaction, policy, draft).await,
+            Err(error) => Err(error),
+        };
+        match created {
+            // Those take the transaction with them.
+            Err(error @ (Error::Unreachable(_) | Error::Postgres(_) | Error::Busy | Error::NoDomain(_))) => {
+                transaction.rollback().await?;
+                return Err(error);
+            }
+            created => outcomes.push(created),
+        }
+    }
+    transaction.commit().await?;
+    Ok(outcomes)
+}
+
+pub async fn edit(
+    pool: &Pool,
+    key: &LinkKey,
+    edit: Edit,
+    expected: impl FnOnce(&Link) -> bool + Send,
+) -> Result<Link, Error> {
+    let session = pool.get().await?;
+    let transaction = session.begin().await?;
+    match edit_within(&transaction, key, edit, expected).await {
+        Ok(link) => {
+            transaction.commit().await?;
+            Ok(link)
+        }
+        Err(error) => {
+            transaction.rollback().await?;
+            Err(error)
+        }
+    }
+}
+
+async fn edit_within(
+    transaction: &Transaction<'_>,
+    key: &LinkKey,
+    edit: Edit,
+    expected: impl FnOnce(&Link) -> bool + Send,
+) -> Result<Link, Error> {
+    let mut link = find(transaction, key, "FOR UPDATE OF l").await?;
+    if !expected(&link) {
+        return Err(Error::Changed);
+    }
+    link.target = edit.target.unwrap_or(link.target);
+    link.title = edit.title.unwrap_or(link.title);
+    link.tags = edit.tags.unwrap_or(link.tags);
+    link.status = edit.status.unwrap_or(link.status);
+    link.redirect = edit.redirect.unwrap_or(link.redirect);
+    link.forward_query = edit.forward_query.unwrap_or(link.forward_query);
+    link.not_before = edit.not_before.unwrap_or(link.not_before);
+    link.expires_at = edit.expires_at.unwrap_or(link.expires_at);
+    link.max_clicks = edit.max_clicks.unwrap_or(link.max_clicks);
+    link.updated_at = Timestamp::now();
+    link::dates(link.not_before, link.expires_at)?;
+    let (has_password, password) = (edit.password_hash.is_some(), edit.password_hash.flatten());
+    let sql = "UPDATE links SET target = $2, title = $3, tags = $4, status = $5, redirect = $6, forward_query = $7, \
+         not_before = $8, expires_at = $9, max_clicks = $10, updated_at = $11, \
+         password_hash = CASE WHEN $12 THEN $13 ELSE password_hash END WHERE id = $1 RETURNING password_hash IS NOT NULL";
+    let values = values![
+        link.id => INT8, link.target => TEXT, link.title => TEXT, link.tags => TEXT_ARRAY,
+        number_of(link.status) as i16 => INT2, redirect(link.redirect.code()) => INT2, link.forward_query => BOOL,
+        link.not_before.map(|at| at.0) => INT8, link.expires_at.map(|at| at.0) => INT8,
+        link.max_clicks.map(integer) => INT8, link.updated_at.0 => INT8, has_password => BOOL, password => TEXT,
+    ];
+    let rows = transaction.query(sql, values).await?;
+    link.protected = rows.first().map_or(Ok(false), |row| row.try_get(0))?;
+    if link.max_clicks.is_none() {
+        // A limit that comes later begins with the clicks there are then.
+        transaction.execute("DELETE FROM limits WHERE link = $1", values![link.id => INT8]).await?;
+    }
+    Ok(link)
+}
+
+/// Deletes links and what is kept of their clicks.
+pub async fn delete_ids(session: &Session, ids: &[i64]) -> Result<(), Error> {
+    let sql = "WITH gone AS (DELETE FROM links WHERE id = ANY($1) RETURNING id), \
+         totals AS (DELETE FROM totals WHERE link = ANY($1)), limits AS (DELETE FROM limits WHERE link = ANY($1)), \
+         clicks AS (DELETE FROM clicks WHERE link = ANY($1)), \
+         days AS (DELETE FROM folded_days WHERE link = ANY($1)) SELECT count(*) FROM gone";
+    session.query(sql, values![ids => INT8_ARRAY]).await?;
+    Ok(())
+}
+
+/// Deletes a link that is as `expected`.
+pub async fn delete(
+    pool: &Pool,
+    key: &LinkKey,
+    expected: impl FnOnce(&Link) -> bool + Send,
+) -> Result<(), Error> {
+    let session = pool.get().await?;
+    let transaction = session.begin().await?;
+    let found = find(&transaction, key, "FOR UPDATE OF l").await;
+    let deleted = match found {
+        Ok(link) if expected(&link) => delete_ids(&transaction, &[link.id]).await,
+        Ok(_) => Err(Error::Changed),
+        Err(error) => Err(error),
+    };
+    match deleted {
+        Ok(()) => Ok(transaction.commit().await?),
+        Err(error) => {
+            transaction.rollback().await?;
+            Err(error)
+        }
+    }
+}
+
+/// Deletes many, with what `see` makes of each before.
+pub async fn delete_many<T>(
+    pool: &Pool,
+    keys: &[LinkKey],
+    see: impl Fn(&Link) -> T + Send,
+) -> Result<Vec<Result<T, Error>>, Error> {
+    let session = pool.get().await?;
+    let transaction = session.begin().await?;
+    let domains: Vec<i64> = keys.iter().map(|key| key.domain.0).collect();
+    let codes: Vec<&str> =
+        keys.iter().map(|key| if code::is_well_formed(&key.code) { &*key.code } else { "" }).collect();
+    // In an order, so that two never wait for each other.
+    let sql = format!(
+        "{SELECT} WHERE (l.domain, l.code) IN (SELECT * FROM unnest($1::int8[], $2::text[])) \
+         ORDER BY l.id FOR UPDATE OF l"
+    );
+    let rows = transaction.query(&sql, values![domains => INT8_ARRAY, codes => TEXT_ARRAY]).await?;
+    let mut found = std::collections::HashMap::new();
+    for row in &rows {
+        let link = link_of(row)?;
+        found.insert((link.domain_id, link.code.clone()), link);
+    }
+    let ids: Vec<i64> = found.values().map(|link| link.id).collect();
+    delete_ids(&transaction, &ids).await?;
+    transaction.commit().await?;
+    let outcome = |key: &LinkKey| match found.remove(&(key.domain, key.code.clone())) {
+        Some(link) => Ok(see(&link)),
+        None => Err(Error::NotFound(key.code.clone())),
+    };
+    Ok(keys.iter().map(outcome).collect())
+}

@@ -1,0 +1,634 @@
+//! Links in PostgreSQL, which several nodes share: reads by code on one pipelined connection for each thread that reads,
+//! everything else on a bounded pool, and a feed of what other nodes write.
+
+mod background;
+mod clicks;
+mod domains;
+mod follow;
+mod limits;
+mod links;
+mod list;
+mod remote;
+mod schema;
+mod tokens;
+mod transfer;
+mod values;
+
+use std::future::Future;
+use std::num::NonZero;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use postgres::types::Type;
+use postgres::{Connector, Conninfo, Feed, FeedOptions, KeyQuery, Pipelines, Pool, Role, Waker};
+use service::ready::{Heartbeats, Watch as Liveness};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
+
+use crate::code::CodePolicy;
+use crate::domains::{Domain, DomainId, DomainPatch, Domains, InDomains, LinkKey, NewDomain, SharedDomains};
+use crate::link::{Link, LinkPatch, NewLink};
+use crate::store::draft::{Draft, Edit};
+use crate::store::policy::Policy;
+use crate::store::sqlite::tables::domains as rules;
+use crate::store::{
+    Change, ClickBatch, Created, Error, FoldCursor, Grant, IdempotencyKey, ListQuery, OnConflict, Page,
+    Pending, Record, Scope, Stats, StatsScope, Tally, TokenInfo, Watch,
+};
+use crate::target::TargetPolicy;
+
+use background::Background;
+use follow::{DomainsWanted, Follower};
+use remote::Found;
+
+pub use remote::{Found as FoundRoute, Remote};
+
+/// Where nodes wake each other.
+const CHANNEL: &str = "linerate_links";
+
+/// How often the threads show that they go on.
+const BEAT: Duration = Duration::from_millis(250);
+
+/// How often a node looks for clicks to be added up.
+const ADD_UP: Duration = Duration::from_millis(500);
+
+/// How long what writes many links may take.
+const MANY: Duration = Duration::from_secs(120);
+
+/// Rows of an export that wait to be written.
+const EXPORTED: usize = 1_024;
+
+/// How PostgreSQL is used.
+pub struct PostgresOptions {
+    /// Where, as libpq takes it.
+    pub url: Conninfo,
+    /// Which codes are made and taken.
+    pub codes: CodePolicy,
+    /// Which targets are taken.
+    pub targets: TargetPolicy,
+    /// Writes and lists that may wait; more are refused with [`Error::Busy`].
+    pub queue: usize,
+    /// Connections for writes and lists.
+    pub connections: NonZero<u32>,
+    /// How long PostgreSQL may take to answer.
+    pub timeout: Duration,
+    /// Threads that read by code: connections for that.
+    pub pipelines: NonZero<usize>,
+    /// How long after the last sign of what other nodes write a cache is no longer used.
+    pub staleness: Duration,
+    /// Whether it serves: hears of changes, and adds clicks up.
+    pub serves: bool,
+    /// Told of what changes.
+    pub watch: Arc<dyn Watch>,
+}
+
+/// Links in PostgreSQL.
+pub struct Postgres {
+    pool: Pool,
+    pipelines: Pipelines<String, Found>,
+    /// The same of any server, where several are named.
+    standbys: Option<Pipelines<String, Found>>,
+    waker: Option<Waker>,
+    watch: Arc<dyn Watch>,
+    policy: Arc<Policy>,
+    domains: Arc<DomainsWanted>,
+    /// One reads them at a time, so that none puts older ones in place of newer ones.
+    reading_domains: Arc<tokio::sync::Mutex<()>>,
+    timeout: Duration,
+    queue: usize,
+    depth: Arc<AtomicUsize>,
+    flushes: Arc<tokio::sync::Mutex<Flushes>>,
+    background: Background,
+    beats: Heartbeats,
+    ended: Arc<AtomicBool>,
+    closed: AtomicBool,
+    tasks: Mutex<Vec<tokio::task::AbortHandle>>,
+}
+
+/// What this node has counted, flush by flush.
+struct Flushes {
+    node: i64,
+    seq: i64,
+    /// The last one, where it is not known whether it arrived: it is sent again before the next one, as the same.
+    unsettled: Option<Arc<ClickBatch>>,
+}
+
+/// Says so when what it is in ends, as a panic makes it.
+struct Ended(Arc<AtomicBool>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Postgres {
+    /// Connects and migrates, one node at a time.
+    pub fn open(options: PostgresOptions) -> Result<Arc<Self>, Error> {
+        let background = Background::start()?;
+        let timeout = options.timeout.as_millis();
+        // What is connected to is written to, unless it is said otherwise.
+        let url = options.url.with_role(options.url.role().unwrap_or(Role::ReadWrite));
+        let unusable = |error: postgres::PasswordError| Error::Unreachable(error.to_string());
+        let connector = Connector::new(&url, "linerate-links").map_err(unusable)?;
+        let migrating = connector.derive("linerate-links migrate", "");
+        let known = background.block_on(async {
+            let session = migrating.connect().await?;
+            schema::MIGRATIONS.run(&session).await?;
+            domains::load(&session).await
+        })?;
+        let shared = Arc::new(SharedDomains::default());
+        shared.set(known);
+        let policy = Policy { codes: options.codes, targets: options.targets, domains: shared };
+        let pipelines = |connector: &Connector| {
+            let query = KeyQuery {
+                one: remote::ONE,
+                several: remote::SEVERAL,
+                key: Type::TEXT,
+                keys: Type::TEXT_ARRAY,
+                read: remote::found,
+            };
+            Pipelines::new(connector, "linerate-links read", options.pipelines, options.timeout, query)
+        };
+        let standbys = match url.has_several_hosts() {
+            true => Some(
+                Connector::new(&options.url.with_role(Role::PreferStandby), "linerate-links")
+                    .map_err(unusable)?,
+            ),
+            false => None,
+        };
+        let settings = format!("-c statement_timeout={timeout} -c lock_timeout={timeout} -c jit=off");
+        let writers = connector.derive("linerate-links", &settings);
+        let pool = Pool::new(writers, options.connections.get() as usize, options.timeout);
+        let mut node = [0; 8];
+        getrandom::fill(&mut node).expect("the system has a source of randomness");
+        let mut opened = Self {
+            pool,
+            pipelines: pipelines(&connector),
+            standbys: standbys.as_ref().map(pipelines),
+            waker: None,
+            watch: options.watch,
+            policy: Arc::new(policy),
+            domains: Arc::default(),
+            reading_domains: Arc::default(),
+            timeout: options.timeout,
+            queue: options.queue,
+            depth: Arc::default(),
+            flushes: Arc::new(tokio::sync::Mutex::new(Flushes {
+                node: i64::from_le_bytes(node),
+                seq: 0,
+                unsettled: None,
+            })),
+            background,
+            beats: Heartbeats::new(1),
+            ended: Arc::default(),
+            closed: AtomicBool::new(false),
+            tasks: Mutex::default(),
+        };
+        if options.serves {
+            opened.follow(&connector, options.staleness);
+        }
+        Ok(Arc::new(opened))
+    }
+
+    /// Has a node hear of changes, add clicks up and show that it goes on.
+    fn follow(&mut self, connector: &Connector, staleness: Duration) {
+        let feed = FeedOptions {
+            application: "linerate-links listen".to_owned(),
+            channel: CHANNEL,
+            bound: staleness,
+        };
+        let follower = Follower { watch: Arc::clone(&self.watch), domains: Arc::clone(&self.domains) };
+        let feed = Feed::new(connector, feed, Arc::new(follower));
+        self.waker = Some(feed.waker());
+        let (pool, domains) = (self.pool.clone(), Arc::clone(&self.domains));
+        let (shared, reading) = (Arc::clone(&self.policy.domains), Arc::clone(&self.reading_domains));
+        let (beats, adding) = (self.beats.clone(), self.pool.clone());
+        self.task(feed.run());
+        self.task(async move {
+            loop {
+                domains.changed().await;
+                while let Err(error) = read_domains(&pool, &domains, &shared, &reading).await {
+                    tracing::warn!(%error, "cannot read the domains: visits go by those known");
+                    tokio::time::sleep(BEAT).await;
+                }
+            }
+        });
+        self.task(async move {
+            let mut ticks = tokio::time::interval(BEAT);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                beats.beat(0);
+            }
+        });
+        self.task(async move {
+            loop {
+                match clicks::add_up(&adding).await {
+                    Ok(true) => {}
+                    Ok(false) => tokio::time::sleep(ADD_UP).await,
+                    Err(error) => {
+                        tracing::debug!(%error, "clicks are not added up yet");
+                        tokio::time::sleep(ADD_UP).await;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Does something for ever; it is noticed when it ends.
+    fn task(&self, work: impl Future + Send + 'static) {
+        let ended = Ended(Arc::clone(&self.ended));
+        let task = self.background.spawn(async move {
+            let _ended = ended;
+            work.await;
+        });
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task.abort_handle());
+    }
+
+    /// Does work of the pool, to its end even if nobody waits for it.
+    pub(in crate::store) fn run<T, W>(&self, work: impl FnOnce(Pool) -> W) -> Pending<T>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        self.run_within(self.timeout, work)
+    }
+
+    fn run_within<T, W>(&self, timeout: Duration, work: impl FnOnce(Pool) -> W) -> Pending<T>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        /// One less waits, however it ends.
+        struct Waiting(Arc<AtomicUsize>);
+        impl Drop for Waiting {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        if self.closed.load(Ordering::Acquire) {
+            return Pending::refused(Error::Closed);
+        }
+        let waiting = self.depth.fetch_add(1, Ordering::Relaxed);
+        let guard = Waiting(Arc::clone(&self.depth));
+        if waiting >= self.queue {
+            return Pending::refused(Error::Busy);
+        }
+        let (sender, receiver) = oneshot::channel();
+        let work = work(self.pool.clone());
+        self.background.spawn(async move {
+            let _guard = guard;
+            // On that runtime: the calling thread may have none.
+            let done = tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| {
+                Err(Error::Unreachable(format!("PostgreSQL did not answer within {timeout:?}")))
+            });
+            let _ = sender.send(done);
+        });
+        Pending::of(receiver)
+    }
+
+    /// The same for what writes: this node's caches are told before it is acknowledged, and the others look.
+    fn write<T, W>(
+        &self,
+        timeout: Duration,
+        work: impl FnOnce(Pool) -> W,
+        changed: impl FnOnce(&T, &dyn Watch) + Send + 'static,
+    ) -> Pending<T>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let (watch, waker) = (Arc::clone(&self.watch), self.waker.clone());
+        self.run_within(timeout, move |pool| {
+            let work = work(pool);
+            async move {
+                let done = work.await?;
+                changed(&done, &*watch);
+                waker.iter().for_each(Waker::wake);
+                Ok(done)
+            }
+        })
+    }
+
+    /// The same for what writes domains, which this node knows before it is acknowledged.
+    fn write_domains<T, W>(&self, work: impl FnOnce(Pool) -> W) -> Pending<T>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let (domains, shared) = (Arc::clone(&self.domains), Arc::clone(&self.policy.domains));
+        let (reading, pool) = (Arc::clone(&self.reading_domains), self.pool.clone());
+        let told = move |pool_of_work: Pool| {
+            let work = work(pool_of_work);
+            async move {
+                let done = work.await?;
+                domains.change();
+                if let Err(error) = read_domains(&pool, &domains, &shared, &reading).await {
+                    tracing::warn!(%error, "cannot read the domains: visits go by those known");
+                }
+                Ok(done)
+            }
+        };
+        self.write(MANY, told, |_, _| {})
+    }
+
+    pub fn domains(&self) -> Arc<Domains> {
+        self.policy.domains.now()
+    }
+
+    pub fn shared_domains(&self) -> Arc<SharedDomains> {
+        Arc::clone(&self.policy.domains)
+    }
+
+    pub fn create_domain(&self, new: NewDomain) -> Pending<Domain> {
+        match rules::draft(new, &self.policy) {
+            Ok(domain) => self.write_domains(|pool| async move { domains::create(&pool, domain).await }),
+            Err(error) => Pending::refused(error),
+        }
+    }
+
+    pub fn edit_domain(&self, host: String, patch: DomainPatch) -> Pending<Domain> {
+        match rules::checked(patch, &self.policy) {
+            Ok(patch) => self.write_domains(|pool| async move { domains::edit(&pool, &host, patch).await }),
+            Err(error) => Pending::refused(error),
+        }
+    }
+
+    pub fn delete_domain(&self, host: String, force: bool) -> Pending<bool> {
+        let watch = Arc::clone(&self.watch);
+        self.write_domains(move |pool| async move {
+            let deleted = domains::delete(&pool, &host, force).await?;
+            watch.changed(Change::All);
+            Ok(deleted)
+        })
+    }
+
+    pub fn create(&self, link: NewLink, key: Option<IdempotencyKey>) -> Pending<Created> {
+        let policy = Arc::clone(&self.policy);
+        match Draft::new(link, &self.policy) {
+            Ok(draft) => self.write(
+                self.timeout,
+                |pool| async move { links::create(&pool, &policy.codes, draft, key.as_ref()).await },
+                |created, watch| watch.changed(Change::Codes(&[key_of(&created.link)])),
+            ),
+            Err(error) => Pending::refused(error),
+        }
+    }
+
+    pub fn create_many(&self, links: Vec<NewLink>) -> Pending<Vec<Result<Link, Error>>> {
+        let policy = Arc::clone(&self.policy);
+        let drafts: Vec<_> = links.into_iter().map(|link| Draft::new(link, &self.policy)).collect();
+        self.write(
+            MANY,
+            |pool| async move { links::create_many(&pool, &policy.codes, drafts).await },
+            |created: &Vec<Result<Link, Error>>, watch| {
+                let keys: Vec<LinkKey> = created.iter().flatten().map(key_of).collect();
+                watch.changed(Change::Codes(&keys));
+            },
+        )
+    }
+
+    pub fn edit(&self, key: impl Into<LinkKey>, patch: LinkPatch) -> Pending<Link> {
+        self.edit_if(key, patch, |_| true)
+    }
+
+    pub fn edit_if(
+        &self,
+        key: impl Into<LinkKey>,
+        patch: LinkPatch,
+        expected: impl FnOnce(&Link) -> bool + Send + 'static,
+    ) -> Pending<Link> {
+        let key = key.into();
+        match Edit::new(patch, &self.policy) {
+            Ok(edit) => self.write(
+                self.timeout,
+                |pool| async move { links::edit(&pool, &key, edit, expected).await },
+                |link, watch| watch.changed(Change::Codes(&[key_of(link)])),
+            ),
+            Err(error) => Pending::refused(error),
+        }
+    }
+
+    pub fn delete(&self, key: impl Into<LinkKey>) -> Pending<()> {
+        self.delete_if(key, |_| true)
+    }
+
+    pub fn delete_if(
+        &self,
+        key: impl Into<LinkKey>,
+        expected: impl FnOnce(&Link) -> bool + Send + 'static,
+    ) -> Pending<()> {
+        let key = key.into();
+        let gone = key.clone();
+        self.write(
+            self.timeout,
+            |pool| async move { links::delete(&pool, &key, expected).await },
+            move |(), watch| watch.changed(Change::Codes(&[gone])),
+        )
+    }
+
+    pub fn delete_many(&self, keys: Vec<impl Into<LinkKey>>) -> Pending<Vec<Result<(), Error>>> {
+        self.delete_many_seen(keys.into_iter().map(Into::into).collect(), |_| ())
+    }
+
+    pub fn delete_many_seen<T: Send + 'static>(
+        &self,
+        keys: Vec<LinkKey>,
+        see: impl Fn(&Link) -> T + Send + 'static,
+    ) -> Pending<Vec<Result<T, Error>>> {
+        let gone = keys.clone();
+        self.write(
+            MANY,
+            |pool| async move { links::delete_many(&pool, &keys, see).await },
+            move |_, watch| watch.changed(Change::Codes(&gone)),
+        )
+    }
+
+    pub fn import(&self, batch: Vec<Record>, on_conflict: OnConflict) -> Pending<Tally> {
+        let (policy, watch) = (Arc::clone(&self.policy), Arc::clone(&self.watch));
+        let drafts: Vec<_> = batch.into_iter().map(|record| Draft::of_record(record, &self.policy)).collect();
+        let imported = |pool: Pool| async move {
+            let (tally, keys) = transfer::import(&pool, &policy.codes, drafts, on_conflict).await?;
+            // Not everything: the links that visitors follow meanwhile are others.
+            watch.changed(Change::Codes(&keys));
+            Ok(tally)
+        };
+        self.write(MANY, imported, |_, _| {})
+    }
+
+    pub fn count(&self, batch: Arc<ClickBatch>) -> Pending<()> {
+        let (flushes, timeout) = (Arc::clone(&self.flushes), self.timeout);
+        // What is given up after it was taken would be counted twice: so each step has its time, and all have more.
+        self.run_within(MANY, move |pool| async move {
+            let mut flushes = flushes.lock().await;
+            settle(&pool, &mut flushes, timeout).await?;
+            flushes.seq += 1;
+            flushes.unsettled = Some(batch);
+            // From here on it is this store's: where it is not known whether it arrived, it is sent again as the same.
+            if let Err(error) = settle(&pool, &mut flushes, timeout).await {
+                tracing::warn!(%error, "clicks wait to be sent again");
+            }
+            Ok(())
+        })
+    }
+
+    pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
+        self.run_within(MANY, move |pool| async move {
+            Ok(clicks::fold_days(&pool, before, from.0).await?.map(FoldCursor))
+        })
+    }
+
+    pub fn create_token(&self, name: String, scope: Scope) -> Pending<(TokenInfo, String)> {
+        self.create_token_for(name, scope, None)
+    }
+
+    pub fn create_token_for(
+        &self,
+        name: String,
+        scope: Scope,
+        domains: Option<Vec<DomainId>>,
+    ) -> Pending<(TokenInfo, String)> {
+        self.run(move |pool| async move { tokens::create(&pool, &name, scope, domains).await })
+    }
+
+    pub fn revoke_token(&self, id: i64) -> Pending<()> {
+        self.run(move |pool| async move { tokens::revoke(&pool, id).await })
+    }
+
+    pub fn depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    pub fn watch(&self, stuck: Duration) -> Liveness {
+        self.beats.watch(stuck)
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    pub fn close(&self) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+        self.beats.done(0);
+        let (pool, flushes, timeout) = (self.pool.clone(), Arc::clone(&self.flushes), self.timeout);
+        let settled =
+            self.background.spawn(async move { settle(&pool, &mut *flushes.lock().await, timeout).await });
+        let (sender, receiver) = std::sync::mpsc::channel();
+        self.background.spawn(async move { sender.send(settled.await) });
+        match receiver.recv() {
+            Ok(Ok(Ok(()))) => {}
+            _ => tracing::error!("the last clicks may be lost"),
+        }
+    }
+
+    pub(in crate::store) fn get(&self, key: LinkKey) -> Pending<Link> {
+        self.run(|pool| async move { links::get(&pool, &key).await })
+    }
+
+    pub(in crate::store) fn list(&self, query: ListQuery) -> Pending<Page> {
+        self.run(|pool| async move { list::list(&pool, &query).await })
+    }
+
+    pub(in crate::store) fn locked(&self, of: InDomains) -> Pending<u64> {
+        self.run(move |pool| async move {
+            let sql = "SELECT count(*) FROM links WHERE password_hash IS NOT NULL AND status = 0 \
+                 AND ($1::int8[] IS NULL OR domain = ANY($1))";
+            let rows = pool.get().await?.query(sql, values::values![list::ids(&of) => INT8_ARRAY]).await?;
+            Ok(values::count(rows.first().map_or(Ok(0), |row| row.try_get(0))?))
+        })
+    }
+
+    pub(in crate::store) fn len(&self) -> Pending<u64> {
+        self.run(|pool| async move {
+            let rows = pool.get().await?.query("SELECT count(*) FROM links", &[]).await?;
+            Ok(values::count(rows.first().map_or(Ok(0), |row| row.try_get(0))?))
+        })
+    }
+
+    pub(in crate::store) fn export(
+        &self,
+        of: &InDomains,
+        hashes: bool,
+        visit: &mut dyn FnMut(Record) -> bool,
+    ) -> Result<(), Error> {
+        let (sender, mut receiver) = mpsc::channel::<Option<Result<Record, Error>>>(EXPORTED);
+        let (pool, of) = (self.pool.clone(), of.clone());
+        self.background.spawn(async move {
+            if let Err(error) = transfer::export(&pool, &of, hashes, &sender).await {
+                let _ = sender.send(Some(Err(error))).await;
+            } else {
+                // A channel that just closes is an export that broke off.
+                let _ = sender.send(None).await;
+            }
+        });
+        loop {
+            match receiver.blocking_recv() {
+                Some(Some(Ok(record))) => {
+                    if !visit(record) {
+                        return Ok(());
+                    }
+                }
+                Some(None) => return Ok(()),
+                Some(Some(Err(error))) => return Err(error),
+                None => return Err(Error::Closed),
+            }
+        }
+    }
+
+    pub(in crate::store) fn stats(&self, of: StatsScope, days: RangeInclusive<i32>) -> Pending<Stats> {
+        self.run(|pool| async move {
+            let counted = match of {
+                StatsScope::Link(key) => clicks::Links::One(links::get(&pool, &key).await?.id),
+                StatsScope::All => clicks::Links::One(0),
+                StatsScope::Domains(domains) => clicks::Links::At(InDomains::Only(domains)),
+            };
+            clicks::stats(&*pool.get().await?, &counted, &days).await
+        })
+    }
+
+    pub(in crate::store) fn authorize(&self, secret: String) -> Pending<Option<Grant>> {
+        self.run(|pool| async move { tokens::authorize(&pool, &secret).await })
+    }
+
+    pub(in crate::store) fn tokens(&self) -> Pending<Vec<TokenInfo>> {
+        self.run(|pool| async move { tokens::list(&pool).await })
+    }
+}
+
+fn key_of(link: &Link) -> LinkKey {
+    LinkKey { domain: link.domain_id, code: link.code.clone() }
+}
+
+/// Sends what is not known to have arrived.
+async fn settle(pool: &Pool, flushes: &mut Flushes, timeout: Duration) -> Result<(), Error> {
+    if let Some(batch) = &flushes.unsettled {
+        let sent = clicks::flush(pool, flushes.node, flushes.seq, batch);
+        let late = |_| Error::Unreachable(format!("PostgreSQL did not answer within {timeout:?}"));
+        tokio::time::timeout(timeout, sent).await.map_err(late)??;
+        flushes.unsettled = None;
+    }
+    Ok(())
+}
+
+/// Reads the domains, and lets all threads have them.
+async fn read_domains(
+    pool: &Pool,
+    wanted: &DomainsWanted,
+    shared: &SharedDomains,
+    reading: &tokio::sync::Mutex<()>,
+) -> Result<(), Error> {
+    let _turn = reading.lock().await;
+    let begun = wanted.begin();
+    let read = domains::load(&*pool.get().await?).await?;
+    shared.set(read);
+    wanted.done(begun);
+    Ok(())
+}

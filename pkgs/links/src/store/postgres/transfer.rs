@@ -1,0 +1,273 @@
+//! Links in bulk: imported in large statements, exported by COPY.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use futures_util::StreamExt;
+use postgres::types::Type;
+use postgres::{Pool, Transaction, copy};
+use tokio::sync::mpsc;
+
+use crate::code::{self, CodePolicy};
+use crate::domains::{InDomains, LinkKey};
+use crate::link::{NewLink, Status};
+use crate::store::draft::Draft;
+use crate::store::sqlite::tables::links::{DRAWS, MAX_ERRORS, number_of, redirect_of, status_of};
+use crate::store::{Error, OnConflict, Record, Tally};
+use crate::when::Timestamp;
+
+use super::clicks;
+use super::links::{is_referred, redirect};
+use super::list::ids;
+use super::values::{count, integer, values};
+
+/// A draft that is to be a row, its number and its code.
+struct Row {
+    number: u64,
+    draft: Draft,
+    code: String,
+    /// Whether the code was drawn.
+    drawn: bool,
+}
+
+impl Row {
+    fn key(&self) -> (i64, String) {
+        (self.draft.domain_id().0, self.code.clone())
+    }
+}
+
+/// Columns of links, of rows.
+const GIVEN: &str = "unnest($1::int8[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int2[], $7::int2[], \
+    $8::bool[], $9::text[], $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[]) AS given (domain, code, \
+    target, title, tags, status, redirect, forward_query, password_hash, not_before, expires_at, max_clicks, \
+    created_at, updated_at)";
+
+/// Runs a statement on [`GIVEN`].
+async fn run(
+    transaction: &Transaction<'_>,
+    sql: &str,
+    rows: &[&Row],
+    updated_at: Option<Timestamp>,
+) -> Result<Vec<postgres::Row>, postgres::Error> {
+    fn column<'a, T>(rows: &[&'a Row], value: impl Fn(&'a Draft) -> T) -> Vec<T> {
+        rows.iter().map(|row| value(&row.draft)).collect()
+    }
+    let codes: Vec<&str> = rows.iter().map(|row| &*row.code).collect();
+    let values = values![
+        column(rows, |draft| draft.domain_id().0) => INT8_ARRAY,
+        codes => TEXT_ARRAY,
+        column(rows, |draft| &*draft.target) => TEXT_ARRAY,
+        column(rows, |draft| draft.title.as_deref()) => TEXT_ARRAY,
+        column(rows, |draft| draft.tags.join(" ")) => TEXT_ARRAY,
+        column(rows, |draft| number_of(draft.status) as i16) => INT2_ARRAY,
+        column(rows, |draft| redirect(draft.redirect.code())) => INT2_ARRAY,
+        column(rows, |draft| draft.forward_query) => BOOL_ARRAY,
+        column(rows, |draft| draft.password_hash.as_deref()) => TEXT_ARRAY,
+        column(rows, |draft| draft.not_before.map(|at| at.0)) => INT8_ARRAY,
+        column(rows, |draft| draft.expires_at.map(|at| at.0)) => INT8_ARRAY,
+        column(rows, |draft| draft.max_clicks.map(integer)) => INT8_ARRAY,
+        column(rows, |draft| draft.created_at.0) => INT8_ARRAY,
+        column(rows, |draft| updated_at.unwrap_or(draft.created_at).0) => INT8_ARRAY,
+    ];
+    transaction.query(sql, values).await
+}
+
+/// Imports rows in one transaction, each on its own merits; answers which links it has made or replaced, too.
+pub async fn import(
+    pool: &Pool,
+    policy: &CodePolicy,
+    drafts: Vec<Result<Draft, Error>>,
+    on_conflict: OnConflict,
+) -> Result<(Tally, Vec<LinkKey>), Error> {
+    let mut changed = Vec::new();
+    let mut tally = Tally::default();
+    let fail = |tally: &mut Tally, number: u64, error: Error| {
+        tally.failed += 1;
+        if tally.errors.len() < MAX_ERRORS {
+            tally.errors.push((number, error.to_string()));
+        }
+    };
+    let mut waiting = Vec::with_capacity(drafts.len());
+    for (number, draft) in (0..).zip(drafts) {
+        match draft {
+            Ok(draft) => {
+                let (code, drawn) = draft.code.clone().map_or((String::new(), true), |code| (code, false));
+                waiting.push(Row { number, draft, code, drawn });
+            }
+            Err(error) => fail(&mut tally, number, error),
+        }
+    }
+    let session = pool.get().await?;
+    let transaction = session.begin().await?;
+    transaction.batch("SET LOCAL statement_timeout = 0").await?;
+    let mut replaced: HashMap<(i64, String), Row> = HashMap::new();
+    let mut draws = 0;
+    while !waiting.is_empty() {
+        let length = policy.length + (draws / DRAWS) as usize;
+        if length > code::MAX_BYTES {
+            waiting.into_iter().for_each(|row: Row| {
+                fail(&mut tally, row.number, Error::field("code", "no free code was found"));
+            });
+            break;
+        }
+        draws += 1;
+        let mut taken = HashSet::new();
+        for row in &mut waiting {
+            while row.drawn && (row.code.is_empty() || policy.validate(&row.code).is_err()) {
+                row.code = policy.random(length);
+            }
+        }
+        // The first of those with the same code; the others find it taken.
+        let first: Vec<&Row> = waiting.iter().filter(|row| taken.insert(row.key())).collect();
+        let numbers: HashSet<u64> = first.iter().map(|row| row.number).collect();
+        let made = insert(&transaction, &first).await?;
+        for mut row in std::mem::take(&mut waiting) {
+            if numbers.contains(&row.number) && made.contains(&row.key()) {
+                tally.created += 1;
+                changed.push(LinkKey { domain: row.draft.domain_id(), code: row.code });
+            } else if row.drawn {
+                row.code.clear();
+                waiting.push(row);
+            } else {
+                match on_conflict {
+                    OnConflict::Fail => fail(&mut tally, row.number, Error::Taken(row.code)),
+                    OnConflict::Skip => tally.skipped += 1,
+                    OnConflict::Replace => {
+                        tally.replaced += 1;
+                        // The last of several is what stays.
+                        replaced.insert(row.key(), row);
+                    }
+                }
+            }
+        }
+    }
+    replace(&transaction, &replaced.values().collect::<Vec<_>>()).await?;
+    transaction.commit().await?;
+    changed
+        .extend(replaced.into_values().map(|row| LinkKey { domain: row.draft.domain_id(), code: row.code }));
+    tally.errors.sort_unstable_by_key(|(row, _)| *row);
+    Ok((tally, changed))
+}
+
+/// Inserts those whose codes are free; answers which.
+async fn insert(transaction: &Transaction<'_>, rows: &[&Row]) -> Result<HashSet<(i64, String)>, Error> {
+    let sql = format!(
+        "INSERT INTO links (domain, code, target, title, tags, status, redirect, forward_query, password_hash, \
+         not_before, expires_at, max_clicks, created_at, updated_at) \
+         SELECT domain, code, target, title, string_to_array(tags, ' '), status, redirect, forward_query, \
+         password_hash, not_before, expires_at, max_clicks, created_at, updated_at FROM {GIVEN} \
+         ON CONFLICT (domain, code) DO NOTHING RETURNING id, domain, code"
+    );
+    let made = match run(transaction, &sql, rows, None).await {
+        Ok(made) => made,
+        Err(error) if is_referred(&error) => return Err(Error::NoDomain("of a row".to_owned())),
+        Err(error) => return Err(error.into()),
+    };
+    let mut ids: HashMap<(i64, String), i64> = HashMap::with_capacity(made.len());
+    for row in &made {
+        ids.insert((row.try_get(1)?, row.try_get(2)?), row.try_get(0)?);
+    }
+    let clicked = rows.iter().filter(|row| row.draft.clicks > 0);
+    let totals: BTreeMap<i64, i64> =
+        clicked.filter_map(|row| Some((*ids.get(&row.key())?, integer(row.draft.clicks)))).collect();
+    if !totals.is_empty() {
+        clicks::add_to_totals(transaction, &totals).await?;
+    }
+    Ok(ids.into_keys().collect())
+}
+
+/// Makes the links under these codes as drafted; their ids, clicks and when they were created stay.
+async fn replace(transaction: &Transaction<'_>, rows: &[&Row]) -> Result<(), Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let sql = format!(
+        "WITH changed AS (UPDATE links SET target = given.target, title = given.title, \
+         tags = string_to_array(given.tags, ' '), status = given.status, redirect = given.redirect, \
+         forward_query = given.forward_query, password_hash = given.password_hash, \
+         not_before = given.not_before, expires_at = given.expires_at, max_clicks = given.max_clicks, \
+         updated_at = given.updated_at FROM {GIVEN} WHERE links.domain = given.domain AND links.code = given.code \
+         RETURNING links.id, links.max_clicks) \
+         DELETE FROM limits USING changed WHERE limits.link = changed.id AND changed.max_clicks IS NULL"
+    );
+    run(transaction, &sql, rows, Some(Timestamp::now())).await?;
+    Ok(())
+}
+
+/// Walks the links at some domains by id, as they are at one moment; each is sent there.
+pub async fn export(
+    pool: &Pool,
+    of: &InDomains,
+    hashes: bool,
+    to: &mpsc::Sender<Option<Result<Record, Error>>>,
+) -> Result<(), Error> {
+    let at = match ids(of) {
+        None => String::new(),
+        // Numbers, and COPY takes no parameters.
+        Some(ids) => {
+            let ids: Vec<_> = ids.iter().map(i64::to_string).collect();
+            format!("WHERE l.domain = ANY('{{{}}}'::int8[])", ids.join(","))
+        }
+    };
+    let sql = format!(
+        "COPY (SELECT l.code, l.target, l.title, l.tags, l.status, l.redirect, l.forward_query, l.password_hash, \
+         l.not_before, l.expires_at, l.max_clicks, coalesce(t.clicks, 0), l.created_at, d.host \
+         FROM links l LEFT JOIN totals t ON t.link = l.id LEFT JOIN domains d ON d.id = l.named_domain {at} \
+         ORDER BY l.id) TO STDOUT (FORMAT binary)"
+    );
+    let types = [
+        Type::TEXT,
+        Type::TEXT,
+        Type::TEXT,
+        Type::TEXT_ARRAY,
+        Type::INT2,
+        Type::INT2,
+        Type::BOOL,
+        Type::TEXT,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::TEXT,
+    ];
+    let session = pool.get().await?;
+    let transaction = session.begin().await?;
+    transaction.batch("SET LOCAL statement_timeout = 0").await?;
+    let rows = copy::read(&transaction, &sql, &types).await?;
+    let mut rows = Box::pin(rows);
+    while let Some(row) = rows.next().await {
+        let row = row?;
+        let password_hash: Option<String> = row.try_get(7)?;
+        // What was behind a password is not to come back open.
+        let status = match password_hash.is_some() && !hashes {
+            true => Status::Disabled,
+            false => status_of(row.try_get::<i16>(4)?.into()),
+        };
+        let record = Record {
+            link: NewLink {
+                domain: row.try_get(13)?,
+                code: Some(row.try_get(0)?),
+                target: row.try_get(1)?,
+                title: row.try_get(2)?,
+                tags: row.try_get(3)?,
+                status,
+                redirect: redirect_of(row.try_get::<i16>(5)?.unsigned_abs()),
+                forward_query: row.try_get(6)?,
+                password: None,
+                not_before: row.try_get::<Option<i64>>(8)?.map(Timestamp),
+                expires_at: row.try_get::<Option<i64>>(9)?.map(Timestamp),
+                max_clicks: row.try_get::<Option<i64>>(10)?.map(count),
+            },
+            created_at: Some(Timestamp(row.try_get(12)?)),
+            clicks: count(row.try_get(11)?),
+            password_hash: password_hash.filter(|_| hashes),
+        };
+        if to.send(Some(Ok(record))).await.is_err() {
+            // Nobody takes more; the session goes with what it would still send.
+            return Ok(());
+        }
+    }
+    drop(rows);
+    transaction.commit().await?;
+    Ok(())
+}

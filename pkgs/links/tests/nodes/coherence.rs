@@ -1,0 +1,104 @@
+//! A write on one server is seen on the other within the bound, and at once on its own.
+
+use std::time::{Duration, Instant};
+
+use bench::postgres::Durability;
+use serde_json::json;
+
+use crate::server::alone;
+use crate::{STALENESS, ask, node, start};
+
+/// What a busy machine may add to the bound: threads that wake late, and the way of a request.
+const LATE: Duration = Duration::from_millis(1500);
+
+#[test]
+fn a_write_on_one_server_is_seen_at_once_on_its_own_and_within_the_bound_on_the_other() {
+    let _alone = alone();
+    let (_postgres, place) = start(Durability::None);
+    let (one, other) = (node(&place, &[]), node(&place, &[]));
+    let (mut api, mut here, mut there) = (one.api(), one.connect(), other.connect());
+    let at = |n: u32| (307, Some(format!("https://t.example/{n}")));
+    for round in 0..20_u32 {
+        let code = format!("c{round}");
+        let mut writes: Vec<(Box<dyn FnMut() -> u16>, (u16, Option<String>), u16)> = Vec::new();
+        let api = std::cell::RefCell::new(&mut api);
+        writes.push((
+            Box::new(|| api.borrow_mut().create(&code, "https://t.example/0").expect("an answer")),
+            at(0),
+            201,
+        ));
+        for n in 1..4 {
+            let (api, code) = (&api, &code);
+            let patch = json!({ "target": format!("https://t.example/{n}") });
+            writes.push((
+                Box::new(move || api.borrow_mut().edit(code, &patch).expect("an answer")),
+                at(n),
+                200,
+            ));
+        }
+        writes.push((Box::new(|| api.borrow_mut().delete(&code).expect("an answer")), (404, None), 204));
+        // That there is none is known on both.
+        assert_eq!((ask(&mut here, &code).0, ask(&mut there, &code).0), (404, 404));
+        for (mut write, expected, status) in writes {
+            assert_eq!(write(), status);
+            let written = Instant::now();
+            assert_eq!(ask(&mut here, &code), expected, "its own server");
+            let seen = loop {
+                let asked = Instant::now();
+                if ask(&mut there, &code) == expected {
+                    break asked;
+                }
+                assert!(
+                    written.elapsed() < STALENESS + LATE,
+                    "the other server still answers what was before"
+                );
+            };
+            // It stays so.
+            assert_eq!(ask(&mut there, &code), expected, "{:?}", seen.duration_since(written));
+        }
+    }
+    // Hits come of the cache.
+    let before = misses(&one);
+    assert_eq!(api.create("hot", "https://t.example/hot").expect("an answer"), 201);
+    for _ in 0..200 {
+        assert_eq!(ask(&mut here, "hot").0, 307);
+    }
+    assert!(misses(&one) - before < 20, "a link that is asked for again and again is read again and again");
+    one.stop();
+    other.stop();
+}
+
+fn misses(server: &crate::server::Server) -> u64 {
+    let mut client = crate::http::Client::connect(server.admin).expect("it listens");
+    let answer = client.request("GET", "/metrics", "", "").expect("an answer");
+    let text = answer.text().to_owned();
+    let line = text.lines().filter(|line| line.starts_with("linerate_links_cache_misses"));
+    line.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>() as u64
+}
+
+#[test]
+fn a_domain_of_one_server_is_one_of_the_other() {
+    let _alone = alone();
+    let (_postgres, place) = start(Durability::None);
+    let (one, other) = (node(&place, &[]), node(&place, &[]));
+    let (mut api, mut there) = (one.api(), other.connect());
+    let made = api.ask_domains("POST", "", r#"{"host":"go.example","root_target":"https://r.example/"}"#);
+    assert_eq!(made.expect("an answer").status, 201);
+    let link = json!({ "code": "x", "domain": "go.example", "target": "https://d.example/" });
+    assert_eq!(api.add(&link).expect("an answer"), 201);
+    for (path, location) in [("", "https://r.example/"), ("x", "https://d.example/")] {
+        crate::eventually(path, || {
+            there.send(format!("GET /{path} HTTP/1.1\r\nHost: go.example\r\n\r\n")).expect("it listens");
+            there.receive().expect("an answer").field("location") == Some(location)
+        });
+    }
+    let in_use = api.ask_domains("DELETE", "/go.example", "").expect("an answer");
+    assert_eq!(in_use.status, 409, "{}", in_use.text());
+    assert_eq!(api.ask_domains("DELETE", "/go.example?force=true", "").expect("an answer").status, 204);
+    crate::eventually("gone", || {
+        there.send("GET /x HTTP/1.1\r\nHost: go.example\r\n\r\n").expect("it listens");
+        there.receive().expect("an answer").status == 404
+    });
+    one.stop();
+    other.stop();
+}

@@ -1,0 +1,143 @@
+//! `kill -9` of a server and of the database under load: what was acknowledged is there, on both servers.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bench::postgres::Durability;
+use serde_json::json;
+
+use crate::server::{Server, alone, random};
+use crate::{ask, eventually, node, start};
+
+/// Writes until told to stop, or the server is gone; what is acknowledged is noted, and what may have been done as well.
+fn write(name: &str, server: &Server, over: &AtomicBool, links: &mut HashMap<String, (u64, u64)>) {
+    let mut api = server.api();
+    for number in 0.. {
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        let code = format!("{name}-{}", number % 50);
+        let value = random(u64::MAX);
+        let target = format!("https://t.example/{value}");
+        let is_new = !links.contains_key(&code);
+        let (known, doubtful) = links.entry(code.clone()).or_insert((0, 0));
+        *doubtful = value;
+        let written = match is_new {
+            true => api.create(&code, &target),
+            false => api.edit(&code, &json!({ "target": target })),
+        };
+        match written {
+            Ok(200 | 201) => *known = value,
+            // Whether it was done is not known, or an earlier one was after all: an edit makes it sure.
+            Ok(409 | 503) => {
+                let patch = json!({ "target": target });
+                let settled = loop {
+                    if over.load(Ordering::Relaxed) {
+                        break false;
+                    }
+                    match api.edit(&code, &patch) {
+                        Ok(200) => break true,
+                        Ok(404) if *known == 0 => break false,
+                        Ok(503) => std::thread::sleep(Duration::from_millis(5)),
+                        Ok(status) => panic!("{code}: {status}"),
+                        Err(_) => break false,
+                    }
+                };
+                if settled {
+                    *known = value;
+                } else if *known == 0 {
+                    links.remove(&code);
+                }
+            }
+            Ok(status) => panic!("{code}: {status}"),
+            Err(_) => return,
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9_of_the_database_and_of_a_server() {
+    let _alone = alone();
+    let (mut postgres, place) = start(Durability::Full);
+    let keeper = node(&place, &[]);
+    assert_eq!(keeper.api().create("visited", "https://t.example/").expect("an answer"), 201);
+    for round in 0..6 {
+        let server = node(&place, &[]);
+        let over = AtomicBool::new(false);
+        let mut written: Vec<HashMap<String, (u64, u64)>> = vec![HashMap::new(); 4];
+        std::thread::scope(|scope| {
+            for (index, links) in written.iter_mut().enumerate() {
+                let (over, on) = (&over, if index < 2 { &keeper } else { &server });
+                scope.spawn(move || write(&format!("r{round}w{index}"), on, over, links));
+            }
+            std::thread::sleep(Duration::from_millis(300 + random(700)));
+            if round % 2 == 0 {
+                postgres.kill();
+                postgres.resume().expect("it starts again");
+            } else {
+                server.signal(rustix::process::Signal::KILL);
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            over.store(true, Ordering::Relaxed);
+        });
+        eventually("the database is back", || {
+            keeper.api().ask("GET", "?limit=1", "").is_ok_and(|answer| answer.status == 200)
+        });
+        let (mut client, mut checked) = (keeper.connect(), 0);
+        for (code, (known, doubtful)) in written.iter().flatten() {
+            let expected = |value: u64| (307, Some(format!("https://t.example/{value}")));
+            // Within the bound it may be of before, where the other server wrote it.
+            eventually(code, || {
+                let found = ask(&mut client, code);
+                found == expected(*known) || found == expected(*doubtful) || *known == 0 && found.0 == 404
+            });
+            checked += 1;
+        }
+        assert!(checked > 20, "only {checked} links: that was no load");
+        if round % 2 == 0 {
+            server.stop();
+        } else {
+            server.wait(Duration::from_secs(15));
+        }
+    }
+    keeper.stop();
+}
+
+#[test]
+fn clicks_are_counted_once_though_the_database_is_killed_again_and_again() {
+    let _alone = alone();
+    let (mut postgres, place) = start(Durability::Full);
+    let servers = [node(&place, &[]), node(&place, &[])];
+    assert_eq!(servers[0].api().create("visited", "https://t.example/").expect("an answer"), 201);
+    let mut clients = servers.each_ref().map(|server| server.connect());
+    let mut followed = 0_u64;
+    for round in 0..4 {
+        for _ in 0..300 {
+            for client in &mut clients {
+                followed += u64::from(ask(client, "visited").0 == 307);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        postgres.kill();
+        for client in &mut clients {
+            for _ in 0..100 {
+                let (status, _) = ask(client, "visited");
+                followed += u64::from(status == 307);
+            }
+        }
+        postgres.resume().unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
+    let mut api = servers[0].api();
+    eventually("all are counted", || {
+        let answer = api.ask("GET", "/visited", "").expect("an answer");
+        answer.status == 200
+            && serde_json::from_slice::<serde_json::Value>(&answer.body).expect("JSON")["clicks"] == followed
+    });
+    for server in servers {
+        server.stop();
+    }
+    let counted =
+        postgres.execute("postgres", "SELECT sum(count) FROM clicks WHERE link = 0").expect("it answers");
+    assert_eq!(counted.trim(), followed.to_string(), "by day, referrer and agent too");
+}

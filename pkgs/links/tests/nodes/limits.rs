@@ -1,0 +1,66 @@
+//! Limits of clicks and counts hold over both servers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bench::postgres::Durability;
+use serde_json::json;
+
+use crate::http::Client;
+use crate::server::alone;
+use crate::{ask, eventually, node, start};
+
+#[test]
+fn no_link_answers_more_often_than_its_limit_over_both_servers_and_each_click_counts_once() {
+    let _alone = alone();
+    let (_postgres, place) = start(Durability::None);
+    let servers = [node(&place, &[]), node(&place, &[])];
+    let mut api = servers[0].api();
+    for limit in [1_u64, 7, 100, 1_000] {
+        let code = format!("limit-{limit}");
+        let link = json!({ "code": code, "target": "https://t.example/", "max_clicks": limit });
+        assert_eq!(api.add(&link).expect("an answer"), 201);
+        let followed = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for server in servers.iter().chain(&servers) {
+                let (code, followed) = (&code, &followed);
+                scope.spawn(move || {
+                    let mut client = Client::connect(server.public).expect("it listens");
+                    let mut gone = 0;
+                    // The other server may give back what it was granted and did not need.
+                    while gone < 50 {
+                        match ask(&mut client, code).0 {
+                            307 => {
+                                followed.fetch_add(1, Ordering::Relaxed);
+                            }
+                            410 => gone += 1,
+                            404 => {}
+                            status => panic!("{status}"),
+                        }
+                    }
+                });
+            }
+        });
+        let mut followed = followed.into_inner();
+        assert!(followed <= limit, "{followed} of {limit}");
+        // What was granted and not needed comes back: all of them are answered in the end.
+        let mut clients = servers.each_ref().map(|server| server.connect());
+        eventually("all clicks are answered", || {
+            for client in &mut clients {
+                followed += u64::from(ask(client, &code).0 == 307);
+            }
+            followed >= limit
+        });
+        for client in &mut clients {
+            assert_eq!(ask(client, &code).0, 410, "{code}");
+        }
+        assert_eq!(followed, limit);
+        eventually("all clicks are counted", || api.clicks(&code) >= limit);
+        assert_eq!(api.clicks(&code), limit);
+    }
+    let all = api.ask("GET", "/limit-100/stats", "").expect("an answer");
+    let stats: serde_json::Value = serde_json::from_slice(&all.body).expect("JSON");
+    assert_eq!(stats["clicks"], 100, "{stats}");
+    for server in servers {
+        server.stop();
+    }
+}

@@ -1,0 +1,52 @@
+//! The database is gone: redirects go on, writes are refused, and all is well when it is back.
+
+use bench::postgres::Durability;
+use serde_json::json;
+
+use crate::server::alone;
+use crate::{ask, eventually, node, start};
+
+#[test]
+fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() {
+    let _alone = alone();
+    let (mut postgres, place) = start(Durability::Full);
+    let server = node(&place, &[]);
+    let (mut api, mut visitor) = (server.api(), server.connect());
+    assert_eq!(api.create("known", "https://t.example/known").expect("an answer"), 201);
+    assert_eq!(api.create("other", "https://t.example/other").expect("an answer"), 201);
+    for _ in 0..5 {
+        assert_eq!(ask(&mut visitor, "known").0, 307);
+    }
+    postgres.kill();
+    eventually("what it answers is told apart", || {
+        let answer = visitor.get("known").expect("an answer");
+        assert_eq!(answer.location(), "https://t.example/known", "redirects go on");
+        let told = answer.field("cache-status");
+        assert!(told.is_none_or(|told| told.contains("detail=database-away")), "{answer:?}");
+        told.is_some()
+    });
+    let unknown = visitor.get("other").expect("an answer");
+    assert_eq!((unknown.status, unknown.field("retry-after")), (503, Some("1")), "{unknown:?}");
+    for (method, path, body) in [
+        ("POST", "", r#"{"target":"https://t.example/new"}"#),
+        ("PATCH", "/known", r#"{"target":"https://t.example/new"}"#),
+        ("DELETE", "/known", ""),
+        ("GET", "/known", ""),
+    ] {
+        let refused = api.ask(method, path, body).expect("an answer");
+        assert_eq!(
+            (refused.status, refused.field("retry-after")),
+            (503, Some("1")),
+            "{method} {}",
+            refused.text()
+        );
+    }
+    postgres.resume().expect("it starts again");
+    eventually("writes are taken again", || {
+        api.edit("known", &json!({ "target": "https://t.example/back" })).expect("an answer") == 200
+    });
+    let answer = visitor.get("known").expect("an answer");
+    assert_eq!((answer.location(), answer.field("cache-status")), ("https://t.example/back", None));
+    eventually("clicks from before and meanwhile are counted", || api.clicks("known") >= 7);
+    server.stop();
+}
