@@ -68,7 +68,12 @@ fn a_cold_file_is_sent_whole_and_in_parts_whatever_its_size() {
                 assert!(answer.body == all[first..=last], "{reader}: {first}-{last} of {length}");
             }
         }
-        assert_eq!(by_ring(&server) > 50.0, reader == "uring", "{reader} has read");
+        // Workers tell now and then.
+        if reader == "uring" {
+            until("it has read by the ring", || by_ring(&server) > 50.0);
+        } else {
+            assert_eq!(by_ring(&server), 0.0);
+        }
         let ranges = format!("Range: bytes=1-10,{BLOCK}-{},-1\r\n", 3 * BLOCK);
         let warm = server.get("/f5000001", &ranges);
         forget(&File::open(place.root("f5000001")).unwrap());

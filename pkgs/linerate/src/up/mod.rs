@@ -207,8 +207,6 @@ impl Services {
         let serve = |program: &Path, (public, admin): (SocketAddr, SocketAddr)| {
             let mut command = Command::new(program);
             command.args(["serve", "--listen", &public.to_string(), "--admin", &admin.to_string()]);
-            // It is of the same user, and may what that user may.
-            command.args(["--helper", "self"]);
             command
         };
         let mut command = serve(&self.links, ports.links);
@@ -236,6 +234,8 @@ impl Services {
         let mut command = Command::new(env::current_exe()?);
         let (public, admin) = ports.console;
         command.args(["console", "--listen", &public.to_string(), "--admin", &admin.to_string()]);
+        // It is of the same user, and may what that user may.
+        command.args(["--helper", "self"]);
         for (service, (_, admin)) in [("links", ports.links), ("files", ports.files), ("api", ports.api)] {
             command.arg(format!("--{service}")).arg(admin.to_string());
         }

@@ -117,8 +117,11 @@ impl Cache {
         let cache = Arc::new(Self::with(bytes, FOLLOWING_STRIPES, Some(Freshness::new())));
         cache.generations.set_stale(true);
         let watched = Arc::clone(&cache);
-        let watch =
-            move || watched.freshness.iter().for_each(|freshness| freshness.watch(&watched.generations));
+        let watch = move || {
+            if let Some(freshness) = &watched.freshness {
+                freshness.watch(&watched.generations);
+            }
+        };
         // It ends with the process.
         std::thread::Builder::new()
             .name("freshness".into())

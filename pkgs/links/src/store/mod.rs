@@ -223,7 +223,7 @@ impl Store {
     /// When the database cannot be opened.
     pub fn reader(&self) -> Result<Reader, Error> {
         Ok(Reader(match &self.0 {
-            Database::Sqlite(sqlite) => Source::Sqlite(sqlite.reader()?),
+            Database::Sqlite(sqlite) => Source::Sqlite(Box::new(sqlite.reader()?)),
             Database::Postgres(postgres) => Source::Postgres(Arc::clone(postgres)),
         }))
     }
@@ -233,7 +233,7 @@ impl Store {
 pub struct Reader(Source);
 
 enum Source {
-    Sqlite(sqlite::Reader),
+    Sqlite(Box<sqlite::Reader>),
     Postgres(Arc<postgres::Postgres>),
 }
 

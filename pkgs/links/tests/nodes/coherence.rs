@@ -20,27 +20,27 @@ fn a_write_on_one_server_is_seen_at_once_on_its_own_and_within_the_bound_on_the_
     let at = |n: u32| (307, Some(format!("https://t.example/{n}")));
     for round in 0..20_u32 {
         let code = format!("c{round}");
-        let mut writes: Vec<(Box<dyn FnMut() -> u16>, (u16, Option<String>), u16)> = Vec::new();
-        let api = std::cell::RefCell::new(&mut api);
-        writes.push((
-            Box::new(|| api.borrow_mut().create(&code, "https://t.example/0").expect("an answer")),
-            at(0),
-            201,
-        ));
-        for n in 1..4 {
-            let (api, code) = (&api, &code);
+        let edit = |api: &mut crate::server::Api, n: u32| {
             let patch = json!({ "target": format!("https://t.example/{n}") });
-            writes.push((
-                Box::new(move || api.borrow_mut().edit(code, &patch).expect("an answer")),
-                at(n),
-                200,
-            ));
-        }
-        writes.push((Box::new(|| api.borrow_mut().delete(&code).expect("an answer")), (404, None), 204));
+            api.edit(&code, &patch).expect("an answer")
+        };
         // That there is none is known on both.
         assert_eq!((ask(&mut here, &code).0, ask(&mut there, &code).0), (404, 404));
-        for (mut write, expected, status) in writes {
-            assert_eq!(write(), status);
+        for step in 0..=4 {
+            let expected = match step {
+                0 => {
+                    assert_eq!(api.create(&code, "https://t.example/0").expect("an answer"), 201);
+                    at(0)
+                }
+                4 => {
+                    assert_eq!(api.delete(&code).expect("an answer"), 204);
+                    (404, None)
+                }
+                n => {
+                    assert_eq!(edit(&mut api, n), 200);
+                    at(n)
+                }
+            };
             let written = Instant::now();
             assert_eq!(ask(&mut here, &code), expected, "its own server");
             let seen = loop {
