@@ -48,7 +48,8 @@ def goes_on(name: str) -> None:
 def stop(name: str, status: str) -> None:
     """Ends the clients; each of their requests had this answer, and no connection was lost."""
     visitor.succeed(f"kill $(cat {name}.pid-*)")
-    found = visitor.succeed(f"cat {name}-* | sort | uniq -c").splitlines()
+    # Of this name alone: others may begin with it.
+    found = visitor.succeed(f"cat {name}-[0-9] | sort | uniq -c").splitlines()
     assert len(found) == 1 and found[0].split()[1:] == [status], found
     print(f"{name}: {found[0].split()[0]} answers, no connection lost")
     lost = visitor.succeed(f"cat {name}.lost-*")

@@ -1,8 +1,10 @@
 //! Jobs for several threads. Whoever adds one wakes a thread only where one sleeps, so that threads that are busy cost their
-//! clients no call; a channel behind a lock wakes one for the job, and another for the lock.
+//! clients no call; a channel behind a lock wakes one for the job, and another for the lock. Of those that sleep, the one
+//! that was awake last is woken: its caches are warm, and what it has allocated is used again before others allocate.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
 
 /// The end that takes jobs, one for each thread.
 #[derive(Debug)]
@@ -15,21 +17,20 @@ pub struct JobSender<J>(Arc<Shared<J>>);
 #[derive(Debug)]
 struct Shared<J> {
     state: Mutex<State<J>>,
-    added: Condvar,
 }
 
 #[derive(Debug)]
 struct State<J> {
     jobs: VecDeque<J>,
-    /// Threads that sleep and have not been woken; never too few.
-    asleep: usize,
+    /// Threads that sleep, or are about to, and have not been woken; who fell asleep last comes last.
+    asleep: Vec<Thread>,
     ended: bool,
 }
 
 /// A queue without jobs.
 pub fn queue<J>() -> (JobSender<J>, Jobs<J>) {
-    let state = State { jobs: VecDeque::new(), asleep: 0, ended: false };
-    let shared = Arc::new(Shared { state: Mutex::new(state), added: Condvar::new() });
+    let state = State { jobs: VecDeque::new(), asleep: Vec::new(), ended: false };
+    let shared = Arc::new(Shared { state: Mutex::new(state) });
     (JobSender(Arc::clone(&shared)), Jobs(shared))
 }
 
@@ -50,11 +51,10 @@ impl<J> JobSender<J> {
             return Err(job);
         }
         state.jobs.push_back(job);
-        let wakes = state.asleep > 0;
-        state.asleep -= usize::from(wakes);
+        let sleeper = state.asleep.pop();
         drop(state);
-        if wakes {
-            self.0.added.notify_one();
+        if let Some(thread) = sleeper {
+            thread.unpark();
         }
         Ok(())
     }
@@ -62,25 +62,33 @@ impl<J> JobSender<J> {
 
 impl<J> Drop for JobSender<J> {
     fn drop(&mut self) {
-        self.0.state().ended = true;
-        self.0.added.notify_all();
+        let sleepers = {
+            let mut state = self.0.state();
+            state.ended = true;
+            std::mem::take(&mut state.asleep)
+        };
+        sleepers.iter().for_each(Thread::unpark);
     }
 }
 
 impl<J> Jobs<J> {
     /// The next job, once there is one; none where there will be none.
     pub fn next(&self) -> Option<J> {
-        let mut state = self.0.state();
+        let me = thread::current();
         loop {
+            let mut state = self.0.state();
+            // One that wakes by itself is no longer to be woken.
+            state.asleep.retain(|thread| thread.id() != me.id());
             if let Some(job) = state.jobs.pop_front() {
                 return Some(job);
             }
             if state.ended {
                 return None;
             }
-            // Who wakes it counts it off. Where nobody did, it counts twice, and somebody is woken for nothing once.
-            state.asleep += 1;
-            state = self.0.added.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.asleep.push(me.clone());
+            drop(state);
+            // Returns at once where it was woken before it slept.
+            thread::park();
         }
     }
 }
