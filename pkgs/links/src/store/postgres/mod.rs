@@ -224,8 +224,14 @@ impl Postgres {
                 beats.beat(0);
             }
         });
+        let (flushes, timeout) = (Arc::clone(&self.flushes), self.timeout);
         self.task(async move {
             loop {
+                // What waits is not left to the next click, which may not come for long.
+                let settled = settle(&adding, &mut *flushes.lock().await, timeout).await;
+                if let Err(error) = settled {
+                    tracing::debug!(%error, "clicks still wait to be sent again");
+                }
                 match clicks::add_up(&adding).await {
                     Ok(true) => {}
                     Ok(false) => tokio::time::sleep(ADD_UP).await,
