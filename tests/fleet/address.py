@@ -31,6 +31,9 @@ protocol bgp n2 from box { neighbor 10.99.0.2 as 65002; }
 """
 # A box that was cut off may be without answers for less than this.
 CUT_SECONDS = 1.0
+# How many requests may be sent twice when flows are moved there and back: what four clients have under way, and some more,
+# since the network forgets where the address was only by and by.
+MOVED = 16
 # How long requests go on before and after something happens.
 CALM_SECONDS = 1.0
 
@@ -187,7 +190,7 @@ def main() -> None:
             announced(1, 2)
             requests, again, lost, _ = visitors.end()
             print(f"address: BGP: drained and taken again: {requests} requests, {again} sent twice, {lost} lost")
-            assert lost == 0 and again <= 8, "a drain loses nothing, and moves each client's one request"
+            assert lost == 0 and again <= MOVED, "a drain loses nothing, and moves what is under way"
 
             # Cut off: nothing tells the router but BFD.
             visitors = Visitors(visitor, ANYCAST, here)
@@ -213,7 +216,7 @@ def main() -> None:
             shared(1)
             requests, again, lost, _ = visitors.end()
             print(f"address: VRRP: drained and taken again: {requests} requests, {again} sent twice, {lost} lost")
-            assert lost == 0 and again <= 8, "a drain loses nothing"
+            assert lost == 0 and again <= MOVED, "a drain loses nothing, and moves what is under way"
 
             visitors = Visitors(visitor, SHARED, here)
             cut = time.monotonic()
