@@ -113,7 +113,7 @@ mod tests {
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 let (jobs, done) = (jobs.clone(), Arc::clone(&done));
-                std::thread::spawn(move || {
+                thread::spawn(move || {
                     while let Some(job) = jobs.next() {
                         let job: usize = job;
                         done[job].fetch_add(1, Ordering::Relaxed);
@@ -126,7 +126,7 @@ mod tests {
             // Threads fall asleep now and then.
             if job % 64 == 0 {
                 while done[job].load(Ordering::Relaxed) == 0 {
-                    std::thread::yield_now();
+                    thread::yield_now();
                 }
             }
         }
