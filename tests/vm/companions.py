@@ -15,7 +15,9 @@ def added(name: str) -> dict[str, str]:
 
 
 def kept(user: dict[str, str]) -> bool:
-    return visitor.execute(f"curl -sf {users}/{user['id']}") == (0, json.dumps(user, separators=(",", ":")))
+    """Whether it is as it was. The first answer of a database that begins again may take longer than the API waits."""
+    told = visitor.wait_until_succeeds(f"curl -sf {users}/{user['id']}")
+    return told == json.dumps(user, separators=(",", ":"))
 
 
 def api_is_ready() -> None:
