@@ -52,7 +52,8 @@ let
         nativeBuildInputs = [ tools.python3Minimal ];
       }
       ''
-        python3 ${./provenance.py} "$partitions" "$builtBy" "$source" "$flakeLock" ${../../../pkgs/Cargo.lock} "$out"
+        # Nothing is written beside its modules, which are in the store: a builder may be root, and have no sandbox.
+        python3 -B ${./provenance.py} "$partitions" "$builtBy" "$source" "$flakeLock" ${../../../pkgs/Cargo.lock} "$out"
       '';
 
   # All that the system is, but the kernel and the initrd, which are in the boot file.
@@ -106,7 +107,7 @@ let
         nativeBuildInputs = [ tools.python3Minimal ];
       }
       ''
-        python3 ${./bom.py} "$partitions" "$closure/registration" ${../../../pkgs/Cargo.lock} "$out"
+        python3 -B ${./bom.py} "$partitions" "$closure/registration" ${../../../pkgs/Cargo.lock} "$out"
       '';
 
   sign = pkgs.writeShellApplication {
