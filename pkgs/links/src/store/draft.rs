@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::domains::{Domain, DomainId};
-use crate::link::{self, LinkPatch, NewLink, RedirectStatus, Status};
+use crate::link::{self, Link, LinkPatch, NewLink, RedirectStatus, Status};
 use crate::when::Timestamp;
 use service::password;
 
@@ -62,6 +62,29 @@ impl Draft {
         self.domain.as_ref().map_or(DomainId::DEFAULT, |domain| domain.id)
     }
 
+    /// The link it has become, under this id and code.
+    pub fn into_link(self, id: i64, code: String) -> Link {
+        Link {
+            id,
+            domain_id: self.domain_id(),
+            domain: self.domain.map(|domain| domain.host.clone()),
+            code,
+            target: self.target,
+            title: self.title,
+            tags: self.tags,
+            status: self.status,
+            redirect: self.redirect,
+            forward_query: self.forward_query,
+            protected: self.password_hash.is_some(),
+            not_before: self.not_before,
+            expires_at: self.expires_at,
+            max_clicks: self.max_clicks,
+            clicks: self.clicks,
+            created_at: self.created_at,
+            updated_at: self.created_at,
+        }
+    }
+
     pub fn of_record(record: Record, policy: &Policy) -> Result<Self, Error> {
         let hash = record.password_hash;
         if hash.as_deref().is_some_and(|hash| !password::is_hash(hash)) {
@@ -108,6 +131,28 @@ impl Edit {
             max_clicks: patch.max_clicks.map(link::max_clicks).transpose()?,
             password_hash: patch.password.map(|new| new.as_deref().map(hash).transpose()).transpose()?,
         })
+    }
+
+    /// Makes of a link what it is after the edit, but for its password; that is answered, where it becomes another one or
+    /// none.
+    pub fn apply(self, link: &mut Link) -> Result<Option<Option<String>>, Error> {
+        fn set<T>(field: &mut T, edit: Option<T>) {
+            if let Some(value) = edit {
+                *field = value;
+            }
+        }
+        set(&mut link.target, self.target);
+        set(&mut link.title, self.title);
+        set(&mut link.tags, self.tags);
+        set(&mut link.status, self.status);
+        set(&mut link.redirect, self.redirect);
+        set(&mut link.forward_query, self.forward_query);
+        set(&mut link.not_before, self.not_before);
+        set(&mut link.expires_at, self.expires_at);
+        set(&mut link.max_clicks, self.max_clicks);
+        link.updated_at = Timestamp::now();
+        link::dates(link.not_before, link.expires_at)?;
+        Ok(self.password_hash)
     }
 }
 

@@ -4,7 +4,7 @@ use postgres::{Pool, Row, Session, Transaction};
 
 use crate::code::{self, CodePolicy};
 use crate::domains::{DomainId, LinkKey};
-use crate::link::{self, Link};
+use crate::link::Link;
 use crate::store::draft::{Draft, Edit};
 use crate::store::sqlite::tables::links::{DRAWS, KEY_SECONDS, number_of, redirect_of, status_of};
 use crate::store::{Created, Error, IdempotencyKey};
@@ -62,35 +62,12 @@ pub async fn get(pool: &Pool, key: &LinkKey) -> Result<Link, Error> {
     find(&*pool.get().await?, key, "").await
 }
 
-/// The link that a draft becomes.
-fn drafted(draft: Draft, id: i64, code: String) -> Link {
-    Link {
-        id,
-        domain_id: draft.domain_id(),
-        domain: draft.domain.map(|domain| domain.host.clone()),
-        code,
-        target: draft.target,
-        title: draft.title,
-        tags: draft.tags,
-        status: draft.status,
-        redirect: draft.redirect,
-        forward_query: draft.forward_query,
-        protected: draft.password_hash.is_some(),
-        not_before: draft.not_before,
-        expires_at: draft.expires_at,
-        max_clicks: draft.max_clicks,
-        clicks: draft.clicks,
-        created_at: draft.created_at,
-        updated_at: draft.created_at,
-    }
-}
-
 /// Inserts under the draft's code, or under the first random one that is free. What it answers is one statement, and so
 /// whole where there is no transaction.
 async fn insert(session: &Session, policy: &CodePolicy, draft: Draft) -> Result<Link, Error> {
     if let Some(code) = draft.code.clone() {
         return match try_insert(session, &draft, &code).await? {
-            Some(id) => Ok(drafted(draft, id, code)),
+            Some(id) => Ok(draft.into_link(id, code)),
             None => Err(Error::Taken(code)),
         };
     }
@@ -101,7 +78,7 @@ async fn insert(session: &Session, policy: &CodePolicy, draft: Draft) -> Result<
             if policy.validate(&code).is_ok()
                 && let Some(id) = try_insert(session, &draft, &code).await?
             {
-                return Ok(drafted(draft, id, code));
+                return Ok(draft.into_link(id, code));
             }
         }
     }
@@ -250,18 +227,8 @@ async fn edit_within(
     if !expected(&link) {
         return Err(Error::Changed);
     }
-    link.target = edit.target.unwrap_or(link.target);
-    link.title = edit.title.unwrap_or(link.title);
-    link.tags = edit.tags.unwrap_or(link.tags);
-    link.status = edit.status.unwrap_or(link.status);
-    link.redirect = edit.redirect.unwrap_or(link.redirect);
-    link.forward_query = edit.forward_query.unwrap_or(link.forward_query);
-    link.not_before = edit.not_before.unwrap_or(link.not_before);
-    link.expires_at = edit.expires_at.unwrap_or(link.expires_at);
-    link.max_clicks = edit.max_clicks.unwrap_or(link.max_clicks);
-    link.updated_at = Timestamp::now();
-    link::dates(link.not_before, link.expires_at)?;
-    let (has_password, password) = (edit.password_hash.is_some(), edit.password_hash.flatten());
+    let password = edit.apply(&mut link)?;
+    let (has_password, password) = (password.is_some(), password.flatten());
     let sql = "UPDATE links SET target = $2, title = $3, tags = $4, status = $5, redirect = $6, forward_query = $7, \
          not_before = $8, expires_at = $9, max_clicks = $10, updated_at = $11, \
          password_hash = CASE WHEN $12 THEN $13 ELSE password_hash END WHERE id = $1 RETURNING password_hash IS NOT NULL";

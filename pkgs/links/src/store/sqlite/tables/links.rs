@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use crate::code::{self, CodePolicy};
 use crate::domains::{DomainId, LinkKey};
-use crate::link::{self, Link, RedirectStatus, Status};
+use crate::link::{Link, RedirectStatus, Status};
 use crate::when::Timestamp;
 
 use super::{clicks, domains};
@@ -117,27 +117,8 @@ pub(in crate::store) fn insert(
     draft: Draft,
 ) -> Result<Link, Error> {
     let (id, code) = insert_row(work.connection, policy, &draft)?;
-    let domain_id = draft.domain_id();
-    work.changed(LinkKey { domain: domain_id, code: code.clone() });
-    Ok(Link {
-        id,
-        domain_id,
-        domain: draft.domain.map(|domain| domain.host.clone()),
-        code,
-        target: draft.target,
-        title: draft.title,
-        tags: draft.tags,
-        status: draft.status,
-        redirect: draft.redirect,
-        forward_query: draft.forward_query,
-        protected: draft.password_hash.is_some(),
-        not_before: draft.not_before,
-        expires_at: draft.expires_at,
-        max_clicks: draft.max_clicks,
-        clicks: draft.clicks,
-        created_at: draft.created_at,
-        updated_at: draft.created_at,
-    })
+    work.changed(LinkKey { domain: draft.domain_id(), code: code.clone() });
+    Ok(draft.into_link(id, code))
 }
 
 /// Inserts under the draft's code, or under the first random one that is free.
@@ -235,17 +216,7 @@ pub(in crate::store) fn edit(
         return Err(Error::Changed);
     }
     let retagged = edit.tags.is_some();
-    link.target = edit.target.unwrap_or(link.target);
-    link.title = edit.title.unwrap_or(link.title);
-    link.tags = edit.tags.unwrap_or(link.tags);
-    link.status = edit.status.unwrap_or(link.status);
-    link.redirect = edit.redirect.unwrap_or(link.redirect);
-    link.forward_query = edit.forward_query.unwrap_or(link.forward_query);
-    link.not_before = edit.not_before.unwrap_or(link.not_before);
-    link.expires_at = edit.expires_at.unwrap_or(link.expires_at);
-    link.max_clicks = edit.max_clicks.unwrap_or(link.max_clicks);
-    link.updated_at = Timestamp::now();
-    link::dates(link.not_before, link.expires_at)?;
+    let password = edit.apply(&mut link)?;
     connection
         .prepare_cached(
             "UPDATE links SET target = :target, title = :title, tags = :tags, status = :status, \
@@ -265,7 +236,7 @@ pub(in crate::store) fn edit(
             ":updated_at": link.updated_at.0,
             ":id": link.id,
         })?;
-    if let Some(hash) = edit.password_hash {
+    if let Some(hash) = password {
         connection
             .prepare_cached("UPDATE links SET password_hash = ?2 WHERE id = ?1")?
             .execute(params![link.id, hash])?;
