@@ -169,7 +169,7 @@ impl Entry {
         match self.head().rules.as_ref().and_then(|rules| rules.limit.as_ref()) {
             None => true,
             Some((most, clicks)) => clicks
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < *most).then_some(n + 1))
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < *most).then(|| n + 1))
                 .is_ok(),
         }
     }

@@ -8,7 +8,7 @@ use super::*;
 use crate::code::CodePolicy;
 use crate::domains::NewDomain;
 use crate::link::{LinkPatch, NewLink, RedirectStatus, Status};
-use crate::store::{Options, Reader, Store};
+use crate::store::{LEASED, Options, Reader, Route, Store};
 use crate::target::TargetPolicy;
 use crate::when::Timestamp;
 
@@ -217,6 +217,29 @@ fn a_click_limit_holds_across_workers_reloads_and_evictions() {
         assert_eq!(entry.judge(Timestamp::now()), Verdict::UsedUp);
         assert!(!entry.spend());
     }
+}
+
+#[test]
+fn nothing_is_spent_of_a_grant_that_others_have_used_up() {
+    let cache = Cache::new(1 << 20);
+    let route = Route {
+        id: 1,
+        target: "https://example.com/".to_owned(),
+        status: Status::Active,
+        redirect: RedirectStatus::default(),
+        forward_query: false,
+        not_before: None,
+        expires_at: None,
+        max_clicks: Some(LEASED),
+        clicks: LEASED,
+        password_hash: None,
+    };
+    let entry = Entry::new(b"leased", 0, Some(route), &cache.limits);
+    // Who judged while there was a click left may come to spend it when there is none.
+    assert!(!entry.spend());
+    cache.grant(1, 2);
+    assert_eq!([entry.spend(), entry.spend(), entry.spend()], [true, true, false]);
+    assert_eq!(entry.judge(Timestamp::now()), Verdict::UsedUp);
 }
 
 #[test]

@@ -32,7 +32,8 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
     });
     let unknown = visitor.get("other").expect("an answer");
     assert_eq!((unknown.status, unknown.field("retry-after")), (503, Some("1")), "{unknown:?}");
-    // Each on a connection of its own: one that is refused may be the last of its connection.
+    // Each on a connection of its own: one that is refused before its body was read is the last of its connection, and the
+    // answer says so.
     for (method, path, body) in [
         ("POST", "", r#"{"target":"https://t.example/new"}"#),
         ("PATCH", "/known", r#"{"target":"https://t.example/new"}"#),

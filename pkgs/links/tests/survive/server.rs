@@ -166,6 +166,15 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    /// What it said, where a test fails.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the server logged:\n{}", std::fs::read_to_string(&self.errors).unwrap_or_default());
+        }
+    }
+}
+
 /// A connection to the API, with a token.
 pub struct Api {
     client: Client,
