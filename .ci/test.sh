@@ -16,7 +16,9 @@ part() {
     local name=$1 status=0 begun=$SECONDS
     shift
     echo "== $name"
+    echo "$begun" >"$work/$name.begun"
     "$@" 2>&1 </dev/null | tee "$work/$name.log" || status=$?
+    rm "$work/$name.begun"
     echo "$((SECONDS - begun)) $status $name" >>"$work/durations"
     return "$status"
 }
@@ -44,15 +46,21 @@ join() {
 
 # What is printed last, whatever came of it.
 report() {
-    local status=$? one seconds ended name failed
+    local status=$? one seconds ended name failed begun
     for one in "${running[@]}"; do
         kill -- "-${one%% *}" 2>/dev/null || true
+    done
+    # What was under way when somebody ended all this is what it was ended for.
+    for begun in "$work"/*.begun; do
+        [[ -e $begun ]] || continue
+        name=$(basename "$begun" .begun)
+        echo "$((SECONDS - $(<"$begun"))) interrupted $name" >>"$work/durations"
     done
     echo
     echo "== durations"
     while read -r seconds ended name; do
         printf '%3d min %02d s  %s%s\n' $((seconds / 60)) $((seconds % 60)) "$name" \
-            "$([[ $ended == 0 ]] || echo ": failed")"
+            "$([[ $ended == 0 ]] || echo ": ${ended/#[0-9]*/failed}")"
     done <"$work/durations"
     printf '%3d min %02d s  all of it\n' $((SECONDS / 60)) $((SECONDS % 60))
     # Scripts print `PART: skipped: REASON`.
@@ -67,9 +75,9 @@ report() {
     # Once more, where only the end of all this is kept.
     for name in $failed; do
         printf '\n== the last of %s\n' "$name"
-        tail -n 20 "$work/$name.log" | cut -c -400
+        tail -n 40 "$work/$name.log" | cut -c -400
     done
-    [[ $status == 0 ]] || echo "error: ${failed:-interrupted}${failed:+ failed}" >&2
+    [[ $status == 0 ]] || echo "error: ${failed:-all of it} did not end well" >&2
     rm -rf "$work"
 }
 trap report EXIT
