@@ -205,6 +205,7 @@ for index in "${!hosts[@]}"; do
     began=$SECONDS
     host=${hosts[index]}
     root=$cache/nixos/roots/$host
+    before=$(readlink "$root" || true)
     if ! nice "${builder[@]}" nix-store --quiet --realise --add-root "$root" "${derivations[index]}" \
         >/dev/null 2>"$scratch/log"; then
         # The end of what it said, and of what each build that failed said.
@@ -215,6 +216,10 @@ for index in "${!hosts[@]}"; do
         exit 1
     fi
     echo "nixos: $host is built, in $((SECONDS - began)) s"
+    # An image is a copy of all that is in it: one that was replaced is deleted, where nothing else is made of it.
+    if [[ $mode != check && $mode != write && -n $before && $before != "$(readlink "$root")" ]]; then
+        nix-store --quiet --delete "$before" >/dev/null 2>&1 || true
+    fi
     if [[ $mode == disks ]]; then
         ln -sf "$(readlink -f "$root")/nixos.img" "$directory/$host"
         [[ ! -e $root/updates.img ]] || ln -sf "$(readlink -f "$root")/updates.img" "$directory/$host.updates"

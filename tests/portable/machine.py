@@ -238,7 +238,7 @@ class Machine:
         for path in (self.console, self.directory / "qemu.log"):
             if path.exists():
                 lines += path.read_text(errors="replace").splitlines()[-15:]
-        if self.process and self.process.alive():
+        if self.process and self.process.alive() and self.shell and self.shell.ready:
             try:
                 journal = self.execute("journalctl -b --no-pager -q -n 60 -o short-monotonic", 60)[1]
             except (Failure, OSError) as error:
@@ -299,7 +299,7 @@ class Machine:
 
         def done() -> bool:
             nonlocal output
-            status, output = self.execute(command, timeout)
+            status, output = self.execute(command, min(timeout, COMMAND_SECONDS))
             return status == 0
 
         self._poll(f"`{command}` succeeds", timeout, done)
@@ -310,7 +310,7 @@ class Machine:
 
         def done() -> bool:
             nonlocal output
-            status, output = self.execute(command, timeout)
+            status, output = self.execute(command, min(timeout, COMMAND_SECONDS))
             return status != 0
 
         self._poll(f"`{command}` fails", timeout, done)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from catalogue import Role
 from debian import Guest, Programs
-from errors import Failure
+from errors import Failure, Hang
 from host import Files, Host
 from machine import Machine, empty_disk
 from network import Switch, switch
@@ -20,8 +20,8 @@ from report import say
 from system import Debian, NixOS, System
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "vm"
-# The longest that a script may take.
-SCRIPT_SECONDS = 1800
+# The longest that a script may take: twice what the longest takes on two busy cores.
+SCRIPT_SECONDS = 1200
 
 
 class Made(NamedTuple):
@@ -108,14 +108,22 @@ def machines(roles: dict[str, Role], made: Made) -> Iterator[list[Machine]]:
                 machine.crash()
 
 
-def run(name: str, machines: list[Machine]) -> str | None:
-    """What of the script does not hold, in a line; nothing where all of it does."""
+class Outcome(NamedTuple):
+    """What came of a script."""
+
+    # What of it does not hold, in a line; nothing where all of it does.
+    reason: str | None = None
+    # Whether it was a machine that hung.
+    hung: bool = False
+
+
+def run(name: str, machines: list[Machine]) -> Outcome:
     try:
         with _limit(SCRIPT_SECONDS):
             _execute(SCRIPTS / f"{name}.py", machines)
-        return None
+        return Outcome()
     except Exception as error:
-        return _explain(error, machines)
+        return Outcome(_explain(error, machines), isinstance(error, Hang))
 
 
 def _execute(script: Path, machines: list[Machine]) -> None:

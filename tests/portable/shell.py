@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from errors import Failure
+from errors import Failure, Hang
 
 READY = b"shell is ready\n"
 # How much longer than a command the channel may take, where every instruction is emulated.
@@ -53,7 +53,7 @@ class Shell:
         end = time.monotonic() + timeout
         while token not in self.buffer:
             if time.monotonic() > end:
-                raise Failure(f"no answer within {timeout:.0f} s")
+                raise Hang(f"the shell does not answer within {timeout:.0f} s")
             try:
                 data = self.socket.recv(65536)
             except TimeoutError:
