@@ -51,6 +51,7 @@ in
         access-log
         audit-log
         max-connections
+        otlp
         tls-listen
         trusted-proxy
         ;

@@ -70,7 +70,12 @@ in
       listen = shared.listen [ "127.0.0.1:8110" ];
       admin = shared.admin "127.0.0.1:8111";
       drain-timeout = shared.drain-timeout 5;
-      inherit (shared) access-log tls-listen trusted-proxy;
+      inherit (shared)
+        access-log
+        otlp
+        tls-listen
+        trusted-proxy
+        ;
       max-connections = mkOption {
         type = types.ints.positive;
         default = 256;

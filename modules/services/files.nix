@@ -52,6 +52,7 @@ in
         access-log
         backlog
         max-connections
+        otlp
         tls-listen
         trusted-proxy
         ;

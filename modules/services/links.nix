@@ -50,6 +50,7 @@ in
         audit-log
         backlog
         max-connections
+        otlp
         tls-listen
         trusted-proxy
         ;

@@ -136,6 +136,17 @@ in
     '';
   };
 
+  otlp = mkOption {
+    type = types.nullOr (types.strMatching "http://.+");
+    default = null;
+    example = "http://127.0.0.1:4318";
+    description = ''
+      A collector of OpenTelemetry that takes a span of each request, by OTLP over HTTP, or with `otlp-sample` of one in
+      so many of those whose callers do not say whether they are traced. NixOS has one as
+      `services.opentelemetry-collector`.
+    '';
+  };
+
   audit-log = mkOption {
     type = types.nullOr types.str;
     default = null;

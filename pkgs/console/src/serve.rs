@@ -298,7 +298,10 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     public.metrics().register(&mut registry, "linerate_console");
     certificates.register(&mut registry, "linerate_console");
     if let Some(log) = &access_log {
-        log.register(&mut registry, "linerate_console_access_log_dropped");
+        log.register(
+            &mut registry,
+            ["linerate_console_access_log_dropped", "linerate_console_spans_dropped"],
+        );
     }
     if let Some(log) = &audit_log {
         let names = [

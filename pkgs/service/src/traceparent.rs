@@ -44,6 +44,11 @@ impl TraceParent {
         Self::parse(first.as_bytes())
     }
 
+    /// That of a span of this id in a trace of this id, which are 16 and 32 hexadecimal digits and not all zero: recorded.
+    pub(crate) fn recorded(trace: &str, span: &str) -> Self {
+        Self(format!("00-{trace}-{span}-01").into())
+    }
+
     /// It as version 00 writes it.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -54,6 +59,12 @@ impl TraceParent {
     #[must_use]
     pub fn trace_id(&self) -> &str {
         &self.0[3..35]
+    }
+
+    /// The id of the span that it names: 16 hexadecimal digits.
+    #[must_use]
+    pub fn span_id(&self) -> &str {
+        &self.0[36..52]
     }
 
     /// Whether the caller records the trace (section 3.2.2.5.1).
@@ -79,7 +90,11 @@ mod tests {
     fn what_is_well_formed_is_known() {
         let trace = TraceParent::parse(EXAMPLE.as_bytes()).expect("the example of the recommendation");
         assert_eq!((trace.as_str(), trace.is_sampled()), (EXAMPLE, true));
-        assert_eq!(trace.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(
+            (trace.trace_id(), trace.span_id()),
+            ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
+        );
+        assert_eq!(TraceParent::recorded(trace.trace_id(), trace.span_id()), trace);
         assert_eq!(trace.sql_comment(), format!(" /*traceparent='{EXAMPLE}'*/"));
         for (text, sampled) in [
             (EXAMPLE.replace("-01", "-00"), Some(false)),

@@ -340,7 +340,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     api.metrics().register(&mut registry);
     users.register(&mut registry);
     if let Some(log) = &access_log {
-        log.register(&mut registry, "linerate_api_access_log_dropped");
+        log.register(&mut registry, ["linerate_api_access_log_dropped", "linerate_api_spans_dropped"]);
     }
     if let Some(log) = &audit_log {
         let names = ["linerate_api_audit_lines", "linerate_api_audit_waited", "linerate_api_audit_lost"];

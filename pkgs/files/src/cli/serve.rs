@@ -341,7 +341,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         origin.register(&mut registry);
     }
     if let Some(log) = &shared.access_log {
-        log.register(&mut registry, "linerate_files_access_log_dropped");
+        log.register(&mut registry, ["linerate_files_access_log_dropped", "linerate_files_spans_dropped"]);
     }
     shared.variants.register(&mut registry);
     shared.pipe_copies.register(

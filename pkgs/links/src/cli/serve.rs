@@ -275,7 +275,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let mut registry = registry(&front, public.metrics(), &args.build);
     certificates.register(&mut registry, "linerate_links");
     if let Some(log) = &access_log {
-        log.register(&mut registry, "linerate_links_access_log_dropped");
+        log.register(&mut registry, ["linerate_links_access_log_dropped", "linerate_links_spans_dropped"]);
     }
     if let Some(log) = &audit_log {
         let names =

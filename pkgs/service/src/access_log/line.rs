@@ -28,7 +28,10 @@ pub const FIELDS: [(&str, &str); 16] = [
     ("tls", "`1.2` or `1.3`; null in the clear"),
     ("agent", "`User-Agent`, or null"),
     ("referrer", "`Referer` without its query, or null"),
-    ("trace", "the trace id of a well-formed `traceparent`, or null"),
+    (
+        "trace",
+        "the trace id of a well-formed `traceparent`, or the one made here where the request is traced, or null",
+    ),
     ("status", "of the answer; null where the client went away before there was one"),
     ("bytes", "of the body that were sent"),
     (

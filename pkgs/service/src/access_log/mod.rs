@@ -6,20 +6,24 @@
 //!   sampled, and none is dropped in silence.
 //! - [`RequestSummary`], [`LogEntry`], [`RequestContext`]: a request from its first line to its last byte.
 //! - [`Shown`]: bytes of clients as text that does nothing to who looks at it.
-//! - `line`: the schema; `sink`: the bounded queue and the thread that writes; `options`: the command line.
+//! - `line`: the schema; `span`: the same for a collector of OpenTelemetry; `sink`: the bounded queue and the thread that
+//!   writes, to a `file` or a `collector`; `options`: the command line.
 //!
-//! Where neither is asked for, there is no thread and no queue, and nothing is read of a request for them.
+//! Where none of it is asked for, there is no thread and no queue, and nothing is read of a request for them.
 
 mod audit;
+mod collector;
+mod file;
 mod line;
 mod lines;
 mod options;
 mod shown;
 mod sink;
+mod span;
 
 pub use audit::{Actor, AuditLog, AuditRecord, digest};
 pub use line::{ConnectionInfo, FIELDS, RequestContext, RequestSummary, markdown};
 pub use lines::{AccessLog, Lines, LogEntry};
-pub use options::{AccessLogArgs, AuditLogArgs, Destination};
+pub use options::{AccessLogArgs, AuditLogArgs, CollectorUrl, Destination, TraceArgs};
 pub use shown::Shown;
 pub use sink::OpenError;

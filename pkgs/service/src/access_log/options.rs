@@ -17,6 +17,23 @@ pub struct AccessLogArgs {
     /// Logs one in so many requests of each worker.
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Access log")]
     pub access_log_sample: NonZero<u64>,
+
+    /// The same of spans.
+    #[command(flatten)]
+    pub traces: TraceArgs,
+}
+
+/// Whether and where requests are traced.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct TraceArgs {
+    /// Sends a span of each request that is traced to this collector of OpenTelemetry, by HTTP and in JSON. A request whose
+    /// `traceparent` says whether it is recorded is traced or not as that says.
+    #[arg(long, value_name = "URL", help_heading = "Access log")]
+    pub otlp: Option<CollectorUrl>,
+
+    /// Traces one in so many of each worker's other requests.
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Access log")]
+    pub otlp_sample: NonZero<u64>,
 }
 
 /// Whether and where writes are logged.
@@ -35,6 +52,47 @@ pub enum Destination {
     Stdout,
     /// The end of a file.
     File(PathBuf),
+}
+
+/// Where a collector takes traces: `http`, for what goes further than its machine or its network is the collector's to
+/// encrypt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectorUrl(String);
+
+/// No URL of a collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected http://HOST:PORT, where a collector takes OTLP by HTTP")]
+pub struct InvalidCollector;
+
+impl CollectorUrl {
+    /// Where traces go if nothing else is said (OTLP 1.9, "OTLP/HTTP Request").
+    const PATH: &str = "/v1/traces";
+
+    /// The whole of it.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for CollectorUrl {
+    type Err = InvalidCollector;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCollector> {
+        let uri: http::Uri = text.parse().map_err(|_| InvalidCollector)?;
+        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'));
+        match (uri.scheme_str(), authority, uri.path_and_query().map_or("/", |path| path.as_str())) {
+            (Some("http"), Some(authority), path) if !authority.host().is_empty() => {
+                Ok(Self(format!("http://{authority}{}", if path == "/" { Self::PATH } else { path })))
+            }
+            _ => Err(InvalidCollector),
+        }
+    }
+}
+
+impl fmt::Display for CollectorUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// No destination.
@@ -59,6 +117,33 @@ impl fmt::Display for Destination {
         match self {
             Self::Stdout => f.write_str("standard output"),
             Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_is_named_by_its_host_or_whole() {
+        for (text, url) in [
+            ("http://127.0.0.1:4318", Some("http://127.0.0.1:4318/v1/traces")),
+            ("http://collector", Some("http://collector/v1/traces")),
+            ("http://[::1]:4318/", Some("http://[::1]:4318/v1/traces")),
+            (
+                "http://collector:80/otlp/v1/traces?tenant=1",
+                Some("http://collector:80/otlp/v1/traces?tenant=1"),
+            ),
+            ("https://collector", None),
+            ("collector:4318", None),
+            ("http://", None),
+            ("http://key@collector", None),
+            ("/v1/traces", None),
+            ("", None),
+        ] {
+            let parsed = text.parse::<CollectorUrl>().map(|url| url.to_string());
+            assert_eq!(parsed.ok().as_deref(), url, "{text}");
         }
     }
 }

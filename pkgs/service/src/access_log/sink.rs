@@ -1,14 +1,13 @@
 //! Where lines go: a bounded queue, and the thread that writes.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
+use super::file::LogFile;
 use super::options::Destination;
 
 /// Blocks of lines that wait for the disk, at most.
@@ -29,15 +28,21 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How often it is looked meanwhile whether all is to end, or the file to be opened anew.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Lines are of clients, so they are for their owner and his group.
-const MODE: u32 = 0o640;
-
 /// A log that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{to}: {source}")]
 pub struct OpenError {
-    to: Destination,
+    to: String,
     source: io::Error,
+}
+
+/// What takes lines. It is shown as where they go.
+pub(super) trait Output: fmt::Display + Send + 'static {
+    /// Takes what is `left`, and takes off it what it took.
+    fn write(&mut self, left: &mut &[u8]) -> io::Result<()>;
+
+    /// Begins anew where it goes; whether there was anything to do.
+    fn reopen(&mut self) -> io::Result<bool>;
 }
 
 /// What becomes of lines that the disk does not take.
@@ -79,13 +84,20 @@ enum Block {
 impl Sink {
     /// Writes to `to` from here on, by a thread of this name.
     pub fn open(to: &Destination, thread: &str, loss: Loss) -> Result<Self, OpenError> {
-        let failed = |source| OpenError { to: to.clone(), source };
-        let output = Output { file: open(to).map_err(failed)?, to: to.clone(), torn: false, failing: false };
+        let file = LogFile::open(to).map_err(|source| OpenError { to: to.to_string(), source })?;
+        Self::begin(file, thread, loss)
+    }
+
+    /// Hands lines to `output` from here on, by a thread of this name.
+    pub fn begin(output: impl Output, thread: &str, loss: Loss) -> Result<Self, OpenError> {
+        let to = output.to_string();
+        let writer = Writer { output, torn: false, failing: false };
         let (blocks, queue) = mpsc::sync_channel(BLOCKS);
         let state = Arc::<State>::default();
         let shared = Arc::clone(&state);
         let thread = std::thread::Builder::new().name(thread.to_owned());
-        thread.spawn(move || run(&queue, output, &shared, loss)).map_err(failed)?;
+        let spawned = thread.spawn(move || run(&queue, writer, &shared, loss));
+        spawned.map_err(|source| OpenError { to, source })?;
         Ok(Self { blocks, state })
     }
 
@@ -158,58 +170,42 @@ impl State {
     }
 }
 
-/// What is written to.
-#[derive(Debug)]
-struct Output {
-    to: Destination,
-    file: File,
+/// What writes, and how it goes.
+struct Writer<O> {
+    output: O,
     /// Whether the last line has no end.
     torn: bool,
     /// Whether the last write failed, which was told.
     failing: bool,
 }
 
-impl Output {
+impl<O: Output> Writer<O> {
     /// Writes what is `left`, and takes off it what is written.
     fn write(&mut self, left: &mut &[u8]) -> io::Result<()> {
-        while !left.is_empty() {
-            match self.file.write(left) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => *left = &left[count..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        self.output.write(left)?;
         if self.failing {
             self.failing = false;
-            tracing::info!(to = %self.to, "the log is written again");
+            tracing::info!(to = %self.output, "the log is written again");
         }
         Ok(())
     }
 
     fn reopen(&mut self) {
-        match open(&self.to) {
-            Ok(file) => (self.file, self.torn) = (file, false),
-            Err(error) => tracing::error!(%error, to = %self.to, "the log stays where it was"),
+        match self.output.reopen() {
+            Ok(anew) => self.torn &= !anew,
+            Err(error) => tracing::error!(%error, to = %self.output, "the log stays where it was"),
         }
     }
 
     /// Tells of a failure, but once only for as long as it lasts.
     fn complain(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::error!(%error, to = %self.to, "cannot write the log");
+            tracing::error!(%error, to = %self.output, "cannot write the log");
         }
     }
 }
 
-fn open(to: &Destination) -> io::Result<File> {
-    match to {
-        Destination::Stdout => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
-        Destination::File(path) => OpenOptions::new().append(true).create(true).mode(MODE).open(path),
-    }
-}
-
-fn run(queue: &Receiver<Block>, mut output: Output, state: &State, loss: Loss) {
+fn run(queue: &Receiver<Block>, mut output: Writer<impl Output>, state: &State, loss: Loss) {
     for block in queue {
         if state.reopen.swap(false, Relaxed) {
             output.reopen();
@@ -227,7 +223,7 @@ fn run(queue: &Receiver<Block>, mut output: Output, state: &State, loss: Loss) {
     }
 }
 
-fn write(lines: &[u8], output: &mut Output, state: &State, loss: Loss) {
+fn write(lines: &[u8], output: &mut Writer<impl Output>, state: &State, loss: Loss) {
     if output.torn {
         let mut end = &b"\n"[..];
         // Where it fails, so will what is next.
