@@ -65,11 +65,12 @@ TESTS: dict[str, dict[str, Role]] = {
     "hang": {"box": WATCHED},
     "late": {"box": LATE, "visitor": VISITOR},
     "companions": {"box": WITH_COMPANIONS, "visitor": VISITOR},
-    "watch": {"box": WITH_QUEUES},
-    "nic": {"box": WITH_QUEUES},
+    # As it boots, then by commands, and last by what follows them, which stops a service.
     "tuning": {"box": WITH_QUEUES},
+    "nic": {"box": WITH_QUEUES},
+    "watch": {"box": WITH_QUEUES},
     "installer": {"box": INSTALLER},
 }
 
 # Tests that may begin where one that held has ended, on its machines: to boot them takes longer than most scripts.
-GOING_ON = {"firewall", "restart", "power-cut", "update", "metadata"}
+GOING_ON = {"firewall", "restart", "power-cut", "update", "metadata", "nic", "watch"}

@@ -42,7 +42,7 @@ impl Collector {
             "resource": { "attributes": [
                 attribute("service.name", format!("linerate-{service}")),
                 attribute("service.version", env!("CARGO_PKG_VERSION").to_owned()),
-                attribute("process.pid", std::process::id().to_string()),
+                { "key": "process.pid", "value": { "intValue": std::process::id().to_string() } },
             ] },
             "scopeSpans": [{ "scope": { "name": "linerate" }, "spans": [] }],
         }] });

@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use http::uri::Authority;
 use serde::Serialize;
 
 use super::line::{ConnectionInfo, RequestSummary};
@@ -74,6 +75,8 @@ impl Span {
         let here = TraceParent::recorded(trace, &span.as_str()[RequestId::LENGTH - 16..]);
         let known = summary.method.filter(|method| METHODS.contains(method));
         let client = connection.client.map(|client| client.to_string());
+        let asked = summary.host.and_then(|host| Authority::try_from(host).ok());
+        let port = asked.as_ref().and_then(Authority::port_u16);
         let head = Head {
             trace_id: here.trace_id(),
             span_id: here.span_id(),
@@ -85,7 +88,7 @@ impl Span {
                 ("http.request.method", Some(known.unwrap_or(b"_OTHER"))),
                 ("url.scheme", Some(if connection.tls.is_some() { &b"https"[..] } else { b"http" })),
                 ("url.path", summary.path),
-                ("server.address", summary.host),
+                ("server.address", asked.as_ref().map(|asked| asked.host().as_bytes())),
                 ("client.address", client.as_deref().map(str::as_bytes)),
                 ("network.protocol.name", Some(b"http")),
                 ("network.protocol.version", Some(connection.http.as_bytes())),
@@ -95,6 +98,7 @@ impl Span {
             ]
             .into_iter()
             .filter_map(|(key, value)| Some(Attribute { key, value: Value::Text(Shown(value?)) }))
+            .chain(port.map(|port| Attribute { key: "server.port", value: Value::Number(port.to_string()) }))
             .collect(),
         };
         // Texts and numbers are JSON, and a vector takes all that is written.
@@ -188,7 +192,8 @@ mod tests {
             ("http.request.method", "GET"),
             ("url.scheme", "https"),
             ("url.path", "/a\"\\x0a\\xff"),
-            ("server.address", "h:80"),
+            ("server.address", "h"),
+            ("server.port", "80"),
             ("client.address", "192.0.2.1"),
             ("network.protocol.version", "2"),
             ("tls.protocol.version", "1.3"),
