@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use listener::tls::Stores;
 use listener::{Config, Endpoint, Listener, Runtime, Tls};
+use oidc::jwt::{self, JwtArgs};
 use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::handover::{self, HandoverArgs, Takeover};
@@ -70,6 +71,10 @@ pub struct Args {
     /// Who may ask.
     #[arg(long, value_name = "WHO", value_enum, default_value_t = Auth::Auto, help_heading = "Access")]
     pub auth: Auth,
+
+    /// Which tokens of an issuer are taken where keys are asked for.
+    #[command(flatten)]
+    pub jwt: JwtArgs,
 
     /// The names that are taken where no keys are asked for.
     #[command(flatten, next_help_heading = "Access")]
@@ -231,6 +236,9 @@ pub enum Error {
     /// The access log or the audit log.
     #[error(transparent)]
     Log(#[from] access_log::OpenError),
+    /// Tokens of an issuer.
+    #[error(transparent)]
+    Jwt(#[from] jwt::OpenError),
     /// Nobody could ask.
     #[error(
         "there are no API keys in {database}, and they are asked for where not every address is loopback: make one with 'linerate-api key add NAME --scope write{arguments}', or say --auth none"
@@ -253,6 +261,7 @@ impl Error {
             Self::NoKeys { .. }
             | Self::Handover(_)
             | Self::Listener(listener::Error::Tls(_))
+            | Self::Jwt(_)
             | Self::Log(_) => true,
             Self::Database(error) => error.is_usage(),
             _ => false,
@@ -283,6 +292,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let readiness = Readiness::new();
     let access_log = AccessLog::open(&args.access_log, "api")?;
     let audit_log = AuditLog::open(&args.audit_log, "api")?;
+    let tokens = args.jwt.open()?;
     let takeover = Takeover::begin(&args.handover, "api")?;
     let public = Listener::new(public(&args, access_log.clone()))?;
     let admin = args.admin.clone().map(|address| Config::private(address).by_tls(&args.admin_tls.files));
@@ -297,7 +307,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         Auth::Keys => true,
         Auth::None => false,
     };
-    if keys && runtime.block_on(users.list_keys())?.is_empty() {
+    if keys && tokens.is_none() && runtime.block_on(users.list_keys())?.is_empty() {
         let database = args.database.url();
         return Err(Error::NoKeys { database, arguments: advice(&args) });
     }
@@ -313,7 +323,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     });
 
     let logs = Logs { access: access_log.is_some(), audit: audit_log.clone(), trace: args.trace_database };
-    let api = Api::logging(users.clone(), keys, settings(&args), logs);
+    let api = Api::logging(users.clone(), (keys, tokens.clone()), settings(&args), logs);
     let mut front = Front::new(api.clone(), routes::router()).holding(args.max_bodies_bytes);
     if let Some(rate) = args.address_rate {
         front = front.limiting_addresses(rate.get(), args.address_burst.get());

@@ -325,7 +325,7 @@ fn audit<B>(api: &Api, request: &Request<B>, admitted: &Admitted, context: Optio
     let key = admitted.key.as_deref();
     let actor = Actor {
         key: key.map(|key| key.id),
-        name: key.map(|key| key.name.clone()),
+        name: key.map(|key| key.name.clone()).or(admitted.bearer.as_ref().map(|bearer| bearer.name.clone())),
         client: peer.and_then(|peer| peer.client(fields)),
     };
     // One that is not in the access log may have the id of a trusted proxy.

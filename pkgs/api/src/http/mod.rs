@@ -26,6 +26,7 @@ pub mod routes;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use oidc::jwt::Tokens;
 use service::access_log::AuditLog;
 
 use crate::user::Limits;
@@ -76,12 +77,17 @@ pub struct Settings {
 impl Api {
     /// An API over these users; `keys`: whether it takes an API key to use it.
     pub fn new(users: Users, keys: bool, settings: Settings) -> Self {
-        Self::logging(users, keys, settings, Logs::default())
+        Self::logging(users, (keys, None), settings, Logs::default())
     }
 
-    /// The same, which tells of its requests.
-    pub fn logging(users: Users, keys: bool, settings: Settings, logs: Logs) -> Self {
-        let guard = Guard::new(users.clone(), keys);
+    /// The same, which tells of its requests, and takes these tokens of an issuer where it takes keys.
+    pub fn logging(
+        users: Users,
+        (keys, tokens): (bool, Option<Tokens>),
+        settings: Settings,
+        logs: Logs,
+    ) -> Self {
+        let guard = Guard::new(users.clone(), keys, tokens);
         Self(Arc::new(Shared {
             users,
             guard,

@@ -93,7 +93,7 @@ impl Audit {
                 log,
                 id: context.map_or_else(RequestId::generate, |context| context.id().clone()),
                 actor: Actor {
-                    key: token.map(|token| token.id),
+                    key: token.and_then(|token| token.id),
                     name: token.map(|token| token.name.clone()),
                     client: request.peer_addr().map(|peer| peer.ip()),
                 },

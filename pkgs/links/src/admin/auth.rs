@@ -1,4 +1,5 @@
-//! Bearer tokens (RFC 6750). Each request asks the store, so a revoked token ends with its revocation.
+//! Bearer tokens (RFC 6750): our own, for which each request asks the store, so that a revoked one ends with its
+//! revocation; and, where an issuer is named, JSON Web Tokens of it, which end when they say.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -9,6 +10,8 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, HttpRequest, ResponseError, web};
+use oidc::jwt::{self, Tokens};
+use oidc::token::{Refused, TOKEN_BYTES, may_be};
 use service::access_log::RequestContext;
 use service::allowed_hosts::SocketFamily;
 use service::problem::Problem;
@@ -19,8 +22,8 @@ use super::protocol::failure::Failure;
 use crate::domains::{DEFAULT, InDomains};
 use crate::store::{Grant, Reader, Scope};
 
-/// The longest token looked at, in bytes; ours are far shorter.
-const TOKEN_BYTES: usize = 256;
+/// What is said of a token that is none.
+const INVALID: &str = "Bearer error=\"invalid_token\"";
 
 /// Unknown tokens a second that the database is asked for.
 const LOOKS: u32 = 50;
@@ -39,7 +42,7 @@ pub(super) async fn require(
     match check(scope, request.request()).await {
         Ok(granted) => {
             if let Some(context) = request.extensions().get::<RequestContext>() {
-                context.set_key(granted.id);
+                granted.id.into_iter().for_each(|id| context.set_key(id));
             }
             request.extensions_mut().insert(granted);
             next.call(request).await
@@ -101,11 +104,14 @@ pub(super) fn insufficient() -> Failure {
 
 async fn check(needed: Scope, request: &HttpRequest) -> Result<Grant, Failure> {
     let token = bearer(request).map_err(|detail| unauthorized(detail, "Bearer"))?;
-    let unknown = || unauthorized("the key is unknown or revoked", "Bearer error=\"invalid_token\"");
+    let unknown = || unauthorized("the key is unknown or revoked", INVALID);
+    let state = state(request)?;
+    if let Some(tokens) = state.tokens.as_ref().filter(|_| may_be(&token)) {
+        return vouched_for(tokens, needed, &token).await;
+    }
     if !Reader::could_be_token(&token) {
         return Err(unknown());
     }
-    let state = state(request)?;
     let hash: [u8; 32] = Sha256::digest(&token).into();
     if !state.unknown_tokens.may_look(&hash, Instant::now()) {
         return Err(Failure::from(Problem::new(429, "too many unknown keys are tried just now"))
@@ -118,6 +124,23 @@ async fn check(needed: Scope, request: &HttpRequest) -> Result<Grant, Failure> {
         Some(_) => Err(insufficient()),
         None => Err(unknown()),
     }
+}
+
+/// What somebody may whom the issuer vouches for: at all domains, of which it knows nothing.
+async fn vouched_for(tokens: &Tokens, needed: Scope, token: &str) -> Result<Grant, Failure> {
+    let bearer = tokens.bearer(token).await.map_err(|refused| match refused {
+        Refused::Unavailable(error) => Failure::busy(&error.to_string()),
+        refused => unauthorized(&refused.to_string(), INVALID),
+    })?;
+    let scope = match bearer.scope {
+        Some(jwt::Scope::Write) => Scope::Write,
+        Some(jwt::Scope::Read) => Scope::Read,
+        None => return Err(Problem::forbidden("the token is of nobody who may do anything here").into()),
+    };
+    if scope < needed {
+        return Err(insufficient());
+    }
+    Ok(Grant { id: None, name: bearer.name.clone(), scope, domains: InDomains::All })
 }
 
 /// Bounds how often unknown tokens make the database look: who makes tokens up shall not take the readers from those
@@ -168,6 +191,7 @@ fn bearer(request: &HttpRequest) -> Result<String, &'static str> {
     };
     let (scheme, token) = value.to_str().ok().and_then(|value| value.split_once(' ')).unwrap_or_default();
     let token = token.trim();
+    // Ours are far shorter than those of an issuer.
     if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= TOKEN_BYTES {
         Ok(token.to_owned())
     } else {

@@ -31,6 +31,7 @@ use actix_web::dev::AppConfig;
 use actix_web::middleware::from_fn;
 use actix_web::{App, web};
 use listener::tls::Tls;
+use oidc::jwt::Tokens;
 use service::access_log::{AuditLog, Lines};
 use service::allowed_hosts::AllowedHosts;
 use service::handover;
@@ -109,6 +110,8 @@ pub struct State {
     requests: Requests,
     beats: Heartbeats,
     unknown_tokens: UnknownTokens,
+    /// Tokens of an issuer, where those are taken.
+    tokens: Option<Tokens>,
     /// By which names requests without a key are taken; by any where absent.
     hosts: Option<AllowedHosts>,
     timeouts: Timeouts,
@@ -138,6 +141,7 @@ impl State {
             requests: Requests::register(&mut registry),
             beats: Heartbeats::new(1),
             unknown_tokens: UnknownTokens::default(),
+            tokens: None,
             hosts: None,
             timeouts: Timeouts::default(),
             access_log: None,
@@ -151,6 +155,13 @@ impl State {
     #[must_use]
     pub fn only_for(mut self, hosts: AllowedHosts) -> Self {
         self.hosts = Some(hosts);
+        self
+    }
+
+    /// Takes these tokens of an issuer beside our own.
+    #[must_use]
+    pub fn vouched_for_by(mut self, tokens: Option<Tokens>) -> Self {
+        self.tokens = tokens;
         self
     }
 

@@ -127,6 +127,7 @@ impl Error {
                 serve_error::Error::Handover(_)
                 | serve_error::Error::Migrates(_)
                 | serve_error::Error::Log(_)
+                | serve_error::Error::Jwt(_)
                 | serve_error::Error::Listener(listener::Error::Tls(_)),
             )
             | Self::BackupExists(_)

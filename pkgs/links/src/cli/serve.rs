@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use listener::WithFastPath;
 use listener::tls::{Stores, Tls};
+use oidc::jwt::JwtArgs;
 use service::access_log::{AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::handover::{HandoverArgs, Takeover};
@@ -77,6 +78,10 @@ pub struct Args {
     /// By TLS, where that is asked for.
     #[command(flatten)]
     pub admin_tls: AdminTlsArgs,
+
+    /// Which tokens of an issuer the admin listener takes.
+    #[command(flatten)]
+    pub jwt: JwtArgs,
 
     /// By which names the admin listener is asked.
     #[command(flatten)]
@@ -232,6 +237,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let readiness = Readiness::new();
     let count = workers::count(args.workers);
     let settings = settings(&args)?;
+    let tokens = args.jwt.open()?;
 
     let metrics = Arc::new(Metrics::new(count));
     let admin_tls = listener::Tls::of(&args.admin_tls.files).map(|files| Tls::new(&files, false));
@@ -297,6 +303,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     {
         state = state.only_for(AllowedHosts::new(&args.allowed_hosts, [address]));
     }
+    state = state.vouched_for_by(tokens);
     state = state.logging(access_log.as_ref().map(AccessLog::lines), audit_log.clone());
     let admin_beats = state.heartbeats();
     let token = token(&store, args.print_token).map_err(failed)?;

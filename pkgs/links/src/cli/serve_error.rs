@@ -35,6 +35,9 @@ pub enum Error {
     /// The access log or the audit log.
     #[error(transparent)]
     Log(#[from] access_log::OpenError),
+    /// Tokens of an issuer.
+    #[error(transparent)]
+    Jwt(#[from] oidc::jwt::OpenError),
     /// A file that was named cannot be read.
     #[error("{path}: {source}")]
     File {

@@ -278,9 +278,9 @@ pub enum Scope {
 /// What the bearer of a token may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The token's number.
-    pub id: i64,
-    /// Its name.
+    /// The token's number; none where an issuer vouches for its bearer.
+    pub id: Option<i64>,
+    /// Its name, or its bearer's.
     pub name: String,
     /// Read, or write too.
     pub scope: Scope,

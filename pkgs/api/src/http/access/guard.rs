@@ -1,5 +1,5 @@
 //! Who asks: API keys as bearer tokens (RFC 6750), their scopes and their rates. A request takes one token from its key's
-//! bucket, whatever it is for.
+//! bucket, whatever it is for. Where an issuer is named, its JSON Web Tokens are taken too; they have no rate.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,12 +7,14 @@ use std::time::Instant;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use jiff::Timestamp;
+use oidc::jwt::{self, Bearer, Tokens};
+use oidc::token::{Refused, may_be};
 use service::access_log::RequestContext;
 use service::problem::Problem;
 use service::rate_limit::RateLimiter;
 
 use crate::http::access::rate::{REMEMBERED, Remaining, rate};
-use crate::http::failure::Failure;
+use crate::http::failure::{Failure, RETRY_AFTER};
 use crate::keys::Secret;
 use crate::store::{Key, Scope};
 use crate::users::Users;
@@ -24,7 +26,7 @@ pub enum Caller {
     Anybody,
     /// Keys are, and none was given.
     Nobody,
-    /// This key.
+    /// This key; below zero where it is somebody whom an issuer vouches for.
     Key(i64, Scope),
 }
 
@@ -36,19 +38,30 @@ pub struct Admitted {
     pub left: Option<Remaining>,
     /// The key, where one was given and asked for.
     pub key: Option<Arc<Key>>,
+    /// Whom an issuer vouches for, where one does.
+    pub bearer: Option<Arc<Bearer>>,
+}
+
+/// What somebody shows.
+enum Credential<'f> {
+    /// A key of this digest.
+    Key([u8; 32]),
+    /// A token of an issuer.
+    Token(&'f Tokens, &'f str),
 }
 
 /// Lets in who may come.
 pub struct Guard {
     users: Users,
     keys: bool,
+    tokens: Option<Tokens>,
     rates: RateLimiter,
 }
 
 impl Guard {
-    /// For these users' keys; `keys`: whether it takes one.
-    pub fn new(users: Users, keys: bool) -> Self {
-        Self { users, keys, rates: RateLimiter::new(REMEMBERED) }
+    /// For these users' keys; `keys`: whether it takes one, or one of these tokens.
+    pub fn new(users: Users, keys: bool, tokens: Option<Tokens>) -> Self {
+        Self { users, keys, tokens, rates: RateLimiter::new(REMEMBERED) }
     }
 
     /// Who asks, if that is known without asking the database. What is known of a request that is logged is told its key.
@@ -59,7 +72,10 @@ impl Guard {
     ) -> Option<Result<Admitted, Failure>> {
         match self.credential(fields) {
             Ok(None) => Some(Ok(self.anonymous())),
-            Ok(Some(digest)) => self.users.known_key(&digest).map(|key| self.let_in(key, context)),
+            Ok(Some(Credential::Key(digest))) => {
+                self.users.known_key(&digest).map(|key| self.let_in(key, context))
+            }
+            Ok(Some(Credential::Token(tokens, token))) => tokens.remembered(token).map(vouched_for),
             Err(failure) => Some(Err(failure)),
         }
     }
@@ -73,14 +89,25 @@ impl Guard {
         fields: &HeaderMap,
         context: Option<&RequestContext>,
     ) -> Result<Admitted, Failure> {
-        let Some(digest) = self.credential(fields)? else { return Ok(self.anonymous()) };
+        let digest = match self.credential(fields)? {
+            None => return Ok(self.anonymous()),
+            Some(Credential::Key(digest)) => digest,
+            Some(Credential::Token(tokens, token)) => {
+                let bearer = tokens.bearer(token).await.map_err(|refused| match refused {
+                    Refused::Unavailable(error) => Failure::from(Problem::unavailable(error.to_string()))
+                        .with(header::RETRY_AFTER, RETRY_AFTER),
+                    refused => invalid(&refused.to_string()),
+                })?;
+                return vouched_for(bearer);
+            }
+        };
         let key = self.users.key_by_digest(&digest).await?;
         let key = key.ok_or_else(|| invalid("the API key is unknown or revoked"))?;
         self.let_in(key, context)
     }
 
-    /// The digest of the key that is given, where one is asked for and given.
-    fn credential(&self, fields: &HeaderMap) -> Result<Option<[u8; 32]>, Failure> {
+    /// The key or token that is given, where one is asked for and given.
+    fn credential<'f>(&'f self, fields: &'f HeaderMap) -> Result<Option<Credential<'f>>, Failure> {
         if !self.keys {
             return Ok(None);
         }
@@ -91,13 +118,18 @@ impl Guard {
             // A key alone is the usual mistake.
             return Err(invalid("Authorization has to be the word Bearer, a space and the API key"));
         }
+        if let Some(tokens) = self.tokens.as_ref().filter(|_| may_be(token.trim())) {
+            return Ok(Some(Credential::Token(tokens, token.trim())));
+        }
         let digest = Secret::digest_of(token.trim());
-        digest.map(Some).ok_or_else(|| invalid("the API key is mistyped or cut off: this is none"))
+        digest
+            .map(|digest| Some(Credential::Key(digest)))
+            .ok_or_else(|| invalid("the API key is mistyped or cut off: this is none"))
     }
 
     fn anonymous(&self) -> Admitted {
         let caller = if self.keys { Caller::Nobody } else { Caller::Anybody };
-        Admitted { caller, left: None, key: None }
+        Admitted { caller, left: None, key: None, bearer: None }
     }
 
     fn let_in(&self, key: Arc<Key>, context: Option<&RequestContext>) -> Result<Admitted, Failure> {
@@ -108,7 +140,7 @@ impl Guard {
             return Err(invalid(&format!("the API key expired at {end}")));
         }
         let left = self.take(&key)?;
-        Ok(Admitted { caller: Caller::Key(key.id, key.scope), left, key: Some(key) })
+        Ok(Admitted { caller: Caller::Key(key.id, key.scope), left, key: Some(key), bearer: None })
     }
 
     fn take(&self, key: &Key) -> Result<Option<Remaining>, Failure> {
@@ -157,6 +189,16 @@ impl Caller {
             _ => None,
         }
     }
+}
+
+/// Lets somebody in whom an issuer vouches for.
+fn vouched_for(bearer: Arc<Bearer>) -> Result<Admitted, Failure> {
+    let scope = match bearer.scope {
+        Some(jwt::Scope::Write) => Scope::Write,
+        Some(jwt::Scope::Read) => Scope::Read,
+        None => return Err(Problem::forbidden("the token is of nobody who may do anything here").into()),
+    };
+    Ok(Admitted { caller: Caller::Key(bearer.id, scope), left: None, key: None, bearer: Some(bearer) })
 }
 
 fn invalid(detail: &str) -> Failure {

@@ -71,7 +71,7 @@ pub async fn authorize(pool: &Pool, secret: &str) -> Result<Option<Grant>, Error
     let Some(row) = rows.first() else { return Ok(None) };
     let domains: Option<String> = row.try_get(4)?;
     let grant = Grant {
-        id: row.try_get(1)?,
+        id: Some(row.try_get(1)?),
         name: row.try_get(2)?,
         scope: scope_of(row.try_get(3)?),
         domains: domains.map_or(InDomains::All, |ids| InDomains::Only(ids_of(&ids))),

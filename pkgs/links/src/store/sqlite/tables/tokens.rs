@@ -117,7 +117,8 @@ pub(in crate::store) fn authorize(connection: &Connection, secret: &str) -> Resu
         .query_row([selector], |row| {
             let domains: Option<String> = row.get(4)?;
             let domains = domains.map_or(InDomains::All, |ids| InDomains::Only(ids_of(&ids)));
-            let grant = Grant { id: row.get(1)?, name: row.get(2)?, scope: scope_of(row.get(3)?), domains };
+            let grant =
+                Grant { id: Some(row.get(1)?), name: row.get(2)?, scope: scope_of(row.get(3)?), domains };
             Ok((row.get(0)?, grant))
         })
         .optional()?;

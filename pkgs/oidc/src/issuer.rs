@@ -1,0 +1,189 @@
+//! An issuer: what it says of itself and its keys, fetched when they are first needed, and anew when they change.
+//!
+//! A service starts while its issuer is down, and goes on with the keys that it has. Who brings tokens of made-up keys
+//! has the issuer asked every few seconds, by one request at a time, and no more often.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use jsonwebtoken::Algorithm;
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use url::Url;
+
+use crate::fetch::{Client, InvalidRoots};
+use crate::keys::{KeySet, Published};
+use crate::url::{IssuerUrl, endpoint};
+
+/// After so long keys are fetched anew, so that one that was withdrawn is taken no more.
+const FRESH: Duration = Duration::from_secs(600);
+
+/// For so long keys are kept where the issuer does not answer.
+const KEPT: Duration = Duration::from_secs(86_400);
+
+/// How long after one look the next is, whoever asks for it.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// The issuer cannot be asked, or says what is not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the issuer {issuer} cannot be asked: {why}")]
+pub struct Unavailable {
+    /// Which.
+    pub issuer: String,
+    /// Why.
+    pub why: String,
+}
+
+/// An issuer of tokens.
+pub struct Issuer {
+    url: IssuerUrl,
+    pub(crate) client: Client,
+    known: RwLock<Option<Arc<Known>>>,
+    looks: Mutex<Looks>,
+    pause: Duration,
+}
+
+/// What was found out.
+pub(crate) struct Known {
+    pub(crate) metadata: Metadata,
+    pub(crate) keys: KeySet,
+    at: Instant,
+}
+
+/// The last look.
+#[derive(Default)]
+struct Looks {
+    /// When it ended, and how where it failed.
+    last: Option<(Instant, Option<Unavailable>)>,
+}
+
+/// What the issuer says of itself (OpenID Connect Discovery 1.0, section 3), as far as it matters here.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Metadata {
+    issuer: String,
+    jwks_uri: String,
+    /// None where it issues tokens to programs alone.
+    #[serde(default)]
+    pub(crate) authorization_endpoint: Option<String>,
+    #[serde(default)]
+    pub(crate) token_endpoint: Option<String>,
+    #[serde(default)]
+    pub(crate) token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    /// Whether it says who it is when it sends somebody back (RFC 9207).
+    #[serde(default)]
+    pub(crate) authorization_response_iss_parameter_supported: bool,
+}
+
+impl Issuer {
+    /// An issuer, known by the authorities in this PEM file or by those of the system. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// When the file is none of certificates.
+    pub fn new(url: IssuerUrl, authorities: Option<&Path>) -> Result<Self, InvalidRoots> {
+        let client = Client::new(authorities)?;
+        Ok(Self { url, client, known: RwLock::default(), looks: Mutex::default(), pause: PAUSE })
+    }
+
+    /// The same, which is asked anew at once.
+    #[cfg(test)]
+    pub(crate) fn impatient(self, pause: Duration) -> Self {
+        Self { pause, ..self }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn url(&self) -> &IssuerUrl {
+        &self.url
+    }
+
+    /// What is known of it.
+    pub(crate) async fn known(self: &Arc<Self>) -> Result<Arc<Known>, Unavailable> {
+        let asked = Instant::now();
+        match self.last() {
+            Some(known) if known.at.elapsed() < FRESH => Ok(known),
+            // What was known goes on while it is looked whether there is something newer, and nobody waits for that.
+            Some(known) if known.at.elapsed() < KEPT => {
+                if self.looks.try_lock().is_ok() {
+                    let issuer = Arc::clone(self);
+                    tokio::spawn(async move { drop(issuer.look(asked).await) });
+                }
+                Ok(known)
+            }
+            _ => self.look(asked).await,
+        }
+    }
+
+    /// What is known of it, once it has a key of this name; none where it has no such key.
+    pub(crate) async fn knowing(
+        self: &Arc<Self>,
+        id: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<Option<Arc<Known>>, Unavailable> {
+        let asked = Instant::now();
+        let known = self.known().await?;
+        if known.keys.find(id, algorithm).is_some() {
+            return Ok(Some(known));
+        }
+        // It may have been made a moment ago. Where nobody can be asked, it is unknown for now.
+        let known = self.look(asked).await?;
+        Ok(known.keys.find(id, algorithm).is_some().then_some(known))
+    }
+
+    fn last(&self) -> Option<Arc<Known>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks the issuer, unless somebody did since, or a moment ago: then what they were told.
+    async fn look(&self, asked: Instant) -> Result<Arc<Known>, Unavailable> {
+        let mut looks = self.looks.lock().await;
+        if let Some((at, failed)) = &looks.last
+            && (*at > asked || at.elapsed() < self.pause)
+        {
+            return match (failed, self.last()) {
+                (None, Some(known)) => Ok(known),
+                (failed, _) => Err(failed.clone().unwrap_or_else(|| self.unavailable("nothing is known"))),
+            };
+        }
+        let found = self.fetch().await.map_err(|why| self.unavailable(why));
+        looks.last = Some((Instant::now(), found.as_ref().err().cloned()));
+        let found =
+            found.inspect_err(|error| tracing::warn!(%error, "tokens are verified by the keys there are"))?;
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&found));
+        Ok(found)
+    }
+
+    fn unavailable(&self, why: impl Into<String>) -> Unavailable {
+        Unavailable { issuer: self.url.to_string(), why: why.into() }
+    }
+
+    async fn fetch(&self) -> Result<Arc<Known>, String> {
+        let metadata: Metadata = self.client.document(&self.endpoint(&self.url.discovery())?).await?;
+        if metadata.issuer != self.url.as_str() {
+            return Err(format!(
+                "it calls itself {:?}, which has to be the same to the letter",
+                metadata.issuer
+            ));
+        }
+        let published: Published = self.client.document(&self.endpoint(&metadata.jwks_uri)?).await?;
+        let keys = KeySet::new(published);
+        if keys.len() == 0 {
+            return Err("it has no key of RS256, ES256 or EdDSA".to_owned());
+        }
+        tracing::info!(issuer = %self.url, keys = keys.len(), "the issuer's keys are known");
+        Ok(Arc::new(Known { metadata, keys, at: Instant::now() }))
+    }
+
+    /// A URL that the issuer names: it may be of another host, and be as safe to ask as the issuer is.
+    pub(crate) fn endpoint(&self, text: &str) -> Result<Url, String> {
+        let url = endpoint(text).ok_or_else(|| format!("{text:?} is none of HTTPS"))?;
+        let weaker = url.scheme() == "http" && self.url.as_str().starts_with("https:");
+        if weaker { Err(format!("{text:?} is none of HTTPS")) } else { Ok(url) }
+    }
+}
+
+impl std::fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Issuer").field(&self.url.as_str()).finish()
+    }
+}

@@ -1,0 +1,69 @@
+//! The keys of an issuer (RFC 7517): those that sign, by an algorithm that is taken.
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use serde::Deserialize;
+
+/// Keys that are looked at: issuers have two or three, while one takes the place of another.
+const KEYS: usize = 64;
+
+/// The keys that an issuer signs with.
+pub(crate) struct KeySet(Vec<Key>);
+
+/// One of them.
+pub(crate) struct Key {
+    id: Option<String>,
+    /// By which it signs; a key signs by one alone, whatever a token says.
+    pub(crate) algorithm: Algorithm,
+    pub(crate) decoding: DecodingKey,
+}
+
+/// As it is published. Keys of kinds that are unknown are passed over, so they are read one by one.
+#[derive(Deserialize)]
+pub(crate) struct Published {
+    keys: Vec<serde_json::Value>,
+}
+
+impl KeySet {
+    /// Those of the published that sign by an algorithm that is taken.
+    pub(crate) fn new(published: Published) -> Self {
+        let all = published.keys.into_iter().take(KEYS);
+        Self(
+            all.filter_map(|key| serde_json::from_value(key).ok()).filter_map(|key| Key::new(&key)).collect(),
+        )
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The key of a name, or the only one of the algorithm where a token names none.
+    pub(crate) fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<&Key> {
+        let mut fitting = self.0.iter().filter(|key| key.algorithm == algorithm);
+        match id {
+            Some(id) => fitting.find(|key| key.id.as_deref() == Some(id)),
+            None => fitting.next().filter(|_| fitting.next().is_none()),
+        }
+    }
+}
+
+impl Key {
+    fn new(key: &Jwk) -> Option<Self> {
+        let (algorithm, named) = match &key.algorithm {
+            AlgorithmParameters::RSA(_) => (Algorithm::RS256, KeyAlgorithm::RS256),
+            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
+                (Algorithm::ES256, KeyAlgorithm::ES256)
+            }
+            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+                (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
+            }
+            // A secret shared with whoever verifies is a key to make tokens with.
+            _ => return None,
+        };
+        let signs = matches!(key.common.public_key_use, None | Some(PublicKeyUse::Signature));
+        let ours = key.common.key_algorithm.is_none_or(|algorithm| algorithm == named);
+        let decoding = DecodingKey::from_jwk(key).ok()?;
+        (signs && ours).then(|| Self { id: key.common.key_id.clone(), algorithm, decoding })
+    }
+}

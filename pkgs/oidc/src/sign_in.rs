@@ -1,0 +1,300 @@
+//! People sign in: the authorization code flow (OpenID Connect Core 1.0, section 3.1) with PKCE (RFC 7636).
+//!
+//! Nothing is kept of those who are on their way to the issuer, so that however many set out, they fill no memory and
+//! push nobody out. What is to be known of them when they come back is in a cookie of theirs, and state, nonce and the
+//! code's verifier are made of that cookie and a secret of the process: whoever has not set out from here, in this browser,
+//! within [`LIFE`], cannot have the state that belongs to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::{constant_time, digest, hmac, rand};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use http::StatusCode;
+use http::header::HeaderValue;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+use url::form_urlencoded::{self, byte_serialize};
+
+use crate::claims::Claims;
+use crate::issuer::{Issuer, Known, Unavailable};
+use crate::token::{self, Refused, now};
+use crate::url::endpoint;
+
+/// How long one has at the issuer: enough to look for a second factor.
+pub const LIFE: Duration = Duration::from_secs(600);
+
+/// Codes that are redeemed at once.
+const AT_ONCE: usize = 16;
+
+/// The longest code, state or cookie that is looked at, in bytes.
+const LONGEST: usize = 4096;
+
+/// What one client of the issuer is, as it is registered there.
+#[derive(Clone)]
+pub struct Registration {
+    /// The client's id.
+    pub id: String,
+    /// Its secret; none where it is a public client, which has PKCE alone.
+    pub secret: Option<String>,
+    /// What is asked for, `openid` included.
+    pub scopes: String,
+}
+
+/// Signs people in at an issuer.
+pub struct SignIn {
+    issuer: Arc<Issuer>,
+    client: Registration,
+    secret: hmac::Key,
+    redeeming: Semaphore,
+}
+
+/// Somebody sets out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// Where the browser goes.
+    pub location: String,
+    /// What its cookie says until it comes back.
+    pub cookie: String,
+}
+
+/// What the issuer sent somebody back with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Return<'a> {
+    /// What the browser's cookie says.
+    pub cookie: &'a str,
+    /// The query's `state`.
+    pub state: &'a str,
+    /// The query's `code`.
+    pub code: &'a str,
+    /// The query's `iss`, where there is one (RFC 9207).
+    pub iss: Option<&'a str>,
+    /// The query's `error`, where there is one.
+    pub error: Option<&'a str>,
+}
+
+/// Somebody is signed in.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// The ID token.
+    pub token: String,
+    /// What it says.
+    pub claims: Claims,
+    /// Where they wanted to, as it was said when they set out.
+    pub next: String,
+}
+
+/// Why somebody is not signed in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Not from here, not by this browser, or too long ago.
+    #[error("this sign-in was not begun in this browser, or too long ago: begin once more")]
+    Unknown,
+    /// The issuer says no.
+    #[error("the issuer refused: {0}")]
+    Denied(String),
+    /// There are too many at once.
+    #[error("too many people sign in just now: begin once more")]
+    Busy,
+    /// The issuer.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// The ID token is not good.
+    #[error("the issuer's answer is not taken: {0}")]
+    Token(Refused),
+    /// The system has no randomness.
+    #[error("the system has no randomness")]
+    Randomness,
+}
+
+/// What a cookie says. It is no secret: it is bound to the state by the process' secret.
+#[derive(Deserialize, Serialize)]
+struct Begun {
+    /// At random.
+    id: String,
+    /// When, in seconds since 1970.
+    at: u64,
+    /// Where the issuer sends the browser back to.
+    redirect: String,
+    /// Where it goes on from there.
+    next: String,
+}
+
+impl SignIn {
+    /// At this issuer, as this client.
+    ///
+    /// # Errors
+    /// When the system has no randomness.
+    pub fn new(issuer: Arc<Issuer>, client: Registration) -> Result<Self, Error> {
+        let secret = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new());
+        let secret = secret.map_err(|_| Error::Randomness)?;
+        Ok(Self { issuer, client, secret, redeeming: Semaphore::new(AT_ONCE) })
+    }
+
+    /// Where the issuer is.
+    #[must_use]
+    pub fn issuer(&self) -> &Issuer {
+        &self.issuer
+    }
+
+    /// Sends somebody to the issuer, who comes back to `redirect` and wants to go on to `next`.
+    ///
+    /// # Errors
+    /// When the issuer is not to be had, or has nowhere to sign in at.
+    pub async fn depart(&self, redirect: &str, next: &str) -> Result<Departure, Error> {
+        let known = self.issuer.known().await?;
+        let place = known.metadata.authorization_endpoint.as_deref();
+        let place = place.ok_or_else(|| self.strange("it has nowhere to sign in at"))?;
+        let mut place = self.issuer.endpoint(place).map_err(|why| self.strange(why))?;
+        let mut id = [0; 24];
+        rand::fill(&mut id).map_err(|_| Error::Randomness)?;
+        let next = if next.len() <= LONGEST / 4 { next } else { "/" };
+        let begun = Begun {
+            id: URL_SAFE_NO_PAD.encode(id),
+            at: now(),
+            redirect: redirect.to_owned(),
+            next: next.to_owned(),
+        };
+        let cookie = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&begun).unwrap_or_default());
+        let verifier = self.made_of(&cookie, "verifier");
+        let challenge = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()));
+        place
+            .query_pairs_mut()
+            .append_pair("response_type", "code")
+            .append_pair("client_id", &self.client.id)
+            .append_pair("redirect_uri", redirect)
+            .append_pair("scope", &self.client.scopes)
+            .append_pair("state", &self.made_of(&cookie, "state"))
+            .append_pair("nonce", &self.made_of(&cookie, "nonce"))
+            .append_pair("code_challenge", &challenge)
+            .append_pair("code_challenge_method", "S256");
+        Ok(Departure { location: place.into(), cookie })
+    }
+
+    /// Signs in who comes back from the issuer.
+    ///
+    /// # Errors
+    /// When they do not come from there, or the issuer has nothing for them.
+    pub async fn arrive(&self, back: Return<'_>) -> Result<Arrival, Error> {
+        let begun = self.begun(back).ok_or(Error::Unknown)?;
+        if let Some(error) = back.error {
+            return Err(Error::Denied(error.chars().take(200).collect()));
+        }
+        let _permit = self.redeeming.try_acquire().map_err(|_| Error::Busy)?;
+        let known = self.issuer.known().await?;
+        // Of another issuer, whose code it would be given (RFC 9207).
+        let required = known.metadata.authorization_response_iss_parameter_supported;
+        if back.iss.map_or(required, |iss| iss != self.issuer.url().as_str()) {
+            return Err(Error::Token(Refused::Issuer));
+        }
+        let token = self.redeem(&known, &begun, back).await?;
+        let audience = [self.client.id.clone()];
+        let claims =
+            token::verify(&self.issuer, &audience, &token).await.map_err(|refused| match refused {
+                Refused::Unavailable(error) => Error::Unavailable(error),
+                refused => Error::Token(refused),
+            })?;
+        let nonce = self.made_of(back.cookie, "nonce");
+        if !claims.nonce.as_deref().is_some_and(|given| same(given, &nonce)) {
+            return Err(Error::Token(Refused::Nonce));
+        }
+        if claims.azp.as_ref().is_some_and(|party| *party != self.client.id) {
+            return Err(Error::Token(Refused::Audience));
+        }
+        Ok(Arrival { token, claims, next: begun.next })
+    }
+
+    /// How somebody set out, if it was from here, by this browser, and not too long ago.
+    fn begun(&self, back: Return<'_>) -> Option<Begun> {
+        if [back.cookie, back.state, back.code].iter().any(|text| text.len() > LONGEST)
+            || !same(back.state, &self.made_of(back.cookie, "state"))
+        {
+            return None;
+        }
+        let begun: Begun = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(back.cookie).ok()?).ok()?;
+        (now().abs_diff(begun.at) <= LIFE.as_secs()).then_some(begun)
+    }
+
+    /// The ID token for a code.
+    async fn redeem(&self, known: &Known, begun: &Begun, back: Return<'_>) -> Result<String, Error> {
+        #[derive(Deserialize)]
+        struct Tokens {
+            id_token: String,
+        }
+        #[derive(Deserialize)]
+        struct No {
+            error: String,
+        }
+        let place = known.metadata.token_endpoint.as_deref();
+        let place = place.ok_or_else(|| self.strange("it has nothing that gives tokens"))?;
+        let place = self.issuer.endpoint(place).map_err(|why| self.strange(why))?;
+        let verifier = self.made_of(back.cookie, "verifier");
+        let mut fields = vec![
+            ("grant_type", "authorization_code"),
+            ("code", back.code),
+            ("redirect_uri", &begun.redirect),
+            ("code_verifier", &verifier),
+        ];
+        let methods = known.metadata.token_endpoint_auth_methods_supported.as_deref();
+        let (id, secret) = (&self.client.id, self.client.secret.as_deref());
+        let authorization = match secret.filter(|_| by_basic(methods)) {
+            Some(secret) => Some(basic(id, secret)?),
+            None => {
+                fields.push(("client_id", id));
+                fields.extend(secret.map(|secret| ("client_secret", secret)));
+                None
+            }
+        };
+        let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let answer = self.issuer.client.form(&place, authorization, form).await;
+        let answer = answer.map_err(|why| self.strange(why))?;
+        if answer.status != StatusCode::OK {
+            let why =
+                serde_json::from_slice(&answer.body).map_or(answer.status.to_string(), |no: No| no.error);
+            return Err(Error::Denied(why.chars().take(200).collect()));
+        }
+        let tokens: Result<Tokens, _> = serde_json::from_slice(&answer.body);
+        Ok(tokens.map_err(|_| self.strange("it gives no ID token"))?.id_token)
+    }
+
+    /// What belongs to a cookie, and cannot be told by whoever has it: 43 letters, digits and signs.
+    fn made_of(&self, cookie: &str, what: &str) -> String {
+        let mut context = hmac::Context::with_key(&self.secret);
+        context.update(what.as_bytes());
+        context.update(b"\0");
+        context.update(cookie.as_bytes());
+        URL_SAFE_NO_PAD.encode(context.sign())
+    }
+
+    fn strange(&self, why: impl Into<String>) -> Error {
+        Error::Unavailable(Unavailable { issuer: self.issuer.url().to_string(), why: why.into() })
+    }
+}
+
+/// Whether a text may be where an issuer sends browsers back to.
+#[must_use]
+pub fn is_redirect(text: &str) -> bool {
+    endpoint(text).is_some_and(|url| url.query().is_none())
+}
+
+fn same(one: &str, other: &str) -> bool {
+    constant_time::verify_slices_are_equal(one.as_bytes(), other.as_bytes()).is_ok()
+}
+
+/// Whether a secret goes into a field of the head: the default (OpenID Connect Core 1.0, section 9).
+fn by_basic(methods: Option<&[String]>) -> bool {
+    methods.is_none_or(|methods| {
+        methods.iter().any(|method| method == "client_secret_basic")
+            || !methods.iter().any(|method| method == "client_secret_post")
+    })
+}
+
+/// Id and secret, each encoded as in a form first (RFC 6749, section 2.3.1).
+fn basic(id: &str, secret: &str) -> Result<HeaderValue, Error> {
+    let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+    let pair = STANDARD.encode(format!("{}:{}", encoded(id), encoded(secret)));
+    let mut value = HeaderValue::from_str(&format!("Basic {pair}")).map_err(|_| Error::Unknown)?;
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,156 @@
+//! What makes a token good: a signature by a key of the issuer, for whom it is, and when.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, Validation};
+use serde::Deserialize;
+
+use crate::claims::Claims;
+use crate::issuer::{Issuer, Unavailable};
+
+/// The longest token that is looked at, in bytes: with it, the head of a request still fits where services read one.
+pub const TOKEN_BYTES: usize = 12 << 10;
+
+/// How far the clocks of issuer and service may be apart.
+pub const SKEW: Duration = Duration::from_secs(60);
+
+/// The algorithms that are taken: those by which whoever can verify cannot sign.
+const ALGORITHMS: [(&str, Algorithm); 3] =
+    [("RS256", Algorithm::RS256), ("ES256", Algorithm::ES256), ("EdDSA", Algorithm::EdDSA)];
+
+/// Kinds of tokens (RFC 7519, RFC 9068): an ID or access token. One for signing out, say, is none to get in with.
+const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
+
+/// Why a token is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is none.
+    #[error("the token is no JSON Web Token, or too long")]
+    Malformed,
+    /// What signed it, or would have.
+    #[error("the token is not signed by RS256, ES256 or EdDSA")]
+    Algorithm,
+    /// It is of another kind, or asks for what nobody here knows.
+    #[error("the token is not one to get in with")]
+    Kind,
+    /// The key is none of the issuer's.
+    #[error("the token is signed by a key that its issuer does not have")]
+    UnknownKey,
+    /// It is not what was signed.
+    #[error("the token's signature is wrong")]
+    Signature,
+    /// Somebody else's.
+    #[error("the token is of another issuer")]
+    Issuer,
+    /// For somebody else.
+    #[error("the token is not for this audience")]
+    Audience,
+    /// It is over.
+    #[error("the token has expired")]
+    Expired,
+    /// Its time has yet to come.
+    #[error("the token is of a time to come")]
+    Early,
+    /// Something is missing.
+    #[error("the token says too little: {0}")]
+    Incomplete(String),
+    /// It was made for another sign-in.
+    #[error("the token is of another sign-in")]
+    Nonce,
+    /// The issuer cannot be asked for its keys.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// The part of a token that says how to read it.
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    #[serde(default)]
+    kid: Option<String>,
+    #[serde(default)]
+    typ: Option<String>,
+    /// What must be understood by whoever takes it; nothing of that is here (RFC 7515, section 4.1.11).
+    #[serde(default)]
+    crit: Option<serde_json::Value>,
+}
+
+/// Whether a text may be a token: three parts, of which the first is JSON. Keys of services are not.
+#[must_use]
+pub fn may_be(text: &str) -> bool {
+    text.starts_with("eyJ") && text.bytes().filter(|byte| *byte == b'.').count() == 2
+}
+
+/// Verifies a token for one of these audiences.
+///
+/// # Errors
+/// When it is not good, or the issuer's keys are not to be had.
+pub async fn verify(issuer: &Arc<Issuer>, audiences: &[String], token: &str) -> Result<Claims, Refused> {
+    let header = header(token)?;
+    let named = ALGORITHMS.iter().find(|(name, _)| *name == header.alg);
+    let (_, algorithm) = named.ok_or(Refused::Algorithm)?;
+    let typ = header.typ.as_deref().map(str::to_ascii_lowercase);
+    if header.crit.is_some() || typ.is_some_and(|typ| !TYPES.contains(&typ.as_str())) {
+        return Err(Refused::Kind);
+    }
+    let mut validation = Validation::new(*algorithm);
+    validation.leeway = SKEW.as_secs();
+    validation.validate_nbf = true;
+    validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
+    validation.set_issuer(&[issuer.url().as_str()]);
+    validation.set_audience(audiences);
+    let known = issuer.knowing(header.kid.as_deref(), *algorithm).await?.ok_or(Refused::UnknownKey)?;
+    let key = known.keys.find(header.kid.as_deref(), *algorithm).ok_or(Refused::UnknownKey)?;
+    let claims = jsonwebtoken::decode::<Claims>(token, &key.decoding, &validation);
+    let claims = claims.map_err(|error| refused(error.kind()))?.claims;
+    if claims.sub.is_empty() {
+        return Err(Refused::Incomplete("there is nobody in sub".to_owned()));
+    }
+    // One alone, where the library would take one of several.
+    if claims.iss != issuer.url().as_str() {
+        return Err(Refused::Issuer);
+    }
+    if claims.iat.is_some_and(|made| made > now() + SKEW.as_secs()) {
+        return Err(Refused::Early);
+    }
+    Ok(claims)
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn header(token: &str) -> Result<Header, Refused> {
+    if token.len() > TOKEN_BYTES || !may_be(token) {
+        return Err(Refused::Malformed);
+    }
+    let (header, _) = token.split_once('.').ok_or(Refused::Malformed)?;
+    let header = URL_SAFE_NO_PAD.decode(header).map_err(|_| Refused::Malformed)?;
+    serde_json::from_slice(&header).map_err(|_| Refused::Malformed)
+}
+
+fn refused(kind: &ErrorKind) -> Refused {
+    match kind {
+        ErrorKind::InvalidSignature => Refused::Signature,
+        ErrorKind::InvalidIssuer => Refused::Issuer,
+        ErrorKind::InvalidAudience => Refused::Audience,
+        ErrorKind::ExpiredSignature => Refused::Expired,
+        ErrorKind::ImmatureSignature => Refused::Early,
+        ErrorKind::InvalidAlgorithm => Refused::Algorithm,
+        ErrorKind::MissingRequiredClaim(claim) => Refused::Incomplete(format!("there is no {claim}")),
+        ErrorKind::InvalidClaimFormat(claim) => {
+            Refused::Incomplete(format!("{claim} is not as it has to be"))
+        }
+        // Where in the text is nothing to whoever made it of claims.
+        ErrorKind::Json(error) => {
+            let said = error.to_string();
+            Refused::Incomplete(said.split(" at line ").next().unwrap_or_default().to_owned())
+        }
+        _ => Refused::Malformed,
+    }
+}
