@@ -35,4 +35,4 @@ cd "$tests"
 if [[ ${1-} == --screenshots ]]; then
     exec node screenshots.mjs ../../../../docs/screenshots
 fi
-exec node --test --test-reporter=spec ${1:+--test-name-pattern="$1"} console.test.mjs
+exec node --test --test-reporter=spec ${1:+--test-name-pattern="$1"} console.test.mjs sign_in.test.mjs

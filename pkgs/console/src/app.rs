@@ -14,6 +14,7 @@ use crate::machine::{Examined, Host, Machine, Queues};
 use crate::overview::Sampler;
 use crate::profiles::Profiles;
 use crate::session::{Grant, Sessions};
+use crate::single_sign_on::SingleSignOn;
 use crate::tries::Tries;
 use crate::upstream::Upstream;
 
@@ -38,6 +39,8 @@ pub(crate) struct App {
     pub(crate) hosts: Option<AllowedHosts>,
     pub(crate) machine: Arc<dyn Machine>,
     pub(crate) sessions: Sessions,
+    /// Where people sign in who have no key.
+    pub(crate) single_sign_on: Option<SingleSignOn>,
     pub(crate) session_seconds: u64,
     pub(crate) secret: Secret,
     pub(crate) tries: Tries,

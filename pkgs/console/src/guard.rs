@@ -18,6 +18,7 @@ use service::allowed_hosts::SocketFamily;
 use crate::app::App;
 use crate::csrf::{self, FIELD};
 use crate::fields::{Fields, query};
+use crate::single_sign_on::{BACK, BEGIN};
 use crate::visitor::{Visitor, cookie, set_cookie};
 use crate::{assets, pages};
 
@@ -76,7 +77,17 @@ async fn admit(
         Ok(visitor) => visitor,
         Err(error) => return pages::refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     };
-    let signing_in = request.uri().path() == "/sign-in";
+    let returns = request.uri().path() == BACK;
+    let signing_in = returns || ["/sign-in", BEGIN].contains(&request.uri().path());
+    // A link of another site: the browser keeps the session's cookie back, and one of nobody would take its place. Our own page
+    // asks once more, and is sent it; a page is all that comes of that, since forms take more than a cookie.
+    if set_cookie.is_some()
+        && !returns
+        && *request.method() == Method::GET
+        && of_another_site(request.headers())
+    {
+        return pages::again(request.uri().path_and_query().map_or("/", |path| path.as_str()));
+    }
     let mut response = if visitor.grant.is_none() && !signing_in {
         to_sign_in(&request)
     } else if matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -92,13 +103,19 @@ async fn admit(
             Err((status, why)) => pages::refused(status, why),
         }
     };
-    // A session that has just begun has a cookie of its own.
-    if let Some(cookie) = set_cookie
+    // A session that has just begun has a cookie of its own. Whoever comes from another site may have one that was not sent.
+    if let Some(cookie) = set_cookie.filter(|_| !returns)
         && !response.headers().contains_key(header::SET_COOKIE)
     {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     response
+}
+
+/// Whether somebody follows a link of a page that is not ours. What asks again after that is.
+fn of_another_site(fields: &HeaderMap) -> bool {
+    let says = |name: &str, value: &str| fields.get(name).is_some_and(|given| given == value);
+    says("sec-fetch-site", "cross-site") && says("sec-fetch-mode", "navigate")
 }
 
 /// Who asks, and the cookie that they get where they have none.

@@ -70,7 +70,8 @@ pub(crate) async fn check(
     }
 }
 
-async fn ask(app: &App, of: KeyOf, key: &str) -> Result<bool, upstream::Error> {
+/// Whether a service lets in by a key or a token, as it says itself.
+pub(crate) async fn ask(app: &App, of: KeyOf, key: &str) -> Result<bool, upstream::Error> {
     match (of, &app.links, &app.users) {
         (KeyOf::Links, Some(upstream), _) => Links { upstream, token: key }.knows_key().await,
         // An API that asks for no keys would take any.

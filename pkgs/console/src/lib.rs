@@ -14,6 +14,7 @@
 //! - [`machine`]: what the machine tells.
 //! - `routes`: where pages are; `app`: what they share; `guard`: what stands before all of them; `visitor`: who asks.
 //! - `session`, `keys`, `csrf`, `tries`: who is signed in and by what, whose form it is, and how often one may try.
+//! - `single_sign_on`: who signs in at an issuer instead, and by what cookie they are known when they come back.
 //! - `upstream`, `links`, `users`, `metrics`: the services, as a client sees them. `audit`: what they write down.
 //! - `overview`: what they do, second by second.
 //! - [`flame`]: flame graphs of what processes do.
@@ -42,6 +43,7 @@ mod profiles;
 mod routes;
 pub mod serve;
 mod session;
+mod single_sign_on;
 mod tries;
 mod upstream;
 mod users;
@@ -49,3 +51,4 @@ mod visitor;
 
 pub use machine::Machine;
 pub use serve::{Args, Error, HelperAt, run};
+pub use single_sign_on::{ClientSecret, OidcArgs};

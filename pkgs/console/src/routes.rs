@@ -7,6 +7,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
 use crate::app::App;
+use crate::single_sign_on::{BACK, BEGIN};
 use crate::{guard, pages};
 
 /// Where everything is.
@@ -45,6 +46,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/access/key/drop", post(access::drop_key))
         .route("/access/end", post(access::end))
         .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))
+        .route(BEGIN, post(sign_in::depart))
+        .route(BACK, get(sign_in::arrive))
         .route("/sign-out", post(sign_in::sign_out))
         .fallback(pages::missing)
         .method_not_allowed_fallback(pages::wrong_method)

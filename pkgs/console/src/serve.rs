@@ -30,6 +30,7 @@ use crate::overview::Sampler;
 use crate::profiles::Profiles;
 use crate::routes;
 use crate::session::{Grant, Life, Sessions};
+use crate::single_sign_on::{self, OidcArgs};
 use crate::tries::Tries;
 use crate::upstream::Upstream;
 
@@ -100,6 +101,10 @@ pub struct Args {
     /// it they are for those alone who have a key of linerate-api.
     #[arg(long, help_heading = "Access")]
     pub users_without_key: bool,
+
+    /// Where people sign in who have no key.
+    #[command(flatten)]
+    pub oidc: OidcArgs,
 
     /// The names that are taken where everybody on this machine may ask.
     #[command(flatten, next_help_heading = "Access")]
@@ -237,6 +242,9 @@ pub enum Error {
     /// The access log.
     #[error(transparent)]
     Log(#[from] access_log::OpenError),
+    /// The issuer at which people sign in.
+    #[error(transparent)]
+    Oidc(#[from] single_sign_on::OpenError),
     /// The system has no randomness.
     #[error("cannot make a secret: {0}")]
     Randomness(getrandom::Error),
@@ -250,7 +258,11 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::Open(_) | Self::NobodyCan | Self::Log(_) | Self::Listener(listener::Error::Tls(_))
+            Self::Open(_)
+                | Self::NobodyCan
+                | Self::Oidc(_)
+                | Self::Log(_)
+                | Self::Listener(listener::Error::Tls(_))
         )
     }
 }
@@ -382,10 +394,14 @@ fn app(
         audits: audits
             .filter_map(|(service, path)| Some(AuditFile { service, path: path.clone()? }))
             .collect(),
-        open: open.map(|key| Grant { links: Some(key.0), api: args.api_token.clone().map(|key| key.0) }),
+        open: open.map(|key| {
+            let api = args.api_token.clone().map(|key| key.0);
+            Grant { links: Some(key.0), api, user: None }
+        }),
         hosts,
         machine,
         sessions: Sessions::new(life),
+        single_sign_on: args.oidc.open()?,
         session_seconds: args.session_life,
         secret: Secret::new().map_err(Error::Randomness)?,
         tries: Tries::default(),

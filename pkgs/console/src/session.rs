@@ -28,13 +28,34 @@ pub(crate) struct Grant {
     pub(crate) links: Option<String>,
     /// A key of linerate-api.
     pub(crate) api: Option<String>,
+    /// Whom an issuer vouches for, by whose token the services are asked then.
+    pub(crate) user: Option<User>,
+}
+
+/// Somebody whom an issuer vouches for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct User {
+    /// Who they are to the issuer, whatever their name is.
+    pub(crate) id: String,
+    /// What they are called.
+    pub(crate) name: String,
 }
 
 impl Grant {
-    /// Whether both are of the same key.
+    /// Whether both are of the same key, or of the same person.
     fn shares_with(&self, other: &Self) -> bool {
-        let same = |one: &Option<String>, other: &Option<String>| one.is_some() && one == other;
-        same(&self.links, &other.links) || same(&self.api, &other.api)
+        fn same<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+            one.is_some() && one == other
+        }
+        same(self.links.as_ref(), other.links.as_ref())
+            || same(self.api.as_ref(), other.api.as_ref())
+            || same(self.user.as_ref().map(|user| &user.id), other.user.as_ref().map(|user| &user.id))
+    }
+
+    /// What logs call whoever has this: their name, or as much of their key of links as is no secret.
+    pub(crate) fn name(&self) -> Option<String> {
+        let name = self.user.as_ref().map(|user| user.name.clone());
+        name.or_else(|| self.links.as_deref().map(shown))
     }
 }
 
@@ -51,6 +72,8 @@ struct Session {
     from: Option<IpAddr>,
     begun: Instant,
     used: Instant,
+    /// For how long at most, where that is less than sessions live.
+    most: Duration,
 }
 
 /// A session, for those who have a key in common with it.
@@ -90,6 +113,20 @@ impl Sessions {
         from: Option<IpAddr>,
         now: Instant,
     ) -> Result<String, getrandom::Error> {
+        self.begin_until(grant, from, now, self.life.whole)
+    }
+
+    /// Begins one that lives no longer than what it is for: so long.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub(crate) fn begin_until(
+        &self,
+        grant: Grant,
+        from: Option<IpAddr>,
+        now: Instant,
+        most: Duration,
+    ) -> Result<String, getrandom::Error> {
         let id = csrf::random()?;
         let mut all = self.lock();
         all.retain(|_, session| session.lives(&self.life, now));
@@ -98,7 +135,7 @@ impl Sessions {
         {
             all.remove(&oldest);
         }
-        all.insert(digest(&id), Session { grant, from, begun: now, used: now });
+        all.insert(digest(&id), Session { grant, from, begun: now, used: now, most });
         Ok(id)
     }
 
@@ -166,7 +203,7 @@ impl Sessions {
 
 impl Session {
     fn lives(&self, life: &Life, now: Instant) -> bool {
-        now.saturating_duration_since(self.begun) < life.whole
+        now.saturating_duration_since(self.begun) < life.whole.min(self.most)
             && now.saturating_duration_since(self.used) < life.idle
     }
 }
@@ -187,7 +224,7 @@ mod tests {
     const LIFE: Life = Life { whole: Duration::from_secs(100), idle: Duration::from_secs(10) };
 
     fn links(key: &str) -> Grant {
-        Grant { links: Some(key.into()), api: None }
+        Grant { links: Some(key.into()), ..Grant::default() }
     }
 
     fn sessions() -> (Sessions, Instant) {
@@ -233,6 +270,34 @@ mod tests {
             [one, two, other].map(|id| sessions.grant(&id, true, now).is_some()),
             [false, false, true]
         );
+    }
+
+    #[test]
+    fn the_sessions_of_a_person_are_theirs_whatever_token_they_have() {
+        let (sessions, now) = sessions();
+        let person = |id: &str, token: &str| Grant {
+            user: Some(User { id: id.into(), name: "ada".into() }),
+            ..links(token)
+        };
+        let [one, two, other] = [("1", "a"), ("1", "b"), ("2", "c")]
+            .map(|(id, token)| sessions.begin(person(id, token), None, now).expect("random"));
+        assert_eq!(sessions.of(&person("1", "a"), &one, now).len(), 2);
+        sessions.end_all(&person("1", "a"));
+        assert_eq!(
+            [one, two, other].map(|id| sessions.grant(&id, true, now).is_some()),
+            [false, false, true]
+        );
+        assert_eq!(person("1", "a").name().as_deref(), Some("ada"));
+        assert_eq!(links("lr_0123456789abcdef").name().as_deref(), Some("lr_012345678…"));
+    }
+
+    #[test]
+    fn a_session_lives_no_longer_than_the_token_that_it_is_of() {
+        let (sessions, begun) = sessions();
+        let most = Duration::from_secs(5);
+        let id = sessions.begin_until(links("a"), None, begun, most).expect("random");
+        assert!(sessions.grant(&id, true, begun + most / 2).is_some());
+        assert_eq!(sessions.grant(&id, true, begun + most), None);
     }
 
     #[test]

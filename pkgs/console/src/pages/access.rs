@@ -58,9 +58,15 @@ fn own_keys(app: &App, visitor: &Visitor) -> Markup {
         section aria-labelledby="own" {
             h2 #own { "Your keys" }
             dl.pairs.facts {
-                div { dt { "links" } dd { @match &grant.links { Some(key) => code { (shown_key(key)) }, None => "none" } } }
+                @if let Some(user) = &grant.user { div { dt { "Signed in as" } dd { (user.name) } } }
+                div { dt { "links" } dd { @match (&grant.user, &grant.links) {
+                    (Some(_), Some(_)) => "by your issuer's token",
+                    (_, Some(key)) => code { (shown_key(key)) },
+                    (_, None) => "none",
+                } } }
                 @if app.users.is_some() { div { dt { "api" } dd {
                     @match &grant.api {
+                        Some(_) if grant.user.is_some() && grant.api == grant.links => "by your issuer's token",
                         Some(key) => form.inline method="post" action="/access/key/drop" {
                             (csrf(visitor)) code { (shown_key(key)) } button.quiet { "Drop it" }
                         },

@@ -11,7 +11,7 @@ use service::request_id::RequestId;
 use super::access::may_see_all;
 use super::{Screen, failed, page};
 use crate::app::App;
-use crate::session::shown;
+use crate::session::Grant;
 use crate::visitor::Visitor;
 
 /// Lets through whoever may write at all domains.
@@ -31,10 +31,12 @@ pub(super) async fn allowed(app: &App, visitor: &Visitor, screen: (Screen, &str)
 
 /// Who does it, for the helper's log.
 pub(super) fn by(visitor: &Visitor) -> String {
-    let key = visitor.grant.as_ref().and_then(|grant| grant.links.as_deref()).map(shown).unwrap_or_default();
+    let grant = visitor.grant.clone().unwrap_or_default();
+    let kind = if grant.user.is_some() { "user" } else { "key" };
+    let name = grant.name().unwrap_or_default();
     match visitor.address {
-        Some(address) => format!("key {key} from {address}"),
-        None => format!("key {key} by a Unix socket"),
+        Some(address) => format!("{kind} {name} from {address}"),
+        None => format!("{kind} {name} by a Unix socket"),
     }
 }
 
@@ -43,8 +45,8 @@ pub(super) async fn note(app: &Arc<App>, visitor: &Visitor, action: &str, target
     let who = by(visitor);
     tracing::info!(action, target, who, done, "asked for by the console");
     let Some(log) = &app.audit_log else { return };
-    let key = visitor.grant.as_ref().and_then(|grant| grant.links.as_deref()).map(shown);
-    let actor = Actor { key: None, name: key, client: visitor.address };
+    let name = visitor.grant.as_ref().and_then(Grant::name);
+    let actor = Actor { key: None, name, client: visitor.address };
     let action = if done { action.to_owned() } else { format!("{action}.failed") };
     let record = AuditRecord {
         action: &action,

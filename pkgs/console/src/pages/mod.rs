@@ -93,7 +93,7 @@ pub(crate) fn page(
                 form.inline method="post" action="/sign-out" {
                     (csrf(visitor))
                     button.quiet { "Sign out" }
-                    button.quiet name="everywhere" value="yes" title="Ends every session of this key" { "… everywhere" }
+                    button.quiet name="everywhere" value="yes" title="Ends every session of yours" { "… everywhere" }
                 }
             }
         }
@@ -152,6 +152,30 @@ fn see_other(place: &str) -> Response {
 /// The field of a form by which it is known to be ours.
 fn csrf(visitor: &Visitor) -> Markup {
     html! { input type="hidden" name=(FIELD) value=(visitor.form); }
+}
+
+/// A page that goes on to another by itself. The request for that one is of ours, whichever site the browser comes from,
+/// and no form is sent there, for which our policy would have to name it.
+fn onwards(place: &str, what: &str) -> Response {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                title { (what) " · linerate" }
+                meta http-equiv="refresh" content={ "0;url=" (place) };
+                link rel="icon" href=(assets::path("icon.svg")) type="image/svg+xml";
+                link rel="stylesheet" href=(assets::path("console.css"));
+            }
+            body { main #content { p { a href=(place) { (what) } } } }
+        }
+    };
+    markup_response(StatusCode::OK, markup)
+}
+
+/// A page that asks for one of ours once more.
+pub(crate) fn again(place: &str) -> Response {
+    onwards(if sign_in::is_ours(place) { place } else { "/" }, "On to the console")
 }
 
 /// A page for whoever may not see another.
@@ -223,6 +247,11 @@ fn failed(
             (Screen::Users, Some(key)) => {
                 app.sessions.forget(key);
                 return see_other("/users");
+            }
+            // A token is over, and those of their other sessions are not.
+            _ if grant.is_some_and(|grant| grant.user.is_some()) => {
+                app.sessions.end(&visitor.cookie);
+                return see_other("/sign-in");
             }
             _ => {
                 grant.inspect(|grant| app.sessions.end_all(grant));

@@ -1,20 +1,26 @@
 //! Signing in and out.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
 use axum::response::Response;
-use http::StatusCode;
 use http::header;
+use http::{HeaderMap, StatusCode};
 use maud::html;
+use oidc::sign_in;
 
-use super::{csrf, document, see_other};
+use super::{again, csrf, document, onwards, refused, see_other};
 use crate::app::App;
 use crate::fields::Fields;
 use crate::keys::{self, KEY_BYTES, KeyOf};
 use crate::session::Grant;
+use crate::single_sign_on::{self, BEGIN, SingleSignOn};
+use crate::upstream;
 use crate::visitor::{self, Visitor};
+
+/// What is said where none is named.
+const NO_ISSUER: &str = "this console was started without --oidc-issuer";
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     if visitor.grant.is_some() {
@@ -30,8 +36,8 @@ pub(crate) async fn sign_in(State(app): State<Arc<App>>, visitor: Visitor, field
         return show(status, &app, &visitor, &fields, Some(&why));
     }
     // A new one, so that nobody could have set it beforehand.
-    let begun =
-        app.sessions.begin(Grant { links: Some(key.to_owned()), api: None }, visitor.address, Instant::now());
+    let grant = Grant { links: Some(key.to_owned()), ..Grant::default() };
+    let begun = app.sessions.begin(grant, visitor.address, Instant::now());
     let Ok(cookie) = begun else {
         let why = "the system has no randomness for a session";
         return show(StatusCode::INTERNAL_SERVER_ERROR, &app, &visitor, &fields, Some(why));
@@ -43,7 +49,114 @@ pub(crate) async fn sign_in(State(app): State<Arc<App>>, visitor: Visitor, field
     response
 }
 
-/// Ends the session, or all of the same key.
+/// Sends somebody to the issuer: by a page and not a redirect, since a form may be sent, and sent on, to us alone.
+pub(crate) async fn depart(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    fields: Fields,
+    head: HeaderMap,
+) -> Response {
+    let Some(at) = &app.single_sign_on else { return refused(StatusCode::NOT_FOUND, NO_ISSUER) };
+    let Some(redirect) = at.redirect(&head) else {
+        let why =
+            "an issuer sends nobody back in the clear: open this console by https://, or on this machine";
+        return show(StatusCode::UNPROCESSABLE_ENTITY, &app, &visitor, &fields, Some(why));
+    };
+    match at.sign_in.depart(&redirect, back(&fields)).await {
+        Ok(departure) => {
+            let mut response = onwards(&departure.location, &format!("On to {}", at.place));
+            let cookie = single_sign_on::set_cookie(&departure.cookie, visitor.secure);
+            response.headers_mut().insert(header::SET_COOKIE, cookie);
+            response
+        }
+        Err(error) => {
+            tracing::warn!(%error, "nobody can sign in at the issuer");
+            show(StatusCode::SERVICE_UNAVAILABLE, &app, &visitor, &fields, Some(&error.to_string()))
+        }
+    }
+}
+
+/// Begins a session for whoever comes back from the issuer, and whom links knows what to allow.
+pub(crate) async fn arrive(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    fields: Fields,
+    head: HeaderMap,
+) -> Response {
+    let Some(at) = &app.single_sign_on else { return refused(StatusCode::NOT_FOUND, NO_ISSUER) };
+    let mut response = match arrived((&app, at), &visitor, &fields, &head).await {
+        Ok((cookie, next)) => {
+            let mut response = again(&next);
+            let cookie = visitor::set_cookie(&cookie, visitor.secure, app.session_seconds);
+            response.headers_mut().insert(header::SET_COOKIE, cookie);
+            response
+        }
+        Err((status, why)) => {
+            tracing::warn!(client = ?visitor.address, why, "nobody is signed in by the issuer");
+            refused(status, &why)
+        }
+    };
+    response.headers_mut().append(header::SET_COOKIE, single_sign_on::set_cookie("", visitor.secure));
+    response
+}
+
+/// The cookie of a new session, and where its owner wanted to.
+async fn arrived(
+    (app, at): (&App, &SingleSignOn),
+    visitor: &Visitor,
+    fields: &Fields,
+    head: &HeaderMap,
+) -> Result<(String, String), (StatusCode, String)> {
+    let refuse = |status, why: &str| (status, why.to_owned());
+    app.tries.take(visitor.address, Instant::now()).map_err(|exceeded| {
+        let why = format!("too many tries; try again in {} s", exceeded.retry_seconds().max(1));
+        (StatusCode::TOO_MANY_REQUESTS, why)
+    })?;
+    let arrival = at.sign_in.arrive(sign_in::Return {
+        cookie: single_sign_on::cookie(head, visitor.secure),
+        state: fields.get("state"),
+        code: fields.get("code"),
+        iss: fields.some("iss"),
+        error: fields.some("error"),
+    });
+    let arrival = arrival.await.map_err(|error| {
+        let status = match error {
+            sign_in::Error::Busy | sign_in::Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            sign_in::Error::Randomness => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::FORBIDDEN,
+        };
+        (status, error.to_string())
+    })?;
+    app.tries.give_back(visitor.address);
+    let user = at.user(&arrival);
+    let token = arrival.token;
+    match keys::ask(app, KeyOf::Links, &token).await {
+        Ok(true) => {}
+        Ok(false) => {
+            let why = "linerate-links does not take tokens of this issuer: it needs --jwt-issuer and --jwt-audience";
+            return Err(refuse(StatusCode::FORBIDDEN, why));
+        }
+        Err(upstream::Error::Refused(problem)) if problem.status == StatusCode::FORBIDDEN => {
+            let why = format!("{} may do nothing here: none of their groups is for anything", user.name);
+            return Err((StatusCode::FORBIDDEN, why));
+        }
+        Err(error) => {
+            return Err((StatusCode::SERVICE_UNAVAILABLE, format!("nobody can sign in now: {error}")));
+        }
+    }
+    // Who may do nothing with users is in all the same, and may add a key for them.
+    let api = keys::ask(app, KeyOf::Api, &token).await.unwrap_or(false).then(|| token.clone());
+    tracing::info!(client = ?visitor.address, user = user.name, "somebody signed in by the issuer");
+    let grant = Grant { links: Some(token), api, user: Some(user) };
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let left = Duration::from_secs(arrival.claims.exp).saturating_sub(since);
+    let begun = app.sessions.begin_until(grant, visitor.address, Instant::now(), left);
+    let why = "the system has no randomness for a session";
+    let cookie = begun.map_err(|_| refuse(StatusCode::INTERNAL_SERVER_ERROR, why))?;
+    Ok((cookie, arrival.next))
+}
+
+/// Ends the session, or all of the same key or person.
 pub(crate) async fn sign_out(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     if let Some(grant) = visitor.grant.filter(|_| fields.has("everywhere")) {
         app.sessions.end_all(&grant);
@@ -56,17 +169,28 @@ pub(crate) async fn sign_out(State(app): State<Arc<App>>, visitor: Visitor, fiel
 
 /// Where one wanted to: a path of ours and nothing else, since browsers take `//host` and `/\host` for one of another's.
 pub(super) fn back(fields: &Fields) -> &str {
-    let next = fields.get("next");
-    let ours = next.starts_with('/')
-        && !next.starts_with("//")
-        && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    if ours { next } else { "/" }
+    Some(fields.get("next")).filter(|next| is_ours(next)).unwrap_or("/")
+}
+
+/// Whether a text is the path of a page of ours.
+pub(super) fn is_ours(place: &str) -> bool {
+    place.starts_with('/')
+        && !place.starts_with("//")
+        && place.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
 
 fn show(status: StatusCode, app: &App, visitor: &Visitor, fields: &Fields, why: Option<&str>) -> Response {
     let content = html! {
         div.sign-in {
             h1 { "Sign in" }
+            @if let Some(at) = &app.single_sign_on {
+                form method="post" action=(BEGIN) {
+                    (csrf(visitor))
+                    input type="hidden" name="next" value=(back(fields));
+                    button.primary { "Sign in at " (at.place) }
+                }
+                h2 { "By a key" }
+            }
             @if app.links.is_some() {
                 form method="post" action="/sign-in" {
                     (csrf(visitor))

@@ -93,9 +93,10 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router) {
         users: None,
         users_without_key: false,
         audits: Vec::new(),
-        open: open.then(|| Grant { links: Some(KEY.to_owned()), api: None }),
+        open: open.then(|| Grant { links: Some(KEY.to_owned()), ..Grant::default() }),
         hosts: Some(AllowedHosts::new(&AllowedHostArgs::default(), [])),
         machine: Arc::new(Nothing),
+        single_sign_on: None,
         sessions: Sessions::new(Life { whole: hour, idle: hour }),
         session_seconds: 3600,
         secret: Secret::new().expect("random"),
@@ -238,6 +239,38 @@ async fn a_session_is_new_with_each_sign_in_and_ends_with_signing_out() {
         StatusCode::SEE_OTHER,
         "its cookie is of no use any more"
     );
+}
+
+#[tokio::test]
+async fn a_link_of_another_site_leads_here_and_takes_nobodys_session() {
+    let mut client = Client::new(false);
+    client.sign_in().await;
+    let session = client.cookie.take();
+    for (path, place) in [("/links?q=a", "/links?q=a"), ("//evil.example/", "/")] {
+        let request =
+            Request::get(path).header("sec-fetch-site", "cross-site").header("sec-fetch-mode", "navigate");
+        let (response, page) = client.send(request.body(Body::empty()).expect("a request")).await;
+        assert_eq!((response.status(), &client.cookie), (StatusCode::OK, &None), "{path}");
+        assert!(page.contains(&format!("content=\"0;url={place}\"")), "{path}: {page}");
+    }
+    client.cookie = session;
+    assert_eq!(client.get("/links").await.0.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_issuer_that_is_not_named_signs_nobody_in() {
+    let mut client = Client::new(false);
+    let (_, page) = client.get("/sign-in").await;
+    assert!(!page.contains("/sign-in/oidc"), "{page}");
+    let form = format!("csrf={}", token(&page));
+    assert_eq!(client.post("/sign-in/oidc", &form).await.0.status(), StatusCode::NOT_FOUND);
+    assert_eq!(
+        client.post("/sign-in/oidc", "").await.0.status(),
+        StatusCode::FORBIDDEN,
+        "a form of ours alone"
+    );
+    let (response, _) = client.get("/sign-in/oidc/callback?code=a&state=b").await;
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]

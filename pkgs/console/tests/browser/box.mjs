@@ -48,7 +48,8 @@ async function start(name, args, words, env = {}) {
 const host = (url) => new URL(url).host;
 
 export class Box {
-  static async start(links) {
+  /** With so many links; `jwt` is what links and the API are told of an issuer. */
+  static async start(links, jwt = []) {
     const box = new Box();
     box.data = await mkdtemp(path.join(tmpdir(), "linerate-console-"));
     box.running = [];
@@ -67,9 +68,9 @@ export class Box {
     };
     box.api_keys = { write: await key("writer", "write"), read: await key("reader", "read") };
     [box.links, box.files, box.api] = await Promise.all([
-      box.service("linerate-links", ["serve", ...at, "--print-token", "--database", database, ...audit("links")], ["links", "admin", "token"]),
+      box.service("linerate-links", ["serve", ...at, "--print-token", "--database", database, ...audit("links"), ...jwt], ["links", "admin", "token"]),
       box.service("linerate-files", ["serve", ...at, "--root", www], ["files", "admin"]),
-      box.service("linerate-api", ["serve", ...at, "--auth", "keys", ...users, ...audit("api")], ["api", "admin"]),
+      box.service("linerate-api", ["serve", ...at, "--auth", "keys", ...users, ...audit("api"), ...jwt], ["api", "admin"]),
     ]);
     box.token = box.links.token;
     return box;
@@ -82,12 +83,12 @@ export class Box {
   }
 
   /** A console before these services; with `open` nobody signs in. */
-  async console({ open = false, machine, args = [] } = {}) {
+  async console({ open = false, machine, args = [], env: more = {} } = {}) {
     const before = machine ? ["--machine", path.resolve(machines, machine)] : [];
     const services = ["links", "files", "api"].flatMap((name) => [`--${name}`, host(this[name].admin)]);
     const audits = ["links", "api"].flatMap((name) => [`--${name}-audit`, path.join(this.data, `${name}-audit.log`)]);
     const all = [...before, "console", "--listen", "127.0.0.1:0", ...services, "--users", host(this.api.api), ...audits, ...args];
-    const env = open ? { LINERATE_CONSOLE_TOKEN: this.token, LINERATE_CONSOLE_API_TOKEN: this.api_keys.write } : {};
+    const env = open ? { LINERATE_CONSOLE_TOKEN: this.token, LINERATE_CONSOLE_API_TOKEN: this.api_keys.write } : more;
     const service = await this.service("linerate", all, ["console"], env);
     return service.console;
   }
