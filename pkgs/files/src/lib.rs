@@ -30,12 +30,14 @@
 //! - [`cache`]: what is kept between requests. [`variants`]: codings that are made of files.
 //! - [`disk`]: reads that may wait. [`auth`]: passwords that are tried, and known.
 //! - [`site`]: what is served: the root, the rules, the pages of errors. [`nginx`]: rules of its configuration.
+//! - [`browse`]: what lies below the root and what would be answered for it, for operators.
 //! - [`threads`]: pools for what takes long. [`metrics`]: what operators see.
 //! - [`http`]: HTTP itself, without input or output.
 #![deny(unsafe_code)]
 
 pub mod archive;
 pub mod auth;
+pub mod browse;
 pub mod cache;
 pub mod cli;
 pub mod disk;

@@ -1,4 +1,5 @@
-//! What an admin listener serves: `/healthz`, `/readyz` and `/metrics`, as a `tower` service.
+//! What an admin listener serves: `/healthz`, `/readyz` and `/metrics`, and what a service has beside them, as a `tower`
+//! service.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use tower_service::Service;
 use crate::allowed_hosts::{AllowedHosts, Refused, SocketFamily};
 use crate::health::{self, Answer};
 use crate::metrics::{CONTENT_TYPE, Registry, encode};
-use crate::problem::{self, Problem};
+use crate::problem::Problem;
 use crate::ready::Readiness;
 
 /// The path of metrics.
@@ -27,6 +28,7 @@ pub struct Admin {
     shared: Arc<Shared>,
     hosts: Option<Arc<AllowedHosts>>,
     check: Option<Arc<Check>>,
+    more: Option<Arc<More>>,
 }
 
 struct Shared {
@@ -53,12 +55,17 @@ enum Target {
     Refused(Refused),
     /// A page that has only these methods.
     OtherMethods(HeaderValue),
+    /// What the service itself may have there.
+    More(String),
     /// Nothing that is here.
     Nothing,
 }
 
 /// Whether what a service stands on answers, or why not.
 type Check = dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
+
+/// What a service answers beside all that, by path and query; nothing where it has no such page.
+type More = dyn Fn(String) -> Pin<Box<dyn Future<Output = Option<Answer>> + Send>> + Send + Sync;
 
 impl Admin {
     /// Of a service that is ready when it says so, with what `registry` shows.
@@ -72,7 +79,12 @@ impl Admin {
             routes.insert(Method::GET, path, page).expect("three paths");
         }
         let routes = routes.build().expect("three routes");
-        Self { shared: Arc::new(Shared { routes, readiness, registry }), hosts: None, check: None }
+        Self {
+            shared: Arc::new(Shared { routes, readiness, registry }),
+            hosts: None,
+            check: None,
+            more: None,
+        }
     }
 
     /// Has `/readyz` of a service that is ready ask `check` too, such as whether its database answers.
@@ -83,6 +95,16 @@ impl Admin {
         U: Future<Output = Result<(), String>> + Send + 'static,
     {
         Self { check: Some(Arc::new(move || Box::pin(check()))), ..self }
+    }
+
+    /// Has `GET` of anything else ask the service, with path and query.
+    #[must_use]
+    pub fn beside<F, U>(self, more: F) -> Self
+    where
+        F: Fn(String) -> U + Send + Sync + 'static,
+        U: Future<Output = Option<Answer>> + Send + 'static,
+    {
+        Self { more: Some(Arc::new(move |target| Box::pin(more(target)))), ..self }
     }
 
     /// Takes requests by these names only: for a listener on loopback, where web pages are kept out by nothing else (DNS
@@ -103,6 +125,9 @@ impl Admin {
         match self.shared.routes.find(request.method(), request.uri().path()) {
             Lookup::Match(found) => Target::Page(*found.value),
             Lookup::MethodNotAllowed(allow) => Target::OtherMethods(allow.clone()),
+            Lookup::NotFound if self.more.is_some() && request.method() == Method::GET => {
+                Target::More(request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned())
+            }
             Lookup::NotFound => Target::Nothing,
         }
     }
@@ -115,6 +140,14 @@ impl Admin {
             Target::OtherMethods(allow) => {
                 response.headers_mut().insert(header::ALLOW, allow);
                 StatusCode::METHOD_NOT_ALLOWED
+            }
+            Target::More(target) => {
+                if let Some(more) = &self.more
+                    && let Some(answer) = more(target).await
+                {
+                    return told(answer);
+                }
+                StatusCode::NOT_FOUND
             }
             Target::Nothing => StatusCode::NOT_FOUND,
         };
@@ -152,8 +185,7 @@ fn told(answer: Answer) -> Response<Full<Bytes>> {
 
 /// A problem, which no cache may keep.
 fn refusal(problem: &Problem) -> Response<Full<Bytes>> {
-    let (status, body) = (problem.status, problem.json().into());
-    told(Answer { status, content_type: problem::CONTENT_TYPE, body })
+    told(Answer::problem(problem))
 }
 
 impl<B> Service<Request<B>> for Admin {

@@ -49,6 +49,16 @@ impl Answer {
         Self { status: 200, content_type: CONTENT_TYPE, body: Cow::Borrowed(body) }
     }
 
+    /// 200 with this JSON.
+    pub const fn json(body: String) -> Self {
+        Self { status: 200, content_type: CONTENT_TYPE, body: Cow::Owned(body) }
+    }
+
+    /// A problem.
+    pub fn problem(problem: &Problem) -> Self {
+        Self { status: problem.status, content_type: problem::CONTENT_TYPE, body: problem.json().into() }
+    }
+
     /// The header fields that go with it, by their names in lower case. No cache may keep it.
     pub fn headers(&self) -> [(&'static str, &'static str); 2] {
         [("content-type", self.content_type), ("cache-control", "no-store")]
@@ -67,8 +77,7 @@ pub fn ready(readiness: &Readiness) -> Answer {
 
 /// The answer of `/readyz` when requests should not be sent here, and why.
 pub fn not_ready(why: impl Into<String>) -> Answer {
-    let problem = Problem::unavailable(why);
-    Answer { status: problem.status, content_type: problem::CONTENT_TYPE, body: problem.json().into() }
+    Answer::problem(&Problem::unavailable(why))
 }
 
 #[cfg(test)]

@@ -82,6 +82,11 @@ where
         copy.inspect(|copy| copy.used())
     }
 
+    /// Whether there is a copy of a file.
+    pub fn has(&self, identity: &FileIdentity) -> bool {
+        self.find(identity).is_some()
+    }
+
     /// The copy of a file, where there is one.
     fn find(&self, identity: &FileIdentity) -> Option<Arc<FileCopy<C>>> {
         let inner = self.inner();

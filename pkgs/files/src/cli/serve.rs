@@ -13,6 +13,7 @@ use origin::Origin;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::access_log::{self, AccessLog, AccessLogArgs};
 use service::admin::Admin;
+use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::descriptors::HighWater;
 use service::handover::{self, HandoverArgs, Takeover};
 use service::logs::{self, LogArgs};
@@ -26,6 +27,7 @@ use service::tls::{AdminTlsArgs, CertificateFiles, TlsArgs};
 use service::workers;
 
 use super::origin::OriginArgs;
+use crate::browse::Browser;
 use crate::disk::backend::DiskBackend;
 use crate::disk::threads::DiskThreads;
 use crate::event_loop::{self, ktls::Handover};
@@ -68,6 +70,11 @@ pub struct Args {
     /// By TLS, where that is asked for.
     #[command(flatten)]
     pub admin_tls: AdminTlsArgs,
+
+    /// Says at the admin listener what lies below the root (/browse) and what would be answered for a path of it, by which
+    /// rules (/answer): to whoever reaches that listener, whatever the rules keep to some. The console asks it.
+    #[arg(long)]
+    pub admin_browse: bool,
 
     /// A TOML file with settings, named as the flags without their dashes in front.
     #[arg(long, value_name = "FILE")]
@@ -364,7 +371,18 @@ pub fn run(args: Args) -> Result<(), Error> {
     }
     if let Some(admin) = admin {
         lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin_tls.scheme())));
-        let pages = Admin::new(readiness.clone(), registry);
+        let mut pages = Admin::new(readiness.clone(), registry);
+        if args.admin_browse {
+            if let [Address::Tcp(at)] = admin.addresses()
+                && at.ip().is_loopback()
+            {
+                // Names of files are not for pages of other sites, by DNS rebinding.
+                let taken = AllowedHostArgs::default();
+                pages = pages.only_for(AllowedHosts::new(&taken, admin.addresses()));
+            }
+            let browser = Browser::new(Arc::clone(&shared));
+            pages = pages.beside(move |target| browser.clone().answer(target));
+        }
         threads.push(admin.start("files-admin", pages, &shutdown)?);
     }
     // Whoever reads where it listens finds it ready.

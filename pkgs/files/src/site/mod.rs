@@ -34,7 +34,7 @@ use hosts::VirtualHosts;
 use origin::OriginRoot;
 use root::{Found, INDEX, LookupMode, Root, Symlinks, names_directory};
 use route::Route;
-use rules::{Policy, Rules};
+use rules::{Policy, Rule, Rules};
 use secrets::Secrets;
 use service::tls::CertificateFiles;
 
@@ -225,6 +225,11 @@ impl Site {
             rules,
             next,
         })
+    }
+
+    /// The rules that are for a path below the root, with their place among all, from 1.
+    pub fn rules_for<'s>(&'s self, path: &'s [u8]) -> impl Iterator<Item = (usize, &'s Rule)> {
+        self.rules.numbered(path)
     }
 
     /// What the rules say of the file at this path below the root, or of the listing of a directory, whose path ends

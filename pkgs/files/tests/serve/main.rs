@@ -3,6 +3,7 @@
 
 mod archive;
 mod auth;
+mod browse;
 mod cold;
 mod compress;
 mod crowd;

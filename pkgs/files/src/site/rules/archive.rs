@@ -1,6 +1,6 @@
 //! What rules say of archives of directories.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The most entries of an archive where nothing else is said.
 pub const ENTRIES: u32 = 10_000;
@@ -12,7 +12,7 @@ pub const MOST_ENTRIES: u32 = 100_000;
 pub const BYTES: u64 = 4 << 30;
 
 /// A kind of archive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum ArchiveFormat {
     /// ZIP (APPNOTE.TXT), texts deflated.
     #[serde(rename = "zip")]

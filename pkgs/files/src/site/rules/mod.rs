@@ -45,7 +45,7 @@ pub mod site_rule;
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use archive::{ArchiveFormat, MOST_ENTRIES};
 pub use error::Error;
@@ -123,7 +123,7 @@ pub struct Rules {
 }
 
 /// One rule.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Rule {
     /// Which paths it is for: `*` stands for anything.
@@ -337,12 +337,18 @@ impl Rules {
         said.next_back().filter(|referrers| !referrers.is_empty())
     }
 
+    /// Those that are for a path, with their place among all, from 1.
+    pub fn numbered<'r>(&'r self, path: &'r [u8]) -> impl Iterator<Item = (usize, &'r Rule)> {
+        let is_for = move |rule: &Rule| rule.made.as_ref().is_some_and(|made| made.pattern.matches(path));
+        (1..).zip(&self.rule).filter(move |(_, rule)| is_for(rule))
+    }
+
     fn made(&self) -> impl DoubleEndedIterator<Item = &Made> + Clone {
         self.rule.iter().filter_map(|rule| rule.made.as_ref())
     }
 
     fn matching<'r>(&'r self, path: &'r [u8]) -> impl Iterator<Item = &'r Rule> {
-        self.rule.iter().filter(move |rule| rule.made.as_ref().is_some_and(|made| made.pattern.matches(path)))
+        self.numbered(path).map(|(_, rule)| rule)
     }
 }
 
