@@ -19,6 +19,7 @@
 //! - [`measured`]: what a request costs the services as they run.
 //! - [`samples`]: what processes do, by samples of their call stacks.
 //! - [`helper`]: what the console may not do itself.
+//! - [`writer`]: what writes below the root that files are served from.
 //! - [`console`]: the machine as the console shows it.
 //! - [`fleet`]: many boxes: waves, and the service address.
 //! - [`cli`]: the command line.
@@ -42,3 +43,4 @@ pub mod system;
 pub mod topology;
 pub mod up;
 pub mod update;
+pub mod writer;

@@ -23,6 +23,8 @@ pub struct PeerInfo {
     /// The address the client connected to ([`Config::local_addresses`](crate::Config::local_addresses)); absent on Unix
     /// sockets.
     pub local: Option<SocketAddr>,
+    /// The user at the other end of a Unix socket, by the kernel's word (SO_PEERCRED); absent on all others.
+    pub uid: Option<u32>,
     /// What is spoken.
     pub protocol: Protocol,
     /// What the handshake agreed on; absent in the clear.

@@ -183,6 +183,7 @@ fn a_connection_that_tls_hands_over_once_draining_has_begun_is_served() {
     let peer = PeerInfo {
         remote: None,
         local: None,
+        uid: None,
         protocol: Protocol::Http1,
         tls: None,
         admission_permit: None,

@@ -15,6 +15,7 @@ use crate::samples;
 use crate::system;
 use crate::up;
 use crate::update;
+use crate::writer;
 
 /// Why a command fails.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +104,14 @@ pub enum Error {
     /// The helper cannot go on.
     #[error("the console's helper: {0}")]
     Helper(#[source] io::Error),
+    /// What writes files would be asked by anybody.
+    #[error(
+        "what writes files is asked on a Unix socket alone, where the kernel says who asks: --listen unix:PATH or systemd:NAME"
+    )]
+    WriterAddress,
+    /// What writes files cannot go on.
+    #[error(transparent)]
+    Writer(#[from] writer::serve::ServeError),
     /// The helper cannot listen.
     #[error(transparent)]
     Socket(#[from] service::socket::Error),
@@ -143,6 +152,8 @@ impl Error {
             | Self::Profile { .. }
             | Self::Folded { .. }
             | Self::Recorded
+            | Self::WriterAddress
+            | Self::Writer(writer::serve::ServeError::Root { .. })
             | Self::HelperAddress => USAGE,
             Self::Samples(error) if error.is_usage() => USAGE,
             Self::System(error) if error.is_usage() => USAGE,

@@ -5,6 +5,7 @@ pub mod console;
 pub mod console_helper;
 pub mod doctor;
 pub mod error;
+pub mod files_writer;
 pub mod fleet;
 pub mod manual;
 pub mod nic;
@@ -81,6 +82,10 @@ pub enum Command {
     /// Do for the console what takes more rights than it has: place queues, and look at what processes do. Nothing else.
     ConsoleHelper(console_helper::Args),
 
+    /// Write files below the root that linerate-files serves, for the console: uploads that go on where they broke off, renames,
+    /// deletions and directories. Nothing else.
+    FilesWriter(files_writer::Args),
+
     /// Place the queues of network interfaces.
     #[command(subcommand)]
     Nic(nic::Command),
@@ -136,6 +141,9 @@ fn run(cli: Cli) -> Result<(), Error> {
     if let Command::ConsoleHelper(args) = &cli.command {
         return console_helper::run(args, cli.machine);
     }
+    if let Command::FilesWriter(args) = &cli.command {
+        return files_writer::run(args);
+    }
     let rehearsal = cli.machine.is_some();
     let system = system::open(cli.machine.as_deref())?;
     let mut context = Context { system, rehearsal, explain: cli.explain, output: Output::new(cli.json) };
@@ -150,7 +158,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Man(args) => manual::man(args, &mut context),
         Command::Doctor(args) => doctor::run(&args, &mut context),
         // They have no output of their own, and open the machine anew for each look.
-        Command::Console(_) | Command::ConsoleHelper(_) => Ok(()),
+        Command::Console(_) | Command::ConsoleHelper(_) | Command::FilesWriter(_) => Ok(()),
     };
     // What was printed before a failure is printed all the same.
     let flushed = context.output.flush();

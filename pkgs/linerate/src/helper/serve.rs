@@ -24,6 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct User(u32);
 
+impl From<u32> for User {
+    fn from(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 impl FromStr for User {
     type Err = String;
 

@@ -89,6 +89,7 @@ fn peer(
         remote: Some(remote),
         // The socket may be bound to every address there is.
         local: Some((quic.local_ip().unwrap_or(local.ip()), local.port()).into()),
+        uid: None,
         protocol: Protocol::Http3,
         tls: handshake.map(|handshake| TlsInfo {
             version: Some(rustls::ProtocolVersion::TLSv1_3),

@@ -119,6 +119,7 @@ fn admit(
                     source,
                     remote,
                     local,
+                    uid: None,
                 };
                 deadline.run(pin!(accepted.http1(stream, &[], None, service))).await;
             }))
@@ -134,6 +135,7 @@ fn admit(
                 source,
                 remote,
                 local,
+                uid: None,
             };
             // Pinned here, so that it is not held twice.
             deadline.run(pin!(accepted.serve(stream, service))).await;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use rustix::net::sockopt::socket_peercred;
 use rustls::ServerConnection;
 use service::proxies::Source;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -39,15 +40,20 @@ pub struct Accepted<'a> {
     pub source: Source,
     pub remote: Option<SocketAddr>,
     pub local: Option<SocketAddr>,
+    /// Whose it is, on a Unix socket.
+    pub uid: Option<u32>,
 }
 
 impl Accepted<'_> {
     /// Serves the connection to its end.
-    pub async fn serve(self, stream: AcceptedStream, service: impl HttpService) {
+    pub async fn serve(mut self, stream: AcceptedStream, service: impl HttpService) {
         match stream {
             AcceptedStream::Tcp(stream) => self.read_proxy_header(stream, service).await,
             AcceptedStream::Unix(socket) => match UnixStream::from_std(socket.into()) {
-                Ok(stream) => self.read_proxy_header(stream, service).await,
+                Ok(stream) => {
+                    self.uid = socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
+                    self.read_proxy_header(stream, service).await;
+                }
                 Err(error) => tracing::warn!(%error, "a connection cannot be waited for"),
             },
         }
@@ -218,6 +224,7 @@ impl Accepted<'_> {
         Peer::new(PeerInfo {
             remote: self.remote,
             local: self.local,
+            uid: self.uid,
             protocol,
             tls,
             admission_permit: self.permit.admission_permit(),

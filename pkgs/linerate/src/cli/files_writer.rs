@@ -1,0 +1,63 @@
+//! `files-writer`: what writes below the root that files are served from.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::RangedU64ValueParser;
+use service::socket::Address;
+
+use super::Error;
+use crate::helper::serve::User;
+use crate::writer::{Limits, serve};
+
+/// Where to be asked, by whom, and how much may be written.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The directory that is written below: the root of linerate-files. It belongs to this user.
+    #[arg(long, value_name = "DIR")]
+    pub root: PathBuf,
+
+    /// Where it is asked: unix:PATH or systemd:NAME.
+    #[arg(long, value_name = "ADDR", default_value = "unix:/run/linerate-files-writer/socket")]
+    pub listen: Address,
+
+    /// Who may ask, by name or number: the console's user. The kernel says who does (SO_PEERCRED). May be repeated.
+    #[arg(long, value_name = "USER", required = true)]
+    pub user: Vec<User>,
+
+    /// The largest file that is taken, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 30)]
+    pub max_file: u64,
+
+    /// Bytes that all files below the root may have together; uploads beyond are refused.
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 30)]
+    pub max_bytes: u64,
+
+    /// Files and directories that there may be below the root.
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub max_files: u64,
+
+    /// Uploads that may be under way.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    pub max_uploads: usize,
+
+    /// How long an upload is kept that nobody goes on with, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = clap::value_parser!(u64).range(1..=30 * 86_400))]
+    pub expire: u64,
+}
+
+/// Serves until the process is ended.
+pub fn run(args: &Args) -> Result<(), Error> {
+    if matches!(args.listen, Address::Tcp(_)) {
+        return Err(Error::WriterAddress);
+    }
+    let limits = Limits {
+        file_bytes: args.max_file,
+        bytes: args.max_bytes,
+        files: args.max_files,
+        uploads: args.max_uploads,
+        expire: Duration::from_secs(args.expire),
+    };
+    let users = args.user.iter().copied().collect();
+    Ok(serve::serve(&args.listen, &args.root, users, limits)?)
+}

@@ -1,0 +1,103 @@
+//! What is kept of an upload beside its bytes, so that it goes on where it broke off, whatever ended the process.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{self, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use sha2::digest::common::hazmat::{SerializableState, SerializedState};
+use sha2::{Digest, Sha256};
+
+use super::tree::Error;
+
+/// The longest record, in bytes: a path takes three times its bytes where all of them are escaped.
+const MOST_BYTES: u64 = 16 << 10;
+
+/// An upload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    /// Where it is to be, escaped.
+    pub(super) path: String,
+    /// All its bytes.
+    pub(super) length: u64,
+    /// How many are on the disk for good.
+    pub(super) offset: u64,
+    /// The state of SHA-256 behind them, in hexadecimal digits.
+    pub(super) state: String,
+    /// What all of it must have as SHA-256, where its client said so.
+    pub(super) sha256: Option<String>,
+    /// Whether it may take the place of what is there.
+    pub(super) replace: bool,
+    /// Whose it is, as the log has it.
+    pub(super) by: String,
+    /// When it is let go of, in seconds since 1970.
+    pub(super) expires: u64,
+    /// Whether it is in its place.
+    pub(super) done: bool,
+}
+
+impl Record {
+    /// SHA-256 of what is on the disk.
+    pub(super) fn hash(&self) -> Result<Sha256, Error> {
+        if self.offset == 0 {
+            return Ok(Sha256::new());
+        }
+        let failed = Error::Failed(rustix::io::Errno::BADMSG);
+        let digits = self.state.as_bytes().chunks(2);
+        let bytes = digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+        let bytes: Vec<u8> = bytes.collect::<Option<_>>().ok_or(failed)?;
+        let state = SerializedState::<Sha256>::try_from(&bytes[..]).map_err(|_| failed)?;
+        Sha256::deserialize(&state).map_err(|_| failed)
+    }
+
+    /// Keeps that so many bytes are on the disk, of which this is the SHA-256.
+    pub(super) fn advance(&mut self, offset: u64, hash: &Sha256) {
+        (self.offset, self.state) = (offset, hex(&hash.serialize()));
+    }
+
+    /// Writes it down, for good.
+    pub(super) fn save(&self, staging: &OwnedFd, id: &str) -> Result<(), Error> {
+        let text = serde_json::to_vec(self).map_err(|_| Error::Failed(rustix::io::Errno::BADMSG))?;
+        let new = format!("{id}.new");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(fs::openat(staging, &new, flags, Mode::RUSR | Mode::WUSR)?);
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(|error| io(&error))?;
+        fs::renameat(staging, &new, staging, name(id))?;
+        Ok(fs::fsync(staging)?)
+    }
+
+    /// Reads it again; nothing where it is none.
+    pub(super) fn load(staging: &OwnedFd, id: &str) -> Option<Self> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(fs::openat(staging, name(id), flags, Mode::empty()).ok()?);
+        let mut text = Vec::new();
+        file.take(MOST_BYTES).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+}
+
+/// The name of an upload's record.
+pub(super) fn name(id: &str) -> String {
+    format!("{id}.json")
+}
+
+/// The name of its bytes.
+pub(super) fn data(id: &str) -> String {
+    format!("{id}.data")
+}
+
+/// In hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// What went wrong on the disk.
+pub(super) fn io(error: &std::io::Error) -> Error {
+    rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO).into()
+}

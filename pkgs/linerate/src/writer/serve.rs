@@ -1,0 +1,606 @@
+//! The writer as a service: who asks, and what is answered. HTTP on a Unix socket.
+//!
+//! ```text
+//! POST   /uploads            begins an upload (tus): Upload-Length, and Upload-Metadata with path, replace and sha256
+//! HEAD   /uploads/ID         how far it is
+//! PATCH  /uploads/ID         more of it, from Upload-Offset on
+//! DELETE /uploads/ID         gives it up
+//! GET    /uploads            those under way, and what takes room
+//! POST   /rename             {"from", "to", "replace"}
+//! POST   /delete             {"path"}: a file, a link, or an empty directory
+//! POST   /directory          {"path"}: makes one
+//! ```
+//!
+//! Paths are escaped as in URLs. `linerate-by` says for whom it is done, for the log; nothing is decided by that.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{head, post};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use listener::{Config, Listener, Peer};
+use serde::{Deserialize, Serialize};
+use service::problem::{self, Problem};
+use service::shutdown::Shutdown;
+use service::socket::Address;
+use tokio::time::timeout;
+
+use super::path::WritePath;
+use super::tree;
+use super::tus::{self, Checksum, Metadata};
+use super::uploads::{Error, Held, Limits, Published, Uploads, Writing};
+use crate::helper::serve::User;
+
+/// The most that one `PATCH` has, in bytes.
+const MOST_PIECE: u64 = 64 << 20;
+
+/// So much is written at once, and then on the disk for good, in bytes.
+const COMMITTED: usize = 2 << 20;
+
+/// The longest body that is no piece, in bytes.
+const MOST_ASKED: usize = 16 << 10;
+
+/// How long it is waited for whoever writes to the same upload.
+const TURN: Duration = Duration::from_secs(5);
+
+/// How often what nobody goes on with is looked for.
+const SWEEP: Duration = Duration::from_secs(60);
+
+const PLACE: HeaderName = HeaderName::from_static("linerate-path");
+const DIGEST: HeaderName = HeaderName::from_static("linerate-sha256");
+
+/// Why the writer does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The root.
+    #[error("{}: {source}", root.display())]
+    Root {
+        /// Which.
+        root: std::path::PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The socket.
+    #[error(transparent)]
+    Listener(#[from] listener::Error),
+    /// Signals or threads.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What requests share.
+#[derive(Debug)]
+struct Writer {
+    uploads: Uploads,
+    users: BTreeSet<User>,
+}
+
+/// Writes below `root` for these users until the process is told to stop.
+///
+/// # Errors
+/// When it cannot begin.
+pub fn serve(
+    address: &Address,
+    root: &FilePath,
+    users: BTreeSet<User>,
+    limits: Limits,
+) -> Result<(), ServeError> {
+    // What is made is for everybody to read; what is under way says otherwise of itself.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    let uploads =
+        Uploads::open(root, limits).map_err(|source| ServeError::Root { root: root.to_owned(), source })?;
+    let mut config = Config::private(address.clone());
+    config.limits.body_bytes = MOST_PIECE;
+    config.limits.body_bytes_total = 4 * MOST_PIECE;
+    config.limits.connections = 64;
+    let listener = Listener::new(config)?;
+    let shutdown = Shutdown::on_signals()?;
+    let writer = Arc::new(Writer { uploads, users });
+    let thread = listener.start("files-writer", router(Arc::clone(&writer)), &shutdown)?;
+    let _ = writeln!(io::stdout(), "writer    {address}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(async {
+        let mut often = tokio::time::interval(SWEEP);
+        let stop = shutdown.wait();
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                _ = often.tick() => writer.uploads.sweep(),
+            }
+        }
+    });
+    if thread.join().is_err() {
+        shutdown.fail();
+    }
+    Ok(shutdown.outcome()?)
+}
+
+fn router(writer: Arc<Writer>) -> Router {
+    Router::new()
+        .route("/uploads", post(begin).get(list).options(offer))
+        .route("/uploads/{id}", head(tell).patch(append).delete(end))
+        .route("/rename", post(rename))
+        .route("/delete", post(delete))
+        .route("/directory", post(directory))
+        .layer(from_fn_with_state(Arc::clone(&writer), guard))
+        .with_state(writer)
+}
+
+/// Lets through whoever may ask, and what speaks the protocol's version.
+async fn guard(State(writer): State<Arc<Writer>>, request: Request, next: Next) -> Response {
+    let uid = request.extensions().get::<Peer>().and_then(|peer| peer.uid);
+    if !uid.is_some_and(|uid| writer.users.contains(&User::from(uid))) {
+        note(&Line { uid, error: Some("not a user who may ask"), ..Line::new("connect", "") });
+        return refused(&Problem::forbidden("not a user who may ask"));
+    }
+    let is_tus = request.uri().path().starts_with("/uploads")
+        && !matches!(*request.method(), Method::OPTIONS | Method::GET);
+    let version = request.headers().get("tus-resumable");
+    let mut response = if is_tus && version.is_none_or(|version| version != tus::VERSION) {
+        refused(&Problem::new(412, format!("Tus-Resumable is {}", tus::VERSION)))
+    } else {
+        next.run(request).await
+    };
+    let fields = response.headers_mut();
+    fields.insert("tus-resumable", HeaderValue::from_static(tus::VERSION));
+    fields.insert("tus-version", HeaderValue::from_static(tus::VERSION));
+    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// What is spoken.
+async fn offer(State(writer): State<Arc<Writer>>) -> Response {
+    let most = HeaderValue::from(writer.uploads.limits.file_bytes);
+    let fields = [
+        (HeaderName::from_static("tus-extension"), HeaderValue::from_static(tus::EXTENSIONS)),
+        (HeaderName::from_static("tus-checksum-algorithm"), HeaderValue::from_static(tus::ALGORITHMS)),
+        (HeaderName::from_static("tus-max-size"), most),
+    ];
+    (StatusCode::NO_CONTENT, fields).into_response()
+}
+
+async fn begin(State(writer): State<Arc<Writer>>, fields: HeaderMap) -> Response {
+    let Some(length) = tus::number(&fields, "upload-length") else {
+        return refused(&Problem::bad_request("Upload-Length is how many bytes the file has"));
+    };
+    let text = fields.get("upload-metadata").and_then(|text| text.to_str().ok()).unwrap_or_default();
+    let Some(metadata) = Metadata::parse(text) else {
+        let why =
+            "Upload-Metadata is keys with values in base64: path, and replace and sha256 where it has them";
+        return refused(&Problem::bad_request(why));
+    };
+    let by = by(&fields);
+    let (place, who, this) = (metadata.path.clone(), by.clone(), Arc::clone(&writer));
+    let begun = blocking(move || {
+        let id = this.uploads.begin(&metadata, length, &who)?;
+        // What has no bytes is whole.
+        let published = if length == 0 {
+            let held = this.uploads.get(&id)?.try_lock_owned().map_err(|_| Error::Unknown)?;
+            let writing = this.uploads.resume(&id, held)?;
+            match this.uploads.publish(writing) {
+                Ok((published, _)) => Some(published),
+                Err(error) => {
+                    if let Ok(held) = this
+                        .uploads
+                        .get(&id)
+                        .and_then(|slot| slot.try_lock_owned().map_err(|_| Error::Unknown))
+                    {
+                        this.uploads.end(&id, held);
+                    }
+                    return Err(error);
+                }
+            }
+        } else {
+            None
+        };
+        Ok((id, published))
+    })
+    .await;
+    let (id, published) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            note(&Line { by: Some(&by), error: Some(&error.to_string()), ..Line::new("upload", &place) });
+            return refused(&problem(&error));
+        }
+    };
+    let mut response = StatusCode::CREATED.into_response();
+    let location = HeaderValue::from_str(&format!("/uploads/{id}"));
+    response.headers_mut().insert(header::LOCATION, location.unwrap_or(HeaderValue::from_static("/uploads")));
+    if let Some(published) = published {
+        told(&published, 0, &by, response.headers_mut());
+    }
+    response
+}
+
+/// How far an upload is.
+async fn tell(State(writer): State<Arc<Writer>>, Path(id): Path<String>) -> Response {
+    match held(&writer, &id).await {
+        Err(problem) => refused(&problem),
+        Ok(held) => {
+            let mut response = StatusCode::OK.into_response();
+            let offset = if held.done { held.length } else { held.offset };
+            response.headers_mut().insert("upload-length", held.length.into());
+            progress(&held, offset, response.headers_mut());
+            response
+        }
+    }
+}
+
+/// Takes more of an upload, and puts it in its place with the last of it.
+async fn append(
+    State(writer): State<Arc<Writer>>,
+    Path(id): Path<String>,
+    fields: HeaderMap,
+    body: Body,
+) -> Response {
+    let is_piece = fields.get(header::CONTENT_TYPE).is_some_and(|it| it == "application/offset+octet-stream");
+    if !is_piece {
+        return refused(&Problem::new(415, "a piece is application/offset+octet-stream"));
+    }
+    let Some(offset) = tus::number(&fields, "upload-offset") else {
+        return refused(&Problem::bad_request("Upload-Offset is where the piece begins"));
+    };
+    let checksum = match Checksum::of(&fields) {
+        Ok(checksum) => checksum,
+        Err(error) => return refused(&Problem::bad_request(error.to_string())),
+    };
+    let held = match held(&writer, &id).await {
+        Ok(held) => held,
+        Err(problem) => return refused(&problem),
+    };
+    let known = if held.done { held.length } else { held.offset };
+    if known != offset {
+        let mut response = refused(&Problem::conflict(format!("the upload goes on at byte {known}")));
+        progress(&held, known, response.headers_mut());
+        return response;
+    }
+    if held.done {
+        let mut response = StatusCode::NO_CONTENT.into_response();
+        progress(&held, known, response.headers_mut());
+        return response;
+    }
+    let announced = tus::number(&fields, "content-length").unwrap_or(0);
+    if announced > held.length - held.offset {
+        return refused(&Problem::too_large("the piece goes on behind the end that was said"));
+    }
+    let (path, by, length) = (held.path.clone(), by(&fields), held.length);
+    let taken = take(&writer, id, held, checksum, body).await;
+    match taken {
+        Ok(Taken { held, published, problem }) => {
+            let mut response =
+                problem.as_deref().map_or_else(|| StatusCode::NO_CONTENT.into_response(), refused);
+            progress(&held, held.offset, response.headers_mut());
+            if let Some(published) = published {
+                told(&published, length, &by, response.headers_mut());
+            }
+            response
+        }
+        Err(problem) => {
+            note(&Line { by: Some(&by), error: Some(&problem.detail), ..Line::new("upload", &path) });
+            refused(&problem)
+        }
+    }
+}
+
+/// What came of a piece.
+struct Taken {
+    held: Held,
+    /// Whether it was the last.
+    published: Option<Published>,
+    /// What broke it off; what came before that is taken.
+    problem: Option<Box<Problem>>,
+}
+
+/// Takes a piece. One with a checksum is taken as a whole or not at all.
+async fn take(
+    writer: &Arc<Writer>,
+    id: String,
+    held: Held,
+    mut checksum: Option<Checksum>,
+    mut body: Body,
+) -> Result<Taken, Box<Problem>> {
+    let this = Arc::clone(writer);
+    let mut writing = blocking(move || this.uploads.resume(&id, held)).await.map_err(boxed)?;
+    let whole = checksum.is_some();
+    let (mut pieces, mut some, mut broken) = (Vec::new(), 0, None);
+    loop {
+        let frame = match body.frame().await {
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            Some(Err(_)) => {
+                let why = "the piece broke off, was too slow, or is longer than one may be";
+                broken = Some(Box::new(Problem::bad_request(why)));
+                break;
+            }
+            None => break,
+        };
+        if frame.len() as u64 > writing.left() - some as u64 {
+            return Err(Box::new(Problem::too_large("the piece goes on behind the end that was said")));
+        }
+        if let Some(checksum) = &mut checksum {
+            checksum.update(&frame);
+        }
+        some += frame.len();
+        pieces.push(frame);
+        if some >= COMMITTED {
+            writing = write(writer, writing, std::mem::take(&mut pieces), !whole).await?;
+            some = 0;
+        }
+    }
+    if let Some(broken) = broken.take_if(|_| whole) {
+        return Err(broken);
+    }
+    if checksum.is_some_and(|checksum| !checksum.holds()) {
+        return Err(Box::new(Problem::new(
+            tus::CHECKSUM_MISMATCH,
+            "the piece is not what its checksum says",
+        )));
+    }
+    let writing = write(writer, writing, pieces, true).await?;
+    let this = Arc::clone(writer);
+    let (held, published) = blocking(move || {
+        if writing.left() > 0 {
+            return Ok((writing.into_held(), None));
+        }
+        this.uploads.publish(writing).map(|(published, held)| (held, Some(published)))
+    })
+    .await
+    .map_err(boxed)?;
+    Ok(Taken { held, published, problem: broken })
+}
+
+/// Writes what came, and has it outlive the process where `commit` says so and it is not all there is.
+async fn write(
+    writer: &Arc<Writer>,
+    mut writing: Writing,
+    pieces: Vec<Bytes>,
+    commit: bool,
+) -> Result<Writing, Box<Problem>> {
+    let this = Arc::clone(writer);
+    let written = blocking(move || {
+        pieces.iter().try_for_each(|piece| writing.write(piece))?;
+        if commit && writing.left() > 0 && writing.is_ahead() {
+            this.uploads.commit(&mut writing)?;
+        }
+        Ok(writing)
+    });
+    written.await.map_err(boxed)
+}
+
+async fn end(State(writer): State<Arc<Writer>>, Path(id): Path<String>, fields: HeaderMap) -> Response {
+    let held = match held(&writer, &id).await {
+        Ok(held) => held,
+        Err(problem) => return refused(&problem),
+    };
+    let (path, by) = (held.path.clone(), by(&fields));
+    let this = Arc::clone(&writer);
+    let ended = blocking(move || {
+        this.uploads.end(&id, held);
+        Ok(())
+    });
+    note(&Line { by: Some(&by), ..Line::new("upload.end", &path) });
+    match ended.await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => refused(&problem(&error)),
+    }
+}
+
+/// An upload, as others see it.
+#[derive(Serialize)]
+struct Shown {
+    id: String,
+    path: String,
+    length: u64,
+    offset: u64,
+    by: String,
+    expires: u64,
+}
+
+async fn list(State(writer): State<Arc<Writer>>) -> Response {
+    let this = Arc::clone(&writer);
+    let known = blocking(move || {
+        let uploads = this.uploads.list().into_iter().map(|(id, record)| Shown {
+            id,
+            path: record.path,
+            length: record.length,
+            offset: record.offset,
+            by: record.by,
+            expires: record.expires,
+        });
+        Ok((uploads.collect::<Vec<_>>(), this.uploads.usage()?))
+    });
+    match known.await {
+        Ok((uploads, usage)) => {
+            let Limits { file_bytes, bytes, files, .. } = writer.uploads.limits;
+            let text = serde_json::json!({
+                "uploads": uploads,
+                "used": usage,
+                "most": { "file_bytes": file_bytes, "bytes": bytes, "files": files },
+            });
+            ([(header::CONTENT_TYPE, "application/json")], text.to_string()).into_response()
+        }
+        Err(error) => refused(&problem(&error)),
+    }
+}
+
+/// What is asked for of a path or two.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    #[serde(default, alias = "from")]
+    path: String,
+    to: Option<String>,
+    #[serde(default)]
+    replace: bool,
+}
+
+async fn rename(State(writer): State<Arc<Writer>>, fields: HeaderMap, body: Body) -> Response {
+    change(writer, "rename", fields, body, |uploads, asked| {
+        let from = WritePath::existing(&asked.path)?;
+        let to = WritePath::new(asked.to.as_deref().unwrap_or_default())?;
+        Ok(uploads.tree.rename(&from, &to, asked.replace)?)
+    })
+    .await
+}
+
+async fn delete(State(writer): State<Arc<Writer>>, fields: HeaderMap, body: Body) -> Response {
+    change(writer, "delete", fields, body, |uploads, asked| {
+        Ok(uploads.tree.delete(&WritePath::existing(&asked.path)?)?)
+    })
+    .await
+}
+
+async fn directory(State(writer): State<Arc<Writer>>, fields: HeaderMap, body: Body) -> Response {
+    change(writer, "directory", fields, body, |uploads, asked| {
+        let path = WritePath::new(&asked.path)?;
+        let files = uploads.limits.files;
+        if uploads.usage()?.files >= files {
+            return Err(Error::Files(files));
+        }
+        Ok(uploads.tree.make_directory(&path)?)
+    })
+    .await
+}
+
+/// Does what is asked for, and writes it down.
+async fn change(
+    writer: Arc<Writer>,
+    action: &'static str,
+    fields: HeaderMap,
+    body: Body,
+    work: fn(&Uploads, &Asked) -> Result<(), Error>,
+) -> Response {
+    let body = Limited::new(body, MOST_ASKED).collect().await.map(|body| body.to_bytes());
+    let asked = body.ok().and_then(|body| serde_json::from_slice::<Asked>(&body).ok());
+    let Some(asked) = asked else { return refused(&Problem::bad_request("this is no request")) };
+    let (by, shown) = (by(&fields), asked.path.clone());
+    let to = asked.to.clone();
+    let done = blocking(move || {
+        let done = work(&writer.uploads, &asked);
+        writer.uploads.changed();
+        done
+    });
+    let done = done.await;
+    let error = done.as_ref().err().map(ToString::to_string);
+    note(&Line { by: Some(&by), to: to.as_deref(), error: error.as_deref(), ..Line::new(action, &shown) });
+    done.map_or_else(|error| refused(&problem(&error)), |()| StatusCode::NO_CONTENT.into_response())
+}
+
+/// The turn at an upload.
+async fn held(writer: &Writer, id: &str) -> Result<Held, Box<Problem>> {
+    let slot = writer.uploads.get(id).map_err(boxed)?;
+    let held = timeout(TURN, slot.lock_owned()).await;
+    let held = held.map_err(|_| Box::new(Problem::new(423, "another request writes to this upload")))?;
+    // It may have been given up meanwhile.
+    if held.expires <= super::uploads::now() || writer.uploads.get(id).is_err() {
+        return Err(boxed(Error::Unknown));
+    }
+    Ok(held)
+}
+
+/// Does what may wait for the disk.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or(Err(Error::Tree(tree::Error::Failed(rustix::io::Errno::IO))))
+}
+
+fn progress(held: &Held, offset: u64, fields: &mut HeaderMap) {
+    fields.insert("upload-offset", offset.into());
+    let until = std::time::UNIX_EPOCH + Duration::from_secs(held.expires);
+    if let Ok(until) = HeaderValue::from_str(&httpdate::fmt_http_date(until)) {
+        fields.insert("upload-expires", until);
+    }
+}
+
+/// Says, and writes down, that a file is in its place.
+fn told(published: &Published, bytes: u64, by: &str, fields: &mut HeaderMap) {
+    for (name, value) in [(PLACE, &published.path), (DIGEST, &published.sha256)] {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            fields.insert(name, value);
+        }
+    }
+    let sha256 = Some(published.sha256.as_str());
+    note(&Line { by: Some(by), bytes: Some(bytes), sha256, ..Line::new("upload", &published.path) });
+}
+
+/// For whom it is done, as the log has it.
+fn by(fields: &HeaderMap) -> String {
+    let text = fields.get("linerate-by").and_then(|by| by.to_str().ok()).unwrap_or_default();
+    text.chars().filter(|it| !it.is_control()).take(200).collect()
+}
+
+fn boxed(error: Error) -> Box<Problem> {
+    Box::new(problem(&error))
+}
+
+fn problem(error: &Error) -> Problem {
+    let status = match error {
+        Error::Path(_) | Error::Digest(_) => 422,
+        Error::Large(_) => 413,
+        Error::Bytes(_) | Error::Files(_) | Error::Tree(tree::Error::Full) => 507,
+        Error::Busy(_) => 503,
+        Error::Unknown | Error::Tree(tree::Error::Missing) => 404,
+        Error::Tree(tree::Error::Denied) => 403,
+        Error::Tree(tree::Error::Failed(_)) => 500,
+        Error::Tree(_) => 409,
+    };
+    Problem::new(status, error.to_string())
+}
+
+fn refused(problem: &Problem) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(header::CONTENT_TYPE, problem::CONTENT_TYPE)], problem.json()).into_response()
+}
+
+/// What was asked for and what came of it, as the log has it.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<u32>,
+    by: Option<&'a str>,
+    action: &'a str,
+    target: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<&'a str>,
+    error: Option<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn new(action: &'a str, target: &'a str) -> Self {
+        Self {
+            kind: "audit",
+            uid: None,
+            by: None,
+            action,
+            target,
+            to: None,
+            bytes: None,
+            sha256: None,
+            error: None,
+        }
+    }
+}
+
+fn note(line: &Line<'_>) {
+    if let Ok(text) = serde_json::to_string(line) {
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+}

@@ -1,0 +1,228 @@
+//! The root, and the hidden directory in it where uploads are written.
+//!
+//! Directories are opened by one call each that cannot leave the root and follows no symbolic link (openat2(2)); what is
+//! then done to a name in one of them follows none either. So whoever swaps a link in has it refused.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{
+    self, AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags,
+};
+use rustix::io::Errno;
+use serde::Serialize;
+
+use super::path::WritePath;
+
+/// Where uploads are written, in the root. Names with a dot in front are not served, nor can they be asked for here.
+const STAGING: &str = ".linerate-uploads";
+
+/// How deep it is looked for what takes room.
+const MOST_DEEP: usize = 64;
+
+/// Who may read what is made: everybody, and nobody runs it.
+const FILE: Mode = Mode::from_raw_mode(0o644);
+const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
+
+/// Why nothing is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Error {
+    /// There is nothing by this name.
+    #[error("there is no such file or directory")]
+    Missing,
+    /// There is something by this name.
+    #[error("there is something by this name already")]
+    Exists,
+    /// A directory that has something in it.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// A file where a directory is meant, or the other way round.
+    #[error("one is a directory and the other is not")]
+    Kind,
+    /// A symbolic link, or another file system.
+    #[error("a symbolic link or another file system is on the way")]
+    Link,
+    /// The writer may not.
+    #[error("the writer may not write there")]
+    Denied,
+    /// The disk is full.
+    #[error("there is no room left on the disk")]
+    Full,
+    /// Anything else.
+    #[error("the disk failed: {0}")]
+    Failed(Errno),
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT => Self::Missing,
+            Errno::EXIST => Self::Exists,
+            Errno::NOTEMPTY => Self::NotEmpty,
+            Errno::NOTDIR | Errno::ISDIR | Errno::INVAL => Self::Kind,
+            Errno::LOOP | Errno::XDEV => Self::Link,
+            Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BUSY => Self::Denied,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Self::Full,
+            errno => Self::Failed(errno),
+        }
+    }
+}
+
+/// What takes room below the root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Usage {
+    /// Bytes of all files, as long as they are.
+    pub(super) bytes: u64,
+    /// Files, directories and whatever else.
+    pub(super) files: u64,
+}
+
+/// The root.
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: OwnedFd,
+    staging: OwnedFd,
+}
+
+impl Tree {
+    /// Opens the root, and its hidden directory for this process alone.
+    ///
+    /// # Errors
+    /// When either cannot be written, or another process has it.
+    pub(super) fn open(root: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = fs::openat(CWD, root, flags, Mode::empty())?;
+        match fs::mkdirat(&root, STAGING, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let staging = fs::openat(&root, STAGING, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        let owner = fs::fstat(&staging)?.st_uid;
+        if owner != rustix::process::geteuid().as_raw() {
+            let why = format!("{STAGING} belongs to user {owner}, and not to the writer");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        fs::fchmod(&staging, Mode::RWXU)?;
+        match fs::flock(&staging, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Err(io::Error::other("another writer has this root")),
+            locked => Ok(locked.map(|()| Self { root, staging })?),
+        }
+    }
+
+    /// Where uploads are written.
+    pub(super) fn staging(&self) -> &OwnedFd {
+        &self.staging
+    }
+
+    /// The directory that a path is in.
+    fn above(&self, path: &WritePath) -> Result<OwnedFd, Error> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH
+            | ResolveFlags::NO_SYMLINKS
+            | ResolveFlags::NO_MAGICLINKS
+            | ResolveFlags::NO_XDEV;
+        loop {
+            match fs::openat2(&self.root, path.parent(), flags, Mode::empty(), resolve) {
+                // A rename meanwhile has it ask for another try (openat2(2)).
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                opened => return Ok(opened?),
+            }
+        }
+    }
+
+    /// Whether there is something by this name, in a directory that there is.
+    pub(super) fn has(&self, path: &WritePath) -> Result<bool, Error> {
+        match fs::statat(self.above(path)?, path.name(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Makes a directory.
+    pub(super) fn make_directory(&self, path: &WritePath) -> Result<(), Error> {
+        let above = self.above(path)?;
+        fs::mkdirat(&above, path.name(), DIRECTORY)?;
+        Ok(fs::fsync(above)?)
+    }
+
+    /// Deletes a file, a symbolic link, or a directory that is empty.
+    pub(super) fn delete(&self, path: &WritePath) -> Result<(), Error> {
+        let above = self.above(path)?;
+        let stat = fs::statat(&above, path.name(), AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        fs::unlinkat(&above, path.name(), flags)?;
+        Ok(fs::fsync(above)?)
+    }
+
+    /// Renames what there is, over what is there already only where `replace` has it.
+    pub(super) fn rename(&self, from: &WritePath, to: &WritePath, replace: bool) -> Result<(), Error> {
+        let (old, new) = (self.above(from)?, self.above(to)?);
+        fs::renameat_with(&old, from.name(), &new, to.name(), over(replace))?;
+        fs::fsync(new)?;
+        Ok(fs::fsync(old)?)
+    }
+
+    /// Puts a whole upload in its place, for everybody to read and nobody to run.
+    pub(super) fn publish(&self, staged: &str, to: &WritePath, replace: bool) -> Result<(), Error> {
+        let above = self.above(to)?;
+        let file = fs::openat(
+            &self.staging,
+            staged,
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        fs::fchmod(&file, FILE)?;
+        fs::fsync(&file)?;
+        fs::renameat_with(&self.staging, staged, &above, to.name(), over(replace))?;
+        Ok(fs::fsync(above)?)
+    }
+
+    /// What takes room, looked at one by one; it ends where there are more than `most` files.
+    pub(super) fn usage(&self, most: u64) -> Result<Usage, Error> {
+        let mut usage = Usage::default();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = fs::openat(&self.root, ".", flags, Mode::empty())?;
+        let mut open = vec![Dir::new(root)?];
+        while let Some(directory) = open.last_mut() {
+            let Some(entry) = directory.next() else {
+                open.pop();
+                continue;
+            };
+            let entry = entry?;
+            let name = entry.file_name();
+            let at_root = open.len() == 1;
+            if matches!(name.to_bytes(), b"." | b"..") || (at_root && name.to_bytes() == STAGING.as_bytes()) {
+                continue;
+            }
+            let Some(directory) = open.last() else { break };
+            let place = directory.fd()?;
+            let stat = match fs::statat(place, name, AtFlags::SYMLINK_NOFOLLOW) {
+                // Gone meanwhile.
+                Err(Errno::NOENT) => continue,
+                stat => stat?,
+            };
+            usage.files += 1;
+            if usage.files > most {
+                break;
+            }
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => usage.bytes += u64::try_from(stat.st_size).unwrap_or(0),
+                FileType::Directory if open.len() < MOST_DEEP => {
+                    // What cannot be read counts as nothing.
+                    if let Ok(below) = fs::openat(place, name, flags, Mode::empty()) {
+                        open.push(Dir::new(below)?);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(usage)
+    }
+}
+
+fn over(replace: bool) -> RenameFlags {
+    if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE }
+}

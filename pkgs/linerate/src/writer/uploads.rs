@@ -1,0 +1,355 @@
+//! Uploads under way: how many there may be and how large, where each goes on, and what becomes of those that nobody ends.
+//! All of it may wait for the disk.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{self, AtFlags, Dir, Mode, OFlags};
+use sha2::{Digest, Sha256};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+
+use super::path::{PathError, WritePath};
+use super::record::{self, Record, data, hex};
+use super::tree::{self, Tree, Usage};
+use super::tus::Metadata;
+
+/// How long what was counted below the root counts.
+const COUNTED: Duration = Duration::from_secs(30);
+
+/// Uploads that are in their place are remembered, for clients that did not hear of it: so many of them.
+const REMEMBERED: usize = 256;
+
+/// How much there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one file.
+    pub file_bytes: u64,
+    /// Bytes of all files below the root together.
+    pub bytes: u64,
+    /// Files and directories below the root.
+    pub files: u64,
+    /// Uploads under way.
+    pub uploads: usize,
+    /// How long one is kept that nobody goes on with.
+    pub expire: Duration,
+}
+
+/// Why an upload is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Error {
+    /// Where it should be.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The root.
+    #[error(transparent)]
+    Tree(#[from] tree::Error),
+    /// It is too large.
+    #[error("a file has {0} bytes at most here")]
+    Large(u64),
+    /// All together are.
+    #[error("the files here may have {0} bytes together, which this would exceed")]
+    Bytes(u64),
+    /// There are too many files.
+    #[error("there may be {0} files and directories here, and this would be one more")]
+    Files(u64),
+    /// There are too many uploads.
+    #[error("{0} uploads are under way, and there may be no more: end one, or wait")]
+    Busy(usize),
+    /// There is no such upload.
+    #[error("there is no such upload, or it was given up")]
+    Unknown,
+    /// All of it is not what it should be.
+    #[error("what came has another SHA-256 than was said, and is thrown away: {0}")]
+    Digest(String),
+}
+
+/// An upload's record; who has its turn writes.
+type Slot = Arc<Turn<Record>>;
+
+/// Who has the turn at an upload.
+pub(super) type Held = OwnedMutexGuard<Record>;
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Uploads {
+    pub(super) tree: Tree,
+    pub(super) limits: Limits,
+    all: Mutex<HashMap<String, Slot>>,
+    /// One is begun at a time, so that two do not take the same room.
+    beginning: Mutex<Option<(Instant, Usage)>>,
+}
+
+/// An upload that is written to: what is not committed is as if it had not come.
+#[derive(Debug)]
+pub(super) struct Writing {
+    id: String,
+    held: Held,
+    file: File,
+    hash: Sha256,
+    /// Bytes that are written.
+    at: u64,
+}
+
+/// What a file is in the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Published {
+    /// Its path, escaped.
+    pub(super) path: String,
+    /// Its SHA-256, in hexadecimal digits.
+    pub(super) sha256: String,
+}
+
+impl Uploads {
+    /// Those of a root, with what an earlier process left of them.
+    ///
+    /// # Errors
+    /// When the root cannot be written.
+    pub(super) fn open(root: &Path, limits: Limits) -> std::io::Result<Self> {
+        let tree = Tree::open(root)?;
+        let mut all = HashMap::new();
+        for entry in Dir::read_from(tree.staging())? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            let Some((id, kind)) = name.rsplit_once('.') else { continue };
+            let known = if kind == "json" { Record::load(tree.staging(), id) } else { None };
+            match known {
+                Some(mut record) => {
+                    // Its bytes are gone where they were put in their place, and the process ended before it said so.
+                    let bytes = fs::statat(tree.staging(), data(id), AtFlags::SYMLINK_NOFOLLOW);
+                    record.done |= bytes.is_err();
+                    all.insert(id.to_owned(), Arc::new(Turn::new(record)));
+                }
+                None if kind == "data" && Record::load(tree.staging(), id).is_some() => {}
+                None => drop(fs::unlinkat(tree.staging(), name, AtFlags::empty())),
+            }
+        }
+        Ok(Self { tree, limits, all: Mutex::new(all), beginning: Mutex::new(None) })
+    }
+
+    /// Begins one; its id.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub(super) fn begin(&self, metadata: &Metadata, length: u64, by: &str) -> Result<String, Error> {
+        let Limits { file_bytes, bytes, files, uploads, .. } = self.limits;
+        let path = WritePath::new(&metadata.path)?;
+        if length > file_bytes {
+            return Err(Error::Large(file_bytes));
+        }
+        if self.tree.has(&path)? && !metadata.replace {
+            return Err(tree::Error::Exists.into());
+        }
+        self.sweep();
+        let mut counted = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut under_way, mut promised) = (0, 0);
+        for slot in self.all().values() {
+            // Whoever is being written to is under way, and its bytes are not below the root yet.
+            let known = slot.try_lock().map(|record| (record.done, record.length));
+            let (done, length) = known.unwrap_or((false, file_bytes));
+            if !done {
+                under_way += 1;
+                promised += length;
+            }
+        }
+        if under_way >= uploads {
+            return Err(Error::Busy(uploads));
+        }
+        let used = self.usage_by(&mut counted)?;
+        if used.bytes.saturating_add(promised).saturating_add(length) > bytes {
+            return Err(Error::Bytes(bytes));
+        }
+        if used.files + under_way as u64 + 1 > files {
+            return Err(Error::Files(files));
+        }
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|_| tree::Error::Failed(rustix::io::Errno::IO))?;
+        let id = hex(&random);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        fs::openat(self.tree.staging(), data(&id), flags, Mode::RUSR | Mode::WUSR)
+            .map_err(tree::Error::from)?;
+        let record = Record {
+            path: path.escaped(),
+            length,
+            sha256: metadata.sha256.clone(),
+            replace: metadata.replace,
+            by: by.to_owned(),
+            expires: self.expires(),
+            ..Record::default()
+        };
+        if let Err(error) = record.save(self.tree.staging(), &id) {
+            self.forget(&id);
+            return Err(error.into());
+        }
+        self.all().insert(id.clone(), Arc::new(Turn::new(record)));
+        Ok(id)
+    }
+
+    /// One by its id; who waits for its turn then has it.
+    pub(super) fn get(&self, id: &str) -> Result<Slot, Error> {
+        self.all().get(id).cloned().ok_or(Error::Unknown)
+    }
+
+    /// All that are under way: id and record, but for those that are written to right now.
+    pub(super) fn list(&self) -> Vec<(String, Record)> {
+        let all = self.all();
+        let known = all.iter().filter_map(|(id, slot)| Some((id.clone(), slot.try_lock().ok()?.clone())));
+        known.filter(|(_, record)| !record.done).collect()
+    }
+
+    /// Goes on with one.
+    ///
+    /// # Errors
+    /// When its bytes cannot be written.
+    pub(super) fn resume(&self, id: &str, held: Held) -> Result<Writing, Error> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = fs::openat(self.tree.staging(), data(id), flags, Mode::empty());
+        let file = File::from(file.map_err(tree::Error::from)?);
+        let (hash, at) = (held.hash()?, held.offset);
+        Ok(Writing { id: id.to_owned(), held, file, hash, at })
+    }
+
+    /// Ends one that all bytes have come of: it is in its place then, or why it is not.
+    ///
+    /// # Errors
+    /// [`Error`]. What was wrong with the place can be mended, and the last piece sent again; what came wrong is gone.
+    pub(super) fn publish(&self, mut writing: Writing) -> Result<(Published, Held), Error> {
+        let sha256 = hex(&writing.hash.clone().finalize());
+        if writing.held.sha256.as_ref().is_some_and(|expected| *expected != sha256) {
+            self.all().remove(&writing.id);
+            self.forget(&writing.id);
+            return Err(Error::Digest(sha256));
+        }
+        // What an earlier try left behind its end is none of it.
+        writing.file.set_len(writing.at).map_err(|error| record::io(&error))?;
+        let path = WritePath::new(&writing.held.path)?;
+        self.tree.publish(&data(&writing.id), &path, writing.held.replace)?;
+        self.changed();
+        writing.held.advance(writing.at, &writing.hash);
+        writing.held.done = true;
+        writing.held.expires = self.expires();
+        // It is in its place: that this is not written down is found out again by whoever starts anew.
+        if let Err(error) = writing.held.save(self.tree.staging(), &writing.id) {
+            tracing::warn!(%error, "what became of an upload is not written down");
+        }
+        Ok((Published { path: writing.held.path.clone(), sha256 }, writing.held))
+    }
+
+    /// Has what came until now outlive this process and the machine's power.
+    ///
+    /// # Errors
+    /// When the disk does not take it.
+    pub(super) fn commit(&self, writing: &mut Writing) -> Result<(), Error> {
+        writing.file.sync_data().map_err(|error| record::io(&error))?;
+        writing.held.advance(writing.at, &writing.hash);
+        writing.held.expires = self.expires();
+        Ok(writing.held.save(self.tree.staging(), &writing.id)?)
+    }
+
+    /// Gives one up.
+    pub(super) fn end(&self, id: &str, held: Held) {
+        self.all().remove(id);
+        self.forget(id);
+        drop(held);
+    }
+
+    /// Lets go of those that nobody went on with in time, and of the oldest of many that are in their place.
+    pub(super) fn sweep(&self) {
+        let now = now();
+        let mut all = self.all();
+        let mut done = Vec::new();
+        all.retain(|id, slot| {
+            let Ok(record) = slot.try_lock() else { return true };
+            if record.expires > now {
+                if record.done {
+                    done.push((record.expires, id.clone()));
+                }
+                return true;
+            }
+            self.forget(id);
+            false
+        });
+        done.sort();
+        let many = done.len().saturating_sub(REMEMBERED);
+        for (_, id) in done.drain(..many) {
+            all.remove(&id);
+            self.forget(&id);
+        }
+    }
+
+    /// What takes room below the root.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn usage(&self) -> Result<Usage, Error> {
+        self.usage_by(&mut self.beginning.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has what takes room counted anew.
+    pub(super) fn changed(&self) {
+        *self.beginning.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn usage_by(&self, counted: &mut Option<(Instant, Usage)>) -> Result<Usage, Error> {
+        if let Some((at, usage)) = counted
+            && at.elapsed() < COUNTED
+        {
+            return Ok(*usage);
+        }
+        let usage = self.tree.usage(self.limits.files)?;
+        *counted = Some((Instant::now(), usage));
+        Ok(usage)
+    }
+
+    /// The record first: bytes without one are thrown away at the next start, and a record without bytes is of what is in
+    /// its place.
+    fn forget(&self, id: &str) {
+        for name in [record::name(id), data(id)] {
+            let _ = fs::unlinkat(self.tree.staging(), name, AtFlags::empty());
+        }
+    }
+
+    fn expires(&self) -> u64 {
+        now() + self.limits.expire.as_secs()
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Writing {
+    /// Writes more of it.
+    ///
+    /// # Errors
+    /// When the disk does not take it.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_all_at(bytes, self.at).map_err(|error| record::io(&error))?;
+        self.hash.update(bytes);
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// How many bytes are still to come.
+    pub(super) fn left(&self) -> u64 {
+        self.held.length - self.at
+    }
+
+    /// Whether something was written since it was committed.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.at > self.held.offset
+    }
+
+    /// Its record, for whoever goes on with it.
+    pub(super) fn into_held(self) -> Held {
+        self.held
+    }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
