@@ -27,6 +27,9 @@ pub(crate) struct App {
     pub(crate) sampler: Sampler,
     /// Links, whose keys let people in.
     pub(crate) links: Option<Upstream>,
+    /// Files, and who writes them.
+    pub(crate) files: Option<Upstream>,
+    pub(crate) writer: Option<Upstream>,
     /// The users of the API, whose keys do too.
     pub(crate) users: Option<Upstream>,
     /// Whether users are for everybody who is signed in, where the API asks for no keys.

@@ -38,6 +38,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         asset!("uplot.js", SCRIPT, "vendor/uPlot.iife.min.js"),
         asset!("uplot.css", STYLE, "vendor/uPlot.min.css"),
         asset!("console.js", SCRIPT, "console.js"),
+        asset!("upload.js", SCRIPT, "upload.js"),
         asset!("console.css", STYLE, "console.css"),
         asset!("icon.svg", "image/svg+xml", "icon.svg"),
     ];
@@ -123,10 +124,9 @@ mod tests {
     #[test]
     fn what_is_vendored_is_what_its_readme_says() {
         let readme = include_str!("../assets/vendor/README.md");
-        for asset in ASSETS
-            .iter()
-            .filter(|asset| !["console", "icon"].contains(&asset.name.split('.').next().unwrap_or("")))
-        {
+        for asset in ASSETS.iter().filter(|asset| {
+            !["console", "upload", "icon"].contains(&asset.name.split('.').next().unwrap_or(""))
+        }) {
             let digest: [u8; 32] = Sha256::digest(asset.plain).into();
             assert!(readme.contains(&hex(&digest)), "{}", asset.name);
         }

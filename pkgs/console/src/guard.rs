@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode};
@@ -27,6 +28,17 @@ const FORM_BYTES: usize = 256 * 1024;
 
 /// The longest form with rows to import.
 const IMPORT_BYTES: usize = 1 << 20;
+
+/// The most fields of a form with a file.
+const MOST_FIELDS: usize = 16;
+
+/// Uploads in pieces, whose token is a field of their heads: their bodies are bytes of files.
+const UPLOADS: &str = "/files/uploads";
+const TOKEN: &str = "x-csrf";
+
+/// Why a form is not taken that has another token.
+const OLD: &str =
+    "this form is older than the session, or of none: go back, load the page again, and send it once more";
 
 /// Nothing but what we serve, and nothing written into a page is ever run.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -153,6 +165,16 @@ async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCod
     if !csrf::same_origin(request.headers(), host.or(authority)) {
         return Err((StatusCode::FORBIDDEN, "this form was sent by a page of another site"));
     }
+    if request.uri().path().starts_with(UPLOADS) {
+        let token = request.headers().get(TOKEN).and_then(|token| token.to_str().ok());
+        return match csrf::matches(token.unwrap_or_default(), &visitor.form) {
+            true => Ok(request),
+            false => Err((StatusCode::FORBIDDEN, OLD)),
+        };
+    }
+    if request.uri().path() == "/files/upload" {
+        return form_with_file(visitor, request).await;
+    }
     let is_form = request
         .headers()
         .get(header::CONTENT_TYPE)
@@ -166,11 +188,66 @@ async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCod
     let body = body.map_err(|_| (StatusCode::PAYLOAD_TOO_LARGE, "this form is too long, or broke off"))?;
     let fields = Fields::parse(&body.to_bytes());
     if !csrf::matches(fields.get(FIELD), &visitor.form) {
-        let why = "this form is older than the session, or of none: go back, load the page again, and send it once more";
-        return Err((StatusCode::FORBIDDEN, why));
+        return Err((StatusCode::FORBIDDEN, OLD));
     }
     parts.extensions.insert(fields);
     Ok(Request::from_parts(parts, Body::empty()))
+}
+
+/// Reads a form of one of our pages that has a file in it (RFC 7578).
+async fn form_with_file(visitor: &Visitor, request: Request) -> Result<Request, (StatusCode, &'static str)> {
+    let media_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let Ok(boundary) = multer::parse_boundary(media_type.unwrap_or_default()) else {
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "forms with files are multipart/form-data"));
+    };
+    let (mut parts, body) = request.into_parts();
+    let most = pages::upload::MOST_FORM + FORM_BYTES;
+    let body = Limited::new(body, most).collect().await;
+    let body = body.map_err(|_| {
+        (StatusCode::PAYLOAD_TOO_LARGE, "this file is too long for a plain form, or broke off")
+    })?;
+    let whole = futures_util::stream::iter([Ok::<_, std::io::Error>(body.to_bytes())]);
+    let mut form = multer::Multipart::new(whole, boundary);
+    let malformed = |_| (StatusCode::BAD_REQUEST, "this form is malformed");
+    let (mut fields, mut file) = (Vec::new(), None);
+    while let Some(field) = form.next_field().await.map_err(malformed)? {
+        if fields.len() == MOST_FIELDS {
+            return Err((StatusCode::BAD_REQUEST, "this form has too many fields"));
+        }
+        let name = field.name().unwrap_or_default().to_owned();
+        match field.file_name().map(str::to_owned) {
+            Some(called) => {
+                file = Some(SentFile { name: called, bytes: field.bytes().await.map_err(malformed)? })
+            }
+            None => fields.push((name, field.text().await.map_err(malformed)?)),
+        }
+    }
+    let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let fields = Fields::parse(query(&fields).as_bytes());
+    if !csrf::matches(fields.get(FIELD), &visitor.form) {
+        return Err((StatusCode::FORBIDDEN, OLD));
+    }
+    parts.extensions.insert(fields);
+    if let Some(file) = file {
+        parts.extensions.insert(file);
+    }
+    Ok(Request::from_parts(parts, Body::empty()))
+}
+
+/// A file that came with a form.
+#[derive(Clone, Debug)]
+pub(crate) struct SentFile {
+    /// What it is called where it comes from.
+    pub(crate) name: String,
+    pub(crate) bytes: Bytes,
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for SentFile {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Self::Rejection> {
+        Ok(parts.extensions.remove())
+    }
 }
 
 /// Sends whoever is not signed in to where that is done, and back afterwards. A part of a page cannot be sent

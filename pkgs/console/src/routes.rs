@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{get, head, post};
 
 use crate::app::App;
 use crate::single_sign_on::{BACK, BEGIN};
@@ -13,8 +13,8 @@ use crate::{guard, pages};
 /// Where everything is.
 pub(crate) fn router(app: Arc<App>) -> Router {
     use pages::{
-        access, doctor, link, link_form, links, overview, profile, queues, sign_in, transfer, user,
-        user_form, users,
+        access, doctor, files, link, link_form, links, overview, profile, queues, sign_in, transfer, upload,
+        user, user_form, users,
     };
     Router::new()
         .route("/", get(overview::page))
@@ -34,6 +34,14 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/user/{id}", get(user::page))
         .route("/user/{id}/edit", get(user_form::edit).post(user_form::save))
         .route("/user/{id}/delete", get(user::ask_delete).post(user::delete))
+        .route("/files", get(files::page))
+        .route("/files/rename", get(files::ask_rename).post(files::rename))
+        .route("/files/delete", get(files::ask_delete).post(files::delete))
+        .route("/files/directory", post(files::directory))
+        .route("/files/upload", post(upload::form))
+        .route("/files/end", post(upload::end))
+        .route("/files/uploads", post(upload::begin))
+        .route("/files/uploads/{id}", head(upload::go_on).patch(upload::go_on).delete(upload::go_on))
         .route("/doctor", get(doctor::page))
         .route("/queues", get(queues::page).post(queues::place))
         .route("/live/queues", get(queues::live))

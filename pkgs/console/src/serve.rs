@@ -130,7 +130,13 @@ pub struct Args {
     #[arg(long, value_name = "HELPER", default_value = "none", help_heading = "Access")]
     pub helper: HelperAt,
 
-    /// Who had what done by the helper.
+    /// Who writes files where that is asked for on the page of files: unix:PATH, where linerate files-writer is asked, or none,
+    /// which only shows them. The page is for those whose key may write at all domains; linerate-files tells it of its root
+    /// with --admin-browse.
+    #[arg(long, value_name = "ADDR", default_value = "none", help_heading = "Access")]
+    pub files_writer: Where,
+
+    /// Who had what done by the helper, or by who writes files.
     #[command(flatten)]
     pub audit_log: AuditLogArgs,
 
@@ -377,7 +383,8 @@ fn app(
 ) -> Result<App, Error> {
     let upstream = |name, at: &Where| at.0.clone().map(|address| Upstream { name, address });
     let links = upstream("links", &args.links);
-    let others = [upstream("files", &args.files), upstream("api", &args.api)];
+    let files = upstream("files", &args.files);
+    let others = [files.clone(), upstream("api", &args.api)];
     let own = args.audit_log.audit_log.as_ref().and_then(|to| match to {
         Destination::File(path) => Some(path.clone()),
         Destination::Stdout => None,
@@ -389,6 +396,8 @@ fn app(
     Ok(App {
         sampler: Sampler::new(links.iter().cloned().chain(others.into_iter().flatten()).collect()),
         links,
+        files,
+        writer: upstream("what writes files", &args.files_writer),
         users: upstream("api", &args.users),
         users_without_key: args.users_without_key,
         audits: audits
@@ -434,8 +443,9 @@ fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
         limits: listener::Limits {
             connections: args.max_connections.get() as usize,
             make_room: true,
-            body_bytes: 1 << 20,
-            body_bytes_total: 8 << 20,
+            // A file in a plain form, or a piece of one.
+            body_bytes: 5 << 20,
+            body_bytes_total: 24 << 20,
             answer_bytes_total: 32 << 20,
             ..listener::Limits::default()
         },

@@ -3,6 +3,7 @@
 pub(crate) mod access;
 mod deed;
 pub(crate) mod doctor;
+pub(crate) mod files;
 mod form;
 mod history;
 pub(crate) mod link;
@@ -15,6 +16,7 @@ pub(crate) mod queues;
 pub(crate) mod sign_in;
 mod text;
 pub(crate) mod transfer;
+pub(crate) mod upload;
 pub(crate) mod user;
 pub(crate) mod user_form;
 pub(crate) mod users;
@@ -45,6 +47,7 @@ pub(crate) enum Screen {
     Overview,
     Links,
     Users,
+    Files,
     Queues,
     Profile,
     Doctor,
@@ -52,10 +55,11 @@ pub(crate) enum Screen {
     None,
 }
 
-const SCREENS: [(Screen, &str, &str); 7] = [
+const SCREENS: [(Screen, &str, &str); 8] = [
     (Screen::Overview, "Overview", "/"),
     (Screen::Links, "Links", "/links"),
     (Screen::Users, "Users", "/users"),
+    (Screen::Files, "Files", "/files"),
     (Screen::Queues, "Queues", "/queues"),
     (Screen::Profile, "Profile", "/profile"),
     (Screen::Doctor, "Doctor", "/doctor"),
@@ -67,6 +71,7 @@ fn has(app: &App, screen: Screen) -> bool {
     match screen {
         Screen::Links => app.links.is_some(),
         Screen::Users => app.users.is_some(),
+        Screen::Files => app.files.is_some(),
         _ => true,
     }
 }

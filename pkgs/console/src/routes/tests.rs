@@ -91,6 +91,8 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router) {
         sampler: Sampler::new(vec![links.clone()]),
         links: Some(links),
         users: None,
+        files: None,
+        writer: None,
         users_without_key: false,
         audits: Vec::new(),
         open: open.then(|| Grant { links: Some(KEY.to_owned()), ..Grant::default() }),

@@ -69,7 +69,7 @@ export class Box {
     box.api_keys = { write: await key("writer", "write"), read: await key("reader", "read") };
     [box.links, box.files, box.api] = await Promise.all([
       box.service("linerate-links", ["serve", ...at, "--print-token", "--database", database, ...audit("links"), ...jwt], ["links", "admin", "token"]),
-      box.service("linerate-files", ["serve", ...at, "--root", www], ["files", "admin"]),
+      box.service("linerate-files", ["serve", ...at, "--admin-browse", "--root", www], ["files", "admin"]),
       box.service("linerate-api", ["serve", ...at, "--auth", "keys", ...users, ...audit("api"), ...jwt], ["api", "admin"]),
     ]);
     box.token = box.links.token;
@@ -82,10 +82,24 @@ export class Box {
     return service;
   }
 
+  /** What writes files below a root of its own, with a console and a server before it. */
+  async files_of(args = []) {
+    const root = await mkdtemp(path.join(this.data, "files-"));
+    const socket = path.join(this.data, `${path.basename(root)}.socket`);
+    const flags = ["files-writer", "--root", root, "--listen", `unix:${socket}`, "--user", String(process.getuid()), ...args];
+    const write = () => this.service("linerate", flags, ["writer"]);
+    const writer = await write();
+    const files = await this.service("linerate-files", ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--admin-browse", "--root", root], ["files", "admin"]);
+    const audit = path.join(this.data, `${path.basename(root)}-audit.log`);
+    const console = await this.console({ args: ["--files", host(files.admin), "--files-writer", `unix:${socket}`, "--audit-log", audit] });
+    return { root, files, writer, write, console, audit };
+  }
+
   /** A console before these services; with `open` nobody signs in. */
   async console({ open = false, machine, args = [], env: more = {} } = {}) {
     const before = machine ? ["--machine", path.resolve(machines, machine)] : [];
-    const services = ["links", "files", "api"].flatMap((name) => [`--${name}`, host(this[name].admin)]);
+    const named = ["links", "files", "api"].filter((name) => !args.includes(`--${name}`));
+    const services = named.flatMap((name) => [`--${name}`, host(this[name].admin)]);
     const audits = ["links", "api"].flatMap((name) => [`--${name}-audit`, path.join(this.data, `${name}-audit.log`)]);
     const all = [...before, "console", "--listen", "127.0.0.1:0", ...services, "--users", host(this.api.api), ...audits, ...args];
     const env = open ? { LINERATE_CONSOLE_TOKEN: this.token, LINERATE_CONSOLE_API_TOKEN: this.api_keys.write } : more;

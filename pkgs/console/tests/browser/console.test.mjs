@@ -2,7 +2,7 @@
 // things go wrong. Everything is real: services, data, Chromium. Nothing waits for a time; it waits for what is shown.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { Box, programs } from "./box.mjs";
@@ -723,6 +723,113 @@ test("a console without a helper says so, and looks at nothing", async () => {
     await visitor.accessible("profile, unhelped");
     await page.goto(at("/queues"));
     await page.getByText("this console only looks").waitFor();
+  });
+});
+
+/** Somebody who may write files, before a root of their own. */
+async function at_files(work, options, args) {
+  const place = await box.files_of(args);
+  const visitor = await Visitor.open(browser, options);
+  await visitor.sign_in(place.console, box.token);
+  await visitor.page.getByRole("link", { name: "Files" }).click();
+  await work(visitor.page, place, visitor);
+  await visitor.close();
+}
+
+for (const [how, options] of [["with scripts", {}], ["without scripts", { javaScriptEnabled: false }]]) {
+  test(`a file is uploaded, renamed and deleted ${how}`, async () => {
+    await at_files(async (page, place, visitor) => {
+      await page.getByLabel("Name").fill("pub");
+      await page.getByRole("button", { name: "Make it" }).click();
+      await page.getByRole("link", { name: "pub/", exact: true }).click();
+      const bytes = Buffer.from("body { color: red }\n".repeat(1000));
+      await page.getByLabel("File", { exact: true }).setInputFiles({ name: "a b+c.css", mimeType: "text/css", buffer: bytes });
+      await page.getByRole("button", { name: "Upload" }).click();
+      await page.getByRole("status").getByText("Done.").waitFor();
+      assert.deepEqual(readFileSync(path.join(place.root, "pub/a b+c.css")), bytes);
+      await visitor.accessible(`files ${how}`);
+      // The server that everybody reaches has it, and says what it would answer.
+      const response = await fetch(new URL("pub/a%20b%2Bc.css", place.files.files));
+      assert.deepEqual(Buffer.from(await response.arrayBuffer()), bytes);
+      await page.getByRole("link", { name: "a b+c.css", exact: true }).click();
+      await page.getByText("text/css; charset=utf-8").waitFor();
+      await visitor.accessible(`a file ${how}`);
+      await page.getByRole("link", { name: "Rename" }).click();
+      await page.getByLabel("New path").fill("/pub/<b>.css");
+      await page.getByRole("button", { name: "Rename" }).click();
+      await page.getByRole("link", { name: "<b>.css", exact: true }).waitFor();
+      // What is there is not written over unasked.
+      await page.getByLabel("File", { exact: true }).setInputFiles({ name: "<b>.css", mimeType: "text/css", buffer: Buffer.from("new") });
+      await page.getByRole("button", { name: "Upload" }).click();
+      await page.getByText("there is something by this name already").waitFor();
+      await page.getByRole("link", { name: "Delete <b>.css" }).click();
+      await visitor.accessible(`deleting ${how}`);
+      await page.getByRole("button", { name: "Delete" }).click();
+      await page.getByText("Nothing is here.").waitFor();
+      const actions = readFileSync(place.audit, "utf8").trim().split("\n").map((line) => JSON.parse(line).action);
+      for (const action of ["files.directory", "files.upload", "files.rename", "files.delete"]) assert.ok(actions.includes(action), actions.join());
+    }, options);
+  });
+}
+
+test("an upload that breaks off goes on where it was", async () => {
+  await at_files(async (page, place) => {
+    const bytes = Buffer.alloc(20 << 20, "0123456789abcdef");
+    let pieces = 0;
+    // The writer ends in the midst, and begins anew.
+    await page.route("**/files/uploads/*", async (route) => {
+      if (route.request().method() === "PATCH" && (pieces += 1) === 3) {
+        await place.writer.kill();
+        place.writer = await place.write();
+        return route.abort();
+      }
+      return route.continue();
+    });
+    await page.getByLabel("File", { exact: true }).setInputFiles({ name: "large.bin", mimeType: "application/octet-stream", buffer: bytes });
+    await page.getByRole("button", { name: "Upload" }).click();
+    await page.getByRole("status").getByText("Done.").waitFor();
+    assert.ok(readFileSync(path.join(place.root, "large.bin")).equals(bytes));
+    assert.equal(pieces, 6, "five, and one of them twice");
+  });
+});
+
+test("names of files are text, however they are written", async () => {
+  await at_files(async (page, place, visitor) => {
+    const names = ["<script>alert(1)</script>".replaceAll("/", "\u2215"), "\u05e9\u05dc\u05d5\u05dd.txt", "\u202egpj.exe", "l".repeat(255), '"onmouseover="alert(2)', "100%&x=y?#"];
+    for (const name of names) writeFileSync(path.join(place.root, name), name);
+    symlinkSync("/etc/passwd", path.join(place.root, "leads-out"));
+    await page.reload();
+    for (const name of names) await page.getByRole("link", { name, exact: true }).first().waitFor();
+    await page.getByText("this link leads nowhere that is served").waitFor();
+    await visitor.accessible("hostile names");
+    for (const name of names) {
+      await page.goto(at("/files", place.console));
+      await page.getByRole("link", { name: `Delete ${name}`, exact: true }).click();
+      await page.getByRole("button", { name: "Delete" }).click();
+      await page.getByRole("status").getByText("Done.").waitFor();
+    }
+    assert.deepEqual(readdirSync(place.root).sort(), [".linerate-uploads", "leads-out"]);
+  });
+});
+
+test("files are for whoever may write everything, and from this page alone", async () => {
+  await at_files(async (page, place, visitor) => {
+    const asked = (init) => page.evaluate(async ([init]) => (await fetch("/files/uploads", init)).status, [init]);
+    const headers = { "tus-resumable": "1.0.0", "upload-length": "1", "upload-metadata": "path L2E=" };
+    assert.equal(await asked({ method: "POST", headers }), 403, "without a token");
+    assert.equal(await asked({ method: "POST", headers: { ...headers, "x-csrf": "0".repeat(32) } }), 403);
+    const token = await page.locator("form[data-uploads] input[name=csrf]").inputValue();
+    assert.equal(await asked({ method: "POST", headers: { ...headers, "x-csrf": token } }), 201);
+    await page.reload();
+    await page.getByRole("table", { name: "Uploads under way" }).getByRole("button", { name: "Give up" }).click();
+    await page.getByRole("status").getByText("Done.").waitFor();
+    assert.deepEqual(readdirSync(place.root), [".linerate-uploads"]);
+    const reader = await Visitor.open(browser);
+    await reader.sign_in(place.console, reading("files-reader"));
+    await reader.page.goto(at("/files", place.console));
+    await heading(reader.page, "Not allowed").waitFor();
+    await reader.close();
+    assert.ok(visitor.scripts);
   });
 });
 
