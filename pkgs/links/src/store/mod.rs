@@ -10,6 +10,7 @@ mod model;
 mod pending;
 mod policy;
 mod postgres;
+mod rules;
 mod sqlite;
 mod watch;
 
@@ -24,7 +25,7 @@ use crate::domains::{Domain, DomainId, DomainPatch, Domains, InDomains, LinkKey,
 use crate::link::{Link, LinkPatch, NewLink};
 
 use policy::Policy;
-use sqlite::tables::tokens;
+use rules::tokens;
 
 pub use error::Error;
 pub use model::*;

@@ -8,9 +8,9 @@ use postgres::{Pool, Row, Session, Transaction};
 
 use crate::agent::Agent;
 use crate::domains::InDomains;
-use crate::store::sqlite::tables::clicks::{ALL, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS};
-use crate::store::sqlite::tables::folded::OLDER;
-use crate::store::sqlite::tables::retention::MAX_LINKS;
+use crate::store::rules::clicks::{
+    ALL, MAX_LINKS_FOLDED, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS,
+};
 use crate::store::{ClickBatch, Count, Error, Older, Stats};
 use crate::when::{Timestamp, format_day};
 
@@ -237,7 +237,7 @@ pub async fn fold_days(pool: &Pool, before: i32, from: i64) -> Result<Option<i64
     transaction.query(&format!("SELECT pg_advisory_xact_lock({ELECTED})"), &[]).await?;
     let sql =
         "SELECT DISTINCT link FROM clicks WHERE link >= $1 AND day > $2 AND day < $3 ORDER BY link LIMIT $4";
-    let most = integer(MAX_LINKS as u64);
+    let most = integer(MAX_LINKS_FOLDED as u64);
     let rows =
         transaction.query(sql, values![from => INT8, OLDER => INT4, before => INT4, most => INT8]).await?;
     let links: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
@@ -262,7 +262,7 @@ pub async fn fold_days(pool: &Pool, before: i32, from: i64) -> Result<Option<i64
     transaction.execute(sql, values![keys => INT8_ARRAY, first => INT4_ARRAY, last => INT4_ARRAY]).await?;
     transaction.commit().await?;
     let next = links.last().and_then(|last| last.checked_add(1));
-    Ok(next.filter(|_| links.len() == MAX_LINKS))
+    Ok(next.filter(|_| links.len() == MAX_LINKS_FOLDED))
 }
 
 /// Whose clicks are summed.

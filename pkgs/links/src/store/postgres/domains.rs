@@ -4,7 +4,7 @@ use postgres::{Pool, Session};
 
 use crate::domains::{Domain, DomainId, DomainPatch, Domains, MAX_DOMAINS};
 use crate::store::Error;
-use crate::store::sqlite::tables::domains::MAX_LINKS;
+use crate::store::rules::domains::MAX_LINKS_DELETED;
 use crate::when::Timestamp;
 
 use super::links;
@@ -106,14 +106,14 @@ pub async fn delete(pool: &Pool, host: &str, force: bool) -> Result<bool, Error>
     if id == DomainId::DEFAULT {
         return Err(Error::NoDomain(host.to_owned()));
     }
-    let most = i64::try_from(MAX_LINKS).unwrap_or(i64::MAX);
+    let most = i64::try_from(MAX_LINKS_DELETED).unwrap_or(i64::MAX);
     let found = "SELECT id FROM links WHERE named_domain = $1 LIMIT $2";
     let rows = session.query(found, values![id.0 => INT8, most => INT8]).await?;
     let found: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     if !found.is_empty() && !force {
         return Err(Error::DomainInUse(host.to_owned()));
     }
-    let rest = found.len() == MAX_LINKS;
+    let rest = found.len() == MAX_LINKS_DELETED;
     links::delete_ids(&session, &found).await?;
     if rest {
         return Ok(false);

@@ -6,7 +6,7 @@ use crate::code::{self, CodePolicy};
 use crate::domains::{DomainId, LinkKey};
 use crate::link::Link;
 use crate::store::draft::{Draft, Edit};
-use crate::store::sqlite::tables::links::{DRAWS, KEY_SECONDS, number_of, redirect_of, status_of};
+use crate::store::rules::links::{DRAWS, KEY_SECONDS, number_of, redirect_of, status_of};
 use crate::store::{Created, Error, IdempotencyKey};
 use crate::when::Timestamp;
 

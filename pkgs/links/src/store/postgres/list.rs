@@ -4,8 +4,8 @@ use postgres::types::{ToSql, Type};
 use postgres::{Parameter, Pool};
 
 use crate::domains::InDomains;
-use crate::store::sqlite::tables::links::number_of;
-use crate::store::sqlite::tables::list::{MAX_LIMIT, MAX_SEARCH, pattern, read_cursor, write_cursor};
+use crate::store::rules::links::number_of;
+use crate::store::rules::list::{MAX_LIMIT, MAX_SEARCH, Place, pattern, read_cursor, write_cursor};
 use crate::store::{Error, ListQuery, Page, Sort};
 
 use super::links::{SELECT, link_of};
@@ -50,10 +50,9 @@ pub async fn list(pool: &Pool, query: &ListQuery) -> Result<Page, Error> {
     if let Some(cursor) = &query.cursor {
         let mut marks = Vec::new();
         for last in read_cursor(cursor, query)? {
-            use rusqlite::types::Value;
             marks.push(match last {
-                Value::Integer(number) => filter.value(number, Type::INT8),
-                Value::Text(text) if !text.contains('\0') => filter.value(text, Type::TEXT),
+                Place::Number(number) => filter.value(number, Type::INT8),
+                Place::Text(text) if !text.contains('\0') => filter.value(text, Type::TEXT),
                 _ => return Err(Error::field("cursor", "not a cursor of this list")),
             });
         }

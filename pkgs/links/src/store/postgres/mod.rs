@@ -32,10 +32,9 @@ use crate::domains::{Domain, DomainId, DomainPatch, Domains, InDomains, LinkKey,
 use crate::link::{Link, LinkPatch, NewLink};
 use crate::store::draft::{Draft, Edit};
 use crate::store::policy::Policy;
-use crate::store::sqlite::tables::domains as rules;
 use crate::store::{
     Change, ClickBatch, Created, Error, FoldCursor, Grant, IdempotencyKey, ListQuery, OnConflict, Page,
-    Pending, Record, Scope, Stats, StatsScope, Tally, TokenInfo, Watch,
+    Pending, Record, Scope, Stats, StatsScope, Tally, TokenInfo, Watch, rules,
 };
 use crate::target::TargetPolicy;
 
@@ -350,14 +349,14 @@ impl Postgres {
     }
 
     pub fn create_domain(&self, new: NewDomain) -> Pending<Domain> {
-        match rules::draft(new, &self.policy) {
+        match rules::domains::draft(new, &self.policy) {
             Ok(domain) => self.write_domains(|pool| async move { domains::create(&pool, domain).await }),
             Err(error) => Pending::refused(error),
         }
     }
 
     pub fn edit_domain(&self, host: String, patch: DomainPatch) -> Pending<Domain> {
-        match rules::checked(patch, &self.policy) {
+        match rules::domains::checked(patch, &self.policy) {
             Ok(patch) => self.write_domains(|pool| async move { domains::edit(&pool, &host, patch).await }),
             Err(error) => Pending::refused(error),
         }

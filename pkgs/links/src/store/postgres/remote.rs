@@ -6,7 +6,7 @@ use postgres::{Kind, Row};
 
 use crate::domains::DomainId;
 use crate::link::Status;
-use crate::store::sqlite::tables::links::{redirect_of, status_of};
+use crate::store::rules::links::{redirect_of, status_of};
 use crate::store::{Error, LEASED, Lease, Pending, Route};
 use crate::when::Timestamp;
 

@@ -4,7 +4,7 @@ use postgres::{Pool, Row};
 use subtle::ConstantTimeEq;
 
 use crate::domains::{DomainId, Domains, InDomains};
-use crate::store::sqlite::tables::tokens::{
+use crate::store::rules::tokens::{
     MAX_TOKENS, draw, hash, ids_of, named, names, number_of, scope_of, selector, text_of,
 };
 use crate::store::{Error, Grant, Scope, TokenInfo};

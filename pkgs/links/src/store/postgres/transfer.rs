@@ -11,7 +11,7 @@ use crate::code::{self, CodePolicy};
 use crate::domains::{InDomains, LinkKey};
 use crate::link::{NewLink, Status};
 use crate::store::draft::Draft;
-use crate::store::sqlite::tables::links::{DRAWS, MAX_ERRORS, number_of, redirect_of, status_of};
+use crate::store::rules::links::{DRAWS, MAX_ERRORS, number_of, redirect_of, status_of};
 use crate::store::{Error, OnConflict, Record, Tally};
 use crate::when::Timestamp;
 

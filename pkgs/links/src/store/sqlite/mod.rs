@@ -7,7 +7,7 @@
 mod connection;
 mod reader;
 mod schema;
-pub(super) mod tables;
+mod tables;
 mod work;
 mod writer;
 
@@ -30,7 +30,7 @@ use tables::{clicks, domains, links, retention, tokens};
 use super::draft::{Draft, Edit};
 use super::{
     ClickBatch, Created, Error, FoldCursor, IdempotencyKey, OnChange, OnConflict, Pending, Policy, Record,
-    Scope, Tally, TokenInfo,
+    Scope, Tally, TokenInfo, rules,
 };
 
 pub use reader::Reader;
@@ -90,7 +90,7 @@ impl Store {
 
     /// Creates a domain.
     pub fn create_domain(&self, new: NewDomain) -> Pending<Domain> {
-        match domains::draft(new, &self.policy) {
+        match rules::domains::draft(new, &self.policy) {
             Ok(domain) => self.writer.submit(move |work| domains::create(work, domain)),
             Err(error) => Pending::refused(error),
         }
@@ -98,7 +98,7 @@ impl Store {
 
     /// Applies a merge patch to a domain.
     pub fn edit_domain(&self, host: String, patch: DomainPatch) -> Pending<Domain> {
-        match domains::checked(patch, &self.policy) {
+        match rules::domains::checked(patch, &self.policy) {
             Ok(patch) => self.writer.submit(move |work| domains::edit(work, &host, patch)),
             Err(error) => Pending::refused(error),
         }

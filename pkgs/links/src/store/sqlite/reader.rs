@@ -15,9 +15,9 @@ use crate::link::{Link, NewLink, Status};
 use crate::when::Timestamp;
 
 use super::tables::clicks::{self, Links};
-use super::tables::links::{self, redirect_of, status_of};
-use super::tables::{in_domains, list, tokens};
+use super::tables::{in_domains, links, list, tokens};
 use super::{connection, schema};
+use crate::store::rules::links::{redirect_of, status_of};
 use crate::store::{Error, Grant, ListQuery, Page, Progress, Record, Route, Stats, StatsScope, TokenInfo};
 
 /// Pages of one step of a backup: 4 MiB at a time.

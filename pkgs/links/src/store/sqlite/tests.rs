@@ -650,8 +650,7 @@ fn however_many_days_a_link_is_followed_its_rows_are_bounded() {
 
 #[test]
 fn folding_takes_small_steps_and_goes_on_after_a_restart() {
-    use super::tables::folded::OLDER;
-    use super::tables::retention::{MAX_LINKS, MAX_ROWS};
+    use crate::store::rules::clicks::{MAX_LINKS_FOLDED as MAX_LINKS, MAX_ROWS_FOLDED as MAX_ROWS, OLDER};
     let fixture = Fixture::new();
     let one = fixture.add("one").id;
     let codes = (0..2 * MAX_LINKS).map(|n| link(&format!("c{n}"))).collect();

@@ -10,30 +10,13 @@ use crate::agent::Agent;
 use crate::domains::InDomains;
 use crate::when::{Timestamp, format_day};
 
-use super::folded::{self, OLDER};
-use super::in_domains;
+use super::{folded, in_domains};
+use crate::store::rules::clicks::{ALL, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS};
 use crate::store::sqlite::work::WriteContext;
 use crate::store::{ClickBatch, Count, Error, Stats};
 
-/// The link that stands for all of them.
-pub(in crate::store) const ALL: i64 = 0;
-
-/// Rows a link may have for a day. Where there are more referrers, those with the fewest visits, and of these
-/// the ones that were seen last the longest ago, give way and count under [`OTHER`]: so whoever makes names up
-/// drives out other such names, not those that visits really come from.
-pub(in crate::store) const ROWS_PER_DAY: usize = 250;
-
-/// Rows all links together may have for a day.
-pub(in crate::store) const ROWS_PER_DAY_OF_ALL: usize = 5_000;
-
-/// The name of all further referrers.
-pub(in crate::store) const OTHER: &str = "(other)";
-
-/// Referrers that a breakdown names.
-pub(in crate::store) const TOP_REFERRERS: i64 = 100;
-
 /// Whose clicks are summed.
-pub(in crate::store) enum Links {
+pub(in crate::store::sqlite) enum Links {
     /// One link's.
     One(i64),
     /// Those of all, also of those deleted since.
@@ -58,9 +41,9 @@ impl Links {
 }
 
 /// What a row of counts is told apart by: link, day, referrer and agent.
-pub(in crate::store) type Key<'b> = (i64, i32, &'b str, Agent);
+pub(in crate::store::sqlite) type Key<'b> = (i64, i32, &'b str, Agent);
 
-pub(in crate::store) fn count(work: &mut WriteContext<'_>, batch: &ClickBatch) -> Result<(), Error> {
+pub(in crate::store::sqlite) fn count(work: &mut WriteContext<'_>, batch: &ClickBatch) -> Result<(), Error> {
     let connection = work.connection;
     let now = Timestamp::now();
     // In the order of the key, so that neighbours share their pages.
@@ -91,7 +74,11 @@ pub(in crate::store) fn count(work: &mut WriteContext<'_>, batch: &ClickBatch) -
 }
 
 /// Adds to the clicks of a link; false where there is no such link.
-pub(in crate::store) fn add_to_total(connection: &Connection, link: i64, clicks: u64) -> Result<bool, Error> {
+pub(in crate::store::sqlite) fn add_to_total(
+    connection: &Connection,
+    link: i64,
+    clicks: u64,
+) -> Result<bool, Error> {
     // An imported count may be near the greatest integer: one more must not fail the transaction.
     let known = connection
         .prepare_cached(
@@ -107,14 +94,14 @@ pub(in crate::store) fn add_to_total(connection: &Connection, link: i64, clicks:
 }
 
 /// Forgets the clicks of a link; the sum of all keeps them.
-pub(in crate::store) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
+pub(in crate::store::sqlite) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
     connection.prepare_cached("DELETE FROM totals WHERE link = ?1")?.execute([link])?;
     connection.prepare_cached("DELETE FROM clicks WHERE link = ?1")?.execute([link])?;
     folded::delete(connection, link)
 }
 
 /// Adds the counts of one link, which are in order.
-pub(in crate::store) fn add_by_day(
+pub(in crate::store::sqlite) fn add_by_day(
     connection: &Connection,
     counts: &[(Key<'_>, u64)],
     now: Timestamp,
@@ -205,7 +192,7 @@ fn insert(
 }
 
 /// Sums the clicks of one link, of all, or of those at some domains.
-pub(in crate::store) fn stats(
+pub(in crate::store::sqlite) fn stats(
     connection: &Connection,
     links: &Links,
     days: &RangeInclusive<i32>,

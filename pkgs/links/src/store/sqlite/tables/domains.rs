@@ -2,18 +2,16 @@
 
 use rusqlite::{Connection, params};
 
-use crate::domains::{self, Domain, DomainId, DomainPatch, Domains, InvalidHost, MAX_DOMAINS, NewDomain};
+use crate::domains::{Domain, DomainId, DomainPatch, Domains, MAX_DOMAINS};
 use crate::when::Timestamp;
 
 use super::clicks;
+use crate::store::Error;
+use crate::store::rules::domains::MAX_LINKS_DELETED;
 use crate::store::sqlite::work::WriteContext;
-use crate::store::{Error, Policy};
-
-/// Links that are deleted along with their domain in one transaction: others need not wait long for it.
-pub(in crate::store) const MAX_LINKS: usize = 2_000;
 
 /// All there are.
-pub(in crate::store) fn load(connection: &Connection) -> Result<Domains, Error> {
+pub(in crate::store::sqlite) fn load(connection: &Connection) -> Result<Domains, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT id, host, root_target, default_target, not_found_html, created_at FROM domains",
     )?;
@@ -30,55 +28,7 @@ pub(in crate::store) fn load(connection: &Connection) -> Result<Domains, Error> 
     Ok(Domains::new(rows.collect::<Result<Vec<_>, _>>()?))
 }
 
-/// A domain that keeps every rule, but for its host being free.
-pub(in crate::store) fn draft(new: NewDomain, policy: &Policy) -> Result<Domain, Error> {
-    let host = domains::parse(&new.host)?;
-    if policy.targets.has_host(&host) {
-        return Err(InvalidHost::Own.into());
-    }
-    let domain = Domain {
-        id: DomainId::DEFAULT,
-        root_target: target("root_target", new.root_target, policy, Some(&host))?,
-        default_target: target("default_target", new.default_target, policy, Some(&host))?,
-        not_found_html: new.not_found_html,
-        created_at: Timestamp::now(),
-        host,
-    };
-    domain.check()?;
-    Ok(domain)
-}
-
-/// A patch whose targets keep every rule.
-pub(in crate::store) fn checked(patch: DomainPatch, policy: &Policy) -> Result<DomainPatch, Error> {
-    let checked = |field, given: Option<Option<String>>| {
-        given.map(|given| target(field, given, policy, None)).transpose()
-    };
-    Ok(DomainPatch {
-        root_target: checked("root_target", patch.root_target)?,
-        default_target: checked("default_target", patch.default_target)?,
-        not_found_html: patch.not_found_html,
-    })
-}
-
-/// A target by the rules for those of links; `host` is the one that is about to be the shortener's own.
-fn target(
-    field: &'static str,
-    given: Option<String>,
-    policy: &Policy,
-    host: Option<&str>,
-) -> Result<Option<String>, Error> {
-    let Some(given) = given else { return Ok(None) };
-    let known = policy.domains.now();
-    let is_own = |own: &str| {
-        known.find(own.as_bytes()).is_some() || host.is_some_and(|host| domains::is_at(own.as_bytes(), host))
-    };
-    match policy.targets.validate_besides(&given, is_own) {
-        Ok(target) => Ok(Some(target)),
-        Err(invalid) => Err(Error::field(field, invalid.to_string())),
-    }
-}
-
-pub(in crate::store) fn create(work: &mut WriteContext<'_>, domain: Domain) -> Result<Domain, Error> {
+pub(in crate::store::sqlite) fn create(work: &mut WriteContext<'_>, domain: Domain) -> Result<Domain, Error> {
     let connection = work.connection;
     let count: usize = connection.query_row("SELECT count(*) FROM domains", [], |row| row.get(0))?;
     if count >= MAX_DOMAINS {
@@ -102,7 +52,7 @@ pub(in crate::store) fn create(work: &mut WriteContext<'_>, domain: Domain) -> R
     Ok(Domain { id: DomainId(connection.last_insert_rowid()), ..domain })
 }
 
-pub(in crate::store) fn edit(
+pub(in crate::store::sqlite) fn edit(
     work: &mut WriteContext<'_>,
     host: &str,
     patch: DomainPatch,
@@ -124,7 +74,11 @@ pub(in crate::store) fn edit(
 }
 
 /// Deletes a domain that has no links, or, with `force`, some of its links; answers whether the domain is gone.
-pub(in crate::store) fn delete(work: &mut WriteContext<'_>, host: &str, force: bool) -> Result<bool, Error> {
+pub(in crate::store::sqlite) fn delete(
+    work: &mut WriteContext<'_>,
+    host: &str,
+    force: bool,
+) -> Result<bool, Error> {
     let connection = work.connection;
     let id = load(connection)?.id(Some(host))?;
     if id == DomainId::DEFAULT {
@@ -132,7 +86,7 @@ pub(in crate::store) fn delete(work: &mut WriteContext<'_>, host: &str, force: b
     }
     let links: Vec<i64> = connection
         .prepare_cached("SELECT id FROM links WHERE domain = ?1 AND domain <> 0 LIMIT ?2")?
-        .query_map(params![id.0, MAX_LINKS], |row| row.get(0))?
+        .query_map(params![id.0, MAX_LINKS_DELETED], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     if !links.is_empty() && !force {
         return Err(Error::DomainInUse(host.to_owned()));
@@ -144,7 +98,7 @@ pub(in crate::store) fn delete(work: &mut WriteContext<'_>, host: &str, force: b
     if !links.is_empty() {
         work.all_changed();
     }
-    if links.len() == MAX_LINKS {
+    if links.len() == MAX_LINKS_DELETED {
         return Ok(false);
     }
     connection.execute("DELETE FROM domains WHERE id = ?1", [id.0])?;
@@ -153,7 +107,7 @@ pub(in crate::store) fn delete(work: &mut WriteContext<'_>, host: &str, force: b
 }
 
 /// Refuses a domain that has been deleted since it was looked up.
-pub(in crate::store) fn expect(connection: &Connection, domain: &Domain) -> Result<(), Error> {
+pub(in crate::store::sqlite) fn expect(connection: &Connection, domain: &Domain) -> Result<(), Error> {
     let mut statement = connection.prepare_cached("SELECT 1 FROM domains WHERE id = ?1")?;
     match statement.exists([domain.id.0])? {
         true => Ok(()),

@@ -2,15 +2,12 @@
 
 use rusqlite::{Connection, params};
 
+use crate::store::rules::clicks::OLDER;
+use crate::store::{Error, Older};
 use crate::when::format_day;
 
-use crate::store::{Error, Older};
-
-/// The day that stands for those that were folded. No clock shows it.
-pub(in crate::store) const OLDER: i32 = i32::MIN;
-
 /// What was folded of the links that a condition with one parameter is true of, where all of it is between these days.
-pub(in crate::store) fn within(
+pub(in crate::store::sqlite) fn within(
     connection: &Connection,
     (these, link): (&str, i64),
     first: i32,
@@ -30,7 +27,7 @@ pub(in crate::store) fn within(
 }
 
 /// Forgets which days of a link were folded.
-pub(in crate::store) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
+pub(in crate::store::sqlite) fn delete(connection: &Connection, link: i64) -> Result<(), Error> {
     connection.prepare_cached("DELETE FROM folded_days WHERE link = ?1")?.execute([link])?;
     Ok(())
 }

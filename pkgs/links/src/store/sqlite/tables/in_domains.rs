@@ -3,7 +3,7 @@
 use crate::domains::{DomainId, InDomains};
 
 /// The condition that a link is in one of these domains, after `WHERE`; empty where any is right.
-pub(in crate::store) fn condition(domains: &InDomains) -> Option<String> {
+pub(in crate::store::sqlite) fn condition(domains: &InDomains) -> Option<String> {
     let InDomains::Only(domains) = domains else { return None };
     let ids: Vec<_> = domains.iter().map(|domain| domain.0.to_string()).collect();
     Some(match domains[..] {

@@ -4,31 +4,23 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use crate::code::{self, CodePolicy};
 use crate::domains::{DomainId, LinkKey};
-use crate::link::{Link, RedirectStatus, Status};
+use crate::link::Link;
 use crate::when::Timestamp;
 
 use super::{clicks, domains};
 use crate::store::draft::{Draft, Edit};
+use crate::store::rules::links::{DRAWS, KEY_SECONDS, MAX_ERRORS, number_of, redirect_of, status_of};
 use crate::store::sqlite::work::WriteContext;
 use crate::store::{Created, Error, IdempotencyKey, OnConflict, Tally};
 
 /// Columns of [`link_of`], in its order.
-pub(in crate::store) const COLUMNS: &str = "id, code, target, title, tags, status, redirect, forward_query, \
+pub(in crate::store::sqlite) const COLUMNS: &str = "id, code, target, title, tags, status, redirect, forward_query, \
     password_hash IS NOT NULL, not_before, expires_at, max_clicks, \
     ifnull((SELECT clicks FROM totals WHERE link = id), 0) AS clicks, created_at, updated_at, domain, \
     iif(domain = 0, NULL, (SELECT host FROM domains WHERE domains.id = domain))";
 
-/// Draws of a random code before the codes grow by a character: they are getting scarce.
-pub(in crate::store) const DRAWS: u32 = 8;
-
-/// How long an idempotency key is remembered, in seconds.
-pub(in crate::store) const KEY_SECONDS: i64 = 24 * 60 * 60;
-
-/// The most refusals that a [`Tally`] tells one by one.
-pub(in crate::store) const MAX_ERRORS: usize = 100;
-
 /// The link of a row of [`COLUMNS`].
-pub(in crate::store) fn link_of(row: &Row<'_>) -> rusqlite::Result<Link> {
+pub(in crate::store::sqlite) fn link_of(row: &Row<'_>) -> rusqlite::Result<Link> {
     let tags: String = row.get(4)?;
     Ok(Link {
         id: row.get(0)?,
@@ -51,33 +43,15 @@ pub(in crate::store) fn link_of(row: &Row<'_>) -> rusqlite::Result<Link> {
     })
 }
 
-/// The status kept as this number.
-pub(in crate::store) fn status_of(number: i64) -> Status {
-    if number == 0 { Status::Active } else { Status::Disabled }
-}
-
-/// The number a status is kept as.
-pub(in crate::store) fn number_of(status: Status) -> i64 {
-    match status {
-        Status::Active => 0,
-        Status::Disabled => 1,
-    }
-}
-
-/// The redirect status kept as this number.
-pub(in crate::store) fn redirect_of(number: u16) -> RedirectStatus {
-    RedirectStatus::try_from(number).unwrap_or_default()
-}
-
 /// A link by code.
-pub(in crate::store) fn get(connection: &Connection, key: &LinkKey) -> Result<Link, Error> {
+pub(in crate::store::sqlite) fn get(connection: &Connection, key: &LinkKey) -> Result<Link, Error> {
     let sql = format!("SELECT {COLUMNS} FROM links WHERE domain = ?1 AND code = ?2");
     let mut statement = connection.prepare_cached(&sql)?;
     let link = statement.query_row(params![key.domain.0, key.code], link_of).optional()?;
     link.ok_or_else(|| Error::NotFound(key.code.clone()))
 }
 
-pub(in crate::store) fn create(
+pub(in crate::store::sqlite) fn create(
     work: &mut WriteContext<'_>,
     policy: &CodePolicy,
     draft: Draft,
@@ -111,7 +85,7 @@ pub(in crate::store) fn create(
     Ok(Created { link, replayed: false })
 }
 
-pub(in crate::store) fn insert(
+pub(in crate::store::sqlite) fn insert(
     work: &mut WriteContext<'_>,
     policy: &CodePolicy,
     draft: Draft,
@@ -204,7 +178,7 @@ fn replace_tags(connection: &Connection, link: i64, tags: &[String]) -> Result<(
     insert_tags(connection, link, tags)
 }
 
-pub(in crate::store) fn edit(
+pub(in crate::store::sqlite) fn edit(
     work: &mut WriteContext<'_>,
     key: LinkKey,
     edit: Edit,
@@ -249,7 +223,7 @@ pub(in crate::store) fn edit(
     Ok(link)
 }
 
-pub(in crate::store) fn delete(work: &mut WriteContext<'_>, key: LinkKey) -> Result<(), Error> {
+pub(in crate::store::sqlite) fn delete(work: &mut WriteContext<'_>, key: LinkKey) -> Result<(), Error> {
     let connection = work.connection;
     let id: Option<i64> = connection
         .prepare_cached("DELETE FROM links WHERE domain = ?1 AND code = ?2 RETURNING id")?
@@ -261,7 +235,7 @@ pub(in crate::store) fn delete(work: &mut WriteContext<'_>, key: LinkKey) -> Res
     Ok(())
 }
 
-pub(in crate::store) fn import(
+pub(in crate::store::sqlite) fn import(
     work: &mut WriteContext<'_>,
     policy: &CodePolicy,
     drafts: Vec<Result<Draft, Error>>,

@@ -4,20 +4,13 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-use crate::domains::DomainId;
-use crate::link::Link;
-
 use super::in_domains;
-use super::links::{COLUMNS, link_of, number_of};
+use super::links::{COLUMNS, link_of};
+use crate::store::rules::links::number_of;
+use crate::store::rules::list::{MAX_LIMIT, MAX_SEARCH, Place, pattern, read_cursor, write_cursor};
 use crate::store::{Error, ListQuery, Page, Sort};
 
-/// The most links of a page.
-pub(in crate::store) const MAX_LIMIT: usize = 1_000;
-
-/// The longest search, in bytes: SQLite refuses patterns beyond 50,000 (sqlite.org/limits.html).
-pub(in crate::store) const MAX_SEARCH: usize = 8_000;
-
-pub(in crate::store) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, Error> {
+pub(in crate::store::sqlite) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, Error> {
     let limit = query.limit.clamp(1, MAX_LIMIT);
     let column = match query.sort {
         Sort::Created => "id",
@@ -37,7 +30,10 @@ pub(in crate::store) fn list(connection: &Connection, query: &ListQuery) -> Resu
         let last = read_cursor(cursor, query)?;
         let marks = vec!["?"; columns.len()];
         conditions.push(format!("({}) {beyond} ({})", columns.join(", "), marks.join(", ")));
-        values.extend(last);
+        values.extend(last.into_iter().map(|place| match place {
+            Place::Number(number) => Value::Integer(number),
+            Place::Text(text) => Value::Text(text),
+        }));
     }
     if let Some(search) = &query.search {
         if search.len() > MAX_SEARCH {
@@ -68,60 +64,4 @@ pub(in crate::store) fn list(connection: &Connection, query: &ListQuery) -> Resu
     links.truncate(limit);
     let next = links.last().filter(|_| more).map(|last| write_cursor(last, query));
     Ok(Page { links, next })
-}
-
-/// The pattern that finds a text anywhere, with LIKE's own characters taken literally.
-pub(in crate::store) fn pattern(search: &str) -> String {
-    let mut pattern = String::with_capacity(search.len() + 2);
-    pattern.push('%');
-    for c in search.chars() {
-        if matches!(c, '%' | '_' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern.push('%');
-    pattern
-}
-
-/// A cursor names its order, and where in it the page ended: `ca~1700000000~42`, `ka~abc~42`, `ka~7/abc~42`.
-pub(in crate::store) fn write_cursor(last: &Link, query: &ListQuery) -> String {
-    let value = match query.sort {
-        Sort::Created => last.id.to_string(),
-        Sort::Updated => last.updated_at.0.to_string(),
-        Sort::Clicks => last.clicks.to_string(),
-        Sort::Code if last.domain_id == DomainId::DEFAULT => last.code.clone(),
-        Sort::Code => format!("{}/{}", last.domain_id.0, last.code),
-    };
-    format!("{}~{value}~{}", order_of(query), last.id)
-}
-
-/// The values of the columns that a list is sorted by, where the page before it ended.
-pub(in crate::store) fn read_cursor(cursor: &str, query: &ListQuery) -> Result<Vec<Value>, Error> {
-    let parse = || {
-        let (value, id) = cursor.strip_prefix(order_of(query))?.strip_prefix('~')?.rsplit_once('~')?;
-        let mut values = match (query.sort, value.split_once('/')) {
-            (Sort::Code, None) => vec![Value::Integer(0), Value::Text(value.to_owned())],
-            (Sort::Code, Some((domain, code))) => {
-                vec![Value::Integer(domain.parse().ok()?), Value::Text(code.to_owned())]
-            }
-            (Sort::Created | Sort::Updated | Sort::Clicks, _) => vec![Value::Integer(value.parse().ok()?)],
-        };
-        values.push(Value::Integer(id.parse().ok()?));
-        Some(values)
-    };
-    parse().ok_or_else(|| Error::field("cursor", "not a cursor of this list"))
-}
-
-fn order_of(query: &ListQuery) -> &'static str {
-    match (query.sort, query.descending) {
-        (Sort::Created, false) => "ca",
-        (Sort::Created, true) => "cd",
-        (Sort::Updated, false) => "ua",
-        (Sort::Updated, true) => "ud",
-        (Sort::Clicks, false) => "na",
-        (Sort::Clicks, true) => "nd",
-        (Sort::Code, false) => "ka",
-        (Sort::Code, true) => "kd",
-    }
 }

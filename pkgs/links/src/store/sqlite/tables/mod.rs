@@ -1,10 +1,10 @@
 //! What is read and written, by table.
 
-pub(in crate::store) mod clicks;
-pub(in crate::store) mod domains;
-pub(in crate::store) mod folded;
-pub(in crate::store) mod in_domains;
-pub(in crate::store) mod links;
-pub(in crate::store) mod list;
-pub(in crate::store) mod retention;
-pub(in crate::store) mod tokens;
+pub(in crate::store::sqlite) mod clicks;
+pub(in crate::store::sqlite) mod domains;
+pub(in crate::store::sqlite) mod folded;
+pub(in crate::store::sqlite) mod in_domains;
+pub(in crate::store::sqlite) mod links;
+pub(in crate::store::sqlite) mod list;
+pub(in crate::store::sqlite) mod retention;
+pub(in crate::store::sqlite) mod tokens;

@@ -12,21 +12,19 @@ use crate::agent::Agent;
 use crate::when::Timestamp;
 
 use super::clicks::{self, Key};
-use super::folded::OLDER;
 use crate::store::Error;
-
-/// Rows that one piece of work folds at most: about what a flush of clicks may change, so that nobody waits longer for it.
-pub(in crate::store) const MAX_ROWS: usize = 500;
-
-/// Links that one piece of work looks at. Each may cost a read from the disk.
-pub(in crate::store) const MAX_LINKS: usize = 250;
+use crate::store::rules::clicks::{MAX_LINKS_FOLDED, MAX_ROWS_FOLDED, OLDER};
 
 /// Folds what is older than day `before`, of as many links from `from` on as one piece of work may. Answers with which
 /// link to go on; none where all are done.
-pub(in crate::store) fn fold(connection: &Connection, before: i32, from: i64) -> Result<Option<i64>, Error> {
+pub(in crate::store::sqlite) fn fold(
+    connection: &Connection,
+    before: i32,
+    from: i64,
+) -> Result<Option<i64>, Error> {
     let mut from = Some(from);
-    let mut rows = MAX_ROWS;
-    for _ in 0..MAX_LINKS {
+    let mut rows = MAX_ROWS_FOLDED;
+    for _ in 0..MAX_LINKS_FOLDED {
         let Some(link) = from.map(|from| next(connection, from)).transpose()?.flatten() else {
             return Ok(None);
         };

@@ -4,7 +4,7 @@ use super::*;
 use crate::domains::{
     Domain, DomainId, DomainPatch, InDomains, InvalidHost, LinkKey, MAX_DOMAINS, NewDomain,
 };
-use crate::store::sqlite::tables::domains::MAX_LINKS;
+use crate::store::rules::domains::MAX_LINKS_DELETED as MAX_LINKS;
 
 impl Fixture {
     fn add_domain(&self, host: &str) -> Domain {

@@ -1,0 +1,75 @@
+//! Lists: how long they and what is searched for may be, and their cursors.
+
+use crate::domains::DomainId;
+use crate::link::Link;
+use crate::store::{Error, ListQuery, Sort};
+
+/// The most links of a page.
+pub const MAX_LIMIT: usize = 1_000;
+
+/// The longest search, in bytes: SQLite refuses patterns beyond 50,000 (sqlite.org/limits.html).
+pub const MAX_SEARCH: usize = 8_000;
+
+/// The pattern that finds a text anywhere, with LIKE's own characters taken literally.
+pub fn pattern(search: &str) -> String {
+    let mut pattern = String::with_capacity(search.len() + 2);
+    pattern.push('%');
+    for c in search.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
+}
+
+/// The value of a column, where a page ended.
+pub enum Place {
+    /// An integer.
+    Number(i64),
+    /// A text.
+    Text(String),
+}
+
+/// A cursor names its order, and where in it the page ended: `ca~1700000000~42`, `ka~abc~42`, `ka~7/abc~42`.
+pub fn write_cursor(last: &Link, query: &ListQuery) -> String {
+    let value = match query.sort {
+        Sort::Created => last.id.to_string(),
+        Sort::Updated => last.updated_at.0.to_string(),
+        Sort::Clicks => last.clicks.to_string(),
+        Sort::Code if last.domain_id == DomainId::DEFAULT => last.code.clone(),
+        Sort::Code => format!("{}/{}", last.domain_id.0, last.code),
+    };
+    format!("{}~{value}~{}", order_of(query), last.id)
+}
+
+/// The values of the columns that a list is sorted by, where the page before it ended.
+pub fn read_cursor(cursor: &str, query: &ListQuery) -> Result<Vec<Place>, Error> {
+    let parse = || {
+        let (value, id) = cursor.strip_prefix(order_of(query))?.strip_prefix('~')?.rsplit_once('~')?;
+        let mut values = match (query.sort, value.split_once('/')) {
+            (Sort::Code, None) => vec![Place::Number(0), Place::Text(value.to_owned())],
+            (Sort::Code, Some((domain, code))) => {
+                vec![Place::Number(domain.parse().ok()?), Place::Text(code.to_owned())]
+            }
+            (Sort::Created | Sort::Updated | Sort::Clicks, _) => vec![Place::Number(value.parse().ok()?)],
+        };
+        values.push(Place::Number(id.parse().ok()?));
+        Some(values)
+    };
+    parse().ok_or_else(|| Error::field("cursor", "not a cursor of this list"))
+}
+
+fn order_of(query: &ListQuery) -> &'static str {
+    match (query.sort, query.descending) {
+        (Sort::Created, false) => "ca",
+        (Sort::Created, true) => "cd",
+        (Sort::Updated, false) => "ua",
+        (Sort::Updated, true) => "ud",
+        (Sort::Clicks, false) => "na",
+        (Sort::Clicks, true) => "nd",
+        (Sort::Code, false) => "ka",
+        (Sort::Code, true) => "kd",
+    }
+}

@@ -1,0 +1,88 @@
+//! Bearer tokens: a random secret, kept as its SHA-256.
+//!
+//! A secret is `lr_`, 16 hexadecimal digits that find the row, and 48 that prove the rest. With 256 random
+//! bits there is nothing to guess, so a fast hash is enough.
+
+use sha2::{Digest, Sha256};
+
+use crate::domains::{DEFAULT, DomainId, Domains};
+use crate::store::{Error, Scope};
+
+/// What every secret begins with, so that scanners for leaked secrets know it.
+const PREFIX: &str = "lr_";
+
+/// Random bytes in a secret.
+const SECRET_BYTES: usize = 32;
+
+/// Hexadecimal digits that find the row.
+const SELECTOR_DIGITS: usize = 16;
+
+/// Tokens at most.
+pub const MAX_TOKENS: i64 = 1_000;
+
+/// The longest name, in characters.
+const MAX_NAME: usize = 100;
+
+/// A name that may be a token's.
+pub fn named(name: &str) -> Result<String, Error> {
+    let name = name.trim().to_owned();
+    if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
+        return Err(Error::field("name", format!("1 to {MAX_NAME} printable characters")));
+    }
+    Ok(name)
+}
+
+/// A new secret, and what finds its row.
+pub fn draw() -> (String, String) {
+    let mut random = [0; SECRET_BYTES];
+    getrandom::fill(&mut random).expect("the system has a source of randomness");
+    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    (format!("{PREFIX}{digits}"), digits[..SELECTOR_DIGITS].to_owned())
+}
+
+/// What finds the row of a secret.
+pub fn selector(secret: &str) -> Option<&str> {
+    secret.strip_prefix(PREFIX).and_then(|digits| digits.get(..SELECTOR_DIGITS))
+}
+
+/// Whether a text has the form of a secret.
+pub fn has_form(secret: &str) -> bool {
+    secret.strip_prefix(PREFIX).is_some_and(|digits| {
+        digits.len() == 2 * SECRET_BYTES
+            && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
+pub fn hash(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+/// Domains as a row names them.
+pub fn text_of(domains: &[DomainId]) -> String {
+    domains.iter().map(|domain| domain.0.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// The domains that a row names.
+pub fn ids_of(ids: &str) -> Vec<DomainId> {
+    ids.split_ascii_whitespace().filter_map(|id| id.parse().ok()).map(DomainId).collect()
+}
+
+/// The same for people, as far as there are such domains.
+pub fn names(ids: Option<String>, known: &Domains) -> Option<Vec<String>> {
+    let name = |id| match id {
+        DomainId::DEFAULT => Some(DEFAULT.to_owned()),
+        id => known.get(id).map(|domain| domain.host.clone()),
+    };
+    ids.map(|ids| ids_of(&ids).into_iter().filter_map(name).collect())
+}
+
+pub fn number_of(scope: Scope) -> i64 {
+    match scope {
+        Scope::Read => 0,
+        Scope::Write => 1,
+    }
+}
+
+pub fn scope_of(number: i64) -> Scope {
+    if number == 1 { Scope::Write } else { Scope::Read }
+}
