@@ -88,8 +88,8 @@ fn of_file(error: &io::Error) -> u8 {
 /// What was asked of the store that it cannot do, or of a file that is none of its.
 fn of_store(error: &store::Error) -> u8 {
     use store::Error::{
-        Code, Directory, Field, Foreign, Host, NoDomain, NoToken, NotADatabase, NotFound, OnlyFiles, Target,
-        TooNew,
+        Code, Directory, Field, Foreign, Host, NoDomain, NoToken, NotADatabase, NotEmpty, NotFound,
+        OnlyFiles, Target, TooNew,
     };
     match error {
         Code(_)
@@ -100,6 +100,7 @@ fn of_store(error: &store::Error) -> u8 {
         | NoDomain(_)
         | NoToken(_)
         | NotADatabase
+        | NotEmpty(_)
         | NotFound(_)
         | OnlyFiles
         | Target(_)

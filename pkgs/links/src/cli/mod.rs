@@ -88,6 +88,8 @@ pub enum Command {
     Key(commands::key::Args),
     /// Copy the database to a new file, while it is in use.
     Backup(commands::backup::Args),
+    /// Copy everything into another database, an empty one: from a file to PostgreSQL, or back.
+    Migrate(commands::migrate::Args),
     /// Check the integrity of the database.
     Check(commands::check::Args),
     /// Print the completions of a shell.
@@ -124,6 +126,7 @@ fn run(cli: Cli) -> Result<(), Error> {
         Command::Domain(args) => commands::domain::run(args, &mut output),
         Command::Key(args) => commands::key::run(args, &mut output),
         Command::Backup(args) => commands::backup::run(args, &mut output),
+        Command::Migrate(args) => commands::migrate::run(args, &mut output),
         Command::Check(args) => commands::check::run(&args, &mut output),
         Command::Completions(args) => {
             args.print(command(), output.raw()).map_err(|source| Closed(source).into())

@@ -12,6 +12,13 @@ pub fn bytes(total: Option<u64>) -> ProgressBar {
     }
 }
 
+/// A bar over rows.
+pub fn rows(of: &'static str, total: u64) -> ProgressBar {
+    ProgressBar::new(total)
+        .with_message(of)
+        .with_style(style("{msg:12} {wide_bar} {human_pos}/{human_len} rows {per_sec} {eta}"))
+}
+
 /// A bar over database pages.
 pub fn pages() -> ProgressBar {
     ProgressBar::new(0).with_style(style("{wide_bar} {pos}/{len} pages {eta}"))

@@ -98,6 +98,12 @@ pub enum Error {
     /// A server of databases has its own programs for that.
     #[error("this is for databases that are files; PostgreSQL has pg_dump and pg_amcheck")]
     OnlyFiles,
+    /// It is to be filled, and has something: in which table.
+    #[error("it is not empty: there is something in {0}; a database is migrated into an empty one")]
+    NotEmpty(&'static str),
+    /// What was copied is not the same: of which table.
+    #[error("the copy of {0} is not the same as what was read; nothing was kept of it")]
+    Differs(&'static str),
     /// A fault of this program.
     #[error("the write failed for a fault of this program; the log says which")]
     Panicked,

@@ -13,6 +13,7 @@ mod postgres;
 mod rules;
 mod sqlite;
 mod watch;
+mod whole;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -33,6 +34,7 @@ pub use pending::Pending;
 pub use postgres::{FoundRoute, PostgresOptions, Remote};
 pub use sqlite::{Options, is_current};
 pub use watch::{Change, OnChange, Watch};
+pub use whole::{Migrated, MigratedTable};
 
 /// A handle to the database; cheap to clone, shared by all threads.
 #[derive(Clone)]
@@ -216,6 +218,24 @@ impl Store {
     /// Commits what waits, checkpoints, and stops the writer. Later writes answer [`Error::Closed`].
     pub fn close(&self) {
         either!(self, database => database.close())
+    }
+
+    /// Copies all of it into an empty database, as it is at one moment, while it is used as always. Calls `on_rows` with the
+    /// table that is being written, how many of its rows were, and of how many. Blocks: not for use on an async thread, nor
+    /// on a database that this process serves, whose caches are not told.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`], [`Error::Differs`], or why one of them fails; then the other database is as it was.
+    pub fn migrate(
+        &self,
+        to: &Self,
+        on_rows: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Migrated, Error> {
+        let tables = either!(self, from => from.snapshot(|from| {
+            either!(to, to => to.fill(|into| whole::copy(from, into, on_rows)))
+        }))?;
+        let written_since = either!(self, from => from.snapshot(|from| whole::written_since(from, &tables)))?;
+        Ok(Migrated { tables, written_since })
     }
 
     /// A new read connection.

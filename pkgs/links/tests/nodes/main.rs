@@ -8,6 +8,7 @@ mod crash;
 #[allow(dead_code)]
 mod http;
 mod limits;
+mod migrate;
 mod outage;
 #[path = "../survive/server.rs"]
 #[allow(dead_code)]

@@ -118,6 +118,8 @@ impl From<Error> for Failure {
             | Error::Foreign
             | Error::TooNew { .. }
             | Error::NotCommitted(_)
+            | Error::NotEmpty(_)
+            | Error::Differs(_)
             | Error::Postgres(_)
             | Error::Remote
             | Error::Sqlite(_) => {

@@ -10,5 +10,6 @@ pub mod get;
 pub mod import;
 pub mod key;
 pub mod list;
+pub mod migrate;
 pub mod rm;
 pub mod stats;

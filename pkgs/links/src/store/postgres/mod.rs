@@ -13,6 +13,7 @@ mod schema;
 mod tokens;
 mod transfer;
 mod values;
+mod whole;
 
 use std::future::Future;
 use std::num::NonZero;
@@ -32,6 +33,7 @@ use crate::domains::{Domain, DomainId, DomainPatch, Domains, InDomains, LinkKey,
 use crate::link::{Link, LinkPatch, NewLink};
 use crate::store::draft::{Draft, Edit};
 use crate::store::policy::Policy;
+use crate::store::whole::{Filling, Snapshot};
 use crate::store::{
     Change, ClickBatch, Created, Error, FoldCursor, Grant, IdempotencyKey, ListQuery, OnConflict, Page,
     Pending, Record, Scope, Stats, StatsScope, Tally, TokenInfo, Watch, rules,
@@ -346,6 +348,17 @@ impl Postgres {
 
     pub fn shared_domains(&self) -> Arc<SharedDomains> {
         Arc::clone(&self.policy.domains)
+    }
+
+    pub fn snapshot<T>(
+        &self,
+        read: impl FnOnce(&mut (dyn Snapshot + Send)) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        whole::snapshot(&self.background, &self.pool, read)
+    }
+
+    pub fn fill<T>(&self, fill: impl FnOnce(&mut dyn Filling) -> Result<T, Error>) -> Result<T, Error> {
+        whole::fill(&self.background, &self.pool, fill)
     }
 
     pub fn create_domain(&self, new: NewDomain) -> Pending<Domain> {

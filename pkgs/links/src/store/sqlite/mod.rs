@@ -8,6 +8,7 @@ mod connection;
 mod reader;
 mod schema;
 mod tables;
+mod whole;
 mod work;
 mod writer;
 
@@ -28,6 +29,7 @@ use service::ready::Watch;
 use tables::{clicks, domains, links, retention, tokens};
 
 use super::draft::{Draft, Edit};
+use super::whole::{Filling, Snapshot};
 use super::{
     ClickBatch, Created, Error, FoldCursor, IdempotencyKey, OnChange, OnConflict, Pending, Policy, Record,
     Scope, Tally, TokenInfo, rules,
@@ -86,6 +88,19 @@ impl Store {
     /// The same for who looks often.
     pub fn shared_domains(&self) -> Arc<SharedDomains> {
         Arc::clone(&self.policy.domains)
+    }
+
+    /// Reads all of it, as it is now.
+    pub fn snapshot<T>(
+        &self,
+        read: impl FnOnce(&mut (dyn Snapshot + Send)) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        whole::snapshot(&self.path, read)
+    }
+
+    /// Fills it where it is empty.
+    pub fn fill<T>(&self, fill: impl FnOnce(&mut dyn Filling) -> Result<T, Error>) -> Result<T, Error> {
+        whole::fill(&self.path, fill)
     }
 
     /// Creates a domain.

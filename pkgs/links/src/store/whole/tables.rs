@@ -1,0 +1,151 @@
+//! The tables that make a database up, as they are in every one.
+//!
+//! Not among them is what follows from these: the index of tags in a file, and in PostgreSQL what nodes were granted of
+//! limits, which begins with the clicks counted, what other nodes are told, and clicks not yet added up.
+
+/// What a column has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An integer of 64 bits.
+    Number,
+    /// An integer of 32 bits.
+    Day,
+    /// An integer of 16 bits.
+    Small,
+    /// 0 or 1.
+    Flag,
+    /// A text.
+    Text,
+    /// A text of words, one space between.
+    Words,
+    /// Bytes.
+    Bytes,
+}
+
+/// A value of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// None.
+    Null,
+    /// Of [`Kind::Number`], [`Kind::Day`], [`Kind::Small`] and [`Kind::Flag`].
+    Number(i64),
+    /// Of [`Kind::Text`] and [`Kind::Words`].
+    Text(String),
+    /// Of [`Kind::Bytes`].
+    Bytes(Vec<u8>),
+}
+
+/// The values of a row, in the order of the table's columns.
+pub type Row = Vec<Value>;
+
+/// A table.
+#[derive(Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// Its columns, those of its key first.
+    pub columns: &'static [(&'static str, Kind)],
+    /// How many columns are its key, by which its rows are ordered.
+    pub keys: usize,
+    /// Whether its key is a number that is given out, and never again.
+    pub is_numbered: bool,
+}
+
+impl Table {
+    /// The names of its columns.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.columns.iter().map(|(name, _)| *name).collect()
+    }
+
+    /// By what its rows are ordered.
+    pub fn order(&self) -> String {
+        self.names()[..self.keys].join(", ")
+    }
+}
+
+/// All of them; what is referred to comes first.
+pub const TABLES: [Table; 7] = {
+    use Kind::{Bytes, Day, Flag, Number, Small, Text, Words};
+    [
+        Table {
+            name: "domains",
+            columns: &[
+                ("id", Number),
+                ("host", Text),
+                ("root_target", Text),
+                ("default_target", Text),
+                ("not_found_html", Text),
+                ("created_at", Number),
+            ],
+            keys: 1,
+            is_numbered: true,
+        },
+        Table {
+            name: "links",
+            columns: &[
+                ("id", Number),
+                ("domain", Number),
+                ("code", Text),
+                ("target", Text),
+                ("title", Text),
+                ("tags", Words),
+                ("status", Small),
+                ("redirect", Small),
+                ("forward_query", Flag),
+                ("password_hash", Text),
+                ("not_before", Number),
+                ("expires_at", Number),
+                ("max_clicks", Number),
+                ("created_at", Number),
+                ("updated_at", Number),
+            ],
+            keys: 1,
+            is_numbered: true,
+        },
+        Table {
+            name: "totals",
+            columns: &[("link", Number), ("clicks", Number)],
+            keys: 1,
+            is_numbered: false,
+        },
+        Table {
+            name: "clicks",
+            columns: &[
+                ("link", Number),
+                ("day", Day),
+                ("referrer", Text),
+                ("agent", Small),
+                ("count", Number),
+                ("seen", Number),
+            ],
+            keys: 4,
+            is_numbered: false,
+        },
+        Table {
+            name: "folded_days",
+            columns: &[("link", Number), ("first", Day), ("last", Day)],
+            keys: 1,
+            is_numbered: false,
+        },
+        Table {
+            name: "idempotency",
+            columns: &[("key", Text), ("request", Bytes), ("link", Number), ("created_at", Number)],
+            keys: 1,
+            is_numbered: false,
+        },
+        Table {
+            name: "tokens",
+            columns: &[
+                ("id", Number),
+                ("name", Text),
+                ("scope", Number),
+                ("selector", Text),
+                ("hash", Bytes),
+                ("domains", Text),
+                ("created_at", Number),
+            ],
+            keys: 1,
+            is_numbered: true,
+        },
+    ]
+};
