@@ -11,14 +11,14 @@ use crate::session::Session;
 ///
 /// # Errors
 /// When the server refuses it or one of the rows, or is lost.
-pub async fn write<R>(
+pub async fn write<'a, R>(
     session: &Session,
     sql: &str,
     types: &[Type],
     rows: impl IntoIterator<Item = R>,
 ) -> Result<u64, Error>
 where
-    R: AsRef<[Box<dyn ToSql + Sync + Send>]>,
+    R: AsRef<[Box<dyn ToSql + Sync + Send + 'a>]>,
 {
     session
         .whole(async {

@@ -4,7 +4,7 @@
 //!  Conninfo ─▶ Connector ─▶ host by host, TLS, role asked ─▶ Session
 //!                              ▲          │
 //!     password, iam ───────────┘          ├─ Pipelines ◀── reads by key, many in one question
-//!                                         ├─ Pool ◀─────── writes, lists;  GroupCommit ◀── many writes, one commit
+//!                                         ├─ Pool ◀─────── writes, lists
 //!                                         ├─ copy, Migrations
 //!                                         └─ Feed ─▶ Heard: what other nodes wrote, and up to when all is known
 //! ```
@@ -14,7 +14,7 @@
 //! - [`Pool`]: sessions for writes and lists; [`Pipelines`]: reads by key that share round trips.
 //! - [`Migrations`]: a schema that the generation before can still use.
 //! - [`Feed`]: what other nodes write, heard of within a bound that is stated.
-//! - [`copy`]: rows in bulk, both ways; [`GroupCommit`]: statements of many callers in one transaction.
+//! - [`copy`]: rows in bulk, both ways.
 //! - [`iam`]: passwords that are made anew for each connection.
 //!
 //! It works through pgbouncer in transaction mode: nothing is set for a session there, nothing prepared, and
@@ -26,7 +26,6 @@ mod connect;
 mod conninfo;
 pub mod copy;
 mod error;
-mod group;
 pub mod iam;
 mod migrate;
 mod password;
@@ -40,7 +39,6 @@ pub use changes::{Change, Feed, FeedOptions, Heard, SCHEMA as CHANGES_SCHEMA, Wa
 pub use connect::Connector;
 pub use conninfo::{Conninfo, Host, InvalidConninfo, Role, TlsMode};
 pub use error::{Attempt, ConnectError, Error, Kind, Reason};
-pub use group::GroupCommit;
 pub use migrate::{Migration, Migrations};
 pub use password::{Login, PasswordError, PasswordSource};
 pub use pipeline::{KeyQuery, Pipelines};

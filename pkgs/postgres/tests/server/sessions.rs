@@ -1,11 +1,11 @@
-//! The pool, pipelines, groups of writes and COPY.
+//! The pool, pipelines and COPY.
 
 use std::num::NonZero;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use postgres::types::{ToSql, Type};
-use postgres::{GroupCommit, KeyQuery, Pipelines, Pool, copy};
+use postgres::{KeyQuery, Pipelines, Pool, copy};
 
 use super::*;
 
@@ -13,7 +13,7 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn rows_are_copied_in_read_by_key_copied_out_and_written_in_groups() {
+async fn rows_are_copied_in_read_by_key_and_copied_out() {
     let server = Server::start(&[]);
     let connector = Connector::new(&server.local(), "test").expect("no tokens");
     let pool = Pool::new(connector.clone(), 2, PATIENCE);
@@ -46,23 +46,6 @@ async fn rows_are_copied_in_read_by_key_copied_out_and_written_in_groups() {
     for (id, found) in (0..).zip(found) {
         assert_eq!(found.expect("it answers"), (id < 1_000).then_some(id * 2), "{id}");
     }
-
-    let group = GroupCommit::start(pool, PATIENCE);
-    let update = |id: i32, n: i32| {
-        group.execute(
-            "UPDATE t SET n = $2 WHERE id = $1",
-            vec![(Box::new(id) as Box<dyn ToSql + Sync + Send>, Type::INT4), (Box::new(n), Type::INT4)],
-        )
-    };
-    // One of them is refused, and no other for its fault.
-    let written =
-        futures_util::future::join_all((0..100).map(|id| update(id, if id == 50 { -1 } else { 7 }))).await;
-    for (id, written) in written.into_iter().enumerate() {
-        assert_eq!(written.map_err(|error| error.is_duplicate()).ok(), (id != 50).then_some(1), "{id}");
-    }
-    let sevens =
-        server.postgres.execute("postgres", "SELECT count(*) FROM t WHERE n = 7").expect("it answers");
-    assert_eq!(sevens, "99");
 }
 
 #[tokio::test]
