@@ -568,6 +568,21 @@ let
       };
       says = "the local database needs no secret";
     };
+    "a replica of links in PostgreSQL" = {
+      module.services.linerate.links = {
+        enable = true;
+        database.createLocally = true;
+        replica.url = "s3://bucket/links";
+      };
+      says = "services.linerate.links.replica: Litestream streams the file";
+    };
+    "a password of links that everybody could read" = {
+      module.services.linerate.links = {
+        enable = true;
+        settings.database = "postgres://links:hunter2@db.example/links";
+      };
+      says = "services.linerate.links.settings.database: everybody on the host could read its password";
+    };
     "a password that everybody could read" = {
       module.services.linerate.api = {
         enable = true;
@@ -950,6 +965,65 @@ let
         [
           null
           true
+        ]
+    ++
+      equal "links in the local PostgreSQL, and in one elsewhere"
+        (map
+          (
+            module:
+            let
+              evaluated = evaluate {
+                services.linerate.links = {
+                  enable = true;
+                }
+                // module;
+              };
+              unit = evaluated.systemd.services.linerate-links;
+            in
+            {
+              database = evaluated.linerate.services.links.settings.database or null;
+              after = lib.intersectLists [
+                "network-online.target"
+                "postgresql.service"
+                "postgresql.target"
+              ] unit.after;
+              credentials = unit.serviceConfig.LoadCredential;
+              inherit (evaluated.linerate.services.links) databases;
+              databasesHere = evaluated.services.postgresql.ensureDatabases or [ ];
+            }
+          )
+          [
+            { database.createLocally = true; }
+            {
+              secrets.database = "/secret";
+              database.files."db.pem" = "/db.pem";
+            }
+          ]
+        )
+        [
+          {
+            database = "postgres://linerate-links@%2Frun%2Fpostgresql/linerate-links";
+            after = [ "postgresql.service" ];
+            credentials = [ ];
+            databases = {
+              urls = [ ];
+              files = [ ];
+            };
+            databasesHere = [ "linerate-links" ];
+          }
+          {
+            database = null;
+            after = [ "network-online.target" ];
+            credentials = [
+              "LINERATE_LINKS_DATABASE:/secret"
+              "db.pem:/db.pem"
+            ];
+            databases = {
+              urls = [ ];
+              files = [ "/secret" ];
+            };
+            databasesHere = [ ];
+          }
         ]
     ++
       equal "which databases are on another host"

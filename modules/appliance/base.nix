@@ -52,11 +52,14 @@ in
         ]
     );
 
-    # A PostgreSQL that is the API's alone is reached by its socket alone. NixOS says localhost by a plain definition, so
+    # A PostgreSQL that is the services' alone is reached by its socket alone. NixOS says localhost by a plain definition, so
     # a host that says something else does so by mkForce, and is heard.
     services.postgresql.settings.listen_addresses = mkIf (
       !config.services.postgresql.enableTCPIP
-      && config.services.postgresql.ensureDatabases == [ "linerate-api" ]
+      && config.services.postgresql.ensureDatabases != [ ]
+      &&
+        lib.subtractLists [ "linerate-api" "linerate-links" ] config.services.postgresql.ensureDatabases
+        == [ ]
     ) (lib.mkOverride 90 "");
 
     services.journald.extraConfig = ''

@@ -14,7 +14,9 @@ let
     ;
   cfg = config.services.linerate.links;
   shared = import ./options.nix { inherit config lib pkgs; } "links";
-  database = "/var/lib/linerate-links/links.db";
+  file = "/var/lib/linerate-links/links.db";
+  database = import ./database.nix { inherit config lib; } "links" "database";
+  url = cfg.settings.database;
 
   mebibyte = 1024 * 1024;
 
@@ -22,7 +24,7 @@ let
   # By the name that releases before 0.5 know too.
   litestream.dbs = [
     {
-      path = database;
+      path = file;
       replicas = [ replica ];
     }
   ];
@@ -59,6 +61,15 @@ in
         example = "https://go.example";
         description = "What short URLs begin with; its host is refused in targets, since it would loop.";
       };
+      database = mkOption {
+        type = types.nullOr types.str;
+        default = database.default file;
+        defaultText = lib.literalMD "the local PostgreSQL where `database.createLocally` asks for it, or the file `${file}`";
+        example = "postgres://links@db.example/links";
+        description = ''
+          Which database: a file, or `postgres://…`. With a password in it, it is one of `secrets` instead.
+        '';
+      };
       cache-bytes = mkOption {
         type = types.ints.unsigned;
         default = 64 * mebibyte;
@@ -70,6 +81,8 @@ in
         description = "A file with the text of `/robots.txt`. By default crawlers may follow links.";
       };
     };
+
+    database = database.options;
 
     replica = mkOption {
       type = types.nullOr (pkgs.formats.yaml { }).type;
@@ -118,25 +131,37 @@ in
       stateful = true;
       # Two files of the database for each worker, the writer's, and libraries.
       openFiles = 4096;
+      inherit (database) databases;
       operators = {
-        LINERATE_LINKS_DATABASE = database;
         LINERATE_LINKS_PUBLIC_URL = cfg.settings.public-url;
-      };
+      }
+      // lib.optionalAttrs (url != null) { LINERATE_LINKS_DATABASE = url; };
     };
 
-    systemd.services.linerate-links.serviceConfig = {
-      # A new certificate; one of ACME is seen by itself.
-      ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
-      # The cache may double while it is filled anew; a connection holds some 32 KiB in the worst case, which is by TLS.
-      # Answers that wait for clients, SQLite, password hashing and the rest stay below 512 MiB.
-      MemoryMax = 2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
-    };
+    systemd.services.linerate-links = lib.mkMerge [
+      database.unit
+      {
+        serviceConfig = {
+          # A new certificate; one of ACME is seen by itself.
+          ExecReload = "${lib.getExe' pkgs.coreutils "kill"} -HUP $MAINPID";
+          # The cache may double while it is filled anew; a connection holds some 32 KiB in the worst case, which is by TLS.
+          # Answers that wait for clients, SQLite, password hashing and the rest stay below 512 MiB.
+          MemoryMax = 2 * cfg.settings.cache-bytes + cfg.settings.max-connections * 32768 + 512 * mebibyte;
+        };
+      }
+    ];
+    systemd.services.postgresql = database.serverUnit;
+    services.postgresql = database.server;
 
     warnings =
       lib.optional (cfg.replicas != [ ])
         "services.linerate.links.replicas is called replica now, and is one: services.linerate.links.replica = { … };";
 
-    assertions = [
+    assertions = database.assertions ++ [
+      {
+        assertion = replica == null || url == file;
+        message = "services.linerate.links.replica: Litestream streams the file ${file}, and the links are elsewhere (settings.database).";
+      }
       {
         assertion = lib.length (cfg.replicas ++ lib.optional (cfg.replica != null) cfg.replica) <= 1;
         message = "services.linerate.links.replica: Litestream takes one replica of a database from 0.5 on, so there is no list of replicas.";

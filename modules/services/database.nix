@@ -1,0 +1,98 @@
+# The database of a service: a file of its own, PostgreSQL on this host, or wherever a URL says. `setting` of the service
+# names it.
+{ config, lib }:
+name: setting:
+let
+  inherit (lib) mkIf mkOption types;
+  cfg = config.services.linerate.${name};
+  option = "services.linerate.${name}";
+  local = cfg.database.createLocally;
+  secret = cfg.secrets ? ${setting};
+  # PostgreSQL lets in who has the name of its user.
+  user = "linerate-${name}";
+  url = cfg.settings.${setting};
+  # PostgreSQL on another host, or where a secret says.
+  remote =
+    secret
+    ||
+      url != null
+      && lib.hasPrefix "postgres" url
+      && builtins.match "[a-z]+://([^@/]*@)?(%2F|localhost|127[.]|\\[::1]|[/?]).*" url == null;
+  compatibility = import ../compatibility.nix { inherit lib; };
+  inherit (compatibility) postgresql;
+in
+{
+  # What the setting says where nobody does: `file`, unless PostgreSQL is asked for.
+  default =
+    file:
+    if local then
+      "postgres://${user}@%2Frun%2Fpostgresql/${user}"
+    else if secret then
+      null
+    else
+      file;
+
+  options = {
+    files = mkOption {
+      # Strings, since paths would be copied into the store.
+      type = types.attrsOf (types.strMatching "/.+");
+      default = { };
+      example = {
+        "db.pem" = "/var/lib/secrets/db.pem";
+      };
+      description = ''
+        Files that the URL of the database names by these names, as in `sslrootcert=db.pem`, `sslcert`, `sslkey` and
+        `passfile`. The service gets them as credentials of systemd, whoever may read them.
+      '';
+    };
+
+    createLocally = mkOption {
+      type = types.bool;
+      default = false;
+      description = ''
+        Whether this host has a PostgreSQL for the service, reached by its socket alone: it knows the service by the
+        user that it runs as, and there is no password.
+      '';
+    };
+  };
+
+  # What the health check has to know of it.
+  databases = {
+    urls = lib.optional (remote && url != null) url;
+    files = lib.optional secret cfg.secrets.${setting};
+  };
+
+  # Of the service.
+  unit = {
+    # Once roles and databases are there, or a way to those of another host.
+    wants = lib.optional local postgresql ++ lib.optional remote "network-online.target";
+    after = lib.optional local postgresql ++ lib.optional remote "network-online.target";
+    serviceConfig.LoadCredential = lib.mapAttrsToList (
+      file: path: "${file}:${path}"
+    ) cfg.database.files;
+  };
+
+  # PostgreSQL itself, and its unit.
+  server = mkIf local {
+    enable = true;
+    ensureDatabases = [ user ];
+    ensureUsers = [
+      {
+        name = user;
+        ensureDBOwnership = true;
+      }
+    ];
+  };
+  serverUnit = mkIf local { serviceConfig = compatibility.postgresqlRestart; };
+
+  assertions = [
+    {
+      assertion = !(local && secret);
+      message = "${option}: the local database needs no secret; take database.createLocally or secrets.${setting}.";
+    }
+    {
+      assertion = url == null || builtins.match "[^/]*//[^@/]*:[^@/]*@.*" url == null;
+      message = "${option}.settings.${setting}: everybody on the host could read its password; give the URL by ${option}.secrets.${setting}.";
+    }
+  ];
+}
