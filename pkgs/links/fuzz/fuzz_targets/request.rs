@@ -14,8 +14,8 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(parse(&bytes[..cut]), Head::Partial, "cut at {cut} of {used}");
     }
     let query = request.query.unwrap_or_default();
-    for text in [request.code, query] {
+    for text in [request.path, query] {
         assert!(!text.bytes().any(|byte| byte.is_ascii_control() || byte == b' '), "{text:?}");
     }
-    assert!(!request.code.contains(['?', '%']));
+    assert!(!request.path.contains(['?', '%']));
 });

@@ -2,7 +2,6 @@
 //!
 //! Each of its threads has a [`WorkerContext`], made when it is first asked for something.
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::convert::Infallible;
 use std::future::{Future, Ready, poll_fn, ready};
@@ -18,7 +17,6 @@ use http::{Method, Request, Response, StatusCode, request};
 use http_body::Body as _;
 use listener::body::Error;
 use listener::{Body, Connection, Exchange, FastPath, Peer, Protocol};
-use percent_encoding::percent_decode_str;
 use request_head::Lines;
 use service::shutdown::Shutdown;
 use tokio::time::MissedTickBehavior;
@@ -33,6 +31,7 @@ use super::render::page::Refusal;
 use super::render::response::{Responses, text};
 use super::render::templates::{HeadEnd, Templates};
 use super::render::{self, Render};
+use super::routes::{Routes, Target};
 use super::unlock::{Locked, LockedLink, MAX_FORM_BYTES};
 use super::visit::{Outcome, Unread, Visitor};
 use super::worker_context::WorkerContext;
@@ -68,6 +67,7 @@ pub struct HttpService(Arc<Shared>);
 
 struct Shared {
     front: Arc<Front>,
+    routes: Routes,
     responses: Responses,
     /// The same answers as bytes of HTTP/1.1.
     templates: Templates,
@@ -96,6 +96,7 @@ impl HttpService {
         let parts = (0..workers).map(part).collect::<Result<_, store::Error>>()?;
         let hsts = secured.hsts.map(|seconds| format!("max-age={seconds}"));
         Ok(Self(Arc::new(Shared {
+            routes: Routes::new(),
             responses: Responses::new(&front.settings),
             templates: Templates::new(&front.settings),
             hsts_line: hsts
@@ -107,6 +108,11 @@ impl HttpService {
             remote: front.store.remote(),
             front,
         })))
+    }
+
+    /// What is asked for; none where what is there has other methods.
+    fn target<'r>(&self, request: &'r request::Parts) -> Option<Target<'r>> {
+        self.0.routes.find(&request.method, request.uri.path())
     }
 
     /// Does something with what this thread has.
@@ -122,18 +128,18 @@ impl HttpService {
         WorkerContext::new(Arc::clone(&self.0.front), metrics, reader)
     }
 
-    /// Decides a visit, and has it counted, unless something has to be waited for. What there is of the code may be known.
+    /// Decides a visit, and has it counted, unless something has to be waited for. What there is of the link may be known.
     fn look(
         &self,
         request: &request::Parts,
         trusted: bool,
         known: Option<&Entry>,
     ) -> Result<Response<Body>, Unread> {
-        let asked = asked(request);
+        let (asked, target) = (asked(request), self.target(request).unwrap_or(Target::Nothing));
         let plain::Request { head, referrer, agent, .. } = asked;
         let visitor = Visitor { host: host(request), head, referrer, agent, trusted };
         self.with(|context| {
-            context.look(&decoded(asked.code), &visitor, known, |outcome| match outcome {
+            context.look(&target, &visitor, known, |outcome| match outcome {
                 Outcome::Unread(unread) => Err(unread),
                 outcome => Ok(render::render(&self.0.responses, &asked, trusted, outcome)),
             })
@@ -178,15 +184,19 @@ impl HttpService {
         refused(Refusal::Unavailable)
     }
 
-    /// What there is of the code that is asked for, of a database that has to be waited for.
+    /// What there is of the link that is asked for, of a database that has to be waited for.
     async fn find(&self, request: &request::Parts) -> Result<(Entry, Certainty), Refusal> {
         let front = &self.0.front;
         let domain = self.with(|context| {
             context.metrics.misses.add(1);
             context.domain(host(request))
         });
-        let (Some(domain), Some(store)) = (domain, &self.0.remote) else { return Err(Refusal::Missing) };
-        remote::find(&front.cache, store, domain, &code(request)).await.map_err(|error| unread(&error))
+        let (Some(domain), Some(store), Some(Target::Link(code))) =
+            (domain, &self.0.remote, self.target(request))
+        else {
+            return Err(Refusal::Missing);
+        };
+        remote::find(&front.cache, store, domain, &code).await.map_err(|error| unread(&error))
     }
 
     /// Has clicks of a limit granted; whether there were any left.
@@ -198,6 +208,7 @@ impl HttpService {
     /// The link that is asked for, where it asks for a password.
     async fn locked(&self, request: &request::Parts, unread: Unread) -> Result<LockedLink, Refusal> {
         let (entry, _) = self.find(request).await?;
+        let target = self.target(request).ok_or(Refusal::Method)?;
         let mut unread = (unread != Unread::Link).then_some(unread);
         for _ in 0..GRANTS {
             if let Some(Unread::Clicks(link)) = unread
@@ -205,7 +216,7 @@ impl HttpService {
             {
                 return Err(Refusal::Gone);
             }
-            match self.with(|context| context.locked(&code(request), host(request), Some(&entry)))? {
+            match self.with(|context| context.locked(&target, host(request), Some(&entry)))? {
                 Ok(locked) => return Ok(locked),
                 Err(needed) => unread = Some(needed),
             }
@@ -312,7 +323,11 @@ impl tower_service::Service<Request<Body>> for HttpService {
                 }));
             }
             Method::POST => {
-                match self.with(|context| context.locked(&code(&request), host(&request), None)) {
+                let locked = self
+                    .target(&request)
+                    .ok_or(Refusal::Method)
+                    .and_then(|target| self.with(|context| context.locked(&target, host(&request), None)));
+                match locked {
                     Ok(locked) => {
                         let this = self.clone();
                         return Either::Right(Box::pin(async move {
@@ -350,12 +365,14 @@ impl FastPath for HttpService {
         }
         let request = plain::plain(head).ok()??;
         let connection = exchange.connection(!request.close);
-        let plain::Request { head: only_head, referrer, agent, .. } = request;
+        let plain::Request { head: only_head, path, referrer, agent, .. } = request;
+        // Where GET is, HEAD is.
+        let target = self.0.routes.find(&Method::GET, path)?;
         let visitor = Visitor { host: Host::Lines(head), head: only_head, referrer, agent, trusted: false };
         let lines = if secure { self.0.hsts_line.as_bytes() } else { b"" };
         let head_end = HeadEnd { lines, exchange, head, connection };
         self.with(|context| {
-            let status = context.visit(request.code, &visitor, |outcome| match outcome {
+            let status = context.visit(&target, &visitor, |outcome| match outcome {
                 // What waits is made a request of.
                 Outcome::Unread(_) => None,
                 outcome => Some(self.0.templates.write(out, head_end, &request, outcome)),
@@ -427,10 +444,9 @@ fn is_secure(peer: &Peer) -> bool {
 /// A request as the fast path reads it.
 fn asked(request: &request::Parts) -> plain::Request<'_> {
     let last = |name: HeaderName| request.headers.get_all(name).iter().next_back().map(HeaderValue::as_bytes);
-    let path = request.uri.path();
     plain::Request {
         head: request.method == Method::HEAD,
-        code: path.strip_prefix('/').unwrap_or(path),
+        path: request.uri.path(),
         query: request.uri.query(),
         referrer: last(header::REFERER),
         agent: last(header::USER_AGENT),
@@ -444,17 +460,6 @@ fn host(request: &request::Parts) -> Host<'_> {
     let named = || request.headers.get(header::HOST).map(HeaderValue::as_bytes);
     let authority = request.uri.authority().map(|authority| authority.as_str().as_bytes());
     authority.or_else(named).map_or(Host::None, Host::Authority)
-}
-
-/// The code that is asked for.
-fn code(request: &request::Parts) -> Cow<'_, str> {
-    let path = request.uri.path();
-    decoded(path.strip_prefix('/').unwrap_or(path))
-}
-
-/// A code as it is stored.
-fn decoded(code: &str) -> Cow<'_, str> {
-    percent_decode_str(code).decode_utf8_lossy()
 }
 
 /// A form, of which there is one deadline for the whole. One that is too long is heard out, for it cannot be much longer

@@ -3,8 +3,9 @@
 //! The `listener` crate accepts visitors, reads what they ask for and sends the answers, in the clear and by TLS, on one
 //! thread a core. Each thread has a [`worker_context`] of its own: a read connection, a cache and counters. The [`http_service`]
 //! answers plain visits on the listener's fast path, where nothing is made of a request but its lines; what that declines
-//! (a password form, HTTP/1.0, a body, an escaped path, HTTP/2 and 3) reaches it as a request. Both ask the same
-//! [`visit`](worker_context::WorkerContext::visit), and [`render`] what comes of it in the same words.
+//! (a password form, HTTP/1.0, a body, an escaped path, HTTP/2 and 3) reaches it as a request. Both look the path up in the
+//! same [`routes`], ask the same [`visit`](worker_context::WorkerContext::visit), and [`render`] what comes of it in the same
+//! words.
 
 mod attempts;
 mod host;
@@ -14,6 +15,7 @@ mod remote;
 mod render;
 pub mod request;
 mod retention;
+mod routes;
 #[cfg(test)]
 mod tests;
 mod unlock;

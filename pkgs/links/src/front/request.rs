@@ -9,8 +9,8 @@ use super::{MAX_FIELDS, MAX_HEAD_BYTES};
 pub struct Request<'b> {
     /// Whether it is a `HEAD`.
     pub head: bool,
-    /// The path without its leading slash.
-    pub code: &'b str,
+    /// The path, without escapes where it is plain.
+    pub path: &'b str,
     /// What follows the `?`.
     pub query: Option<&'b str>,
     /// The `Referer` field.
@@ -34,14 +34,14 @@ pub fn plain<'b>(lines: &Lines<'_, 'b>) -> Result<Option<Request<'b>>, Error> {
         "HEAD" => true,
         _ => return Ok(None),
     };
-    let Some(path) = lines.target.strip_prefix('/') else { return Ok(None) };
+    let target = lines.target;
     // What is escaped is unescaped elsewhere, and a query goes on as it is.
-    let end = path.bytes().position(|byte| matches!(byte, b'%' | b'?')).unwrap_or(path.len());
-    if lines.old || path.as_bytes().get(end) == Some(&b'%') {
+    let end = target.bytes().position(|byte| matches!(byte, b'%' | b'?')).unwrap_or(target.len());
+    if lines.old || !target.starts_with('/') || target.as_bytes().get(end) == Some(&b'%') {
         return Ok(None);
     }
-    let (code, query) = (&path[..end], path.get(end + 1..));
-    let mut request = Request { head, code, query, referrer: None, agent: None, html: false, close: false };
+    let (path, query) = (&target[..end], target.get(end + 1..));
+    let mut request = Request { head, path, query, referrer: None, agent: None, html: false, close: false };
     let message = fields(lines, &mut request)?;
     // A body, even if for no purpose that is known of a visit.
     Ok((message.framing == Framing::Length(0)).then_some(request))
@@ -107,8 +107,8 @@ pub fn parse(bytes: &[u8]) -> Head<'_> {
 mod tests {
     use super::*;
 
-    fn visit<'b>(code: &'b str, query: Option<&'b str>) -> Request<'b> {
-        Request { head: false, code, query, referrer: None, agent: None, html: false, close: false }
+    fn visit<'b>(path: &'b str, query: Option<&'b str>) -> Request<'b> {
+        Request { head: false, path, query, referrer: None, agent: None, html: false, close: false }
     }
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         let bytes = b"GET /abc?x=1&y HTTP/1.1\r\nHost: h\r\nReferer: https://r/\r\nUser-Agent: u\r\n\
             Accept: text/html,*/*\r\nConnection: keep-alive\r\n\r\nGET /next";
         let Head::Visit(request, used) = parse(bytes) else { panic!("not a visit") };
-        assert_eq!((request.code, request.query), ("abc", Some("x=1&y")));
+        assert_eq!((request.path, request.query), ("/abc", Some("x=1&y")));
         assert_eq!((request.referrer, request.agent), (Some(&b"https://r/"[..]), Some(&b"u"[..])));
         assert!(request.html && !request.close && !request.head);
         assert_eq!(&bytes[used..], b"GET /next");
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn requests_are_told_apart() {
         for (bytes, expected) in [
-            ("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", Head::Visit(visit("a", None), 28)),
-            ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", Head::Visit(visit("", None), 27)),
+            ("GET /a HTTP/1.1\r\nHost: h\r\n\r\n", Head::Visit(visit("/a", None), 28)),
+            ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", Head::Visit(visit("/", None), 27)),
             ("GET /a HTTP/1.1\r\nHost: h\r\n", Head::Partial),
             ("", Head::Partial),
             ("POST /a HTTP/1.1\r\nHost: h\r\n\r\n", Head::Other),
@@ -135,8 +135,8 @@ mod tests {
             ("GET /%61 HTTP/1.1\r\nHost: h\r\n\r\n", Head::Other),
             ("GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n", Head::Other),
             ("GET /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Head::Other),
-            ("GET /a HTTP/1.1\r\nHost: h\r\nUpgrade: x\r\n\r\n", Head::Visit(visit("a", None), 40)),
-            ("GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", Head::Visit(visit("a", None), 47)),
+            ("GET /a HTTP/1.1\r\nHost: h\r\nUpgrade: x\r\n\r\n", Head::Visit(visit("/a", None), 40)),
+            ("GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", Head::Visit(visit("/a", None), 47)),
         ] {
             assert_eq!(parse(bytes.as_bytes()), expected, "{bytes:?}");
         }

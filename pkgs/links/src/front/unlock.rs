@@ -8,6 +8,7 @@ use service::password;
 use super::Front;
 use super::host::Host;
 use super::render::page::Refusal;
+use super::routes::Target;
 use super::visit::{Outcome, Unread, Visitor};
 use super::worker_context::WorkerContext;
 use crate::cache::Entry;
@@ -22,15 +23,15 @@ pub struct LockedLink {
 }
 
 impl WorkerContext {
-    /// The link of this code at this host, where it asks for a password. What there is of the code may be known.
+    /// The link of this name at this host, where it asks for a password. What there is of it may be known.
     pub fn locked(
         &self,
-        code: &str,
+        target: &Target<'_>,
         host: Host<'_>,
         known: Option<&Entry>,
     ) -> Result<Result<LockedLink, Unread>, Refusal> {
         let unknown = Visitor { host, head: true, ..Visitor::default() };
-        self.look(code, &unknown, known, |outcome| match outcome {
+        self.look(target, &unknown, known, |outcome| match outcome {
             Outcome::Unread(unread) => Ok(Err(unread)),
             Outcome::Ask(entry) => {
                 let hash = entry.password_hash().unwrap_or_default().to_owned();

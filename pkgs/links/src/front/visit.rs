@@ -2,10 +2,12 @@
 
 use crate::agent::Agent;
 use crate::cache::{Entry, Source, Verdict};
+use crate::code::is_well_formed;
 use crate::domains::{Domain, DomainId};
 use crate::store::Error;
 
 use super::host::{Host, Site};
+use super::routes::Target;
 use super::worker_context::WorkerContext;
 
 /// What is known of a visitor.
@@ -65,15 +67,20 @@ pub enum Outcome<'e> {
 
 impl WorkerContext {
     /// Decides a visit, counts it, and hands what comes of it to `render`.
-    pub fn visit<R>(&self, code: &str, visitor: &Visitor<'_>, render: impl FnOnce(Outcome<'_>) -> R) -> R {
-        self.look(code, visitor, None, render)
+    pub fn visit<R>(
+        &self,
+        target: &Target<'_>,
+        visitor: &Visitor<'_>,
+        render: impl FnOnce(Outcome<'_>) -> R,
+    ) -> R {
+        self.look(target, visitor, None, render)
     }
 
-    /// The same where it is known what there is of the code; none where it is looked for.
+    /// The same where it is known what there is of the link; none where it is looked for.
     #[inline]
     pub fn look<R>(
         &self,
-        code: &str,
+        target: &Target<'_>,
         visitor: &Visitor<'_>,
         known: Option<&Entry>,
         render: impl FnOnce(Outcome<'_>) -> R,
@@ -85,23 +92,20 @@ impl WorkerContext {
             Site::Domain(domain) => Some(domain),
             Site::Unknown => return render(Outcome::Missing),
         };
-        if !crate::code::is_well_formed(code) {
-            let root = domain.map_or(&settings.root_target, |domain| &domain.root_target);
-            return render(match root {
-                Some(target) if code.is_empty() => Outcome::Root(target),
-                None if code.is_empty() => Outcome::Welcome,
-                _ => missing(domain),
-            });
-        }
-        #[cfg(test)]
-        super::tests::strike(code);
-        match code {
-            "robots.txt" => return render(Outcome::Robots(&settings.robots)),
-            "favicon.ico" => {
+        let code = match target {
+            Target::Link(code) if is_well_formed(code) => &**code,
+            Target::Link(_) | Target::Nothing => return render(missing(domain)),
+            Target::Root => {
+                let root = domain.map_or(&settings.root_target, |domain| &domain.root_target);
+                return render(root.as_deref().map_or(Outcome::Welcome, Outcome::Root));
+            }
+            Target::Robots => return render(Outcome::Robots(&settings.robots)),
+            Target::Favicon => {
                 return render(settings.favicon_target.as_deref().map_or(Outcome::Missing, Outcome::Favicon));
             }
-            _ => {}
-        }
+        };
+        #[cfg(test)]
+        super::tests::strike(code);
         if let Some(entry) = known {
             return self.decide(entry, domain, visitor, render);
         }

@@ -30,6 +30,8 @@ fn the_root_the_favicon_and_robots_are_as_configured() {
         let answer = client.get(path).unwrap();
         assert_eq!((answer.status, answer.location()), (302, location));
     }
-    assert_eq!(client.get("robots.txt").unwrap().text(), "User-agent: *\nDisallow: /\n");
+    for path in ["robots.txt", "robots%2etxt", "%72obots.txt?a"] {
+        assert_eq!(client.get(path).unwrap().text(), "User-agent: *\nDisallow: /\n", "{path}");
+    }
     assert_eq!(client.get("/").unwrap().status, 404, "the path // is not the root");
 }
