@@ -11,8 +11,8 @@
 //! does with the value (call a handler, count, check a scope) is the service's affair; there is no transport, no body
 //! and no future in here.
 //!
-//! The API routes everything that it serves by it (`api::http::routes`), and `service::admin` the pages of admin
-//! listeners.
+//! The API routes everything that it serves by it (`api::http::routes`), links every visit (`links::front`) and the pages
+//! of its admin listener (`links::admin::pages`), and `service::admin` those of the others' admin listeners.
 //!
 //! # Which route matches
 //!

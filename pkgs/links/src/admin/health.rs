@@ -1,7 +1,7 @@
 //! For load balancers and service managers: the answers every service here gives.
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::{HttpResponse, web};
 use service::health::{self, Answer, Health};
 use service::problem::Problem;
 
@@ -10,7 +10,7 @@ use super::State;
 /// Whether the process is alive; always so when it answers.
 #[utoipa::path(get, path = "/healthz", tag = "health", operation_id = "healthz",
     responses((status = 200, description = "It is alive", body = Health)))]
-pub(super) async fn alive() -> HttpResponse {
+pub(super) fn alive() -> HttpResponse {
     respond(health::alive())
 }
 
@@ -21,7 +21,7 @@ pub(super) async fn alive() -> HttpResponse {
         (status = 503, description = "It cannot now, and why", body = Problem,
             content_type = "application/problem+json"),
     ))]
-pub(super) async fn ready(state: web::Data<State>) -> HttpResponse {
+pub(super) fn ready(state: &State) -> HttpResponse {
     respond(health::ready(&state.readiness))
 }
 

@@ -4,7 +4,7 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header;
 use actix_web::middleware::Next;
-use actix_web::{Error, HttpResponse, web};
+use actix_web::{Error, HttpMessage, HttpResponse, web};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -25,6 +25,9 @@ struct Labels {
     route: String,
     status: u16,
 }
+
+/// The pattern of a request's route, where that is not actix-web's.
+pub(super) struct Route(pub String);
 
 impl Requests {
     pub(super) fn register(registry: &mut Registry) -> Self {
@@ -66,7 +69,8 @@ pub(super) async fn count(
             known @ ("GET" | "HEAD" | "POST" | "PATCH" | "DELETE") => known,
             _ => "other",
         };
-        let route = request.match_pattern().unwrap_or_else(|| "unknown".to_owned());
+        let route = request.extensions_mut().remove::<Route>().map(|Route(pattern)| pattern);
+        let route = route.or_else(|| request.match_pattern()).unwrap_or_else(|| "unknown".to_owned());
         let labels = Labels { method: method.to_owned(), route, status: response.status().as_u16() };
         state.requests.0.get_or_create(&labels).inc();
     }
@@ -76,7 +80,7 @@ pub(super) async fn count(
 /// Everything that is measured, for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "health", operation_id = "metrics",
     responses((status = 200, description = "OpenMetrics text", content_type = "application/openmetrics-text")))]
-pub(super) async fn show(state: web::Data<State>) -> HttpResponse {
+pub(super) fn show(state: &State) -> HttpResponse {
     HttpResponse::Ok().insert_header((header::CONTENT_TYPE, CONTENT_TYPE)).body(encode(&state.registry))
 }
 

@@ -1,12 +1,19 @@
 //! The admin listener: the API under `/api/v1`, health and metrics.
 //!
-//! - [`routes`]: the table of what is served, and who may ask.
+//! - [`routes`]: the table of the API's paths, which actix-web routes, and who may ask.
+//! - [`pages`]: what needs no key, which the `router` crate routes: health, metrics and the API's description.
 //! - `api`: the API itself: links, batches, import and export, statistics, QR codes, domains.
-//! - `health`, `metrics`: for the operator's machines.
+//! - `health`, `metrics`: for the operator's machines; the listener's own counters.
 //! - [`openapi`]: the API's description, and its page for people.
 //! - `protocol`: what stands between a socket and a handler: the one parser, deadlines and TLS; bodies, queries, errors and the
 //!   access log.
 //! - `auth`, `audit`, `readers`: who may ask, what is noted of a write, and the connections to read from.
+//!
+//! Below the routes it is actix-http that reads and writes here, and not the `listener` crate: an `App` is a service of
+//! actix's own requests and payloads, of http 0.2, and its futures stay on the thread that made them, where the listener asks
+//! for a `tower` service of http 1 whose futures are `Send`. There is no maintained adaptor between the two; one of ours would
+//! copy each field and hand each body through a channel to a runtime beside the listener's. What the listener would bring,
+//! the one parser, deadlines, room for newcomers and a drain, stands in `protocol` in front of actix-http instead.
 
 pub(crate) mod api;
 mod audit;
@@ -14,6 +21,7 @@ mod auth;
 mod health;
 mod metrics;
 pub mod openapi;
+pub mod pages;
 mod protocol;
 mod readers;
 pub mod routes;
@@ -101,6 +109,7 @@ impl Default for Timeouts {
 /// What the handlers share.
 pub struct State {
     store: Store,
+    pages: pages::Pages,
     readers: ReaderPool,
     transfers: Arc<Semaphore>,
     /// Where short URLs start, without a slash at the end.
@@ -135,6 +144,7 @@ impl State {
         Ok(Self {
             readers: ReaderPool::open(&store, READERS)?,
             store,
+            pages: pages::Pages::new(),
             transfers: Arc::new(Semaphore::new(TRANSFERS)),
             base: base.trim_end_matches('/').to_owned(),
             readiness,

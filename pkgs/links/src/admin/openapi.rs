@@ -97,6 +97,9 @@ fn problem(description: &str) -> Response {
     response
 }
 
+/// Where the description is.
+pub(super) const PATH: &str = "/openapi.json";
+
 /// The whole description.
 pub fn describe() -> Document {
     Api::openapi()
@@ -105,20 +108,19 @@ pub fn describe() -> Document {
 /// Built once: it depends on nothing but the program.
 static JSON: LazyLock<Bytes> = LazyLock::new(|| describe().to_json().map(Bytes::from).unwrap_or_default());
 
-static PAGE: LazyLock<Bytes> =
-    LazyLock::new(|| Bytes::from(service::openapi::page(&describe(), "/openapi.json")));
+static PAGE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(service::openapi::page(&describe(), PATH)));
 
 /// This document
 #[utoipa::path(get, path = "/openapi.json", tag = "documentation", operation_id = "openapi",
     responses((status = 200, description = "OpenAPI 3.1", content_type = "application/json")))]
-pub(super) async fn document() -> HttpResponse {
+pub(super) fn document() -> HttpResponse {
     HttpResponse::Ok().insert_header((header::CONTENT_TYPE, "application/json")).body(JSON.clone())
 }
 
 /// This document, for people
 #[utoipa::path(get, path = "/", tag = "documentation", operation_id = "page",
     responses((status = 200, description = "A page without scripts", content_type = "text/html")))]
-pub(super) async fn page() -> HttpResponse {
+pub(super) fn page() -> HttpResponse {
     HttpResponse::Ok()
         .insert_header((header::CONTENT_TYPE, "text/html; charset=utf-8"))
         .insert_header((header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"))

@@ -1,16 +1,12 @@
-//! What is served, and who may ask.
+//! The API's paths, and who may ask. Whatever is none of them is asked of [`pages`].
 
 use actix_web::dev::ServiceRequest;
 use actix_web::http::Method;
-use actix_web::http::header::{self, HeaderValue};
 use actix_web::middleware::from_fn;
-use actix_web::{HttpRequest, HttpResponse, ResponseError, Route, guard, web};
-use service::problem::Problem;
+use actix_web::{HttpRequest, HttpResponse, Route, guard, web};
 
 use super::api::{batch, bulk, domains, links, qr, stats};
-use super::protocol::failure::Failure;
-use super::protocol::strict;
-use super::{auth, health, metrics, openapi};
+use super::{auth, pages};
 use crate::store::Scope;
 
 /// One method of one path.
@@ -19,32 +15,21 @@ pub struct Endpoint {
     pub method: Method,
     /// A pattern: `{name}` is one segment.
     pub path: &'static str,
-    /// The scope a token needs; none where no token is needed.
-    pub scope: Option<Scope>,
+    /// The scope a token needs.
+    pub scope: Scope,
     handler: fn() -> Route,
 }
 
-const fn endpoint(
-    method: Method,
-    path: &'static str,
-    scope: Option<Scope>,
-    handler: fn() -> Route,
-) -> Endpoint {
+const fn endpoint(method: Method, path: &'static str, scope: Scope, handler: fn() -> Route) -> Endpoint {
     Endpoint { method, path, scope, handler }
 }
 
-const OPEN: Option<Scope> = None;
-const READ: Option<Scope> = Some(Scope::Read);
-const WRITE: Option<Scope> = Some(Scope::Write);
+const READ: Scope = Scope::Read;
+const WRITE: Scope = Scope::Write;
 
-/// Everything that is served. Fixed paths stand before the patterns that would match them too.
+/// All of the API. Fixed paths stand before the patterns that would match them too.
 #[rustfmt::skip]
-pub static ENDPOINTS: [Endpoint; 22] = [
-    endpoint(Method::GET,    "/healthz",                   OPEN,  || web::to(health::alive)),
-    endpoint(Method::GET,    "/readyz",                    OPEN,  || web::to(health::ready)),
-    endpoint(Method::GET,    "/metrics",                   OPEN,  || web::to(metrics::show)),
-    endpoint(Method::GET,    "/",                          OPEN,  || web::to(openapi::page)),
-    endpoint(Method::GET,    "/openapi.json",              OPEN,  || web::to(openapi::document)),
+pub static ENDPOINTS: [Endpoint; 17] = [
     endpoint(Method::POST,   "/api/v1/links",              WRITE, || web::to(links::create)),
     endpoint(Method::GET,    "/api/v1/links",              READ,  || web::to(links::list)),
     endpoint(Method::POST,   "/api/v1/links/batch",        WRITE, || web::to(batch::create)),
@@ -64,21 +49,8 @@ pub static ENDPOINTS: [Endpoint; 22] = [
     endpoint(Method::DELETE, "/api/v1/domains/{host}",     WRITE, || web::to(domains::delete)),
 ];
 
-/// Other places of what [`ENDPOINTS`] has: where the description was, and the base that is printed and asked for.
-#[rustfmt::skip]
-static ALIASES: [Endpoint; 3] = [
-    endpoint(Method::GET, "/api/v1/openapi.json", OPEN, || web::to(openapi::document)),
-    endpoint(Method::GET, "/api/v1",              OPEN, || web::to(openapi::page)),
-    endpoint(Method::GET, "/api/v1/",             OPEN, || web::to(openapi::page)),
-];
-
-/// Puts [`ENDPOINTS`] in place; a known path with another method is 405, anything else 404.
+/// Puts [`ENDPOINTS`] in place; a known path with another method is 405, anything else [`pages::answer`]'s.
 pub(super) fn configure(app: &mut web::ServiceConfig) {
-    app.route(&format!("{}{{status}}", strict::PATH), web::to(refused));
-    for alias in &ALIASES {
-        let resource = web::resource(alias.path).route(alias.route());
-        app.service(resource.default_service(web::to(wrong_method)));
-    }
     let mut rest = &ENDPOINTS[..];
     while let Some(first) = rest.first() {
         let (same, others) = rest.split_at(rest.iter().take_while(|next| next.path == first.path).count());
@@ -87,7 +59,7 @@ pub(super) fn configure(app: &mut web::ServiceConfig) {
         app.service(resource.default_service(web::to(wrong_method)));
         rest = others;
     }
-    app.default_service(web::to(unknown));
+    app.default_service(web::to(pages::answer));
 }
 
 impl Endpoint {
@@ -96,45 +68,16 @@ impl Endpoint {
             Method::GET => (self.handler)().guard(guard::Any(guard::Get()).or(guard::Head())),
             _ => (self.handler)().method(self.method.clone()),
         };
-        match self.scope {
-            Some(scope) => {
-                route.wrap(from_fn(move |request: ServiceRequest, next| auth::require(scope, request, next)))
-            }
-            None => route,
-        }
+        let scope = self.scope;
+        route.wrap(from_fn(move |request: ServiceRequest, next| auth::require(scope, request, next)))
     }
 }
 
-/// What `Allow` says of a path.
-fn allowed(path: &str) -> String {
-    let methods = ENDPOINTS
-        .iter()
-        .chain(&ALIASES)
-        .filter(|endpoint| endpoint.path == path)
-        .map(|endpoint| &endpoint.method);
+/// 405: what is here has other methods.
+async fn wrong_method(request: HttpRequest) -> HttpResponse {
+    let path = request.match_pattern().unwrap_or_default();
+    let methods = ENDPOINTS.iter().filter(|endpoint| endpoint.path == path).map(|endpoint| &endpoint.method);
     let names: Vec<_> =
         methods.map(|method| if method == Method::GET { "GET, HEAD" } else { method.as_str() }).collect();
-    names.join(", ")
-}
-
-async fn wrong_method(request: HttpRequest) -> HttpResponse {
-    let allowed = allowed(&request.match_pattern().unwrap_or_default());
-    let failure = Failure::from(Problem::new(405, format!("the methods here are {allowed}")));
-    match HeaderValue::from_str(&allowed) {
-        Ok(value) => failure.with_header(header::ALLOW, value),
-        Err(_) => failure,
-    }
-    .error_response()
-}
-
-/// What a refused head is replaced by.
-async fn refused(status: web::Path<u16>) -> HttpResponse {
-    match strict::detail(*status) {
-        Some(detail) => Failure::from(Problem::new(*status, detail)).error_response(),
-        None => unknown().await,
-    }
-}
-
-async fn unknown() -> HttpResponse {
-    Failure::from(Problem::not_found("nothing is here; /openapi.json tells what is where")).error_response()
+    pages::wrong_method(&names.join(", "))
 }

@@ -31,6 +31,9 @@ fn requests_are_counted_by_route_and_status() {
     server.get("/made/up/1");
     server.get("/made/up/2");
     server.send("PUT", "/api/v1/links/a", &[], SendBody::none());
+    for (method, path) in [("HEAD", "/healthz"), ("POST", "/healthz"), ("GET", "/api/v1/")] {
+        server.send(method, path, &[], SendBody::none());
+    }
     let reply = server.send("GET", "/metrics", &[], SendBody::none());
     assert!(reply.header("content-type").starts_with("application/openmetrics-text"));
     let text = reply.text();
@@ -40,6 +43,9 @@ fn requests_are_counted_by_route_and_status() {
         r#"{method="GET",route="/api/v1/links/{code}",status="404"} 1"#,
         r#"{method="GET",route="unknown",status="404"} 2"#,
         r#"{method="other",route="/api/v1/links/{code}",status="405"} 1"#,
+        r#"{method="HEAD",route="/healthz",status="200"} 1"#,
+        r#"{method="POST",route="/healthz",status="405"} 1"#,
+        r#"{method="GET",route="/api/v1/",status="200"} 1"#,
     ] {
         assert!(text.contains(&format!("linerate_links_admin_requests_total{line}")), "{line} not in {text}");
     }

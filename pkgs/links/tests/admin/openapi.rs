@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use links::admin::{openapi, routes::ENDPOINTS};
+use links::admin::{openapi, pages::PAGES, routes::ENDPOINTS};
 use links::store::Scope;
 use serde_json::Value;
 use ureq::SendBody;
@@ -20,6 +20,12 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
     methods.collect()
 }
 
+/// Method, path, and the scope that is asked for.
+fn served() -> impl Iterator<Item = (String, &'static str, Option<Scope>)> {
+    let pages = PAGES.iter().map(|page| ("GET".to_owned(), page.path, None));
+    pages.chain(ENDPOINTS.iter().map(|api| (api.method.to_string(), api.path, Some(api.scope))))
+}
+
 fn document() -> Value {
     serde_json::to_value(openapi::describe()).unwrap()
 }
@@ -28,8 +34,7 @@ fn document() -> Value {
 fn what_is_described_is_routed_and_what_is_routed_is_described() {
     let described: BTreeSet<_> =
         operations(&document()).into_iter().map(|(method, path, _)| (method, path)).collect();
-    let routed: BTreeSet<_> =
-        ENDPOINTS.iter().map(|endpoint| (endpoint.method.to_string(), endpoint.path.to_owned())).collect();
+    let routed: BTreeSet<_> = served().map(|(method, path, _)| (method, path.to_owned())).collect();
     assert_eq!(described, routed);
 }
 
@@ -84,9 +89,8 @@ fn every_route_asks_for_the_token_its_description_names() {
     let mut checked = 0;
     for (method, path, operation) in operations(&document()) {
         let scope = operation["security"][0]["bearer"][0].as_str();
-        let endpoint =
-            ENDPOINTS.iter().find(|endpoint| endpoint.path == path && endpoint.method == method.as_str());
-        let routed = endpoint.unwrap().scope.map(|scope| if scope == Scope::Read { "read" } else { "write" });
+        let (.., routed) = served().find(|(known, at, _)| *at == path && *known == method).unwrap();
+        let routed = routed.map(|scope| if scope == Scope::Read { "read" } else { "write" });
         assert_eq!(scope, routed, "{method} {path}");
 
         let path = path.replace("{code}", "none").replace("{host}", "none.example");
@@ -144,11 +148,7 @@ fn the_page_for_people_needs_nothing_from_elsewhere() {
     assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
     let text = page.text();
     assert!(!text.contains("src=") && !text.contains("http://") && !text.contains("<script"));
-    for endpoint in &ENDPOINTS {
-        assert!(
-            text.contains(&format!("<code>{} {}</code>", endpoint.method, endpoint.path)),
-            "{}",
-            endpoint.path
-        );
+    for (method, path, _) in served() {
+        assert!(text.contains(&format!("<code>{method} {path}</code>")), "{path}");
     }
 }

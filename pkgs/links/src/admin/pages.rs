@@ -1,0 +1,114 @@
+//! What needs no key: health, metrics and the API's description, which [`router`] finds. actix-web routes the API alone,
+//! and asks here for whatever is not part of that.
+
+use std::fmt;
+
+use actix_web::http::header::{self, HeaderValue};
+use actix_web::{HttpMessage, HttpRequest, HttpResponse, ResponseError, web};
+use http::Method;
+use router::{Lookup, Router};
+use service::admin::METRICS_PATH;
+use service::health::{ALIVE_PATH, READY_PATH};
+use service::problem::Problem;
+
+use super::protocol::failure::Failure;
+use super::protocol::strict;
+use super::{State, health, metrics, openapi};
+
+/// What is at a path.
+pub struct Page {
+    /// The path. A GET answers HEAD too.
+    pub path: &'static str,
+    show: fn(&State) -> HttpResponse,
+}
+
+const fn page(path: &'static str, show: fn(&State) -> HttpResponse) -> Page {
+    Page { path, show }
+}
+
+/// All of them.
+pub static PAGES: [Page; 5] = [
+    page(ALIVE_PATH, |_| health::alive()),
+    page(READY_PATH, health::ready),
+    page(METRICS_PATH, metrics::show),
+    page("/", |_| openapi::page()),
+    page(openapi::PATH, |_| openapi::document()),
+];
+
+/// Other places of the same: where the description was, and the base that is printed and asked for.
+static ALIASES: [Page; 3] = [
+    page("/api/v1/openapi.json", |_| openapi::document()),
+    page("/api/v1", |_| openapi::page()),
+    page("/api/v1/", |_| openapi::page()),
+];
+
+/// What a path is of.
+#[derive(Clone, Copy)]
+enum Target {
+    Page(&'static Page),
+    /// What a refused head is replaced by: its status follows.
+    Refused,
+}
+
+/// The table, compiled.
+pub(super) struct Pages(Router<Target>);
+
+impl Pages {
+    /// Of [`PAGES`], and what else is answered without a key.
+    pub(super) fn new() -> Self {
+        let mut routes = router::Builder::new();
+        let pages = PAGES.iter().chain(&ALIASES).map(|page| (page.path.to_owned(), Target::Page(page)));
+        for (path, target) in pages.chain([(format!("{}{{status}}", strict::PATH), Target::Refused)]) {
+            routes.insert(Method::GET, &path, target).expect("paths of the table, each once");
+        }
+        Self(routes.build().expect("a table of few routes"))
+    }
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pages").finish_non_exhaustive()
+    }
+}
+
+/// Answers what is no part of the API: a known path with another method is 405, anything else 404.
+pub(super) async fn answer(request: HttpRequest, state: web::Data<State>) -> HttpResponse {
+    let routes = &state.pages.0;
+    // A token, as actix-web has read it.
+    let method = Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default();
+    // Every path has a GET: what it is counted as is known by that, whatever the method.
+    if let Some(found) = routes.find(&Method::GET, request.path()).matched() {
+        request.extensions_mut().insert(metrics::Route(found.pattern().to_owned()));
+    }
+    match routes.find(&method, request.path()) {
+        Lookup::Match(found) => match *found.value {
+            Target::Page(page) => (page.show)(&state),
+            Target::Refused => refused(found.param("status").and_then(|status| status.parse().ok())),
+        },
+        Lookup::MethodNotAllowed(allow) => {
+            wrong_method(&allow.to_str().unwrap_or_default().replace(',', ", "))
+        }
+        Lookup::NotFound => unknown(),
+    }
+}
+
+/// 405, with what `Allow` says of the path.
+pub(super) fn wrong_method(allowed: &str) -> HttpResponse {
+    let failure = Failure::from(Problem::new(405, format!("the methods here are {allowed}")));
+    match HeaderValue::from_str(allowed) {
+        Ok(value) => failure.with_header(header::ALLOW, value),
+        Err(_) => failure,
+    }
+    .error_response()
+}
+
+fn refused(status: Option<u16>) -> HttpResponse {
+    match status.and_then(|status| Some((status, strict::detail(status)?))) {
+        Some((status, detail)) => Failure::from(Problem::new(status, detail)).error_response(),
+        None => unknown(),
+    }
+}
+
+fn unknown() -> HttpResponse {
+    Failure::from(Problem::not_found("nothing is here; /openapi.json tells what is where")).error_response()
+}
