@@ -2,6 +2,9 @@
 
     h3.py PORT ask      reads requests as JSON, prints their answers as JSON; all on one connection
     h3.py PORT visit    reads a path, asks for it until the server says goodbye; prints how many redirects came
+    h3.py PORT stall    reads a path, asks for it and takes nothing, again and again; prints how many streams were reset, and
+                        with which code the connection is closed
+    h3.py PORT begin    sends half a head; prints with which code its stream is reset
     h3.py PORT names    reads a name, and prints those in the certificate it is shown who asks for that
 """
 
@@ -22,7 +25,7 @@ PATIENCE = 60
 
 
 class Refused(Exception):
-    """The server did not take a request: it is to be sent elsewhere."""
+    """The server did not take a request: it is to be sent elsewhere. Of a stream that was reset, with the code."""
 
 
 class Client(QuicConnectionProtocol):
@@ -30,18 +33,20 @@ class Client(QuicConnectionProtocol):
         super().__init__(*args, **kwargs)
         self.h3 = H3Connection(self._quic)
         self.waiting = {}
+        self.closed = None
         # aioquic forgets which method it sent, and misses the body of a HEAD.
         self.h3._check_content_length = lambda stream: None
 
     def quic_event_received(self, event):
         if isinstance(event, ConnectionTerminated):
+            self.closed = event.error_code
             for _, _, done in self.waiting.values():
                 if not done.done():
                     done.set_exception(Refused())
         if isinstance(event, StreamReset) and event.stream_id in self.waiting:
             done = self.waiting[event.stream_id][2]
             if not done.done():
-                done.set_exception(Refused())
+                done.set_exception(Refused(event.error_code))
         for received in self.h3.handle_event(event):
             if received.stream_id not in self.waiting:
                 continue
@@ -99,6 +104,33 @@ async def visit(port):
     print(count)
 
 
+async def stall(port):
+    path, resets = sys.stdin.read(), 0
+    async with connection(port) as client:
+        # No more room than there was at the start, as of somebody who does not read.
+        client._quic._write_stream_limits = lambda *args, **kwargs: None
+        client._quic._write_connection_limits = lambda *args, **kwargs: None
+        while client.closed is None:
+            try:
+                await client.ask("GET", path)
+            except Refused:
+                resets += client.closed is None
+    print(resets, hex(client.closed))
+
+
+async def begin(port):
+    async with connection(port) as client:
+        stream, done = client._quic.get_next_available_stream_id(), asyncio.get_running_loop().create_future()
+        client.waiting[stream] = [], bytearray(), done
+        # A frame of HEADERS of 32 bytes, of which one is here.
+        client._quic.send_stream_data(stream, b"\x01\x20\x00")
+        client.transmit()
+        try:
+            await asyncio.wait_for(done, PATIENCE)
+        except Refused as refused:
+            print(*map(hex, refused.args))
+
+
 async def names(port):
     async with connection(port, sys.stdin.read()) as client:
         shown = client._quic.tls._peer_certificate.extensions
@@ -106,4 +138,5 @@ async def names(port):
     print(",".join(names.get_values_for_type(x509.DNSName)))
 
 
-asyncio.run({"ask": ask, "visit": visit, "names": names}[sys.argv[2]](int(sys.argv[1])))
+modes = {"ask": ask, "visit": visit, "stall": stall, "begin": begin, "names": names}
+asyncio.run(modes[sys.argv[2]](int(sys.argv[1])))

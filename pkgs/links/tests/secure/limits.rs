@@ -6,133 +6,34 @@
 //! | `limits.connections_per_address` | [`connections_of_one_address_have_a_limit`] |
 //! | `limits.handshake_time` | [`who_says_nothing_is_let_go`] |
 //! | `limits.head_bytes`, `fields`, `body_bytes` | `answers::what_is_no_request_is_refused` |
-//! | `limits.head_time` | [`a_head_and_a_form_have_a_deadline_however_they_drip`] |
+//! | `limits.head_time` | [`a_head_and_a_form_have_a_deadline_however_they_drip`], `streams::half_a_head_and_half_a_form_are_not_waited_for` |
 //! | `limits.body_idle`, `body_time` | the same, and `operation::a_form_that_does_not_come_is_not_waited_for` |
-//! | `limits.body_bytes_total` | [`forms_under_way_have_a_sum`] |
+//! | `limits.body_bytes_total` | `streams::forms_under_way_have_a_sum` |
 //! | `limits.answer_bytes_total` | [`answers_that_nobody_takes_have_a_sum`] |
 //! | `limits.idle` | [`an_idle_connection_is_closed`] |
-//! | `limits.write_stall` | [`who_takes_no_answer_is_cut`] |
-//! | `http2.streams`, `stream_window` | [`http_2_is_told_its_limits_and_held_to_them`] |
+//! | `limits.write_stall` | [`who_takes_no_answer_is_cut`], `streams::who_takes_no_answer_by_http_2_is_cut`, `streams::who_takes_no_answer_by_http_3_is_cut` |
+//! | `http2.streams`, `stream_window` | `streams::http_2_is_told_its_limits_and_held_to_them` |
+//! | `http2.connection_window` | `streams::a_connection_of_http_2_takes_so_much_unread` |
 //! | `tcp.backlog` | [`so_many_may_wait_to_be_accepted`] |
 //! | `drain`, `drain_grace` | [`who_is_not_done_in_time_is_cut_at_the_end`] |
 //!
 //! `make_room` is off, and `high_water` at the last descriptor: a limit of connections that fits `ulimit -n` is warned of at
-//! start instead. `http2.connection_window` is a byte more than each connection begins with. Of `admission` and `offload`
-//! links has none.
+//! start instead. Of `admission` and `offload` links has none.
 
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bench::anybody::Anybody;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
-use serde_json::json;
 
 use crate::client::{Secure, Version, address, metric, until};
-use crate::server::Server;
-
-/// Longer than anything here takes on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::raw::{
+    PATIENCE, PREFACE, SETTINGS, Stream as _, connect, frame, send, serve, shed, tcp, timed_out, told_408,
+};
 
 /// HTTP/1.1, without and with TLS.
 const BOTH: [Version; 2] = [Version::Plain, Version::Http1];
-
-/// A connection by TCP, whatever is over it.
-trait Stream: Read + Write {
-    fn tcp(&self) -> &TcpStream;
-
-    /// Whether the server has ended it, whatever it said before.
-    fn has_ended(&mut self) -> bool {
-        let mut buffer = [0; 4096];
-        loop {
-            match self.read(&mut buffer) {
-                Ok(0) => return true,
-                Ok(_) => {}
-                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
-            }
-        }
-    }
-
-    /// All that comes until the end.
-    fn rest(&mut self) -> String {
-        let mut bytes = Vec::new();
-        let mut buffer = [0; 4096];
-        while let Ok(count @ 1..) = self.read(&mut buffer) {
-            bytes.extend_from_slice(&buffer[..count]);
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-impl Stream for TcpStream {
-    fn tcp(&self) -> &TcpStream {
-        self
-    }
-}
-
-impl Stream for StreamOwned<ClientConnection, TcpStream> {
-    fn tcp(&self) -> &TcpStream {
-        self.get_ref()
-    }
-}
-
-fn tcp(server: &Server, version: Version) -> TcpStream {
-    let stream = TcpStream::connect(address(server, version)).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream
-}
-
-/// A connection that offers this protocol by ALPN, where it is by TLS.
-fn connect(server: &Server, version: Version) -> Box<dyn Stream> {
-    let stream = tcp(server, version);
-    if version == Version::Plain {
-        return Box::new(stream);
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(Arc::clone(&provider));
-    let config = config.with_safe_default_protocol_versions().expect("versions").dangerous();
-    let mut config =
-        config.with_custom_certificate_verifier(Arc::new(Anybody(provider))).with_no_client_auth();
-    config.alpn_protocols =
-        vec![if version == Version::Http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
-    let name = "localhost".try_into().expect("a name");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
-    Box::new(StreamOwned::new(connection, stream))
-}
-
-fn send(stream: &mut dyn Stream, bytes: impl AsRef<[u8]>) {
-    stream.write_all(bytes.as_ref()).and_then(|()| stream.flush()).expect("it reads");
-}
-
-/// How many were closed for being slow or idle.
-fn timed_out(server: &Server) -> f64 {
-    metric(server, &["linerate_links_listener_timed_out_total"])
-}
-
-/// How many were told that they take too long.
-fn told_408(server: &Server) -> f64 {
-    metric(server, &["linerate_links_requests_total", "\"408\""])
-}
-
-/// How often there was no room of this kind.
-fn shed(server: &Server, reason: &str) -> f64 {
-    metric(server, &["linerate_links_listener_shed_total", &format!("reason=\"{reason}\"")])
-}
-
-/// A server with a link that asks for a password, and one that leads far.
-fn serve(secure: &Secure, flags: &[&str]) -> Server {
-    let server = secure.serve(flags);
-    let mut api = server.api();
-    let locked = json!({ "code": "lock", "target": "https://t.example/", "password": "p" });
-    assert_eq!(api.add(&locked).expect("an answer"), 201);
-    let long = json!({ "code": "long", "target": format!("https://t.example/{}", "x".repeat(4000)) });
-    assert_eq!(api.add(&long).expect("an answer"), 201);
-    server
-}
 
 const GET: &str = "GET /missing HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -277,96 +178,6 @@ fn answers_that_nobody_takes_have_a_sum() {
     other.read_exact(&mut status).expect("who takes an answer has one");
     assert_eq!(&status, b"HTTP/1.1 404");
     drop(crowd);
-    server.stop();
-}
-
-// RFC 9113, section 6.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const END_HEADERS: u8 = 4;
-const REFUSED_STREAM: u32 = 7;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-/// The next frame: its kind, its stream, what is in it.
-fn next(stream: &mut dyn Stream) -> (u8, u32, Vec<u8>) {
-    let mut head = [0; 9];
-    stream.read_exact(&mut head).expect("a frame");
-    let [a, b, c, kind, _, id @ ..] = head;
-    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
-    stream.read_exact(&mut payload).expect("a whole frame");
-    (kind, u32::from_be_bytes(id), payload)
-}
-
-/// A form of so many bytes for the link that asks for a password, of which none follow yet.
-fn form(id: u32, length: &str) -> Vec<u8> {
-    // Literals without indexing (RFC 7541, section 6.2.2), by the names of the static table.
-    let size = u8::try_from(length.len()).expect("short");
-    let block = [b"\x83\x87\x04\x05/lock\x41\x09localhost\x0f\x0d", &[size][..], length.as_bytes()].concat();
-    frame(HEADERS, END_HEADERS, id, &block)
-}
-
-/// A connection of HTTP/2, its preface sent.
-fn http2(server: &Server) -> Box<dyn Stream> {
-    let mut stream = connect(server, Version::Http2);
-    send(&mut *stream, [PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
-    stream
-}
-
-#[test]
-fn http_2_is_told_its_limits_and_held_to_them() {
-    let secure = Secure::new();
-    let server = serve(&secure, &["--head-timeout", "60"]);
-    let mut stream = http2(&server);
-    let (kind, _, settings) = next(&mut *stream);
-    assert_eq!(kind, SETTINGS);
-    let told = |which: u16| {
-        let found = settings.chunks(6).find(|one| u16::from_be_bytes([one[0], one[1]]) == which);
-        found.map(|one| u32::from_be_bytes([one[2], one[3], one[4], one[5]]))
-    };
-    // MAX_CONCURRENT_STREAMS and INITIAL_WINDOW_SIZE.
-    assert_eq!((told(3), told(4)), (Some(256), Some(16 * 1024)));
-    let forms: Vec<u8> = (0..257).flat_map(|number| form(1 + 2 * number, "10")).collect();
-    send(&mut *stream, forms);
-    let refused = loop {
-        let (kind, id, payload) = next(&mut *stream);
-        if kind == RST_STREAM {
-            break (id, u32::from_be_bytes(payload[..4].try_into().expect("a code")));
-        }
-    };
-    assert_eq!(refused, (1 + 2 * 256, REFUSED_STREAM));
-    server.stop();
-}
-
-#[test]
-fn forms_under_way_have_a_sum() {
-    let secure = Secure::new();
-    let server = serve(&secure, &["--head-timeout", "120"]);
-    // 256 MiB of forms of 16 KiB each, which is the longest there may be, are 16,384: 64 connections of 256 each.
-    let forms: Vec<u8> = (0..256).flat_map(|number| form(1 + 2 * number, "16384")).collect();
-    let mut held = Vec::new();
-    let begun = Instant::now();
-    while shed(&server, "bodies") == 0.0 {
-        assert!(begun.elapsed() < PATIENCE && held.len() < 80, "{} connections find room", held.len());
-        let mut stream = http2(&server);
-        send(&mut *stream, &forms);
-        held.push(stream);
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert!(held.len() >= 64, "after {} connections", held.len());
-    drop(held);
-    until("that forms are taken again", || {
-        let mut stream = tcp(&server, Version::Plain);
-        let form = "POST /lock HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n";
-        send(&mut stream, form);
-        let mut status = [0; 12];
-        stream.read_exact(&mut status).is_ok() && &status == b"HTTP/1.1 100"
-    });
     server.stop();
 }
 

@@ -8,6 +8,8 @@ mod domains;
 mod limits;
 mod logs;
 mod operation;
+mod raw;
+mod streams;
 
 // Shared with other tests, which need more of it.
 #[allow(dead_code)]

@@ -1,0 +1,206 @@
+//! What bounds a visitor's streams, by HTTP/2 and HTTP/3, on the real program; [`limits`](crate::limits) has the table.
+
+use std::fs;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::client::{Secure, Version, h3_script, until};
+use crate::raw::{
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PATIENCE, PREFACE, RST_STREAM, SETTINGS, Stream,
+    WINDOW_UPDATE, connect, frame, next, send, serve, shed, tcp, timed_out, told_408,
+};
+use crate::server::Server;
+
+// RFC 9113, section 7.
+const INTERNAL_ERROR: u32 = 2;
+const FLOW_CONTROL_ERROR: u32 = 3;
+const REFUSED_STREAM: u32 = 7;
+
+// RFC 9114, section 8.1.
+const EXCESSIVE_LOAD: &str = "0x107";
+const REQUEST_INCOMPLETE: &str = "0x10d";
+
+/// A form of so many bytes for the link that asks for a password, of which none follow yet.
+fn form(id: u32, length: &str) -> Vec<u8> {
+    // Literals without indexing (RFC 7541, section 6.2.2), by the names of the static table.
+    let size = u8::try_from(length.len()).expect("short");
+    let block = [b"\x83\x87\x04\x05/lock\x41\x09localhost\x0f\x0d", &[size][..], length.as_bytes()].concat();
+    frame(HEADERS, END_HEADERS, id, &block)
+}
+
+/// A connection of HTTP/2, its preface sent.
+fn http2(server: &Server) -> Box<dyn Stream> {
+    let mut stream = connect(server, Version::Http2);
+    send(&mut *stream, [PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
+    stream
+}
+
+#[test]
+fn http_2_is_told_its_limits_and_held_to_them() {
+    let secure = Secure::new();
+    let server = serve(&secure, &["--head-timeout", "60"]);
+    let mut stream = http2(&server);
+    let (kind, _, settings) = next(&mut *stream);
+    assert_eq!(kind, SETTINGS);
+    let told = |which: u16| {
+        let found = settings.chunks(6).find(|one| u16::from_be_bytes([one[0], one[1]]) == which);
+        found.map(|one| u32::from_be_bytes([one[2], one[3], one[4], one[5]]))
+    };
+    // MAX_CONCURRENT_STREAMS and INITIAL_WINDOW_SIZE.
+    assert_eq!((told(3), told(4)), (Some(256), Some(16 * 1024)));
+    let forms: Vec<u8> = (0..257).flat_map(|number| form(1 + 2 * number, "10")).collect();
+    send(&mut *stream, forms);
+    let refused = loop {
+        let (kind, id, payload) = next(&mut *stream);
+        if kind == RST_STREAM {
+            break (id, u32::from_be_bytes(payload[..4].try_into().expect("a code")));
+        }
+    };
+    assert_eq!(refused, (1 + 2 * 256, REFUSED_STREAM));
+    server.stop();
+}
+
+#[test]
+fn forms_under_way_have_a_sum() {
+    let secure = Secure::new();
+    let server = serve(&secure, &["--head-timeout", "120"]);
+    // 256 MiB of forms of 16 KiB each, which is the longest there may be, are 16,384: 64 connections of 256 each.
+    let forms: Vec<u8> = (0..256).flat_map(|number| form(1 + 2 * number, "16384")).collect();
+    let mut held = Vec::new();
+    let begun = Instant::now();
+    while shed(&server, "bodies") == 0.0 {
+        assert!(begun.elapsed() < PATIENCE && held.len() < 80, "{} connections find room", held.len());
+        let mut stream = http2(&server);
+        send(&mut *stream, &forms);
+        held.push(stream);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(held.len() >= 64, "after {} connections", held.len());
+    drop(held);
+    until("that forms are taken again", || {
+        let mut stream = tcp(&server, Version::Plain);
+        let form = "POST /lock HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n";
+        send(&mut stream, form);
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).is_ok() && &status == b"HTTP/1.1 100"
+    });
+    server.stop();
+}
+
+/// `GET` of this path.
+fn get(id: u32, path: &str) -> Vec<u8> {
+    let size = u8::try_from(path.len()).expect("short");
+    let block = [b"\x82\x87\x41\x09localhost\x04", &[size][..], path.as_bytes()].concat();
+    frame(HEADERS, END_STREAM | END_HEADERS, id, &block)
+}
+
+/// Something of a frame that is a number.
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(bytes.try_into().expect("four bytes"))
+}
+
+/// What comes of forms, all of which are there before the server looks at the first: how many are answered, and the error
+/// with which it ends the connection, where it does.
+fn at_once(server: &Server, lengths: &[usize]) -> (usize, Option<u32>) {
+    let mut stream = http2(server);
+    // Theirs, and the acknowledgement of ours: there is nothing left to be done.
+    while next(&mut *stream) != (SETTINGS, 0, Vec::new()) {}
+    server.signal(Signal::STOP);
+    for (id, length) in (1..).step_by(2).zip(lengths) {
+        send(&mut *stream, form(id, &length.to_string()));
+        send(&mut *stream, frame(DATA, END_STREAM, id, &vec![b'x'; *length]));
+    }
+    server.signal(Signal::CONT);
+    let mut answered = 0;
+    while answered < lengths.len() {
+        match next(&mut *stream) {
+            (HEADERS, ..) => answered += 1,
+            (GOAWAY, _, payload) => return (answered, Some(number(&payload[4..8]))),
+            _ => {}
+        }
+    }
+    (answered, None)
+}
+
+#[test]
+fn a_connection_of_http_2_takes_so_much_unread() {
+    let secure = Secure::new();
+    let server = serve(&secure, &["--head-timeout", "60"]);
+    // 64 KiB of what is on its way are taken, and not a byte more.
+    let whole = [16 * 1024; 4];
+    for _ in 0..10 {
+        assert_eq!(at_once(&server, &whole), (4, None));
+    }
+    // The kernel may hold back a little of what was sent, and then there is room again by the time it comes.
+    let begun = Instant::now();
+    while at_once(&server, &[&whole[..], &[1]].concat()) != (0, Some(FLOW_CONTROL_ERROR)) {
+        assert!(begun.elapsed() < PATIENCE, "there is room for more");
+    }
+    server.stop();
+}
+
+/// A server that waits for a second, and has so many bytes at `/robots.txt`.
+fn with_robots(secure: &Secure, bytes: usize) -> Server {
+    let robots = secure.directory.path().join("robots.txt");
+    fs::write(&robots, "x".repeat(bytes)).expect("a writable directory");
+    serve(secure, &["--head-timeout", "1", "--robots", robots.to_str().expect("UTF-8")])
+}
+
+#[test]
+fn who_takes_no_answer_by_http_2_is_cut() {
+    let secure = Secure::new();
+    let server = with_robots(&secure, 60 * 1024);
+    // A client that gives no window: its stream is reset, and the connection goes on.
+    let mut stream = connect(&server, Version::Http2);
+    let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    send(&mut *stream, [PREFACE, &settings, &get(1, "/robots.txt")].concat());
+    let reset = loop {
+        let (kind, id, payload) = next(&mut *stream);
+        assert_ne!(kind, GOAWAY, "{payload:?}");
+        if kind == RST_STREAM {
+            break (id, number(&payload));
+        }
+    };
+    assert_eq!(reset, (1, INTERNAL_ERROR));
+    send(&mut *stream, get(3, "/long"));
+    while !matches!(next(&mut *stream), (HEADERS, 3, _)) {}
+    // One that gives all there is, and does not read: 14 MiB are more than two sockets hold.
+    let mut stream = connect(&server, Version::Http2);
+    let before = timed_out(&server);
+    let settings = frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
+    let window = frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0]);
+    let requests: Vec<u8> = (0..250).flat_map(|number| get(1 + 2 * number, "/robots.txt")).collect();
+    send(&mut *stream, [PREFACE, &settings, &window, &requests].concat());
+    until("it is cut", || timed_out(&server) > before);
+    server.stop();
+}
+
+#[test]
+fn who_takes_no_answer_by_http_3_is_cut() {
+    let secure = Secure::new();
+    // More than the client gives room for at the start.
+    let server = with_robots(&secure, 4 << 20);
+    let told = h3_script(&server, "stall", "/robots.txt");
+    let (resets, code) = told.trim().split_once(' ').expect("two numbers");
+    assert_ne!(resets, "0", "a stream is reset first");
+    assert_eq!(code, EXCESSIVE_LOAD);
+    assert_eq!(timed_out(&server), 1.0);
+    server.stop();
+}
+
+#[test]
+fn half_a_head_and_half_a_form_are_not_waited_for() {
+    let secure = Secure::new();
+    let server = serve(&secure, &["--head-timeout", "1", "--idle-timeout", "1"]);
+    // Half a head of HTTP/2 is no stream yet.
+    let mut stream = http2(&server);
+    send(&mut *stream, frame(HEADERS, 0, 1, b"\x82\x87"));
+    assert!(stream.has_ended());
+    let mut stream = http2(&server);
+    send(&mut *stream, [form(1, "10"), frame(DATA, 0, 1, b"pass")].concat());
+    until("it is told", || told_408(&server) == 1.0);
+    assert_eq!(h3_script(&server, "begin", "").trim(), REQUEST_INCOMPLETE);
+    server.stop();
+}
