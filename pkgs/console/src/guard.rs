@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode};
@@ -19,6 +18,7 @@ use service::allowed_hosts::SocketFamily;
 use crate::app::App;
 use crate::csrf::{self, FIELD};
 use crate::fields::{Fields, query};
+use crate::sent_file::{self, SentFile};
 use crate::single_sign_on::{BACK, BEGIN};
 use crate::visitor::{Visitor, cookie, set_cookie};
 use crate::{assets, pages};
@@ -201,7 +201,7 @@ async fn form_with_file(visitor: &Visitor, request: Request) -> Result<Request, 
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "forms with files are multipart/form-data"));
     };
     let (mut parts, body) = request.into_parts();
-    let most = pages::upload::MOST_FORM + FORM_BYTES;
+    let most = sent_file::MOST_BYTES + FORM_BYTES;
     let body = Limited::new(body, most).collect().await;
     let body = body.map_err(|_| {
         (StatusCode::PAYLOAD_TOO_LARGE, "this file is too long for a plain form, or broke off")
@@ -232,22 +232,6 @@ async fn form_with_file(visitor: &Visitor, request: Request) -> Result<Request, 
         parts.extensions.insert(file);
     }
     Ok(Request::from_parts(parts, Body::empty()))
-}
-
-/// A file that came with a form.
-#[derive(Clone, Debug)]
-pub(crate) struct SentFile {
-    /// What it is called where it comes from.
-    pub(crate) name: String,
-    pub(crate) bytes: Bytes,
-}
-
-impl<S: Sync> OptionalFromRequestParts<S> for SentFile {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Self::Rejection> {
-        Ok(parts.extensions.remove())
-    }
 }
 
 /// Sends whoever is not signed in to where that is done, and back afterwards. A part of a page cannot be sent

@@ -42,6 +42,7 @@ mod overview;
 mod pages;
 mod profiles;
 mod routes;
+mod sent_file;
 pub mod serve;
 mod session;
 mod single_sign_on;

@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::assets;
 use crate::fields::{Fields, query};
 use crate::files::{self, Change, Directory, Entry, Kept, Room, Told, UrlPath};
+use crate::sent_file;
 use crate::upstream::{Error, Upstream};
 use crate::visitor::Visitor;
 
@@ -233,7 +234,7 @@ fn deeds(visitor: &Visitor, path: &UrlPath, room: &Room) -> Markup {
                 input #file type="file" name="file" required aria-describedby="file-hint";
                 p.hint #file-hint {
                     "Up to " (text::bytes(room.most.file_bytes as f64)) ", and what breaks off goes on where it was; without a script up to "
-                    (text::bytes(super::upload::MOST_FORM as f64)) "."
+                    (text::bytes(sent_file::MOST_BYTES as f64)) "."
                 }
             }
             label.check { input type="checkbox" name="replace" value="yes"; " Replace what is there" }

@@ -19,15 +19,12 @@ use crate::app::App;
 use crate::csrf::hex;
 use crate::fields::{Fields, query};
 use crate::files::{UrlPath, upload};
-use crate::guard::SentFile;
+use crate::sent_file::SentFile;
 use crate::upstream::{Answer, Error};
 use crate::visitor::Visitor;
 
-/// The longest form with a file, in bytes: all of it is in memory.
-pub(crate) const MOST_FORM: usize = 4 << 20;
-
 /// The longest piece, in bytes; the script sends such.
-pub(crate) const MOST_PIECE: usize = 4 << 20;
+const MOST_PIECE: usize = 4 << 20;
 
 /// What of a request the writer is told, and what of its answer the script.
 const ASKED: [&str; 4] = ["upload-length", "upload-metadata", "upload-offset", "upload-checksum"];

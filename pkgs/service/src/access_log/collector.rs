@@ -9,7 +9,7 @@ use serde_json::json;
 use ureq::Agent;
 
 use super::options::CollectorUrl;
-use super::sink::Output;
+use super::output::Output;
 
 /// How long the collector may take for a block of spans.
 const PATIENCE: Duration = Duration::from_secs(5);

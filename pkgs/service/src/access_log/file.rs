@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::options::Destination;
-use super::sink::Output;
+use super::output::Output;
 
 /// Lines are of clients, so they are for their owner and his group.
 const MODE: u32 = 0o640;

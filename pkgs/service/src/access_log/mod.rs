@@ -17,6 +17,7 @@ mod file;
 mod line;
 mod lines;
 mod options;
+mod output;
 mod shown;
 mod sink;
 mod span;

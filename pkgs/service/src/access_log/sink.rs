@@ -1,6 +1,5 @@
 //! Where lines go: a bounded queue, and the thread that writes.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::file::LogFile;
 use super::options::Destination;
+use super::output::Output;
 
 /// Blocks of lines that wait for the disk, at most.
 pub(super) const BLOCKS: usize = 1024;
@@ -34,15 +34,6 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct OpenError {
     to: String,
     source: io::Error,
-}
-
-/// What takes lines. It is shown as where they go.
-pub(super) trait Output: fmt::Display + Send + 'static {
-    /// Takes what is `left`, and takes off it what it took.
-    fn write(&mut self, left: &mut &[u8]) -> io::Result<()>;
-
-    /// Begins anew where it goes; whether there was anything to do.
-    fn reopen(&mut self) -> io::Result<bool>;
 }
 
 /// What becomes of lines that the disk does not take.
