@@ -126,9 +126,9 @@ impl Snapshot for Whole<'_> {
             let mut rows = Box::pin(copy::read(self.session, &sql, &types).await?);
             while let Some(row) = rows.next().await {
                 let row = row?;
-                let values = types.iter().enumerate().map(|(column, of)| match of {
-                    &Type::INT8 => Ok(row.try_get::<Option<i64>>(column)?.map(Value::Number)),
-                    &Type::BYTEA => Ok(row.try_get::<Option<Vec<u8>>>(column)?.map(Value::Bytes)),
+                let values = types.iter().enumerate().map(|(column, of)| match *of {
+                    Type::INT8 => Ok(row.try_get::<Option<i64>>(column)?.map(Value::Number)),
+                    Type::BYTEA => Ok(row.try_get::<Option<Vec<u8>>>(column)?.map(Value::Bytes)),
                     _ => Ok(row.try_get::<Option<String>>(column)?.map(Value::Text)),
                 });
                 let values = values.map(|value| value.map(|value| value.unwrap_or(Value::Null)));
