@@ -9,6 +9,10 @@ let
     type = types.lazyAttrsOf types.anything;
     default = { };
   };
+  strings = mkOption {
+    type = types.listOf types.str;
+    default = [ ];
+  };
   nixos = {
     options = {
       assertions = mkOption {
@@ -40,13 +44,16 @@ let
           type = types.lazyAttrsOf (
             types.submodule {
               freeformType = types.lazyAttrsOf types.anything;
-              options = lib.genAttrs [ "after" "requires" "wants" ] (
-                _:
-                mkOption {
-                  type = types.listOf types.str;
-                  default = [ ];
-                }
-              );
+              options = lib.genAttrs [ "after" "requires" "wants" ] (_: strings) // {
+                # Several modules have something to hand over.
+                serviceConfig = mkOption {
+                  type = types.submodule {
+                    freeformType = types.lazyAttrsOf types.anything;
+                    options.LoadCredential = strings;
+                  };
+                  default = { };
+                };
+              };
             }
           );
           default = { };
@@ -1228,13 +1235,13 @@ let
           {
             api = lib.intersectLists [ "postgresql.target" ] systemd.services.linerate-api.after;
             inherit (systemd.services.linerate-files) wants;
-            postgresql = systemd.services.postgresql.serviceConfig;
+            restarts = systemd.services.postgresql.serviceConfig ? Restart;
           }
         )
         {
           api = [ "postgresql.target" ];
           wants = [ "acme-files.example.service" ];
-          postgresql = { };
+          restarts = false;
         };
 in
 if wrong == [ ] then
