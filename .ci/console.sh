@@ -35,4 +35,5 @@ cd "$tests"
 if [[ ${1-} == --screenshots ]]; then
     exec node screenshots.mjs ../../../../docs/screenshots
 fi
-exec node --test --test-reporter=spec ${1:+--test-name-pattern="$1"} console.test.mjs sign_in.test.mjs
+# All of it takes a minute or two; what hangs is ended, and named as what has not ended.
+exec node --test --test-timeout=600000 --test-reporter=spec ${1:+--test-name-pattern="$1"} console.test.mjs sign_in.test.mjs

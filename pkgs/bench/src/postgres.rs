@@ -157,6 +157,21 @@ impl Postgres {
     /// # Errors
     /// When it does not come up; with what it printed.
     pub fn resume(&mut self) -> Result<(), Error> {
+        let begin = Instant::now();
+        loop {
+            match self.try_resume() {
+                // Whoever worked for one that was killed holds its memory until he has seen that.
+                Err(Error::Failed { output, .. })
+                    if output.contains("still in use") && begin.elapsed() < PATIENCE =>
+                {
+                    std::thread::sleep(PROBE_EVERY);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn try_resume(&mut self) -> Result<(), Error> {
         let printed = self.directory.path().join("log");
         let log = fs::File::create(&printed).map_err(Error::file(&printed))?;
         let mut command = self.as_user("postgres");

@@ -38,7 +38,9 @@ fn commands(program: &Path, above: &[&str]) -> Vec<Vec<String>> {
 /// The options that `--help` of a command names.
 fn options(program: &Path, command: &[&str]) -> BTreeSet<String> {
     let help = run(program, &[command, &["--help"]].concat());
-    let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    // What explains an option is further in, and may begin with the name of another.
+    let lines = help.lines().filter(|line| !line.starts_with("        "));
+    let lines = lines.map(str::trim_start).filter(|line| line.starts_with('-'));
     let words = lines.flat_map(|line| line.split([' ', ',', '=', '[']));
     words.filter(|word| word.starts_with("--") && word.len() > 2).map(str::to_owned).collect()
 }

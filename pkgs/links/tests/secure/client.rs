@@ -70,6 +70,11 @@ impl Answer {
         if let Some(id) = self.field("x-request-id").map(str::to_owned) {
             self.body = self.body.replace(&id, "");
         }
+        // It counts down while others are asked.
+        if let Some((_, wait)) = self.fields.iter_mut().find(|(name, _)| name == "retry-after") {
+            assert!(wait.parse::<u32>().is_ok_and(|seconds| seconds > 0), "retry-after: {wait}");
+            wait.clear();
+        }
         let own = ["date", "connection", "alt-svc", "x-request-id"];
         self.fields.retain(|(name, _)| !own.contains(&name.as_str()));
         self
