@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """book.py check: every link of every document in the tree leads to a file, and to a heading where it names one; and
-paths of the tree that documents name are there.
+paths of the tree that documents name are there; and every README is a page of the manual.
 book.py build DIRECTORY: the manual as HTML in DIRECTORY, by mdbook.
 
 The pages of the manual stay where what they describe is: docs/SUMMARY.md names them by their paths from docs/. A build
@@ -25,6 +25,8 @@ SUMMARY = ROOT / "docs/SUMMARY.md"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 # Pictures that a page shows.
 PICTURES = {".svg", ".png"}
+# READMEs that are no page of the manual, and why.
+NO_PAGES = {"pkgs/console/assets/vendor/README.md": "says from where files of others are"}
 
 
 def prose(text: str) -> Iterator[tuple[int, str]]:
@@ -107,6 +109,19 @@ def chapters() -> list[Path]:
     return listed
 
 
+def left_out(documents: list[Path], pages: set[Path]) -> Iterator[str]:
+    """Documents that belong to the manual and are not in it: all of docs/, and every README."""
+    for document in documents:
+        name = str(document.relative_to(ROOT))
+        if document == ROOT / "docs/SUMMARY.md" or document in pages:
+            if name in NO_PAGES:
+                yield f"{name}: docs/SUMMARY.md has it, and docs/book.py says that it is no page"
+        elif document.is_relative_to(ROOT / "docs") or (document.name == "README.md" and name not in NO_PAGES):
+            yield f"{name}: docs/SUMMARY.md does not have it"
+    for name in sorted(NO_PAGES.keys() - {str(document.relative_to(ROOT)) for document in documents}):
+        yield f"{name}: docs/book.py says that it is no page, and it is not there"
+
+
 def check() -> None:
     tracked = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
@@ -116,11 +131,8 @@ def check() -> None:
         check=True,
     ).stdout.split()
     documents = [ROOT / name for name in tracked if (ROOT / name).exists()]
-    wrong = [*broken(documents), *missing(documents)]
     pages = set(chapters())
-    for document in documents:
-        if document.is_relative_to(ROOT / "docs") and document != SUMMARY and document not in pages:
-            wrong.append(f"{document.relative_to(ROOT)}: docs/SUMMARY.md does not have it")
+    wrong = [*broken(documents), *missing(documents), *left_out(documents, pages)]
     for line in wrong:
         print(f"error: {line}", file=sys.stderr)
     if wrong:

@@ -48,6 +48,34 @@ class Documents(unittest.TestCase):
         page = self.page("`pkgs/there.rs` `hosts/NAME/x.nix` `pkgs/target/x` `make pkgs/none.rs` `pkgs/none.rs`\n")
         self.assertEqual(list(book.missing([page])), ["page.md:1: pkgs/none.rs is not there"])
 
+    def test_readmes_that_the_manual_does_not_have_are_refused(self) -> None:
+        self.addCleanup(setattr, book, "NO_PAGES", book.NO_PAGES)
+        names = ("README.md", "docs/SUMMARY.md", "docs/page.md", "pkgs/one/README.md", "pkgs/one/NOTES.md")
+        for name in names:
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        documents = {name: self.page("# One\n", name) for name in names}
+        readme, page, one = (documents[name] for name in ("README.md", "docs/page.md", "pkgs/one/README.md"))
+        lacks = "docs/SUMMARY.md does not have it"
+        cases: list[tuple[set[Path], dict[str, str], list[str]]] = [
+            ({readme, page, one}, {}, []),
+            ({readme, page}, {"pkgs/one/README.md": "a reason"}, []),
+            ({readme, page}, {}, [f"pkgs/one/README.md: {lacks}"]),
+            ({readme, one}, {}, [f"docs/page.md: {lacks}"]),
+            (
+                {readme, page, one},
+                {"pkgs/one/README.md": "a reason"},
+                ["pkgs/one/README.md: docs/SUMMARY.md has it, and docs/book.py says that it is no page"],
+            ),
+            (
+                {readme, page, one},
+                {"pkgs/two/README.md": "a reason"},
+                ["pkgs/two/README.md: docs/book.py says that it is no page, and it is not there"],
+            ),
+        ]
+        for pages, book.NO_PAGES, wrong in cases:
+            with self.subTest(wrong):
+                self.assertEqual(list(book.left_out(list(documents.values()), pages)), wrong)
+
     def test_links_of_the_book_are_those_of_its_pages(self) -> None:
         self.page("# Other\n", "README.md")
         page = self.page("[a](README.md#other), [b](none.rs), [`none.rs`](none.rs), `[x](y)`, [c](#d), ![e](e.svg)\n")
