@@ -19,7 +19,7 @@ check-structure:    ## no cycles of modules, and crates that use one another as 
 	tests/test_structure.py
 	tests/structure.py
 
-docs:               ## links, generated pages and commands of the manual, and its HTML where mdbook is; ARGS=write or record makes them anew; part of test
+docs:               ## links, generated pages and commands of the manual, and its HTML; ARGS=write or record makes them anew; part of test
 	.ci/docs.sh $(or $(ARGS),check)
 
 test-console:       ## the console in Chromium, before real services; ARGS="a session" runs what is named so; part of test

@@ -10,14 +10,8 @@ cd "$(dirname "$0")/.."
 .ci/install.sh cargo cc git
 PATH=$PATH:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/linerate
-version=0.20.2
-
-# Built once, without optimisation: that takes a minute, and a run two seconds.
-tools=$cache/cargo-tools
-PATH=$tools/bin:$PATH
-if [[ $(cargo-deny --version 2>/dev/null) != "cargo-deny $version" ]]; then
-    CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --root "$tools" "cargo-deny@$version"
-fi
+tools=$(.ci/cargo-tool.sh cargo-deny 0.20.2)
+PATH=$tools:$PATH
 
 # Prints where the database is; fails where there is none.
 database() {
