@@ -7,8 +7,8 @@ any lines; a command without lines may print what it likes. All of a file's bloc
 directory that is also its home. `make run` is `linerate up` here, and stays until the end, as does every command with
 ` &` behind it. A command that fails fails the check, unless it says what the failure prints.
 
-The session has a network of its own, so that no port is taken. `record` writes what the blocks of FILE print as a
-recording of a terminal, FILE's directory/docs/recording.svg.
+The session has a network of its own, so that no port is taken. `record` runs the blocks of FILE and writes them, as FILE
+shows them, as a recording of a terminal: docs/recording.svg beside FILE. `check` compares it with FILE where there is one.
 """
 
 import html
@@ -159,12 +159,9 @@ def recording(document: Path, all_of_it: list[Command]) -> str:
     for command in all_of_it:
         rows.append((True, command.text, now))
         now += TYPED
-        # As the document shows it: it leaves out what is too long for it.
-        expected = command.expected or command.printed.splitlines()
-        printed = [line.rstrip() for line in command.printed.splitlines()]
-        for shown in expected:
-            plain = shown if "…" in shown or shown in printed else shown.strip()
-            rows.append((False, plain, now))
+        # As the document shows it, which leaves out what is too long for it, or differs from run to run.
+        for shown in command.expected:
+            rows.append((False, shown, now))
             now += PRINTED
         now += TYPED
     height = TOP + LINE * len(rows) + 12
@@ -194,15 +191,27 @@ def recording(document: Path, all_of_it: list[Command]) -> str:
     return "\n".join([*lines, "</svg>", ""])
 
 
+def picture_of(document: Path) -> Path:
+    """Where the recording of a document is."""
+    return document.parent / "docs/recording.svg"
+
+
+def stale(document: Path) -> bool:
+    """Whether a document has a recording, and that shows something else."""
+    picture = picture_of(document)
+    return picture.exists() and picture.read_text() != recording(document, list(commands(document)))
+
+
 def main() -> None:
     match sys.argv[1:]:
         case ["check", programs, *documents] if documents:
             for name in documents:
                 print(f"docs: {name}: {len(ran(Path(programs), Path(name)))} commands print what it says")
+                if stale(Path(name)):
+                    sys.exit(f"error: {picture_of(Path(name))} does not show what {name} does: 'make docs ARGS=record'")
         case ["record", programs, name]:
             document = Path(name)
-            picture = recording(document, ran(Path(programs), document))
-            (document.parent / "docs/recording.svg").write_text(picture)
+            picture_of(document).write_text(recording(document, ran(Path(programs), document)))
         case _:
             sys.exit("usage: commands.py check DIRECTORY FILE... | record DIRECTORY FILE")
 

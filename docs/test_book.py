@@ -109,5 +109,18 @@ class Documents(unittest.TestCase):
         with self.assertRaises(SystemExit):
             commands.ran(self.root, self.page("```console\n$ true\n```\n"))
 
+    def test_a_recording_that_shows_something_else_is_refused(self) -> None:
+        shown = "```console run\n$ echo a b\na …\n```\n"
+        page = self.page(shown)
+        self.assertFalse(commands.stale(page), "there is none")
+        (self.root / "docs").mkdir()
+        commands.picture_of(page).write_text(commands.recording(page, commands.ran(self.root, page)))
+        self.assertFalse(commands.stale(page))
+        self.page(f"Other words.\n{shown}")
+        self.assertFalse(commands.stale(page))
+        for text in (shown.replace("a …", "a b"), shown.replace("echo a", "echo  a"), f"{shown}\n{shown}"):
+            with self.subTest(text):
+                self.assertTrue(commands.stale(self.page(text)))
+
 
 unittest.main()
