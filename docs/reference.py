@@ -23,7 +23,6 @@ from typing import Any
 import commands
 
 KEPT = Path(__file__).parent / "reference"
-SERVICES = ("links", "files", "api")
 PROGRAMS = ("linerate-links", "linerate-files", "linerate-api", "linerate")
 ANSWER_SECONDS = 30
 NOTE = "<!-- Written by docs/reference.py: change what it is made from, then 'make docs ARGS=write'. -->\n"
@@ -111,10 +110,12 @@ def operations(name: str, description: dict[str, Any]) -> str:
     )
 
 
-def asked(url: str) -> str:
-    """What is at a URL, once there is something."""
+def asked(url: str, service: subprocess.Popen[str]) -> str:
+    """What is at a URL of a service, once there is something."""
     end = time.monotonic() + ANSWER_SECONDS
     while True:
+        if service.poll() is not None and service.stderr:
+            sys.exit(f"error: {service.args!r} ended with {service.returncode}: {service.stderr.read()}")
         try:
             with urllib.request.urlopen(url, timeout=ANSWER_SECONDS) as answer:
                 text: str = answer.read().decode()
@@ -125,9 +126,18 @@ def asked(url: str) -> str:
             time.sleep(commands.POLL_SECONDS)
 
 
+def families(metrics: str) -> dict[str, tuple[str, str]]:
+    """Of a text of metrics: kind and meaning of each, by the name that its samples have."""
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)", metrics, re.MULTILINE))
+    return {
+        name + ("_total" if kinds[name] == "counter" else ""): (kinds[name], about)
+        for name, about in re.findall(r"^# HELP (\S+) (.*)", metrics, re.MULTILINE)
+    }
+
+
 def running(programs: Path) -> tuple[str, dict[str, Any]]:
     """The page of metrics, and links' description, from services that run with all that is measured turned on."""
-    families: dict[tuple[str, str, str], list[str]] = {}
+    told: dict[tuple[str, str, str], list[str]] = {}
     with tempfile.TemporaryDirectory() as directory:
         here = Path(directory)
         certificate = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 9 -subj /CN=localhost"
@@ -137,38 +147,45 @@ def running(programs: Path) -> tuple[str, dict[str, Any]]:
             capture_output=True,
         )
         (here / "www").mkdir()
-        for index, name in enumerate(SERVICES):
-            admin = f"127.0.0.1:{8081 + index}"
-            flags = {
-                "links": f"--database {here}/links.db --audit-log {here}/audit.log",
-                "files": f"--root {here}/www",
-                "api": f"--database-url sqlite://{here}/api.db --audit-log {here}/audit.log",
-            }[name].split()
-            flags += f"--listen 127.0.0.1:{8090 + index} --admin {admin} --access-log {here}/{name}.log".split()
-            flags += f"--tls-listen 127.0.0.1:{8443 + index} --cert {here}/chain.pem --key {here}/key.pem".split()
+        audited = f"--audit-log {here}/audit.log"
+        # Nobody is at the origin, which is noticed when it is first asked.
+        origin = "--origin s3://bucket --origin-endpoint http://127.0.0.1:9 --origin-allow-http --origin-anonymous"
+        services = {
+            "links": f"linerate-links serve --database {here}/links.db {audited}",
+            "files": f"linerate-files serve --root {here}/www",
+            "files with `--origin`": f"linerate-files serve {origin} --origin-cache {here}/cache",
+            "api": f"linerate-api serve --database-url sqlite://{here}/api.db {audited}",
+            "console": f"linerate console {audited}",
+        }
+        for name, command in services.items():
+            program, *flags = command.split()
+            flags += "--listen 127.0.0.1:8090 --tls-listen 127.0.0.1:8443 --admin 127.0.0.1:8091".split()
+            flags += f"--cert {here}/chain.pem --key {here}/key.pem --access-log {here}/access.log".split()
             service = subprocess.Popen(
-                [programs / f"linerate-{name}", "serve", *flags],
+                [programs / program, *flags],
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
                 env=ENVIRONMENT,
             )
             try:
-                asked(f"http://{admin}/readyz")
-                metrics = asked(f"http://{admin}/metrics")
+                asked("http://127.0.0.1:8091/readyz", service)
+                metrics = asked("http://127.0.0.1:8091/metrics", service)
                 if name == "links":
-                    description: dict[str, Any] = json.loads(asked(f"http://{admin}/openapi.json"))
+                    description: dict[str, Any] = json.loads(asked("http://127.0.0.1:8091/openapi.json", service))
             finally:
                 service.terminate()
-                service.wait()
-            kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)", metrics, re.MULTILINE))
-            for family, about in re.findall(r"^# HELP (\S+) (.*)", metrics, re.MULTILINE):
-                counter = "_total" if kinds[family] == "counter" else ""
-                common = family.replace(f"linerate_{name}_", "linerate_<service>_") + counter
-                families.setdefault((common, kinds[family], about), []).append(name)
-    rows = [[f"`{name}`", kind, about, ", ".join(of)] for (name, kind, about), of in sorted(families.items())]
+                service.communicate()
+            own = f"linerate_{name.split()[0]}_"
+            for metric, (kind, about) in families(metrics).items():
+                of = told.setdefault((metric.replace(own, "linerate_<service>_"), kind, about), [])
+                # What a service always has it has with more flags too.
+                if name.split()[0] not in of:
+                    of.append(name)
+    rows = [[f"`{name}`", kind, about, ", ".join(of)] for (name, kind, about), of in sorted(told.items())]
     page = (
         "# Metrics\n\nAt `/metrics` of each service's admin listener, in the text format of OpenMetrics. `<service>` is"
-        " `links`, `files` or `api`.\n\n" + table(["metric", "kind", "meaning", "of"], rows)
+        " `links`, `files`, `api` or `console`.\n\n" + table(["metric", "kind", "meaning", "of"], rows)
     )
     return page, description
 
