@@ -104,6 +104,9 @@ if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
     exit 1
 fi
 echo "installing $*"
+# Parts of `make test` run beside one another; apt has one user at a time, and does not wait for its lists.
+exec 9>/run/lock/linerate-apt
+flock 9
 export DEBIAN_FRONTEND=noninteractive
 # A package that starts its daemon would take ports; this keeps it from starting, in this run only.
 policy=/usr/sbin/policy-rc.d

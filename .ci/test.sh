@@ -115,18 +115,21 @@ part audit .ci/audit.sh
 part no-tracing no_tracing
 part router-bench router_bench
 join
-# Real systems, of the programs that were built for the tests.
+# Real systems, of the programs that were built for the tests. They wait for disks and one another; beside them runs what has
+# a network and directories of its own, and patience: the manual, which is what the programs say and what its commands
+# print, and packages in fresh roots.
+beside docs .ci/docs.sh check "${CARGO_TARGET_DIR:-pkgs/target}/debug"
+beside packages .ci/packages.sh
 part nixos .ci/nixos.sh
 part images env PROFILE=dev .ci/nixos.sh --images "${CARGO_TARGET_DIR:-pkgs/target}/images" \
     aws-c6i-image tengbe-appliance tengbe-image tengbe-installer
+join
+# What measures time comes when nothing else runs.
 part tests tests/cargo.py
 # The modules' settings, by the programs themselves.
 part settings in_pkgs ../tests/settings.py check "${CARGO_TARGET_DIR:-target}/debug"
 # Dashboards, alert rules and the service address of several boxes.
 part boxes .ci/boxes.sh "${CARGO_TARGET_DIR:-pkgs/target}/debug"
-# The manual: what it says of the programs, and that its commands print what it shows.
-part docs .ci/docs.sh check "${CARGO_TARGET_DIR:-pkgs/target}/debug"
 # What was built for the tests is what the browser sees and what the guests run.
 part console env LINERATE_PROGRAMS="$(cd pkgs && realpath "${CARGO_TARGET_DIR:-target}/debug")" .ci/console.sh
-part packages .ci/packages.sh
 part vm-test .ci/portable.sh
