@@ -1,7 +1,7 @@
 //! The yardsticks by themselves: what nginx, a constant actix-web handler and the floor cost on this machine,
 //! and how far apart they are under loads of different shapes.
 //!
-//! `cargo bench -p linerate-bench --bench peers [-- THREADS CONNECTIONS SECONDS]`
+//! `cargo bench -p linerate-bench --features actix --bench peers [-- THREADS CONNECTIONS SECONDS]`
 #![forbid(unsafe_code)]
 
 use std::env;

@@ -1,6 +1,7 @@
 //! What every bench compares with. All of them answer any request with the same `Location` and no body, nginx by another
 //! status ([`Nginx::STATUS`]).
 
+#[cfg(feature = "actix")]
 mod actix;
 mod floor;
 mod newest;
@@ -26,7 +27,15 @@ const PEER: &str = "peer";
 type Serve = fn(SocketAddr, usize) -> io::Result<()>;
 
 /// The peers that live in the bench's own executable.
-const BUILT_IN: [(&str, Serve); 2] = [("actix-web const", actix::serve), ("floor", floor::serve)];
+const BUILT_IN: &[(&str, Serve)] = &[
+    (FLOOR, floor::serve),
+    #[cfg(feature = "actix")]
+    (ACTIX, actix::serve),
+];
+
+const FLOOR: &str = "floor";
+#[cfg(feature = "actix")]
+const ACTIX: &str = "actix-web const";
 
 /// Serves as a peer where the command line says so. A bench calls this before anything else.
 pub fn serve_if_asked() -> Option<ExitCode> {
@@ -44,14 +53,15 @@ pub fn serve_if_asked() -> Option<ExitCode> {
 }
 
 /// A minimal actix-web handler that answers a constant.
+#[cfg(feature = "actix")]
 pub fn actix(placement: Placement) -> Result<Server, Error> {
-    start(BUILT_IN[0].0, placement)
+    start(ACTIX, placement)
 }
 
 /// The least the kernel's TCP path costs: a thread per worker that waits, receives, finds where each request
 /// ends and sends a constant. It parses nothing and knows no limits, so no server can be cheaper.
 pub fn floor(placement: Placement) -> Result<Server, Error> {
-    start(BUILT_IN[1].0, placement)
+    start(FLOOR, placement)
 }
 
 fn start(name: &'static str, placement: Placement) -> Result<Server, Error> {
