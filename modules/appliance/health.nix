@@ -174,7 +174,7 @@ in
       '';
     };
 
-    # Only a boot that is still on trial ends so: a good generation that falls ill keeps serving what it can.
+    # Only a boot that is still on trial ends so: a good generation with a fault keeps serving what it can.
     systemd.services.linerate-fall-back = {
       description = "Boot again, into the generation before once this one's tries are used up";
       unitConfig.ConditionPathExistsGlob = "/sys/firmware/efi/efivars/LoaderBootCountPath-*";

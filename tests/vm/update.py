@@ -71,7 +71,7 @@ def tried(generation: int) -> None:
 
 
 with subtest("bad generations are on trial, and give the box back by themselves"):
-    # One of a broken service, and one of which only doctor says that it is ill.
+    # One of a broken service, and one in which only doctor finds a fault.
     box.succeed("install-generation 2 broken")
     assert entries_of(2) == ["nixos-generation-2+2.conf"], entries_of(2)
     box.succeed("install-generation 3 ill")

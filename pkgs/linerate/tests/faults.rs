@@ -1,5 +1,5 @@
 //! Every rule of `doctor` on every recorded machine: well with its own profile once its queues are placed, and found
-//! ill of each thing that can be wrong with it, and of nothing else.
+//! with a fault for each thing that can be wrong with it, and for nothing else.
 
 use std::fs;
 use std::process::Command;

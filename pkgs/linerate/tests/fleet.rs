@@ -1,4 +1,4 @@
-//! `linerate fleet` with three real nodes and a bare repository: what it promotes, and that it stops where a node is ill.
+//! `linerate fleet` with three real nodes and a bare repository: what it promotes, and that it stops at an unhealthy node.
 
 mod support;
 
@@ -173,7 +173,7 @@ fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_ill() {
     assert_eq!((code, fleet.at("wave1")), (0, Some(1)), "{text}");
     assert!(text.contains(r#""well_for_seconds":1"#) && text.contains("well, and"), "{text}");
 
-    // The next commit: one node falls ill while it is watched.
+    // The next commit: one node fails while it is watched.
     fleet.point("main", 2);
     assert_eq!(fleet.run(&["promote", "canary"]).0, 0);
     for node in &fleet.nodes[..2] {

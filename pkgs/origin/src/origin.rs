@@ -1,7 +1,7 @@
 //! Lookups and fetches, one at a time for each key and block, by threads of their own.
 
 mod fetch;
-mod hush;
+mod log_limit;
 mod lookup;
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use service::metrics::Registry;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-use self::hush::Hush;
+use self::log_limit::LogLimit;
 use crate::BLOCK_BYTES;
 use crate::catalogue::{Catalogue, Record};
 use crate::disk::{Directory, FILE_BYTES};
@@ -78,9 +78,9 @@ pub struct Inner {
     /// How often something was evicted.
     evictions: AtomicU64,
     /// Says how often what fails is logged, for each kind of failure.
-    full: Hush,
-    looks_failed: Hush,
-    fetches_failed: Hush,
+    full: LogLimit,
+    looks_failed: LogLimit,
+    fetches_failed: LogLimit,
     handle: Handle,
 }
 
@@ -147,9 +147,9 @@ impl Origin {
             look_permits: Arc::new(Semaphore::new(LOOKS)),
             blocks: Arc::new(Semaphore::new(permits.clamp(1, Semaphore::MAX_PERMITS))),
             evictions: AtomicU64::new(0),
-            full: Hush::default(),
-            looks_failed: Hush::default(),
-            fetches_failed: Hush::default(),
+            full: LogLimit::default(),
+            looks_failed: LogLimit::default(),
+            fetches_failed: LogLimit::default(),
             handle: runtime.handle().clone(),
             settings,
         });
@@ -273,7 +273,7 @@ impl Inner {
     }
 
     pub(super) fn no_room(&self, error: &io::Error) {
-        if let Some(times) = self.full.may_speak() {
+        if let Some(times) = self.full.due() {
             tracing::warn!(%error, times, "the cache directory takes no more: objects are passed on as they come");
         }
     }

@@ -52,13 +52,13 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// What a look at a key has found.
+/// What a conditional request for a key has found.
 #[derive(Debug)]
-pub enum Look {
+pub enum Conditional {
     /// The version that is known.
-    Same,
+    NotModified,
     /// This one, and its first block where that was asked for.
-    There(Metadata, Option<Part>),
+    Found(Metadata, Option<Part>),
 }
 
 /// Bytes of an object on their way.
@@ -144,7 +144,12 @@ impl Remote {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn look(&self, key: &str, known: Option<&str>, bytes: bool) -> Result<Look, Error> {
+    pub async fn get_unless(
+        &self,
+        key: &str,
+        known: Option<&str>,
+        bytes: bool,
+    ) -> Result<Conditional, Error> {
         let path = self.path(key)?;
         let options = |range: Option<GetRange>| GetOptions {
             if_none_match: known.map(str::to_owned),
@@ -154,8 +159,8 @@ impl Remote {
         };
         let first = bytes.then_some(GetRange::Bounded(0..BLOCK_BYTES));
         let failed = match self.get(&path, options(first.clone())).await {
-            Ok(result) => return Self::there(key, result, bytes),
-            Err(object_store::Error::NotModified { .. }) => return Ok(Look::Same),
+            Ok(result) => return Self::found(key, result, bytes),
+            Err(object_store::Error::NotModified { .. }) => return Ok(Conditional::NotModified),
             Err(error) => error,
         };
         // An empty object has no first bytes, which is an error of its own (416). Only a HEAD tells it from others.
@@ -164,16 +169,16 @@ impl Remote {
             return Err(error);
         }
         match self.get(&path, options(None)).await {
-            Ok(result) if result.meta.size == 0 => Self::there(key, result, false),
-            Err(object_store::Error::NotModified { .. }) => Ok(Look::Same),
+            Ok(result) if result.meta.size == 0 => Self::found(key, result, false),
+            Err(object_store::Error::NotModified { .. }) => Ok(Conditional::NotModified),
             _ => Err(error),
         }
     }
 
-    fn there(key: &str, result: GetResult, bytes: bool) -> Result<Look, Error> {
+    fn found(key: &str, result: GetResult, bytes: bool) -> Result<Conditional, Error> {
         let metadata = Metadata::of(key, &result.meta, &result.attributes)?;
         let part = if bytes { Some(Part::of(result)?) } else { None };
-        Ok(Look::There(metadata, part))
+        Ok(Conditional::Found(metadata, part))
     }
 
     /// Bytes of this version of an object.

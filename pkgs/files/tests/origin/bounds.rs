@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::bed::Bed;
+use crate::fixture::Fixture;
 use crate::place::{BINARY, pattern, until};
 
 const MIB: usize = 1 << 20;
@@ -30,24 +30,24 @@ fn descriptors_of(cache: &Path) -> PathBuf {
 #[test]
 fn the_cache_stays_within_its_bytes_and_what_is_evicted_comes_again() {
     let test = "the_cache_stays_within_its_bytes_and_what_is_evicted_comes_again";
-    let Some(bed) = Bed::new(test) else { return };
+    let Some(fixture) = Fixture::new(test) else { return };
     let all: Vec<_> = (0..24).map(|number| pattern(MIB + number * 1000)).collect();
     for (number, bytes) in all.iter().enumerate() {
-        bed.gateway.put(&format!("f{number}"), bytes, &[]);
+        fixture.gateway.put(&format!("f{number}"), bytes, &[]);
     }
     let limit = 8 * MIB as u64;
-    let server = bed.serve(&["--origin-cache-bytes", &limit.to_string(), "--no-precompressed"]);
+    let server = fixture.serve(&["--origin-cache-bytes", &limit.to_string(), "--no-precompressed"]);
     for round in 0..2 {
         for (number, bytes) in all.iter().enumerate() {
             let answer = server.get(&format!("/f{number}"), "");
             assert!(answer.status == 200 && answer.body == *bytes, "{round} {number}");
-            let now = taken(&bed.cache());
+            let now = taken(&fixture.cache());
             assert!(now <= limit, "{now}");
             assert!(server.metric("linerate_origin_cache_bytes") <= limit as f64);
         }
     }
     assert!(server.metric("linerate_origin_evicted_objects_total") > 10.0);
-    let descriptors = descriptors_of(&bed.cache());
+    let descriptors = descriptors_of(&fixture.cache());
     // What workers had open is closed, and its room is others'.
     until("evicted files are closed", || {
         let open = fs::read_dir(&descriptors).expect("its descriptors").flatten();
@@ -60,11 +60,13 @@ fn the_cache_stays_within_its_bytes_and_what_is_evicted_comes_again() {
 
 #[test]
 fn what_is_larger_than_the_cache_is_passed_on_within_its_memory() {
-    let Some(bed) = Bed::new("what_is_larger_than_the_cache_is_passed_on_within_its_memory") else { return };
+    let Some(fixture) = Fixture::new("what_is_larger_than_the_cache_is_passed_on_within_its_memory") else {
+        return;
+    };
     let all = pattern(20 * MIB + 11);
-    bed.gateway.put("f", &all, &[]);
+    fixture.gateway.put("f", &all, &[]);
     let flags = ["--origin-cache-bytes", "4194304", "--origin-memory", "4194304"];
-    let server = bed.serve(&flags);
+    let server = fixture.serve(&flags);
     let before = server.resident();
     for _ in 0..2 {
         assert!(server.get("/f", "").body == all);
@@ -72,15 +74,15 @@ fn what_is_larger_than_the_cache_is_passed_on_within_its_memory() {
     let part = server.get("/f", "Range: bytes=20000000-20000010\r\n");
     assert_eq!(part.body, &all[20_000_000..20_000_011]);
     assert!(server.metric("linerate_origin_passed_blocks_total") >= 40.0);
-    assert!(taken(&bed.cache()) < MIB as u64);
+    assert!(taken(&fixture.cache()) < MIB as u64);
     assert!(server.resident() < before + 40 * MIB as u64, "{} {before}", server.resident());
 }
 
 #[test]
 fn a_full_disk_is_passed_by() {
     let test = "a_full_disk_is_passed_by";
-    let Some(bed) = Bed::new(test) else { return };
-    let cache = bed.cache();
+    let Some(fixture) = Fixture::new(test) else { return };
+    let cache = fixture.cache();
     fs::create_dir(&cache).expect("a directory");
     // A file system of its own, that only this server sees.
     let script =
@@ -96,13 +98,13 @@ fn a_full_disk_is_passed_by() {
         return;
     }
     command.arg(BINARY);
-    Bed::signs(&mut command);
+    Fixture::signs(&mut command);
     let all = pattern(6 * MIB + 1);
     for key in ["f", "g"] {
-        bed.gateway.put(key, &all, &[]);
+        fixture.gateway.put(key, &all, &[]);
     }
-    bed.gateway.put("small", b"small", &[]);
-    let server = bed.serve_by(command, &[]);
+    fixture.gateway.put("small", b"small", &[]);
+    let server = fixture.serve_by(command, &[]);
     for _ in 0..2 {
         for key in ["/f", "/g"] {
             assert!(server.get(key, "").body == all, "{key}");

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, is};
+use crate::fixture::{Fixture, is};
 use crate::meddler::Fault;
 use crate::place::{pattern, until};
 
@@ -11,13 +11,13 @@ const MIB: usize = 1 << 20;
 
 #[test]
 fn while_the_origin_is_gone_what_is_stale_is_served() {
-    let Some(bed) = Bed::new("while_the_origin_is_gone_what_is_stale_is_served") else { return };
+    let Some(fixture) = Fixture::new("while_the_origin_is_gone_what_is_stale_is_served") else { return };
     let all = pattern(2 * MIB + 9);
-    bed.gateway.put("f", &all, &[]);
-    let server = bed.serve(&["--origin-ttl", "0", "--revalidate", "250", "--origin-stale", "600"]);
+    fixture.gateway.put("f", &all, &[]);
+    let server = fixture.serve(&["--origin-ttl", "0", "--revalidate", "250", "--origin-stale", "600"]);
     assert!(server.get("/f", "").body == all);
     for fault in [Fault::Gone, Fault::Unavailable, Fault::Forbidden] {
-        bed.meddler.set(fault);
+        fixture.meddler.set(fault);
         let stale = || server.metric("linerate_origin_lookups_total{from=\"stale\"}");
         let before = stale();
         until("it is served stale", || {
@@ -28,36 +28,36 @@ fn while_the_origin_is_gone_what_is_stale_is_served() {
         let unknown = server.get(&format!("/unknown-{fault:?}"), "").status;
         assert_eq!(unknown, if fault == Fault::Forbidden { 403 } else { 502 }, "{fault:?}");
     }
-    bed.meddler.set(Fault::None);
-    bed.gateway.put("f", b"new", &[]);
+    fixture.meddler.set(Fault::None);
+    fixture.gateway.put("f", b"new", &[]);
     until("it is asked again", || is(&server, "/f", "new"));
     assert!(!server.said().contains("linerate-secret"), "{}", server.said());
 }
 
 #[test]
 fn what_is_stale_for_too_long_is_not_served() {
-    let Some(bed) = Bed::new("what_is_stale_for_too_long_is_not_served") else { return };
-    bed.gateway.put("f", b"file", &[]);
-    let server = bed.serve(&["--origin-ttl", "0", "--revalidate", "250", "--origin-stale", "0"]);
+    let Some(fixture) = Fixture::new("what_is_stale_for_too_long_is_not_served") else { return };
+    fixture.gateway.put("f", b"file", &[]);
+    let server = fixture.serve(&["--origin-ttl", "0", "--revalidate", "250", "--origin-stale", "0"]);
     assert_eq!(server.get("/f", "").status, 200);
-    bed.meddler.set(Fault::Gone);
+    fixture.meddler.set(Fault::Gone);
     // One worker may have the file for longer than another.
     until("it is an error", || {
         let problem = server.get("/f", "");
         problem.status == 502 && problem.field("content-type").as_deref() == Some("application/problem+json")
     });
-    bed.meddler.set(Fault::None);
+    fixture.meddler.set(Fault::None);
     until("it is served again", || server.get("/f", "").status == 200);
 }
 
 #[test]
 fn a_slow_origin_keeps_only_those_waiting_who_ask_it() {
-    let Some(bed) = Bed::new("a_slow_origin_keeps_only_those_waiting_who_ask_it") else { return };
-    bed.gateway.put("warm", b"warm", &[]);
-    bed.gateway.put("cold", b"cold", &[]);
-    let server = bed.serve(&["--workers", "1", "--origin-head-timeout", "2"]);
+    let Some(fixture) = Fixture::new("a_slow_origin_keeps_only_those_waiting_who_ask_it") else { return };
+    fixture.gateway.put("warm", b"warm", &[]);
+    fixture.gateway.put("cold", b"cold", &[]);
+    let server = fixture.serve(&["--workers", "1", "--origin-head-timeout", "2"]);
     assert_eq!(server.get("/warm", "").text(), "warm");
-    bed.meddler.set(Fault::Held);
+    fixture.meddler.set(Fault::Held);
     let begun = Instant::now();
     let mut waiting: Vec<_> = (0..20)
         .map(|number| {
@@ -67,7 +67,7 @@ fn a_slow_origin_keeps_only_those_waiting_who_ask_it() {
             client
         })
         .collect();
-    until("all are asked", || bed.meddler.waiting() >= 20);
+    until("all are asked", || fixture.meddler.waiting() >= 20);
     for _ in 0..100 {
         assert_eq!(server.get("/warm", "").text(), "warm");
     }
@@ -75,32 +75,36 @@ fn a_slow_origin_keeps_only_those_waiting_who_ask_it() {
     let answer = waiting[0].receive(true).expect("an answer");
     assert_eq!(answer.status, 504);
     assert!(begun.elapsed() >= Duration::from_secs(2));
-    bed.meddler.set(Fault::None);
+    fixture.meddler.set(Fault::None);
     until("it is asked again", || is(&server, "/cold", "cold"));
 }
 
 #[test]
 fn what_is_stale_is_served_while_the_origin_takes_its_time() {
-    let Some(bed) = Bed::new("what_is_stale_is_served_while_the_origin_takes_its_time") else { return };
-    bed.gateway.put("f", b"first", &[]);
-    let server = bed.serve(&["--origin-ttl", "0", "--revalidate", "250", "--origin-head-timeout", "30"]);
+    let Some(fixture) = Fixture::new("what_is_stale_is_served_while_the_origin_takes_its_time") else {
+        return;
+    };
+    fixture.gateway.put("f", b"first", &[]);
+    let server = fixture.serve(&["--origin-ttl", "0", "--revalidate", "250", "--origin-head-timeout", "30"]);
     assert_eq!(server.get("/f", "").text(), "first");
-    bed.gateway.put("f", b"second", &[]);
-    bed.meddler.set(Fault::Held);
+    fixture.gateway.put("f", b"second", &[]);
+    fixture.meddler.set(Fault::Held);
     until("it is asked", || {
         assert_eq!(server.get("/f", "").text(), "first");
-        bed.meddler.waiting() > 0
+        fixture.meddler.waiting() > 0
     });
     let begun = Instant::now();
     assert_eq!(server.get("/f", "").text(), "first");
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    bed.meddler.set(Fault::None);
+    fixture.meddler.set(Fault::None);
     until("the second is seen", || server.get("/f", "").text() == "second");
 }
 
 #[test]
 fn lies_about_lengths_break_transfers_and_leave_nothing_behind() {
-    let Some(bed) = Bed::new("lies_about_lengths_break_transfers_and_leave_nothing_behind") else { return };
+    let Some(fixture) = Fixture::new("lies_about_lengths_break_transfers_and_leave_nothing_behind") else {
+        return;
+    };
     let all = pattern(3 * MIB + 3);
     let flags = ["--origin-head-timeout", "5", "--origin-ttl", "0", "--revalidate", "250"];
     let faults = [
@@ -113,16 +117,16 @@ fn lies_about_lengths_break_transfers_and_leave_nothing_behind() {
         Fault::NoRanges,
     ];
     for (number, fault) in faults.into_iter().enumerate() {
-        let server = bed.serve(&flags);
+        let server = fixture.serve(&flags);
         // From the first request on, and in the middle.
         for begins in [true, false] {
             let key = format!("f-{number}-{begins}");
-            bed.gateway.put(&key, &all, &[]);
+            fixture.gateway.put(&key, &all, &[]);
             if !begins {
                 let part = server.get(&format!("/{key}"), "Range: bytes=0-9\r\n");
                 assert_eq!(part.body, &all[..10]);
             }
-            bed.meddler.set(fault);
+            fixture.meddler.set(fault);
             let mut client = server.connect();
             client.send(format!("GET /{key} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
             let (received, _) = client.rest();
@@ -141,7 +145,7 @@ fn lies_about_lengths_break_transfers_and_leave_nothing_behind() {
             } else {
                 assert_eq!(text, "HTTP/1.1 502", "{fault:?} {begins}");
             }
-            bed.meddler.set(Fault::None);
+            fixture.meddler.set(Fault::None);
             until("it is right again", || {
                 let mut client = server.connect();
                 client.send(format!("GET /{key} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
@@ -154,20 +158,20 @@ fn lies_about_lengths_break_transfers_and_leave_nothing_behind() {
 
 #[test]
 fn what_is_replaced_under_way_breaks_and_is_never_mixed() {
-    let Some(bed) = Bed::new("what_is_replaced_under_way_breaks_and_is_never_mixed") else { return };
+    let Some(fixture) = Fixture::new("what_is_replaced_under_way_breaks_and_is_never_mixed") else { return };
     let old = vec![b'o'; 12 * MIB];
     let new = vec![b'n'; 12 * MIB];
-    bed.gateway.put("f", &old, &[]);
-    let server = bed.serve(&["--origin-ttl", "600"]);
+    fixture.gateway.put("f", &old, &[]);
+    let server = fixture.serve(&["--origin-ttl", "600"]);
     assert_eq!(server.connect().ask("HEAD", "/f", "").status, 200);
     until("the first block is there", || server.metric("linerate_origin_fetched_blocks_total") == 1.0);
-    bed.meddler.set(Fault::Held);
+    fixture.meddler.set(Fault::Held);
     let mut client = server.connect();
     client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!(client.receive_head().expect("a head").status, 200);
-    until("blocks are asked for", || bed.meddler.waiting() > 0);
-    bed.gateway.put("f", &new, &[]);
-    bed.meddler.set(Fault::None);
+    until("blocks are asked for", || fixture.meddler.waiting() > 0);
+    fixture.gateway.put("f", &new, &[]);
+    fixture.meddler.set(Fault::None);
     let (received, well) = client.rest();
     assert!(!well, "the connection ends in a reset");
     assert!(received.iter().all(|byte| *byte == b'o') && received.len() < old.len(), "{}", received.len());
@@ -186,11 +190,11 @@ fn what_is_replaced_under_way_breaks_and_is_never_mixed() {
 
 #[test]
 fn a_cold_file_that_is_deleted_under_way_breaks_too() {
-    let Some(bed) = Bed::new("a_cold_file_that_is_deleted_under_way_breaks_too") else { return };
-    bed.gateway.put("f", &pattern(12 * MIB), &[]);
-    let server = bed.serve(&["--origin-missing-ttl", "0"]);
+    let Some(fixture) = Fixture::new("a_cold_file_that_is_deleted_under_way_breaks_too") else { return };
+    fixture.gateway.put("f", &pattern(12 * MIB), &[]);
+    let server = fixture.serve(&["--origin-missing-ttl", "0"]);
     assert_eq!(server.connect().ask("HEAD", "/f", "").status, 200);
-    bed.gateway.delete("f");
+    fixture.gateway.delete("f");
     let mut client = server.connect();
     client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!(client.receive_head().expect("a head").status, 200);

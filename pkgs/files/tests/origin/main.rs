@@ -1,9 +1,9 @@
 //! The real `linerate-files serve --origin` before a real gateway of S3, with what goes wrong on the way between them.
 #![forbid(unsafe_code)]
 
-mod bed;
 mod bounds;
 mod faults;
+mod fixture;
 mod meddler;
 // Shared with the other tests of serving, which need more of it.
 #[allow(dead_code)]

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::bed::Bed;
+use crate::fixture::Fixture;
 use crate::meddler::Fault;
 use crate::place::{pattern, until};
 
@@ -10,30 +10,30 @@ const MIB: usize = 1 << 20;
 
 #[test]
 fn a_server_killed_while_it_fills_goes_on_where_it_was() {
-    let Some(bed) = Bed::new("a_server_killed_while_it_fills_goes_on_where_it_was") else { return };
+    let Some(fixture) = Fixture::new("a_server_killed_while_it_fills_goes_on_where_it_was") else { return };
     let all = pattern(9 * MIB + 123);
-    bed.gateway.put("f", &all, &[]);
-    bed.gateway.put("whole", &all[..5000], &[]);
+    fixture.gateway.put("f", &all, &[]);
+    fixture.gateway.put("whole", &all[..5000], &[]);
     let mut fetched = 0;
     // At different places in the middle: a block half sent, and one held back before its first byte.
     for (round, after) in [(0, 100_000), (1, 0), (2, 1_000_000)] {
-        let server = bed.serve(&["--origin-memory", "1048576"]);
+        let server = fixture.serve(&["--origin-memory", "1048576"]);
         assert!(server.get("/whole", "").body == all[..5000]);
         let from = round * 3 * MIB;
         let part = server.get("/f", &format!("Range: bytes={from}-{}\r\n", from + 9));
         assert_eq!(part.body, &all[from..from + 10], "{round}");
-        bed.meddler.set(Fault::HeldAfter(after));
+        fixture.meddler.set(Fault::HeldAfter(after));
         let mut client = server.connect();
         client.send(format!("GET /f HTTP/1.1\r\nHost: h\r\nRange: bytes={}-\r\n\r\n", from + MIB));
-        until("a block is under way", || bed.meddler.waiting() > 0);
+        until("a block is under way", || fixture.meddler.waiting() > 0);
         fetched += server.metric("linerate_origin_fetched_blocks_total") as usize;
         server.signal(Signal::KILL);
         drop(server);
-        bed.meddler.set(Fault::None);
+        fixture.meddler.set(Fault::None);
     }
     assert!((3..=9).contains(&fetched), "{fetched}");
-    bed.meddler.asked();
-    let server = bed.serve(&[]);
+    fixture.meddler.asked();
+    let server = fixture.serve(&[]);
     assert!(server.get("/f", "").body == all);
     assert!(server.get("/whole", "").body == all[..5000]);
     // What was stored is not fetched again: it is asked about, and the rest is fetched.
@@ -44,15 +44,17 @@ fn a_server_killed_while_it_fills_goes_on_where_it_was() {
 
 #[test]
 fn a_whole_cache_is_served_by_a_server_that_finds_no_origin() {
-    let Some(bed) = Bed::new("a_whole_cache_is_served_by_a_server_that_finds_no_origin") else { return };
+    let Some(fixture) = Fixture::new("a_whole_cache_is_served_by_a_server_that_finds_no_origin") else {
+        return;
+    };
     let all = pattern(2 * MIB + 1);
-    bed.gateway.put("f", &all, &[]);
-    let server = bed.serve(&[]);
+    fixture.gateway.put("f", &all, &[]);
+    let server = fixture.serve(&[]);
     assert!(server.get("/f", "").body == all);
     until("all is stored", || server.metric("linerate_origin_cache_bytes") > 2.0 * MIB as f64);
     server.signal(Signal::KILL);
     drop(server);
-    bed.meddler.set(Fault::Gone);
-    let server = bed.serve(&[]);
+    fixture.meddler.set(Fault::Gone);
+    let server = fixture.serve(&[]);
     assert!(server.get("/f", "").body == all, "{}", server.said());
 }

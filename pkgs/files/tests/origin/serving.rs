@@ -5,8 +5,8 @@ use std::fs;
 use std::io::Read;
 use std::process::Command;
 
-use crate::bed::{Bed, is};
 use crate::client::Client;
+use crate::fixture::{Fixture, is};
 use crate::meddler::Fault;
 use crate::place::{Server, pattern, until};
 use crate::tools;
@@ -14,65 +14,65 @@ use crate::tools;
 const MIB: usize = 1 << 20;
 
 /// Whether a file is whole in the cache by what the server fetches for it: nothing.
-fn is_warm(bed: &Bed, server: &Server, path: &str) -> bool {
-    bed.meddler.asked();
+fn is_warm(fixture: &Fixture, server: &Server, path: &str) -> bool {
+    fixture.meddler.asked();
     let status = server.get(path, "").status;
-    status == 200 && bed.meddler.asked().is_empty()
+    status == 200 && fixture.meddler.asked().is_empty()
 }
 
 #[test]
 fn a_cold_file_is_fetched_once_and_a_warm_one_never() {
-    let Some(bed) = Bed::new("a_cold_file_is_fetched_once_and_a_warm_one_never") else { return };
+    let Some(fixture) = Fixture::new("a_cold_file_is_fetched_once_and_a_warm_one_never") else { return };
     let all = pattern(3 * MIB + 77);
     let small = pattern(500);
-    bed.gateway.put("docs/large.bin", &all, &[]);
-    bed.gateway.put("docs/small.txt", &small, &["content-type: text/x-own", "cache-control: max-age=5"]);
-    bed.gateway.put("empty", b"", &[]);
-    let server = bed.serve(&["--no-precompressed"]);
-    assert!(bed.asked().is_empty(), "nothing is asked at start");
+    fixture.gateway.put("docs/large.bin", &all, &[]);
+    fixture.gateway.put("docs/small.txt", &small, &["content-type: text/x-own", "cache-control: max-age=5"]);
+    fixture.gateway.put("empty", b"", &[]);
+    let server = fixture.serve(&["--no-precompressed"]);
+    assert!(fixture.asked().is_empty(), "nothing is asked at start");
 
     let cold = server.get("/docs/small.txt", "");
     assert_eq!((cold.status, &cold.body), (200, &small));
     assert_eq!(cold.field("content-type").as_deref(), Some("text/x-own"));
     assert_eq!(cold.field("cache-control").as_deref(), Some("max-age=5"));
-    assert_eq!(bed.asked(), ["GET /docs/small.txt"]);
+    assert_eq!(fixture.asked(), ["GET /docs/small.txt"]);
     for _ in 0..50 {
         let warm = server.get("/docs/small.txt", "");
         assert_eq!((warm.status, &warm.body), (200, &small));
         assert_eq!(warm.field("etag"), cold.field("etag"));
     }
-    assert!(bed.asked().is_empty());
+    assert!(fixture.asked().is_empty());
 
     let large = server.get("/docs/large.bin", "");
     assert!(large.status == 200 && large.body == all);
-    let asked = bed.meddler.asked();
+    let asked = fixture.meddler.asked();
     assert_eq!(asked.len(), 4, "a block each: {asked:?}");
     let tag = large.field("etag").expect("a tag");
     assert!(asked[1..].iter().all(|asked| asked.field("if-match") == Some(&tag)), "{asked:?}");
     assert!(asked[0].field("if-match").is_none());
     assert!(server.get("/docs/large.bin", "").body == all);
-    assert!(bed.asked().is_empty());
+    assert!(fixture.asked().is_empty());
 
     let empty = server.get("/empty", "");
     assert_eq!((empty.status, empty.body.len()), (200, 0));
     assert_eq!(server.get("/none", "").status, 404);
-    bed.asked();
+    fixture.asked();
     assert_eq!(server.get("/none", "").status, 404);
-    assert!(bed.asked().is_empty(), "what is missing is remembered");
+    assert!(fixture.asked().is_empty(), "what is missing is remembered");
     assert_eq!(server.metric("linerate_origin_fetched_blocks_total"), 5.0);
     assert!(server.metric("linerate_origin_cache_bytes") > 3e6);
 }
 
 #[test]
 fn ranges_fetch_what_they_lie_in() {
-    let Some(bed) = Bed::new("ranges_fetch_what_they_lie_in") else { return };
+    let Some(fixture) = Fixture::new("ranges_fetch_what_they_lie_in") else { return };
     let all = pattern(8 * MIB + 5);
-    bed.gateway.put("f", &all, &[]);
-    let server = bed.serve(&[]);
+    fixture.gateway.put("f", &all, &[]);
+    let server = fixture.serve(&[]);
     let mut client = server.connect();
     // The first look has the first block with it.
-    let asked_for = |bed: &Bed| -> Vec<String> {
-        let mut ranges: Vec<String> = bed
+    let asked_for = |fixture: &Fixture| -> Vec<String> {
+        let mut ranges: Vec<String> = fixture
             .meddler
             .asked()
             .iter()
@@ -84,32 +84,32 @@ fn ranges_fetch_what_they_lie_in() {
     let part = |client: &mut Client, field: &str| client.get("/f", &format!("Range: bytes={field}\r\n"));
     let answer = part(&mut client, "5242880-5242889");
     assert_eq!((answer.status, &answer.body[..]), (206, &all[5_242_880..5_242_890]));
-    assert_eq!(asked_for(&bed), ["bytes=0-1048575", "bytes=5242880-6291455"]);
+    assert_eq!(asked_for(&fixture), ["bytes=0-1048575", "bytes=5242880-6291455"]);
     let answer = part(&mut client, "-5");
     assert_eq!((answer.status, &answer.body[..]), (206, &all[8 * MIB..]));
-    assert_eq!(asked_for(&bed), ["bytes=8388608-8388612"]);
+    assert_eq!(asked_for(&fixture), ["bytes=8388608-8388612"]);
     // Across a border, of which one side is there.
     let answer = part(&mut client, "6291400-6291500");
     assert_eq!((answer.status, &answer.body[..]), (206, &all[6_291_400..6_291_501]));
-    assert_eq!(asked_for(&bed), ["bytes=6291456-7340031"]);
+    assert_eq!(asked_for(&fixture), ["bytes=6291456-7340031"]);
     let many = part(&mut client, "2097152-2097155,4194304-4194307");
     assert_eq!(many.status, 206);
     for range in [2_097_152..2_097_156, 4_194_304..4_194_308] {
         assert!(many.body.windows(4).any(|window| *window == all[range.clone()]), "{range:?}");
     }
-    assert_eq!(asked_for(&bed), ["bytes=2097152-3145727", "bytes=4194304-5242879"]);
+    assert_eq!(asked_for(&fixture), ["bytes=2097152-3145727", "bytes=4194304-5242879"]);
     assert_eq!(part(&mut client, "99999999-").status, 416);
     let whole = client.get("/f", "");
     assert!(whole.status == 200 && whole.body == all);
-    assert!(is_warm(&bed, &server, "/f"));
+    assert!(is_warm(&fixture, &server, "/f"));
 }
 
 #[test]
 fn conditions_and_heads_are_those_of_the_origin() {
-    let Some(bed) = Bed::new("conditions_and_heads_are_those_of_the_origin") else { return };
+    let Some(fixture) = Fixture::new("conditions_and_heads_are_those_of_the_origin") else { return };
     let all = pattern(2 * MIB);
-    bed.gateway.put("f", &all, &[]);
-    let server = bed.serve(&[]);
+    fixture.gateway.put("f", &all, &[]);
+    let server = fixture.serve(&[]);
     // Before it is whole, and after.
     for _ in 0..2 {
         let mut client = server.connect();
@@ -134,11 +134,11 @@ fn conditions_and_heads_are_those_of_the_origin() {
 
 #[test]
 fn directories_have_an_index_and_no_listing() {
-    let Some(bed) = Bed::new("directories_have_an_index_and_no_listing") else { return };
-    bed.gateway.put("index.html", b"root", &[]);
-    bed.gateway.put("docs/index.html", b"docs", &[]);
-    bed.gateway.put("bare/file", b"file", &[]);
-    let server = bed.serve(&[]);
+    let Some(fixture) = Fixture::new("directories_have_an_index_and_no_listing") else { return };
+    fixture.gateway.put("index.html", b"root", &[]);
+    fixture.gateway.put("docs/index.html", b"docs", &[]);
+    fixture.gateway.put("bare/file", b"file", &[]);
+    let server = fixture.serve(&[]);
     for (path, status, body) in [
         ("/", 200, "root"),
         ("/docs/", 200, "docs"),
@@ -160,12 +160,14 @@ fn directories_have_an_index_and_no_listing() {
 
 #[test]
 fn codings_beside_a_file_and_rules_work_as_with_local_files() {
-    let Some(bed) = Bed::new("codings_beside_a_file_and_rules_work_as_with_local_files") else { return };
-    bed.gateway.put("app.js", b"plain", &[]);
-    bed.gateway.put("app.js.gz", b"coded", &[]);
-    bed.gateway.put("app/index.html", b"app", &[]);
-    bed.gateway.put("text.html", "some text ".repeat(500).as_bytes(), &[]);
-    let rules = bed.place.beside("rules.toml");
+    let Some(fixture) = Fixture::new("codings_beside_a_file_and_rules_work_as_with_local_files") else {
+        return;
+    };
+    fixture.gateway.put("app.js", b"plain", &[]);
+    fixture.gateway.put("app.js.gz", b"coded", &[]);
+    fixture.gateway.put("app/index.html", b"app", &[]);
+    fixture.gateway.put("text.html", "some text ".repeat(500).as_bytes(), &[]);
+    let rules = fixture.place.beside("rules.toml");
     fs::write(
         &rules,
         "[[rule]]\npath = \"/app/*\"\nfallback = \"/app/index.html\"\n\
@@ -173,7 +175,7 @@ fn codings_beside_a_file_and_rules_work_as_with_local_files() {
          [[rule]]\npath = \"/old/*\"\nredirect = \"/$1\"\n",
     )
     .expect("room");
-    let server = bed.serve(&["--rules", rules.to_str().unwrap()]);
+    let server = fixture.serve(&["--rules", rules.to_str().unwrap()]);
     let coded = server.get("/app.js", "Accept-Encoding: gzip\r\n");
     assert_eq!((coded.text(), coded.field("content-encoding").as_deref()), ("coded", Some("gzip")));
     let plain = server.get("/app.js", "");
@@ -193,13 +195,15 @@ fn codings_beside_a_file_and_rules_work_as_with_local_files() {
 
 #[test]
 fn a_file_whose_first_byte_is_there_is_sent_before_its_last() {
-    let Some(bed) = Bed::new("a_file_whose_first_byte_is_there_is_sent_before_its_last") else { return };
+    let Some(fixture) = Fixture::new("a_file_whose_first_byte_is_there_is_sent_before_its_last") else {
+        return;
+    };
     let all = pattern(4 * MIB);
-    bed.gateway.put("f", &all, &[]);
-    let server = bed.serve(&[]);
+    fixture.gateway.put("f", &all, &[]);
+    let server = fixture.serve(&[]);
     assert_eq!(server.connect().ask("HEAD", "/f", "").status, 200);
     until("the first block is there", || server.metric("linerate_origin_fetched_blocks_total") == 1.0);
-    bed.meddler.set(Fault::Held);
+    fixture.meddler.set(Fault::Held);
     let mut client = server.connect();
     client.send("GET /f HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     let mut begun = Vec::new();
@@ -211,7 +215,7 @@ fn a_file_whose_first_byte_is_there_is_sent_before_its_last() {
     }
     // Whoever waits keeps nobody else waiting.
     assert_eq!(server.get("/f", "Range: bytes=0-9\r\n").body, &all[..10]);
-    bed.meddler.set(Fault::None);
+    fixture.meddler.set(Fault::None);
     let (rest, well) = client.rest();
     let received = [begun, rest].concat();
     assert!(well && received.starts_with(b"HTTP/1.1 200") && received.ends_with(&all));
@@ -219,9 +223,9 @@ fn a_file_whose_first_byte_is_there_is_sent_before_its_last() {
 
 #[test]
 fn every_version_of_http_has_the_same_cold_and_warm() {
-    let Some(bed) = Bed::new("every_version_of_http_has_the_same_cold_and_warm") else { return };
+    let Some(fixture) = Fixture::new("every_version_of_http_has_the_same_cold_and_warm") else { return };
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let (cert, key) = (bed.place.beside("cert.pem"), bed.place.beside("key.pem"));
+    let (cert, key) = (fixture.place.beside("cert.pem"), fixture.place.beside("key.pem"));
     fs::write(&cert, made.cert.pem()).unwrap();
     fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let tls =
@@ -232,13 +236,13 @@ fn every_version_of_http_has_the_same_cold_and_warm() {
     {
         // What h3.py checks: all files named f, and ranges of one. Each version has its own, so that it is cold.
         for size in [0, 1, 65_536, 65_537, 3_000_001] {
-            bed.gateway.put(&format!("f{size}"), &all[..size], &[]);
-            fs::write(bed.place.root(&format!("f{size}")), &all[..size]).unwrap();
+            fixture.gateway.put(&format!("f{size}"), &all[..size], &[]);
+            fs::write(fixture.place.root(&format!("f{size}")), &all[..size]).unwrap();
         }
-        bed.gateway.put("a.js", b"plain", &[]);
-        bed.gateway.put("a.js.gz", b"coded", &[]);
-        let _ = fs::remove_dir_all(bed.cache());
-        let server = bed.serve(&[&tls[..], flags].concat());
+        fixture.gateway.put("a.js", b"plain", &[]);
+        fixture.gateway.put("a.js.gz", b"coded", &[]);
+        let _ = fs::remove_dir_all(fixture.cache());
+        let server = fixture.serve(&[&tls[..], flags].concat());
         let port = server.secure.expect("a TLS listener").port().to_string();
         for round in ["cold", "warm"] {
             if version == "h3" {
@@ -246,7 +250,7 @@ fn every_version_of_http_has_the_same_cold_and_warm() {
                     Command::new(tools::aioquic())
                         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/h3.py"))
                         .args([&port, "check"])
-                        .arg(bed.place.root("")),
+                        .arg(fixture.place.root("")),
                 );
                 continue;
             }
@@ -283,49 +287,49 @@ fn every_version_of_http_has_the_same_cold_and_warm() {
 
 #[test]
 fn a_hundred_clients_of_a_cold_key_are_one_fetch() {
-    let Some(bed) = Bed::new("a_hundred_clients_of_a_cold_key_are_one_fetch") else { return };
+    let Some(fixture) = Fixture::new("a_hundred_clients_of_a_cold_key_are_one_fetch") else { return };
     let all = pattern(MIB);
-    bed.gateway.put("f", &all, &[]);
-    let server = bed.serve(&[]);
-    bed.meddler.set(Fault::Held);
+    fixture.gateway.put("f", &all, &[]);
+    let server = fixture.serve(&[]);
+    fixture.meddler.set(Fault::Held);
     let mut clients: Vec<Client> = (0..100).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("GET /f HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     }
-    until("the gateway is asked", || bed.meddler.waiting() == 1);
+    until("the gateway is asked", || fixture.meddler.waiting() == 1);
     // Another key is looked up meanwhile, by one who comes after all those.
     let mut late = server.connect();
     late.send("GET /g HTTP/1.1\r\nHost: h\r\n\r\n");
-    until("it is asked again", || bed.meddler.waiting() >= 2);
-    bed.meddler.set(Fault::None);
+    until("it is asked again", || fixture.meddler.waiting() >= 2);
+    fixture.meddler.set(Fault::None);
     for client in &mut clients {
         let answer = client.receive(true).expect("an answer");
         assert!(answer.status == 200 && answer.body == all);
     }
     assert_eq!(late.receive(true).expect("an answer").status, 404);
-    let asked = bed.asked();
+    let asked = fixture.asked();
     assert_eq!(asked.iter().filter(|line| *line == "GET /f").count(), 1, "{asked:?}");
     assert_eq!(server.metric("linerate_origin_fetched_blocks_total"), 1.0);
 }
 
 #[test]
 fn what_is_replaced_is_seen_after_the_ttl() {
-    let Some(bed) = Bed::new("what_is_replaced_is_seen_after_the_ttl") else { return };
-    bed.gateway.put("f", b"first", &[]);
-    let server = bed.serve(&["--origin-ttl", "1", "--origin-missing-ttl", "0", "--revalidate", "250"]);
+    let Some(fixture) = Fixture::new("what_is_replaced_is_seen_after_the_ttl") else { return };
+    fixture.gateway.put("f", b"first", &[]);
+    let server = fixture.serve(&["--origin-ttl", "1", "--origin-missing-ttl", "0", "--revalidate", "250"]);
     let first = server.get("/f", "");
     assert_eq!(first.text(), "first");
     // A revalidation moves no bytes.
-    bed.meddler.asked();
+    fixture.meddler.asked();
     until("it is revalidated", || {
         assert_eq!(server.get("/f", "").text(), "first");
-        bed.meddler.asked().iter().any(|asked| asked.field("if-none-match").is_some())
+        fixture.meddler.asked().iter().any(|asked| asked.field("if-none-match").is_some())
     });
     assert_eq!(server.metric("linerate_origin_fetched_blocks_total"), 1.0);
-    bed.gateway.put("f", b"second", &[]);
+    fixture.gateway.put("f", b"second", &[]);
     until("the second is seen", || server.get("/f", "").text() == "second");
-    bed.gateway.delete("f");
+    fixture.gateway.delete("f");
     until("it is gone", || server.get("/f", "").status == 404);
-    bed.gateway.put("f", b"third", &[]);
+    fixture.gateway.put("f", b"third", &[]);
     until("the third is seen", || is(&server, "/f", "third"));
 }

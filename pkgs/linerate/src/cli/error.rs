@@ -161,7 +161,7 @@ impl Error {
             Self::Update(error) if error.is_usage() => USAGE,
             Self::Console(error) if error.is_usage() => USAGE,
             Self::Fleet(error) if error.is_usage() => USAGE,
-            Self::Fleet(error) if error.is_unwell() => DRIFT,
+            Self::Fleet(error) if error.is_unhealthy() => DRIFT,
             Self::Drifted(_) | Self::Unwell(_) | Self::Slower(_) => DRIFT,
             _ => FAILURE,
         }

@@ -12,11 +12,11 @@ use service::socket::Address;
 use super::{Context, Error, Output};
 use crate::fleet::announce::{self, Announcement};
 use crate::fleet::ask::Asker;
+use crate::fleet::health::{self, Expected};
 use crate::fleet::node::{self, Machine, Report, Service};
 use crate::fleet::promote::{self, Promoted, Watch};
 use crate::fleet::refs::Repository;
 use crate::fleet::settings::{RefName, SETTINGS, Settings, Span};
-use crate::fleet::well::{self, Expected};
 use crate::fleet::{self};
 
 /// The file whose presence drains a box.
@@ -207,8 +207,8 @@ struct NodeStatus {
     #[serde(flatten)]
     report: Report,
     error_percent: Option<f64>,
-    /// What ails it.
-    ill: Vec<String>,
+    /// What is wrong with it.
+    problems: Vec<String>,
 }
 
 fn status(args: &StatusArgs, context: &mut Context) -> Result<(), Error> {
@@ -235,15 +235,15 @@ fn status(args: &StatusArgs, context: &mut Context) -> Result<(), Error> {
             let commit = at.and_then(|wave| wave.commit.as_deref());
             let expected = Expected { commit, max_error_percent: settings.max_error_percent };
             NodeStatus {
-                error_percent: well::error_percent(before, &report),
-                ill: well::ailments(before, &report, &expected),
+                error_percent: health::error_percent(before, &report),
+                problems: health::problems(before, &report, &expected),
                 report,
             }
         })
         .collect();
-    let ill = nodes.iter().filter(|node| !node.ill.is_empty()).count();
+    let unhealthy = nodes.iter().filter(|node| !node.problems.is_empty()).count();
     context.output.show(&Status { halted, waves, nodes }, print)?;
-    if ill == 0 { Ok(()) } else { Err(Error::Unwell(ill)) }
+    if unhealthy == 0 { Ok(()) } else { Err(Error::Unwell(unhealthy)) }
 }
 
 fn print(status: &Status, output: &mut Output) -> Result<(), Error> {
@@ -252,11 +252,11 @@ fn print(status: &Status, output: &mut Output) -> Result<(), Error> {
         output.line(format_args!("halted: {why}"))?;
     }
     let rows = waves.iter().map(|WaveStatus { wave, commit, nodes }| {
-        [wave.to_string(), commit.as_deref().map_or("none", well::short).to_owned(), nodes.to_string()]
+        [wave.to_string(), commit.as_deref().map_or("none", health::short).to_owned(), nodes.to_string()]
     });
     output.table(["WAVE", "COMMIT", "NODES"], rows)?;
     output.line("")?;
-    let rows = nodes.iter().map(|NodeStatus { report, error_percent, ill }| {
+    let rows = nodes.iter().map(|NodeStatus { report, error_percent, problems }| {
         let services = report.services.values().map(|service| match service {
             Service::Silent(_) => "silent".to_owned(),
             Service::Reports(facts) => {
@@ -278,16 +278,16 @@ fn print(status: &Status, output: &mut Output) -> Result<(), Error> {
         [
             report.node.clone(),
             report.wave.clone(),
-            report.generations().into_iter().map(well::short).collect::<Vec<_>>().join(", "),
+            report.generations().into_iter().map(health::short).collect::<Vec<_>>().join(", "),
             services.collect::<Vec<_>>().join(", "),
             findings,
             error_percent.map_or("-".to_owned(), |percent| format!("{percent:.2} %")),
-            if ill.is_empty() { "yes".to_owned() } else { "no".to_owned() },
+            if problems.is_empty() { "yes".to_owned() } else { "no".to_owned() },
         ]
     });
     output.table(["NODE", "WAVE", "GENERATION", "SERVICES", "FINDINGS", "ERRORS", "WELL"], rows)?;
-    for NodeStatus { report, ill, .. } in nodes {
-        for why in ill {
+    for NodeStatus { report, problems, .. } in nodes {
+        for why in problems {
             output.line(format_args!("{}: {why}", report.node))?;
         }
     }
@@ -305,8 +305,8 @@ fn promoted(args: &PromoteArgs, context: &mut Context) -> Result<(), Error> {
     let done = promote::promote(&settings, &args.wave, watch, said)?;
     context.output.show(&done, |done: &Promoted, output| {
         let Promoted { wave, was, is, well_for_seconds } = done;
-        let is = well::short(is);
-        match was.as_deref().map(well::short) {
+        let is = health::short(is);
+        match was.as_deref().map(health::short) {
             Some(was) if was == is => output.line(format_args!("{wave} is at {is} already")),
             was => output.line(format_args!(
                 "{wave}: {} → {is}, after the wave before was well for {well_for_seconds} s",

@@ -76,7 +76,7 @@ pub enum Command {
     /// Run links, files, api and the console together, for trying out.
     Up(up::Args),
 
-    /// Serve the console: one web page for the box, with what its services do, its links, and what ails it.
+    /// Serve the console: one web page for the box, with what its services do, its links, and doctor's findings.
     Console(::console::Args),
 
     /// Do for the console what takes more rights than it has: place queues, and look at what processes do. Nothing else.

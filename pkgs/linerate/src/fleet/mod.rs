@@ -4,7 +4,7 @@
 //! - [`settings`]: nodes and waves, as a file has them.
 //! - [`ask`]: HTTP, bounded.
 //! - [`node`]: what one node reports.
-//! - [`well`]: whether that is well.
+//! - [`health`]: whether that is healthy.
 //! - [`refs`]: how far each wave is, in a bare git repository.
 //! - [`promote`]: a wave's ref moved, once the wave before was well for long enough.
 //! - [`bird`]: BIRD's control socket.
@@ -13,11 +13,11 @@
 pub mod announce;
 pub mod ask;
 pub mod bird;
+pub mod health;
 pub mod node;
 pub mod promote;
 pub mod refs;
 pub mod settings;
-pub mod well;
 
 use std::io;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ impl Error {
     }
 
     /// Whether all was looked at, and not all is as it should be.
-    pub fn is_unwell(&self) -> bool {
+    pub fn is_unhealthy(&self) -> bool {
         matches!(self, Self::Promote(promote::Error::Ill { .. } | promote::Error::Halted(_)))
     }
 }

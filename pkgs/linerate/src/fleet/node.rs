@@ -108,7 +108,7 @@ fn ask(asker: &Asker, node: &Node) -> Report {
     Report { node: node.name.clone(), wave: node.wave.to_string(), services, machine }
 }
 
-/// Once more where the first try fails: one lost packet makes nobody ill.
+/// Once more where the first try fails: one lost packet is no sign of a fault.
 fn twice<T>(ask: impl Fn() -> Result<T, String>) -> Result<T, String> {
     ask().or_else(|_| ask())
 }

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::Error as FleetError;
 use super::ask::Asker;
+use super::health::{self, Expected};
 use super::node::{self, Report};
 use super::refs::Repository;
 use super::settings::{RefName, Settings};
-use super::well::{self, Expected};
 
 /// Why a branch is not moved.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ pub enum Error {
         from: RefName,
         /// Its node.
         node: String,
-        /// What ails it.
+        /// What is wrong with it.
         why: String,
     },
     /// Somebody moved the wave before meanwhile.
@@ -110,7 +110,7 @@ pub fn promote(
     if let Some(at) = &was
         && !repository.follows(&is, at)?
     {
-        let at = well::short(at).to_owned();
+        let at = health::short(at).to_owned();
         return Err(Error::Apart { wave: wave.clone(), at, from: from.clone() }.into());
     }
     let mut well_for = Duration::ZERO;
@@ -130,7 +130,7 @@ pub fn promote(
             for (index, report) in now.iter().enumerate() {
                 // What was before it was watched counts for nothing.
                 let before = first.as_ref().map_or(report, |first| &first[index]);
-                if let Some(why) = well::ailments(Some(before), report, &expected).into_iter().next() {
+                if let Some(why) = health::problems(Some(before), report, &expected).into_iter().next() {
                     let (wave, from, node) = (wave.clone(), from.clone(), report.node.clone());
                     return Err(Error::Ill { wave, from, node, why }.into());
                 }

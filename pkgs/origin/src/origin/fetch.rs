@@ -17,7 +17,7 @@ use crate::catalogue::Record;
 use crate::disk::FILE_BYTES;
 use crate::error::Error;
 use crate::object::{Fetched, Flight, Object};
-use crate::remote::{Look, Part};
+use crate::remote::{Conditional, Part};
 
 /// Blocks that are fetched ahead of the one that is waited for, where there is memory.
 const AHEAD: u32 = 4;
@@ -43,12 +43,12 @@ pub(super) enum Source {
 }
 
 /// Ends a flight, even one that panics.
-struct Lands {
+struct FlightGuard {
     object: Arc<Object>,
     index: u32,
 }
 
-impl Drop for Lands {
+impl Drop for FlightGuard {
     fn drop(&mut self) {
         self.object.landed(self.index);
     }
@@ -107,7 +107,7 @@ impl Inner {
         tell: watch::Sender<Option<Result<Fetched, Error>>>,
     ) {
         let this = Arc::clone(self);
-        let lands = Lands { object: Arc::clone(&object), index };
+        let guard = FlightGuard { object: Arc::clone(&object), index };
         self.handle.spawn(async move {
             let mut result = this.fetch_block(&object, index, source).await;
             if let Err(error) = &mut result {
@@ -121,23 +121,23 @@ impl Inner {
                     }
                 }
                 this.metrics.failed(error);
-                if let Some(times) = this.fetches_failed.may_speak() {
+                if let Some(times) = this.fetches_failed.due() {
                     let key = object.metadata.key.as_str();
                     tracing::warn!(key, block = index, %error, times, "a block was not fetched");
                 }
             }
             // Whoever comes from here on finds it in the file, or asks anew.
-            drop(lands);
+            drop(guard);
             tell.send_replace(Some(result));
         });
     }
 
     /// Whether the origin says of a key something else than what an object was made of.
     async fn is_another(&self, object: &Object) -> bool {
-        match self.remote.look(&object.metadata.key, None, false).await {
-            Ok(Look::There(metadata, _)) => metadata != *object.metadata,
+        match self.remote.get_unless(&object.metadata.key, None, false).await {
+            Ok(Conditional::Found(metadata, _)) => metadata != *object.metadata,
             Err(error) => error == Error::Missing,
-            Ok(Look::Same) => false,
+            Ok(Conditional::NotModified) => false,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::disk::{Directory, FILE_BYTES, Files};
 use crate::error::Error;
 use crate::metadata::{MAX_KEY_BYTES, Metadata};
 use crate::object::Object;
-use crate::remote::{Look, Part};
+use crate::remote::{Conditional, Part};
 
 /// Keys that are being looked at or wait; further ones are refused.
 const MAX_LOOKS: usize = 4096;
@@ -149,11 +149,11 @@ impl Inner {
         let until = Instant::now() + self.settings.block_timeout;
         let looked = async {
             let _permit = self.look_permits.acquire().await.map_err(|_| Error::Busy)?;
-            self.remote.look(key, etag, bytes).await
+            self.remote.get_unless(key, etag, bytes).await
         };
         let looked = timeout_at(until.into(), looked).await.unwrap_or(Err(Error::TimedOut));
         let error = match (looked, &known) {
-            (Ok(Look::Same), Some(record)) => {
+            (Ok(Conditional::NotModified), Some(record)) => {
                 self.metrics.unchanged.add(1);
                 if record.refresh(self.settings.ttl, true) {
                     let (this, name) = (Arc::clone(self), record.name.clone());
@@ -164,11 +164,11 @@ impl Inner {
                     None => Error::Busy,
                 }
             }
-            (Ok(Look::Same), None) => {
+            (Ok(Conditional::NotModified), None) => {
                 Error::Answer("it is said to be as it was, and was not known".to_owned())
             }
             // A server that does not know If-None-Match sends what was there already.
-            (Ok(Look::There(metadata, _)), Some(record)) if metadata == *record.metadata => {
+            (Ok(Conditional::Found(metadata, _)), Some(record)) if metadata == *record.metadata => {
                 self.metrics.looks.add(1);
                 record.refresh(self.settings.ttl, true);
                 match self.open_waiting(record).await? {
@@ -176,7 +176,7 @@ impl Inner {
                     None => Error::Busy,
                 }
             }
-            (Ok(Look::There(metadata, part)), _) => {
+            (Ok(Conditional::Found(metadata, part)), _) => {
                 self.metrics.looks.add(1);
                 return self.take_in(metadata, part).await;
             }
@@ -184,7 +184,7 @@ impl Inner {
         };
         self.metrics.failed(&error);
         if !matches!(error, Error::Missing)
-            && let Some(times) = self.looks_failed.may_speak()
+            && let Some(times) = self.looks_failed.due()
         {
             tracing::warn!(key = &**key, %error, times, "the origin was asked in vain");
         }

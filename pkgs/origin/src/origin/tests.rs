@@ -35,14 +35,14 @@ fn settings(place: &Place) -> Settings {
     }
 }
 
-struct Bed {
+struct Fixture {
     store: Arc<InMemory>,
     origin: Origin,
     place: tempfile::TempDir,
     runtime: Runtime,
 }
 
-impl Bed {
+impl Fixture {
     fn new(change: impl FnOnce(&mut Settings)) -> Self {
         let place = tempfile::tempdir().expect("a directory");
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -119,30 +119,30 @@ fn bytes(length: u64, seed: u64) -> Vec<u8> {
 
 #[test]
 fn an_object_is_fetched_once_and_then_whole() {
-    let bed = Bed::new(|_| ());
+    let fixture = Fixture::new(|_| ());
     let all = bytes(3 * MIB + 5, 1);
-    bed.put("a", all.clone());
-    let object = bed.find("a").expect("an object");
-    assert!(bed.read(&object, 0..all.len() as u64) == Ok(all.clone()));
+    fixture.put("a", all.clone());
+    let object = fixture.find("a").expect("an object");
+    assert!(fixture.read(&object, 0..all.len() as u64) == Ok(all.clone()));
     while !object.is_whole() {
-        bed.fetch(&object, 0..all.len() as u64).expect("a block");
+        fixture.fetch(&object, 0..all.len() as u64).expect("a block");
     }
-    assert_eq!(bed.fetched(), 4);
-    let again = bed.find("a").expect("an object");
+    assert_eq!(fixture.fetched(), 4);
+    let again = fixture.find("a").expect("an object");
     assert!(Arc::ptr_eq(&object, &again));
-    assert!(bed.read(&again, 0..all.len() as u64) == Ok(all));
-    assert_eq!(bed.fetched(), 4);
+    assert!(fixture.read(&again, 0..all.len() as u64) == Ok(all));
+    assert_eq!(fixture.fetched(), 4);
 }
 
 #[test]
 fn a_range_takes_no_more_blocks_than_it_lies_in() {
-    let bed = Bed::new(|_| ());
+    let fixture = Fixture::new(|_| ());
     let all = bytes(9 * MIB, 2);
-    bed.put("a", all.clone());
-    let object = bed.runtime.block_on(bed.origin.find("a", false)).expect("an object");
+    fixture.put("a", all.clone());
+    let object = fixture.runtime.block_on(fixture.origin.find("a", false)).expect("an object");
     let range = 4 * MIB + 7..5 * MIB + 9;
     assert!(
-        bed.read(&object, range.clone()).as_deref() == Ok(&all[range.start as usize..range.end as usize])
+        fixture.read(&object, range.clone()).as_deref() == Ok(&all[range.start as usize..range.end as usize])
     );
     let there: Vec<u32> = (0..9).filter(|index| object.has(*index)).collect();
     assert_eq!(there, [4, 5]);
@@ -150,105 +150,105 @@ fn a_range_takes_no_more_blocks_than_it_lies_in() {
 
 #[test]
 fn an_empty_object_is_whole_and_a_missing_one_is_remembered() {
-    let bed = Bed::new(|_| ());
-    bed.put("empty", Vec::new());
+    let fixture = Fixture::new(|_| ());
+    fixture.put("empty", Vec::new());
     // What S3 answers 416 to, this store does too, in words of its own.
-    let object = bed.find("empty").expect("an object");
+    let object = fixture.find("empty").expect("an object");
     assert!(object.is_whole());
-    assert_eq!(bed.find("none").err(), Some(Error::Missing));
-    bed.put("none", vec![1]);
-    assert_eq!(bed.find("none").err(), Some(Error::Missing), "it was asked for lately");
-    assert!(matches!(bed.origin.known("none"), Known::Failed(Error::Missing)));
-    assert_eq!(bed.find(&"x".repeat(1025)).err(), Some(Error::Missing), "no key is so long");
-    assert_eq!(bed.find("a/../b").err(), Some(Error::Missing));
+    assert_eq!(fixture.find("none").err(), Some(Error::Missing));
+    fixture.put("none", vec![1]);
+    assert_eq!(fixture.find("none").err(), Some(Error::Missing), "it was asked for lately");
+    assert!(matches!(fixture.origin.known("none"), Known::Failed(Error::Missing)));
+    assert_eq!(fixture.find(&"x".repeat(1025)).err(), Some(Error::Missing), "no key is so long");
+    assert_eq!(fixture.find("a/../b").err(), Some(Error::Missing));
 }
 
 #[test]
 fn a_version_that_is_replaced_is_never_mixed_with_the_next() {
-    let bed = Bed::new(|settings| settings.ttl = Duration::ZERO);
+    let fixture = Fixture::new(|settings| settings.ttl = Duration::ZERO);
     let (old, new) = (bytes(3 * MIB, 3), bytes(3 * MIB, 4));
-    bed.put("a", old.clone());
-    let object = bed.runtime.block_on(bed.origin.find("a", false)).expect("an object");
-    assert!(bed.read(&object, 0..100).as_deref() == Ok(&old[..100]));
-    bed.put("a", new.clone());
-    assert_eq!(bed.read(&object, 2 * MIB..3 * MIB), Err(Error::Changed));
-    assert!(bed.read(&object, 0..100).as_deref() == Ok(&old[..100]), "what is there stays");
-    let next = bed.find("a").expect("an object");
-    assert!(bed.read(&next, 0..3 * MIB) == Ok(new));
+    fixture.put("a", old.clone());
+    let object = fixture.runtime.block_on(fixture.origin.find("a", false)).expect("an object");
+    assert!(fixture.read(&object, 0..100).as_deref() == Ok(&old[..100]));
+    fixture.put("a", new.clone());
+    assert_eq!(fixture.read(&object, 2 * MIB..3 * MIB), Err(Error::Changed));
+    assert!(fixture.read(&object, 0..100).as_deref() == Ok(&old[..100]), "what is there stays");
+    let next = fixture.find("a").expect("an object");
+    assert!(fixture.read(&next, 0..3 * MIB) == Ok(new));
     assert!(object.is_gone() && !next.is_gone());
-    bed.delete("a");
-    assert_eq!(bed.find("a").err(), Some(Error::Missing));
+    fixture.delete("a");
+    assert_eq!(fixture.find("a").err(), Some(Error::Missing));
     assert!(next.is_gone());
 }
 
 #[test]
 fn what_was_stored_is_found_after_a_restart() {
-    let mut bed = Bed::new(|_| ());
+    let mut fixture = Fixture::new(|_| ());
     let all = bytes(5 * MIB, 5);
-    bed.put("a", all.clone());
-    let object = bed.runtime.block_on(bed.origin.find("a", false)).expect("an object");
-    bed.fetch(&object, 3 * MIB..4 * MIB).expect("a block");
+    fixture.put("a", all.clone());
+    let object = fixture.runtime.block_on(fixture.origin.find("a", false)).expect("an object");
+    fixture.fetch(&object, 3 * MIB..4 * MIB).expect("a block");
     drop(object);
-    bed = bed.restart(|_| ());
-    assert_eq!(bed.origin.size().1, 1);
-    let object = bed.find("a").expect("an object");
+    fixture = fixture.restart(|_| ());
+    assert_eq!(fixture.origin.size().1, 1);
+    let object = fixture.find("a").expect("an object");
     assert!(object.has(3) && !object.has(1));
-    assert_eq!(bed.fetched(), 0, "it is as it was");
-    assert!(bed.read(&object, 0..5 * MIB) == Ok(all));
+    assert_eq!(fixture.fetched(), 0, "it is as it was");
+    assert!(fixture.read(&object, 0..5 * MIB) == Ok(all));
     drop(object);
-    let (before, _) = bed.origin.size();
-    bed = bed.restart(|settings| settings.capacity = 3 * MIB);
-    let (after, objects) = bed.origin.size();
+    let (before, _) = fixture.origin.size();
+    fixture = fixture.restart(|settings| settings.capacity = 3 * MIB);
+    let (after, objects) = fixture.origin.size();
     assert!(before > 5 * MIB && (after, objects) == (0, 0), "{before} {after}");
-    let left = std::fs::read_dir(bed.place.path()).expect("the directory").count();
+    let left = std::fs::read_dir(fixture.place.path()).expect("the directory").count();
     assert_eq!(left, 1, "the lock alone");
 }
 
 #[test]
 fn bytes_and_objects_are_bounded_and_what_is_open_is_counted() {
-    let bed = Bed::new(|settings| {
+    let fixture = Fixture::new(|settings| {
         settings.capacity = 10 * MIB;
         settings.objects = 50;
     });
     let kept = {
-        bed.put("kept", bytes(2 * MIB, 9));
-        let object = bed.find("kept").expect("an object");
-        bed.read(&object, 0..2 * MIB).expect("bytes");
+        fixture.put("kept", bytes(2 * MIB, 9));
+        let object = fixture.find("kept").expect("an object");
+        fixture.read(&object, 0..2 * MIB).expect("bytes");
         object
     };
     for number in 0..60_u64 {
         let key = number.to_string();
-        bed.put(&key, bytes(MIB / 2, number));
-        let object = bed.find(&key).expect("an object");
-        assert!(bed.read(&object, 0..MIB / 2) == Ok(bytes(MIB / 2, number)), "{number}");
-        let (used, objects) = bed.origin.size();
+        fixture.put(&key, bytes(MIB / 2, number));
+        let object = fixture.find(&key).expect("an object");
+        assert!(fixture.read(&object, 0..MIB / 2) == Ok(bytes(MIB / 2, number)), "{number}");
+        let (used, objects) = fixture.origin.size();
         assert!(used <= 10 * MIB && objects <= 50, "{used} {objects}");
     }
-    assert!(bed.origin.evictions() > 40);
-    assert!(bed.read(&kept, 0..2 * MIB) == Ok(bytes(2 * MIB, 9)), "it is open");
+    assert!(fixture.origin.evictions() > 40);
+    assert!(fixture.read(&kept, 0..2 * MIB) == Ok(bytes(2 * MIB, 9)), "it is open");
 }
 
 #[test]
 fn what_is_larger_than_the_cache_is_passed_on() {
-    let bed = Bed::new(|settings| settings.capacity = 2 * MIB);
+    let fixture = Fixture::new(|settings| settings.capacity = 2 * MIB);
     let all = bytes(5 * MIB + 1, 6);
-    bed.put("a", all.clone());
-    let object = bed.find("a").expect("an object");
-    assert!(bed.read(&object, 0..all.len() as u64) == Ok(all));
+    fixture.put("a", all.clone());
+    let object = fixture.find("a").expect("an object");
+    assert!(fixture.read(&object, 0..all.len() as u64) == Ok(all));
     assert!(!object.is_whole());
-    assert!(bed.origin.size().0 == 0);
-    let again = bed.find("a").expect("an object");
+    assert!(fixture.origin.size().0 == 0);
+    let again = fixture.find("a").expect("an object");
     assert!(Arc::ptr_eq(&object, &again), "it is remembered while somebody has it");
 }
 
 #[test]
 fn many_at_once_have_one_lookup_and_one_fetch() {
-    let bed = Bed::new(|_| ());
-    bed.put("a", bytes(MIB, 7));
-    bed.runtime.block_on(async {
+    let fixture = Fixture::new(|_| ());
+    fixture.put("a", bytes(MIB, 7));
+    fixture.runtime.block_on(async {
         let mut all = tokio::task::JoinSet::new();
         for _ in 0..100 {
-            let origin = bed.origin.clone();
+            let origin = fixture.origin.clone();
             all.spawn(async move {
                 let object = origin.find("a", true).await?;
                 origin.fetch(&object, 0..MIB).await
@@ -258,25 +258,25 @@ fn many_at_once_have_one_lookup_and_one_fetch() {
             assert_eq!(done.expect("no panic"), Ok(Fetched::Stored));
         }
     });
-    let metrics = &bed.origin.inner.metrics;
+    let metrics = &fixture.origin.inner.metrics;
     assert_eq!((metrics.looks.get(), metrics.blocks.get()), (1, 1));
 }
 
 #[test]
 fn two_processes_share_a_directory_until_one_ends() {
-    let bed = Bed::new(|_| ());
-    bed.put("a", bytes(MIB, 8));
-    let object = bed.find("a").expect("an object");
-    bed.read(&object, 0..MIB).expect("bytes");
-    let next = Bed::start(&bed.store, bed.place.path(), |_| ());
+    let fixture = Fixture::new(|_| ());
+    fixture.put("a", bytes(MIB, 8));
+    let object = fixture.find("a").expect("an object");
+    fixture.read(&object, 0..MIB).expect("bytes");
+    let next = Fixture::start(&fixture.store, fixture.place.path(), |_| ());
     assert!(!next.inner.alone.load(Ordering::Relaxed));
-    bed.put("b", bytes(MIB, 9));
-    let (a, b) = bed.runtime.block_on(async {
+    fixture.put("b", bytes(MIB, 9));
+    let (a, b) = fixture.runtime.block_on(async {
         (next.find("a", true).await.expect("an object"), next.find("b", true).await.expect("an object"))
     });
     assert!(a.has(0), "what the other has stored is read");
     assert!(!b.is_stored(), "and nothing is written");
-    let Bed { origin, place, runtime, .. } = bed;
+    let Fixture { origin, place, runtime, .. } = fixture;
     drop((object, origin));
     let files = || std::fs::read_dir(place.path()).expect("the directory").count();
     runtime.block_on(async {

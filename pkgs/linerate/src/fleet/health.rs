@@ -1,4 +1,4 @@
-//! Whether a node is well: all of its services are ready, on the generation of its wave, with few errors, and its doctor
+//! Whether a node is healthy: all of its services are ready, on the generation of its wave, with few errors, and its doctor
 //! finds nothing critical.
 
 use super::node::{Facts, Machine, Report, Service};
@@ -29,8 +29,8 @@ pub fn error_percent(before: Option<&Report>, now: &Report) -> Option<f64> {
     (requests > 0.0).then(|| errors / requests * 100.0)
 }
 
-/// What ails a node, in words that name the service; nothing where it is well. `before` is what it reported first.
-pub fn ailments(before: Option<&Report>, now: &Report, expected: &Expected<'_>) -> Vec<String> {
+/// What is wrong with a node, in words that name the service; nothing where it is healthy. `before` is what it reported first.
+pub fn problems(before: Option<&Report>, now: &Report, expected: &Expected<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for (at, service) in &now.services {
         match service {
@@ -118,16 +118,16 @@ mod tests {
     }
 
     fn found(before: Option<&Report>, now: &Report) -> Vec<String> {
-        ailments(before, now, &Expected { commit: Some(COMMIT), max_error_percent: 1.0 })
+        problems(before, now, &Expected { commit: Some(COMMIT), max_error_percent: 1.0 })
     }
 
     #[test]
-    fn each_thing_that_makes_a_node_ill_is_named() {
-        let well = || report(Service::Reports(facts(5.0, 0.0)), None);
+    fn each_problem_of_a_node_is_named() {
+        let healthy = || report(Service::Reports(facts(5.0, 0.0)), None);
         let of = |facts: Facts| report(Service::Reports(facts), None);
         let findings = |critical| Some(Machine::Findings { critical, warning: 9.0 });
         let cases = [
-            (well(), None),
+            (healthy(), None),
             (report(Service::Reports(facts(0.0, 0.0)), findings(0.0)), None),
             (report(Service::Reports(facts(0.0, 0.0)), findings(1.0)), Some("1 critical findings")),
             (
@@ -162,14 +162,14 @@ mod tests {
     fn errors_count_from_the_first_report_on_or_from_a_restart() {
         let at = |requests, errors| report(Service::Reports(facts(requests, errors)), None);
         let before = at(1000.0, 1000.0);
-        for (now, ill) in [
+        for (now, unhealthy) in [
             (at(2000.0, 1005.0), false),
             (at(2000.0, 1100.0), true),
             // It was started anew meanwhile.
             (at(500.0, 400.0), true),
             (at(500.0, 1.0), false),
         ] {
-            assert_eq!(!found(Some(&before), &now).is_empty(), ill, "{now:?}");
+            assert_eq!(!found(Some(&before), &now).is_empty(), unhealthy, "{now:?}");
         }
         assert_eq!(error_percent(Some(&before), &before), None);
     }
