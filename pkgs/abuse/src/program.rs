@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tempfile::TempDir;
+use testkit::wait_for;
 
 use crate::client::{Answer, Client};
 
@@ -72,12 +73,8 @@ impl Place {
     /// Flags for a TLS listener on a free port, with a certificate for `localhost` of its own.
     #[must_use]
     pub fn tls_flags(&self) -> Vec<String> {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-        self.file("cert.pem", made.cert.pem());
-        self.file("key.pem", made.signing_key.serialize_pem());
-        ["--tls-listen", "127.0.0.1:0", "--cert", &self.text("cert.pem"), "--key", &self.text("key.pem")]
-            .map(str::to_owned)
-            .to_vec()
+        let [cert, key] = testkit::certificate(&["localhost"]).write_in(self.0.path());
+        ["--tls-listen", "127.0.0.1:0", "--cert", &cert, "--key", &key].map(str::to_owned).to_vec()
     }
 }
 
@@ -176,7 +173,7 @@ impl Program {
     /// Where it does not come.
     #[must_use]
     pub fn thread(&self, name: &str) -> i32 {
-        until(&format!("a thread {name:?} of {}", self.name), || {
+        wait_for(&format!("a thread {name:?} of {}", self.name), || {
             let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).ok()?;
             let mut named = tasks.filter_map(Result::ok).filter(|task| {
                 fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
@@ -218,7 +215,7 @@ impl Program {
     /// # Panics
     /// Where it does not.
     pub fn wait(&mut self) -> ExitStatus {
-        until("the end of a process", || self.child.try_wait().expect("a child"))
+        wait_for("the end of a process", || self.child.try_wait().expect("a child"))
     }
 
     /// Its resident memory at present and at most, in bytes.
@@ -287,21 +284,6 @@ pub fn run(name: &str, arguments: &[&str]) -> Output {
 pub fn knows(name: &str, flag: &str) -> bool {
     let help = run(&format!("linerate-{name}"), &["serve", "--help"]);
     String::from_utf8_lossy(&help.stdout).split_whitespace().any(|word| word.trim_end_matches(',') == flag)
-}
-
-/// What there is in the end, waited for.
-///
-/// # Panics
-/// Where it does not come.
-pub fn until<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(there) = there() {
-            return there;
-        }
-        assert!(Instant::now() < deadline, "{what} does not come");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Lets this process have as many files as it may.

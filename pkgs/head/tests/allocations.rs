@@ -1,40 +1,10 @@
 //! Reading a head takes no memory: counted by an allocator, not believed.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use request_head::{Error, Framing, Lines, Message, room};
-
-/// The system's allocator, which counts what each thread asks for.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is handed on to the system's allocator; what is not here is made of these two.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use testkit::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// How often `what` allocates.
-fn allocations<T>(what: impl FnOnce() -> T) -> (usize, T) {
-    let before = ALLOCATIONS.with(Cell::get);
-    let result = what();
-    (ALLOCATIONS.with(Cell::get) - before, result)
-}
 
 /// Reads a head as servers do, and says how its body is framed.
 fn read(bytes: &[u8]) -> Result<Option<Framing>, Error> {

@@ -1,10 +1,20 @@
 //! What test suites of several crates share. It is in no program.
 //!
 //! - [`client`]: a connection of HTTP/1.1 that sends exactly the bytes it is told to.
-//! - [`until`], [`wait_for`]: waiting for what another process does.
-#![forbid(unsafe_code)]
+//! - [`until`], [`wait_for`], `eventually` (feature `runtime`): waiting for what another process does.
+//! - `certificate`: a certificate that signs itself, and its files (feature `certificate`).
+//! - [`allocations`]: how often code asks for memory.
+#![deny(unsafe_code)]
 
+mod allocations;
+#[cfg(feature = "certificate")]
+mod certificate;
 pub mod client;
 mod wait;
 
+pub use allocations::{Counting, allocations};
+#[cfg(feature = "certificate")]
+pub use certificate::{Certificate, certificate};
+#[cfg(feature = "runtime")]
+pub use wait::eventually;
 pub use wait::{until, wait_for};

@@ -34,6 +34,19 @@ pub fn wait_for<T>(what: &str, mut there: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Waits until something holds that has to be awaited, on a runtime of tokio's.
+///
+/// # Panics
+/// With `what`, where it still does not after two minutes.
+#[cfg(feature = "runtime")]
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not yet: {what}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,5 +60,17 @@ mod tests {
         });
         assert_eq!((third, looks), (3, 3));
         until("what is so", || true);
+    }
+
+    #[cfg(feature = "runtime")]
+    #[test]
+    fn what_is_awaited_is_waited_for_and_no_longer() {
+        let mut looks = 0;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a clock");
+        runtime.block_on(eventually("the third look", async || {
+            looks += 1;
+            looks == 3
+        }));
+        assert_eq!(looks, 3);
     }
 }

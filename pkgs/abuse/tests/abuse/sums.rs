@@ -69,7 +69,7 @@ fn bodies_under_way_stay_within_what_the_api_is_granted() {
     // Those who left leave room.
     drop(held);
     let user = br#"{"ids":[]}"#;
-    let again = abuse::program::until("a body that is taken again", || {
+    let again = testkit::wait_for("a body that is taken again", || {
         let fields = "Content-Type: application/json\r\n";
         abuse::program::ask(address, "POST", "/v1/users:batchGet", fields, user)
             .ok()

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-use abuse::program::{PATIENCE, Place, Program, ask, until};
+use abuse::program::{PATIENCE, Place, Program, ask};
+use testkit::wait_for;
 
 use crate::standstill::Standstill;
 
@@ -169,7 +170,7 @@ fn a_worker_that_ends_by_itself_takes_its_process_along() {
     ] {
         let mut watched = Watched::start(name);
         // What it waits for events by is not there any more, as far as it is told.
-        until("a worker that waits for events", || {
+        wait_for("a worker that waits for events", || {
             watched.stop(thread).fail_wait(libc::EBADF).expect("it is ours").then_some(())
         });
         let status = watched.program.wait();

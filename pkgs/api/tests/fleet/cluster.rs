@@ -82,10 +82,8 @@ impl Cluster {
         let (user, group) = postgres();
         let names: Vec<String> =
             [HERE].into_iter().chain((1..=3).map(address)).map(|ip| ip.to_string()).collect();
-        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
-        for (name, text) in [("chain.pem", made.cert.pem()), ("key.pem", made.signing_key.serialize_pem())] {
-            fs::write(at(name), text).expect("a file");
-        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        testkit::certificate(&names).write(at("chain.pem"), at("key.pem"));
         fs::set_permissions(at("key.pem"), fs::Permissions::from_mode(0o600)).expect("ours");
         chown(at("key.pem"), Some(user), Some(group)).expect("root");
         for name in ["etcd", "m1", "m2", "m3", "p"] {

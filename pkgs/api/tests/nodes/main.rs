@@ -12,6 +12,7 @@ use api::store::{Created, Draft, Replaced};
 use api::user::{Record, UserId};
 use api::users::{Options, Users};
 use bench::postgres::{Durability, Postgres};
+use testkit::eventually;
 
 /// How far behind a cached read may be in these tests.
 const STALENESS: Duration = Duration::from_millis(500);
@@ -66,12 +67,4 @@ async fn warm(users: &Users, id: UserId) {
         users.cached(id).is_some()
     })
     .await;
-}
-
-async fn eventually(what: &str, mut met: impl AsyncFnMut() -> bool) {
-    let begin = Instant::now();
-    while !met().await {
-        assert!(begin.elapsed() < PATIENCE, "not yet: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }

@@ -1,6 +1,5 @@
 //! Each kind of address and each version of HTTP that the service is asked by.
 
-use std::fs;
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -30,10 +29,7 @@ fn curl(flags: &[&str], url: &str) -> (String, u16, Vec<u8>) {
 #[test]
 fn every_kind_of_address_and_every_version_of_http_is_answered_alike() {
     let place = Place::new();
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let (cert, key) = (place.path("cert.pem"), place.path("key.pem"));
-    fs::write(&cert, made.cert.pem()).expect("a file");
-    fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
+    let [cert, key] = testkit::certificate(&["localhost"]).write_in(place.path(""));
     // As sd_listen_fds(3) has it: descriptor 3 on, and the number of the process.
     let passed = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let script = format!(
@@ -45,7 +41,6 @@ fn every_kind_of_address_and_every_version_of_http_is_answered_alike() {
     command.args(["-c", &script, BINARY]);
     let socket = place.path("api.sock").display().to_string();
     let unix = format!("unix:{socket}");
-    let (cert, key) = (cert.display().to_string(), key.display().to_string());
     let flags = ["--listen", &unix, "--listen", "systemd:web", "--tls-listen", "127.0.0.1:0"];
     let server =
         place.serve_by(command, &[&flags[..], &["--cert", &cert, "--key", &key, "--auth", "none"]].concat());
@@ -96,11 +91,7 @@ fn every_kind_of_address_and_every_version_of_http_is_answered_alike() {
 #[test]
 fn without_keys_only_local_names_are_taken_by_http_2_and_unix_sockets_too() {
     let place = Place::new();
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let (cert, key) = (place.path("cert.pem"), place.path("key.pem"));
-    fs::write(&cert, made.cert.pem()).expect("a file");
-    fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
-    let (cert, key) = (cert.display().to_string(), key.display().to_string());
+    let [cert, key] = testkit::certificate(&["localhost"]).write_in(place.path(""));
     let socket = place.path("api.sock").display().to_string();
     let unix = format!("unix:{socket}");
     let flags = ["--listen", &unix, "--tls-listen", "127.0.0.1:0", "--cert", &cert, "--key", &key];
@@ -125,10 +116,8 @@ fn without_keys_only_local_names_are_taken_by_http_2_and_unix_sockets_too() {
 fn each_host_has_its_certificate_and_operators_have_one_too() {
     let place = Place::new();
     let files = ["localhost", "b.example"].map(|name| {
-        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
         let files = ["cert", "key"].map(|kind| place.path(&format!("{name}.{kind}")));
-        fs::write(&files[0], made.cert.pem()).expect("a file");
-        fs::write(&files[1], made.signing_key.serialize_pem()).expect("a file");
+        testkit::certificate(&[name]).write(&files[0], &files[1]);
         files.map(|file| file.display().to_string())
     });
     let [[first, first_key], [second, second_key]] = &files;

@@ -224,12 +224,8 @@ fn a_file_whose_first_byte_is_there_is_sent_before_its_last() {
 #[test]
 fn every_version_of_http_has_the_same_cold_and_warm() {
     let Some(fixture) = Fixture::new("every_version_of_http_has_the_same_cold_and_warm") else { return };
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let (cert, key) = (fixture.place.beside("cert.pem"), fixture.place.beside("key.pem"));
-    fs::write(&cert, made.cert.pem()).unwrap();
-    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let tls =
-        ["--tls-listen", "127.0.0.1:0", "--cert", cert.to_str().unwrap(), "--key", key.to_str().unwrap()];
+    let [cert, key] = testkit::certificate(&["localhost"]).write_in(fixture.place.beside(""));
+    let tls = ["--tls-listen", "127.0.0.1:0", "--cert", &cert, "--key", &key];
     let all = pattern(3_000_001);
     for (version, flags) in
         [("--http1.1", &[][..]), ("--http1.1", &["--no-ktls"]), ("--http2", &[]), ("h3", &[])]

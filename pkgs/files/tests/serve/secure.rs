@@ -23,20 +23,8 @@ pub fn secure(place: &Place, flags: &[&str]) -> Server {
 
 /// The same by a command that ends with the binary's name.
 fn secure_by(command: Command, place: &Place, flags: &[&str]) -> Server {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let (cert, key) = (place.beside("cert.pem"), place.beside("key.pem"));
-    fs::write(&cert, made.cert.pem()).unwrap();
-    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let tls = [
-        "--tls-listen",
-        "127.0.0.1:0",
-        "--cert",
-        cert.to_str().unwrap(),
-        "--key",
-        key.to_str().unwrap(),
-        "--admin",
-        "127.0.0.1:0",
-    ];
+    let [cert, key] = testkit::certificate(&["localhost"]).write_in(place.beside(""));
+    let tls = ["--tls-listen", "127.0.0.1:0", "--cert", &cert, "--key", &key, "--admin", "127.0.0.1:0"];
     place.serve_by(command, &[&tls[..], flags].concat())
 }
 
@@ -447,10 +435,8 @@ fn each_host_has_its_certificate_and_operators_have_one_too() {
     let place = Place::new();
     place.file("a", "of both");
     let certify = |name: &str| {
-        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
         let files = ["cert", "key"].map(|kind| place.beside(&format!("{name}.{kind}")));
-        fs::write(&files[0], made.cert.pem()).expect("a file");
-        fs::write(&files[1], made.signing_key.serialize_pem()).expect("a file");
+        testkit::certificate(&[name]).write(&files[0], &files[1]);
         files.map(|file| file.to_str().expect("UTF-8").to_owned())
     };
     let [cert, key] = certify("b.example");

@@ -144,10 +144,8 @@ fn hosts_of_nobody_are_refused_where_rules_say_so() {
 
 /// Makes a certificate for a name, and says where it and its key are.
 fn certificate(place: &Place, name: &str) -> [String; 2] {
-    let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
     let files = [format!("{name}.pem"), format!("{name}.key")];
-    fs::write(place.beside(&files[0]), made.cert.pem()).unwrap();
-    fs::write(place.beside(&files[1]), made.signing_key.serialize_pem()).unwrap();
+    testkit::certificate(&[name]).write(place.beside(&files[0]), place.beside(&files[1]));
     files
 }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use bench::postgres::Durability;
 use serde_json::json;
+use testkit::until;
 
 use crate::server::alone;
 use crate::{STALENESS, ask, node, start};
@@ -87,7 +88,7 @@ fn a_domain_of_one_server_is_one_of_the_other() {
     let link = json!({ "code": "x", "domain": "go.example", "target": "https://d.example/" });
     assert_eq!(api.add(&link).expect("an answer"), 201);
     for (path, location) in [("", "https://r.example/"), ("x", "https://d.example/")] {
-        crate::eventually(path, || {
+        until(path, || {
             there.send(format!("GET /{path} HTTP/1.1\r\nHost: go.example\r\n\r\n")).expect("it listens");
             there.receive().expect("an answer").field("location") == Some(location)
         });
@@ -95,7 +96,7 @@ fn a_domain_of_one_server_is_one_of_the_other() {
     let in_use = api.ask_domains("DELETE", "/go.example", "").expect("an answer");
     assert_eq!(in_use.status, 409, "{}", in_use.text());
     assert_eq!(api.ask_domains("DELETE", "/go.example?force=true", "").expect("an answer").status, 204);
-    crate::eventually("gone", || {
+    until("gone", || {
         there.send("GET /x HTTP/1.1\r\nHost: go.example\r\n\r\n").expect("it listens");
         there.receive().expect("an answer").status == 404
     });

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bench::postgres::Durability;
 use serde_json::json;
+use testkit::until;
 
 use crate::server::{Server, alone, random};
-use crate::{ask, eventually, node, start};
+use crate::{ask, node, start};
 
 /// Writes until told to stop, or the server is gone; what is acknowledged is noted, and what may have been done as well.
 fn write(name: &str, server: &Server, over: &AtomicBool, links: &mut HashMap<String, (u64, u64)>) {
@@ -81,14 +82,14 @@ fn what_was_acknowledged_survives_kill_9_of_the_database_and_of_a_server() {
             std::thread::sleep(Duration::from_millis(500));
             over.store(true, Ordering::Relaxed);
         });
-        eventually("the database is back", || {
+        until("the database is back", || {
             keeper.api().ask("GET", "?limit=1", "").is_ok_and(|answer| answer.status == 200)
         });
         let (mut client, mut checked) = (keeper.connect(), 0);
         for (code, (known, doubtful)) in written.iter().flatten() {
             let expected = |value: u64| (307, Some(format!("https://t.example/{value}")));
             // Within the bound it may be of before, where the other server wrote it.
-            eventually(code, || {
+            until(code, || {
                 let found = ask(&mut client, code);
                 found == expected(*known) || found == expected(*doubtful) || *known == 0 && found.0 == 404
             });

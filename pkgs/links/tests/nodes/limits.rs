@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bench::postgres::Durability;
 use serde_json::json;
+use testkit::until;
 
 use crate::http::Client;
 use crate::server::alone;
-use crate::{ask, eventually, node, start};
+use crate::{ask, node, start};
 
 #[test]
 fn no_link_answers_more_often_than_its_limit_over_both_servers_and_each_click_counts_once() {
@@ -44,7 +45,7 @@ fn no_link_answers_more_often_than_its_limit_over_both_servers_and_each_click_co
         assert!(followed <= limit, "{followed} of {limit}");
         // What was granted and not needed comes back: all of them are answered in the end.
         let mut clients = servers.each_ref().map(|server| server.connect());
-        eventually("all clicks are answered", || {
+        until("all clicks are answered", || {
             for client in &mut clients {
                 followed += u64::from(ask(client, &code).0 == 307);
             }
@@ -54,7 +55,7 @@ fn no_link_answers_more_often_than_its_limit_over_both_servers_and_each_click_co
             assert_eq!(ask(client, &code).0, 410, "{code}");
         }
         assert_eq!(followed, limit);
-        eventually("all clicks are counted", || api.clicks(&code) >= limit);
+        until("all clicks are counted", || api.clicks(&code) >= limit);
         assert_eq!(api.clicks(&code), limit);
     }
     let all = api.ask("GET", "/limit-100/stats", "").expect("an answer");

@@ -14,7 +14,7 @@ mod outage;
 #[allow(dead_code)]
 mod server;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bench::postgres::{Durability, Postgres};
 
@@ -44,14 +44,4 @@ fn node(place: &Place, flags: &[&str]) -> Server {
 fn ask(client: &mut Client, code: &str) -> (u16, Option<String>) {
     let answer = client.get(code).expect("the server answers");
     (answer.status, answer.field("location").map(str::to_owned))
-}
-
-/// Waits until something is so.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it never comes to it: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    begun.elapsed()
 }

@@ -6,9 +6,10 @@ use std::process::{Child, Command, Output, Stdio};
 
 use bench::postgres::{Durability, Postgres};
 use serde_json::{Value, json};
+use testkit::until;
 
+use crate::ask;
 use crate::server::{BINARY, Place, alone};
-use crate::{ask, eventually};
 
 /// Tables, and whether the database that is filled for the tests has more rows of them than one.
 const TABLES: [(&str, bool); 7] = [
@@ -167,7 +168,7 @@ impl<'a> Held<'a> {
         ]);
         let holder = psql.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("psql runs");
         let held = Self { postgres, holder };
-        eventually("it is held", || held.count("wait_event = 'PgSleep'") == 1);
+        until("it is held", || held.count("wait_event = 'PgSleep'") == 1);
         held
     }
 
@@ -179,7 +180,7 @@ impl<'a> Held<'a> {
 
     /// Waits until something waits for it.
     fn waited_for(&self) {
-        eventually("it is waited for", || self.count("wait_event_type = 'Lock'") == 1);
+        until("it is waited for", || self.count("wait_event_type = 'Lock'") == 1);
     }
 }
 
@@ -220,7 +221,7 @@ fn visits_go_on_meanwhile_what_is_written_is_told_and_what_is_killed_leaves_noth
     killed.kill().expect("it runs");
     killed.wait().expect("it ends");
     drop(held);
-    eventually("its session is gone", || {
+    until("its session is gone", || {
         let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'linerate-links%'";
         postgres.execute("postgres", sql).expect("it answers").trim() == "0"
     });

@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use bench::postgres::Durability;
 use serde_json::json;
+use testkit::until;
 
 use crate::server::alone;
-use crate::{STALENESS, ask, eventually, node, start};
+use crate::{STALENESS, ask, node, start};
 
 #[test]
 fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() {
@@ -23,7 +24,7 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
         assert_eq!(ask(&mut visitor, "known").0, 307);
     }
     postgres.kill();
-    eventually("what it answers is told apart", || {
+    until("what it answers is told apart", || {
         let answer = visitor.get("known").expect("an answer");
         assert_eq!(answer.location(), "https://t.example/known", "redirects go on");
         let told = answer.field("cache-status");
@@ -49,11 +50,11 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
         );
     }
     postgres.resume().expect("it starts again");
-    eventually("writes are taken again", || {
+    until("writes are taken again", || {
         api().edit("known", &json!({ "target": "https://t.example/back" })).expect("an answer") == 200
     });
     let answer = visitor.get("known").expect("an answer");
     assert_eq!((answer.location(), answer.field("cache-status")), ("https://t.example/back", None));
-    eventually("clicks from before and meanwhile are counted", || api().clicks("known") >= 7);
+    until("clicks from before and meanwhile are counted", || api().clicks("known") >= 7);
     server.stop();
 }

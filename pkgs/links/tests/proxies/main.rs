@@ -1,6 +1,5 @@
 //! Links behind nginx and HAProxy: whose tries at a password are whose. Runs the real program.
 
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use bench::proxy::{Proxy, connect_from};
@@ -80,12 +79,8 @@ fn each_client_behind_haproxy_has_tries_of_its_own() {
 #[test]
 fn each_client_of_the_tls_listener_behind_nginx_has_tries_of_its_own() {
     let place = Place::new();
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let directory = tempfile::tempdir().expect("a directory");
-    let (cert, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
-    fs::write(&cert, made.cert.pem()).expect("written");
-    fs::write(&key, made.signing_key.serialize_pem()).expect("written");
-    let (cert, key) = (cert.display().to_string(), key.display().to_string());
+    let [cert, key] = testkit::certificate(&["localhost"]).write_in(directory.path());
     let tls = ["--tls-listen", "127.0.0.1:0", "--cert", &cert, "--key", &key];
     let server = serve(&place, &[&TRUSTED[..], &tls].concat());
     let upstream = format!("https://{}", server.secure.expect("a TLS listener"));

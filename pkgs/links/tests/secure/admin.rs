@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustix::process::Signal;
+use testkit::until;
 
-use crate::client::until;
 use crate::server::{BINARY, Place, Server};
 
 /// An authority that signs certificates, and the files of one.

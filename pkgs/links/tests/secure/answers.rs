@@ -1,10 +1,9 @@
 //! What is answered by TLS is what is answered in the clear.
 
 use serde_json::json;
+use testkit::until;
 
-use crate::client::{
-    Answer, Request, Secure, Version, ask, ask_one, curl_command, form, metric, request, until,
-};
+use crate::client::{Answer, Request, Secure, Version, ask, ask_one, curl_command, form, metric, request};
 use crate::server::Server;
 
 const FORM: &str = "content-type: application/x-www-form-urlencoded";

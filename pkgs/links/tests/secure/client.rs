@@ -1,11 +1,9 @@
 //! A server with a certificate, and clients of every version.
 
-use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -103,9 +101,8 @@ impl Secure {
 
     /// Puts a new certificate in place, and returns it.
     pub fn certify(&self) -> String {
-        let made = rcgen::generate_simple_self_signed([self.name.to_owned()]).expect("a certificate");
-        fs::write(self.key(), made.signing_key.serialize_pem()).expect("a writable directory");
-        fs::write(self.certificate(), made.cert.pem()).expect("a writable directory");
+        let made = testkit::certificate(&[self.name]);
+        made.write(self.certificate(), self.key());
         made.cert.pem()
     }
 
@@ -230,15 +227,6 @@ pub fn h3_script(server: &Server, what: &str, input: &str) -> String {
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8")
-}
-
-/// Waits until something holds.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let hung = Instant::now() + Duration::from_secs(60);
-    while !holds() {
-        assert!(Instant::now() < hung, "{what} does not come true");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// What it has counted.

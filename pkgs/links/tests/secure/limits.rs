@@ -26,8 +26,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use testkit::until;
 
-use crate::client::{Secure, Version, address, metric, until};
+use crate::client::{Secure, Version, address, metric};
 use crate::raw::{
     PATIENCE, PREFACE, SETTINGS, Stream as _, connect, frame, send, serve, shed, tcp, timed_out, told_408,
 };

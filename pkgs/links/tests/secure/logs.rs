@@ -5,8 +5,9 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use testkit::until;
 
-use crate::client::{Secure, Version, ask_one, form, metric, request, until};
+use crate::client::{Secure, Version, ask_one, form, metric, request};
 use crate::http::Client;
 
 /// The lines of a log, each an object.

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
+use testkit::until;
 
-use crate::client::{
-    Secure, Version, address, ask_one, curl_command, h3_script, metric, metrics, request, until,
-};
+use crate::client::{Secure, Version, address, ask_one, curl_command, h3_script, metric, metrics, request};
 use crate::http::Client;
 use crate::server::{BINARY, Server};
 

@@ -5,8 +5,9 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use testkit::until;
 
-use crate::client::{Secure, Version, h3_script, until};
+use crate::client::{Secure, Version, h3_script};
 use crate::raw::{
     DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PATIENCE, PREFACE, RST_STREAM, SETTINGS, Stream,
     WINDOW_UPDATE, connect, frame, next, send, serve, shed, tcp, timed_out, told_408,

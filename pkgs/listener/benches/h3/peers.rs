@@ -14,8 +14,8 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::routing::{get, post};
-use bench::Error;
 use bench::server::{Placement, Server, free_address};
+use bench::{Error, certificate};
 use bytes::{Buf, Bytes};
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
@@ -97,13 +97,10 @@ impl Peer {
 
 /// Makes a certificate for `localhost` in `directory` if there is none.
 fn certify(directory: &Path) -> Result<(), Error> {
-    let (chain, key) = (directory.join("chain.pem"), directory.join("key.pem"));
-    if chain.exists() {
+    if directory.join(certificate::CHAIN).exists() {
         return Ok(());
     }
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(io::Error::other)?;
-    fs::write(&chain, made.cert.pem()).map_err(Error::file(&chain))?;
-    fs::write(&key, made.signing_key.serialize_pem()).map_err(Error::file(&key))
+    certificate::make(directory)
 }
 
 /// Serves as a peer where the command line says so.

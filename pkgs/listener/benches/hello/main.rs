@@ -19,7 +19,7 @@ use bench::report::{Report, find};
 use bench::rounds::{Case, Series, alternate};
 use bench::server::{Placement, Server, free_address};
 use bench::wrk::{Load, Requests};
-use bench::{Error, chart, entry, setup};
+use bench::{Error, certificate, chart, entry, setup};
 
 use peers::{ACTIX, AXUM, OURS, OURS_AXUM, OURS_MULTI};
 
@@ -121,10 +121,8 @@ struct Servers {
 
 impl Servers {
     fn start(scratch: &Path) -> Result<Self, Error> {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-        let (chain, key) = (scratch.join("chain.pem"), scratch.join("key.pem"));
-        std::fs::write(&chain, made.cert.pem()).map_err(Error::file(&chain))?;
-        std::fs::write(&key, made.signing_key.serialize_pem()).map_err(Error::file(&key))?;
+        certificate::make(scratch)?;
+        let (chain, key) = (scratch.join(certificate::CHAIN), scratch.join(certificate::KEY));
         let (ours_tls, nginx_h2c, nginx_tls) = (free_address()?, free_address()?, free_address()?);
         let more = format!(
             "listen {nginx_h2c} http2 reuseport; listen {nginx_tls} ssl http2 reuseport;\n\

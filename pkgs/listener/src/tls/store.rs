@@ -160,10 +160,9 @@ mod tests {
 
     /// Puts a certificate for a name there, and says what is shown then.
     fn make(directory: &TempDir, name: &str) -> CertificateDer<'static> {
-        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+        let made = testkit::certificate(&[name]);
         let files = files(directory, name);
-        fs::write(files.chain, made.cert.pem()).expect("a file");
-        fs::write(files.key, made.signing_key.serialize_pem()).expect("a file");
+        made.write(files.chain, files.key);
         made.cert.der().clone()
     }
 

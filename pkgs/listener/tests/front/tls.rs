@@ -33,9 +33,8 @@ impl Certificate {
 
     /// Another one, in the same files.
     pub fn renew(&mut self, name: &str) {
-        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
-        std::fs::write(self.file("chain.pem"), made.cert.pem()).expect("a writable directory");
-        std::fs::write(self.file("key.pem"), made.signing_key.serialize_pem()).expect("a writable directory");
+        let made = testkit::certificate(&[name]);
+        made.write(self.file("chain.pem"), self.file("key.pem"));
         self.der = made.cert.der().clone();
     }
 

@@ -231,10 +231,8 @@ impl Certificate {
 
     /// Replaces it by another.
     pub fn renew(&self) {
-        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
-        std::fs::write(self.chain(), made.cert.pem()).expect("a writable directory");
-        std::fs::write(self.key(), made.signing_key.serialize_pem()).expect("a writable directory");
+        let made = testkit::certificate(&["localhost", "127.0.0.1"]);
+        made.write(self.chain(), self.key());
         self.all.lock().expect("no panic").push(made.cert.der().clone());
     }
 }

@@ -60,9 +60,8 @@ impl Program {
     /// With these flags on top of those that say where it listens; `flags` is given where its files are.
     pub fn new(binary: &'static str, flags: impl Fn(&Path) -> Vec<String>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-        fs::write(directory.path().join("cert.pem"), made.cert.pem()).expect("a file");
-        fs::write(directory.path().join("key.pem"), made.signing_key.serialize_pem()).expect("a file");
+        let made = testkit::certificate(&["localhost"]);
+        made.write_in(directory.path());
         let [clear, secure, admin] = free();
         let flags = flags(directory.path());
         let certificate = made.cert.der().clone();

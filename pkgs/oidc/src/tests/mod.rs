@@ -214,16 +214,16 @@ async fn an_issuer_that_is_down_or_strange_is_said_to_be_and_keys_that_are_known
 #[tokio::test]
 async fn an_issuer_by_tls_has_a_certificate_of_an_authority_that_is_named() {
     let key = Key::new("a", Algorithm::ES256);
-    let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let certified = testkit::certificate(&["127.0.0.1"]);
     let directory = tempfile::tempdir().expect("a directory");
     let [ours, other, none] = ["ours", "other", "none"].map(|name| directory.path().join(name));
     std::fs::write(&ours, certified.cert.pem()).expect("written");
-    let another = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let another = testkit::certificate(&["127.0.0.1"]);
     std::fs::write(&other, another.cert.pem()).expect("written");
     std::fs::write(&none, "no certificate").expect("written");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let secret = rustls::pki_types::PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+    let secret = rustls::pki_types::PrivatePkcs8KeyDer::from(certified.key.serialize_der());
     let config = config.expect("versions").with_no_client_auth();
     let config = config.with_single_cert(vec![certified.cert.der().clone()], secret.into()).expect("a key");
     let fake = Fake::start_by_tls(&[&key], Arc::new(config).into()).await;

@@ -7,9 +7,6 @@ use postgres::{CHANGES_SCHEMA, Change, Feed, FeedOptions, Heard};
 
 use super::*;
 
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// What was heard.
 #[derive(Default)]
 struct Notes {
@@ -38,11 +35,7 @@ impl Heard for Notes {
 
 impl Notes {
     async fn until(&self, what: &str, met: impl Fn(&Self) -> bool) {
-        let begin = Instant::now();
-        while !met(self) {
-            assert!(begin.elapsed() < PATIENCE, "not yet: {what}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        testkit::eventually(what, async || met(self)).await;
     }
 
     /// Waits until all is heard that was committed before now.

@@ -32,10 +32,9 @@ impl Server {
         let directory = tempfile::tempdir().expect("a directory");
         let at = |name: &str| directory.path().join(name).display().to_string();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("ours");
-        let names = vec![address.clone(), "localhost".to_owned()];
-        let server = rcgen::generate_simple_self_signed(names).expect("a certificate");
+        let server = testkit::certificate(&[&address, "localhost"]);
         write(&at("server.pem"), &server.cert.pem());
-        write(&at("server.key"), &server.signing_key.serialize_pem());
+        write(&at("server.key"), &server.key.serialize_pem());
         // The common name of a client's certificate is its role.
         let key = rcgen::KeyPair::generate().expect("a key");
         let mut client = rcgen::CertificateParams::new(Vec::<String>::new()).expect("no names");
