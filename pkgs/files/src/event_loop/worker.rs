@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use rustix::time::{ClockId, clock_gettime};
 use service::proxies::Source;
+use service::socket::is_about_one_connection;
 use service::{handover, panics};
 
 use super::connection::{ClientInfo, Connection, NextStep};
@@ -351,8 +352,7 @@ impl EventLoop {
                     }
                 }
                 Err(Errno::AGAIN) => return Ok(false),
-                // accept(2): errors of the new connection are passed on; the next may be fine.
-                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => {}
+                Err(error) if is_about_one_connection(&error.into()) => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept connections just now");
                     self.accept_no_more()?;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 use serde::Serialize;
+use service::socket::is_about_one_connection;
 
 use super::{Answer, MOST_REQUEST, Request, Worker};
 
@@ -73,13 +74,12 @@ pub fn serve(
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
-            // One that is gone already, or too many files: the next may do.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(error) if is_about_one_connection(&error) => continue,
+            // Too many files: the next may do.
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
                 thread::sleep(Duration::from_millis(100));
                 continue;
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
         let peer = socket_peercred(&stream).ok();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
 use service::handover;
 use service::proxies::Source;
-use service::socket::Listener;
+use service::socket::{Listener, is_about_one_connection};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -183,11 +183,4 @@ impl Acceptor {
     fn stream(&self, socket: OwnedFd) -> AcceptedStream {
         if self.tcp { AcceptedStream::Tcp(LazyTcpStream::new(socket)) } else { AcceptedStream::Unix(socket) }
     }
-}
-
-/// Whether an accept failed for one connection's sake (accept(2): errors of the new socket are passed
-/// on), so that the next may be accepted at once.
-fn is_about_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind as Kind;
-    matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::Interrupted)
 }

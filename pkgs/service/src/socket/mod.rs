@@ -1,5 +1,6 @@
 //! Addresses to listen on: TCP, Unix or handed over, by systemd or [another process](crate::handover).
 
+mod accept_error;
 mod activated;
 mod address;
 mod bind;
@@ -8,6 +9,7 @@ mod kept;
 mod listener;
 mod network;
 
+pub use accept_error::is_about_one_connection;
 pub use address::{Address, AddressError};
 pub use bind::{TcpOptions, bind_tcp, bind_udp_each, bind_unix};
 pub use kept::{forget_the_rest, keeps};
