@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use listener::tls::Stores;
-use listener::{Config, Endpoint, Listener, Runtime, Tls};
+use listener::{Config, Endpoint, Listener, Tls};
 use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs, Destination};
 use service::admin::Admin;
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
@@ -436,7 +436,7 @@ fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
     let plain = args.listen.iter().cloned().map(Endpoint::plain);
     Config {
         endpoints: plain.chain(args.tls.tls_listen.iter().cloned().map(Endpoint::tls)).collect(),
-        runtime: Runtime::PerCore(Some(NonZero::<usize>::MIN)),
+        workers: Some(NonZero::<usize>::MIN),
         tls: Tls::of(args.tls.files()),
         proxies: (&args.proxies).into(),
         access_log,

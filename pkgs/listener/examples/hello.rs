@@ -11,7 +11,7 @@ use bytes::Bytes;
 use clap::Parser;
 use http::{Request, Response, header};
 use http_body_util::Full;
-use listener::{Body, Config, Endpoint, EndpointProtocol, Listener, Runtime, Tls};
+use listener::{Body, Config, Endpoint, Listener, Tls};
 use service::proxies::ProxyArgs;
 use service::shutdown::Shutdown;
 use service::socket::Address;
@@ -37,11 +37,11 @@ struct Arguments {
     #[arg(long)]
     key: Option<PathBuf>,
 
-    /// ClientProtocol HTTP/2 in the clear too
+    /// Speak HTTP/2 in the clear too
     #[arg(long)]
     h2c: bool,
 
-    /// ClientProtocol HTTP/3 beside TLS
+    /// Speak HTTP/3 beside TLS
     #[arg(long)]
     h3: bool,
 
@@ -52,10 +52,6 @@ struct Arguments {
     /// Workers, one for each CPU unless given
     #[arg(long)]
     workers: Option<NonZero<usize>>,
-
-    /// One work-stealing runtime instead of one for each worker
-    #[arg(long)]
-    multi_thread: bool,
 }
 
 #[derive(Clone)]
@@ -90,15 +86,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let clear_protocol = if arguments.h2c { EndpointProtocol::Http1AndH2c } else { EndpointProtocol::Http1 };
-    let clear = arguments.listen.into_iter();
-    let clear = clear.map(|address| Endpoint { protocol: clear_protocol, ..Endpoint::plain(address) });
+    let clear = arguments.listen.into_iter().map(if arguments.h2c { Endpoint::h2c } else { Endpoint::plain });
     let config = Config {
         endpoints: clear.chain(arguments.listen_tls.into_iter().map(Endpoint::tls)).collect(),
-        runtime: match arguments.multi_thread {
-            true => Runtime::MultiThread(arguments.workers),
-            false => Runtime::PerCore(arguments.workers),
-        },
+        workers: arguments.workers,
         tls: arguments.certificate.zip(arguments.key).map(|(chain, key)| Tls::new(chain, key)),
         proxies: (&arguments.proxies).into(),
         http3: arguments.h3,

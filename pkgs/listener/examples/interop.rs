@@ -32,8 +32,8 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use listener::{
-    Body, CertificateFiles, Config, Connection, Endpoint, EndpointProtocol, Exchange, FastPath, Listener,
-    Peer, Runtime, Tls, WithFastPath, body,
+    Body, CertificateFiles, Config, Connection, Endpoint, Exchange, FastPath, Listener, Peer, Tls,
+    WithFastPath, body,
 };
 use request_head::{Framing, Lines, Message};
 use service::handover::{HandoverArgs, Takeover};
@@ -139,12 +139,10 @@ fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         tls.ticket_key = arguments.ticket_key.map_or(tls.ticket_key, Duration::from_secs);
         tls
     });
-    let clear = arguments.listen.into_iter();
-    let clear =
-        clear.map(|address| Endpoint { protocol: EndpointProtocol::Http1AndH2c, ..Endpoint::plain(address) });
+    let clear = arguments.listen.into_iter().map(Endpoint::h2c);
     let mut config = Config {
         endpoints: clear.chain(arguments.listen_tls.into_iter().map(Endpoint::tls)).collect(),
-        runtime: Runtime::PerCore(arguments.workers),
+        workers: arguments.workers,
         tls,
         http3: true,
         ..Config::default()

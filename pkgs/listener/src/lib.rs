@@ -86,9 +86,7 @@ pub mod fuzzing {
 
 pub use admission::{Admission, AdmissionPermit};
 pub use body::Body;
-pub use config::{
-    CertificateFiles, Config, Endpoint, EndpointProtocol, Http2, Limits, Refusals, Runtime, Tcp, Tls,
-};
+pub use config::{CertificateFiles, Config, Endpoint, EndpointProtocol, Http2, Limits, Refusals, Tcp, Tls};
 pub use early_hints::EarlyHints;
 pub use error::Error;
 pub use http_service::{BoxError, Connection, Exchange, FastPath, HttpService, WithFastPath};

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use libfuzzer_sys::fuzz_target;
-use listener::{Body, Config, Endpoint, Limits, Listener, Runtime};
+use listener::{Body, Config, Endpoint, Limits, Listener};
 use service::shutdown::Shutdown;
 use service::socket::Address;
 
@@ -63,7 +63,7 @@ fn address() -> SocketAddr {
         };
         let config = Config {
             endpoints: vec![Endpoint::plain("127.0.0.1:0".parse().expect("an address"))],
-            runtime: Runtime::PerCore(NonZero::new(1)),
+            workers: NonZero::new(1),
             limits,
             ..Config::default()
         };

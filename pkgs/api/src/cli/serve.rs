@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use clap::builder::RangedU64ValueParser;
 use listener::tls::Stores;
-use listener::{Config, Endpoint, Listener, Runtime, Tls};
+use listener::{Config, Endpoint, Listener, Tls};
 use oidc::jwt::{self, JwtArgs};
 use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
@@ -43,6 +43,11 @@ pub struct Args {
     /// Where the API is served by HTTP/1.1: IP:PORT, :PORT, unix:PATH or systemd:NAME; may be repeated.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8100", value_delimiter = ',')]
     pub listen: Vec<Address>,
+
+    /// Speaks HTTP/2 in the clear too, at every --listen, to clients that begin with it: proxies that know that from their
+    /// configuration (h2c by prior knowledge). HTTP/1.1 is spoken as before.
+    #[arg(long)]
+    pub h2c: bool,
 
     /// By TLS too.
     #[command(flatten)]
@@ -474,10 +479,10 @@ fn options(args: &Args) -> Options {
 
 /// The listener of the API.
 fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
-    let plain = args.listen.iter().cloned().map(Endpoint::plain);
+    let plain = args.listen.iter().cloned().map(if args.h2c { Endpoint::h2c } else { Endpoint::plain });
     Config {
         endpoints: plain.chain(args.tls.tls_listen.iter().cloned().map(Endpoint::tls)).collect(),
-        runtime: Runtime::PerCore(args.workers),
+        workers: args.workers,
         tls: Tls::of(args.tls.files()),
         proxies: (&args.proxies).into(),
         access_log,

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 
 use bench::proxy::{Proxy, connect_from};
 use testkit::until;
@@ -54,6 +55,7 @@ fn each_client_behind_haproxy_has_a_rate_of_its_own() {
     let place = Place::new();
     let by_fields = place.serve(&[&RATE[..], &TRUSTED].concat());
     let by_header = place.serve(&[&RATE[..], &TRUSTED, &["--proxy-protocol"]].concat());
+    let by_http2 = place.serve(&[&RATE[..], &TRUSTED, &["--h2c"]].concat());
     for (server, options, lines) in [
         (&by_fields, "", "mode http\n option forwardfor"),
         (
@@ -62,11 +64,13 @@ fn each_client_behind_haproxy_has_a_rate_of_its_own() {
             "mode http\n http-request add-header Forwarded for=%[src]\n http-request del-header X-Forwarded-For",
         ),
         (&by_header, "send-proxy-v2", "mode http"),
+        (&by_http2, "proto h2", "mode http\n option forwardfor"),
     ] {
         let line = format!("{} {options}", server.public);
         let Some(proxy) = Proxy::haproxy("rates behind HAProxy", &line, lines) else { return };
         assert_limited(proxy.address(), 7);
     }
+    assert!(by_http2.metric("linerate_api_listener_accepted_total{protocol=\"http2\"}") >= 1.0);
     // Past the proxy nobody is served, with a header or without.
     let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x09\x7f\0\0\x01\x03\xe8\0\x50";
     for (host, sent) in [(9, &header[..]), (1, b"")] {
@@ -74,6 +78,20 @@ fn each_client_behind_haproxy_has_a_rate_of_its_own() {
         // It may be closed before all is sent.
         let _ = stream.write_all(&[sent, b"GET /v1/users HTTP/1.1\r\nHost: localhost\r\n\r\n"].concat());
         assert!(Client::on(stream).receive(true).is_err(), "from {host}");
+    }
+}
+
+#[test]
+fn http2_is_spoken_in_the_clear_where_it_is_asked_for() {
+    let place = Place::new();
+    let server = place.serve(&["--h2c"]);
+    for (version, told) in [("--http2-prior-knowledge", "2 200"), ("--http1.1", "1.1 200")] {
+        let output = Command::new("curl")
+            .args(["--silent", "--max-time", "60", "--output", "/dev/null", "--write-out"])
+            .args(["%{http_version} %{http_code}", version, &format!("http://{}/v1/users", server.public)])
+            .output()
+            .expect("curl runs");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), told, "{version}");
     }
 }
 

@@ -418,7 +418,7 @@ fn tls(
 ) -> listener::Config {
     listener::Config {
         endpoints: args.tls.tls_listen.iter().cloned().map(listener::Endpoint::tls).collect(),
-        runtime: listener::Runtime::PerCore(args.workers),
+        workers: args.workers,
         tls: listener::Tls::of(certificates),
         proxies: (&args.proxies).into(),
         limits: listener::Limits {

@@ -53,6 +53,11 @@ const DRAIN_LOOK: Duration = Duration::from_millis(10);
 /// Arguments of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
+    /// Speaks HTTP/2 in the clear too, at every --listen, to clients that begin with it: proxies that know that from their
+    /// configuration (h2c by prior knowledge). HTTP/1.1 is spoken as before.
+    #[arg(long, help_heading = "Public listener")]
+    pub h2c: bool,
+
     /// By TLS too.
     #[command(flatten)]
     pub tls: TlsArgs,
@@ -476,7 +481,11 @@ fn unknown_host(args: &Args) -> UnknownHost {
 
 /// The public listener: those in the clear first, and then those by TLS.
 fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>) -> listener::Config {
-    let plain = args.policy.public.listen.iter().cloned().map(listener::Endpoint::plain);
+    let plain = args.policy.public.listen.iter().cloned().map(if args.h2c {
+        listener::Endpoint::h2c
+    } else {
+        listener::Endpoint::plain
+    });
     let secure = args.tls.tls_listen.iter().cloned().map(listener::Endpoint::tls);
     let limits = Limits {
         connections: args.max_connections,
@@ -487,7 +496,7 @@ fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>)
     };
     listener::Config {
         endpoints: plain.chain(secure).collect(),
-        runtime: listener::Runtime::PerCore(args.workers),
+        workers: args.workers,
         tls: listener::Tls::of(args.tls.files()),
         proxies: (&args.proxies).into(),
         refusals: Some(Arc::clone(metrics) as Arc<dyn listener::Refusals>),

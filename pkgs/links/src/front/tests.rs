@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Barrier;
 use std::thread::JoinHandle;
 
-use listener::{Endpoint, Listener, Runtime, WithFastPath};
+use listener::{Endpoint, Listener, WithFastPath};
 use service::socket::Address;
 
 use super::*;
@@ -76,7 +76,7 @@ fn fixture(connections: usize) -> Fixture {
     };
     let listener = Listener::new(listener::Config {
         endpoints: vec![Endpoint::plain("127.0.0.1:0".parse().unwrap())],
-        runtime: Runtime::PerCore(NonZero::new(1)),
+        workers: NonZero::new(1),
         ..limits.config()
     })
     .unwrap();

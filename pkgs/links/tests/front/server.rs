@@ -13,7 +13,7 @@ use links::front::{Attempts, Front, HttpService, Limits, Metrics, Settings, TlsP
 use links::link::NewLink;
 use links::store::{Options, Store};
 use links::target::TargetPolicy;
-use listener::{Config, Endpoint, Listener, Runtime, WithFastPath};
+use listener::{Config, Endpoint, Listener, WithFastPath};
 use service::shutdown::Shutdown;
 use service::socket::Address;
 
@@ -94,7 +94,7 @@ impl Server {
         });
         let listener = Listener::new(Config {
             endpoints: vec![Endpoint::plain("127.0.0.1:0".parse().expect("an address"))],
-            runtime: Runtime::PerCore(NonZero::new(WORKERS)),
+            workers: NonZero::new(WORKERS),
             ..limits.config()
         })
         .expect("it listens");

@@ -1,6 +1,7 @@
 //! Links behind nginx and HAProxy: whose tries at a password are whose. Runs the real program.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 
 use bench::proxy::{Proxy, connect_from};
 use http::Client;
@@ -67,6 +68,8 @@ fn each_client_behind_haproxy_has_tries_of_its_own() {
         (&TRUSTED[..], "", "mode http\n option forwardfor"),
         (&[&TRUSTED[..], &["--proxy-protocol"]].concat(), "send-proxy-v2", "mode http"),
         (&["--proxy-protocol"], "send-proxy-v2", "mode tcp"),
+        (&[&TRUSTED[..], &["--h2c"]].concat(), "proto h2", "mode http\n option forwardfor"),
+        (&[&TRUSTED[..], &["--proxy-protocol", "--h2c"]].concat(), "send-proxy-v2 proto h2", "mode http"),
     ] {
         let place = Place::new();
         let server = serve(&place, flags);
@@ -74,6 +77,43 @@ fn each_client_behind_haproxy_has_tries_of_its_own() {
         let Some(proxy) = Proxy::haproxy("tries behind HAProxy", &line, lines) else { return };
         assert_each_has_its_own(proxy.address(), 7);
     }
+}
+
+/// The version and the status that curl tells of a path where nothing is; nothing where it fails.
+fn curl(server: &Server, version: &str) -> Option<String> {
+    let output = Command::new("curl")
+        .args([
+            "--silent",
+            "--max-time",
+            "60",
+            "--output",
+            "/dev/null",
+            "--write-out",
+            "%{http_version} %{http_code}",
+        ])
+        .args([version, &format!("http://{}/none", server.public)])
+        .output()
+        .expect("curl runs");
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn http2_is_spoken_in_the_clear_where_it_is_asked_for() {
+    let place = Place::new();
+    // As the NixOS module passes on what it has no type for.
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = directory.path().join("links.toml");
+    fs::write(&config, "h2c = true\n").expect("written");
+    let server = place.serve(&["--config", &config.display().to_string()]);
+    for (version, told) in [("--http2-prior-knowledge", "2 404"), ("--http1.1", "1.1 404")] {
+        assert_eq!(curl(&server, version).as_deref(), Some(told), "{version}");
+    }
+    // Nobody is asked to change to it (RFC 9113, section 3.1).
+    assert_eq!(curl(&server, "--http2").as_deref(), Some("1.1 404"));
+    let place = Place::new();
+    let server = place.serve(&[]);
+    assert_eq!(curl(&server, "--http2-prior-knowledge"), None, "not unless asked for");
+    assert_eq!(curl(&server, "--http1.1").as_deref(), Some("1.1 404"));
 }
 
 #[test]

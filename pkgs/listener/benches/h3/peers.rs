@@ -20,7 +20,7 @@ use bytes::{Buf, Bytes};
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use listener::{Body, Config, Endpoint, Listener, Runtime, Tls};
+use listener::{Body, Config, Endpoint, Listener, Tls};
 use quinn::crypto::rustls::QuicServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -134,7 +134,7 @@ fn ours(
 ) -> io::Result<()> {
     let mut config = Config {
         endpoints: vec![Endpoint::plain(Address::Tcp(clear)), Endpoint::tls(Address::Tcp(secure))],
-        runtime: Runtime::PerCore(NonZero::new(1)),
+        workers: NonZero::new(1),
         tls: Some(Tls::new(directory.join("chain.pem"), directory.join("key.pem"))),
         http3: true,
         ..Config::default()

@@ -21,7 +21,7 @@ use bench::server::{Placement, Server, free_address};
 use bench::wrk::{Load, Requests};
 use bench::{Error, certificate, chart, entry, setup};
 
-use peers::{ACTIX, AXUM, OURS, OURS_AXUM, OURS_MULTI};
+use peers::{ACTIX, AXUM, OURS, OURS_AXUM};
 
 // For the peers too, which shall have what the listener has.
 #[global_allocator]
@@ -171,14 +171,14 @@ impl Servers {
 
 /// The servers that have all CPUs.
 struct Spread {
-    servers: [Server; 3],
+    servers: [Server; 2],
     nginx: Nginx,
 }
 
 impl Spread {
     fn start() -> Result<Self, Error> {
         let start = |name| peers::start(name, SPREAD);
-        Ok(Self { servers: [start(OURS)?, start(OURS_MULTI)?, start(AXUM)?], nginx: nginx(SPREAD, "")? })
+        Ok(Self { servers: [start(OURS)?, start(AXUM)?], nginx: nginx(SPREAD, "")? })
     }
 
     fn cases(&self, load: &Load) -> Vec<Case<'_>> {

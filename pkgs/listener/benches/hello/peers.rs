@@ -19,14 +19,13 @@ use bench::server::{Placement, Server, free_address};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
 use http_body_util::Full;
-use listener::{Body, Config, Endpoint, EndpointProtocol, Listener, Runtime, Tls};
+use listener::{Body, Config, Endpoint, Listener, Tls};
 use service::shutdown::Shutdown;
 use service::socket::Address;
 
 pub const ANSWER: &str = "Hello, World!";
 
 pub const OURS: &str = "linerate";
-pub const OURS_MULTI: &str = "linerate, one runtime";
 pub const OURS_AXUM: &str = "linerate + axum";
 pub const AXUM: &str = "axum::serve";
 pub const ACTIX: &str = "actix-web";
@@ -42,9 +41,8 @@ pub fn serve_if_asked() -> Option<ExitCode> {
     let (address, workers) = (address.parse().ok()?, workers.parse().ok()?);
     let served = match name.as_str() {
         _ if word != PEER => return None,
-        OURS => ours(Hello, address, Runtime::PerCore(NonZero::new(workers)), tls),
-        OURS_MULTI => ours(Hello, address, Runtime::MultiThread(NonZero::new(workers)), tls),
-        OURS_AXUM => ours(router(), address, Runtime::PerCore(NonZero::new(workers)), tls),
+        OURS => ours(Hello, address, NonZero::new(workers), tls),
+        OURS_AXUM => ours(router(), address, NonZero::new(workers), tls),
         AXUM => axum(address, workers),
         ACTIX => actix(address, workers),
         _ => return None,
@@ -78,12 +76,11 @@ fn start_with(name: &'static str, placement: Placement, more: &[String]) -> Resu
 fn ours(
     service: impl listener::HttpService,
     address: SocketAddr,
-    runtime: Runtime,
+    workers: Option<NonZero<usize>>,
     tls: &[String],
 ) -> io::Result<()> {
-    let clear =
-        Endpoint { protocol: EndpointProtocol::Http1AndH2c, ..Endpoint::plain(Address::Tcp(address)) };
-    let mut config = Config { endpoints: vec![clear], runtime, ..Config::default() };
+    let clear = Endpoint::h2c(Address::Tcp(address));
+    let mut config = Config { endpoints: vec![clear], workers, ..Config::default() };
     if let [address, directory] = tls {
         let address = address.parse().map_err(io::Error::other)?;
         config.endpoints.push(Endpoint::tls(address));

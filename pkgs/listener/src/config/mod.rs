@@ -28,8 +28,9 @@ use crate::offload::Offload;
 pub struct Config {
     /// Where to listen, and what is spoken there.
     pub endpoints: Vec<Endpoint>,
-    /// What threads there are.
-    pub runtime: Runtime,
+    /// Workers: a thread, a runtime and a listening socket for each, pinned where there is exactly one for each CPU. One for
+    /// each CPU this process may use by default.
+    pub workers: Option<NonZero<usize>>,
     /// Certificates; needed when an endpoint speaks TLS.
     pub tls: Option<Tls>,
     /// Which proxies are in front, by whom clients come. None by default.
@@ -74,7 +75,7 @@ impl Config {
     pub fn private(address: Address) -> Self {
         Self {
             endpoints: vec![Endpoint::plain(address)],
-            runtime: Runtime::PerCore(Some(NonZero::<usize>::MIN)),
+            workers: Some(NonZero::<usize>::MIN),
             limits: Limits {
                 connections: 256,
                 make_room: true,
@@ -102,7 +103,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             endpoints: Vec::new(),
-            runtime: Runtime::default(),
+            workers: None,
             tls: None,
             proxies: Proxies::default(),
             limits: Limits::default(),
@@ -143,6 +144,11 @@ impl Endpoint {
         Self { address, protocol: EndpointProtocol::Http1 }
     }
 
+    /// HTTP/1.1 in the clear, and HTTP/2 to clients that know it beforehand.
+    pub fn h2c(address: Address) -> Self {
+        Self { address, protocol: EndpointProtocol::Http1AndH2c }
+    }
+
     /// TLS, and over it what the client prefers of HTTP/2 and HTTP/1.1.
     pub fn tls(address: Address) -> Self {
         Self { address, protocol: EndpointProtocol::Tls }
@@ -158,22 +164,6 @@ pub enum EndpointProtocol {
     Http1AndH2c,
     /// TLS, and over it what the client prefers of HTTP/2 and HTTP/1.1.
     Tls,
-}
-
-/// What threads there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runtime {
-    /// A thread, a runtime and a listening socket for each CPU, pinned where there is exactly one worker for
-    /// each CPU. So many workers, or one for each CPU this process may use.
-    PerCore(Option<NonZero<usize>>),
-    /// One work-stealing runtime of so many threads and one listening socket an address, for comparison.
-    MultiThread(Option<NonZero<usize>>),
-}
-
-impl Default for Runtime {
-    fn default() -> Self {
-        Self::PerCore(None)
-    }
 }
 
 /// HTTP/2. Sizes are bytes.

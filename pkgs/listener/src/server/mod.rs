@@ -16,7 +16,7 @@ use service::shutdown::Shutdown;
 use service::socket::Address;
 use service::{panics, workers};
 
-use crate::config::{Config, EndpointProtocol, Runtime};
+use crate::config::{Config, EndpointProtocol};
 use crate::http_service::HttpService;
 use crate::lifecycle::ConnectionRegistry;
 use crate::lifecycle::drain;
@@ -54,10 +54,7 @@ impl Listener {
             }
             None => None,
         };
-        let workers = match config.runtime {
-            Runtime::PerCore(count) => workers::count(count),
-            Runtime::MultiThread(_) => 1,
-        };
+        let workers = workers::count(config.workers);
         let sockets = BoundSockets::new(&config, tls.as_ref(), workers)?;
         let (metrics, heartbeats) = (Metrics::new(workers), Heartbeats::new(workers));
         Ok(Self { config: Arc::new(config), sockets, tls, metrics, heartbeats })
@@ -151,7 +148,7 @@ impl Listener {
                 log: self.config.access_log.as_ref().map(AccessLog::lines),
             });
             let (service, ended) = (service.clone(), Alarm(Some(ended.clone())));
-            let runtime = worker::runtime(&self.config.runtime).map_err(Error::Worker)?;
+            let runtime = worker::runtime().map_err(Error::Worker)?;
             let thread = thread::Builder::new().name(workers::name(name, index)).spawn(move || {
                 if pinned && !workers::pin(index) {
                     tracing::warn!(worker = index, "cannot pin a worker to its CPU");

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use service::panics::Panic;
+use tokio::runtime::Runtime;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
-use crate::config::Runtime;
 use crate::http_service::HttpService;
 use crate::lifecycle::TICK;
 use crate::lifecycle::drain::Phase;
@@ -29,17 +29,8 @@ const DRAIN_LOOK: Duration = Duration::from_millis(10);
 const CUT: Duration = Duration::from_millis(200);
 
 /// The runtime of a worker.
-pub fn runtime(kind: &Runtime) -> io::Result<tokio::runtime::Runtime> {
-    match kind {
-        Runtime::PerCore(_) => {
-            tokio::runtime::Builder::new_current_thread().event_interval(EVENT_INTERVAL).enable_all().build()
-        }
-        Runtime::MultiThread(threads) => tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(service::workers::count(*threads))
-            .thread_name("listener")
-            .enable_all()
-            .build(),
-    }
+pub fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().event_interval(EVENT_INTERVAL).enable_all().build()
 }
 
 /// What a worker does on a socket ended by itself, which takes the worker along.

@@ -2,18 +2,14 @@
 
 use std::num::NonZero;
 
-use listener::{Config, Endpoint, Listener, Runtime};
+use listener::{Config, Endpoint, Listener};
 use service::socket::Address;
 
 use crate::server::{Client, Server};
 
 fn config(address: &str, workers: usize) -> Config {
     let address: Address = address.parse().expect("an address");
-    Config {
-        endpoints: vec![Endpoint::plain(address)],
-        runtime: Runtime::PerCore(NonZero::new(workers)),
-        ..Config::default()
-    }
+    Config { endpoints: vec![Endpoint::plain(address)], workers: NonZero::new(workers), ..Config::default() }
 }
 
 #[test]

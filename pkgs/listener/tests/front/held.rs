@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
-use listener::{Config, Endpoint, EndpointProtocol, Limits};
+use listener::{Config, Endpoint, Limits};
 use service::problem::Problem;
 use service::socket::Address;
 
@@ -48,13 +48,11 @@ fn drip(client: &mut Client, bytes: &[u8], mut end: impl FnMut() -> bool) {
 fn a_slow_head_is_408_on_every_endpoint() {
     let limits = || Limits { head_time: SECOND, handshake_time: SECOND, ..Limits::default() };
     let certificate = Certificate::new("localhost");
-    let both =
-        |address: Address| Endpoint { protocol: EndpointProtocol::Http1AndH2c, ..Endpoint::plain(address) };
     // Of the last it cannot be said yet what it speaks.
     for (endpoint, head) in [
         (&Endpoint::plain as &dyn Fn(Address) -> Endpoint, "GET / HTTP/1.1\r\nHost: "),
-        (&both, "GET / HTTP/1.1\r\nHost: "),
-        (&both, "P"),
+        (&Endpoint::h2c, "GET / HTTP/1.1\r\nHost: "),
+        (&Endpoint::h2c, "P"),
     ] {
         let server = Server::start(endpoint, Config { limits: limits(), ..Config::default() });
         let mut client = server.connect();
@@ -119,8 +117,7 @@ fn private_listeners_have_room_for_so_many_and_then_make_some() {
 #[test]
 fn bodies_under_way_have_a_sum() {
     let limits = Limits { body_bytes: 100_000, body_bytes_total: 150_000, ..Limits::default() };
-    let endpoint = |address| Endpoint { protocol: EndpointProtocol::Http1AndH2c, ..Endpoint::plain(address) };
-    let server = Server::start(endpoint, Config { limits, ..Config::default() });
+    let server = Server::start(Endpoint::h2c, Config { limits, ..Config::default() });
     let head = |framing: &str| format!("POST /read HTTP/1.1\r\nHost: h\r\n{framing}\r\n");
     let large = head("Content-Length: 100000\r\nExpect: 100-continue\r\n");
     let mut first = server.connect();

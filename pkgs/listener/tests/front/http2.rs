@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use listener::{Config, Endpoint, EndpointProtocol, Limits};
+use listener::{Config, Endpoint, Limits};
 
 use crate::server::{Client, Server};
 
@@ -33,8 +33,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 fn start(limits: Limits) -> Server {
-    let endpoint = |address| Endpoint { protocol: EndpointProtocol::Http1AndH2c, ..Endpoint::plain(address) };
-    Server::start(endpoint, Config { limits, ..Config::default() })
+    Server::start(Endpoint::h2c, Config { limits, ..Config::default() })
 }
 
 /// A connection on which the preface was sent.

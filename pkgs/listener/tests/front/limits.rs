@@ -4,7 +4,7 @@ use std::io::Write;
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
-use listener::{Config, Endpoint, Limits, Runtime};
+use listener::{Config, Endpoint, Limits};
 
 use crate::server::Server;
 
@@ -45,7 +45,7 @@ fn those_who_stand_still_make_room_where_they_are_to() {
     // One worker: each makes room among its own.
     let server = Server::run(Config {
         endpoints: vec![Endpoint::plain("127.0.0.1:0".parse().expect("an address"))],
-        runtime: Runtime::PerCore(NonZero::new(1)),
+        workers: NonZero::new(1),
         limits: Limits { connections: PLACES, make_room: true, ..Limits::default() },
         ..Config::default()
     });

@@ -14,9 +14,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use listener::metrics::Metrics;
-use listener::{
-    Body, BoxError, Config, Endpoint, FastPath, HttpService, Listener, Peer, Runtime, WithFastPath,
-};
+use listener::{Body, BoxError, Config, Endpoint, FastPath, HttpService, Listener, Peer, WithFastPath};
 use service::shutdown::Shutdown;
 use service::socket::Address;
 
@@ -35,15 +33,14 @@ impl Server {
     /// Starts one on an address of the kernel's choice, with two workers.
     pub fn start(endpoint: impl Fn(Address) -> Endpoint, config: Config) -> Self {
         let endpoints = vec![endpoint("127.0.0.1:0".parse().expect("an address"))];
-        let runtime = Runtime::PerCore(NonZero::new(2));
-        Self::run(Config { endpoints, runtime, ..config })
+        Self::run(Config { endpoints, workers: NonZero::new(2), ..config })
     }
 
     /// The same with a fast path beside the service.
     pub fn start_beside(fast: impl FastPath, config: Config) -> Self {
         let endpoints = vec![Endpoint::plain("127.0.0.1:0".parse().expect("an address"))];
-        let runtime = Runtime::PerCore(NonZero::new(2));
-        Self::serve(Config { endpoints, runtime, ..config }, WithFastPath { service: Service, fast })
+        let workers = NonZero::new(2);
+        Self::serve(Config { endpoints, workers, ..config }, WithFastPath { service: Service, fast })
     }
 
     /// Starts one as `config` says.
