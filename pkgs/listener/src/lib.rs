@@ -90,6 +90,7 @@ pub use config::{CertificateFiles, Config, Endpoint, EndpointProtocol, Http2, Li
 pub use early_hints::EarlyHints;
 pub use error::Error;
 pub use http_service::{BoxError, Connection, Exchange, FastPath, HttpService, WithFastPath};
+pub use lifecycle::{DRAIN_GRACE, DrainTimes, LINGER, TICK, ticks};
 pub use net::proxy;
 pub use offload::{Offload, Offloaded};
 pub use peer::{Peer, PeerInfo, Protocol, TlsInfo};

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+use listener::LINGER;
 use listener::ktls;
 use listener::proxy::{self, Header};
 use rustix::io::Errno;
@@ -40,10 +41,6 @@ const FLUSH_BYTES: usize = 32 * 1024;
 
 /// Times that are read from a socket in a turn: a client that never pauses has the others' turns between its own.
 const READS: usize = 4;
-
-/// After a last answer, what the client still sends is read this many ticks, so that no reset overtakes the
-/// answer (RFC 9112, section 9.6).
-const LINGER_TICKS: u32 = 4;
 
 /// One connection.
 pub struct Connection {
@@ -651,7 +648,7 @@ impl Connection {
         self.idle = false;
         self.deadline = if self.ktls.is_none() {
             let _ = shutdown(&self.stream, Shutdown::Write);
-            worker.context.tick.saturating_add(LINGER_TICKS)
+            worker.context.after(LINGER)
         } else {
             // What the kernel has encrypted and found no room for in the socket is lost where that is shut down, or
             // closed: a client that was told the end closes when it has all.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use listener::Offloaded;
+use listener::{DRAIN_GRACE, DrainTimes, Offloaded};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -54,9 +54,6 @@ const SLICE: Duration = Duration::from_micros(50);
 
 /// Connections that are looked at in a round for blocks they need not keep.
 const RECLAIMS: usize = 1024;
-
-/// At shutdown, an idle connection is kept this long, so that a request already on its way is answered.
-const DRAIN_GRACE: Duration = Duration::from_secs(1);
 
 /// Tokens of what is no connection; slots of connections are numbered from 0.
 const WAKEUP: Token = u64::MAX;
@@ -531,11 +528,8 @@ impl EventLoop {
         let tick = self.worker.context.tick;
         let settings = &self.worker.context.shared.settings;
         let drain = self.drained_from.map(|from| {
-            // Where another process has taken over, nobody waits for this one to end.
-            let leisure =
-                if handover::is_handed_over() { settings.drain_timeout / 2 } else { Duration::ZERO };
-            let grace = DRAIN_GRACE.max(leisure);
-            (from.saturating_add(ticks(grace)), from.saturating_add(ticks(settings.drain_timeout)))
+            let times = DrainTimes::new(settings.drain_timeout, DRAIN_GRACE);
+            (from.saturating_add(ticks(times.grace())), from.saturating_add(ticks(times.whole())))
         });
         for place in 0..self.slots.len() {
             let slot = &mut self.slots[place];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+pub use listener::{TICK, ticks};
 use rustix::time::{ClockId, clock_gettime};
 use service::access_log::{AccessLog, Lines};
 
@@ -18,9 +19,6 @@ use crate::response::built::Payload;
 use crate::response::common_headers::CommonHeaders;
 use crate::site::Site;
 use crate::site::hosts::VirtualHosts;
-
-/// How often a thread looks at the clock.
-pub const TICK: Duration = Duration::from_millis(250);
 
 /// A file that many clients begin to read has its successor read ahead once in this time.
 const PREFETCH_EVERY: Duration = Duration::from_secs(5);
@@ -230,11 +228,6 @@ impl WorkerContext {
     pub fn watcher(&self) -> Option<&Watcher> {
         self.cache.watcher()
     }
-}
-
-/// How many ticks `time` takes.
-pub fn ticks(time: Duration) -> u32 {
-    u32::try_from(time.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u32::MAX)
 }
 
 /// The present, in whole seconds.

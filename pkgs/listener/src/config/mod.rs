@@ -21,6 +21,7 @@ use service::socket::Address;
 
 use crate::admission::Admission;
 use crate::early_hints::EarlyHints;
+use crate::lifecycle::DRAIN_GRACE;
 use crate::offload::Offload;
 
 /// How a listener behaves. [`Default`] listens nowhere; everything else has a default to run with.
@@ -118,7 +119,7 @@ impl Default for Config {
             http2: Http2::default(),
             http3: false,
             drain: Duration::from_secs(10),
-            drain_grace: Duration::from_secs(1),
+            drain_grace: DRAIN_GRACE,
         }
     }
 }

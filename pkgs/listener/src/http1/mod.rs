@@ -18,7 +18,7 @@ mod request_body;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, Version, response};
@@ -28,7 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::http_service::HttpService;
 use crate::http_service::{Connection, Exchange};
-use crate::lifecycle::ConnectionDeadline;
+use crate::lifecycle::{ConnectionDeadline, LINGER};
 use crate::net::Transport;
 use crate::peer::{Peer, Protocol};
 use crate::response::Refusal;
@@ -43,10 +43,6 @@ use request_body::RequestBody;
 
 /// Answers are sent once this much has gathered, however many requests still wait.
 const SEND_BYTES: usize = 32 * 1024;
-
-/// After a last answer, what the client still sends is received this long, so that no reset overtakes the
-/// answer (RFC 9112, section 9.6).
-const LINGER: Duration = Duration::from_secs(2);
 
 /// The longest part of a request's line that is logged, in bytes.
 const LOGGED_BYTES: usize = 256;

@@ -9,13 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use service::handover;
-
-/// How often deadlines are looked at, and how far the clock may be behind.
-pub const TICK: Duration = Duration::from_millis(250);
-
-/// Ticks of a second.
-const PER_SECOND: u64 = 4;
+use super::times::{DrainTimes, ticks};
 
 /// How long a client has to close an idle connection once it was asked to, while the server goes on.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -49,10 +43,7 @@ impl Clock {
 pub struct ConnectionRegistry {
     /// The present.
     pub clock: Clock,
-    /// When draining, how long a connection without a request is kept.
-    grace: Duration,
-    /// The same where another process has taken over, and nobody waits for this one to end.
-    leisure: Duration,
+    times: DrainTimes,
     open: Mutex<Vec<Arc<ConnectionDeadline>>>,
     /// What new ones begin with.
     flags: AtomicU8,
@@ -72,10 +63,10 @@ pub struct ConnectionDeadline {
 }
 
 impl ConnectionRegistry {
-    /// None; they are given so much `grace`, or `leisure` where another process has taken over.
-    pub fn new(grace: Duration, leisure: Duration) -> Self {
+    /// None; they are given these times when draining.
+    pub fn new(times: DrainTimes) -> Self {
         let clock = Clock { tick: AtomicU32::new(0), second: AtomicU64::new(Clock::now()) };
-        Self { clock, grace, leisure, open: Mutex::default(), flags: AtomicU8::new(0) }
+        Self { clock, times, open: Mutex::default(), flags: AtomicU8::new(0) }
     }
 
     /// A connection that has `time` to say something. It counts until what `ConnectionDeadline::run` returns is done or
@@ -102,7 +93,7 @@ impl ConnectionRegistry {
         deadline
     }
 
-    /// Moves the clock on and wakes the connections whose time is up. To be called every [`TICK`].
+    /// Moves the clock on and wakes the connections whose time is up. To be called every [`TICK`](super::TICK).
     pub fn tick(&self) {
         self.clock.second.store(Clock::now(), Relaxed);
         let now = self.clock.tick.load(Relaxed).saturating_add(1);
@@ -158,7 +149,7 @@ impl ConnectionRegistry {
 
     /// When draining, how long a connection without a request is kept.
     pub fn grace(&self) -> Duration {
-        if handover::is_handed_over() { self.leisure } else { self.grace }
+        self.times.grace()
     }
 
     fn flag(&self, flag: u8) {
@@ -184,14 +175,6 @@ impl ConnectionRegistry {
         // One more, since the present tick is part over.
         self.clock.tick.load(Relaxed).saturating_add(ticks).saturating_add(1)
     }
-}
-
-/// The fewest ticks that are no shorter than `time`. Asked for each request: 128 bits would take long to divide.
-#[inline]
-fn ticks(time: Duration) -> u32 {
-    let part = time.subsec_nanos().div_ceil(TICK.subsec_nanos());
-    let ticks = time.as_secs().saturating_mul(PER_SECOND).saturating_add(part.into());
-    ticks.try_into().unwrap_or(u32::MAX)
 }
 
 impl ConnectionDeadline {
@@ -286,11 +269,14 @@ impl Drop for Ended<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::times::TICK;
     use super::*;
+
+    const TIMES: DrainTimes = DrainTimes::new(TICK, TICK);
 
     #[tokio::test]
     async fn a_connection_is_woken_when_its_time_is_up() {
-        let registry = Arc::new(ConnectionRegistry::new(TICK, TICK));
+        let registry = Arc::new(ConnectionRegistry::new(TIMES));
         let deadline = registry.begin(TICK);
         let task = tokio::spawn({
             let (registry, deadline) = (Arc::clone(&registry), Arc::clone(&deadline));
@@ -310,24 +296,9 @@ mod tests {
         assert_eq!(registry.open(), 0);
     }
 
-    #[test]
-    fn a_part_of_a_tick_counts_as_one() {
-        for (time, expected) in [
-            (Duration::ZERO, 0),
-            (Duration::from_nanos(1), 1),
-            (TICK, 1),
-            (TICK + Duration::from_nanos(1), 2),
-            (Duration::from_secs(10), 40),
-            (Duration::new(59, 999_999_999), 240),
-            (Duration::MAX, u32::MAX),
-        ] {
-            assert_eq!(ticks(time), expected, "{time:?}");
-        }
-    }
-
     #[tokio::test]
     async fn a_cut_ends_what_would_wait_for_ever() {
-        let registry = Arc::new(ConnectionRegistry::new(TICK, TICK));
+        let registry = Arc::new(ConnectionRegistry::new(TIMES));
         let deadline = registry.begin(TICK);
         deadline.clear();
         let task = tokio::spawn(async move { deadline.run(pin!(std::future::pending())).await });
@@ -341,7 +312,7 @@ mod tests {
 
     #[test]
     fn who_has_kept_the_server_waiting_for_longest_makes_room() {
-        let registry = ConnectionRegistry::new(TICK, TICK);
+        let registry = ConnectionRegistry::new(TIMES);
         let [first, second, third, fourth] = [(); 4].map(|()| registry.begin(TICK));
         registry.tick();
         // What was said is a request, and then the beginning of one.
@@ -359,7 +330,7 @@ mod tests {
 
     #[tokio::test]
     async fn those_that_come_and_go_are_not_kept() {
-        let registry = ConnectionRegistry::new(TICK, TICK);
+        let registry = ConnectionRegistry::new(TIMES);
         let held = [(); 10].map(|()| registry.begin(TICK));
         for _ in 0..10_000 {
             registry.begin(TICK).run(pin!(std::future::ready(()))).await;
@@ -371,7 +342,7 @@ mod tests {
 
     #[test]
     fn those_that_come_late_are_told_too() {
-        let registry = ConnectionRegistry::new(TICK, TICK);
+        let registry = ConnectionRegistry::new(TIMES);
         registry.drain();
         assert!(registry.begin(TICK).is_draining());
     }

@@ -2,5 +2,7 @@
 
 mod connection_registry;
 pub mod drain;
+mod times;
 
-pub use connection_registry::{ConnectionDeadline, ConnectionRegistry, TICK};
+pub use connection_registry::{ConnectionDeadline, ConnectionRegistry};
+pub use times::{DRAIN_GRACE, DrainTimes, LINGER, TICK, ticks};

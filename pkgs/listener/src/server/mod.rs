@@ -18,8 +18,8 @@ use service::{panics, workers};
 
 use crate::config::{Config, EndpointProtocol};
 use crate::http_service::HttpService;
-use crate::lifecycle::ConnectionRegistry;
 use crate::lifecycle::drain;
+use crate::lifecycle::{ConnectionRegistry, DrainTimes};
 use crate::limits::{BodyBudget, ConnectionLimiter, ResponseBudget};
 use crate::metrics::Metrics;
 
@@ -130,8 +130,7 @@ impl Listener {
         let (ended, mut running) = tokio::sync::mpsc::channel::<()>(1);
         let mut outcome = Ok(());
         let pinned = workers::pinnable(self.sockets.workers.len());
-        // Half of the time, so that the other half is left for goodbyes.
-        let leisure = self.config.drain_grace.max(self.config.drain / 2);
+        let times = DrainTimes::new(self.config.drain, self.config.drain_grace);
         let mut threads = Vec::new();
         for (index, sockets) in self.sockets.workers.into_iter().enumerate() {
             let worker = Arc::new(WorkerContext {
@@ -142,7 +141,7 @@ impl Listener {
                 answers: Arc::clone(&answers),
                 metrics: self.metrics.clone(),
                 drain: drain.clone(),
-                registry: ConnectionRegistry::new(self.config.drain_grace, leisure),
+                registry: ConnectionRegistry::new(times),
                 tls: self.tls.clone(),
                 heartbeats: self.heartbeats.clone(),
                 log: self.config.access_log.as_ref().map(AccessLog::lines),
