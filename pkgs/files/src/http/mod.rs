@@ -6,7 +6,7 @@
 //! - [`conditional`]: whether the client has what it asks for already.
 //! - [`range`]: which parts of it are wanted.
 //! - [`encoding`]: in which coding.
-//! - [`status`]: the status codes used here and their phrases.
+//! - [`status`]: the phrases of status codes.
 
 pub mod conditional;
 pub mod date;

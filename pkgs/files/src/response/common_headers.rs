@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use crate::http::date;
+use listener::date;
 
 /// What heads end with, by how the connection goes on.
 #[derive(Clone, Debug)]
@@ -16,8 +16,9 @@ pub struct CommonHeaders {
 impl CommonHeaders {
     /// Those of a second.
     pub fn at(now: SystemTime) -> Self {
-        let date = date::text(now);
-        let with = |field: &str| format!("date: {date}\r\n{field}\r\n").into_bytes();
+        let with = |field: &str| {
+            date::with_line(date::second_of(now), |date| [date, field.as_bytes(), b"\r\n"].concat())
+        };
         Self { keep: with(""), close: with("connection: close\r\n"), old: with("connection: keep-alive\r\n") }
     }
 

@@ -1,10 +1,14 @@
-//! The date of responses (RFC 9110, section 6.6.1), written anew once a second and thread.
+//! Times as HTTP writes them (RFC 9110, section 5.6.7), whatever a file system or a clock says; and the date of responses
+//! (section 6.6.1), written anew once a second and thread.
 
 use std::cell::RefCell;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::HeaderValue;
+
+/// The last second a date can name, of the year 9999, in seconds since 1970: a year has four digits.
+const LAST: u64 = 253_402_300_799;
 
 const NAME: &str = "date: ";
 
@@ -19,6 +23,28 @@ struct Written {
 
 thread_local! {
     static WRITTEN: RefCell<Option<Written>> = const { RefCell::new(None) };
+}
+
+/// The time a date can name that is closest to `seconds` after 1970.
+#[must_use]
+pub fn at(seconds: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0).min(LAST))
+}
+
+/// A time as a date, or the closest that a date can name.
+#[must_use]
+pub fn text(time: SystemTime) -> String {
+    text_of(second_of(time))
+}
+
+/// The second since 1970 that a time is in; the first for what was before.
+#[must_use]
+pub fn second_of(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn text_of(second: u64) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second.min(LAST)))
 }
 
 /// Gives `then` the line of HTTP/1.1 at `second` since 1970.
@@ -47,7 +73,7 @@ fn with<T>(second: u64, then: impl FnOnce(&Written) -> T) -> T {
 }
 
 fn write(second: u64) -> Written {
-    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+    let date = text_of(second);
     let end = Bytes::from(format!("{NAME}{date}\r\n{EMPTY}"));
     let value = HeaderValue::from_maybe_shared(end.slice(NAME.len()..NAME.len() + date.len()));
     Written { second, end, value: value.expect("a date is ASCII") }
@@ -56,6 +82,24 @@ fn write(second: u64) -> Written {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_number_of_seconds_is_a_date() {
+        for (seconds, date) in [
+            (i64::MIN, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (-1, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (253_402_300_799, "Fri, 31 Dec 9999 23:59:59 GMT"),
+            (253_402_300_800, "Fri, 31 Dec 9999 23:59:59 GMT"),
+            (i64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ] {
+            assert_eq!(text(at(seconds)), date, "{seconds}");
+        }
+        assert_eq!(text(UNIX_EPOCH - Duration::from_secs(1)), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(text(UNIX_EPOCH + Duration::from_secs(i64::MAX as u64)), "Fri, 31 Dec 9999 23:59:59 GMT");
+        // Of a clock that has lost its mind, too.
+        assert_eq!(value(u64::MAX), "Fri, 31 Dec 9999 23:59:59 GMT");
+    }
 
     #[test]
     fn a_date_is_written_as_http_has_it() {
