@@ -48,7 +48,6 @@
 #![deny(unsafe_code)]
 
 // How it behaves, and who is asked along.
-mod admission;
 mod config;
 mod early_hints;
 mod error;
@@ -84,7 +83,6 @@ pub mod fuzzing {
     pub use request_head::chunked;
 }
 
-pub use admission::{Admission, AdmissionPermit};
 pub use body::Body;
 pub use config::{CertificateFiles, Config, Endpoint, EndpointProtocol, Http2, Limits, Refusals, Tcp, Tls};
 pub use early_hints::EarlyHints;

@@ -1,16 +1,13 @@
 //! Counting connections, overall and by address.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::admission::{Admission, AdmissionPermit};
+use service::address_limits::{AddressLimits, AddressPermit, AddressRate};
+
 use crate::config::Limits;
-
-/// Parts of the table of addresses, each with a lock of its own, taken once when a connection opens and once
-/// when it closes.
-const PARTS: usize = 64;
 
 /// How many connections there may be at once.
 #[derive(Debug)]
@@ -44,18 +41,12 @@ impl Drop for ConnectionPermit {
     }
 }
 
-type Part = Mutex<HashMap<u64, u32, foldhash::quality::RandomState>>;
-
 /// How many connections are open, of all workers and protocols.
 #[derive(Debug)]
 pub struct ConnectionLimiter {
     limit: Arc<ConnectionLimit>,
-    limit_per_address: u32,
     /// By address, where that is limited.
-    by_address: Box<[Part]>,
-    hasher: foldhash::quality::RandomState,
-    /// Who else has a say.
-    admission: Option<Arc<dyn Admission>>,
+    addresses: Option<Arc<AddressLimits>>,
 }
 
 /// Why a connection is not admitted.
@@ -72,21 +63,14 @@ pub enum Refused {
 pub struct Permit {
     connections: Arc<ConnectionLimiter>,
     _open: ConnectionPermit,
-    address: Option<u64>,
-    admission_permit: Option<AdmissionPermit>,
+    address: Option<AddressPermit>,
 }
 
 impl ConnectionLimiter {
-    /// None open yet.
-    pub fn new(limits: &Limits, admission: Option<Arc<dyn Admission>>) -> Arc<Self> {
-        let parts = if limits.connections_per_address == 0 { 0 } else { PARTS };
-        Arc::new(Self {
-            limit: ConnectionLimit::new(limits.connections),
-            limit_per_address: limits.connections_per_address,
-            by_address: (0..parts).map(|_| Part::default()).collect(),
-            hasher: foldhash::quality::RandomState::default(),
-            admission,
-        })
+    /// None open yet. Addresses have the limits that are shared with others, where there are such.
+    pub fn new(limits: &Limits, shared: Option<Arc<AddressLimits>>) -> Arc<Self> {
+        let own = || AddressLimits::new(None, NonZero::new(limits.connections_per_address));
+        Arc::new(Self { limit: ConnectionLimit::new(limits.connections), addresses: shared.or_else(own) })
     }
 
     #[cfg(test)]
@@ -113,25 +97,11 @@ impl ConnectionLimiter {
         make_room: impl FnOnce() -> bool,
     ) -> Result<Permit, Refused> {
         let open = self.limit.admit_or(make_room).ok_or(Refused::Overall)?;
-        let mut permit =
-            Permit { connections: Arc::clone(self), _open: open, address: None, admission_permit: None };
+        let mut permit = Permit { connections: Arc::clone(self), _open: open, address: None };
         if let Some(address) = address {
             permit.charge(address)?;
         }
         Ok(permit)
-    }
-
-    /// A keyed hash of the address or its /64; two that collide share a limit, which no client can arrange.
-    fn key(&self, address: IpAddr) -> u64 {
-        use std::hash::BuildHasher;
-        match address.to_canonical() {
-            IpAddr::V4(v4) => self.hasher.hash_one((4_u8, u64::from(v4.to_bits()))),
-            IpAddr::V6(v6) => self.hasher.hash_one((6_u8, (v6.to_bits() >> 64) as u64)),
-        }
-    }
-
-    fn part(&self, key: u64) -> MutexGuard<'_, HashMap<u64, u32, foldhash::quality::RandomState>> {
-        self.by_address[key as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -141,40 +111,20 @@ impl Permit {
     /// # Errors
     /// When there are too many from there.
     pub fn charge(&mut self, address: IpAddr) -> Result<(), Refused> {
-        let connections = &self.connections;
-        if let (None, Some(admission)) = (&self.admission_permit, &connections.admission) {
-            self.admission_permit = Some(admission.admit(address).ok_or(Refused::Address)?);
+        if let (None, Some(addresses)) = (&self.address, &self.connections.addresses) {
+            self.address = Some(addresses.enter(address).ok_or(Refused::Address)?);
         }
-        if connections.by_address.is_empty() || self.address.is_some() {
-            return Ok(());
-        }
-        let key = connections.key(address);
-        let mut part = connections.part(key);
-        let count = part.entry(key).or_default();
-        if *count >= connections.limit_per_address {
-            return Err(Refused::Address);
-        }
-        *count += 1;
-        self.address = Some(key);
         Ok(())
     }
 
-    /// What the client was let in as.
-    pub fn admission_permit(&self) -> Option<AdmissionPermit> {
-        self.admission_permit.clone()
+    /// How often its address may ask.
+    pub fn address_rate(&self) -> Option<AddressRate> {
+        self.address.as_ref().and_then(AddressPermit::rate).cloned()
     }
-}
 
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let Some(key) = self.address else { return };
-        let mut part = self.connections.part(key);
-        if let Some(count) = part.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                part.remove(&key);
-            }
-        }
+    /// Gives away what it counts as of its address', to whom the connection is given.
+    pub fn take_address(&mut self) -> Option<AddressPermit> {
+        self.address.take()
     }
 }
 
@@ -272,8 +222,6 @@ pub const MIN_PROGRESS_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
 
     fn connections(connections: usize, connections_per_address: u32) -> Arc<ConnectionLimiter> {
@@ -352,34 +300,18 @@ mod tests {
     }
 
     #[test]
-    fn a_service_has_a_say_in_who_is_let_in() {
-        #[derive(Debug)]
-        struct Even;
-        impl Admission for Even {
-            fn admit(&self, address: IpAddr) -> Option<AdmissionPermit> {
-                let IpAddr::V4(address) = address else { return None };
-                (address.to_bits() % 2 == 0).then(|| Arc::new(address) as AdmissionPermit)
-            }
-        }
-        let connections = ConnectionLimiter::new(&Limits::default(), Some(Arc::new(Even)));
-        let address = Ipv4Addr::from_bits(4);
-        let permit = connections.admit(Some(address.into())).expect("an even one");
-        let admission_permit = permit.admission_permit().expect("a permit");
-        assert_eq!(admission_permit.downcast_ref(), Some(&address));
-        let odd = Ipv4Addr::from_bits(5);
-        assert_eq!(connections.admit(Some(odd.into())).err(), Some(Refused::Address));
-        assert!(connections.admit(None).expect("no address, no question").admission_permit().is_none());
+    fn listeners_that_share_limits_count_an_address_together() {
+        let shared = AddressLimits::new(None, NonZero::new(1)).expect("a limit");
+        let [plain, tls] =
+            [(); 2].map(|()| ConnectionLimiter::new(&Limits::default(), Some(Arc::clone(&shared))));
+        let address = Some(IpAddr::from([192, 0, 2, 1]));
+        let mut permit = plain.admit(address).expect("the first");
+        assert_eq!(tls.admit(address).err(), Some(Refused::Address));
+        let taken = permit.take_address().expect("it has an address");
         drop(permit);
-        assert_eq!(connections.open(), 0);
-    }
-
-    #[test]
-    fn no_address_is_remembered_for_ever() {
-        let connections = connections(10, 1);
-        for n in 0..1000_u32 {
-            drop(connections.admit(Some(IpAddr::V4(n.into()))).expect("room"));
-        }
-        let kept: usize = (0..PARTS as u64).map(|part| connections.part(part).len()).sum();
-        assert_eq!(kept, 0);
+        assert_eq!((plain.open(), tls.open()), (0, 0), "one that is refused is not counted");
+        assert!(tls.admit(address).is_err(), "the connection goes on elsewhere");
+        drop(taken);
+        assert!(tls.admit(address).is_ok());
     }
 }

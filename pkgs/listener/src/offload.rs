@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 
+use service::address_limits::AddressPermit;
+
 use crate::peer::Peer;
 
 /// Takes connections off the listener where the kernel speaks TLS ([`ktls`](crate::ktls)), for a service that sends
@@ -19,6 +21,8 @@ pub struct Offloaded {
     pub socket: OwnedFd,
     /// Who is at the other end.
     pub peer: Peer,
+    /// What it counts as of its address'; none where that is not limited.
+    pub address: Option<AddressPermit>,
     /// What was received already: at most what a record holds, 16 KiB.
     pub received: Vec<u8>,
     /// The line by which answers tell of HTTP/3, with its line end; empty where there is none.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use request_head::Lines;
+use service::address_limits::AddressRate;
 use service::proxies::Proxies;
 use service::request_id::RequestId;
-
-use crate::admission::AdmissionPermit;
 
 /// Who is at the other end of a request's connection; in every request's extensions. Clones share.
 #[derive(Clone, Debug)]
@@ -29,8 +28,8 @@ pub struct PeerInfo {
     pub protocol: Protocol,
     /// What the handshake agreed on; absent in the clear.
     pub tls: Option<TlsInfo>,
-    /// What [`Config::admission`](crate::Config::admission) let the client in as.
-    pub admission_permit: Option<AdmissionPermit>,
+    /// How often its address may ask, where [`Config::addresses`](crate::Config::addresses) limits that.
+    pub address_rate: Option<AddressRate>,
     /// Where the other end is a trusted proxy by whose word the client of each request is known: all of those.
     pub proxies: Option<Proxies>,
 }

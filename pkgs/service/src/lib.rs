@@ -9,7 +9,7 @@
 //!
 //! - [`settings`]: one definition of each setting; defaults < TOML file < credentials < environment < flags.
 //! - [`access_log`]: a line of JSON for each request, and for each write.
-//! - [`rate_limit`]: how often somebody may do something.
+//! - [`rate_limit`]: how often somebody may do something; [`address_limits`]: the same of addresses that are connected.
 //! - [`request_id`], [`traceparent`]: what a request is called, here and in who called.
 //! - [`logs`]: tracing to stderr, as text or JSON, or compiled out.
 //! - [`metrics`]: Prometheus exposition, with counters that cost a hot path one plain store.
@@ -40,6 +40,7 @@
 struct Readme;
 
 pub mod access_log;
+pub mod address_limits;
 pub mod admin;
 pub mod allowed_hosts;
 #[cfg(feature = "certificate")]

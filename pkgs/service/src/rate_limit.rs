@@ -6,7 +6,7 @@
 //! who comes from many addresses decides how much is kept.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -99,6 +99,16 @@ impl Exceeded {
 pub struct TokenBucket(AtomicU64);
 
 impl TokenBucket {
+    /// One that is full at so many nanoseconds since the moment that its time is counted from.
+    pub(crate) fn full_at(nanos: u64) -> Self {
+        Self(AtomicU64::new(nanos))
+    }
+
+    /// When it is full.
+    pub(crate) fn is_full_at(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
     /// Takes a token; `now` is the time since any moment that stays the same.
     ///
     /// # Errors
@@ -124,17 +134,51 @@ impl TokenBucket {
 pub struct RateLimiter {
     begin: Instant,
     hasher: RandomState,
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<Buckets>]>,
     /// Keys in each half of a shard.
     half: usize,
 }
 
-/// When buckets are full, in nanoseconds since the limiter began. Once there is no room in the young half the old one is
+/// When buckets are full, in nanoseconds since the limiter began, by keyed hashes of whom they are for. Once there is no room in the young half the old one is
 /// forgotten, and the young takes its place: who goes on is kept, without a list in order of use.
 #[derive(Debug, Default)]
-struct Shard {
-    young: HashMap<u64, u64>,
-    old: HashMap<u64, u64>,
+pub(crate) struct Buckets {
+    young: HashMap<u64, u64, Hashed>,
+    old: HashMap<u64, u64, Hashed>,
+}
+
+/// Keys that are keyed hashes already, and need no other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hashed(u64);
+
+impl Hashed {
+    /// Which of so many shards a key is in: by other bits than a table finds its place by, the low and the seven high ones.
+    pub(crate) fn shard(key: u64, shards: usize) -> usize {
+        (key >> 32) as usize % shards
+    }
+}
+
+impl BuildHasher for Hashed {
+    type Hasher = Self;
+
+    fn build_hasher(&self) -> Self {
+        Self(0)
+    }
+}
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Never asked: the keys are numbers.
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
 }
 
 impl RateLimiter {
@@ -155,9 +199,7 @@ impl RateLimiter {
     pub fn take(&self, key: impl Hash, rate: Rate, now: Instant) -> Result<Left, Exceeded> {
         let hash = self.hasher.hash_one(key);
         let mut shard = self.shard(hash);
-        let (next, left) = rate.take(shard.full_at(hash), self.since(now))?;
-        shard.set(hash, next, self.half);
-        Ok(left)
+        shard.take(hash, rate, self.since(now), self.half)
     }
 
     /// Gives a token back that was taken for what is not to count: a password that was right.
@@ -168,9 +210,8 @@ impl RateLimiter {
         shard.set(hash, full_at, self.half);
     }
 
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // The table takes its places by the low bits of another hash.
-        self.shards[hash as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Buckets> {
+        self.shards[Hashed::shard(hash, SHARDS)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn since(&self, now: Instant) -> u64 {
@@ -178,13 +219,29 @@ impl RateLimiter {
     }
 }
 
-impl Shard {
+impl Buckets {
+    /// Takes a token of a key's at `now`, in nanoseconds since the limiter began.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn take(&mut self, hash: u64, rate: Rate, now: u64, half: usize) -> Result<Left, Exceeded> {
+        let (next, left) = rate.take(self.full_at(hash), now)?;
+        self.set(hash, next, half);
+        Ok(left)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
     /// When a bucket is full; long since, where it is not known.
-    fn full_at(&self, hash: u64) -> u64 {
+    pub(crate) fn full_at(&self, hash: u64) -> u64 {
         self.young.get(&hash).or_else(|| self.old.get(&hash)).copied().unwrap_or(0)
     }
 
-    fn set(&mut self, hash: u64, full_at: u64, half: usize) {
+    /// Has a bucket be full then. So many are kept in each half.
+    pub(crate) fn set(&mut self, hash: u64, full_at: u64, half: usize) {
         if self.young.len() >= half && !self.young.contains_key(&hash) {
             // Their memory is used again.
             std::mem::swap(&mut self.old, &mut self.young);
@@ -195,7 +252,7 @@ impl Shard {
 }
 
 /// In 64 bits, which last for five centuries.
-fn nanos(time: Duration) -> u64 {
+pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -289,14 +346,7 @@ mod tests {
             }
             assert!(limiter.take(n, rate, now).is_ok());
         }
-        let kept: usize = limiter
-            .shards
-            .iter()
-            .map(|shard| {
-                let shard = shard.lock().expect("no panic");
-                shard.young.len() + shard.old.len()
-            })
-            .sum();
+        let kept: usize = limiter.shards.iter().map(|shard| shard.lock().expect("no panic").len()).sum();
         assert!(kept <= 1600, "{kept} are kept");
     }
 

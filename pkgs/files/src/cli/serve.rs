@@ -12,6 +12,7 @@ use listener::tls::{Store, Stores};
 use origin::Origin;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::access_log::{self, AccessLog, AccessLogArgs};
+use service::address_limits::AddressLimits;
 use service::admin::Admin;
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::descriptors::HighWater;
@@ -20,6 +21,7 @@ use service::logs::{self, LogArgs};
 use service::metrics::{BuildArgs, Registry};
 use service::panics;
 use service::proxies::ProxyArgs;
+use service::rate_limit::Rate;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
@@ -36,7 +38,6 @@ use crate::site::root::Symlinks;
 use crate::site::{self, Options, Site};
 use crate::tls::service::TlsService;
 use crate::transfer::engine::Engine;
-use crate::worker::limits::Limits;
 use crate::worker::settings::Settings;
 use crate::worker::shared::SharedState;
 
@@ -293,7 +294,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     let takeover = Takeover::begin(&args.handover, "files")?;
     let listeners = listen(&args, count)?;
     let addresses: Vec<_> = listeners[0].iter().filter_map(|socket| socket.local_addr().ok()).collect();
-    let limits = Limits::new(args.address_rate, args.address_burst, args.address_connections).map(Arc::new);
+    let rate = args.address_rate.map(|rate| Rate::per_second(rate, args.address_burst));
+    let limits = AddressLimits::new(rate, args.address_connections);
     let log = AccessLog::open(&args.access_log, "files")?;
     let high_water = high_water(&args, count);
     let (ring, refused) = args.disk.ring(args.disk_memory / count).map_err(Error::NoRing)?;
@@ -413,7 +415,7 @@ pub fn run(args: Args) -> Result<(), Error> {
 fn tls(
     args: &Args,
     certificates: &[CertificateFiles],
-    limits: Option<Arc<Limits>>,
+    limits: Option<Arc<AddressLimits>>,
     shared: &Arc<SharedState>,
 ) -> listener::Config {
     listener::Config {
@@ -431,7 +433,7 @@ fn tls(
         },
         high_water: shared.settings.high_water,
         // An address has its connections of both listeners together.
-        admission: limits.map(|limits| limits as Arc<dyn listener::Admission>),
+        addresses: limits,
         offload: (!args.no_ktls).then(|| Arc::new(Handover::new(shared)) as Arc<dyn listener::Offload>),
         early_hints: Some(Arc::new(TlsService::new(Arc::clone(shared)))),
         refusals: Some(Arc::new(TlsService::new(Arc::clone(shared)))),

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use service::access_log::{ConnectionInfo, LogEntry, RequestSummary, Shown};
+use service::address_limits::AddressPermit;
 use service::proxies::Source;
 use service::request_id::RequestId;
 
@@ -31,7 +32,6 @@ use crate::site::errors::HttpError;
 use crate::transfer::file_transfer::Transfer;
 use crate::worker::completions::Completed;
 use crate::worker::context::WorkerContext;
-use crate::worker::limits::AddressPermit;
 
 /// Bodies up to this size are put behind their heads, and go out with the other answers of a pipeline.
 const INLINE_BYTES: usize = 2 * 1024;
@@ -84,7 +84,7 @@ pub struct ClientInfo {
     /// Its other end, or what a PROXY header told.
     pub address: Option<IpAddr>,
     /// What it counts as; none where its address has no limits, or is no client's.
-    pub permit: Option<Arc<AddressPermit>>,
+    pub permit: Option<AddressPermit>,
     /// Who tells where the client of each request is.
     pub source: Source,
 }
@@ -397,8 +397,8 @@ impl Connection {
         crate::faults::strike(crate::faults::ANSWER, request.path.as_bytes());
         let client = worker.context.shared.client(self.who.source, self.who.address, head);
         let by_proxy = client.filter(|_| self.who.source == Source::Fields);
-        let may_ask =
-            self.outcome.is_some() || worker.context.shared.may_ask(self.who.permit.as_deref(), by_proxy);
+        let rate = self.who.permit.as_ref().and_then(AddressPermit::rate);
+        let may_ask = self.outcome.is_some() || worker.context.shared.may_ask(rate, by_proxy);
         let given = || RequestId::of_head(head).filter(|_| self.who.source == Source::Fields);
         // Where it has outcome, it has begun before.
         if self.outcome.is_none() {

@@ -186,13 +186,14 @@ fn a_connection_that_tls_hands_over_once_draining_has_begun_is_served() {
         uid: None,
         protocol: Protocol::Http1,
         tls: None,
-        admission_permit: None,
+        address_rate: None,
         proxies: None,
     };
     ask(&mut client, "/a");
     tls.take(Offloaded {
         socket: socket.into(),
         peer: Peer::new(peer),
+        address: None,
         received: Vec::new(),
         alt_svc: Box::default(),
     });

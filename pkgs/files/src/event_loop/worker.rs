@@ -33,8 +33,7 @@ use crate::site::Site;
 use crate::transfer::engine::EngineState;
 use crate::worker::completions::Completed;
 use crate::worker::context::{TICK, WorkerContext, ticks};
-use crate::worker::limits::{AddressPermit, TooMany};
-use crate::worker::shared::SharedState;
+use crate::worker::shared::{SharedState, TooMany};
 
 /// Events taken at once.
 const EVENTS: usize = 256;
@@ -380,8 +379,7 @@ impl EventLoop {
 
     /// Takes over a connection that the kernel encrypts.
     fn adopt(&mut self, connection: Offloaded) {
-        let Offloaded { socket, peer, received, alt_svc } = connection;
-        let permit = peer.admission_permit.clone().and_then(|permit| permit.downcast::<AddressPermit>().ok());
+        let Offloaded { socket, peer, address: permit, received, alt_svc } = connection;
         // The TLS listener has read the PROXY header, where there was one.
         let source = if peer.proxies.is_some() { Source::Fields } else { Source::Connection };
         let who = ClientInfo { address: peer.remote.map(|peer| peer.ip()), permit, source };

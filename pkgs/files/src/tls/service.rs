@@ -34,7 +34,6 @@ use crate::site::Site;
 use crate::site::errors::HttpError;
 use crate::site::root::Error;
 use crate::worker::context::{TICK, WorkerContext};
-use crate::worker::limits::AddressPermit;
 use crate::worker::shared::SharedState;
 
 /// The most fields of an answer, those of rules included.
@@ -170,12 +169,12 @@ fn answer<B>(
 ) -> Result<Response<Body>, (PendingWork, Arc<Site>)> {
     let asked = asked(request);
     let peer = request.extensions().get::<Peer>();
-    let permit = peer.and_then(|peer| peer.admission_permit.as_ref()?.downcast_ref::<AddressPermit>());
+    let rate = peer.and_then(|peer| peer.address_rate.as_ref());
     let by_proxy = peer.filter(|peer| peer.proxies.is_some()).and_then(|peer| peer.client(request.headers()));
     let known = context.site_of(&asked);
     let is_known = known.is_some();
     let site = known.unwrap_or_else(|| Arc::clone(&context.site));
-    let may_ask = outcome.is_some() || context.shared.may_ask(permit, by_proxy);
+    let may_ask = outcome.is_some() || context.shared.may_ask(rate, by_proxy);
     let id = id(context, peer, request);
     let mut builder = context.builder(&site);
     builder.id.clone_from(&id);

@@ -3,10 +3,8 @@
 //! - [`context`]: what a thread answers from.
 //! - [`shared`]: what all of them share; [`settings`]: how they behave.
 //! - [`completions`]: what other threads have done for one.
-//! - [`limits`]: what one address may take.
 
 pub mod completions;
 pub mod context;
-pub mod limits;
 pub mod settings;
 pub mod shared;

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 use service::access_log::AccessLog;
+use service::address_limits::{AddressLimits, AddressPermit, AddressRate};
 use service::panics;
 use service::proxies::Source;
 use service::ready::Heartbeats;
 use service::shutdown::Shutdown;
 
 use super::completions::CompletionQueue;
-use super::limits;
 use super::settings::Settings;
 use crate::archive::planner::ArchivePlanner;
 use crate::auth::Authenticator;
@@ -27,6 +27,10 @@ use crate::site::root::{Error, LookupMode};
 use crate::stream::pool::StreamPool;
 use crate::threads::health::STUCK;
 use crate::variants::VariantCache;
+
+/// An address has too many connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMany;
 
 /// What the workers share, those of the TLS listener too (see [`crate::tls::service`]).
 #[derive(Debug)]
@@ -52,7 +56,7 @@ pub struct SharedState {
     /// Where requests are logged; none where they are not.
     pub access_log: Option<AccessLog>,
     /// What one address may take; none where there are no limits.
-    pub limits: Option<Arc<limits::Limits>>,
+    pub limits: Option<Arc<AddressLimits>>,
     /// Ends them.
     pub shutdown: Shutdown,
     /// What is served, and how often it was changed.
@@ -78,7 +82,7 @@ impl SharedState {
         site: Site,
         disk: DiskThreads,
         access_log: Option<AccessLog>,
-        limits: Option<Arc<limits::Limits>>,
+        limits: Option<Arc<AddressLimits>>,
         shutdown: Shutdown,
         workers: usize,
     ) -> std::io::Result<Arc<Self>> {
@@ -108,18 +112,18 @@ impl SharedState {
     }
 
     /// Counts a connection from `address` as its own; nothing where there are no limits, or no address.
-    pub fn let_in(
-        &self,
-        address: Option<IpAddr>,
-    ) -> Result<Option<Arc<limits::AddressPermit>>, limits::TooMany> {
+    ///
+    /// # Errors
+    /// When it has too many.
+    pub fn let_in(&self, address: Option<IpAddr>) -> Result<Option<AddressPermit>, TooMany> {
         let Some((limits, address)) = self.limits.as_ref().zip(address) else { return Ok(None) };
-        limits.enter(address).map(|permit| Some(Arc::new(permit))).ok_or(limits::TooMany)
+        limits.enter(address).map(Some).ok_or(TooMany)
     }
 
-    /// Whether there may be another request now of who was let in as `permit`, or of the client of a trusted proxy.
-    pub fn may_ask(&self, permit: Option<&limits::AddressPermit>, by_proxy: Option<IpAddr>) -> bool {
-        match permit {
-            Some(permit) => permit.may_ask(),
+    /// Whether there may be another request now of whose connection has this `rate`, or of the client of a trusted proxy.
+    pub fn may_ask(&self, rate: Option<&AddressRate>, by_proxy: Option<IpAddr>) -> bool {
+        match rate {
+            Some(rate) => rate.may_ask(),
             None => self.limits.as_ref().zip(by_proxy).is_none_or(|(limits, client)| limits.may_ask(client)),
         }
     }

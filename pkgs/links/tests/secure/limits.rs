@@ -18,7 +18,7 @@
 //! | `drain`, `drain_grace` | [`who_is_not_done_in_time_is_cut_at_the_end`] |
 //!
 //! `make_room` is off, and `high_water` at the last descriptor: a limit of connections that fits `ulimit -n` is warned of at
-//! start instead. Of `admission` and `offload` links has none.
+//! start instead. Of `addresses` that others share, and of `offload`, links has none.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use service::access_log::AccessLog;
+use service::address_limits::AddressLimits;
 use service::descriptors::HighWater;
 use service::proxies::Proxies;
 use service::socket::Address;
 
-use crate::admission::Admission;
 use crate::early_hints::EarlyHints;
 use crate::lifecycle::DRAIN_GRACE;
 use crate::offload::Offload;
@@ -41,8 +41,9 @@ pub struct Config {
     /// From how many file descriptors on accepting pauses, so that there are some for what those are sent that are let in.
     /// Up to the last by default.
     pub high_water: HighWater,
-    /// Who else has a say in whom to let in. Nobody by default.
-    pub admission: Option<Arc<dyn Admission>>,
+    /// What addresses may take, where other listeners share that; instead of [`Limits::connections_per_address`]. None by
+    /// default.
+    pub addresses: Option<Arc<AddressLimits>>,
     /// Who takes connections of HTTP/1.1 over TLS whose encryption can be the kernel's. Nobody by default.
     pub offload: Option<Arc<dyn Offload>>,
     /// Who says what clients of HTTP/2 and HTTP/3 learn before they are answered. Nobody by default.
@@ -109,7 +110,7 @@ impl Default for Config {
             proxies: Proxies::default(),
             limits: Limits::default(),
             high_water: HighWater::default(),
-            admission: None,
+            addresses: None,
             offload: None,
             early_hints: None,
             refusals: None,

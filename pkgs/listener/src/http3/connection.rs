@@ -11,6 +11,7 @@ use h3::error::Code;
 use h3::quic::SendStream as _;
 use h3::server;
 use quinn::crypto::rustls::HandshakeData;
+use service::address_limits::AddressRate;
 use service::proxies::Source;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -23,7 +24,6 @@ use super::request;
 use super::send_window::send_window;
 use super::stall_detector::{StallDetector, StallWatch};
 use super::transport;
-use crate::admission::AdmissionPermit;
 use crate::http_service::HttpService;
 use crate::lifecycle::drain::Drain;
 use crate::peer::{Peer, PeerInfo, Protocol, TlsInfo};
@@ -46,7 +46,7 @@ pub(crate) async fn serve(
     worker: &Arc<WorkerContext>,
     local: SocketAddr,
     quic: quinn::Connection,
-    admission_permit: Option<AdmissionPermit>,
+    address_rate: Option<AddressRate>,
     service: impl HttpService,
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http3);
@@ -58,7 +58,7 @@ pub(crate) async fn serve(
     stall.set_window(window);
     let context = Arc::new(Context {
         worker: Arc::clone(worker),
-        peer: peer(worker, &quic, local, admission_permit),
+        peer: peer(worker, &quic, local, address_rate),
         stall,
     });
     let (fast, progress, unsent) = StreamFastPath::new(service.clone(), Arc::clone(&context));
@@ -80,7 +80,7 @@ fn peer(
     worker: &WorkerContext,
     quic: &quinn::Connection,
     local: SocketAddr,
-    admission_permit: Option<AdmissionPermit>,
+    address_rate: Option<AddressRate>,
 ) -> Peer {
     let proxies = &worker.config.proxies;
     let remote = quic.remote_address();
@@ -96,7 +96,7 @@ fn peer(
             cipher: None,
             server_name: handshake.server_name.map(Into::into),
         }),
-        admission_permit,
+        address_rate,
         proxies: (proxies.source(Some(remote.ip())) == Source::Fields).then(|| proxies.clone()),
     })
 }

@@ -94,7 +94,7 @@ pub(crate) async fn serve(worker: Arc<WorkerContext>, socket: Socket, service: i
             let quic = establish(&worker, incoming).await;
             drop(handshake);
             match quic {
-                Some(quic) => http3::serve(&worker, local, quic, permit.admission_permit(), service).await,
+                Some(quic) => http3::serve(&worker, local, quic, permit.address_rate(), service).await,
                 None => worker.counts().handshake_failures.increment(),
             }
             drop(permit);

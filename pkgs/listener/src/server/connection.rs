@@ -44,7 +44,7 @@ pub struct Accepted<'a> {
     pub uid: Option<u32>,
 }
 
-impl Accepted<'_> {
+impl<'a> Accepted<'a> {
     /// Serves the connection to its end.
     pub async fn serve(mut self, stream: AcceptedStream, service: impl HttpService) {
         match stream {
@@ -151,8 +151,9 @@ impl Accepted<'_> {
     }
 
     /// Who takes the connection, where the kernel can encrypt it from here on.
-    fn offload<S: Transport>(&self, stream: &TlsStream<HandshakeStream<S>>) -> Option<&dyn Offload> {
-        let offload = self.worker.config.offload.as_deref()?;
+    fn offload<S: Transport>(&self, stream: &TlsStream<HandshakeStream<S>>) -> Option<&'a dyn Offload> {
+        let worker: &'a WorkerContext = self.worker;
+        let offload = worker.config.offload.as_deref()?;
         let (records, connection) = stream.get_ref();
         let suites = self.worker.tls.as_ref()?.offloaded;
         let whole = records.is_between_records() && !connection.wants_write() && !self.deadline.is_draining();
@@ -163,7 +164,7 @@ impl Accepted<'_> {
 
     /// Has the kernel encrypt the connection, and somebody else serve it.
     fn hand_to_offload(
-        &self,
+        self,
         stream: TlsStream<HandshakeStream<impl Transport + 'static>>,
         info: TlsInfo,
         offload: &dyn Offload,
@@ -184,6 +185,7 @@ impl Accepted<'_> {
                 socket: stream.into(),
                 received,
                 peer: self.peer(Protocol::Http1, Some(info)),
+                address: self.permit.take_address(),
                 alt_svc: self
                     .endpoint
                     .alt_svc
@@ -227,7 +229,7 @@ impl Accepted<'_> {
             uid: self.uid,
             protocol,
             tls,
-            admission_permit: self.permit.admission_permit(),
+            address_rate: self.permit.address_rate(),
             proxies: (self.source == Source::Fields).then(|| self.worker.config.proxies.clone()),
         })
     }

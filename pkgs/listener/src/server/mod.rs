@@ -124,7 +124,7 @@ impl Listener {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::Worker)?;
         let (control, drain) = drain::pair();
-        let connections = ConnectionLimiter::new(&self.config.limits, self.config.admission.clone());
+        let connections = ConnectionLimiter::new(&self.config.limits, self.config.addresses.clone());
         let bodies = BodyBudget::new(&self.config.limits);
         let answers = ResponseBudget::new(&self.config.limits);
         let (ended, mut running) = tokio::sync::mpsc::channel::<()>(1);

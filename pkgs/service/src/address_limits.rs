@@ -1,0 +1,263 @@
+//! What one address may take, of all listeners of a service together: connections at once, and requests a second.
+//!
+//! A table in parts, each with a lock of its own, has every address that is connected, with a bucket that its connections
+//! share: a request of theirs takes no lock. Of an address that has left it is remembered when its bucket will be full
+//! again, if it is not: of so many addresses, the rest being forgotten as [`RateLimiter`](crate::rate_limit::RateLimiter)
+//! does, without ever looking for some to forget.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::rate_limit::{Buckets, Hashed, Rate, TokenBucket, nanos};
+
+/// Parts of the table: a connection takes the lock of one when it opens and when it closes.
+const PARTS: usize = 64;
+
+/// Addresses that are remembered though none of their connections is open.
+const REMEMBERED: usize = 65_536;
+
+/// The same in each half of a part.
+const HALF: usize = REMEMBERED / PARTS / 2;
+
+/// The limits, and who has taken what.
+#[derive(Debug)]
+pub struct AddressLimits {
+    rate: Option<Rate>,
+    connections: u32,
+    begin: Instant,
+    hasher: foldhash::quality::RandomState,
+    parts: Box<[Mutex<Part>]>,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    connected: HashMap<u64, Connected, Hashed>,
+    left: Buckets,
+}
+
+/// An address that is connected.
+#[derive(Debug)]
+struct Connected {
+    connections: u32,
+    /// None where there is no rate.
+    bucket: Option<Arc<TokenBucket>>,
+}
+
+/// The right to one connection of an address; given back when dropped.
+#[derive(Debug)]
+pub struct AddressPermit {
+    limits: Arc<AddressLimits>,
+    key: u64,
+    rate: Option<AddressRate>,
+}
+
+/// How often an address may ask, by any of its connections; clones share the bucket.
+#[derive(Clone, Debug)]
+pub struct AddressRate {
+    bucket: Arc<TokenBucket>,
+    rate: Rate,
+    begin: Instant,
+}
+
+impl AddressLimits {
+    /// For each address, requests at this rate and so many connections at once; nothing where neither is limited.
+    #[must_use]
+    pub fn new(rate: Option<Rate>, connections: Option<NonZero<u32>>) -> Option<Arc<Self>> {
+        (rate.is_some() || connections.is_some()).then(|| {
+            Arc::new(Self {
+                rate,
+                connections: connections.map_or(u32::MAX, NonZero::get),
+                begin: Instant::now(),
+                hasher: foldhash::quality::RandomState::default(),
+                parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            })
+        })
+    }
+
+    /// Lets a connection of an address in. None where there are as many as there may be.
+    #[must_use]
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<AddressPermit> {
+        let key = self.key(address);
+        let mut part = self.part(key);
+        let Part { connected, left } = &mut *part;
+        let bucket = match connected.entry(key) {
+            Entry::Occupied(mut entry) => {
+                let entry = entry.get_mut();
+                if entry.connections >= self.connections {
+                    return None;
+                }
+                entry.connections += 1;
+                entry.bucket.clone()
+            }
+            Entry::Vacant(entry) => {
+                let bucket = self.rate.map(|_| Arc::new(TokenBucket::full_at(left.full_at(key))));
+                entry.insert(Connected { connections: 1, bucket }).bucket.clone()
+            }
+        };
+        drop(part);
+        let rate =
+            self.rate.zip(bucket).map(|(rate, bucket)| AddressRate { bucket, rate, begin: self.begin });
+        Some(AddressPermit { limits: Arc::clone(self), key, rate })
+    }
+
+    /// Whether an address may have another request now, whatever connection it comes by: a trusted proxy's, which are
+    /// no address' own.
+    #[must_use]
+    pub fn may_ask(&self, address: IpAddr) -> bool {
+        let Some(rate) = self.rate else { return true };
+        let key = self.key(address);
+        let mut part = self.part(key);
+        let Part { connected, left } = &mut *part;
+        let now = self.begin.elapsed();
+        match connected.get(&key).and_then(|entry| entry.bucket.as_ref()) {
+            Some(bucket) => bucket.take(rate, now).is_ok(),
+            None => left.take(key, rate, nanos(now), HALF).is_ok(),
+        }
+    }
+
+    /// A keyed hash of the address or its /64, as [`network`](crate::socket::network) has it; two that collide share their
+    /// limits, which no client can arrange.
+    fn key(&self, address: IpAddr) -> u64 {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => self.hasher.hash_one((4_u8, u64::from(v4.to_bits()))),
+            IpAddr::V6(v6) => self.hasher.hash_one((6_u8, (v6.to_bits() >> 64) as u64)),
+        }
+    }
+
+    fn part(&self, key: u64) -> MutexGuard<'_, Part> {
+        self.parts[Hashed::shard(key, PARTS)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AddressPermit {
+    /// How often its address may ask. None where that is not limited.
+    #[must_use]
+    pub fn rate(&self) -> Option<&AddressRate> {
+        self.rate.as_ref()
+    }
+}
+
+impl Drop for AddressPermit {
+    fn drop(&mut self) {
+        let mut part = self.limits.part(self.key);
+        let Part { connected, left } = &mut *part;
+        let Entry::Occupied(mut entry) = connected.entry(self.key) else { return };
+        entry.get_mut().connections -= 1;
+        if entry.get().connections > 0 {
+            return;
+        }
+        if let Some(bucket) = entry.remove().bucket {
+            let full_at = bucket.is_full_at();
+            if full_at > nanos(self.limits.begin.elapsed()) {
+                left.set(self.key, full_at, HALF);
+            }
+        }
+    }
+}
+
+impl AddressRate {
+    /// Whether there may be another request now.
+    #[must_use]
+    pub fn may_ask(&self) -> bool {
+        self.bucket.take(self.rate, self.begin.elapsed()).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(number: u32) -> Option<NonZero<u32>> {
+        NonZero::new(number)
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    /// One request an hour, and `burst` at once.
+    fn hourly(burst: u32) -> Option<Rate> {
+        let burst = of(burst).expect("not 0");
+        Some(Rate::per(std::time::Duration::from_secs(3600) * burst.get(), burst))
+    }
+
+    fn held(limits: &AddressLimits) -> (usize, usize) {
+        let parts = limits.parts.iter().map(|part| part.lock().expect("no panic"));
+        parts.fold((0, 0), |(connected, left), part| {
+            (connected + part.connected.len(), left + part.left.len())
+        })
+    }
+
+    #[test]
+    fn connections_are_bounded_by_address() {
+        let limits = AddressLimits::new(None, of(2)).expect("a limit");
+        let enter = |text| limits.enter(address(text));
+        let first = enter("192.0.2.1");
+        let _second = enter("::ffff:192.0.2.1").expect("the same over IPv6");
+        assert!(first.is_some() && enter("192.0.2.1").is_none());
+        let _others = [enter("192.0.2.2").expect("another"), enter("2001:db8::1").expect("another")];
+        let _site = enter("2001:db8::2").expect("the same site");
+        assert!(enter("2001:db8::ffff").is_none(), "the same site, used up");
+        assert!(enter("2001:db8:0:1::1").is_some(), "another site");
+        drop(first);
+        assert!(enter("192.0.2.1").is_some());
+    }
+
+    #[test]
+    fn requests_of_an_address_share_a_bucket_whatever_they_come_by() {
+        let limits = AddressLimits::new(hourly(4), None).expect("a limit");
+        let ask = |permit: &AddressPermit| permit.rate().expect("a rate").may_ask();
+        let (one, two) = (limits.enter(address("192.0.2.1")), limits.enter(address("192.0.2.1")));
+        let (one, two) = (one.expect("no limit"), two.expect("no limit"));
+        assert!(ask(&one) && ask(&two) && limits.may_ask(address("192.0.2.1")));
+        assert!(limits.may_ask(address("192.0.2.2")), "another has its own");
+        drop(one);
+        assert!(ask(&two) && !ask(&two) && !limits.may_ask(address("192.0.2.1")));
+        drop(two);
+        assert!(!limits.may_ask(address("192.0.2.1")), "who leaves is remembered");
+        let again = limits.enter(address("192.0.2.1")).expect("no limit");
+        assert!(!ask(&again), "and so is who comes back");
+    }
+
+    #[test]
+    fn who_is_connected_by_the_thousands_makes_nobody_be_forgotten() {
+        let limits = AddressLimits::new(hourly(1), of(1)).expect("a limit");
+        let spent = address("2001:db8::1");
+        assert!(limits.may_ask(spent) && !limits.may_ask(spent));
+        let number = |n: u32| IpAddr::from(n.to_be_bytes());
+        // More than are ever remembered of those that left.
+        let permits: Vec<_> =
+            (0..2 * REMEMBERED as u32).map(|n| limits.enter(number(n)).expect("one")).collect();
+        assert_eq!(held(&limits), (2 * REMEMBERED, 1));
+        assert!(!limits.may_ask(spent), "who has used up its requests");
+        assert!(limits.enter(number(7)).is_none(), "who has its connection");
+        drop(permits);
+        assert_eq!(held(&limits), (0, 1), "who has asked for nothing need not be remembered");
+        assert!(!limits.may_ask(spent));
+    }
+
+    #[test]
+    fn who_has_left_is_remembered_within_bounds() {
+        let limits = AddressLimits::new(hourly(1), of(1)).expect("a limit");
+        for n in 0..3 * REMEMBERED as u32 {
+            let permit = limits.enter(IpAddr::from(n.to_be_bytes())).expect("one");
+            assert!(permit.rate().expect("a rate").may_ask());
+        }
+        let (connected, left) = held(&limits);
+        assert!(connected == 0 && left <= REMEMBERED && left > REMEMBERED / 3, "{left} are kept");
+        assert!(!limits.may_ask(IpAddr::from((3 * REMEMBERED as u32 - 1).to_be_bytes())), "the last");
+    }
+
+    #[test]
+    fn nothing_is_counted_where_nothing_is_limited() {
+        assert!(AddressLimits::new(None, None).is_none());
+        let limits = AddressLimits::new(None, of(1)).expect("a limit");
+        let permit = limits.enter(address("192.0.2.1")).expect("one");
+        assert!(permit.rate().is_none() && limits.may_ask(address("192.0.2.1")));
+    }
+}
