@@ -157,11 +157,7 @@ fn counts(name: &str, metrics: &Metrics) -> Counts {
         hits,
         sent: of("sent_bytes_total"),
         times: metrics.buckets(times),
-        // Where a service has two front ends, it tells of one itself and its listener of the other.
-        open: match (of("connections_open"), of("listener_open")) {
-            (Some(plain), Some(secure)) if name == "files" => Some(plain + secure),
-            (own, listener) => own.or(listener),
-        },
+        open: of("listener_open"),
         memory: metrics.sum("process_resident_memory_bytes"),
         cpu: metrics.sum("process_cpu_seconds_total"),
         started: metrics.sum("process_start_time_seconds"),

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use listener::Protocol;
+use listener::metrics::{Counted, Counts};
 use service::metrics::{Family, LocalCounter, Registry};
 
 /// The statuses an answer can have.
@@ -38,6 +40,22 @@ pub struct Metrics {
     workers: Mutex<Vec<(ListenerKind, Arc<WorkerMetrics>)>>,
 }
 
+/// Connections in the clear, and those of TLS that the kernel encrypts: the others the TLS listener counts.
+impl Counts for Metrics {
+    fn count(&self, what: Counted) -> u64 {
+        self.sum(None, |worker| match what {
+            Counted::Accepted(Protocol::Http1) => worker.accepted.get() + worker.offloaded.get(),
+            Counted::Open(Protocol::Http1) => worker.open.load(Ordering::Relaxed),
+            Counted::ShedOverall => worker.shed.get(),
+            Counted::ShedAddress => worker.shed_address.get(),
+            Counted::ShedProxy => worker.proxy_refused.get(),
+            Counted::AcceptErrors => worker.accept_errors.get(),
+            Counted::TimedOut => worker.timed_out.get(),
+            _ => 0,
+        })
+    }
+}
+
 /// The counters of one worker; written by its thread alone.
 #[derive(Debug, Default)]
 pub struct WorkerMetrics {
@@ -51,6 +69,8 @@ pub struct WorkerMetrics {
     pub accepted: LocalCounter,
     /// Connections closed at once, for there were too many.
     pub shed: LocalCounter,
+    /// The same for there were too many of their address.
+    pub shed_address: LocalCounter,
     /// Connections closed because of a PROXY header that was malformed or not trusted.
     pub proxy_refused: LocalCounter,
     /// Connections closed for their silence.
@@ -109,26 +129,9 @@ impl Metrics {
         answers.register(registry);
         sent.register(registry);
         cut.register(registry);
-        // Those of the TLS listener it counts itself.
-        Family::new("linerate_files_connections", "Connections on the plain listener by what became of them")
-            .with(&[("event", "accepted")], self.summing(None, |worker| worker.accepted.get()))
-            .with(&[("event", "shed")], self.summing(None, |worker| worker.shed.get()))
-            .with(&[("event", "proxy_refused")], self.summing(None, |worker| worker.proxy_refused.get()))
-            .with(&[("event", "timed_out")], self.summing(None, |worker| worker.timed_out.get()))
-            .register(registry);
         Family::new("linerate_files_offloaded_connections", "Connections of TLS that the kernel encrypts")
             .with(&[], self.summing(None, |worker| worker.offloaded.get()))
             .register(registry);
-        Family::new("linerate_files_accept_errors", "Times accepting had to pause on the plain listener")
-            .with(&[], self.summing(None, |worker| worker.accept_errors.get()))
-            .register(registry);
-        let open = self.summing(None, |worker| worker.open.load(Ordering::Relaxed));
-        Family::new(
-            "linerate_files_connections_open",
-            "Connections open on the plain listener, and of TLS where the kernel encrypts",
-        )
-        .with(&[], move || open() as f64)
-        .register(registry);
         Family::new("linerate_files_cold_reads", "Turns of transfers that had to wait for the disk")
             .with(&[], self.summing(None, |worker| worker.cold.get()))
             .register(registry);
@@ -152,11 +155,13 @@ impl Metrics {
         value: impl Fn(&WorkerMetrics) -> u64 + Send + Sync + 'static,
     ) -> impl Fn() -> u64 + Send + Sync + 'static {
         let metrics = Arc::clone(self);
-        move || {
-            let workers = metrics.lock();
-            let counted = workers.iter().filter(|(of, _)| side.is_none_or(|side| side == *of));
-            counted.map(|(_, worker)| value(worker)).sum()
-        }
+        move || metrics.sum(side, &value)
+    }
+
+    fn sum(&self, side: Option<ListenerKind>, value: impl Fn(&WorkerMetrics) -> u64) -> u64 {
+        let workers = self.lock();
+        let counted = workers.iter().filter(|(of, _)| side.is_none_or(|side| side == *of));
+        counted.map(|(_, worker)| value(worker)).sum()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(ListenerKind, Arc<WorkerMetrics>)>> {

@@ -146,66 +146,119 @@ impl Metrics {
 
     /// Shows them in `registry` from here on, as `PREFIX_listener_…`; `prefix` is `linerate_<service>`.
     pub fn register(&self, registry: &mut Registry, prefix: &str) {
-        let registry = registry.sub_registry_with_prefix(prefix);
-        let mut accepted =
-            Family::new("listener_accepted", "Connections accepted, when it was clear what they speak");
-        let mut open = Family::new("listener_open", "Connections open");
-        for protocol in Protocol::ALL {
-            let labels = [("protocol", protocol.label())];
-            let metrics = self.clone();
-            accepted = accepted.with(&labels, move || metrics.accepted(protocol));
-            let metrics = self.clone();
-            open = open.with(&labels, move || metrics.opened(protocol) as f64);
-        }
-        accepted.register(registry);
-        open.register(registry);
+        register(&[Arc::new(self.clone())], registry, prefix);
+    }
+}
 
-        type Read = fn(&WorkerMetrics) -> &Count;
-        let shed: [(_, Read); 5] = [
-            ("overall", |worker| &worker.shed_overall),
-            ("address", |worker| &worker.shed_address),
-            ("proxy", |worker| &worker.proxy_refused),
-            ("bodies", |worker| &worker.shed_bodies),
-            ("answers", |worker| &worker.shed_answers),
-        ];
-        let mut family = Family::new(
-            "listener_shed",
-            "Connections closed, and requests refused, for want of room or trust",
-        );
-        for (reason, read) in shed {
-            let metrics = self.clone();
-            family = family.with(&[("reason", reason)], move || metrics.sum(read));
+/// What is counted of connections, whichever loop serves them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Connections accepted.
+    Accepted(Protocol),
+    /// Connections open.
+    Open(Protocol),
+    /// Connections closed at once because there were too many.
+    ShedOverall,
+    /// The same of those of one address.
+    ShedAddress,
+    /// Connections closed because of a PROXY header that was malformed or not trusted.
+    ShedProxy,
+    /// Requests refused because too many bodies were under way.
+    ShedBodies,
+    /// Connections closed because too much waited for clients to take it.
+    ShedAnswers,
+    /// Handshakes that failed or took too long.
+    HandshakeFailures,
+    /// Failures to accept.
+    AcceptErrors,
+    /// Connections closed for being slow or idle too long.
+    TimedOut,
+    /// Datagrams handed to the worker that owns their connection.
+    QuicForwarded,
+    /// Datagrams dropped because that has too many waiting.
+    QuicDropped,
+}
+
+/// Counts connections: a listener, or a loop of a service's own beside it.
+pub trait Counts: Send + Sync {
+    /// How many by now.
+    fn count(&self, what: Counted) -> u64;
+}
+
+impl Counts for Metrics {
+    fn count(&self, what: Counted) -> u64 {
+        match what {
+            Counted::Accepted(protocol) => self.accepted(protocol),
+            Counted::Open(protocol) => self.opened(protocol),
+            Counted::ShedOverall => self.sum(|worker| &worker.shed_overall),
+            Counted::ShedAddress => self.sum(|worker| &worker.shed_address),
+            Counted::ShedProxy => self.sum(|worker| &worker.proxy_refused),
+            Counted::ShedBodies => self.sum(|worker| &worker.shed_bodies),
+            Counted::ShedAnswers => self.sum(|worker| &worker.shed_answers),
+            Counted::HandshakeFailures => self.sum(|worker| &worker.handshake_failures),
+            Counted::AcceptErrors => self.sum(|worker| &worker.accept_errors),
+            Counted::TimedOut => self.sum(|worker| &worker.timed_out),
+            Counted::QuicForwarded => self.sum(|worker| &worker.quic_forwarded),
+            Counted::QuicDropped => self.sum(|worker| &worker.quic_dropped),
         }
-        family.register(registry);
-        let single: [(_, _, Read); 5] = [
-            (
-                "listener_handshake_failures",
-                "TLS and QUIC handshakes that failed or took too long",
-                |worker| &worker.handshake_failures,
-            ),
-            (
-                "listener_accept_errors",
-                "Failures to accept, such as for want of file descriptors",
-                |worker| &worker.accept_errors,
-            ),
-            ("listener_timed_out", "Connections closed for being slow or idle too long", |worker| {
-                &worker.timed_out
-            }),
-            (
-                "listener_quic_forwarded",
-                "Datagrams handed to the worker that owns their connection",
-                |worker| &worker.quic_forwarded,
-            ),
-            (
-                "listener_quic_dropped",
-                "Datagrams dropped because their owner had too many waiting",
-                |worker| &worker.quic_dropped,
-            ),
-        ];
-        for (name, help, read) in single {
-            let metrics = self.clone();
-            Family::new(name, help).with(&[], move || metrics.sum(read)).register(registry);
-        }
+    }
+}
+
+/// Shows in `registry` what all of these count together, as `PREFIX_listener_…`; `prefix` is `linerate_<service>`.
+pub fn register(all: &[Arc<dyn Counts>], registry: &mut Registry, prefix: &str) {
+    let registry = registry.sub_registry_with_prefix(prefix);
+    let sum = |what: Counted| {
+        let all = all.to_vec();
+        move || all.iter().map(|counts| counts.count(what)).sum::<u64>()
+    };
+    let mut accepted =
+        Family::new("listener_accepted", "Connections accepted, when it was clear what they speak");
+    let mut open = Family::new("listener_open", "Connections open");
+    for protocol in Protocol::ALL {
+        let labels = [("protocol", protocol.label())];
+        accepted = accepted.with(&labels, sum(Counted::Accepted(protocol)));
+        let opened = sum(Counted::Open(protocol));
+        open = open.with(&labels, move || opened() as f64);
+    }
+    accepted.register(registry);
+    open.register(registry);
+
+    let mut shed =
+        Family::new("listener_shed", "Connections closed, and requests refused, for want of room or trust");
+    for (reason, what) in [
+        ("overall", Counted::ShedOverall),
+        ("address", Counted::ShedAddress),
+        ("proxy", Counted::ShedProxy),
+        ("bodies", Counted::ShedBodies),
+        ("answers", Counted::ShedAnswers),
+    ] {
+        shed = shed.with(&[("reason", reason)], sum(what));
+    }
+    shed.register(registry);
+    for (name, help, what) in [
+        (
+            "listener_handshake_failures",
+            "TLS and QUIC handshakes that failed or took too long",
+            Counted::HandshakeFailures,
+        ),
+        (
+            "listener_accept_errors",
+            "Failures to accept, such as for want of file descriptors",
+            Counted::AcceptErrors,
+        ),
+        ("listener_timed_out", "Connections closed for being slow or idle too long", Counted::TimedOut),
+        (
+            "listener_quic_forwarded",
+            "Datagrams handed to the worker that owns their connection",
+            Counted::QuicForwarded,
+        ),
+        (
+            "listener_quic_dropped",
+            "Datagrams dropped because their owner had too many waiting",
+            Counted::QuicDropped,
+        ),
+    ] {
+        Family::new(name, help).with(&[], sum(what)).register(registry);
     }
 }
 
@@ -233,5 +286,22 @@ mod tests {
         ] {
             assert!(text.lines().any(|shown| shown == line), "{line} not in\n{text}");
         }
+    }
+
+    #[test]
+    fn what_several_count_has_one_name() {
+        struct Loop;
+        impl Counts for Loop {
+            fn count(&self, what: Counted) -> u64 {
+                if what == Counted::ShedOverall { 5 } else { 0 }
+            }
+        }
+        let metrics = Metrics::new(1);
+        metrics.worker(0).refused(Refused::Overall);
+        let mut registry = Registry::default();
+        register(&[Arc::new(metrics), Arc::new(Loop)], &mut registry, "linerate_files");
+        let text = service::metrics::encode(&registry);
+        let shown: Vec<_> = text.lines().filter(|line| line.contains("reason=\"overall\"")).collect();
+        assert_eq!(shown, ["linerate_files_listener_shed_total{reason=\"overall\"} 6"]);
     }
 }

@@ -45,7 +45,7 @@ struct Part {
 struct Connected {
     connections: u32,
     /// None where there is no rate.
-    bucket: Option<Arc<TokenBucket>>,
+    rate: Option<AddressRate>,
 }
 
 /// The right to one connection of an address; given back when dropped.
@@ -58,8 +58,11 @@ pub struct AddressPermit {
 
 /// How often an address may ask, by any of its connections; clones share the bucket.
 #[derive(Clone, Debug)]
-pub struct AddressRate {
-    bucket: Arc<TokenBucket>,
+pub struct AddressRate(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    bucket: TokenBucket,
     rate: Rate,
     begin: Instant,
 }
@@ -85,23 +88,24 @@ impl AddressLimits {
         let key = self.key(address);
         let mut part = self.part(key);
         let Part { connected, left } = &mut *part;
-        let bucket = match connected.entry(key) {
+        let rate = match connected.entry(key) {
             Entry::Occupied(mut entry) => {
                 let entry = entry.get_mut();
                 if entry.connections >= self.connections {
                     return None;
                 }
                 entry.connections += 1;
-                entry.bucket.clone()
+                entry.rate.clone()
             }
             Entry::Vacant(entry) => {
-                let bucket = self.rate.map(|_| Arc::new(TokenBucket::full_at(left.full_at(key))));
-                entry.insert(Connected { connections: 1, bucket }).bucket.clone()
+                let rate = self.rate.map(|rate| {
+                    let bucket = TokenBucket::full_at(left.full_at(key));
+                    AddressRate(Arc::new(Shared { bucket, rate, begin: self.begin }))
+                });
+                entry.insert(Connected { connections: 1, rate }).rate.clone()
             }
         };
         drop(part);
-        let rate =
-            self.rate.zip(bucket).map(|(rate, bucket)| AddressRate { bucket, rate, begin: self.begin });
         Some(AddressPermit { limits: Arc::clone(self), key, rate })
     }
 
@@ -114,8 +118,8 @@ impl AddressLimits {
         let mut part = self.part(key);
         let Part { connected, left } = &mut *part;
         let now = self.begin.elapsed();
-        match connected.get(&key).and_then(|entry| entry.bucket.as_ref()) {
-            Some(bucket) => bucket.take(rate, now).is_ok(),
+        match connected.get(&key).and_then(|entry| entry.rate.as_ref()) {
+            Some(AddressRate(shared)) => shared.bucket.take(rate, now).is_ok(),
             None => left.take(key, rate, nanos(now), HALF).is_ok(),
         }
     }
@@ -151,8 +155,8 @@ impl Drop for AddressPermit {
         if entry.get().connections > 0 {
             return;
         }
-        if let Some(bucket) = entry.remove().bucket {
-            let full_at = bucket.is_full_at();
+        if let Some(AddressRate(shared)) = entry.remove().rate {
+            let full_at = shared.bucket.is_full_at();
             if full_at > nanos(self.limits.begin.elapsed()) {
                 left.set(self.key, full_at, HALF);
             }
@@ -164,7 +168,8 @@ impl AddressRate {
     /// Whether there may be another request now.
     #[must_use]
     pub fn may_ask(&self) -> bool {
-        self.bucket.take(self.rate, self.begin.elapsed()).is_ok()
+        let Shared { bucket, rate, begin } = &*self.0;
+        bucket.take(*rate, begin.elapsed()).is_ok()
     }
 }
 

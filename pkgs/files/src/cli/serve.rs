@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
+use listener::metrics::Counts;
 use listener::tls::{Store, Stores};
 use origin::Origin;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -363,12 +364,15 @@ pub fn run(args: Args) -> Result<(), Error> {
         "linerate_files_tls_copy_bytes",
         "Bytes of files often asked by TLS that are kept in memory",
     );
+    let counted = [Arc::clone(&shared.metrics) as Arc<dyn Counts>]
+        .into_iter()
+        .chain(secure.as_ref().map(|secure| Arc::new(secure.metrics().clone()) as Arc<dyn Counts>));
+    listener::metrics::register(&counted.collect::<Vec<_>>(), &mut registry, "linerate_files");
     if let Some(secure) = secure {
         lines.extend(secure.addresses().iter().map(|address| address.line("secure", "https")));
         if secure.offloads() {
             tracing::info!("the kernel encrypts HTTP/1.1 over TLS 1.3");
         }
-        secure.metrics().register(&mut registry, "linerate_files");
         threads.push(secure.start("files-tls", TlsService::new(Arc::clone(&shared)), &shutdown)?);
     }
     if let Some(admin) = admin {

@@ -271,7 +271,7 @@ impl Connection {
             self.who.address = Some(remote.ip());
         }
         self.who.permit = worker.context.shared.let_in(self.who.address).map_err(|_| {
-            worker.context.metrics.shed.add(1);
+            worker.context.metrics.shed_address.add(1);
             NextStep::Close
         })?;
         self.buffered.extend_from_slice(&received[used..]);

@@ -366,7 +366,7 @@ impl EventLoop {
         let permit = match source {
             Source::Connection => match shared.let_in(address) {
                 Ok(permit) => permit,
-                Err(TooMany) => return self.worker.context.metrics.shed.add(1),
+                Err(TooMany) => return self.worker.context.metrics.shed_address.add(1),
             },
             // Those of a proxy are counted by the addresses it tells.
             Source::ProxyHeader | Source::Fields => None,

@@ -300,9 +300,7 @@ fn archives_nobody_takes_are_bounded_and_cut() {
     let refused = ask();
     assert_eq!((refused.status, refused.field("retry-after").as_deref()), (503, Some("1")));
     assert_eq!(server.connect().get("/d/a", "range: bytes=0-0\r\n").status, 206, "files go on");
-    until("the end of all of them", || {
-        server.metric("linerate_files_connections_total{event=\"timed_out\"}") >= 16.0
-    });
+    until("the end of all of them", || server.metric("linerate_files_listener_timed_out_total") >= 16.0);
     for mut stream in crowd {
         // A reset: what came is not the whole.
         assert!(std::io::copy(&mut stream, &mut std::io::sink()).is_err());

@@ -64,7 +64,7 @@ fn slow_clients_are_let_go() {
     assert_eq!(idle.get("/none", "").status, 404);
     assert!(idle.is_closed());
     // Nothing taken: what comes is not the whole.
-    let timed_out = "linerate_files_connections_total{event=\"timed_out\"}";
+    let timed_out = "linerate_files_listener_timed_out_total";
     let before = server.metric(timed_out);
     let mut stalled = server.connect();
     stalled.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -116,7 +116,8 @@ fn readers_that_take_nothing_are_cut_where_draining_ends() {
 fn one_address_has_its_limits() {
     let place = Place::new();
     place.file("a", "a");
-    let server = place.serve(&["--address-connections", "3", "--address-rate", "1", "--address-burst", "5"]);
+    let limits = ["--address-connections", "3", "--address-rate", "1", "--address-burst", "5"];
+    let server = place.serve(&[&limits[..], &["--admin", "127.0.0.1:0"]].concat());
     let mut clients: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     let start = Instant::now();
     let statuses: Vec<u16> = (0..30).map(|n| clients[n % 3].get("/a", "").status).collect();
@@ -125,6 +126,14 @@ fn one_address_has_its_limits() {
     assert!((5..=most).contains(&served), "{served} of {most}: {statuses:?}");
     assert!(statuses.iter().all(|status| matches!(status, 200 | 429)), "{statuses:?}");
     assert!(server.connect().is_closed(), "a fourth connection");
+    // Under the names that the listener has.
+    for (name, count) in [
+        ("shed_total{reason=\"address\"}", 1.0),
+        ("shed_total{reason=\"overall\"}", 0.0),
+        ("accepted_total{protocol=\"http1\"}", 3.0),
+    ] {
+        assert_eq!(server.metric(&format!("linerate_files_listener_{name}")), count, "{name}");
+    }
     clients.clear();
     until("a place again", || {
         let mut client = server.connect();

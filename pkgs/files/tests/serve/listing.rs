@@ -148,7 +148,7 @@ fn listings_that_nobody_takes_keep_no_other_waiting_and_are_cut() {
     let place = Place::new();
     large(&place);
     let server = place.serve(&["--listing", "--admin", "127.0.0.1:0", "--write-timeout", "5"]);
-    let timed_out = "linerate_files_connections_total{event=\"timed_out\"}";
+    let timed_out = "linerate_files_listener_timed_out_total";
     let before = server.peak();
     let crowd: Vec<TcpStream> = (0..64).map(|_| slow(&server)).collect();
     let mut client = server.connect();

@@ -85,7 +85,7 @@ fn serve(place: &Place, flags: &[&str]) -> Server {
     place.serve(&with_log(place, flags).iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-const REFUSED: &str = "linerate_files_connections_total{event=\"proxy_refused\"}";
+const REFUSED: &str = "linerate_files_listener_shed_total{reason=\"proxy\"}";
 
 #[test]
 fn the_access_log_has_the_client_behind_a_proxy_and_not_who_it_says_it_is() {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use listener::Protocol;
 use service::metrics::{Family, LocalCounter, Registry};
 
 /// The statuses a visit can have.
@@ -73,8 +72,7 @@ impl Metrics {
         self.workers.iter().map(|worker| worker.ticks.get()).collect()
     }
 
-    /// Shows them in `registry`, and what the listener counts under the names that links had for it before it was the
-    /// listener's.
+    /// Shows them in `registry`, and how long the listener's fast path takes.
     pub fn register(self: &Arc<Self>, listener: &listener::metrics::Metrics, registry: &mut Registry) {
         let mut answers = Family::new("linerate_links_requests", "Answers on the public listeners");
         for (index, status) in STATUSES.iter().enumerate() {
@@ -110,38 +108,6 @@ impl Metrics {
             if lookups > 0.0 { hits / lookups } else { 0.0 }
         })
         .register(registry);
-
-        type Read = fn(&listener::metrics::Metrics) -> u64;
-        let events: [(_, Read); 4] = [
-            ("accepted", |listener| {
-                Protocol::ALL.into_iter().map(|protocol| listener.accepted(protocol)).sum()
-            }),
-            ("shed", |listener| {
-                let for_answers = listener.sum(|worker| &worker.shed_answers);
-                listener.sum(|worker| &worker.shed_overall) + for_answers
-            }),
-            ("proxy_refused", |listener| listener.sum(|worker| &worker.proxy_refused)),
-            ("timed_out", |listener| listener.sum(|worker| &worker.timed_out)),
-        ];
-        let mut connections = Family::new(
-            "linerate_links_connections",
-            "Connections on the public listeners by what became of them",
-        );
-        for (event, read) in events {
-            let listener = listener.clone();
-            connections = connections.with(&[("event", event)], move || read(&listener));
-        }
-        connections.register(registry);
-        let accepting = listener.clone();
-        Family::new("linerate_links_accept_errors", "Times accepting had to pause")
-            .with(&[], move || accepting.sum(|worker| &worker.accept_errors))
-            .register(registry);
-        let open = listener.clone();
-        Family::new("linerate_links_connections_open", "Connections open on the public listeners")
-            .with(&[], move || {
-                Protocol::ALL.into_iter().map(|protocol| open.opened(protocol)).sum::<u64>() as f64
-            })
-            .register(registry);
     }
 
     /// A reading that sums one value over the workers.

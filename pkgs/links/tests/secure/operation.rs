@@ -172,7 +172,6 @@ fn visitors_are_counted_by_what_they_speak() {
             "{protocol}"
         );
     }
-    assert_eq!(metric(&server, &["linerate_links_connections_total", "\"accepted\""]), 4.0);
     let named = ["linerate_links_", "linerate_build_info{", "process_"];
     for line in metrics(&server).lines().filter(|line| !line.starts_with('#')) {
         assert!(named.iter().any(|name| line.starts_with(name)), "{line}");
