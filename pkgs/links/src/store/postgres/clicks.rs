@@ -11,14 +11,21 @@ use crate::domains::InDomains;
 use crate::store::rules::clicks::{
     ALL, MAX_LINKS_FOLDED, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS,
 };
-use crate::store::{ClickBatch, Count, Error, Older, Stats};
+use crate::store::{Click, Count, Error, Older, Stats};
 use crate::when::{Timestamp, format_day};
 
+use super::MANY;
 use super::list::ids;
 use super::values::{count, integer, values};
 
-/// Flushes that are added up in one transaction.
-const FLUSHES: i64 = 32;
+/// Entries of a flush at most: what has more is several, each of which is soon sent and soon added up.
+pub const ENTRIES: usize = 4_096;
+
+/// Flushes that are added up in one transaction at most.
+const FLUSHES: i64 = 64;
+
+/// Entries that are added up in one transaction at most, but for a flush of a release that had no bound.
+const ENTRIES_ADDED_UP: i64 = 4 * ENTRIES as i64;
 
 /// Who adds up, or folds days; in a transaction.
 const ELECTED: &str = "hashtextextended('linerate-links clicks', 0)";
@@ -30,28 +37,37 @@ const NODE_SECONDS: i64 = 30 * 24 * 60 * 60;
 type Key = (i64, i32, String, i16);
 
 /// Leaves what a node has counted, once however often it is sent.
-pub async fn flush(pool: &Pool, node: i64, seq: i64, batch: &ClickBatch) -> Result<(), Error> {
-    let referrer = |index: u32| batch.referrers.get(index as usize).map_or("", String::as_str);
-    let links: Vec<i64> = batch.clicks.iter().map(|click| click.link).collect();
-    let days: Vec<i32> = batch.clicks.iter().map(|click| click.day).collect();
+pub async fn flush(
+    pool: &Pool,
+    node: i64,
+    seq: i64,
+    referrers: &[String],
+    clicks: &[Click],
+) -> Result<(), Error> {
+    let referrer = |index: u32| referrers.get(index as usize).map_or("", String::as_str);
+    let links: Vec<i64> = clicks.iter().map(|click| click.link).collect();
+    let days: Vec<i32> = clicks.iter().map(|click| click.day).collect();
     // Of ASCII that is printed, so that no text has the NUL which PostgreSQL refuses.
-    let referrers: Vec<&str> = batch.clicks.iter().map(|click| referrer(click.referrer)).collect();
-    let agents: Vec<i16> = batch.clicks.iter().map(|click| i16::from(click.agent as u8)).collect();
-    let counts: Vec<i64> = batch.clicks.iter().map(|click| i64::from(click.count)).collect();
-    let session = pool.get().await?;
-    let known = "INSERT INTO click_nodes (node, folded, seen) VALUES ($1, 0, $2) \
-         ON CONFLICT DO NOTHING";
-    session.execute(known, values![node => INT8, Timestamp::now().0 => INT8]).await?;
-    // Behind the lock of its node: a flush that is sent again while it is added up waits, and sees that it was.
-    let sql = "WITH held AS (SELECT folded FROM click_nodes WHERE node = $1 FOR UPDATE) \
-         INSERT INTO click_flushes (node, seq, links, days, referrers, agents, counts) \
-         SELECT $1, $2, $3, $4, $5, $6, $7 FROM held WHERE folded < $2 ON CONFLICT DO NOTHING";
+    let referrers: Vec<&str> = clicks.iter().map(|click| referrer(click.referrer)).collect();
+    let agents: Vec<i16> = clicks.iter().map(|click| i16::from(click.agent as u8)).collect();
+    let counts: Vec<i64> = clicks.iter().map(|click| i64::from(click.count)).collect();
+    // Behind the lock of its node: a flush that is sent again while it is added up waits, and sees that it was. The row is
+    // written each time, so that nobody forgets the node meanwhile.
+    let sql = "WITH held AS (INSERT INTO click_nodes (node, folded, seen) VALUES ($1, 0, $8) \
+         ON CONFLICT (node) DO UPDATE SET seen = excluded.seen RETURNING folded), \
+         written AS (INSERT INTO click_flushes (node, seq, links, days, referrers, agents, counts) \
+         SELECT $1, $2, $3, $4, $5, $6, $7 FROM held WHERE folded < $2 ON CONFLICT DO NOTHING RETURNING seq) \
+         SELECT folded >= $2 OR EXISTS (SELECT FROM written) \
+         OR EXISTS (SELECT FROM click_flushes WHERE node = $1 AND seq = $2) FROM held";
     let values = values![
         node => INT8, seq => INT8, links => INT8_ARRAY, days => INT4_ARRAY, referrers => TEXT_ARRAY,
-        agents => INT2_ARRAY, counts => INT8_ARRAY,
+        agents => INT2_ARRAY, counts => INT8_ARRAY, Timestamp::now().0 => INT8,
     ];
-    session.execute(sql, values).await?;
-    Ok(())
+    let rows = pool.get().await?.query(sql, values).await?;
+    match rows.first().map(|row| row.try_get(0)).transpose()? {
+        Some(true) => Ok(()),
+        _ => Err(Error::Postgres(format!("flush {seq} of clicks is not there"))),
+    }
 }
 
 /// Adds up some flushes, unless another node is about to. Answers whether there may be more.
@@ -67,14 +83,23 @@ pub async fn add_up(pool: &Pool) -> Result<bool, Error> {
         transaction.rollback().await?;
         return Ok(false);
     }
+    patient(&transaction).await?;
     let added = add_up_within(&transaction).await?;
     transaction.commit().await?;
-    Ok(added == FLUSHES)
+    Ok(added > 0)
 }
 
-async fn add_up_within(transaction: &Transaction<'_>) -> Result<i64, Error> {
-    let sql = "SELECT node, seq, links, days, referrers, agents, counts FROM click_flushes ORDER BY node, seq LIMIT $1";
-    let rows = transaction.query(sql, values![FLUSHES => INT8]).await?;
+/// Nobody waits for what a transaction does: a slow disk makes it late, and not fail again and again.
+async fn patient(transaction: &Transaction<'_>) -> Result<(), Error> {
+    Ok(transaction.batch(&format!("SET LOCAL statement_timeout = {}", MANY.as_millis())).await?)
+}
+
+/// Answers how many flushes were added up.
+async fn add_up_within(transaction: &Transaction<'_>) -> Result<usize, Error> {
+    let sql = "SELECT node, seq, links, days, referrers, agents, counts FROM (SELECT *, row_number() OVER all_before AS nth, \
+         sum(cardinality(links)) OVER all_before AS entries FROM (SELECT * FROM click_flushes ORDER BY node, seq LIMIT $1) \
+         AS first WINDOW all_before AS (ORDER BY node, seq)) AS flushes WHERE nth = 1 OR entries <= $2 ORDER BY node, seq";
+    let rows = transaction.query(sql, values![FLUSHES => INT8, ENTRIES_ADDED_UP => INT8]).await?;
     let (mut nodes, mut seqs): (Vec<i64>, Vec<i64>) = (Vec::new(), Vec::new());
     let mut sums: BTreeMap<Key, i64> = BTreeMap::new();
     for row in &rows {
@@ -115,7 +140,7 @@ async fn add_up_within(transaction: &Transaction<'_>) -> Result<i64, Error> {
     }
     sums.append(&mut all);
     add_by_day(transaction, sums, now).await?;
-    Ok(i64::try_from(rows.len()).unwrap_or(0))
+    Ok(rows.len())
 }
 
 /// Adds to the clicks of links; answers which of them there are.
@@ -234,6 +259,7 @@ async fn evict(session: &Session, (link, day): (i64, i32), excess: i64) -> Resul
 pub async fn fold_days(pool: &Pool, before: i32, from: i64) -> Result<Option<i64>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
+    patient(&transaction).await?;
     transaction.query(&format!("SELECT pg_advisory_xact_lock({ELECTED})"), &[]).await?;
     let sql =
         "SELECT DISTINCT link FROM clicks WHERE link >= $1 AND day > $2 AND day < $3 ORDER BY link LIMIT $4";

@@ -1,6 +1,6 @@
 //! Limits of clicks: nodes are granted a few at a time, so that all of them together never answer more often.
 
-use postgres::Pool;
+use postgres::{Pool, Session};
 
 use crate::store::{Error, Lease};
 
@@ -12,17 +12,23 @@ const MOST: u64 = 256;
 /// A grant has one in so many of what is left: the last clicks are granted one by one.
 const SHARE: i64 = 16;
 
+/// Flushes that are looked at for clicks of a link: more of them wait only after a long time without a database.
+const FLUSHES: i64 = 256;
+
 /// Grants some clicks of a link.
 pub async fn lease(pool: &Pool, link: i64) -> Result<Lease, Error> {
     let session = pool.get().await?;
+    // Clicks that nobody was granted, from before nodes heard of the limit, are noticed when they are added up.
+    let used = "greatest(m.taken, coalesce(t.clicks, 0))";
     // What is read and written is one version of the row: the server looks again where another node was first.
-    let share = format!("greatest(1, least($2, (l.max_clicks - m.taken) / {SHARE}))");
+    let share = format!("greatest(1, least($2, (l.max_clicks - {used}) / {SHARE}))");
     let grant = format!(
-        "UPDATE limits AS m SET taken = m.taken + {share}, granted = {share} FROM links AS l \
-         WHERE m.link = $1 AND l.id = $1 AND m.taken < l.max_clicks RETURNING m.granted"
+        "UPDATE limits AS m SET taken = {used} + {share}, granted = {share} \
+         FROM links AS l LEFT JOIN totals AS t ON t.link = l.id \
+         WHERE m.link = $1 AND l.id = $1 AND {used} < l.max_clicks RETURNING m.granted"
     );
-    let begin = "INSERT INTO limits (link, taken) SELECT id, coalesce((SELECT clicks FROM totals WHERE link = $1), 0) \
-         FROM links WHERE id = $1 AND max_clicks IS NOT NULL ON CONFLICT DO NOTHING";
+    let begin = "INSERT INTO limits (link, taken) SELECT id, 0 FROM links WHERE id = $1 AND max_clicks IS NOT NULL \
+         ON CONFLICT DO NOTHING";
     for first in [true, false] {
         let rows = session.query(&grant, values![link => INT8, integer(MOST) => INT8]).await?;
         if let Some(row) = rows.first() {
@@ -33,6 +39,17 @@ pub async fn lease(pool: &Pool, link: i64) -> Result<Lease, Error> {
         }
     }
     Ok(Lease::UsedUp)
+}
+
+/// Has a limit begin, of a link that had none until now, with the clicks that the database knows of: those that are added
+/// up, those that wait for it, and those that an earlier limit has granted.
+pub async fn begin(session: &Session, link: i64) -> Result<(), Error> {
+    let sql = "INSERT INTO limits (link, taken) SELECT $1, least(9223372036854775807, \
+         coalesce((SELECT clicks FROM totals WHERE link = $1), 0) + coalesce((SELECT sum(c.count) \
+         FROM (SELECT links, counts FROM click_flushes LIMIT $2) AS f, unnest(f.links, f.counts) AS c (link, count) \
+         WHERE c.link = $1), 0))::int8 ON CONFLICT (link) DO UPDATE SET taken = greatest(limits.taken, excluded.taken)";
+    session.execute(sql, values![link => INT8, FLUSHES => INT8]).await?;
+    Ok(())
 }
 
 /// Gives back what was granted and not needed.

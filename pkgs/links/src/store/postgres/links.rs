@@ -10,6 +10,7 @@ use crate::store::rules::links::{DRAWS, KEY_SECONDS, number_of, redirect_of, sta
 use crate::store::{Created, Error, IdempotencyKey};
 use crate::when::Timestamp;
 
+use super::limits;
 use super::values::{count, integer, values};
 
 /// Links as [`link_of`] reads them; `l` are the links.
@@ -227,6 +228,7 @@ async fn edit_within(
     if !expected(&link) {
         return Err(Error::Changed);
     }
+    let had_limit = link.max_clicks.is_some();
     let password = edit.apply(&mut link)?;
     let (has_password, password) = (password.is_some(), password.flatten());
     let sql = "UPDATE links SET target = $2, title = $3, tags = $4, status = $5, redirect = $6, forward_query = $7, \
@@ -240,9 +242,8 @@ async fn edit_within(
     ];
     let rows = transaction.query(sql, values).await?;
     link.protected = rows.first().map_or(Ok(false), |row| row.try_get(0))?;
-    if link.max_clicks.is_none() {
-        // A limit that comes later begins with the clicks there are then.
-        transaction.execute("DELETE FROM limits WHERE link = $1", values![link.id => INT8]).await?;
+    if !had_limit && link.max_clicks.is_some() {
+        limits::begin(transaction, link.id).await?;
     }
     Ok(link)
 }

@@ -10,6 +10,8 @@ mod links;
 mod list;
 mod remote;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod transfer;
 mod values;
@@ -57,6 +59,9 @@ const ADD_UP: Duration = Duration::from_millis(500);
 
 /// How long what writes many links may take.
 const MANY: Duration = Duration::from_secs(120);
+
+/// How long the last clicks may take, where the database takes them slowly.
+const LAST: Duration = Duration::from_secs(30);
 
 /// Rows of an export that wait to be written.
 const EXPORTED: usize = 1_024;
@@ -111,9 +116,16 @@ pub struct Postgres {
 /// What this node has counted, flush by flush.
 struct Flushes {
     node: i64,
+    /// The last one that is known to have arrived.
     seq: i64,
-    /// The last one, where it is not known whether it arrived: it is sent again before the next one, as the same.
-    unsettled: Option<Arc<ClickBatch>>,
+    /// What was taken and is not known to have arrived: it is sent before anything else, each piece as the same again.
+    unsettled: Option<Unsettled>,
+}
+
+/// Clicks on their way, of which some have arrived.
+struct Unsettled {
+    batch: Arc<ClickBatch>,
+    arrived: usize,
 }
 
 /// Says so when what it is in ends, as a panic makes it.
@@ -227,19 +239,23 @@ impl Postgres {
         });
         let (flushes, timeout) = (Arc::clone(&self.flushes), self.timeout);
         self.task(async move {
+            let mut fails = false;
             loop {
                 // What waits is not left to the next click, which may not come for long.
                 let settled = settle(&adding, &mut *flushes.lock().await, timeout).await;
                 if let Err(error) = settled {
                     tracing::debug!(%error, "clicks still wait to be sent again");
                 }
-                match clicks::add_up(&adding).await {
-                    Ok(true) => {}
-                    Ok(false) => tokio::time::sleep(ADD_UP).await,
-                    Err(error) => {
-                        tracing::debug!(%error, "clicks are not added up yet");
-                        tokio::time::sleep(ADD_UP).await;
-                    }
+                let added = clicks::add_up(&adding).await;
+                match &added {
+                    Ok(_) if fails => tracing::info!("clicks are added up again"),
+                    Err(error) if !fails => tracing::warn!(%error, "clicks are not added up: they wait"),
+                    Err(error) => tracing::debug!(%error, "clicks are not added up yet"),
+                    Ok(_) => {}
+                }
+                fails = added.is_err();
+                if !matches!(added, Ok(true)) {
+                    tokio::time::sleep(ADD_UP).await;
                 }
             }
         });
@@ -289,10 +305,7 @@ impl Postgres {
         self.background.spawn(async move {
             let _guard = guard;
             // On that runtime: the calling thread may have none.
-            let done = tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| {
-                Err(Error::Unreachable(format!("PostgreSQL did not answer within {timeout:?}")))
-            });
-            let _ = sender.send(done);
+            let _ = sender.send(within(timeout, work).await);
         });
         Pending::of(receiver)
     }
@@ -479,14 +492,17 @@ impl Postgres {
 
     pub fn count(&self, batch: Arc<ClickBatch>) -> Pending<()> {
         let (flushes, timeout) = (Arc::clone(&self.flushes), self.timeout);
-        // What is given up after it was taken would be counted twice: so each step has its time, and all have more.
-        self.run_within(MANY, move |pool| async move {
-            let mut flushes = flushes.lock().await;
-            settle(&pool, &mut flushes, timeout).await?;
-            flushes.seq += 1;
-            flushes.unsettled = Some(batch);
+        // What is given up after it was taken would be counted twice: so only what comes before has a time to end by.
+        self.run_within(Duration::MAX, move |pool| async move {
+            let taken = async {
+                let mut flushes = flushes.lock().await;
+                settle(&pool, &mut flushes, timeout).await?;
+                Ok::<_, Error>(flushes)
+            };
+            let mut flushes = within(MANY, taken).await?;
             // From here on it is this store's: where it is not known whether it arrived, it is sent again as the same.
-            if let Err(error) = settle(&pool, &mut flushes, timeout).await {
+            flushes.unsettled = Some(Unsettled { batch, arrived: 0 });
+            if let Err(error) = within(timeout, settle(&pool, &mut flushes, timeout)).await {
                 tracing::warn!(%error, "clicks wait to be sent again");
             }
             Ok(())
@@ -537,8 +553,9 @@ impl Postgres {
         }
         self.beats.done(0);
         let (pool, flushes, timeout) = (self.pool.clone(), Arc::clone(&self.flushes), self.timeout);
-        let settled =
-            self.background.spawn(async move { settle(&pool, &mut *flushes.lock().await, timeout).await });
+        let settled = self.background.spawn(async move {
+            within(LAST, async { settle(&pool, &mut *flushes.lock().await, timeout).await }).await
+        });
         let (sender, receiver) = std::sync::mpsc::channel();
         self.background.spawn(async move { sender.send(settled.await) });
         match receiver.recv() {
@@ -625,15 +642,27 @@ fn key_of(link: &Link) -> LinkKey {
     LinkKey { domain: link.domain_id, code: link.code.clone() }
 }
 
-/// Sends what is not known to have arrived.
+/// Sends what is not known to have arrived, piece by piece; it may be given up at any time.
 async fn settle(pool: &Pool, flushes: &mut Flushes, timeout: Duration) -> Result<(), Error> {
-    if let Some(batch) = &flushes.unsettled {
-        let sent = clicks::flush(pool, flushes.node, flushes.seq, batch);
-        let late = |_| Error::Unreachable(format!("PostgreSQL did not answer within {timeout:?}"));
-        tokio::time::timeout(timeout, sent).await.map_err(late)??;
-        flushes.unsettled = None;
+    while let Some(Unsettled { batch, arrived }) = &mut flushes.unsettled {
+        let piece = batch.clicks[*arrived..].chunks(clicks::ENTRIES).next();
+        let Some(piece) = piece else {
+            flushes.unsettled = None;
+            break;
+        };
+        let sent = clicks::flush(pool, flushes.node, flushes.seq + 1, &batch.referrers, piece);
+        within(timeout, sent).await?;
+        flushes.seq += 1;
+        *arrived += piece.len();
     }
     Ok(())
+}
+
+/// What takes longer than that has failed.
+async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(timeout, work)
+        .await
+        .unwrap_or_else(|_| Err(Error::Unreachable(format!("PostgreSQL did not answer within {timeout:?}"))))
 }
 
 /// Reads the domains, and lets all threads have them.

@@ -181,13 +181,11 @@ async fn replace(transaction: &Transaction<'_>, rows: &[&Row]) -> Result<(), Err
         return Ok(());
     }
     let sql = format!(
-        "WITH changed AS (UPDATE links SET target = given.target, title = given.title, \
+        "UPDATE links SET target = given.target, title = given.title, \
          tags = string_to_array(given.tags, ' '), status = given.status, redirect = given.redirect, \
          forward_query = given.forward_query, password_hash = given.password_hash, \
          not_before = given.not_before, expires_at = given.expires_at, max_clicks = given.max_clicks, \
-         updated_at = given.updated_at FROM {GIVEN} WHERE links.domain = given.domain AND links.code = given.code \
-         RETURNING links.id, links.max_clicks) \
-         DELETE FROM limits USING changed WHERE limits.link = changed.id AND changed.max_clicks IS NULL"
+         updated_at = given.updated_at FROM {GIVEN} WHERE links.domain = given.domain AND links.code = given.code"
     );
     run(transaction, &sql, rows, Some(Timestamp::now())).await?;
     Ok(())

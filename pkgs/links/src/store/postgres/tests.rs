@@ -1,0 +1,157 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use bench::postgres::{Durability, Postgres as Server};
+
+use super::*;
+use crate::agent::Agent;
+use crate::store::{Click, Lease};
+
+/// A node that neither hears nor adds up but when it is told to, and its server.
+struct Fixture {
+    node: Arc<Postgres>,
+    server: Server,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let server = Server::start(Durability::None, &[]).unwrap();
+        let node = Postgres::open(PostgresOptions {
+            url: server.url("postgres").parse().unwrap(),
+            codes: CodePolicy::default(),
+            targets: TargetPolicy::default(),
+            queue: 64,
+            connections: NonZero::new(4).unwrap(),
+            timeout: Duration::from_secs(20),
+            pipelines: NonZero::<usize>::MIN,
+            staleness: Duration::from_secs(1),
+            serves: false,
+            watch: Arc::new(()),
+        });
+        Self { node: node.unwrap(), server }
+    }
+
+    fn add(&self, code: &str) -> i64 {
+        let target = format!("https://example.com/{code}");
+        let new = NewLink { code: Some(code.to_owned()), target, ..NewLink::default() };
+        self.node.create(new, None).wait().unwrap().link.id
+    }
+
+    fn limit(&self, code: &str, max_clicks: Option<u64>) {
+        let patch = LinkPatch { max_clicks: Some(max_clicks), ..LinkPatch::default() };
+        self.node.edit(code.to_owned(), patch).wait().unwrap();
+    }
+
+    /// What a node has counted of one link.
+    fn count(&self, link: i64, count: u32) {
+        let click = Click { link, day: 7, referrer: 0, agent: Agent::None, count };
+        let batch = ClickBatch { referrers: vec![String::new()], clicks: vec![click] };
+        self.node.count(Arc::new(batch)).wait().unwrap();
+    }
+
+    fn add_up(&self) {
+        while self.node.background.block_on(clicks::add_up(&self.node.pool)).unwrap() {}
+    }
+
+    /// All that is granted of a link.
+    fn granted(&self, link: i64) -> u64 {
+        let lease = || self.node.background.block_on(limits::lease(&self.node.pool, link)).unwrap();
+        let grants = std::iter::from_fn(|| match lease() {
+            Lease::Granted(clicks) => Some(clicks),
+            Lease::UsedUp => None,
+        });
+        grants.sum()
+    }
+
+    fn number(&self, sql: &str) -> u64 {
+        self.server.execute("postgres", sql).unwrap().trim().parse().unwrap()
+    }
+}
+
+#[test]
+fn many_clicks_are_sent_in_pieces_and_a_backlog_is_added_up_however_slow_the_database() {
+    let fixture = Fixture::new();
+    let entries = 10_000;
+    let clicks: Vec<Click> = (0..entries)
+        .map(|link| Click { link: 1 + link, day: 7, referrer: 1, agent: Agent::None, count: 1 })
+        .collect();
+    let referrers = vec![String::new(), "a.example".to_owned()];
+    fixture.node.count(Arc::new(ClickBatch { referrers, clicks })).wait().unwrap();
+    assert_eq!(fixture.number("SELECT sum(cardinality(links)) FROM click_flushes"), entries as u64);
+    assert!(fixture.number("SELECT max(cardinality(links)) FROM click_flushes") <= 4_096);
+    // Of other nodes while nobody added up, and one of a release that did not send in pieces.
+    let backlog = "INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at) \
+         SELECT 0, n::text, 'https://example.com/', '{}', 0, 307, false, 0, 0 FROM generate_series(1, 40000) AS n; \
+         INSERT INTO click_nodes SELECT 1000 + n, 0, extract(epoch FROM now()) FROM generate_series(1, 20) AS n; \
+         INSERT INTO click_flushes SELECT 1000 + f, 1, array_agg(n), array_agg(7), array_agg('b.example'::text), array_agg(0), \
+         array_agg(2) FROM generate_series(1, 20) AS f, generate_series(1, CASE f WHEN 7 THEN 40000 ELSE 2000 END) AS n \
+         GROUP BY f";
+    fixture.server.execute("postgres", backlog).unwrap();
+    // A disk that is slow for once, and sessions whose statements have less time.
+    let slow = "CREATE SEQUENCE turns; CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF nextval('turns') = 1 THEN PERFORM pg_sleep(1.2); END IF; RETURN NULL; END $$; \
+         CREATE TRIGGER slow AFTER INSERT ON totals FOR EACH STATEMENT EXECUTE FUNCTION slow()";
+    fixture.server.execute("postgres", slow).unwrap();
+    let url = fixture.server.url("postgres").parse().unwrap();
+    let short = Connector::new(&url, "short").unwrap().derive("short", "-c statement_timeout=1000");
+    let pool = Pool::new(short, 1, Duration::from_secs(20));
+    let mut transactions = 0;
+    while fixture.node.background.block_on(clicks::add_up(&pool)).unwrap() {
+        transactions += 1;
+    }
+    assert!(transactions >= 5, "{transactions} transactions");
+    let total = entries as u64 + 2 * (19 * 2_000 + 40_000);
+    assert_eq!(fixture.number("SELECT sum(clicks) FROM totals"), total);
+    assert_eq!(fixture.number("SELECT sum(count) FROM clicks WHERE link = 0"), total);
+    assert_eq!(fixture.number("SELECT count(*) FROM click_flushes"), 0);
+}
+
+#[test]
+fn a_flush_of_a_node_that_is_forgotten_meanwhile_is_not_lost() {
+    let fixture = Fixture::new();
+    let link = fixture.add("one");
+    fixture.count(link, 1);
+    fixture.add_up();
+    let url = fixture.server.url("postgres").parse().unwrap();
+    let forgetting = Connector::new(&url, "forgetting").unwrap();
+    fixture.node.background.block_on(async {
+        let session = forgetting.connect().await.unwrap();
+        let transaction = session.begin().await.unwrap();
+        transaction.batch("SELECT * FROM click_nodes FOR UPDATE").await.unwrap();
+        let click = Click { link, day: 7, referrer: 0, agent: Agent::None, count: 1 };
+        let batch = ClickBatch { referrers: vec![String::new()], clicks: vec![click] };
+        let sent = fixture.node.count(Arc::new(batch));
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        while fixture.number(waits) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        transaction.batch("DELETE FROM click_nodes").await.unwrap();
+        transaction.commit().await.unwrap();
+        sent.await.unwrap();
+    });
+    fixture.add_up();
+    assert_eq!(fixture.number("SELECT sum(clicks) FROM totals"), 2);
+}
+
+#[test]
+fn a_limit_counts_the_clicks_from_before_it_was_set() {
+    let fixture = Fixture::new();
+    let link = fixture.add("one");
+    // Nobody has added those up yet.
+    fixture.count(link, 50);
+    fixture.limit("one", Some(60));
+    assert_eq!(fixture.granted(link), 10);
+    // Neither is it a way to more clicks to take it away and set it again.
+    fixture.limit("one", None);
+    assert_eq!(fixture.granted(link), 0, "without a limit there is nothing to grant");
+    fixture.limit("one", Some(60));
+    assert_eq!(fixture.granted(link), 0);
+    fixture.limit("one", Some(70));
+    assert_eq!(fixture.granted(link), 10);
+    // Clicks of nodes that had not heard of it count once they are added up.
+    fixture.count(link, 35);
+    fixture.add_up();
+    fixture.limit("one", Some(90));
+    assert_eq!(fixture.granted(link), 5);
+    assert_eq!(fixture.number("SELECT clicks FROM totals"), 85);
+}
