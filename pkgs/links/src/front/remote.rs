@@ -33,15 +33,14 @@ pub async fn find(
     domain: DomainId,
     code: &str,
 ) -> Result<(Entry, Certainty), Error> {
-    let away = cache.lingers();
-    if let Some(age) = away
-        && let Some(entry) = cache.last(domain, code)
-    {
-        return Ok((entry, Certainty::Cached(age)));
+    let cached = || Some((cache.last(domain, code)?, Certainty::Cached(cache.lingers()?)));
+    let away = cache.lingers().is_some();
+    if let Some(found) = cached() {
+        return Ok(found);
     }
     let reading = cache.reading(domain, code);
     // Where the feed finds nobody, a read would wait as long.
-    let failed = if away.is_some() {
+    let failed = if away {
         Error::Unreachable("no server of PostgreSQL takes writes".to_owned())
     } else {
         match remote.route(domain, code).await {
@@ -55,6 +54,10 @@ pub async fn find(
     if !matches!(failed, Error::Unreachable(_)) {
         return Err(failed);
     }
+    // The feed may have found nobody meanwhile.
+    if let Some(found) = cached() {
+        return Ok(found);
+    }
     match remote.route_of_any(domain, code).await {
         Some(Ok(found)) => {
             // Clicks are granted by the primary alone, and so are limits.
@@ -62,7 +65,7 @@ pub async fn find(
             Ok((cache.entry(reading, domain, code, route), Certainty::Standby))
         }
         Some(Err(error)) => Err(error),
-        None if away.is_some() => match remote.route(domain, code).await {
+        None if away => match remote.route(domain, code).await {
             Ok(found) => {
                 let entry = cache.keep(reading, domain, code, route(cache, remote, found));
                 Ok((entry, Certainty::Sure))
