@@ -58,10 +58,7 @@ impl Postgres {
     /// When PostgreSQL is missing and cannot be installed, or does not start; with what it printed.
     pub fn start(durability: Durability, settings: &[&str]) -> Result<Self, Error> {
         let programs = programs()?;
-        let directory = tempfile::Builder::new().prefix("pg").tempdir()?;
-        if let Some((user, group)) = unprivileged() {
-            chown(directory.path(), Some(user), Some(group)).map_err(Error::file(directory.path()))?;
-        }
+        let directory = directory()?;
         let mut all: Vec<String> = settings.iter().map(ToString::to_string).collect();
         if durability == Durability::None {
             all.extend(["fsync", "synchronous_commit", "full_page_writes"].map(|name| format!("{name}=off")));
@@ -79,6 +76,21 @@ impl Postgres {
         output(initdb.arg(postgres.data()))?;
         postgres.resume()?;
         Ok(postgres)
+    }
+
+    /// A standby that streams from it, of a directory and a socket of its own.
+    ///
+    /// # Errors
+    /// As [`Postgres::start`].
+    pub fn standby(&self) -> Result<Self, Error> {
+        let directory = directory()?;
+        let mut standby =
+            Self { programs: self.programs.clone(), directory, settings: Vec::new(), process: None };
+        let mut copy = standby.as_user("pg_basebackup");
+        copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "-p", PORT, "-U", "postgres"]);
+        output(copy.arg("-h").arg(self.directory.path()).arg("-D").arg(standby.data()))?;
+        standby.resume()?;
+        Ok(standby)
     }
 
     /// How a client on this machine reaches `database`.
@@ -241,6 +253,15 @@ impl Drop for Postgres {
         // An immediate shutdown: nobody will read the data again.
         self.end(Signal::QUIT);
     }
+}
+
+/// One that whoever runs PostgreSQL may use.
+fn directory() -> Result<TempDir, Error> {
+    let directory = tempfile::Builder::new().prefix("pg").tempdir()?;
+    if let Some((user, group)) = unprivileged() {
+        chown(directory.path(), Some(user), Some(group)).map_err(Error::file(directory.path()))?;
+    }
+    Ok(directory)
 }
 
 /// The directory of the newest version's programs.

@@ -1,8 +1,9 @@
 //! What other nodes write, heard of within a bound, and known when it is not.
 //!
 //! Every transaction that a cache may know of leaves a row in `changes`, and each node polls for those that it has not
-//! seen, on the server that answers its reads. A poll that was sent at an instant and is answered tells of every commit
-//! before that instant: so a cache is right up to then, whether connections are lost, hang, or lag. Nothing is locked by
+//! seen, on the server that answers its reads. A poll that was sent at an instant and is answered by a primary tells of every
+//! commit before that instant: so a cache is right up to then, whether connections are lost or hang. A standby tells what it
+//! has replayed, and nobody knows whether that is all. Nothing is locked by
 //! writers together, as NOTIFY in a transaction does; after a commit, NOTIFY wakes the pollers, and where that is deaf,
 //! as behind a pooler, the polls come a few times within the bound all the same.
 //!
@@ -142,7 +143,9 @@ impl Feed {
                 Ok(session) => match self.follow(&session).await {
                     Ok(never) => match never {},
                     Err(error) => {
-                        tracing::warn!(%error, server = session.server(), "lost the feed of changes")
+                        tracing::warn!(%error, server = session.server(), "lost the feed of changes");
+                        // A server that takes connections and refuses to tell is not asked without end.
+                        sleep(RETRY).await;
                     }
                 },
                 Err(error) => {
@@ -160,13 +163,15 @@ impl Feed {
         self.connector.turn();
         let Options { every, least } = Options::of(self.options.bound);
         let mut notifications = session.notifications();
-        let mut own = None;
-        if session.is_pooled() {
+        let asked = "SELECT pg_backend_pid(), pg_is_in_recovery()";
+        let rows = self.in_time(session.query_once(asked, &[])).await?;
+        let Some(row) = rows.first() else { return Err(Error::Foreign) };
+        let (own, in_recovery): (i32, bool) = (row.try_get(0)?, row.try_get(1)?);
+        // A pooler passes nothing on, and a standby refuses to listen.
+        if session.is_pooled() || in_recovery {
             notifications = None;
         } else {
             self.in_time(session.batch(&format!("LISTEN {}", self.options.channel))).await?;
-            let rows = self.in_time(session.query_once("SELECT pg_backend_pid()", &[])).await?;
-            own = rows.first().map(|row| row.try_get::<_, i32>(0)).transpose()?;
         }
         let mut position = Position::default();
         // Where it begins; what was written before is not told, so anything may have changed.
@@ -183,7 +188,9 @@ impl Feed {
                 () = self.written.0.notified() => {
                     sleep(least.saturating_sub(noted.elapsed())).await;
                     noted = Instant::now();
-                    self.in_time(session.batch(&format!("NOTIFY {}", self.options.channel))).await?;
+                    if !position.in_recovery {
+                        self.in_time(session.batch(&format!("NOTIFY {}", self.options.channel))).await?;
+                    }
                     if polled.elapsed() < every {
                         continue;
                     }
@@ -293,11 +300,11 @@ impl Options {
 }
 
 /// True once another session has notified; what has come meanwhile is the same news. Never where nothing is heard.
-async fn woken(notifications: &mut Option<mpsc::Receiver<Notification>>, own: Option<i32>) -> bool {
+async fn woken(notifications: &mut Option<mpsc::Receiver<Notification>>, own: i32) -> bool {
     let Some(receiver) = notifications else { return std::future::pending().await };
     loop {
         match receiver.recv().await {
-            Some(notification) if Some(notification.process_id()) == own => {}
+            Some(notification) if notification.process_id() == own => {}
             Some(_) => {
                 while receiver.try_recv().is_ok() {}
                 return true;

@@ -54,10 +54,11 @@ impl Notes {
     }
 }
 
-fn feed(server: &Server) -> Arc<Notes> {
+fn feed(server: &Postgres) -> Arc<Notes> {
     let notes: Arc<Notes> = Arc::default();
     let options = FeedOptions { application: "feed".into(), channel: "rows", bound: Duration::from_secs(1) };
-    let connector = Connector::new(&server.local(), "test").expect("no tokens");
+    let url = server.url("postgres").parse().expect("a URL");
+    let connector = Connector::new(&url, "test").expect("no tokens");
     tokio::spawn(Feed::new(&connector, options, notes.clone()).run());
     notes
 }
@@ -72,7 +73,7 @@ async fn every_commit_is_heard_once_whatever_order_transactions_end_in() {
     let run = |sql: &str| server.postgres.execute("postgres", sql).expect("it answers");
     run(CHANGES_SCHEMA);
     run(&note("before"));
-    let notes = feed(&server);
+    let notes = feed(&server.postgres);
     notes.catch_up().await;
     // One that began before the others, and ends after them.
     let slow =
@@ -101,7 +102,7 @@ async fn every_commit_is_heard_once_whatever_order_transactions_end_in() {
 async fn what_is_too_much_was_pruned_or_came_while_nobody_listened_is_all() {
     let mut server = Server::start(&[]);
     server.postgres.execute("postgres", CHANGES_SCHEMA).expect("it is new");
-    let notes = feed(&server);
+    let notes = feed(&server.postgres);
     notes.catch_up().await;
     assert_eq!(notes.alls(), 1, "where it begins");
     let many =
@@ -119,4 +120,32 @@ async fn what_is_too_much_was_pruned_or_came_while_nobody_listened_is_all() {
     notes.until("it is back", |notes| notes.alls() > before).await;
     server.postgres.execute("postgres", &note("after")).expect("it answers");
     notes.until("it is heard again", |notes| notes.count("after") == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_tells_what_it_has_and_never_that_this_is_all() {
+    let primary = Postgres::start(Durability::None, &[]).expect("PostgreSQL starts");
+    let run = |sql: &str| primary.execute("postgres", sql).expect("it answers");
+    run(CHANGES_SCHEMA);
+    let standby = primary.standby().expect("it streams");
+    let there = |sql: &str| standby.execute("postgres", sql).expect("it answers");
+    let notes = feed(&standby);
+    notes.until("it begins", |notes| notes.alls() == 1).await;
+    run(&note("streamed"));
+    notes.until("it is told", |notes| notes.count("streamed") == 1).await;
+    // What it has not replayed was committed all the same.
+    there("SELECT pg_wal_replay_pause()");
+    run(&note("late"));
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!((notes.count("late"), *notes.heard.lock().expect("no panic")), (0, None));
+    there("SELECT pg_wal_replay_resume()");
+    notes.until("it is told", |notes| notes.count("late") == 1).await;
+    assert_eq!(*notes.heard.lock().expect("no panic"), None);
+    there("SELECT pg_promote()");
+    standby.execute("postgres", &note("led")).expect("it takes writes");
+    notes.until("it is told", |notes| notes.count("led") == 1).await;
+    notes.catch_up().await;
+    for (key, times) in [("streamed", 1), ("late", 1), ("led", 1)] {
+        assert_eq!(notes.count(key), times, "{key}");
+    }
 }
