@@ -123,6 +123,7 @@ impl Cluster {
         cluster.in_step();
         cluster.sql("postgres", "CREATE ROLE api LOGIN PASSWORD 'secret'");
         cluster.sql("postgres", "CREATE DATABASE app OWNER api");
+        cluster.sql("postgres", "CREATE DATABASE links OWNER api");
         cluster.front();
         cluster
     }
@@ -147,7 +148,7 @@ impl Cluster {
         let (chain, key, users) = (shown("chain.pem"), shown("key.pem"), shown("p/users.txt"));
         fs::write(at("p/users.txt"), "\"api\" \"secret\"\n").expect("a file");
         let text = format!(
-            "[databases]\napp = host={HERE} port={BALANCER} dbname=app\n[pgbouncer]\nlisten_addr = {HERE}\nlisten_port = {POOLER}\n\
+            "[databases]\n* = host={HERE} port={BALANCER}\n[pgbouncer]\nlisten_addr = {HERE}\nlisten_port = {POOLER}\n\
              unix_socket_dir =\nauth_type = scram-sha-256\nauth_file = {users}\npool_mode = transaction\ndefault_pool_size = 10\n\
              server_tls_sslmode = verify-full\nserver_tls_ca_file = {chain}\nclient_tls_sslmode = require\nclient_tls_cert_file = {chain}\n\
              client_tls_key_file = {key}\nserver_login_retry = 1\nserver_connect_timeout = 2\nquery_timeout = 10\n"
@@ -159,23 +160,23 @@ impl Cluster {
         wait_for("pgbouncer", || TcpStream::connect((HERE, POOLER)).ok());
     }
 
-    /// A URL of all members, of which one takes writes.
-    pub fn hosts(&self) -> String {
+    /// A URL of a database of all members, of which one takes writes.
+    pub fn hosts(&self, database: &str) -> String {
         let hosts: Vec<String> =
             self.members.iter().map(|member| format!("{}:5432", member.address)).collect();
         let chain = self.directory.path().join("chain.pem");
         format!(
-            "postgres://api:secret@{}/app?sslmode=verify-full&sslrootcert={}&channel_binding=require&connect_timeout=2",
+            "postgres://api:secret@{}/{database}?sslmode=verify-full&sslrootcert={}&channel_binding=require&connect_timeout=2",
             hosts.join(","),
             chain.display()
         )
     }
 
-    /// A URL of pgbouncer, which goes by HAProxy.
-    pub fn pooler(&self) -> String {
+    /// A URL of a database through pgbouncer, which goes by HAProxy.
+    pub fn pooler(&self, database: &str) -> String {
         let chain = self.directory.path().join("chain.pem");
         format!(
-            "postgres://api:secret@{HERE}:{POOLER}/app?sslmode=verify-full&sslrootcert={}&connect_timeout=2",
+            "postgres://api:secret@{HERE}:{POOLER}/{database}?sslmode=verify-full&sslrootcert={}&connect_timeout=2",
             chain.display()
         )
     }
@@ -259,7 +260,7 @@ impl Cluster {
         ip(&format!("link set to{} {}", index + 1, if cut { "down" } else { "up" }));
     }
 
-    /// Has the standby that need not have all of it replay nothing, or go on.
+    /// Has both standbys replay nothing, or go on: the synchronous one still takes what is committed.
     pub fn lag(&self, lag: bool) {
         let leader = self.leader();
         for index in (0..self.members.len()).filter(|&index| index != leader) {

@@ -13,15 +13,63 @@ use crate::place::{ask, user, value};
 /// How far behind a cached read may be, as the nodes are told.
 pub const BOUND: Duration = Duration::from_secs(1);
 
+/// What was created: what it is called, when it was acknowledged, and by which node.
+#[derive(Default)]
+pub struct Writes(Mutex<Vec<(String, Instant, usize)>>);
+
+impl Writes {
+    pub fn note(&self, name: String, node: usize) {
+        lock(&self.0).push((name, Instant::now(), node));
+    }
+
+    /// The longest time without one of a node since an instant.
+    pub fn gap(&self, node: usize, since: Instant) -> Duration {
+        let created = lock(&self.0);
+        let times = created.iter().filter(|(_, at, by)| *by == node && *at >= since).map(|(_, at, _)| *at);
+        let mut last = since;
+        let mut longest = Duration::ZERO;
+        for at in times {
+            longest = longest.max(at - last);
+            last = at;
+        }
+        longest.max(last.elapsed())
+    }
+
+    /// How many of a node there are.
+    pub fn count(&self, node: usize) -> usize {
+        lock(&self.0).iter().filter(|(_, _, by)| *by == node).count()
+    }
+
+    pub fn all(&self) -> Vec<String> {
+        lock(&self.0).iter().map(|(name, ..)| name.clone()).collect()
+    }
+}
+
+/// Versions of what is changed again and again, and when they were acknowledged.
+#[derive(Default)]
+pub struct Versions(Mutex<Vec<(i64, Instant)>>);
+
+impl Versions {
+    pub fn note(&self, version: i64) {
+        lock(&self.0).push((version, Instant::now()));
+    }
+
+    /// Which one a read that begins now has to have at least.
+    pub fn least(&self, begin: Instant) -> i64 {
+        let versions = lock(&self.0);
+        versions.iter().rev().find(|(_, at)| *at + BOUND <= begin).map_or(0, |(version, _)| *version)
+    }
+}
+
 /// What was seen; all clients share it.
 #[derive(Default)]
 pub struct Seen {
     pub over: AtomicBool,
-    /// Users whose creation was acknowledged, when, and by which node.
-    pub created: Mutex<Vec<(String, Instant, usize)>>,
+    /// Users whose creation was acknowledged.
+    pub created: Writes,
     pub refused: AtomicU64,
     /// Versions of the one user that all read, as they were acknowledged.
-    versions: Mutex<Vec<(i64, Instant)>>,
+    versions: Versions,
     pub reads: AtomicU64,
     /// Those that said that the database is away.
     pub lingering: AtomicU64,
@@ -53,7 +101,7 @@ impl Seen {
             match answer.status {
                 201 => {
                     let id = value(&answer)["id"].as_str().expect("an id").to_owned();
-                    lock(&self.created).push((id, Instant::now(), node));
+                    self.created.note(id, node);
                 }
                 503 => {
                     self.refused.fetch_add(1, Relaxed);
@@ -75,8 +123,7 @@ impl Seen {
             let answer =
                 ask(&mut client, "PATCH", path, "Content-Type: application/merge-patch+json\r\n", &body);
             if answer.status == 200 {
-                let version = value(&answer)["version"].as_i64().expect("a version");
-                lock(&self.versions).push((version, Instant::now()));
+                self.versions.note(value(&answer)["version"].as_i64().expect("a version"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -87,10 +134,7 @@ impl Seen {
         let mut client = Client::connect(address);
         while self.on() {
             let begin = Instant::now();
-            let least = {
-                let versions = lock(&self.versions);
-                versions.iter().rev().find(|(_, at)| *at + BOUND <= begin).map_or(0, |(version, _)| *version)
-            };
+            let least = self.versions.least(begin);
             let answer = ask(&mut client, "GET", path, "", "");
             let took = begin.elapsed().as_millis() as u64;
             self.slowest.fetch_max(took, Relaxed);
@@ -111,23 +155,5 @@ impl Seen {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-    }
-
-    /// The longest time without an acknowledged write of a node since an instant.
-    pub fn gap(&self, node: usize, since: Instant) -> Duration {
-        let created = lock(&self.created);
-        let times = created.iter().filter(|(_, at, by)| *by == node && *at >= since).map(|(_, at, _)| *at);
-        let mut last = since;
-        let mut longest = Duration::ZERO;
-        for at in times {
-            longest = longest.max(at - last);
-            last = at;
-        }
-        longest.max(last.elapsed())
-    }
-
-    /// How many writes of a node were acknowledged.
-    pub fn acknowledged(&self, node: usize) -> usize {
-        lock(&self.created).iter().filter(|(_, _, by)| *by == node).count()
     }
 }

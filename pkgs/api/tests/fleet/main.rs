@@ -1,12 +1,14 @@
-//! Two nodes under load on a PostgreSQL that fails over: one with the URL of all three hosts, one through pgbouncer and
-//! HAProxy.
+//! Two nodes each of api and links under load on a PostgreSQL that fails over: one with the URL of all three hosts, one
+//! through pgbouncer and HAProxy.
 //!
-//! Counted: what was acknowledged is stored; no read is older than the bound, unless it says that the database is away.
-//! Printed: for how long nothing could be written. It needs root, for namespaces, and Debian's etcd, HAProxy, pgbouncer
+//! Counted: what was acknowledged is stored; no read is older than the bound, unless it says that the database is away; a
+//! link that is followed all the time never fails; each click counts once, and no limit of clicks is exceeded. Printed: for
+//! how long nothing could be written. It needs root, for namespaces, and Debian's etcd, HAProxy, pgbouncer
 //! and PostgreSQL; Patroni comes of PyPI.
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod links;
 mod load;
 // Shared with the tests of one node, which need more of it.
 #[allow(dead_code, unused_macros)]
@@ -25,7 +27,7 @@ use serde_json::json;
 use testkit::{client, wait_for};
 
 use cluster::Cluster;
-use load::Seen;
+use load::{Seen, Writes};
 use place::{Place, Server, value};
 
 /// Says that this runs in namespaces of its own, and where Patroni is.
@@ -63,6 +65,10 @@ fn main() {
 /// All of it.
 fn fail_over(programs: &std::path::Path) {
     let begin = Instant::now();
+    // Cargo puts programs two directories above a test's own.
+    let test = std::env::current_exe().expect("a path");
+    let program = test.ancestors().nth(2).expect("it is in target/PROFILE/deps").join("linerate-links");
+    assert!(program.is_file(), "{} is not built: 'make test-fleet' builds it", program.display());
     let mut cluster = Cluster::start(programs);
     println!(
         "fleet: three servers, etcd, HAProxy and pgbouncer after {:.1} s",
@@ -78,13 +84,18 @@ fn fail_over(programs: &std::path::Path) {
         "--acquire-timeout",
         "1000",
     ];
-    let urls = [cluster.hosts(), cluster.pooler()];
-    let places = urls.map(Place::on);
+    let places = [cluster.hosts("app"), cluster.pooler("app")].map(Place::on);
     let nodes: Vec<Server> = places.iter().map(|place| place.serve(&flags)).collect();
+    let first = links::Node::start(&program, &cluster.hosts("links"), places[0].path("links"), None);
+    let token = Some(first.token());
+    let other = links::Node::start(&program, &cluster.pooler("links"), places[1].path("links"), token);
+    let shorteners = [first, other];
+    links::Seen::prepare(&shorteners[0]);
+    cluster.sql("links", &links::Seen::cold_links());
     let path = format!("/v1/users/{}", nodes[0].create("all@example.org")["id"].as_str().expect("an id"));
-    let seen = Seen::default();
+    let (seen, followed) = (Seen::default(), links::Seen::default());
     std::thread::scope(|scope| {
-        let (seen, path) = (&seen, path.as_str());
+        let (seen, followed, path) = (&seen, &followed, path.as_str());
         for (number, node) in nodes.iter().enumerate() {
             let address = node.public;
             (0..2).for_each(|writer| drop(scope.spawn(move || seen.create(number, address, writer))));
@@ -92,18 +103,30 @@ fn fail_over(programs: &std::path::Path) {
         }
         let address = nodes[0].public;
         scope.spawn(move || seen.change(address, path));
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| phases(&mut cluster, seen)));
+        for (number, node) in shorteners.iter().enumerate() {
+            scope.spawn(move || followed.create(number, node));
+            scope.spawn(move || followed.follow(node));
+            scope.spawn(move || followed.use_up(node, Duration::from_millis(40)));
+        }
+        let first = &shorteners[0];
+        scope.spawn(move || followed.change(first));
+        scope.spawn(move || followed.look_up(first));
+        let writes = [&seen.created, &followed.created];
+        let phases = || phases(&mut cluster, writes);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(phases));
         seen.over.store(true, Relaxed);
+        followed.over.store(true, Relaxed);
         if let Err(panic) = result {
             println!("{}", cluster.said());
-            nodes.iter().for_each(|node| println!("== node\n{}", node.said()));
+            let said = nodes.iter().map(Server::said).chain(shorteners.iter().map(links::Node::said));
+            said.for_each(|said| println!("== node\n{said}"));
             std::panic::resume_unwind(panic);
         }
     });
-    let created = seen.created.into_inner().expect("no panic");
+    followed.settle(&shorteners);
+    let created = seen.created.all();
     let mut missing = 0;
     for ids in created.chunks(500) {
-        let ids: Vec<&str> = ids.iter().map(|(id, ..)| id.as_str()).collect();
         let found = wait_for("users are read", || {
             let answer = nodes[0].send("POST", "/v1/users:batchGet", "", &json!({ "ids": ids }));
             (answer.status == 200).then(|| value(&answer))
@@ -112,7 +135,7 @@ fn fail_over(programs: &std::path::Path) {
     }
     let count = |of: &std::sync::atomic::AtomicU64| of.load(Relaxed);
     println!(
-        "fleet: {} writes acknowledged, {missing} of them not stored, {} refused; {} reads, {} older than the bound, {} while the \
+        "fleet: api: {} writes acknowledged, {missing} of them not stored, {} refused; {} reads, {} older than the bound, {} while the \
          database was away, {} refused, the slowest {} ms; {:.0} s",
         created.len(),
         count(&seen.refused),
@@ -131,14 +154,19 @@ fn fail_over(programs: &std::path::Path) {
 }
 
 /// What happens to the servers, one after the other; after each the nodes write again.
-fn phases(cluster: &mut Cluster, seen: &Seen) {
+fn phases(cluster: &mut Cluster, writes: [&Writes; 2]) {
     let after = |what: &str, begin: Instant| {
-        let before = [seen.acknowledged(0), seen.acknowledged(1)];
-        wait_for(what, || (0..2).all(|node| seen.acknowledged(node) >= before[node] + WRITES).then_some(()));
+        let before = writes.map(|writes| [writes.count(0), writes.count(1)]);
+        wait_for(what, || {
+            let more = |(writes, before): (&Writes, [usize; 2])| {
+                (0..2).all(|node| writes.count(node) >= before[node] + WRITES)
+            };
+            writes.into_iter().zip(before).all(more).then_some(())
+        });
+        let [api, links] = writes.map(|writes| [0, 1].map(|node| writes.gap(node, begin).as_secs_f64()));
         println!(
-            "fleet: {what}: {:.1} s and, through pgbouncer, {:.1} s without writes",
-            seen.gap(0, begin).as_secs_f64(),
-            seen.gap(1, begin).as_secs_f64()
+            "fleet: {what}: api {:.1} s and, through pgbouncer, {:.1} s without writes; links {:.1} s and {:.1} s",
+            api[0], api[1], links[0], links[1]
         );
     };
     let stay = |duration| std::thread::sleep(duration);
