@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// While a request is answered.
 pub const ANSWER: &str = "fault-answer";
@@ -22,7 +23,14 @@ pub const PAUSE: &str = "fault-pause";
 /// The worker has come, and may go on.
 pub static PAUSED: [Barrier; 2] = [Barrier::new(2), Barrier::new(2)];
 
+/// No panic: the kernel has no room for a read of the ring, for so many of the worker's attempts.
+pub const RING: &str = "fault-ring";
+const RING_REFUSALS: u32 = 3;
+/// How often that was so.
+pub static RING_REFUSED: AtomicU32 = AtomicU32::new(0);
+
 thread_local! {
+    static REFUSALS: Cell<u32> = const { Cell::new(0) };
     static DOOMED: Cell<bool> = const { Cell::new(false) };
     static HAS_PAUSED: Cell<bool> = const { Cell::new(false) };
 }
@@ -31,6 +39,9 @@ thread_local! {
 pub fn strike(fault: &str, path: &[u8]) {
     if memchr::memmem::find(path, LOOP.as_bytes()).is_some() {
         DOOMED.set(true);
+    }
+    if fault == SENDING && memchr::memmem::find(path, RING.as_bytes()).is_some() {
+        REFUSALS.set(RING_REFUSALS);
     }
     if fault == ANSWER && memchr::memmem::find(path, PAUSE.as_bytes()).is_some() && !HAS_PAUSED.replace(true)
     {
@@ -44,4 +55,12 @@ pub fn strike(fault: &str, path: &[u8]) {
 /// Panics if [`LOOP`] was asked for on this thread.
 pub fn strike_loop() {
     assert!(!DOOMED.get(), "on purpose: {LOOP}");
+}
+
+/// Whether the kernel is to have no room for what this thread tells its ring of.
+pub fn is_ring_refused() -> bool {
+    let left = REFUSALS.get();
+    REFUSALS.set(left.saturating_sub(1));
+    RING_REFUSED.fetch_add(left.min(1), Ordering::Relaxed);
+    left > 0
 }

@@ -2,16 +2,17 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Mode, OFlags, fcntl_setfl, open};
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::copy::{CopySlot, FileCopy};
 use super::memory_copy::MemoryCopy;
 use super::pipe_copy::PipeCopy;
+use crate::disk::ring_file::{RingFile, open_direct};
 use crate::http::conditional::Validators;
 use crate::http::date;
 use crate::http::encoding::Coding;
@@ -259,9 +260,20 @@ impl OpenFile {
         &self.fd
     }
 
+    /// Whether its bytes are still those it was opened with.
+    pub fn is_intact(&self) -> bool {
+        // Blocks of one version come into it, and nothing else does.
+        if self.incomplete().is_some() {
+            return true;
+        }
+        FileIdentity::of(&*self.fd).is_ok_and(|(now, _)| self.identity.has_same_bytes(&now))
+    }
+}
+
+impl RingFile for OpenFile {
     /// The file, to be read around the page cache; none where that cannot be. The flag is of an open file and counts when the
     /// kernel begins a read, so that it is set where nobody else has this one, which costs a tenth of opening it once more.
-    pub fn around_the_page_cache(&self) -> Option<Arc<OwnedFd>> {
+    fn around_the_page_cache(&self) -> Option<Arc<OwnedFd>> {
         if self.refuses_direct.get() {
             return None;
         }
@@ -276,9 +288,7 @@ impl OpenFile {
                 Arc::clone(&self.fd)
             })
         } else {
-            let place = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-            let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NOCTTY;
-            open(place, flags, Mode::empty()).map(Arc::new)
+            open_direct(&self.fd)
         };
         // Its file system cannot; what is short now need not be later.
         opened.inspect_err(|errno| self.refuses_direct.set(*errno == Errno::INVAL)).ok()
@@ -286,7 +296,7 @@ impl OpenFile {
 
     /// The open file that all share, whose reads may wait from now on: it was opened so that they do not, and the ring would
     /// take that for an answer.
-    pub fn through_the_page_cache(&self) -> Arc<OwnedFd> {
+    fn through_the_page_cache(&self) -> Arc<OwnedFd> {
         let fd = self.fd();
         if !self.waits.replace(true) {
             // Where that fails, reads that would wait end with EAGAIN.
@@ -296,17 +306,8 @@ impl OpenFile {
     }
 
     /// It turned out that it cannot be read around the page cache.
-    pub fn refuse_direct(&self) {
+    fn refuse_direct(&self) {
         self.refuses_direct.set(true);
-    }
-
-    /// Whether its bytes are still those it was opened with.
-    pub fn is_intact(&self) -> bool {
-        // Blocks of one version come into it, and nothing else does.
-        if self.incomplete().is_some() {
-            return true;
-        }
-        FileIdentity::of(&*self.fd).is_ok_and(|(now, _)| self.identity.has_same_bytes(&now))
     }
 }
 

@@ -7,41 +7,75 @@
 //! queue of S3-FIFO (Yang et al., SOSP 2023), whose small queue is empty here: a file read once leaves with its answer.
 
 use std::hash::BuildHasher;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use foldhash::fast::FixedState;
 
-/// Files that are remembered, 1 MiB for each worker. A file is forgotten for another one of its place.
-const PLACES: usize = 1 << 17;
+/// Files that are remembered, 1 MiB for all workers. A file is forgotten for another one of its place.
+const PLACES: usize = 1 << 16;
 
-/// What was read around the page cache lately.
+/// What was read around the page cache lately, by whichever worker: memory is one for all. Whoever asks is about to wait
+/// for the disk, beside which a lock is nothing.
 #[derive(Debug)]
-pub struct GhostQueue {
-    /// For each a part of its hash, and how much had been read by then, in pages.
-    places: Box<[(u32, u32)]>,
+pub struct GhostQueue(Mutex<Ghosts>);
+
+#[derive(Debug)]
+struct Ghosts {
+    places: Box<[Ghost]>,
     /// Pages that were read, all in all.
     read: u32,
     /// Pages that memory has.
     memory: u32,
 }
 
+/// What was read of a file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ghost {
+    /// A part of the file's hash; 0 where nothing is here.
+    print: u32,
+    /// How much had been read of all files by then, in pages.
+    read: u32,
+    /// Which of its pages.
+    start: u32,
+    end: u32,
+}
+
 impl GhostQueue {
     /// None yet; `memory` is what the page cache can have, in bytes.
     pub fn new(memory: u64) -> Self {
-        Self { places: Box::default(), read: 0, memory: pages(memory) }
+        Self(Mutex::new(Ghosts { places: Box::default(), read: 0, memory: pages(memory) }))
     }
 
-    /// Whether a file, by what identifies it, is to be read through the page cache; `bytes` of it are to be read.
-    pub fn admit(&mut self, file: impl std::hash::Hash, bytes: u64) -> bool {
+    /// Whether this part of a file, by what identifies it, is to be read through the page cache: half of it was read before,
+    /// and all of it fits.
+    pub fn admit(&self, file: impl std::hash::Hash, range: &Range<u64>) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).admit(file, range)
+    }
+}
+
+impl Ghosts {
+    fn admit(&mut self, file: impl std::hash::Hash, range: &Range<u64>) -> bool {
         if self.places.is_empty() {
-            self.places = vec![(0, 0); PLACES].into();
+            self.places = vec![Ghost::default(); PLACES].into();
         }
         let hash = FixedState::default().hash_one(file);
-        let place = &mut self.places[hash as usize % PLACES];
-        // None is 0, which says that nothing is here.
+        let ghost = &mut self.places[hash as usize % PLACES];
         let print = (hash >> 32) as u32 | 1;
-        let again = place.0 == print && self.read.wrapping_sub(place.1) <= self.memory;
-        self.read = self.read.wrapping_add(pages(bytes).max(1));
-        *place = (print, self.read);
+        let start = pages(range.start);
+        let end = pages(range.end.next_multiple_of(4096)).max(start + 1);
+        let length = end - start;
+        let is_known = ghost.print == print && self.read.wrapping_sub(ghost.read) <= self.memory;
+        let common = end.min(ghost.end).saturating_sub(start.max(ghost.start));
+        let again = is_known && common >= length.div_ceil(2) && length <= self.memory;
+        self.read = self.read.wrapping_add(length);
+        // What is read piece by piece was read as a whole, while that fits.
+        let joined = ghost.start.min(start)..ghost.end.max(end);
+        let joins =
+            is_known && start <= ghost.end && ghost.start <= end && joined.end - joined.start <= self.memory;
+        let Range { start, end } = if joins { joined } else { start..end };
+        *ghost = Ghost { print, read: self.read, start, end };
         again
     }
 }
@@ -51,28 +85,29 @@ fn pages(bytes: u64) -> u32 {
     u32::try_from(bytes / 4096).unwrap_or(u32::MAX).min(u32::MAX / 2)
 }
 
-/// What the page cache can have at most: all memory, or what this process's control group has, in bytes.
+/// What the page cache can have at most: all memory, or what the control groups of this process have, in bytes.
 pub fn memory() -> u64 {
     let info = rustix::system::sysinfo();
     let all = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
-    limits().fold(all, u64::min)
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    limits(&groups, Path::new("/sys/fs/cgroup")).fold(all, u64::min)
 }
 
-/// The limits of the control groups this process is in.
-fn limits() -> impl Iterator<Item = u64> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let files: Vec<String> = groups
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (fields.next()?, fields.next()?.trim_end_matches('/'));
-            match controllers {
-                "" => Some(format!("/sys/fs/cgroup{path}/memory.max")),
-                "memory" => Some(format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes")),
-                _ => None,
-            }
-        })
-        .collect();
+/// The limits of the control groups of `groups`, and of those these are in, which are mounted at `mount`.
+fn limits(groups: &str, mount: &Path) -> impl Iterator<Item = u64> {
+    let files = groups.lines().filter_map(move |line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?.trim_matches('/'));
+        let (top, limit) = match controllers {
+            "" => (mount.to_owned(), "memory.max"),
+            "memory" => (mount.join("memory"), "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        let group = top.join(path);
+        let above = group.ancestors().take_while(|group| group.starts_with(&top));
+        Some(above.map(|group| group.join(limit)).collect::<Vec<PathBuf>>())
+    });
+    let files: Vec<PathBuf> = files.flatten().collect();
     files.into_iter().filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok())
 }
 
@@ -80,17 +115,79 @@ fn limits() -> impl Iterator<Item = u64> {
 mod tests {
     use super::*;
 
+    const PAGE: u64 = 4096;
+
     #[test]
     fn what_is_asked_for_again_soon_enough_is_admitted() {
-        let mut ghosts = GhostQueue::new(10 * 4096);
-        assert!(!ghosts.admit(1, 4096));
-        assert!(ghosts.admit(1, 4096));
+        let ghosts = GhostQueue::new(10 * PAGE);
+        assert!(!ghosts.admit(1, &(0..PAGE)));
+        assert!(ghosts.admit(1, &(0..PAGE)));
         for other in 100..110 {
-            assert!(!ghosts.admit(other, 4096), "{other}");
+            assert!(!ghosts.admit(other, &(0..PAGE)), "{other}");
         }
-        assert!(ghosts.admit(1, 4096), "ten pages later");
-        assert!(!ghosts.admit(2, 11 * 4096));
-        assert!(!ghosts.admit(1, 4096), "more has been read than memory has");
+        assert!(ghosts.admit(1, &(0..PAGE)), "ten pages later");
+        assert!(!ghosts.admit(2, &(0..11 * PAGE)));
+        assert!(!ghosts.admit(1, &(0..PAGE)), "more has been read than memory has");
+        assert!(
+            !ghosts.admit(2, &(0..11 * PAGE)) && !ghosts.admit(2, &(0..11 * PAGE)),
+            "it fits into no memory"
+        );
+    }
+
+    #[test]
+    fn a_part_of_a_file_is_not_all_of_it() {
+        let ghosts = GhostQueue::new(1000 * PAGE);
+        let all = 0..100 * PAGE;
+        assert!(!ghosts.admit(1, &(0..1)));
+        assert!(!ghosts.admit(1, &all), "only a byte of it was asked for");
+        assert!(ghosts.admit(1, &all));
+        assert!(ghosts.admit(1, &(50..51)), "a byte of what was");
+        // Piece by piece: none of these was asked for before, all of them together were then.
+        for piece in 0..10 {
+            assert!(!ghosts.admit(2, &(piece * 10 * PAGE..(piece + 1) * 10 * PAGE)), "{piece}");
+        }
+        assert!(ghosts.admit(2, &all));
+        assert!(!ghosts.admit(3, &(0..PAGE)) && !ghosts.admit(3, &(90 * PAGE..91 * PAGE)), "another part");
+    }
+
+    #[test]
+    fn all_workers_have_one_memory() {
+        let ghosts = std::sync::Arc::new(GhostQueue::new(100 * PAGE));
+        assert!(!ghosts.admit(0, &(0..PAGE)));
+        let workers: Vec<_> = (1..=4_u64)
+            .map(|worker| {
+                let ghosts = std::sync::Arc::clone(&ghosts);
+                std::thread::spawn(move || {
+                    for file in 0..30 {
+                        ghosts.admit(worker * 1000 + file, &(0..PAGE));
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
+        assert!(!ghosts.admit(0, &(0..PAGE)), "together they have read more than memory has");
+    }
+
+    #[test]
+    fn the_least_of_all_groups_around_counts() {
+        let place = tempfile::tempdir().expect("a directory");
+        let top = place.path();
+        let write = |path: &str, text: &str| {
+            let path = top.join(path);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+            std::fs::write(path, text).expect("a file");
+        };
+        let least = |groups: &str| limits(groups, top).min();
+        write("a/b/memory.max", "max\n");
+        write("a/memory.max", "2000\n");
+        assert_eq!(least("0::/a/b\n"), Some(2000), "of the one above");
+        write("a/b/c/memory.max", "1000\n");
+        assert_eq!(least("0::/a/b/c\n"), Some(1000));
+        assert_eq!(least("0::/\n"), None);
+        write("memory/memory.limit_in_bytes", "9000\n");
+        write("memory/x/memory.limit_in_bytes", "800\n");
+        write("memory/x/y/memory.limit_in_bytes", "8000\n");
+        assert_eq!(least("4:cpu:/q\n3:memory:/x/y\n0::/a\n"), Some(800));
     }
 
     #[test]

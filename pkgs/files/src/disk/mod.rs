@@ -1,7 +1,7 @@
 //! Reads that may wait for the disk.
 //!
 //! - [`threads`]: lookups, and whatever else blocks.
-//! - [`ring`]: reads of what is cold, by io_uring; [`backend`]: whether there is one.
+//! - [`ring`]: reads of what is cold, by io_uring; [`ring_file`]: of which files; [`backend`]: whether there is one.
 //! - [`admission`]: which cold files the page cache is to have.
 //! - [`resident`]: whether bytes are in the page cache.
 
@@ -13,4 +13,5 @@ pub mod resident;
 // The kernel writes to memory of ours while we do something else.
 #[allow(unsafe_code)]
 pub mod ring;
+pub mod ring_file;
 pub mod threads;

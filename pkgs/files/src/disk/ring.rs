@@ -1,4 +1,5 @@
-//! Reads that no thread waits for: each worker has an io_uring(7), which its epoll instance watches like any socket.
+//! Reads that no thread waits for: each worker has an io_uring(7), which its epoll instance watches like any socket, and so
+//! does that of the runtime behind each thread of the TLS listener.
 //!
 //! What is read goes into blocks of a memory of fixed size. A block belongs to the ring for as long as the kernel may
 //! write to it, whatever has become of the connection it was for, and to the connection after that.
@@ -16,6 +17,8 @@ use std::time::Duration;
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Whom a read is for: a connection of a worker.
 pub type Token = u64;
@@ -41,6 +44,9 @@ const AHEAD_BLOCKS: usize = 32;
 /// The most of one transfer, and the least: one is sent while the other is read.
 const MOST_AHEAD: usize = 16;
 const LEAST_AHEAD: usize = 2;
+
+/// After so long the kernel is told again of reads it had no room for.
+pub const REFUSED_FOR: Duration = Duration::from_millis(1);
 
 /// How long the end of a ring waits for reads that are under way.
 const END_WITHIN: Duration = Duration::from_secs(2);
@@ -305,8 +311,21 @@ impl Ring {
         if self.queued > 0 { self.enter() } else { Ok(()) }
     }
 
+    /// Whether there are reads that the kernel had no room for, of which nobody will tell: they are to be submitted again
+    /// after [`REFUSED_FOR`].
+    pub fn is_refused(&self) -> bool {
+        self.queued > 0
+    }
+
     fn enter(&mut self) -> io::Result<()> {
-        match self.ring.submit() {
+        #[cfg(not(test))]
+        let entered = self.ring.submit();
+        #[cfg(test)]
+        let entered = match crate::faults::is_ring_refused() {
+            true => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+            false => self.ring.submit(),
+        };
+        match entered {
             Ok(_) => {}
             // Out of memory for a moment, or interrupted: they stay queued.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::EINTR)) => {}
@@ -328,6 +347,18 @@ impl Ring {
             };
             ended.push_back(Completion { token: flight.token, number: flight.number, read });
         }
+    }
+}
+
+impl Ring {
+    /// What tells a task of this thread's runtime that reads have ended.
+    ///
+    /// # Errors
+    /// When no file descriptor is left.
+    pub fn wait(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        let ring = self.as_fd().try_clone_to_owned()?;
+        // SAFETY: an `OwnedFd` that nobody takes out stays open, and the same, for as long as it lives.
+        Ok(unsafe { AsyncFd::register_with_interest(ring, Interest::READABLE) }?)
     }
 }
 
@@ -355,6 +386,13 @@ impl Drop for Ring {
             self.flights.drain(..).for_each(std::mem::forget);
         }
     }
+}
+
+/// A ring for a test; none, and that is said, where the kernel has none for this process.
+#[cfg(test)]
+pub fn for_test(test: &'static str, memory: usize) -> Option<Ring> {
+    let refused = |error: &io::Error| bench::skipped(test, &format!("no io_uring here: {error}"));
+    Ring::new(memory).inspect_err(refused).ok()
 }
 
 #[cfg(test)]
@@ -387,7 +425,7 @@ mod tests {
 
     #[test]
     fn what_is_read_is_what_the_file_has() {
-        let Ok(mut ring) = Ring::new(0) else { return };
+        let Some(mut ring) = for_test("what_is_read_is_what_the_file_has", 0) else { return };
         let bytes: Vec<u8> = (0..300_000_u32).map(|at| (at / 3) as u8).collect();
         let file = file(&bytes);
         let block = ring.block(7, 0).expect("a block");
@@ -401,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_read_that_ends_wakes_whoever_waits_for_events() {
-        let Ok(mut ring) = Ring::new(0) else { return };
+        let Some(mut ring) = for_test("a_read_that_ends_wakes_whoever_waits_for_events", 0) else { return };
         let epoll = epoll::create(CreateFlags::CLOEXEC).expect("an epoll instance");
         epoll::add(&epoll, &ring, EventData::new_u64(0), EventFlags::IN).expect("it is watched");
         // It can be read after a while, as what comes from a disk.
@@ -428,7 +466,7 @@ mod tests {
 
     #[test]
     fn an_error_comes_back_and_so_does_the_block() {
-        let Ok(mut ring) = Ring::new(0) else { return };
+        let Some(mut ring) = for_test("an_error_comes_back_and_so_does_the_block", 0) else { return };
         let directory = Arc::new(std::fs::File::open("/").expect("a directory").into());
         let block = ring.block(1, 0).expect("a block");
         ring.read(1, &directory, 0, 4096, block).expect("room");
@@ -438,7 +476,7 @@ mod tests {
 
     #[test]
     fn blocks_are_shared_and_waited_for_in_turn() {
-        let Ok(mut ring) = Ring::new(0) else { return };
+        let Some(mut ring) = for_test("blocks_are_shared_and_waited_for_in_turn", 0) else { return };
         let reader = ring.reader();
         let mut blocks: Vec<Block> = (0..MOST_AHEAD).map_while(|has| ring.block(1, has)).collect();
         assert_eq!(blocks.len(), BLOCKS - BLOCKS / 4, "the last quarter is for those without any");
@@ -455,7 +493,9 @@ mod tests {
 
     #[test]
     fn a_ring_that_ends_with_reads_under_way_waits_for_them() {
-        let Ok(mut ring) = Ring::new(0) else { return };
+        let Some(mut ring) = for_test("a_ring_that_ends_with_reads_under_way_waits_for_them", 0) else {
+            return;
+        };
         let file = file(&vec![1; BLOCK_BYTES]);
         let memory = Rc::downgrade(&ring.memory);
         for _ in 0..BLOCKS {

@@ -29,6 +29,10 @@ const READ_BYTES: usize = 64 * 1024;
 /// Files that wait to be read ahead; further ones are not.
 const PREFETCHES: usize = 64;
 
+/// Bodies that are read ahead for by threads at a time: these together have as much of the page cache as they may have, and
+/// others what the kernel reads ahead of its own accord.
+const READS_AHEAD: usize = 32;
+
 /// How much of the next file of a manifest is read ahead.
 const PREFETCH_BYTES: u64 = 32 << 20;
 
@@ -48,6 +52,7 @@ pub struct DiskThreads {
     health: ThreadHealth,
     jobs: Arc<JobSender<Job>>,
     prefetches: Arc<AtomicUsize>,
+    reads_ahead: Arc<AtomicUsize>,
     scarce: Arc<Scarce>,
 }
 
@@ -93,7 +98,9 @@ impl DiskThreads {
                 .name(format!("files-disk-{number}"))
                 .spawn(move || work(&jobs, &thread))?;
         }
-        Ok(Self { health, jobs: Arc::new(sender), prefetches: Arc::default(), scarce: Arc::default() })
+        let jobs = Arc::new(sender);
+        let (prefetches, reads_ahead, scarce) = Default::default();
+        Ok(Self { health, jobs, prefetches, reads_ahead, scarce })
     }
 
     /// Whether the threads go on, for the watchdog.
@@ -168,13 +175,15 @@ impl DiskThreads {
             drop(waiting);
             if let Ok(file) = site.root.regular(&path, LookupMode::MayBlock) {
                 // This only asks the kernel to read, and does not wait for it.
-                let end = file.identity.size.min(PREFETCH_BYTES);
-                for start in (0..end).step_by(ADVICE_BYTES as usize) {
-                    let _ = fadvise(&file.fd, start, NonZero::new(ADVICE_BYTES), Advice::WillNeed);
-                }
+                read_ahead(&file.fd, 0..file.identity.size.min(PREFETCH_BYTES));
             }
         });
         true
+    }
+
+    /// The right to have a file read ahead, until it is dropped; none where as many have it as may.
+    pub fn may_read_ahead(&self) -> Option<OneOf> {
+        OneOf::these(&self.reads_ahead, READS_AHEAD)
     }
 
     /// Does what may take as long as the disk does.
@@ -191,7 +200,8 @@ impl Scarce {
 }
 
 /// One of those there may be so many of.
-struct OneOf(Arc<AtomicUsize>);
+#[derive(Debug)]
+pub struct OneOf(Arc<AtomicUsize>);
 
 impl OneOf {
     fn these(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
@@ -214,10 +224,18 @@ fn work(jobs: &Jobs<Job>, thread: &MonitoredThread) {
     }
 }
 
+/// Has the kernel begin to read, as far as it takes that advice.
+pub fn read_ahead(fd: &OwnedFd, range: Range<u64>) {
+    for start in range.clone().step_by(ADVICE_BYTES as usize) {
+        let length = ADVICE_BYTES.min(range.end - start);
+        let _ = fadvise(fd, start, NonZero::new(length), Advice::WillNeed);
+    }
+}
+
 /// Reads `range`, and has the kernel begin with as much behind it.
 fn warm(fd: &OwnedFd, range: Range<u64>, buffer: &mut [u8]) {
     let length = range.end - range.start;
-    let _ = fadvise(fd, range.start, NonZero::new(2 * length), Advice::WillNeed);
+    read_ahead(fd, range.start..range.end + length);
     let mut at = range.start;
     while at < range.end {
         let wanted = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(buffer.len());

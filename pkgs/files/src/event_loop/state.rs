@@ -36,7 +36,8 @@ impl WorkerState {
         let settings = &self.context.shared.settings;
         // What the ring has under way is whole.
         let ring = self.engine.ring.take();
-        self.engine = EngineState::new(settings.engine, ticks(settings.revalidate), ring);
+        self.engine =
+            EngineState::new(settings.engine, ticks(settings.revalidate), ring, &self.context.shared.ghosts);
         self.context.reset();
     }
 }

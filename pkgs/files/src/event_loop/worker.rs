@@ -25,7 +25,7 @@ use service::{handover, panics};
 use super::connection::{ClientInfo, Connection, NextStep};
 use super::ktls::KtlsConnection;
 use super::state::{TurnBuffers, WorkerState};
-use crate::disk::ring::{Completion, Ring, Token};
+use crate::disk::ring::{Completion, REFUSED_FOR, Ring, Token};
 use crate::http::head::MAX_HEAD_BYTES;
 use crate::metrics::ListenerKind;
 use crate::response::pending::PendingWork;
@@ -111,7 +111,7 @@ pub fn run(shared: &Arc<SharedState>, index: usize, listeners: Vec<TcpListener>)
     if let Some(ring) = &ring {
         epoll::add(&epoll, ring, EventData::new_u64(RING), EventFlags::IN)?;
     }
-    let engine = EngineState::new(settings.engine, ticks(settings.revalidate), ring);
+    let engine = EngineState::new(settings.engine, ticks(settings.revalidate), ring, &shared.ghosts);
     let memory = if engine.keeps_bytes() { settings.memory } else { 0 };
     let (plain, tls) = (shared.metrics.worker(ListenerKind::Plain), shared.metrics.worker(ListenerKind::Tls));
     let context = WorkerContext::new(shared, plain, tls, memory);
@@ -151,7 +151,7 @@ impl EventLoop {
         while !self.is_drained() {
             events.clear();
             let is_idle = !self.has_work();
-            let wait = if is_idle { self.until_tick() } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
+            let wait = if is_idle { self.pause() } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
             match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -557,9 +557,12 @@ impl EventLoop {
         }
     }
 
-    fn until_tick(&self) -> Timespec {
+    /// How long to wait for events: until the next tick, or until reads that the kernel had no room for are tried again.
+    fn pause(&self) -> Timespec {
         let passed = coarse().saturating_sub(self.ticked);
         let left = (TICK.as_nanos() as u64).saturating_sub(passed);
+        let is_refused = self.worker.engine.ring.as_ref().is_some_and(Ring::is_refused);
+        let left = if is_refused { left.min(REFUSED_FOR.as_nanos() as u64) } else { left };
         Timespec { tv_sec: 0, tv_nsec: left as i64 }
     }
 }

@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
@@ -14,13 +13,15 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use origin::Fetched;
-use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tokio::sync::oneshot;
 
+use super::cold::ColdRead;
 use crate::cache::copy::FileCopy;
 use crate::cache::file::OpenFile;
 use crate::cache::memory_copy::MemoryCopy;
+use crate::disk::ring_file::SharedFile;
+use crate::disk::threads::{OneOf, read_ahead};
 use crate::metrics::WorkerMetrics;
 use crate::response::multipart::MultipartRanges;
 use crate::site::origin_file::OriginFile;
@@ -37,7 +38,7 @@ const BLOCK_BYTES: usize = 32 * 1024;
 /// Buffers a thread keeps for later, 4 MiB: by HTTP/3 one comes back when its bytes are acknowledged.
 const KEPT: usize = 128;
 
-/// What the kernel is asked to read from where a file turns out to be cold.
+/// What the kernel is asked to read from where a file turns out to be cold, where threads read.
 const AHEAD_BYTES: u64 = 2 << 20;
 
 thread_local! {
@@ -64,14 +65,18 @@ struct Reader {
     /// The object whose blocks those are.
     origin: Option<OriginFile>,
     /// Bytes of it that found no room in the file, and where they begin.
-    passed: Option<(u64, Bytes)>,
+    passed: Option<Box<(u64, Bytes)>>,
     /// A fetch of what is missing.
     fetching: Option<oneshot::Receiver<Result<Fetched, origin::Error>>>,
     copy: Option<Arc<FileCopy<MemoryCopy>>>,
     pieces: VecDeque<Piece>,
     left: u64,
-    /// A read that has to wait for the disk.
+    /// A part of it that the ring of this thread reads.
+    cold: Option<ColdRead>,
+    /// A read that has to wait for the disk, by a thread.
     waiting: Option<oneshot::Receiver<io::Result<Bytes>>>,
+    /// The right to have it read ahead then, and up to where it is.
+    ahead: Option<(OneOf, u64)>,
     shared: Arc<SharedState>,
     metrics: Arc<WorkerMetrics>,
 }
@@ -146,20 +151,31 @@ impl Reader {
             copy: context.shared.memory_copies.copy_of(file, &context.shared.disk, context.tick, context.now),
             pieces,
             left,
+            cold: None,
             waiting: None,
+            ahead: None,
             shared: Arc::clone(&context.shared),
             metrics: Arc::clone(&context.metrics),
         }
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        let read = match &mut self.waiting {
-            Some(reading) => {
+        let read = match (&mut self.cold, &mut self.waiting) {
+            (Some(cold), _) => {
+                let mut pooled = Pooled::new(BLOCK_BYTES);
+                let read = ready!(cold.poll(&mut pooled.buffer, context));
+                self.cold.take_if(|cold| cold.left() == 0);
+                read.map(|count| {
+                    pooled.length = count;
+                    Bytes::from_owner(pooled)
+                })
+            }
+            (None, Some(reading)) => {
                 let read = ready!(Pin::new(reading).poll(context));
                 self.waiting = None;
                 read.unwrap_or_else(|_| Err(io::Error::other("the threads that read have ended")))
             }
-            None => match self.pieces.pop_front() {
+            (None, None) => match self.pieces.pop_front() {
                 None => return Poll::Ready(None),
                 Some(Piece::Bytes(bytes)) => Ok(bytes),
                 Some(Piece::Range(range)) => {
@@ -186,7 +202,13 @@ impl Reader {
                     );
                     match read {
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                            self.waiting = Some(self.wait_for(block));
+                            self.cold = self.begin_cold(block.start..range.end);
+                            if self.cold.is_none() {
+                                self.waiting = Some(self.wait_for(block, range.end));
+                            } else if end < range.end {
+                                self.pieces.pop_front();
+                            }
+                            self.metrics.cold.add(1);
                             return self.poll_next(context);
                         }
                         read => read,
@@ -213,7 +235,7 @@ impl Reader {
 
     /// A block of what is in memory, where it is.
     fn kept(&self, block: &Range<u64>) -> Option<Bytes> {
-        if let Some((start, bytes)) = &self.passed {
+        if let Some((start, bytes)) = self.passed.as_deref() {
             return Some(bytes.slice((block.start - start) as usize..(block.end - start) as usize));
         }
         self.copy.as_ref().and_then(|copy| copy.content().slice(block))
@@ -233,11 +255,11 @@ impl Reader {
                 self.fetching = None;
                 match fetched.unwrap_or(Err(origin::Error::Busy)) {
                     Ok(Fetched::Stored) => {}
-                    Ok(Fetched::Passed(start, bytes)) => self.passed = Some((start, bytes)),
+                    Ok(Fetched::Passed(start, bytes)) => self.passed = Some(Box::new((start, bytes))),
                     Err(error) => return Poll::Ready(Err(io::Error::other(error))),
                 }
             }
-            if let Some((start, bytes)) = &self.passed {
+            if let Some((start, bytes)) = self.passed.as_deref() {
                 let passed = *start..*start + bytes.len() as u64;
                 if passed.contains(&range.start) {
                     *end = passed.end.min(*end);
@@ -258,16 +280,30 @@ impl Reader {
         }
     }
 
-    /// Has a block read by a thread that may wait for the disk.
-    fn wait_for(&self, block: Range<u64>) -> oneshot::Receiver<io::Result<Bytes>> {
+    /// Has the ring of this thread read all of this, where it has one. Of what is of an origin threads read.
+    fn begin_cold(&self, range: Range<u64>) -> Option<ColdRead> {
+        let identity = self.identity.filter(|_| self.origin.is_none())?;
+        let file = SharedFile::new(Arc::clone(&self.fd), identity);
+        ColdRead::begin(&self.shared, &self.metrics, file, range)
+    }
+
+    /// Has a block read by a thread that may wait for the disk, and what is behind it up to `end` read ahead.
+    fn wait_for(&mut self, block: Range<u64>, end: u64) -> oneshot::Receiver<io::Result<Bytes>> {
         let (give, waiting) = oneshot::channel();
         let (fd, identity) = (Arc::clone(&self.fd), self.identity);
+        if self.ahead.is_none() {
+            self.ahead = self.shared.disk.may_read_ahead().map(|right| (right, 0));
+        }
+        let mut ahead = 0..0;
+        if let Some((_, read)) = &mut self.ahead {
+            ahead = block.start.max(*read)..end.min(block.start + AHEAD_BYTES);
+            *read = ahead.end.max(*read);
+        }
         self.shared.disk.run(move |_| {
-            let _ = fadvise(&fd, block.start, NonZero::new(AHEAD_BYTES), Advice::WillNeed);
+            read_ahead(&fd, ahead);
             // Whoever has waited for it may be gone.
             let _ = give.send(read(&fd, identity, block, ReadWriteFlags::empty()));
         });
-        self.metrics.cold.add(1);
         waiting
     }
 }

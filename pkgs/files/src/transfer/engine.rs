@@ -5,13 +5,14 @@
 //! client with a fast line does not keep a worker from the others.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use rustix::io::Errno;
 
 use crate::cache::pipes::PipePool;
 use crate::cache::responses::ResponseCache;
-use crate::disk::admission::{GhostQueue, memory};
+use crate::disk::admission::GhostQueue;
 use crate::disk::ring::{Ring, Token};
 
 /// How bytes get from files into sockets.
@@ -74,15 +75,15 @@ pub struct EngineState {
     pub(super) responses: ResponseCache,
     /// What reads what is cold; none where threads do.
     pub ring: Option<Ring>,
-    /// What was read around the page cache.
-    pub(super) ghosts: GhostQueue,
+    /// What was read around the page cache, by any worker.
+    pub(super) ghosts: Arc<GhostQueue>,
     /// Whose turn it is.
     pub token: Token,
 }
 
 impl EngineState {
     /// Those of an engine.
-    pub fn new(engine: Engine, resident_for: u32, ring: Option<Ring>) -> Self {
+    pub fn new(engine: Engine, resident_for: u32, ring: Option<Ring>, ghosts: &Arc<GhostQueue>) -> Self {
         let buffer = if engine == Engine::Copy { vec![0; BUFFER_BYTES] } else { Vec::new() };
         let pipes = PipePool::new(engine == Engine::Splice);
         Self {
@@ -92,7 +93,7 @@ impl EngineState {
             pipes,
             responses: ResponseCache::default(),
             ring,
-            ghosts: GhostQueue::new(memory()),
+            ghosts: Arc::clone(ghosts),
             token: 0,
         }
     }

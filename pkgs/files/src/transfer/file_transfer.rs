@@ -124,7 +124,7 @@ impl Transfer {
 
     /// A read of the ring has ended. Returns whether the transfer can go on.
     pub fn ended(&mut self, number: u64, read: Read) -> bool {
-        self.stream.as_mut().is_some_and(|stream| stream.ended(number, read, &self.file))
+        self.stream.as_mut().is_some_and(|stream| stream.ended(number, read, &*self.file))
     }
 
     /// Lets go of what was read ahead and is not sent. Returns whether there was something.
@@ -321,8 +321,8 @@ impl Transfer {
     /// Has the ring read the rest of it, where there is one.
     fn begin_stream(&mut self, engine: &mut EngineState) -> bool {
         let EngineState { ring: Some(ring), ghosts, .. } = engine else { return false };
-        let admitted = ghosts.admit(self.file.identity.place(), self.end - self.at);
-        self.stream = Some(Box::new(RingStream::new(ring, &self.file, self.at..self.end, admitted)));
+        let admitted = ghosts.admit(self.file.identity.place(), &(self.at..self.end));
+        self.stream = Some(Box::new(RingStream::new(ring, &*self.file, self.at..self.end, admitted)));
         true
     }
 

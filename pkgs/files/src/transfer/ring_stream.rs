@@ -1,4 +1,4 @@
-//! A part of a file on its way by a worker's [ring](crate::disk::ring): some blocks ahead of what is being sent.
+//! A part of a file on its way by a thread's [ring](crate::disk::ring): some blocks ahead of what is being sent.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-use crate::cache::file::OpenFile;
 use crate::disk::ring::{ALIGNMENT, BLOCK_BYTES, Block, Read, Ring, Token};
+use crate::disk::ring_file::RingFile;
 
 /// Reads of a stream that are begun again where the kernel asks for that.
 const AGAIN: u32 = 16;
@@ -63,7 +63,7 @@ pub enum NextBlock {
 
 impl RingStream {
     /// Of these bytes of a file, by `ring`; around the page cache, but where they are `admitted` to it.
-    pub fn new(ring: &Ring, file: &OpenFile, range: Range<u64>, admitted: bool) -> Self {
+    pub fn new(ring: &Ring, file: &impl RingFile, range: Range<u64>, admitted: bool) -> Self {
         let Range { start, end } = range;
         let own = if admitted { None } else { file.around_the_page_cache() };
         let direct = own.is_some();
@@ -91,7 +91,7 @@ impl RingStream {
     }
 
     /// A read has ended. Returns whether the front is to be looked at.
-    pub fn ended(&mut self, number: u64, read: Read, file: &OpenFile) -> bool {
+    pub fn ended(&mut self, number: u64, read: Read, file: &impl RingFile) -> bool {
         let wanted = |part: &Part| matches!(part.state, State::Reading { number: of, .. } if of == number);
         // Else nobody waits for it any more.
         let Some(index) = self.parts.iter().position(wanted) else { return false };
@@ -164,6 +164,26 @@ impl RingStream {
         Ok((sent as u64, sent == length))
     }
 
+    /// Copies of what is at the front, and returns how much.
+    pub fn take(&mut self, buffer: &mut [u8]) -> usize {
+        let Some(Part { range, state: State::There(block, offset) }) = self.parts.front_mut() else {
+            return 0;
+        };
+        let length = buffer.len().min((range.end - range.start) as usize);
+        buffer[..length].copy_from_slice(block.bytes(*offset..*offset + length));
+        *offset += length;
+        range.start += length as u64;
+        if range.is_empty() {
+            self.parts.pop_front();
+        }
+        length
+    }
+
+    /// Whether it has no block, and none on the way, of what is to follow.
+    pub fn is_bare(&self) -> bool {
+        self.parts.is_empty() && self.ahead < self.end
+    }
+
     /// Lets go of what is read and not sent; it is read again. Returns whether there was something.
     pub fn release_blocks(&mut self) -> bool {
         let Some(first) = self.parts.front() else { return false };
@@ -179,7 +199,8 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use crate::disk::ring::Completion;
+    use crate::cache::file::OpenFile;
+    use crate::disk::ring::{Completion, for_test};
     use crate::site::root::OpenedFile;
     use crate::site::rules::Policy;
 
@@ -198,7 +219,7 @@ mod tests {
         range: Range<u64>,
         first: impl FnOnce(Read) -> Read,
     ) -> Option<Result<Vec<u8>, Errno>> {
-        let mut ring = Ring::new(0).ok()?;
+        let mut ring = for_test("what_a_read_lacks_is_read_again", 0)?;
         let mut first = Some(first);
         let mut stream = RingStream::new(&ring, file, range.clone(), false);
         let (give, take) = std::os::unix::net::UnixStream::pair().expect("a pair");
@@ -235,7 +256,11 @@ mod tests {
     fn one_file_is_read_around_the_page_cache_and_through_it_at_once() {
         let bytes: Vec<u8> = (0..300_001_u32).map(|at| (at / 5) as u8).collect();
         let file = file(&bytes);
-        let Ok(mut ring) = Ring::new(4 << 20) else { return };
+        let Some(mut ring) =
+            for_test("one_file_is_read_around_the_page_cache_and_through_it_at_once", 4 << 20)
+        else {
+            return;
+        };
         // Where all that are begun share a flag, the first is told to be aligned, which it is not.
         let mut streams =
             [true, false].map(|admitted| RingStream::new(&ring, &file, 4099..300_001, admitted));
@@ -267,7 +292,10 @@ mod tests {
         let file = file(&[1; 10_000]);
         let is_direct =
             |fd: &OwnedFd| rustix::fs::fcntl_getfl(fd).expect("flags").contains(rustix::fs::OFlags::DIRECT);
-        let Some(own) = file.around_the_page_cache() else { return };
+        let Some(own) = file.around_the_page_cache() else {
+            let test = "whoever_else_has_the_file_is_not_made_to_read_around_the_page_cache";
+            return bench::skipped(test, "this file system reads nothing around the page cache");
+        };
         assert!(is_direct(&own), "nobody else has it");
         assert!(Arc::ptr_eq(&own, &file.around_the_page_cache().expect("as before")));
         let other = Arc::clone(file.fd());

@@ -19,6 +19,7 @@ use crate::auth::Authenticator;
 use crate::cache::copies::CopyCache;
 use crate::cache::memory_copy::MemoryCopy;
 use crate::cache::pipe_copy::PipeCopy;
+use crate::disk::admission::{self, GhostQueue};
 use crate::disk::threads::DiskThreads;
 use crate::metrics::Metrics;
 use crate::response::pending::{PendingWork, WorkOutcome};
@@ -51,6 +52,8 @@ pub struct SharedState {
     pub pipe_copies: Arc<CopyCache<PipeCopy>>,
     /// The same, to be encrypted.
     pub memory_copies: Arc<CopyCache<MemoryCopy>>,
+    /// Which cold files they have read.
+    pub ghosts: Arc<GhostQueue>,
     /// What they count.
     pub metrics: Arc<Metrics>,
     /// Where requests are logged; none where they are not.
@@ -98,6 +101,7 @@ impl SharedState {
             settings,
             disk,
             streams: StreamPool::start()?,
+            ghosts: Arc::new(GhostQueue::new(admission::memory())),
             metrics: Arc::default(),
             access_log,
             limits,

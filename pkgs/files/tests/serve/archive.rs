@@ -19,7 +19,7 @@ use crate::versions::{self, ALL, knows_head};
 const RULES: &str = "[[rule]]\npath = '/d*'\narchive = ['zip', 'tar.zst']\nlisting = true\n";
 
 /// What an archive has: by name, the bytes of files, and of directories nothing.
-fn unpack(format: &str, body: &[u8]) -> BTreeMap<String, Option<Vec<u8>>> {
+pub fn unpack(format: &str, body: &[u8]) -> BTreeMap<String, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
     if format == "zip" {
         let mut archive = zip::ZipArchive::new(Cursor::new(body)).expect("a ZIP");

@@ -7,8 +7,15 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::archive::unpack;
+use crate::auth::hash;
 use crate::client::Client;
-use crate::place::{BINARY, Place, Server, forget, pattern, until};
+use crate::compress::through;
+use crate::crowd::gather;
+use crate::place::{BINARY, Place, Server, forget, pattern, settle, until};
+use crate::routes::rules;
+use crate::secure::secure;
+use crate::versions::{self, ALL};
 
 /// What reads.
 const READERS: [&str; 2] = ["uring", "threads"];
@@ -218,6 +225,191 @@ fn a_cold_file_that_is_replaced_while_it_is_sent_is_sent_as_it_was() {
     fs::rename(place.beside("new"), place.root("f")).unwrap();
     assert!(client.receive_body(head).expect("an answer").body == pattern(LARGE));
     until("the other file", || client.get("/f", "").body == b"new");
+}
+
+#[test]
+fn a_cold_file_is_encrypted_whole_and_in_parts_whatever_its_size() {
+    if !has_ring("a_cold_file_is_encrypted_whole_and_in_parts_whatever_its_size") {
+        return;
+    }
+    for reader in READERS {
+        let place = Place::new();
+        let server = secure(&place, &["--disk", reader, "--no-ktls", "--tls-memory", "0"]);
+        for length in [1, 4097, BLOCK - 1, BLOCK + 1, 3 * BLOCK + 7, 5_000_001] {
+            let path = format!("f{length}");
+            let file = cold(&place, &path, length);
+            let all = pattern(length);
+            for version in &ALL[1..] {
+                // What is asked for twice is let into memory, and forgotten once more.
+                for _ in 0..2 {
+                    forget(&file);
+                    let answer = versions::get(&server, version, &format!("/{path}"), &[]);
+                    assert!(answer.body == all, "{reader} {version}: {} of {length}", answer.body.len());
+                }
+                for (first, last) in [(0, 0), (length / 2, length - 1), (4095, BLOCK + 4097)] {
+                    let last = last.min(length - 1);
+                    if first > last {
+                        continue;
+                    }
+                    forget(&file);
+                    let range = format!("bytes={first}-{last}");
+                    let answer = versions::get(&server, version, &format!("/{path}"), &[("range", &range)]);
+                    assert_eq!(answer.status, 206);
+                    assert!(answer.body == all[first..=last], "{reader} {version}: {range} of {length}");
+                }
+            }
+        }
+        let ranges = format!("bytes=1-10,{BLOCK}-{},-1", 3 * BLOCK);
+        for version in &ALL[1..] {
+            forget(&File::open(place.root("f5000001")).unwrap());
+            let answer = versions::get(&server, version, "/f5000001", &[("range", &ranges)]);
+            let has = |part: &[u8]| answer.body.windows(part.len()).any(|window| window == part);
+            assert!(
+                answer.status == 206 && has(&pattern(5_000_001)[BLOCK..=3 * BLOCK]),
+                "{reader} {version}"
+            );
+        }
+        assert!(server.metric("linerate_files_cold_reads_total") > 50.0, "{reader}");
+        if reader == "uring" {
+            until("it has read by the ring", || by_ring(&server) > 50.0);
+        } else {
+            assert_eq!(by_ring(&server), 0.0);
+        }
+    }
+}
+
+#[test]
+fn clients_of_tls_that_take_nothing_keep_no_blocks_from_others() {
+    if !has_ring("clients_of_tls_that_take_nothing_keep_no_blocks_from_others") {
+        return;
+    }
+    let place = Place::new();
+    let file = cold(&place, "large", LARGE);
+    // Eight blocks.
+    let few =
+        ["--disk", "uring", "--workers", "1", "--disk-memory", "1", "--write-timeout", "600", "--no-ktls"];
+    let server = secure(&place, &few);
+    let before = server.resident();
+    let address = server.secure.expect("a TLS listener");
+    let crowd = gather(address, &place.beside("cert.pem"), "/large", 100, Duration::from_secs(60));
+    assert_eq!(crowd.len(), 100);
+    for number in 0..8 {
+        for version in &ALL[1..] {
+            let other = format!("other{number}{version}");
+            cold(&place, &other, 500_001);
+            let answer = versions::get(&server, version, &format!("/{other}"), &[]);
+            assert!(answer.body == pattern(500_001), "{version} {number}");
+        }
+    }
+    // A block or more of each would be 12 MiB, beside the buffers that each client has anyway.
+    let taken = server.resident().saturating_sub(before);
+    assert!(taken < 24 << 20, "{taken} bytes");
+    drop(crowd);
+    forget(&file);
+    assert!(versions::get(&server, "--http2", "/large", &[]).body == pattern(LARGE));
+}
+
+#[test]
+fn clients_of_tls_that_leave_while_the_disk_is_read_take_nothing_with_them() {
+    if !has_ring("clients_of_tls_that_leave_while_the_disk_is_read_take_nothing_with_them") {
+        return;
+    }
+    let place = Place::new();
+    let files: Vec<File> = (0..4).map(|number| cold(&place, &format!("f{number}"), 8 << 20)).collect();
+    let few = ["--disk", "uring", "--workers", "1", "--disk-memory", "1", "--no-ktls"];
+    let server = secure(&place, &few);
+    let port = server.secure.expect("a TLS listener").port();
+    for round in 0..5 {
+        for version in ["--http1.1", "--http2"] {
+            let urls = (0..files.len()).map(|number| format!("https://127.0.0.1:{port}/f{number}"));
+            let mut leaving = Command::new("curl")
+                .args(["--silent", "--insecure", "--parallel", "--limit-rate", "1M", version])
+                .args(urls.flat_map(|url| ["--output".to_owned(), "/dev/null".to_owned(), url]))
+                .spawn()
+                .expect("curl runs");
+            std::thread::sleep(Duration::from_millis(20 * (round + 1)));
+            leaving.kill().and_then(|()| leaving.wait()).expect("it ends");
+            files.iter().for_each(forget);
+            assert!(versions::get(&server, version, "/f0", &[]).body == pattern(8 << 20), "{version}");
+        }
+    }
+    server.signal(Signal::TERM);
+    assert!(server.wait(Duration::from_secs(60)).success());
+}
+
+#[test]
+fn a_cold_file_that_changes_while_it_is_encrypted_is_cut() {
+    if !has_ring("a_cold_file_that_changes_while_it_is_encrypted_is_cut") {
+        return;
+    }
+    for version in ["--http1.1", "--http2"] {
+        let place = Place::new();
+        let path = place.root("f");
+        cold(&place, "f", LARGE);
+        let server = secure(&place, &["--disk", "uring", "--no-ktls"]);
+        let port = server.secure.expect("a TLS listener").port();
+        let mut client = Command::new("curl")
+            .args(["--silent", "--insecure", "--max-time", "60", "--limit-rate", "8M", version])
+            .args(["--output", "/dev/null", &format!("https://127.0.0.1:{port}/f")])
+            .spawn()
+            .expect("curl runs");
+        until("some of it", || server.metric("linerate_files_sent_bytes_total{listener=\"tls\"}") > 1e6);
+        File::options().write(true).open(&path).unwrap().set_len(LARGE as u64 / 2).unwrap();
+        assert!(!client.wait().unwrap().success(), "{version}");
+        assert_eq!(server.metric("linerate_files_answers_cut_total{listener=\"tls\"}"), 1.0);
+        until("it has read by the ring", || by_ring(&server) > 0.0);
+    }
+}
+
+#[test]
+fn what_rules_say_holds_for_cold_files() {
+    let place = Place::new();
+    let text: String = (0..4000).map(|line| format!("line {line} of a text\n")).collect();
+    let large = pattern(3 * BLOCK + 7);
+    let mut files = Vec::new();
+    let mut add = |path: std::path::PathBuf, bytes: &[u8]| {
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(&path, bytes).expect("a file");
+        settle(&path);
+        files.push(File::open(path).expect("the file"));
+    };
+    add(place.root("private/f"), &large);
+    add(place.root("coded/a.js"), text.as_bytes());
+    add(place.root("d/f"), &large);
+    add(place.root("page.html"), &large);
+    add(place.beside("site-a/f"), &pattern(BLOCK + 1));
+    let flags = rules(
+        &place,
+        &format!(
+            "[realm.staff]\nusers = {{ a = '{}' }}\n[[rule]]\npath = '/private/*'\nauth = 'staff'\n\
+             [[rule]]\npath = '/coded/*'\ncompress = true\n\
+             [[rule]]\npath = '/d*'\narchive = ['zip', 'tar.zst']\nlisting = true\n\
+             [[rule]]\npath = '/page.html'\nearly-hints = ['</a.css>; rel=preload; as=style']\n\
+             [[site]]\nhosts = ['a.example']\nroot = 'site-a'\n",
+            hash("one")
+        ),
+    );
+    let server = secure(&place, &[&flags.each_ref().map(String::as_str)[..], &["--no-ktls"]].concat());
+    for version in ALL {
+        let get = |target: &str, fields: &[(&str, &str)]| {
+            files.iter().for_each(forget);
+            versions::get(&server, version, target, fields)
+        };
+        assert_eq!(get("/private/f", &[]).status, 401, "{version}");
+        let known = get("/private/f", &[("authorization", "Basic YTpvbmU=")]);
+        assert!(known.status == 200 && known.body == large, "{version}");
+        let coded = get("/coded/a.js", &[("accept-encoding", "gzip")]);
+        assert_eq!(coded.field("content-encoding").as_deref(), Some("gzip"), "{version}");
+        assert!(through("gzip", &coded.body) == text.as_bytes(), "{version}");
+        for format in ["zip", "tar.zst"] {
+            let archive = unpack(format, &get(&format!("/d/?archive={format}"), &[]).body);
+            assert!(archive.values().any(|bytes| bytes.as_ref() == Some(&large)), "{version} {format}");
+        }
+        let page = get("/page.html", &[("sec-fetch-mode", "navigate")]);
+        assert!(page.status == 200 && page.body == large, "{version}");
+        assert!(get("/f", &[("host", "a.example")]).body == pattern(BLOCK + 1), "{version}");
+    }
+    assert!(server.metric("linerate_files_cold_reads_total") > 0.0);
 }
 
 /// A command that begins with this runs the rest without io_uring: seccomp(2) answers EPERM, as the filters of containers do.

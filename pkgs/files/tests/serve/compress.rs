@@ -30,7 +30,7 @@ fn serve(place: &Place, flags: &[&str]) -> Server {
 }
 
 /// What a program makes of bytes.
-fn through(program: &str, bytes: &[u8]) -> Vec<u8> {
+pub fn through(program: &str, bytes: &[u8]) -> Vec<u8> {
     let mut child = Command::new(program)
         .arg("-dc")
         .stdin(Stdio::piped())
