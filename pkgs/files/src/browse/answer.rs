@@ -14,7 +14,7 @@ use crate::response::built::Payload;
 use crate::response::common_headers::CommonHeaders;
 use crate::response::pending::{MAX_PENDING, PendingWork, WorkOutcome};
 use crate::site::Site;
-use crate::site::root::LookupMode;
+use crate::site::root::{CodingLookup, LookupMode};
 
 /// What a browser says that it takes.
 const ASKED: &str = "host: localhost\r\naccept: text/html,*/*\r\naccept-encoding: gzip, br, zstd\r\n";
@@ -76,8 +76,8 @@ pub(super) fn of(browser: &Browser, site: &Arc<Site>, path: &[u8]) -> Result<Tol
     let (mut outcome, mut head, mut compressed) = (None, Vec::new(), false);
     let built = (0..MAX_PENDING).find_map(|_| match builder.answer(&request, outcome.take(), &mut head) {
         Ok(built) => Some(built),
-        Err(PendingWork::Lookup(path)) => {
-            let found = site.find(&path, LookupMode::MayBlock);
+        Err(PendingWork::Lookup(path, _)) => {
+            let found = site.find(&path, LookupMode::MayBlock, CodingLookup::Wanted);
             outcome = Some(WorkOutcome::Found(path, found));
             None
         }

@@ -9,7 +9,7 @@ use super::{Browser, Kept, escaped, rules};
 use crate::http::encoding::Coding;
 use crate::http::media_type::media_type;
 use crate::site::Site;
-use crate::site::root::{Error, FileIdentity, Found, LookupMode};
+use crate::site::root::{CodingLookup, Error, FileIdentity, Found, LookupMode};
 
 /// Entries of a page: each is looked up, and its file opened.
 const ENTRIES: usize = 200;
@@ -97,7 +97,7 @@ fn entry(browser: &Browser, site: &Site, (place, name): (&[u8], &[u8]), link: bo
         rules: Vec::new(),
         why: None,
     };
-    match site.find(&path, LookupMode::MayBlock) {
+    match site.find(&path, LookupMode::MayBlock, CodingLookup::Wanted) {
         Ok(Found::File(files)) => {
             entry.kind = "file";
             if let Some(file) = &files[0] {

@@ -14,12 +14,13 @@ use std::time::SystemTime;
 use foldhash::fast::RandomState;
 
 use super::file::OpenFile;
+use super::plain_directories::PlainDirectories;
 use super::watch::{WatchStamp, Watcher};
 use crate::http::encoding::Coding;
 use crate::http::media_type::{is_text, media_type};
 use crate::site::Site;
 use crate::site::origin_file::OriginFile;
-use crate::site::root::{Found, INDEX, OpenedFile, names_directory};
+use crate::site::root::{CodingLookup, Found, INDEX, OpenedFile, names_directory};
 use crate::site::rules::Policy;
 use crate::variants::Variant;
 
@@ -94,7 +95,8 @@ pub struct OpenFileCache {
     fresh_for: u32,
     /// The memory left for bytes of small files.
     memory: usize,
-    watcher: Option<Watcher>,
+    /// What tells of changes, and what follows from it.
+    watched: Option<(Watcher, PlainDirectories)>,
 }
 
 type Places = HashMap<Box<[u8]>, usize, RandomState>;
@@ -109,7 +111,12 @@ struct Slot {
 
 impl OpenFileCache {
     /// An empty one, for `capacity` entries and `memory` bytes of small files.
-    pub fn new(capacity: usize, fresh_for: u32, memory: usize, watcher: Option<Watcher>) -> Self {
+    pub fn new(
+        capacity: usize,
+        fresh_for: u32,
+        memory: usize,
+        watched: Option<(Watcher, PlainDirectories)>,
+    ) -> Self {
         Self {
             places: HashMap::default(),
             others: Vec::new(),
@@ -118,7 +125,7 @@ impl OpenFileCache {
             capacity: capacity.max(1),
             fresh_for,
             memory,
-            watcher,
+            watched,
         }
     }
 
@@ -129,6 +136,14 @@ impl OpenFileCache {
         let fresh =
             slot.entry.stale_from.get() > tick && slot.entry.stamp.as_ref().is_none_or(WatchStamp::is_fresh);
         fresh.then_some(&slot.entry)
+    }
+
+    /// Which codings of a file are to be looked for.
+    pub fn codings_of(&self, site: &Site, path: &[u8], tick: u32) -> CodingLookup {
+        match &self.watched {
+            Some((_, plain)) if plain.has(site.number, path, tick) => CodingLookup::KnownAbsent,
+            _ => CodingLookup::Wanted,
+        }
     }
 
     fn place(&self, site: usize, path: &[u8]) -> Option<usize> {
@@ -156,8 +171,18 @@ impl OpenFileCache {
     ) -> Rc<CacheEntry> {
         let stale_from = Cell::new(tick.saturating_add(self.fresh_for));
         // Watched before it is compared, so that no change falls between.
-        let watcher = self.watcher.as_mut().filter(|_| site.origin.is_none());
-        let stamp = watcher.and_then(|watcher| watcher.stamp(site.root.place_of(path).ok()?));
+        let watched = self.watched.as_mut().filter(|_| site.origin.is_none());
+        let stamp = watched.and_then(|(watcher, plain)| {
+            let place = site.root.place_of(path).ok()?;
+            let stamp = watcher.stamp(&place)?;
+            if let Found::File(files) = &found
+                && site.root.has_codings()
+            {
+                let has_codings = files[1..].iter().any(Option::is_some);
+                plain.note((site.number, path), has_codings, &stamp, place, stale_from.get());
+            }
+            Some(stamp)
+        });
         let place = self.place(site.number, path);
         let known = place.map(|place| Rc::clone(&self.slots[place].entry));
         // Rules are about the file that is sent: a directory's index, or the directory where that is listed.
@@ -236,12 +261,20 @@ impl OpenFileCache {
         self.others.clear();
         self.slots.clear();
         self.hand = 0;
+        self.forget_directories();
     }
 
     /// Forgets all there is, with `memory` bytes for small files again: nothing it has is relied upon.
     pub fn reset(&mut self, memory: usize) {
         (self.places, self.others, self.slots) = Default::default();
         (self.hand, self.memory) = (0, memory);
+        self.forget_directories();
+    }
+
+    fn forget_directories(&mut self) {
+        if let Some((_, plain)) = &mut self.watched {
+            plain.clear();
+        }
     }
 
     /// Forgets codings that were let go of, so that their memory is free.
@@ -281,14 +314,14 @@ impl OpenFileCache {
 
     /// Learns what changed below the root.
     pub fn watched(&mut self) {
-        if let Some(watcher) = &mut self.watcher {
+        if let Some((watcher, _)) = &mut self.watched {
             watcher.read();
         }
     }
 
     /// What tells when [`watched`](Self::watched) has something to learn.
     pub fn watcher(&self) -> Option<&Watcher> {
-        self.watcher.as_ref()
+        self.watched.as_ref().map(|(watcher, _)| watcher)
     }
 
     /// How many entries there are.

@@ -16,6 +16,8 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::http::encoding::is_of_coding;
+
 /// Whatever may change what a name in the directory stands for.
 const CHANGES: WatchFlags = WatchFlags::ATTRIB
     .union(WatchFlags::MODIFY)
@@ -49,19 +51,38 @@ struct Directory {
     inotify: Rc<OwnedFd>,
     watch: i32,
     changes: Cell<u64>,
+    /// Those of them that are about a name as codings have, or about the directory itself.
+    coded: Cell<u64>,
 }
+
+/// Seconds since 1970, and nanoseconds.
+type Time = (i64, i64);
 
 /// What a directory was like when somebody looked.
 #[derive(Clone, Debug)]
 pub struct WatchStamp {
     directory: Rc<Directory>,
     changes: u64,
+    coded: u64,
+    modified: Time,
 }
 
 impl WatchStamp {
     /// Whether nothing has changed since.
     pub fn is_fresh(&self) -> bool {
         self.directory.changes.get() == self.changes
+    }
+
+    /// Whether nothing has since that is about codings.
+    pub fn is_as_coded(&self) -> bool {
+        self.directory.coded.get() == self.coded
+    }
+
+    /// Whether a later one is of the same directory, with no change between that is about codings, or of which nobody told.
+    pub fn is_followed_by(&self, later: &Self) -> bool {
+        Rc::ptr_eq(&self.directory, &later.directory)
+            && self.coded == later.coded
+            && (self.modified == later.modified || self.changes != later.changes)
     }
 }
 
@@ -80,12 +101,13 @@ impl Watcher {
     }
 
     /// Watches a directory from here on. None where the user's limit of watches is reached.
-    pub fn stamp(&mut self, directory: OwnedFd) -> Option<WatchStamp> {
-        let stat = fstat(&directory).ok()?;
+    pub fn stamp(&mut self, directory: &OwnedFd) -> Option<WatchStamp> {
+        let stat = fstat(directory).ok()?;
         let inode = (stat.st_dev, stat.st_ino);
-        let directory = self.watched(inode).or_else(|| self.watch(inode, &directory))?;
-        let changes = directory.changes.get();
-        Some(WatchStamp { directory, changes })
+        let directory = self.watched(inode).or_else(|| self.watch(inode, directory))?;
+        let (changes, coded) = (directory.changes.get(), directory.coded.get());
+        let modified = (stat.st_mtime, stat.st_mtime_nsec as i64);
+        Some(WatchStamp { directory, changes, coded, modified })
     }
 
     /// A directory that is watched already. Where that has ended and its number is another one's by now, the end is yet to be
@@ -99,7 +121,7 @@ impl Watcher {
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let watch = inotify::add_watch(&*self.inotify, path, CHANGES).ok()?;
         let inotify = Rc::clone(&self.inotify);
-        let directory = Rc::new(Directory { inotify, watch, changes: Cell::new(0) });
+        let directory = Rc::new(Directory { inotify, watch, changes: Cell::new(0), coded: Cell::new(0) });
         self.directories.insert(watch, (inode, Rc::downgrade(&directory)));
         self.watches.insert(inode, watch);
         Some(directory)
@@ -123,11 +145,11 @@ impl Watcher {
         while let Ok(event) = reader.next() {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
                 let all = self.directories.values().filter_map(|(_, directory)| directory.upgrade());
-                all.for_each(|directory| directory.changed());
+                all.for_each(|directory| directory.changed(true));
             } else if let Some((_, directory)) = self.directories.get(&event.wd())
                 && let Some(directory) = directory.upgrade()
             {
-                directory.changed();
+                directory.changed(event.file_name().is_none_or(|name| is_of_coding(name.to_bytes())));
             }
             if event.events().contains(ReadFlags::IGNORED)
                 && let Some((inode, _)) = self.directories.remove(&event.wd())
@@ -140,8 +162,9 @@ impl Watcher {
 }
 
 impl Directory {
-    fn changed(&self) {
+    fn changed(&self, is_about_codings: bool) {
         self.changes.set(self.changes.get() + 1);
+        self.coded.set(self.coded.get() + u64::from(is_about_codings));
     }
 }
 
@@ -167,7 +190,7 @@ mod tests {
         let mut watcher = Watcher::new().expect("inotify");
         let mut stamp = || {
             let directory = fs::File::open(&watched).expect("a directory");
-            let stamp = watcher.stamp(directory.into()).expect("a watch");
+            let stamp = watcher.stamp(&directory.into()).expect("a watch");
             watcher.read();
             stamp
         };
@@ -200,7 +223,7 @@ mod tests {
         let mut watcher = Watcher::new().expect("inotify");
         let mut stamp = |reads: bool| {
             let directory = fs::File::open(&path).expect("a directory");
-            let stamp = watcher.stamp(directory.into()).expect("a watch");
+            let stamp = watcher.stamp(&directory.into()).expect("a watch");
             if reads {
                 watcher.read();
             }

@@ -19,7 +19,7 @@ use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::descriptors::HighWater;
 use service::handover::{self, HandoverArgs, Takeover};
 use service::logs::{self, LogArgs};
-use service::metrics::{BuildArgs, Registry};
+use service::metrics::{BuildArgs, Family, Registry};
 use service::panics;
 use service::proxies::ProxyArgs;
 use service::rate_limit::Rate;
@@ -255,7 +255,7 @@ const SPARE_DESCRIPTORS: u64 = 4096;
 
 /// File descriptors that a worker of the plain listener takes, and one of the TLS listener: epoll instances, inotify, an
 /// io_uring, and what wakes them.
-const WORKER_DESCRIPTORS: [u64; 2] = [5, 8];
+const WORKER_DESCRIPTORS: [u64; 2] = [5, 10];
 
 /// RFC 9110, section 8.3.2: a token; those of use have no other characters.
 fn charset(name: &str) -> Result<String, &'static str> {
@@ -299,7 +299,10 @@ pub fn run(args: Args) -> Result<(), Error> {
     let limits = AddressLimits::new(rate, args.address_connections);
     let log = AccessLog::open(&args.access_log, "files")?;
     let high_water = high_water(&args, count);
-    let (ring, refused) = args.disk.ring(args.disk_memory / count).map_err(Error::NoRing)?;
+    // Those of the TLS listener have theirs too.
+    let rings = if args.tls.tls_listen.is_empty() { count } else { 2 * count };
+    let (ring, refused) = args.disk.ring(args.disk_memory / rings).map_err(Error::NoRing)?;
+    let io = [("engine", args.engine.name()), ("disk", DiskBackend::name(ring.is_some()))];
     let settings = settings(&args, count, high_water, ring);
     let shared = SharedState::new(
         settings,
@@ -337,6 +340,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     if let Some(error) = refused {
         tracing::warn!(%error, "no io_uring: files that are not in memory are read by threads");
     }
+    let [(_, engine), (_, disk)] = &io;
+    tracing::info!(%engine, %disk, "how files are sent, and what reads those that are not in memory");
     let mut threads = event_loop::start(&shared, listeners, workers::pinnable(count))?;
 
     let mut lines: String =
@@ -346,6 +351,9 @@ pub fn run(args: Args) -> Result<(), Error> {
     service::metrics::register_build(&mut registry, "files", &args.build);
     panics::register(&mut registry, "linerate_files_panics");
     shared.metrics.register(&mut registry);
+    let described = "How files are sent, and what reads those that are not in memory";
+    let io = io.each_ref().map(|(name, value)| (*name, value.as_str()));
+    Family::new("linerate_files_io_info", described).with(&io, || 1.0).register(&mut registry);
     certificates.register(&mut registry, "linerate_files");
     if let Some(origin) = &origin {
         origin.register(&mut registry);

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 use super::ring::Ring;
 
-/// What reads files that are not in memory, for the plain listener. What the process encrypts is read by threads.
+/// What reads files that are not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DiskBackend {
     /// io_uring where the kernel allows it, else threads, with a warning at start.
@@ -27,6 +27,12 @@ impl DiskBackend {
             (Self::Uring, Some(Err(error))) => Err(error),
             (_, Some(Err(error))) => Ok((None, Some(error))),
         }
+    }
+
+    /// The name of what reads, where there are rings and where there are none: `auto` is either.
+    pub fn name(by_ring: bool) -> String {
+        let one = if by_ring { Self::Uring } else { Self::Threads };
+        one.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     fn is_by_ring(self) -> bool {

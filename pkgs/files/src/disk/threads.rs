@@ -16,7 +16,7 @@ use rustix::io::{Errno, pread};
 use service::panics;
 
 use crate::site::Site;
-use crate::site::root::{Error, Found, LookupMode};
+use crate::site::root::{CodingLookup, Error, Found, LookupMode};
 use crate::threads::health::{MonitoredThread, STUCK, ThreadHealth};
 use crate::threads::queue::{JobSender, Jobs, queue};
 
@@ -63,6 +63,7 @@ type Then = Box<dyn FnOnce(Vec<u8>, Result<Found, Error>) + Send>;
 struct Lookup {
     site: Arc<Site>,
     path: Vec<u8>,
+    codings: CodingLookup,
     done: Then,
     /// When it fails, should there be no file descriptor until then.
     until: Instant,
@@ -112,10 +113,11 @@ impl DiskThreads {
     pub fn find(
         &self,
         site: Arc<Site>,
-        path: Vec<u8>,
+        (path, codings): (Vec<u8>, CodingLookup),
         done: impl FnOnce(Vec<u8>, Result<Found, Error>) + Send + 'static,
     ) {
-        self.look(Lookup { site, path, done: Box::new(done), until: Instant::now() + SCARCE_FOR });
+        let until = Instant::now() + SCARCE_FOR;
+        self.look(Lookup { site, path, codings, done: Box::new(done), until });
     }
 
     fn look(&self, lookup: Lookup) {
@@ -125,7 +127,7 @@ impl DiskThreads {
             let find = || {
                 #[cfg(test)]
                 crate::faults::strike(crate::faults::LOOKUP, &lookup.path);
-                lookup.site.root.find(&lookup.path, LookupMode::MayBlock)
+                lookup.site.root.find(&lookup.path, LookupMode::MayBlock, lookup.codings)
             };
             let found = panics::catch(find).unwrap_or_else(|panic| {
                 panic.log("lookup", &String::from_utf8_lossy(&lookup.path));

@@ -98,6 +98,11 @@ fn quality(parameter: &[u8]) -> u16 {
     }
 }
 
+/// Whether a name ends as those of codings do.
+pub fn is_of_coding(name: &[u8]) -> bool {
+    Coding::ALL.into_iter().any(|coding| name.ends_with(coding.suffix().as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,7 @@ use crate::http::status::phrase;
 use crate::site::Site;
 use crate::site::access::{AccessControl, AccessDecision};
 use crate::site::errors::HttpError;
-use crate::site::root::{self, LookupMode};
+use crate::site::root::{self, CodingLookup, LookupMode};
 use crate::site::route::Route;
 use crate::site::rules::{Cors, Policy};
 use crate::site::secrets::Realm;
@@ -147,10 +147,11 @@ impl ResponseBuilder<'_> {
                         if let Some(entry) = self.cache.get(self.site, path, self.tick).map(Rc::clone) {
                             return self.answer_entry(&entry, path, request, out);
                         }
+                        let codings = self.cache.codings_of(self.site, path, self.tick);
                         if self.defers_lookups {
-                            return Err(PendingWork::Lookup(path.to_vec()));
+                            return Err(PendingWork::Lookup(path.to_vec(), codings));
                         }
-                        self.site.find(path, LookupMode::CachedOnly)
+                        self.site.find(path, LookupMode::CachedOnly, codings)
                     }
                 };
                 return match found {
@@ -159,7 +160,10 @@ impl ResponseBuilder<'_> {
                         let entry = self.cache.insert(self.site, path, found, (self.tick, self.now));
                         self.answer_entry(&entry, path, request, out)
                     }
-                    Err(error) => self.failed(error, PendingWork::Lookup(path.to_vec()), path, request, out),
+                    Err(error) => {
+                        let codings = self.cache.codings_of(self.site, path, self.tick);
+                        self.failed(error, PendingWork::Lookup(path.to_vec(), codings), path, request, out)
+                    }
                 };
             }
             Route::TryFiles(paths) => paths,
@@ -190,7 +194,7 @@ impl ResponseBuilder<'_> {
                         asked: path.to_vec(),
                     });
                 }
-                None => match self.site.find(candidate, LookupMode::CachedOnly) {
+                None => match self.site.find(candidate, LookupMode::CachedOnly, CodingLookup::Wanted) {
                     Ok(found) => {
                         self.missed = true;
                         self.cache.insert(self.site, candidate, found, (self.tick, self.now))

@@ -7,7 +7,7 @@ use crate::archive::plan::{ArchivePlan, ArchiveRequest, PlanError};
 use crate::auth::{PasswordAttempt, PasswordVerdict};
 use crate::http::encoding::Coding;
 use crate::site::Site;
-use crate::site::root::{Error, FileIdentity, Found, LookupMode};
+use crate::site::root::{CodingLookup, Error, FileIdentity, Found, LookupMode};
 use crate::site::secrets::Realm;
 
 /// The most that one request waits for, one after the other: what is found may be forgotten again before it is used.
@@ -16,8 +16,8 @@ pub const MAX_PENDING: u8 = 16;
 /// What has to be done before there is an answer.
 #[derive(Debug)]
 pub enum PendingWork {
-    /// The disk has to be asked what this path names.
-    Lookup(Vec<u8>),
+    /// The disk has to be asked what this path names, and for which of its codings.
+    Lookup(Vec<u8>, CodingLookup),
     /// The same of several, up to the first that there is for what was asked.
     LookupFirst {
         /// The paths.
@@ -58,7 +58,7 @@ impl PendingWork {
     /// too few file descriptors.
     pub fn at_once(self, site: &Site) -> Result<WorkOutcome, (Self, bool)> {
         let (path, found) = match &self {
-            Self::Lookup(path) => (path.clone(), site.find(path, LookupMode::CachedOnly)),
+            Self::Lookup(path, codings) => (path.clone(), site.find(path, LookupMode::CachedOnly, *codings)),
             Self::LookupFirst { paths, asked } => {
                 site.first(paths.iter().cloned(), asked, LookupMode::CachedOnly)
             }

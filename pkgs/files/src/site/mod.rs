@@ -32,7 +32,7 @@ use access::AccessControl;
 use errors::ErrorPages;
 use hosts::VirtualHosts;
 use origin::OriginRoot;
-use root::{Found, INDEX, LookupMode, Root, Symlinks, names_directory};
+use root::{CodingLookup, Found, INDEX, LookupMode, Root, Symlinks, names_directory};
 use route::Route;
 use rules::{Policy, Rule, Rules};
 use secrets::Secrets;
@@ -271,9 +271,9 @@ impl Site {
     ///
     /// # Errors
     /// [`root::Error`].
-    pub fn find(&self, path: &[u8], mode: LookupMode) -> Result<Found, root::Error> {
+    pub fn find(&self, path: &[u8], mode: LookupMode, codings: CodingLookup) -> Result<Found, root::Error> {
         match &self.origin {
-            None => self.root.find(path, mode),
+            None => self.root.find(path, mode, codings),
             Some(origin) => origin.find_known(path),
         }
     }
@@ -288,7 +288,7 @@ impl Site {
     ) -> (Vec<u8>, Result<Found, root::Error>) {
         let mut missing = (asked.to_vec(), Err(root::Error::Missing));
         for path in paths {
-            let found = self.find(&path, mode);
+            let found = self.find(&path, mode, CodingLookup::Wanted);
             let counts = match &found {
                 Err(root::Error::Missing) => false,
                 Ok(Found::File(_)) | Err(_) => true,

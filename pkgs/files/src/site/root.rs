@@ -135,6 +135,15 @@ pub enum LookupMode {
     MayBlock,
 }
 
+/// Which codings of a file are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodingLookup {
+    /// Those that lie beside it.
+    Wanted,
+    /// None: its directory is known to have none.
+    KnownAbsent,
+}
+
 impl FileIdentity {
     /// The state of an open file.
     ///
@@ -183,14 +192,19 @@ impl Root {
         Ok(Self { directory, symlinks, precompressed })
     }
 
+    /// Whether codings that lie beside files are served for them.
+    pub fn has_codings(&self) -> bool {
+        self.precompressed
+    }
+
     /// Opens what a decoded path names: without a leading slash, with a final one where it shall be a directory.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn find(&self, path: &[u8], mode: LookupMode) -> Result<Found, Error> {
+    pub fn find(&self, path: &[u8], mode: LookupMode, codings: CodingLookup) -> Result<Found, Error> {
         if !path.is_empty() && !path.ends_with(b"/") {
             return match self.look(path, mode)? {
-                FileType::RegularFile => self.with_codings(path, mode),
+                FileType::RegularFile => self.with_codings(path, mode, codings),
                 FileType::Directory => Ok(Found::Directory),
                 // Opening a FIFO would let its writer go on, and opening a device may do anything.
                 _ => Err(Error::Missing),
@@ -199,7 +213,7 @@ impl Root {
         let mut index = path.to_vec();
         index.extend_from_slice(INDEX.as_bytes());
         match self.look(&index, mode) {
-            Ok(FileType::RegularFile) => return self.with_codings(&index, mode),
+            Ok(FileType::RegularFile) => return self.with_codings(&index, mode, codings),
             Ok(_) | Err(Error::Missing) => {}
             Err(error) => return Err(error),
         }
@@ -250,11 +264,11 @@ impl Root {
         }
     }
 
-    fn with_codings(&self, path: &[u8], mode: LookupMode) -> Result<Found, Error> {
+    fn with_codings(&self, path: &[u8], mode: LookupMode, codings: CodingLookup) -> Result<Found, Error> {
         let plain = self.regular(path, mode)?;
         let modified = plain.identity.modified;
         let mut files = Box::new([Some(plain), None, None, None]);
-        if self.precompressed {
+        if self.precompressed && codings == CodingLookup::Wanted {
             for (place, coding) in files[1..].iter_mut().zip(Coding::ALL) {
                 let mut beside = path.to_vec();
                 beside.extend_from_slice(coding.suffix().as_bytes());
@@ -340,7 +354,7 @@ mod tests {
                 [(Symlinks::Never, never), (Symlinks::Beneath, beneath), (Symlinks::Anywhere, anywhere)]
             {
                 let root = Root::open(&place.path().join("root"), symlinks, false).expect("a root");
-                let found = root.find(name.as_bytes(), LookupMode::MayBlock);
+                let found = root.find(name.as_bytes(), LookupMode::MayBlock, CodingLookup::Wanted);
                 assert_eq!(found.is_ok(), expected, "{name} {symlinks:?}: {found:?}");
             }
         }
@@ -350,7 +364,7 @@ mod tests {
     fn only_files_and_directories_are_found() {
         let place = place();
         let root = Root::open(&place.path().join("root"), Symlinks::Beneath, false).expect("a root");
-        let find = |path: &str| root.find(path.as_bytes(), LookupMode::MayBlock);
+        let find = |path: &str| root.find(path.as_bytes(), LookupMode::MayBlock, CodingLookup::Wanted);
         assert!(matches!(find("a"), Ok(Found::File(_))));
         assert!(matches!(find("sub"), Ok(Found::Directory)));
         assert!(matches!(find("sub/"), Ok(Found::File(_))), "its index");
@@ -366,11 +380,13 @@ mod tests {
         let path = place.path().join("root");
         let root = Root::open(&path, Symlinks::Beneath, true).expect("a root");
         write(path.join("a.gz"), "coded").expect("a file");
-        let coded = || match root.find(b"a", LookupMode::MayBlock) {
+        let find = |codings| match root.find(b"a", LookupMode::MayBlock, codings) {
             Ok(Found::File(files)) => files.iter().map(Option::is_some).collect::<Vec<_>>(),
             other => panic!("{other:?}"),
         };
+        let coded = || find(CodingLookup::Wanted);
         assert_eq!(coded(), [true, false, false, true]);
+        assert_eq!(find(CodingLookup::KnownAbsent), [true, false, false, false], "not even looked for");
         let file = std::fs::File::options().write(true).open(path.join("a.gz")).expect("the file");
         file.set_modified(std::time::UNIX_EPOCH).expect("a time");
         assert_eq!(coded(), [true, false, false, false]);

@@ -29,6 +29,13 @@ pub enum Engine {
     Copy,
 }
 
+impl Engine {
+    /// As the command line has it.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
 /// The buffer of `copy`.
 const BUFFER_BYTES: usize = 1 << 20;
 

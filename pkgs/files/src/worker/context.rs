@@ -11,6 +11,7 @@ use service::access_log::{AccessLog, Lines};
 
 use super::shared::SharedState;
 use crate::cache::open_files::OpenFileCache;
+use crate::cache::plain_directories::PlainDirectories;
 use crate::cache::watch::Watcher;
 use crate::http::head::Request;
 use crate::metrics::WorkerMetrics;
@@ -72,13 +73,14 @@ impl WorkerContext {
         let now = present();
         // Read before the site: a change between the two is seen again, not missed.
         let changes = shared.changes();
+        let watched = Watcher::new().map(|watcher| (watcher, PlainDirectories::new(shared.disk.clone())));
         Self {
             site: shared.site(),
             tail: CommonHeaders::at(now),
             tick: 1,
             now,
             draining: false,
-            cache: OpenFileCache::new(settings.open_files, fresh_for, memory, Watcher::new()),
+            cache: OpenFileCache::new(settings.open_files, fresh_for, memory, watched),
             memory,
             memory_max: if memory == 0 { 0 } else { settings.memory_max },
             log: shared.access_log.as_ref().map(AccessLog::lines),

@@ -183,14 +183,15 @@ impl SharedState {
         done: impl FnOnce(WorkOutcome) + Send + 'static,
     ) {
         match (work, &site.origin) {
-            (PendingWork::Lookup(path), Some(origin)) => {
+            (PendingWork::Lookup(path, _), Some(origin)) => {
                 origin.find(path, move |path, found| done(WorkOutcome::Found(path, found)));
             }
             (PendingWork::LookupFirst { paths, asked }, Some(origin)) => {
                 origin.find_first(paths, asked, move |path, found| done(WorkOutcome::Found(path, found)));
             }
-            (PendingWork::Lookup(path), None) => {
-                self.disk.find(site, path, move |path, found| done(WorkOutcome::Found(path, found)));
+            (PendingWork::Lookup(path, codings), None) => {
+                self.disk
+                    .find(site, (path, codings), move |path, found| done(WorkOutcome::Found(path, found)));
             }
             (PendingWork::LookupFirst { paths, asked }, None) => self.disk.run(move |_| {
                 let first = panics::catch(|| site.first(paths, &asked, LookupMode::MayBlock));

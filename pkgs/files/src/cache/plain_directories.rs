@@ -1,0 +1,255 @@
+//! Directories in which no file has a coding beside it, so that three lookups less are made for each of their files.
+//!
+//! Where some files of a directory turn out to have none, a thread reads all names in it, once. From then on inotify tells
+//! of each new name that ends as those of codings do. Where others write to the directory too, over a network, its time of
+//! change does, at the next file of it that is looked up.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rustix::fs::{Dir, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use super::watch::WatchStamp;
+use crate::disk::threads::DiskThreads;
+use crate::http::encoding::is_of_coding;
+
+/// Directories that a worker knows of.
+const MOST: usize = 64;
+
+/// Files of a directory that have no codings, before its names are read: that pays where there are many.
+const SEEN: u32 = 8;
+
+/// The most names that are read of one.
+const MOST_NAMES: usize = 1 << 17;
+
+/// What a thread has found.
+const UNREAD: u8 = 0;
+const PLAIN: u8 = 1;
+const CODED: u8 = 2;
+
+/// What one worker knows.
+#[derive(Debug)]
+pub struct PlainDirectories {
+    disk: DiskThreads,
+    known: Vec<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    site: usize,
+    /// As files of it are asked for, without a slash at the end.
+    path: Box<[u8]>,
+    /// As it was when it was last looked at.
+    stamp: WatchStamp,
+    /// Until this tick the path stands for this directory.
+    until: u32,
+    /// Files of it that had none.
+    seen: u32,
+    /// What its names say, once they are being read.
+    names: Option<Arc<AtomicU8>>,
+}
+
+impl PlainDirectories {
+    /// None yet; `disk` reads names.
+    pub fn new(disk: DiskThreads) -> Self {
+        Self { disk, known: Vec::new() }
+    }
+
+    /// Whether no file in the directory of this one has a coding.
+    pub fn has(&self, site: usize, path: &[u8], tick: u32) -> bool {
+        self.known.iter().any(|known| {
+            known.is_of(site, path)
+                && known.until > tick
+                && known.stamp.is_as_coded()
+                && known.names.as_ref().is_some_and(|names| names.load(Ordering::Relaxed) == PLAIN)
+        })
+    }
+
+    /// Takes in that a file was looked up, and whether it has codings, so far as it was asked for them. `stamp` is of its
+    /// directory, which is open as `place`.
+    pub fn note(
+        &mut self,
+        (site, path): (usize, &[u8]),
+        has_codings: bool,
+        stamp: &WatchStamp,
+        place: OwnedFd,
+        until: u32,
+    ) {
+        let index = self.known.iter().position(|known| known.is_of(site, path));
+        if has_codings {
+            index.map(|index| self.known.swap_remove(index));
+            return;
+        }
+        let Some(index) = index.filter(|index| self.known[*index].stamp.is_followed_by(stamp)) else {
+            index.map(|index| self.known.swap_remove(index));
+            if self.known.len() == MOST {
+                // Those that are asked for are back soon.
+                self.known.swap_remove(until as usize % MOST);
+            }
+            let (path, stamp) = (directory_of(path).into(), stamp.clone());
+            return self.known.push(Known { site, path, stamp, until, seen: 1, names: None });
+        };
+        let known = &mut self.known[index];
+        known.stamp = stamp.clone();
+        known.until = until;
+        known.seen = known.seen.saturating_add(1);
+        if known.names.is_none() && known.seen >= SEEN {
+            let names = Arc::new(AtomicU8::new(UNREAD));
+            known.names = Some(Arc::clone(&names));
+            // Watched since before it is read: what comes meanwhile is told of.
+            self.disk.run(move |_| {
+                let found = if matches!(has_names_of_codings(&place), Ok(false)) { PLAIN } else { CODED };
+                names.store(found, Ordering::Relaxed);
+            });
+        }
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.known.clear();
+    }
+}
+
+impl Known {
+    fn is_of(&self, site: usize, path: &[u8]) -> bool {
+        self.site == site && *self.path == *directory_of(path)
+    }
+}
+
+/// The path of the directory a file is in; empty for the root.
+fn directory_of(path: &[u8]) -> &[u8] {
+    &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
+}
+
+/// Whether there is such a name in a directory, or more of them than are read.
+fn has_names_of_codings(place: &OwnedFd) -> Result<bool, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut names = Dir::new(openat(place, ".", flags, Mode::empty())?)?;
+    for _ in 0..MOST_NAMES {
+        let Some(name) = names.next() else { return Ok(false) };
+        if is_of_coding(name?.file_name().to_bytes()) {
+            return Ok(true);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::cache::watch::Watcher;
+
+    struct Bed {
+        place: tempfile::TempDir,
+        watcher: Watcher,
+        plain: PlainDirectories,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            let place = tempfile::tempdir().expect("a directory");
+            fs::create_dir(place.path().join("d")).expect("a directory");
+            let plain = PlainDirectories::new(DiskThreads::start().expect("threads"));
+            Self { place, watcher: Watcher::new().expect("inotify"), plain }
+        }
+
+        fn directory(&self) -> std::path::PathBuf {
+            self.place.path().join("d")
+        }
+
+        /// A file of the directory is looked up, and has no codings.
+        fn look_up(&mut self, path: &Path, until: u32) {
+            self.watcher.read();
+            let place = OwnedFd::from(fs::File::open(path).expect("a directory"));
+            let stamp = self.watcher.stamp(&place).expect("a watch");
+            self.plain.note((0, b"d/f"), false, &stamp, place, until);
+        }
+
+        /// The same until it is known to be plain, or long enough for that.
+        fn learn(&mut self) -> bool {
+            let path = self.directory();
+            for _ in 0..200 {
+                self.look_up(&path, 5);
+                if self.plain.has(0, b"d/g", 1) {
+                    return true;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            false
+        }
+    }
+
+    #[test]
+    fn a_directory_without_codings_is_known_until_one_comes() {
+        let mut bed = Bed::new();
+        fs::write(bed.directory().join("f"), "text").expect("a file");
+        assert!(bed.learn());
+        assert!(!bed.plain.has(0, b"e/g", 1) && !bed.plain.has(0, b"g", 1) && !bed.plain.has(1, b"d/g", 1));
+        assert!(!bed.plain.has(0, b"d/g", 5), "the path may be another directory's by now");
+        // Other names make no difference, nor does what is written to those that are there.
+        fs::write(bed.directory().join("f"), "another").expect("a file");
+        fs::write(bed.directory().join("g.txt"), "text").expect("a file");
+        bed.watcher.read();
+        assert!(bed.plain.has(0, b"d/g", 1));
+        let directory = bed.directory();
+        bed.look_up(&directory, 9);
+        assert!(bed.plain.has(0, b"d/g", 8));
+        for suffix in ["gz", "zst", "br"] {
+            let coding = bed.directory().join(format!("f.{suffix}"));
+            fs::write(&coding, "coded").expect("a file");
+            bed.watcher.read();
+            assert!(!bed.plain.has(0, b"d/g", 1), "{suffix}");
+            assert!(!bed.learn(), "{suffix} is there");
+            fs::remove_file(&coding).expect("removed");
+            bed.watcher.read();
+            assert!(bed.learn(), "{suffix} is gone");
+        }
+        // By another name before, too.
+        fs::rename(bed.directory().join("f"), bed.directory().join("g.gz")).expect("renamed");
+        bed.watcher.read();
+        assert!(!bed.plain.has(0, b"d/g", 1));
+    }
+
+    #[test]
+    fn another_directory_of_the_name_is_another() {
+        let mut bed = Bed::new();
+        assert!(bed.learn());
+        let other = bed.place.path().join("other");
+        fs::create_dir(&other).expect("a directory");
+        bed.look_up(&other, 5);
+        assert!(!bed.plain.has(0, b"d/g", 1), "what the path stands for has not been read");
+    }
+
+    #[test]
+    fn what_nobody_tells_of_shows_by_the_time_of_change() {
+        let mut bed = Bed::new();
+        assert!(bed.learn());
+        // As a server of files does it for another client: the time changes, and nothing is told here.
+        let directory = fs::File::open(bed.directory()).expect("a directory");
+        directory.set_modified(std::time::UNIX_EPOCH).expect("a time");
+        let place = OwnedFd::from(directory);
+        let stamp = bed.watcher.stamp(&place).expect("a watch");
+        bed.plain.note((0, b"d/f"), false, &stamp, place, 5);
+        assert!(!bed.plain.has(0, b"d/g", 1));
+    }
+
+    #[test]
+    fn few_are_known_and_those_with_codings_are_not() {
+        let mut bed = Bed::new();
+        let path = bed.directory();
+        let place = || OwnedFd::from(fs::File::open(&path).expect("a directory"));
+        let stamp = bed.watcher.stamp(&place()).expect("a watch");
+        for number in 0..10 * MOST as u32 {
+            bed.plain.note((0, format!("{number}/f").as_bytes()), false, &stamp, place(), number);
+        }
+        assert_eq!(bed.plain.known.len(), MOST);
+        let last = format!("{}/f", 10 * MOST - 1);
+        bed.plain.note((0, last.as_bytes()), true, &stamp, place(), 5);
+        assert_eq!(bed.plain.known.len(), MOST - 1);
+    }
+}
