@@ -14,8 +14,19 @@ use rustix::fs::{Advice, fadvise};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, connect, recv, socket, sockopt};
 
 /// Files of each size: name, bytes, how many.
-const FILES: [(&str, usize, usize); 4] =
-    [("1k", 1 << 10, 16), ("16k", 16 << 10, 16), ("2m", 2_400_000, 8), ("64m", 64 << 20, 2)];
+const FILES: [(&str, usize, usize); 6] = [
+    ("1k", 1 << 10, 16),
+    ("16k", 16 << 10, 16),
+    ("2m", 2_400_000, 8),
+    ("64m", 64 << 20, 2),
+    // Asked for by TLS alone, and forgotten before: what others ask for too is kept in copies.
+    (COLD_TLS, 2_400_000, 8),
+    (COLD_HTTP3, 2_400_000, 8),
+];
+
+/// Files of the rounds that are cold and encrypted.
+const COLD_TLS: &str = "cold-tls";
+const COLD_HTTP3: &str = "cold-http3";
 
 /// Connections of a round.
 const CONNECTIONS: usize = 16;
@@ -40,6 +51,9 @@ pub enum Kind {
     Tls,
     /// HTTP/3.
     Http3,
+    /// The same of files that are read from the disk.
+    ColdTls,
+    ColdHttp3,
 }
 
 /// One round.
@@ -57,18 +71,19 @@ pub struct Planted {
 }
 
 impl Kind {
-    pub const ALL: [Self; 4] = [Self::Hot, Self::Cold, Self::Tls, Self::Http3];
+    pub const ALL: [Self; 6] =
+        [Self::Hot, Self::Cold, Self::Tls, Self::Http3, Self::ColdTls, Self::ColdHttp3];
 
     pub fn is_plain(self) -> bool {
         matches!(self, Self::Hot | Self::Cold)
     }
 
-    /// The part of four rounds' bytes that is this one's: most where it is cheap, for all have to be read by somebody.
+    /// The part that is this one's of what all rounds have together, as many times `bytes` as there are rounds: most where it
+    /// is cheap, for all have to be read by somebody.
     pub fn share(self, bytes: u64) -> u64 {
         match self {
-            Self::Hot => bytes * 5 / 2,
-            Self::Cold => bytes / 2,
-            Self::Tls | Self::Http3 => bytes / 2,
+            Self::Hot => bytes * 7 / 2,
+            _ => bytes / 2,
         }
     }
 }
@@ -89,15 +104,19 @@ impl Round<'_> {
     /// Runs it, and returns how many bytes of bodies came.
     pub fn run(&self) -> Result<u64, Error> {
         match self.kind {
-            Kind::Hot => Ok(self.plain(&["1k", "16k", "2m"], false)?),
-            Kind::Cold => Ok(self.plain(&["2m", "64m"], true)?),
-            Kind::Tls => self.by_curl(),
-            Kind::Http3 => self.by_http3(),
+            Kind::Hot => Ok(self.plain(&["1k", "16k", "2m"])?),
+            Kind::Cold => Ok(self.plain(&["2m", "64m"])?),
+            Kind::Tls => {
+                self.by_curl(if self.bytes > LARGE { &["16k", "2m", "64m"] } else { &["16k", "2m"] })
+            }
+            Kind::Http3 => self.by_http3("2m"),
+            Kind::ColdTls => self.by_curl(&[COLD_TLS]),
+            Kind::ColdHttp3 => self.by_http3(COLD_HTTP3),
         }
     }
 
     /// Some connections that ask for one file after the other.
-    fn plain(&self, sizes: &[&str], cold: bool) -> io::Result<u64> {
+    fn plain(&self, sizes: &[&str]) -> io::Result<u64> {
         let mut clients: Vec<TcpStream> =
             (0..CONNECTIONS).map(|_| self.connect()).collect::<Result<_, _>>()?;
         let mut got = 0;
@@ -107,14 +126,10 @@ impl Round<'_> {
                     if got >= self.bytes {
                         return Ok(got);
                     }
-                    if cold {
-                        let file = File::open(self.root.join(name).join(number.to_string()))?;
-                        file.sync_all()?;
-                        fadvise(&file, 0, None, Advice::DontNeed)?;
-                    }
+                    self.forget_if_cold(name, number)?;
                     let target = format!("/{name}/{number}");
                     // All at once, so that they share the server.
-                    let asked = if cold { 1 } else { clients.len() };
+                    let asked = if self.kind == Kind::Cold { 1 } else { clients.len() };
                     for client in &mut clients[..asked] {
                         write!(client, "GET {target} HTTP/1.1\r\nHost: h\r\n\r\n")?;
                     }
@@ -127,6 +142,16 @@ impl Round<'_> {
         Ok(got)
     }
 
+    /// Has the kernel forget a file, in a round of cold ones.
+    fn forget_if_cold(&self, name: &str, number: usize) -> io::Result<()> {
+        if matches!(self.kind, Kind::Cold | Kind::ColdTls | Kind::ColdHttp3) {
+            let file = File::open(self.root.join(name).join(number.to_string()))?;
+            file.sync_all()?;
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        }
+        Ok(())
+    }
+
     fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect(self.address)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -135,7 +160,7 @@ impl Round<'_> {
     }
 
     /// curl, which throws away what it is sent, by HTTP/1.1 and HTTP/2 in turn.
-    fn by_curl(&self) -> Result<u64, Error> {
+    fn by_curl(&self, sizes: &[&str]) -> Result<u64, Error> {
         let curl = bench::setup::require("curl", "curl")?;
         let mut got = 0;
         while got < self.bytes {
@@ -143,8 +168,9 @@ impl Round<'_> {
                 let mut command = std::process::Command::new(&curl);
                 command.args(["--silent", "--fail", "--insecure", "--max-time", "60", version]);
                 command.args(["--write-out", "%{stderr}%{size_download}\n"]);
-                for (name, _, count) in &FILES[1..if self.bytes > LARGE { 4 } else { 3 }] {
+                for (name, _, count) in FILES.iter().filter(|(name, ..)| sizes.contains(name)) {
                     for number in 0..*count {
+                        self.forget_if_cold(name, number)?;
                         let url = format!("https://{}/{name}/{number}", self.address);
                         command.args(["--output", "/dev/null", &url]);
                     }
@@ -161,19 +187,25 @@ impl Round<'_> {
     }
 
     /// Another process, whose memory ends with it.
-    fn by_http3(&self) -> Result<u64, Error> {
-        let (name, size, _) = FILES[2];
+    fn by_http3(&self, asked: &str) -> Result<u64, Error> {
+        let of = FILES.iter().find(|(name, ..)| *name == asked);
+        let (name, size, count) = *of.expect("files that were made");
+        let is_long = self.kind == Kind::Http3 && self.bytes > LARGE;
         let mut got = 0;
-        while got < self.bytes {
+        for number in (0..count).cycle() {
+            if got >= self.bytes {
+                break;
+            }
+            self.forget_if_cold(name, number)?;
             let own = std::env::current_exe()?;
             let address = self.address.to_string();
             let output = std::process::Command::new(own)
                 .args([
                     H3,
                     &address,
-                    &format!("/{name}/0"),
+                    &format!("/{name}/{number}"),
                     &size.to_string(),
-                    if self.bytes > LARGE { "1" } else { "0.1" },
+                    if is_long { "1" } else { "0.1" },
                 ])
                 .output()?;
             let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();

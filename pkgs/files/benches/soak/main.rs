@@ -1,7 +1,7 @@
 //! Sends a given number of bytes, and fails where the server keeps something of it.
 //!
-//! `make soak [ARGS="20GB"]`, or `ARGS="30min"`: 500 GB where nothing is said. Rounds of hot and cold files, plain, by TLS and
-//! by HTTP/3 go on until that is sent; after each one, when all its connections are closed, the server's memory, descriptors
+//! `make soak [ARGS="20GB"]`, or `ARGS="30min"`: 500 GB where nothing is said. Rounds of hot and cold files, plain, by TLS and by HTTP/3
+//! go on until that is sent; after each one, when all its connections are closed, the server's memory, descriptors
 //! and pipes and the kernel's memory are read. A minute that
 //! is not counted goes before, and the first tenth warms up too: the most that was kept in its second half is the
 //! measure. What is more than that all through the last tenth, beyond a tolerance for each, has grown, and fails.
@@ -119,9 +119,11 @@ fn run(until: Until, plants: bool) -> Result<bool, Error> {
     let (mut sent, mut told) = (0, None::<Instant>);
     let mut samples: Vec<(f64, Kept)> = Vec::new();
     let mut planted = Vec::new();
-    // As much at once as gives enough samples; four rounds are one.
+    // As much at once as gives enough samples; a round of each kind is one.
     let share = match until {
-        Until::Bytes(bytes) => (bytes / (4 * LEAST_SAMPLES as u64)).clamp(8 << 20, 2 << 30),
+        Until::Bytes(bytes) => {
+            (bytes / (Kind::ALL.len() as u64 * LEAST_SAMPLES as u64)).clamp(8 << 20, 2 << 30)
+        }
         Until::Time(_) => 256 << 20,
     };
     let progress = |sent: u64, samples: usize| {

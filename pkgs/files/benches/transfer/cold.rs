@@ -34,6 +34,9 @@ const MANY: (&str, usize, usize) = ("many", 65_536, 32_000);
 /// Requests a second for the hot file, of four connections.
 const HOT_RATE: f64 = 1000.0;
 
+/// Files that fio keeps open at most.
+const FIO_OPEN: usize = 2_000;
+
 /// nginx with its files read by threads, around the page cache.
 const NGINX_DIRECT: &str = "nginx, directio";
 /// Another build of ours.
@@ -110,12 +113,12 @@ pub fn measure(scale: Scale, row: &str, results: &Path, report: &mut Report) -> 
     for files in [case.files, HOT] {
         make(&root, files)?;
     }
-    // fio has no other way to so many files of 16 KB.
+    // fio reads blocks of these too.
     if case.order == Order::Random {
         make(&root, LARGE)?;
     }
     let network = Network::loopback();
-    let disk = fio(scale, case, &root)?;
+    let disks = fio(scale, case, &root)?;
     let with = |name: &'static str, flags: &'static [&'static str]| {
         let (root, network) = (root.clone(), &network);
         let program = PathBuf::from(peers::BINARY);
@@ -139,10 +142,10 @@ pub fn measure(scale: Scale, row: &str, results: &Path, report: &mut Report) -> 
         let start: Box<Start<'_>> = Box::new(move || ours(&program, network, &root, OTHER, &[]));
         servers.push(Series { name: OTHER, start, samples: Vec::new() });
     }
-    for _ in 0..scale.rounds {
+    for number in 0..scale.rounds {
         for server in &mut servers {
             let confined = (server.start)()?;
-            let sample = round(scale, &network, &confined, case)?;
+            let sample = round(scale, &network, &confined, case, number as u64)?;
             eprintln!(
                 "{:<20} {:<22} {:>7.0}/s {:>6.0} MB/s {:>5.1} µs {:.3} s/GB, p99 {:.1} ms, of the hot file {:.2} ms ({:.2} alone)",
                 case.name,
@@ -164,14 +167,18 @@ pub fn measure(scale: Scale, row: &str, results: &Path, report: &mut Report) -> 
         report.figure(format!("{name}: requests"), server.of(|sample| sample.requests), "1/s");
         report.figure(format!("{name}: bandwidth"), server.of(|sample| sample.megabytes), "MB/s");
         report.figure(format!("{name}: CPU of a request"), server.of(|sample| sample.cpu_us), "µs");
+        report.figure(format!("{name}: CPU by the GB"), server.of(|sample| sample.cpu_per_gigabyte), "s");
+        report.figure(format!("{name}: p99"), server.of(|sample| sample.p99_us), "µs");
         report.figure(format!("{name}: the hot file's p99"), server.of(|sample| sample.hot_p99_us), "µs");
+        report.figure(format!("{name}: RSS"), server.of(|sample| sample.resident), "MiB");
+        report.figure(format!("{name}: page cache"), server.of(|sample| sample.page_cache), "MiB");
     }
-    targets(case, &servers, disk, report);
+    targets(case, &servers, &disks, report);
     Ok(())
 }
 
 /// What was asked for, by the better of the two ways nginx has.
-fn targets(case: &Case, servers: &[Series<'_>], disk: Option<(f64, f64)>, report: &mut Report) {
+fn targets(case: &Case, servers: &[Series<'_>], disks: &[Disk], report: &mut Report) {
     let [ours, nginx @ ..] = servers else { return };
     let nginx = &nginx[..2];
     let name = case.name;
@@ -180,12 +187,12 @@ fn targets(case: &Case, servers: &[Series<'_>], disk: Option<(f64, f64)>, report
     let requests: fn(&Sample) -> f64 = |sample| sample.requests;
     let of_nginx = if case.row == "cold-16KB" { 1.0 / 3.0 } else { 0.5 };
     report.target(format!("{name}, nginx's requests/s over ours"), over(requests), "x", of_nginx);
-    if let Some((megabytes, reads)) = disk {
-        report.figure(format!("fio, {name}: bandwidth"), megabytes, "MB/s");
-        report.figure(format!("fio, {name}: reads"), reads, "1/s");
+    for Disk { files, megabytes, reads } in disks {
+        report.figure(format!("fio, {name}, of {files}: bandwidth"), *megabytes, "MB/s");
+        report.figure(format!("fio, {name}, of {files}: reads"), *reads, "1/s");
         let part = if case.row == "cold-16KB" { 0.6 } else { 0.8 };
         report.target(
-            format!("{name}, fio's reads/s over our requests/s"),
+            format!("{name}, fio's reads/s of {files} over our requests/s"),
             reads / ours.of(requests),
             "x",
             1.0 / part,
@@ -233,25 +240,33 @@ fn table(case: &Case, servers: &[Series<'_>]) -> String {
 }
 
 /// One server under one load: caches as they are after half of the time count.
-fn round(scale: Scale, network: &Network, confined: &Confined, case: &Case) -> Result<Sample, Error> {
+fn round(
+    scale: Scale,
+    network: &Network,
+    confined: &Confined,
+    case: &Case,
+    number: u64,
+) -> Result<Sample, Error> {
     let server = &confined.server;
     drop_caches();
     // The hot file is one by then.
     drain::run(network, server, &hot(0.3))?;
     let hot_alone = hot_alongside(network, server, scale.seconds.min(1.0))?.wait()?;
     let (directory, _, files) = case.files;
-    let asked = |seconds| Workload {
+    // All servers of a round are asked for the same, and what warms them up is something else.
+    let asked = |seed| Workload {
         directory,
         files,
         order: case.order,
         connections: case.connections,
-        seconds,
+        seconds: scale.seconds,
         rate: None,
+        seed,
     };
-    drain::run(network, server, &asked(scale.seconds))?;
+    drain::run(network, server, &asked(2 * number))?;
     let before = server.usage()?.cpu();
     let probe = hot_alongside(network, server, scale.seconds)?;
-    let outcome = drain::run(network, server, &asked(scale.seconds))?;
+    let outcome = drain::run(network, server, &asked(2 * number + 1))?;
     let usage = server.usage()?;
     let hot = probe.wait()?;
     let bytes = outcome.bytes as f64;
@@ -271,7 +286,7 @@ fn round(scale: Scale, network: &Network, confined: &Confined, case: &Case) -> R
 
 fn hot(seconds: f64) -> Workload<'static> {
     let (directory, _, files) = HOT;
-    Workload { directory, files, order: Order::Turn, connections: 4, seconds, rate: Some(HOT_RATE) }
+    Workload { directory, files, order: Order::Turn, connections: 4, seconds, rate: Some(HOT_RATE), seed: 0 }
 }
 
 /// A client for the hot file, beside another load.
@@ -327,22 +342,44 @@ fn drop_caches() {
     std::thread::sleep(Duration::from_millis(100));
 }
 
-/// What the disk gives for the reads of a case, MB/s and reads a second; none where they are not at random.
-fn fio(scale: Scale, case: &Case, root: &Path) -> Result<Option<(f64, f64)>, Error> {
+/// What the disk gives for reads.
+struct Disk {
+    /// Of which files.
+    files: &'static str,
+    megabytes: f64,
+    reads: f64,
+}
+
+/// What it gives for the reads of a case: of the same files, and where these are small of as many reads of fewer, larger
+/// ones, which take no opening; nothing where they are not at random.
+fn fio(scale: Scale, case: &Case, root: &Path) -> Result<Vec<Disk>, Error> {
     if case.order != Order::Random {
-        return Ok(None);
+        return Ok(Vec::new());
     }
-    let (directory, bytes, files) = case.files;
-    // Whole pages; more files than it may open are as many reads of fewer, larger ones.
-    let block = bytes / 4096 * 4096;
-    let (directory, files) = if files > LARGE.2 { (LARGE.0, LARGE.2) } else { (directory, files) };
-    let size = LARGE.1 / block * block;
+    let mut disks = vec![reads_of(scale, case, root, case.files, "the same files")?];
+    if case.files.1 < LARGE.1 {
+        disks.push(reads_of(scale, case, root, LARGE, "large files")?);
+    }
+    Ok(disks)
+}
+
+fn reads_of(
+    scale: Scale,
+    case: &Case,
+    root: &Path,
+    (directory, bytes, files): (&str, usize, usize),
+    name: &'static str,
+) -> Result<Disk, Error> {
+    // Whole pages.
+    let block = case.files.1 / 4096 * 4096;
+    let size = bytes / block * block;
+    let open = files.min(FIO_OPEN);
     let mut command = Command::new("taskset");
     command.args(["-c", "0", "fio", "--output-format=json", "--name=cold", "--direct=1", "--rw=randread"]);
     command.args(["--ioengine=io_uring", "--time_based", "--group_reporting", "--norandommap"]);
-    command.args(["--filename_format=f$filenum.bin", "--file_service_type=random"]);
+    command.args(["--filename_format=f$filenum.bin", "--file_service_type=random", "--randrepeat=1"]);
     command.arg(format!("--directory={}", root.join(directory).display()));
-    command.args([format!("--nrfiles={files}"), format!("--openfiles={files}"), format!("--bs={block}")]);
+    command.args([format!("--nrfiles={files}"), format!("--openfiles={open}"), format!("--bs={block}")]);
     command.args([format!("--filesize={size}"), format!("--iodepth={}", case.connections)]);
     command.arg(format!("--runtime={}", scale.seconds * 2.0));
     let output = command.output().map_err(|source| Error::Run { program: "fio".into(), source })?;
@@ -355,8 +392,8 @@ fn fio(scale: Scale, case: &Case, root: &Path) -> Result<Option<(f64, f64)>, Err
     let read = &json["jobs"][0]["read"];
     let (bandwidth, reads) = (read["bw_bytes"].as_f64(), read["iops"].as_f64());
     let (bandwidth, reads) = bandwidth.zip(reads).filter(|(_, reads)| *reads > 0.0).ok_or_else(failed)?;
-    eprintln!("fio, {}: {:.0} MB/s, {reads:.0} reads/s", case.name, bandwidth / 1e6);
-    Ok(Some((bandwidth / 1e6, reads)))
+    eprintln!("fio, {}, of {name}: {:.0} MB/s, {reads:.0} reads/s", case.name, bandwidth / 1e6);
+    Ok(Disk { files: name, megabytes: bandwidth / 1e6, reads })
 }
 
 /// A server with little memory. It ends before its control group does.

@@ -57,6 +57,9 @@ pub struct Workload<'a> {
     pub seconds: f64,
     /// Bounds the requests a second.
     pub rate: Option<f64>,
+    /// What is random follows from it: servers that are given the same one are asked for the same files, one after the
+    /// other, as far as they come.
+    pub seed: u64,
 }
 
 /// The order in which files are asked for.
@@ -94,7 +97,7 @@ struct Picker {
 }
 
 impl Picker {
-    fn new(order: Order, files: usize) -> Self {
+    fn new(order: Order, files: usize, seed: u64) -> Self {
         let mut shares: Vec<f64> = Vec::new();
         if order == Order::Zipf {
             let mut sum = 0.0;
@@ -104,8 +107,8 @@ impl Picker {
             }));
             shares.iter_mut().for_each(|share| *share /= sum);
         }
-        // Each run has the same sequence only as far as servers are as fast: time is in it.
-        let random = std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64) | 1;
+        // Spread over all bits, and never 0, of which nothing random comes.
+        let random = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         Self { order, files, asked: 0, random, shares }
     }
 
@@ -128,10 +131,11 @@ impl Picker {
     }
 }
 
-/// Is the load where the command line says so: `drain ADDRESS DIRECTORY FILES ORDER CONNECTIONS SECONDS RATE`.
+/// Is the load where the command line says so: `drain ADDRESS DIRECTORY FILES ORDER CONNECTIONS SECONDS RATE SEED`.
 pub fn load_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [word, address, directory, files, order, connections, seconds, rate] = arguments.as_slice() else {
+    let [word, address, directory, files, order, connections, seconds, rate, seed] = arguments.as_slice()
+    else {
         return None;
     };
     if word != LOAD {
@@ -144,6 +148,7 @@ pub fn load_if_asked() -> Option<ExitCode> {
         connections: connections.parse().ok()?,
         seconds: seconds.parse().ok()?,
         rate: rate.parse::<f64>().ok().filter(|rate| *rate > 0.0),
+        seed: seed.parse().ok()?,
     };
     Some(match load(address.parse().ok()?, &asked) {
         Ok(outcome) => {
@@ -168,10 +173,11 @@ pub fn prepared(
     server: &Server,
     asked: &Workload<'_>,
 ) -> impl FnOnce() -> Result<Outcome, Error> + Send + 'static {
-    let Workload { directory, files, order, connections, seconds, rate } = *asked;
+    let Workload { directory, files, order, connections, seconds, rate, seed } = *asked;
     let address = server.address().to_string();
     command.args([LOAD, &address, directory, &files.to_string(), order.name()]);
     command.args([&connections.to_string(), &seconds.to_string(), &rate.unwrap_or(0.0).to_string()]);
+    command.arg(seed.to_string());
     let (name, case) = (server.name(), directory.to_owned());
     move || {
         let output = command.output().map_err(|source| Error::Run { program: LOAD.into(), source })?;
@@ -198,7 +204,7 @@ struct Connection {
 }
 
 fn load(address: SocketAddr, asked: &Workload<'_>) -> io::Result<Outcome> {
-    let Workload { directory, files, order, connections, seconds, rate } = *asked;
+    let Workload { directory, files, order, connections, seconds, rate, seed } = *asked;
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let mut all = Vec::with_capacity(connections);
     for number in 0..connections {
@@ -212,7 +218,7 @@ fn load(address: SocketAddr, asked: &Workload<'_>) -> io::Result<Outcome> {
         .map(|number| format!("GET /{directory}/f{number}.bin HTTP/1.1\r\nHost: bench\r\n\r\n"))
         .collect();
     let start = Instant::now();
-    let mut picker = Picker::new(order, files);
+    let mut picker = Picker::new(order, files, seed);
     // What an answer takes, head and body, for each file; 0 where that is not known.
     let mut lengths = vec![0; files];
     let mut ask = |connection: &mut Connection, due: Instant, lengths: &[usize]| {

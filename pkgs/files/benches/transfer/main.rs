@@ -150,7 +150,7 @@ fn directory(size: &str) -> String {
 
 /// All files of a directory, one after the other.
 fn in_turn(directory: &str, connections: usize, seconds: f64, rate: Option<f64>) -> Workload<'_> {
-    Workload { directory, files: FILES, order: Order::Turn, connections, seconds, rate }
+    Workload { directory, files: FILES, order: Order::Turn, connections, seconds, rate, seed: 0 }
 }
 
 /// All servers over a pair of virtual Ethernet ports.

@@ -1,4 +1,4 @@
-//! What a large file costs by HTTPS: HTTP/1.1, HTTP/2 and HTTP/3, beside nginx and Caddy.
+//! What files cost by HTTPS: HTTP/1.1, HTTP/2 and HTTP/3, beside nginx and Caddy.
 //!
 //! A client has more to do than its server here, so that only the server's CPU time says something.
 
@@ -22,12 +22,18 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::network::Network;
 use crate::peers::{BINARY, OPEN_FILES, PLACEMENT};
-use crate::{NGINX, OURS, Scale, directory};
+use crate::{NGINX, OURS, SMALL, Scale, directory};
 
-/// The word that makes the bench's executable be the load of HTTP/3: `h3 ADDRESS PATH BYTES SECONDS`.
+/// The word that makes the bench's executable be the load of HTTP/3: `h3 ADDRESS PATH BYTES STREAMS SECONDS`.
 const LOAD: &str = "h3";
 
-const SIZE: (&str, usize) = ("2.4 MB", 2_400_000);
+/// What is asked for: a size, the requests under way on each connection, and by which protocols. Of small files many are,
+/// as a page asks for them; what HTTP/1.1 makes of these the listener without TLS says.
+const CASES: [(&str, usize, usize, &[Protocol]); 3] = [
+    ("2.4 MB", 2_400_000, 1, &Protocol::ALL),
+    ("16 KB", 16_384, 8, &[Protocol::Http2, Protocol::Http3]),
+    (SMALL, 1_024, 8, &[Protocol::Http2, Protocol::Http3]),
+];
 const CONNECTIONS: usize = 8;
 const CADDY: &str = "Caddy";
 
@@ -73,68 +79,135 @@ pub fn measure(scale: Scale, newest: &Newest, root: &Path, report: &mut Report) 
     }
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header([
+        "file",
         "protocol",
         "server",
         "Gbit/s",
+        "requests/s",
         "CPU s/GB",
+        "CPU µs/request",
         "ours over it",
     ]);
-    for protocol in Protocol::ALL {
-        let all: Vec<&Peer> = peers.iter().filter(|peer| protocol != Protocol::Http3 || peer.http3).collect();
-        let mut samples: Vec<Vec<(f64, f64)>> = vec![Vec::new(); all.len()];
-        for round in 0..=scale.rounds {
-            for (peer, samples) in all.iter().zip(&mut samples) {
-                let seconds = if round == 0 { 1 } else { (scale.seconds.round() as u64).max(1) };
-                let before = peer.server.usage()?.cpu();
-                let (bytes, elapsed) = load(protocol, peer, seconds)?;
-                let cpu = (peer.server.usage()?.cpu() - before).as_secs_f64();
-                if round > 0 {
-                    samples.push((bytes * 8.0 / elapsed / 1e9, cpu / (bytes / 1e9)));
-                }
+    for (size, bytes, streams, protocols) in CASES {
+        for &protocol in protocols {
+            let case = Case { size, bytes, streams, protocol };
+            let all: Vec<&Peer> =
+                peers.iter().filter(|peer| protocol != Protocol::Http3 || peer.http3).collect();
+            let samples = rounds(scale, &case, &all)?;
+            for (peer, theirs) in all.iter().zip(&samples) {
+                add(&mut table, &case, peer.server.name(), (&samples[0], theirs), report);
             }
         }
-        for (peer, theirs) in all.iter().zip(&samples) {
-            let name = format!("{}, {}", protocol.name(), peer.server.name());
-            let cpu = median(theirs.iter().map(|(_, cpu)| *cpu));
-            let ratio = median(samples[0].iter().zip(theirs).map(|((_, ours), (_, theirs))| ours / theirs));
-            table.add_row([
-                protocol.name().to_owned(),
-                peer.server.name().to_owned(),
-                format!("{:.1}", median(theirs.iter().map(|(gigabits, _)| *gigabits))),
-                format!("{cpu:.3}"),
-                format!("{ratio:.2}"),
-            ]);
-            report.figure(format!("{name}: CPU by the GB"), cpu, "s");
-        }
     }
-    table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    println!("\nTLS, 2.4 MB, {CONNECTIONS} connections\n{table}");
+    table.column_iter_mut().skip(3).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    println!("\nTLS, {CONNECTIONS} connections\n{table}");
     Ok(())
 }
 
-/// Loads one server, and says how many bytes of bodies came in how many seconds.
-fn load(protocol: Protocol, peer: &Peer, seconds: u64) -> Result<(f64, f64), Error> {
-    let path = format!("/{}/f0.bin", directory(SIZE.0));
-    if protocol == Protocol::Http3 {
-        return by_http3(peer, &path, seconds);
+/// What a round asks for.
+struct Case {
+    size: &'static str,
+    bytes: usize,
+    streams: usize,
+    protocol: Protocol,
+}
+
+/// One round's figures.
+#[derive(Clone, Copy)]
+struct Sample {
+    requests: f64,
+    seconds: f64,
+    cpu: f64,
+}
+
+impl Sample {
+    fn cpu_us(&self) -> f64 {
+        self.cpu * 1e6 / self.requests
     }
-    let http1 = protocol == Protocol::Http1;
-    let streams = Streams { count: 1, address: Some(peer.secure), tls: true, http1 };
+}
+
+/// All servers in turn, after a round that only warms up.
+fn rounds(scale: Scale, case: &Case, peers: &[&Peer]) -> Result<Vec<Vec<Sample>>, Error> {
+    let mut all: Vec<Vec<Sample>> = vec![Vec::new(); peers.len()];
+    for round in 0..=scale.rounds {
+        for (peer, samples) in peers.iter().zip(&mut all) {
+            let seconds = if round == 0 { 1 } else { (scale.seconds.round() as u64).max(1) };
+            let before = peer.server.usage()?.cpu();
+            let (requests, seconds) = load(case, peer, seconds)?;
+            let cpu = (peer.server.usage()?.cpu() - before).as_secs_f64();
+            if round > 0 {
+                samples.push(Sample { requests, seconds, cpu });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// A line of the table, and what was asked for of it.
+fn add(
+    table: &mut Table,
+    case: &Case,
+    server: &str,
+    (ours, theirs): (&[Sample], &[Sample]),
+    report: &mut Report,
+) {
+    let Case { size, bytes, protocol, .. } = case;
+    let of = |figure: &dyn Fn(&Sample) -> f64| median(theirs.iter().map(figure));
+    let requests = of(&|sample| sample.requests / sample.seconds);
+    let cpu_us = of(&Sample::cpu_us);
+    let gigabytes = |sample: &Sample| sample.requests * *bytes as f64 / 1e9;
+    let cpu = of(&|sample| sample.cpu / gigabytes(sample));
+    let ratio = median(ours.iter().zip(theirs).map(|(ours, theirs)| ours.cpu_us() / theirs.cpu_us()));
+    table.add_row([
+        (*size).to_owned(),
+        protocol.name().to_owned(),
+        server.to_owned(),
+        format!("{:.1}", of(&|sample| gigabytes(sample) * 8.0 / sample.seconds)),
+        format!("{requests:.0}"),
+        format!("{cpu:.3}"),
+        format!("{cpu_us:.1}"),
+        format!("{ratio:.2}"),
+    ]);
+    let name = format!("{size} by {}, {server}", protocol.name());
+    report.figure(format!("{name}: requests"), requests, "1/s");
+    report.figure(format!("{name}: CPU of a request"), cpu_us, "µs");
+    report.figure(format!("{name}: CPU by the GB"), cpu, "s");
+    let most = match (protocol, *size) {
+        (Protocol::Http3, "2.4 MB") => 0.8,
+        (_, "2.4 MB") => return,
+        _ => 0.7,
+    };
+    if server == NGINX {
+        report.target(format!("{size} by {}, CPU over nginx's", protocol.name()), ratio, "x", most);
+    }
+}
+
+/// Loads one server, and says how many requests were answered in how many seconds.
+fn load(case: &Case, peer: &Peer, seconds: u64) -> Result<(f64, f64), Error> {
+    let path = format!("/{}/f0.bin", directory(case.size));
+    if case.protocol == Protocol::Http3 {
+        return by_http3(case, peer, &path, seconds);
+    }
+    let http1 = case.protocol == Protocol::Http1;
+    let streams = Streams { count: case.streams, address: Some(peer.secure), tls: true, http1 };
     let load = wrk::Load { threads: 1, connections: CONNECTIONS, seconds };
     let requests = Requests::http2(&path, streams, 200);
     let placement = Placement { workers: 1, cpu: Some(1) };
-    let outcome = load.run(&peer.server, placement, protocol.name(), &requests)?;
-    Ok((outcome.requests as f64 * SIZE.1 as f64, outcome.elapsed.as_secs_f64()))
+    let outcome = load.run(&peer.server, placement, case.protocol.name(), &requests)?;
+    Ok((outcome.requests as f64, outcome.elapsed.as_secs_f64()))
 }
 
-fn by_http3(peer: &Peer, path: &str, seconds: u64) -> Result<(f64, f64), Error> {
+fn by_http3(case: &Case, peer: &Peer, path: &str, seconds: u64) -> Result<(f64, f64), Error> {
     let mut command = Network::loopback().client(env::current_exe()?);
-    command.args([LOAD, &peer.secure.to_string(), path, &SIZE.1.to_string(), &seconds.to_string()]);
+    let Case { bytes, streams, .. } = case;
+    command.args([LOAD, &peer.secure.to_string(), path, &bytes.to_string(), &streams.to_string()]);
+    command.arg(seconds.to_string());
     let output = command.output().map_err(|source| Error::Run { program: LOAD.into(), source })?;
     let printed = String::from_utf8_lossy(&output.stdout);
-    let figures = printed.trim().split_once(' ').and_then(|(requests, elapsed)| {
-        Some((requests.parse::<f64>().ok()? * SIZE.1 as f64, elapsed.parse::<f64>().ok()?))
-    });
+    let figures = printed
+        .trim()
+        .split_once(' ')
+        .and_then(|(requests, elapsed)| Some((requests.parse::<f64>().ok()?, elapsed.parse::<f64>().ok()?)));
     figures.filter(|_| output.status.success()).ok_or_else(|| Error::Load {
         server: peer.server.name().into(),
         case: Protocol::Http3.name().into(),
@@ -145,12 +218,12 @@ fn by_http3(peer: &Peer, path: &str, seconds: u64) -> Result<(f64, f64), Error> 
 /// Is the load of HTTP/3 where the command line says so, and prints the requests and seconds.
 pub fn load_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [word, address, path, bytes, seconds] = arguments.as_slice() else { return None };
+    let [word, address, path, bytes, streams, seconds] = arguments.as_slice() else { return None };
     if word != LOAD {
         return None;
     }
     let request = LoadRequest::get(path, bytes.parse().ok()?);
-    let load = h3load::Load { connections: CONNECTIONS, streams: 1, request };
+    let load = h3load::Load { connections: CONNECTIONS, streams: streams.parse().ok()?, request };
     Some(match load.run(address.parse().ok()?, Duration::from_secs(seconds.parse().ok()?)) {
         Ok(outcome) => {
             println!("{} {}", outcome.requests, outcome.elapsed.as_secs_f64());

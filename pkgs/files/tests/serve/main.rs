@@ -12,6 +12,10 @@ mod hints;
 mod hot;
 mod limits;
 mod listing;
+// The soak's, whose own binary has no tests.
+#[allow(dead_code)]
+#[path = "../../benches/soak/measure.rs"]
+mod measure;
 mod operation;
 mod place;
 mod proxies;
@@ -21,6 +25,7 @@ mod secure;
 mod semantics;
 mod sites;
 mod smuggling;
+mod soak;
 mod times;
 mod timing;
 // Shared with the listener's tests, which need more of it.
