@@ -679,7 +679,7 @@ fn a_key_may_be_for_some_domains() {
     place.run(&["key", "add", "b", "--scope", "read", "--domain", "b.example"]).failed(2, "b.example");
     assert!(place.json(&["key", "add", "b", "--scope", "read"]).get("domains").is_none());
     let lines: Vec<_> = place.ok(&["key", "list"]).lines().map(squeezed).collect();
-    assert_eq!(lines[0], "ID NAME SCOPE CREATED DOMAINS");
+    assert_eq!(lines[0], "ID NAME SCOPE CREATED EXPIRES USED DOMAINS");
     assert!(lines[1].ends_with(" a.example default") && lines[2].ends_with(" (all)"), "{lines:?}");
 }
 

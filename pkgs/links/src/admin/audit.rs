@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::State;
 use crate::domains::{Domain, LinkKey};
 use crate::link::Link;
-use crate::store::Grant;
+use crate::store::{Grant, TokenInfo};
 
 /// Where the writes of a request are logged; nowhere where there is no audit log.
 pub(super) struct Audit(Option<AuditContext>);
@@ -24,9 +24,9 @@ struct AuditContext {
     actor: Actor,
 }
 
-/// A link or a domain that was written.
+/// A link, a domain or a key that was written.
 pub(super) struct Written {
-    /// Its code, behind its domain where that is not the default one; or its host.
+    /// Its code, behind its domain where that is not the default one; its host; or its id.
     pub target: String,
     /// Its digest from before.
     pub before: Option<String>,
@@ -82,6 +82,13 @@ pub(super) fn digest_of_domain(domain: &Domain) -> String {
     service::access_log::digest("sha256", &sum)
 }
 
+/// The digest of a key, of its JSON, in which there is no secret; without its last use.
+pub(super) fn digest_of_key(key: &TokenInfo) -> String {
+    let unused = TokenInfo { last_used_at: None, ..key.clone() };
+    let sum: [u8; 32] = Sha256::digest(serde_json::to_vec(&unused).unwrap_or_default()).into();
+    service::access_log::digest("sha256", &sum)
+}
+
 impl Audit {
     /// That of a request.
     pub fn of(request: &HttpRequest, state: &State) -> Self {
@@ -112,7 +119,7 @@ impl Audit {
         self.0.is_some()
     }
 
-    /// Logs that links or domains were written.
+    /// Logs that links, domains or keys were written.
     pub async fn wrote(&self, action: &str, written: &[Written]) {
         let Some(AuditContext { log, id, actor }) = &self.0 else { return };
         let records = written.iter().map(|written| AuditRecord {

@@ -21,6 +21,7 @@ use super::State;
 use super::protocol::failure::Failure;
 use crate::domains::{DEFAULT, InDomains};
 use crate::store::{Grant, Reader, Scope};
+use crate::when::Timestamp;
 
 /// What is said of a token that is none.
 const INVALID: &str = "Bearer error=\"invalid_token\"";
@@ -119,11 +120,15 @@ async fn check(needed: Scope, request: &HttpRequest) -> Result<Grant, Failure> {
     }
     let granted = state.readers.with(move |reader| reader.authorize(&token)).await?;
     state.unknown_tokens.looked(hash, granted.is_some(), Instant::now());
-    match granted {
-        Some(granted) if granted.scope >= needed => Ok(granted),
-        Some(_) => Err(insufficient()),
-        None => Err(unknown()),
+    let granted = granted.ok_or_else(unknown)?;
+    if let Some(end) = granted.expires_at.filter(|end| *end <= Timestamp::now()) {
+        return Err(unauthorized(&format!("the key ended at {end}"), INVALID));
     }
+    state.store.note_use(&granted);
+    if granted.scope < needed {
+        return Err(insufficient());
+    }
+    Ok(granted)
 }
 
 /// What somebody may whom the issuer vouches for: at all domains, of which it knows nothing.
@@ -140,7 +145,8 @@ async fn vouched_for(tokens: &Tokens, needed: Scope, token: &str) -> Result<Gran
     if scope < needed {
         return Err(insufficient());
     }
-    Ok(Grant { id: None, name: bearer.name.clone(), scope, domains: InDomains::All })
+    let name = bearer.name.clone();
+    Ok(Grant { id: None, name, scope, domains: InDomains::All, expires_at: None, last_used_at: None })
 }
 
 /// Bounds how often unknown tokens make the database look: who makes tokens up shall not take the readers from those

@@ -2,7 +2,7 @@
 //!
 //! - [`routes`]: the table of the API's paths, which actix-web routes, and who may ask.
 //! - [`pages`]: what needs no key, which the `router` crate routes: health, metrics and the API's description.
-//! - `api`: the API itself: links, batches, import and export, statistics, QR codes, domains.
+//! - `api`: the API itself: links, batches, import and export, statistics, QR codes, domains, keys.
 //! - `health`, `metrics`: for the operator's machines; the listener's own counters.
 //! - [`openapi`]: the API's description, and its page for people.
 //! - `protocol`: what stands between a socket and a handler: the one parser, deadlines and TLS; bodies, queries, errors and the

@@ -10,14 +10,14 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi as Document, Ref, RefOr, Response};
 use utoipa::{Modify, OpenApi};
 
-use super::api::{batch, bulk, domains, links, qr, stats};
+use super::api::{batch, bulk, domains, keys, links, qr, stats};
 use super::{health, metrics};
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "linerate-links",
-        description = "Short links. Errors are RFC 9457 problems. Keys are made with `linerate-links key add` and sent as bearer tokens."
+        description = "Short links. Errors are RFC 9457 problems. Keys are made with `linerate-links key add`, or by one that may write everything, and sent as bearer tokens."
     ),
     paths(
         links::create,
@@ -37,6 +37,11 @@ use super::{health, metrics};
         domains::read,
         domains::edit,
         domains::delete,
+        keys::list,
+        keys::create,
+        keys::read,
+        keys::revoke,
+        keys::whoami,
         document,
         page,
         health::alive,
@@ -50,6 +55,7 @@ use super::{health, metrics};
         (name = "bulk", description = "All of them, as a stream"),
         (name = "stats", description = "Clicks"),
         (name = "domains", description = "Further hosts that links can be at"),
+        (name = "keys", description = "Who may use this API"),
         (name = "health", description = "For load balancers and monitors"),
         (name = "documentation", description = "This")
     )

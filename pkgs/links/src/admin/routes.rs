@@ -5,7 +5,7 @@ use actix_web::http::Method;
 use actix_web::middleware::from_fn;
 use actix_web::{HttpRequest, HttpResponse, Route, guard, web};
 
-use super::api::{batch, bulk, domains, links, qr, stats};
+use super::api::{batch, bulk, domains, keys, links, qr, stats};
 use super::{auth, pages};
 use crate::store::Scope;
 
@@ -29,7 +29,7 @@ const WRITE: Scope = Scope::Write;
 
 /// All of the API. Fixed paths stand before the patterns that would match them too.
 #[rustfmt::skip]
-pub static ENDPOINTS: [Endpoint; 17] = [
+pub static ENDPOINTS: [Endpoint; 22] = [
     endpoint(Method::POST,   "/api/v1/links",              WRITE, || web::to(links::create)),
     endpoint(Method::GET,    "/api/v1/links",              READ,  || web::to(links::list)),
     endpoint(Method::POST,   "/api/v1/links/batch",        WRITE, || web::to(batch::create)),
@@ -47,6 +47,11 @@ pub static ENDPOINTS: [Endpoint; 17] = [
     endpoint(Method::GET,    "/api/v1/domains/{host}",     READ,  || web::to(domains::read)),
     endpoint(Method::PATCH,  "/api/v1/domains/{host}",     WRITE, || web::to(domains::edit)),
     endpoint(Method::DELETE, "/api/v1/domains/{host}",     WRITE, || web::to(domains::delete)),
+    endpoint(Method::GET,    "/api/v1/keys",               WRITE, || web::to(keys::list)),
+    endpoint(Method::POST,   "/api/v1/keys",               WRITE, || web::to(keys::create)),
+    endpoint(Method::GET,    "/api/v1/keys/{id}",          WRITE, || web::to(keys::read)),
+    endpoint(Method::DELETE, "/api/v1/keys/{id}",          WRITE, || web::to(keys::revoke)),
+    endpoint(Method::GET,    "/api/v1/whoami",             READ,  || web::to(keys::whoami)),
 ];
 
 /// Puts [`ENDPOINTS`] in place; a known path with another method is 405, anything else [`pages::answer`]'s.

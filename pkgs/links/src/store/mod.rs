@@ -24,6 +24,7 @@ use service::ready::Watch as Liveness;
 
 use crate::domains::{Domain, DomainId, DomainPatch, Domains, InDomains, LinkKey, NewDomain, SharedDomains};
 use crate::link::{Link, LinkPatch, NewLink};
+use crate::when::Timestamp;
 
 use policy::Policy;
 use rules::tokens;
@@ -180,19 +181,23 @@ impl Store {
         either!(self, database => database.fold_days(before, from))
     }
 
-    /// Creates a token; the secret is in the answer and nowhere else.
+    /// Creates a token that is for all domains and does not end; the secret is in the answer and nowhere else.
     pub fn create_token(&self, name: String, scope: Scope) -> Pending<(TokenInfo, String)> {
-        either!(self, database => database.create_token(name, scope))
+        self.create_token_as(NewToken { name, scope, domains: None, expires_at: None })
     }
 
-    /// The same for these domains alone, where they are given.
-    pub fn create_token_for(
-        &self,
-        name: String,
-        scope: Scope,
-        domains: Option<Vec<DomainId>>,
-    ) -> Pending<(TokenInfo, String)> {
-        either!(self, database => database.create_token_for(name, scope, domains))
+    /// Creates a token.
+    pub fn create_token_as(&self, new: NewToken) -> Pending<(TokenInfo, String)> {
+        either!(self, database => database.create_token(new))
+    }
+
+    /// Notes that the token of this grant was used, where that was not done for a minute. Nobody waits for it: a request does
+    /// not pay for it, and where it fails the next use is noted.
+    pub fn note_use(&self, grant: &Grant) {
+        let now = Timestamp::now();
+        if let Some(id) = grant.id.filter(|_| tokens::is_noted(grant.last_used_at, now)) {
+            drop(either!(self, database => database.token_used(id, now)));
+        }
     }
 
     /// Revokes a token.

@@ -275,6 +275,19 @@ pub enum Scope {
     Write,
 }
 
+/// A token to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewToken {
+    /// For people.
+    pub name: String,
+    /// What it allows.
+    pub scope: Scope,
+    /// The domains it is for; for all where absent.
+    pub domains: Option<Vec<DomainId>>,
+    /// When it ends; never where absent.
+    pub expires_at: Option<Timestamp>,
+}
+
 /// What the bearer of a token may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -286,6 +299,10 @@ pub struct Grant {
     pub scope: Scope,
     /// At which domains.
     pub domains: InDomains,
+    /// When that ends; where an issuer vouches for its bearer, its token says so.
+    pub expires_at: Option<Timestamp>,
+    /// As [`TokenInfo::last_used_at`].
+    pub last_used_at: Option<Timestamp>,
 }
 
 /// A token as the store lists it; the secret itself is shown once, at creation.
@@ -303,6 +320,14 @@ pub struct TokenInfo {
     /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
+    /// When it ends; absent where it never does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// When it was last used, to a minute; absent where it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_used_at: Option<Timestamp>,
 }
 
 /// How far an online backup has come, in database pages.

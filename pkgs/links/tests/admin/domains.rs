@@ -1,6 +1,6 @@
 //! Several domains: created, changed and deleted, and keys that are for some of them.
 
-use links::store::Scope;
+use links::store::{NewToken, Scope};
 use serde_json::{Value, json};
 use ureq::SendBody;
 
@@ -197,7 +197,10 @@ fn batches_and_files_carry_the_domain() {
 fn a_key_for_one_domain_has_no_other() {
     let server = server();
     let id = server.store.domains().id(Some("a.example")).unwrap();
-    let make = |scope| server.store.create_token_for("a".to_owned(), scope, Some(vec![id])).wait().unwrap().1;
+    let make = |scope| {
+        let new = NewToken { name: "a".to_owned(), scope, domains: Some(vec![id]), expires_at: None };
+        server.store.create_token_as(new).wait().unwrap().1
+    };
     let (write, read) = (make(Scope::Write), make(Scope::Read));
     let ask = |token: &str, method: &str, path: &str, body: &str| {
         let bearer = format!("Bearer {token}");

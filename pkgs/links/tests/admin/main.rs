@@ -4,6 +4,7 @@ mod bulk;
 mod crowd;
 mod domains;
 mod health;
+mod keys;
 mod links_api;
 mod openapi;
 mod server;

@@ -93,7 +93,7 @@ fn every_route_asks_for_the_token_its_description_names() {
         let routed = routed.map(|scope| if scope == Scope::Read { "read" } else { "write" });
         assert_eq!(scope, routed, "{method} {path}");
 
-        let path = path.replace("{code}", "none").replace("{host}", "none.example");
+        let path = path.replace("{code}", "none").replace("{host}", "none.example").replace("{id}", "0");
         let ask = |authorization: &str| {
             let headers = [("authorization", authorization)];
             let headers = if authorization.is_empty() { &[][..] } else { &headers[..] };

@@ -7,6 +7,7 @@ mod crash;
 #[path = "../http/mod.rs"]
 #[allow(dead_code)]
 mod http;
+mod keys;
 mod limits;
 mod migrate;
 mod outage;

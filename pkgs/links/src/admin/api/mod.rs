@@ -3,6 +3,7 @@
 pub(super) mod batch;
 pub(crate) mod bulk;
 pub(super) mod domains;
+pub(super) mod keys;
 pub(super) mod links;
 pub(super) mod qr;
 pub(super) mod stats;

@@ -8,7 +8,8 @@ use crate::cli::fields::words;
 use crate::cli::policy::PolicyArgs;
 use crate::cli::{Error, Output};
 use crate::domains::DomainId;
-use crate::store::{self, Scope, Store, TokenInfo};
+use crate::store::{self, NewToken, Scope, Store, TokenInfo};
+use crate::when::Timestamp;
 
 /// Arguments of `key`.
 #[derive(Debug, clap::Args)]
@@ -32,6 +33,9 @@ pub enum Action {
         /// A domain it is for, where "default" is the one without a name; may be repeated. Without this flag it is for all.
         #[arg(long = "domain", value_name = "HOST")]
         domains: Vec<String>,
+        /// When it ends: RFC 3339, a date, or a span from now such as 90d; never unless given.
+        #[arg(long, value_name = "WHEN", value_parser = Timestamp::parse)]
+        expires: Option<Timestamp>,
         /// Where.
         #[command(flatten)]
         database: DatabaseArgs,
@@ -76,9 +80,10 @@ struct Revoked {
 /// Creates, lists or revokes.
 pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
     match args.action {
-        Action::Add { name, scope, domains, database } => {
+        Action::Add { name, scope, domains, expires, database } => {
             let store = database.open(&PolicyArgs::default(), IfMissing::Create)?;
-            let (info, key) = store.done(store.create_token_for(name, scope, ids(&store, &domains)?))?;
+            let new = NewToken { name, scope, domains: ids(&store, &domains)?, expires_at: expires };
+            let (info, key) = store.done(store.create_token_as(new))?;
             output.show(&Created { key, info }, |created, output| output.line(&created.key))
         }
         Action::List { database } => {
@@ -86,9 +91,10 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
             let keys = store.reader()?.tokens()?;
             output.show(&Keys { keys }, |Keys { keys }, output| {
                 if keys.iter().all(|key| key.domains.is_none()) {
-                    return output.table(["ID", "NAME", "SCOPE", "CREATED"], keys.iter().map(row));
+                    let header = ["ID", "NAME", "SCOPE", "CREATED", "EXPIRES", "USED"];
+                    return output.table(header, keys.iter().map(row));
                 }
-                let header = ["ID", "NAME", "SCOPE", "CREATED", "DOMAINS"];
+                let header = ["ID", "NAME", "SCOPE", "CREATED", "EXPIRES", "USED", "DOMAINS"];
                 output.table(header, keys.iter().map(row_with_domains))
             })
         }
@@ -117,16 +123,24 @@ fn ids(store: &Store, domains: &[String]) -> Result<Option<Vec<DomainId>>, Error
     ))
 }
 
-fn row_with_domains(token: &TokenInfo) -> [String; 5] {
-    let [id, name, scope, created] = row(token);
+fn row_with_domains(token: &TokenInfo) -> [String; 7] {
+    let [id, name, scope, created, expires, used] = row(token);
     let domains = token.domains.as_ref().map_or_else(|| "(all)".to_owned(), |domains| domains.join(" "));
-    [id, name, scope, created, domains]
+    [id, name, scope, created, expires, used, domains]
 }
 
-fn row(token: &TokenInfo) -> [String; 4] {
+fn row(token: &TokenInfo) -> [String; 6] {
+    let instant = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| at.to_string());
     let scope = match token.scope {
         Scope::Read => "read",
         Scope::Write => "write",
     };
-    [token.id.to_string(), token.name.clone(), scope.to_owned(), token.created_at.to_string()]
+    [
+        token.id.to_string(),
+        token.name.clone(),
+        scope.to_owned(),
+        token.created_at.to_string(),
+        instant(token.expires_at),
+        instant(token.last_used_at),
+    ]
 }

@@ -31,16 +31,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use crate::code::CodePolicy;
-use crate::domains::{Domain, DomainId, DomainPatch, Domains, InDomains, LinkKey, NewDomain, SharedDomains};
+use crate::domains::{Domain, DomainPatch, Domains, InDomains, LinkKey, NewDomain, SharedDomains};
 use crate::link::{Link, LinkPatch, NewLink};
 use crate::store::draft::{Draft, Edit};
 use crate::store::policy::Policy;
 use crate::store::whole::{Filling, Snapshot};
 use crate::store::{
-    Change, ClickBatch, Created, Error, FoldCursor, Grant, IdempotencyKey, ListQuery, OnConflict, Page,
-    Pending, Record, Scope, Stats, StatsScope, Tally, TokenInfo, Watch, rules,
+    Change, ClickBatch, Created, Error, FoldCursor, Grant, IdempotencyKey, ListQuery, NewToken, OnConflict,
+    Page, Pending, Record, Stats, StatsScope, Tally, TokenInfo, Watch, rules,
 };
 use crate::target::TargetPolicy;
+use crate::when::Timestamp;
 
 use background::Background;
 use follow::{DomainsWanted, Follower};
@@ -515,17 +516,12 @@ impl Postgres {
         })
     }
 
-    pub fn create_token(&self, name: String, scope: Scope) -> Pending<(TokenInfo, String)> {
-        self.create_token_for(name, scope, None)
+    pub fn create_token(&self, new: NewToken) -> Pending<(TokenInfo, String)> {
+        self.run(move |pool| async move { tokens::create(&pool, new).await })
     }
 
-    pub fn create_token_for(
-        &self,
-        name: String,
-        scope: Scope,
-        domains: Option<Vec<DomainId>>,
-    ) -> Pending<(TokenInfo, String)> {
-        self.run(move |pool| async move { tokens::create(&pool, &name, scope, domains).await })
+    pub fn token_used(&self, id: i64, at: Timestamp) -> Pending<()> {
+        self.run(move |pool| async move { tokens::used(&pool, id, at).await })
     }
 
     pub fn revoke_token(&self, id: i64) -> Pending<()> {

@@ -5,5 +5,14 @@ use postgres::{Migration, Migrations};
 /// All of it.
 pub const MIGRATIONS: Migrations = Migrations {
     program: "linerate-links",
-    steps: &[Migration { version: 1, min_reader: 1, name: "links", sql: include_str!("schema.sql") }],
+    steps: &[
+        Migration { version: 1, min_reader: 1, name: "links", sql: include_str!("schema.sql") },
+        // Programs from before name the columns that they write and read, which these are none of.
+        Migration {
+            version: 2,
+            min_reader: 1,
+            name: "ends and uses of keys",
+            sql: "ALTER TABLE tokens ADD COLUMN expires_at BIGINT, ADD COLUMN last_used_at BIGINT",
+        },
+    ],
 };

@@ -6,7 +6,8 @@
 use sha2::{Digest, Sha256};
 
 use crate::domains::{DEFAULT, DomainId, Domains};
-use crate::store::{Error, Scope};
+use crate::store::{Error, NewToken, Scope};
+use crate::when::Timestamp;
 
 /// What every secret begins with, so that scanners for leaked secrets know it.
 const PREFIX: &str = "lr_";
@@ -23,13 +24,25 @@ pub const MAX_TOKENS: i64 = 1_000;
 /// The longest name, in characters.
 const MAX_NAME: usize = 100;
 
-/// A name that may be a token's.
-pub fn named(name: &str) -> Result<String, Error> {
-    let name = name.trim().to_owned();
+/// How long a use of a token goes without another being noted, in seconds: who asks a thousand times a second is written
+/// down once a minute.
+const USE_SECONDS: i64 = 60;
+
+/// A token that may be made now.
+pub fn checked(new: NewToken, now: Timestamp) -> Result<NewToken, Error> {
+    let name = new.name.trim().to_owned();
     if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
         return Err(Error::field("name", format!("1 to {MAX_NAME} printable characters")));
     }
-    Ok(name)
+    if let Some(end) = new.expires_at.filter(|end| *end <= now) {
+        return Err(Error::field("expires_at", format!("{end} is not in the future")));
+    }
+    Ok(NewToken { name, ..new })
+}
+
+/// Whether a use now is worth noting.
+pub fn is_noted(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {
+    last_used_at.is_none_or(|last| last.0 <= now.0 - USE_SECONDS)
 }
 
 /// A new secret, and what finds its row.

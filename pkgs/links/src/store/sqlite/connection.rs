@@ -47,7 +47,7 @@ pub(super) fn writer(path: &Path) -> Result<(Connection, bool), Error> {
     match try_writer(path) {
         Err(error) if is_unwritable(&error) => {
             let connection = reader(path)?;
-            if schema::is_current(&connection)? { Ok((connection, false)) } else { Err(Error::ReadOnly) }
+            if schema::is_complete(&connection)? { Ok((connection, false)) } else { Err(Error::ReadOnly) }
         }
         opened => opened.map(|connection| (connection, true)),
     }

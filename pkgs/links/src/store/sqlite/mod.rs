@@ -20,9 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::code::CodePolicy;
-use crate::domains::{Domain, DomainId, DomainPatch, Domains, LinkKey, NewDomain, SharedDomains};
+use crate::domains::{Domain, DomainPatch, Domains, LinkKey, NewDomain, SharedDomains};
 use crate::link::{Link, LinkPatch, NewLink};
 use crate::target::TargetPolicy;
+use crate::when::Timestamp;
 
 use service::ready::Watch;
 
@@ -31,8 +32,8 @@ use tables::{clicks, domains, links, retention, tokens};
 use super::draft::{Draft, Edit};
 use super::whole::{Filling, Snapshot};
 use super::{
-    ClickBatch, Created, Error, FoldCursor, IdempotencyKey, OnChange, OnConflict, Pending, Policy, Record,
-    Scope, Tally, TokenInfo, rules,
+    ClickBatch, Created, Error, FoldCursor, IdempotencyKey, NewToken, OnChange, OnConflict, Pending, Policy,
+    Record, Tally, TokenInfo, rules,
 };
 
 pub use reader::Reader;
@@ -234,23 +235,18 @@ impl Store {
     }
 
     /// Creates a token; the secret is in the answer and nowhere else.
-    pub fn create_token(&self, name: String, scope: Scope) -> Pending<(TokenInfo, String)> {
-        self.create_token_for(name, scope, None)
-    }
-
-    /// The same for these domains alone, where they are given.
-    pub fn create_token_for(
-        &self,
-        name: String,
-        scope: Scope,
-        domains: Option<Vec<DomainId>>,
-    ) -> Pending<(TokenInfo, String)> {
-        self.writer.submit(move |work| tokens::create(work, name, scope, domains))
+    pub fn create_token(&self, new: NewToken) -> Pending<(TokenInfo, String)> {
+        self.writer.submit(move |work| tokens::create(work, new))
     }
 
     /// Revokes a token.
     pub fn revoke_token(&self, id: i64) -> Pending<()> {
         self.writer.submit(move |work| tokens::revoke(work, id))
+    }
+
+    /// Notes that a token was used then; a power cut may take that back.
+    pub fn token_used(&self, id: i64, at: Timestamp) -> Pending<()> {
+        self.writer.submit_clicks(move |work| tokens::used(work, id, at))
     }
 
     /// How many pieces of work wait for the writer.

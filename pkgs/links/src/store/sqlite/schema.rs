@@ -142,6 +142,13 @@ pub(super) const MIGRATIONS: &[&str] = &["
     ALTER TABLE tokens ADD COLUMN domains TEXT;
 "];
 
+/// Columns that releases from before need not know, as those name what they write and read. They are no
+/// [`MIGRATIONS`]: a release refuses a later version than it knows, and is to start after a newer one has.
+const ADDITIONS: [(&str, &str, &str); 2] = [
+    ("tokens", "expires_at", "ALTER TABLE tokens ADD COLUMN expires_at INTEGER"),
+    ("tokens", "last_used_at", "ALTER TABLE tokens ADD COLUMN last_used_at INTEGER"),
+];
+
 /// `application_id` of our files (sqlite.org/pragma.html#pragma_application_id): `lnks`.
 const APPLICATION: i64 = 0x6c6e_6b73;
 
@@ -153,7 +160,7 @@ const TABLES: [&str; 5] = ["links", "link_tags", "clicks", "idempotency", "token
 
 /// Brings a database to the newest schema; refuses one that is newer still.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
-    if is_current(connection)? {
+    if is_complete(connection)? {
         return Ok(());
     }
     // To drop a table that is referred to deletes its rows first, and all that refer to them. Cannot change within a
@@ -172,11 +179,31 @@ fn try_migrate(connection: &mut Connection) -> Result<(), Error> {
         transaction.execute_batch(step)?;
         transaction.pragma_update(None, "user_version", version as i64 + 1)?;
     }
+    for (table, column, step) in ADDITIONS {
+        if !has_column(&transaction, table, column)? {
+            transaction.execute_batch(step)?;
+        }
+    }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     Ok(transaction.commit()?)
 }
 
-/// Whether the schema is this release's own; refuses what is not ours, and what is newer.
+/// Whether the schema has all that this release asks of it; refuses what is not ours, and what is newer.
+pub(super) fn is_complete(connection: &Connection) -> Result<bool, Error> {
+    let mut is_complete = is_current(connection)?;
+    for (table, column, _) in ADDITIONS {
+        is_complete = is_complete && has_column(connection, table, column)?;
+    }
+    Ok(is_complete)
+}
+
+fn has_column(connection: &Connection, table: &str, column: &str) -> Result<bool, Error> {
+    let sql = "SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2";
+    Ok(connection.prepare(sql)?.exists([table, column])?)
+}
+
+/// Whether the schema is of this release's version, which others know that run beside this one; refuses what is not ours,
+/// and what is newer.
 pub(super) fn is_current(connection: &Connection) -> Result<bool, Error> {
     let known = MIGRATIONS.len() as i64;
     let found = version(connection)?;

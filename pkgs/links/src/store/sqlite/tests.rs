@@ -13,7 +13,7 @@ use crate::agent::Agent;
 use crate::code::CodePolicy;
 use crate::domains::InDomains;
 use crate::link::{LinkPatch, NewLink, Status};
-use crate::store::{Change, Click, Count, ListQuery, Older, Sort, Stats};
+use crate::store::{Change, Click, Count, ListQuery, Older, Scope, Sort, Stats};
 use crate::target::{InvalidTarget, TargetPolicy};
 use crate::when::Timestamp;
 
@@ -306,6 +306,35 @@ fn a_newer_database_is_refused_untouched() {
     drop(connection);
     let refused = Store::open(options(&fixture.path())).map(drop);
     assert!(matches!(refused, Err(Error::TooNew { found: 99, .. })), "{refused:?}");
+}
+
+#[test]
+fn a_release_that_knows_nothing_of_later_columns_goes_on_with_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("links.db");
+    let old = Connection::open(&path).unwrap();
+    schema::MIGRATIONS.iter().for_each(|step| old.execute_batch(step).unwrap());
+    let version = schema::MIGRATIONS.len() as i64;
+    old.pragma_update(None, "user_version", version).unwrap();
+    old.pragma_update(None, "application_id", 0x6c6e_6b73).unwrap();
+    let insert = "INSERT INTO tokens (name, scope, selector, hash, created_at, domains) \
+                  VALUES (?1, 0, ?1, x'00', 1, NULL)";
+    old.execute(insert, ["before"]).unwrap();
+    // What is taken over from a process that serves is not migrated: it need not be.
+    assert!(is_current(&path).unwrap());
+    let store = Store::open(options(&path)).unwrap();
+    old.execute(insert, ["after"]).unwrap();
+    let found: i64 = old.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(found, version, "the release before starts");
+    let reader = store.reader().unwrap();
+    let tokens = reader.tokens().unwrap();
+    assert_eq!(tokens.iter().map(|token| &*token.name).collect::<Vec<_>>(), ["before", "after"]);
+    assert!(tokens.iter().all(|token| token.expires_at.is_none() && token.last_used_at.is_none()));
+    for at in [7, 5] {
+        store.token_used(tokens[1].id, Timestamp(at)).wait().unwrap();
+    }
+    let used = |id: usize| reader.tokens().unwrap()[id].last_used_at;
+    assert_eq!((used(0), used(1)), (None, Some(Timestamp(7))), "the later one stays");
 }
 
 #[test]
@@ -746,7 +775,10 @@ fn an_imported_count_at_the_greatest_integer_does_not_stop_others_from_counting(
 #[test]
 fn a_token_is_known_by_all_of_its_secret_until_it_is_revoked() {
     let fixture = Fixture::new();
-    let create = |name: &str, scope| fixture.store.create_token(name.to_owned(), scope).wait().unwrap();
+    let create = |name: &str, scope| {
+        let new = NewToken { name: name.to_owned(), scope, domains: None, expires_at: None };
+        fixture.store.create_token(new).wait().unwrap()
+    };
     let (reading, read) = create("reading", Scope::Read);
     let (writing, write) = create("writing", Scope::Write);
     let reader = fixture.reader();

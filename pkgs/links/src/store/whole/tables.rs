@@ -143,6 +143,7 @@ pub const TABLES: [Table; 7] = {
                 ("hash", Bytes),
                 ("domains", Text),
                 ("created_at", Number),
+                ("expires_at", Number),
             ],
             keys: 1,
             is_numbered: true,

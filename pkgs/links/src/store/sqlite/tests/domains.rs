@@ -301,13 +301,12 @@ fn what_is_exported_of_several_domains_is_imported_as_it_was() {
 fn a_token_stays_with_its_domains_also_where_they_are_gone() {
     let fixture = Fixture::new();
     let a = fixture.add_domain("a.example");
+    let token = |scope, domains| NewToken { name: "t".to_owned(), scope, domains, expires_at: None };
     let domains = Some(vec![a.id, DomainId::DEFAULT]);
-    let (info, secret) =
-        fixture.store.create_token_for("t".to_owned(), Scope::Write, domains).wait().unwrap();
+    let (info, secret) = fixture.store.create_token(token(Scope::Write, domains)).wait().unwrap();
     let names = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
     assert_eq!(info.domains, names(&["a.example", "default"]));
-    let (_, none) =
-        fixture.store.create_token_for("n".to_owned(), Scope::Read, Some(Vec::new())).wait().unwrap();
+    let (_, none) = fixture.store.create_token(token(Scope::Read, Some(Vec::new()))).wait().unwrap();
     let granted = |secret: &str| fixture.reader().authorize(secret).unwrap().unwrap().domains;
     assert_eq!(granted(&none), InDomains::Only(Vec::new()), "none is not all");
     for _ in 0..2 {
