@@ -2,7 +2,12 @@
 
 use std::fmt;
 
+use jiff::{Span, Timestamp, Zoned};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use crate::store::Key;
 
 /// What every key begins with, so that people and scanners of leaked secrets know one.
 const PREFIX: &str = "lrk_";
@@ -61,6 +66,53 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
     }
+}
+
+/// A key, as programs get it: all but its secret.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct KeyInfo {
+    /// What it is revoked by.
+    pub id: i64,
+    /// What people call it.
+    pub name: String,
+    /// What it allows: `read`, or `write`, which includes it.
+    #[schema(pattern = "^(read|write)$")]
+    pub scope: &'static str,
+    /// Requests a second in the long run; null for as many as it likes.
+    #[schema(required = true)]
+    pub rate: Option<u32>,
+    /// Requests at once; null for a second's worth.
+    #[schema(required = true)]
+    pub burst: Option<u32>,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When it ends; null where it never does.
+    #[schema(required = true, value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+}
+
+impl From<Key> for KeyInfo {
+    fn from(key: Key) -> Self {
+        let Key { id, name, scope, rate, burst, created_at, expires_at, .. } = key;
+        Self { id, name, scope: scope.name(), rate, burst, created_at, expires_at }
+    }
+}
+
+/// A text says no time to come.
+#[derive(Debug, thiserror::Error)]
+#[error("expected a time to come, such as 2030-01-31T12:00:00Z or 90d")]
+pub struct InvalidEnd;
+
+/// When a key is to end: RFC 3339, or a span from now.
+///
+/// # Errors
+/// For what is neither, and for what is over.
+pub fn end(text: &str) -> Result<Timestamp, InvalidEnd> {
+    let now = Zoned::now();
+    let later = || Some(now.checked_add(text.parse::<Span>().ok()?).ok()?.timestamp());
+    let time = text.parse().ok().or_else(later);
+    time.filter(|time| *time > now.timestamp()).ok_or(InvalidEnd)
 }
 
 fn check(secret: &str) -> [u8; CHECK_BYTES] {

@@ -29,6 +29,10 @@ fn one_match_tells_operation_scope_and_id() {
         (Method::POST, "/v1/users:batchCreate", Operation::Batch, WRITE, None),
         (Method::POST, "/v1/users:batchGet", Operation::Batch, READ, None),
         (Method::POST, "/v1/users:batchDelete", Operation::Batch, WRITE, None),
+        (Method::GET, "/v1/keys", Operation::Other, WRITE, None),
+        (Method::POST, "/v1/keys", Operation::Other, WRITE, None),
+        (Method::GET, "/v1/keys/1", Operation::Other, WRITE, Some("1")),
+        (Method::DELETE, "/v1/keys/1", Operation::Other, WRITE, Some("1")),
         (Method::GET, "/openapi.json", Operation::Other, OPEN, None),
         (Method::GET, "/", Operation::Other, OPEN, None),
     ] {
@@ -81,5 +85,5 @@ fn whatever_needs_a_key_says_so_in_the_description() {
             operations += 1;
         }
     }
-    assert_eq!(operations, 13);
+    assert_eq!(operations, 17);
 }

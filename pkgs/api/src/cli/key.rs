@@ -1,13 +1,13 @@
 //! `key`: who may use the API.
 
 use clap::{Subcommand, ValueEnum};
-use jiff::{Span, Timestamp, Zoned};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::database::CommandArgs;
 use super::{Error, Output};
-use crate::keys::Secret;
-use crate::store::{Key, NewKey, Scope};
+use crate::keys::{KeyInfo, Secret, end};
+use crate::store::{NewKey, Scope};
 
 /// Arguments of `key`.
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ pub enum Action {
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         burst: Option<u32>,
         /// When it ends: RFC 3339, or a span from now such as 90d; never unless given.
-        #[arg(long, value_name = "WHEN", value_parser = when)]
+        #[arg(long, value_name = "WHEN", value_parser = end)]
         expires: Option<Timestamp>,
     },
     /// List the keys there are.
@@ -64,24 +64,18 @@ pub enum ScopeName {
     Write,
 }
 
-/// A key, as programs get it.
+/// A new key, as programs get it.
 #[derive(Debug, Serialize)]
-struct Shown {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    id: i64,
-    name: String,
-    scope: &'static str,
-    rate: Option<u32>,
-    burst: Option<u32>,
-    created_at: Timestamp,
-    expires_at: Option<Timestamp>,
+struct Added {
+    key: String,
+    #[serde(flatten)]
+    info: KeyInfo,
 }
 
 /// All keys, as programs get them.
 #[derive(Debug, Serialize)]
 struct Keys {
-    keys: Vec<Shown>,
+    keys: Vec<KeyInfo>,
 }
 
 /// Adds, lists or revokes.
@@ -98,12 +92,12 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
             let rate = Some(rate).filter(|rate| *rate > 0);
             let key = NewKey { name, digest: secret.digest(), scope, rate, burst, expires_at: expires };
             let key = database.run(async |users| users.add_key(key).await)?;
-            let shown = Shown { key: Some(secret.expose().to_owned()), ..show(key) };
-            output.show(&shown, |_, output| output.line(secret.expose()))?;
+            let added = Added { key: secret.expose().to_owned(), info: key.into() };
+            output.show(&added, |_, output| output.line(secret.expose()))?;
         }
         Action::List => {
-            let keys: Vec<Shown> =
-                database.run(async |users| users.list_keys().await)?.into_iter().map(show).collect();
+            let keys = database.run(async |users| users.list_keys().await)?;
+            let keys: Vec<KeyInfo> = keys.into_iter().map(KeyInfo::from).collect();
             output.show(&Keys { keys }, |Keys { keys }, output| {
                 let header = ["ID", "NAME", "SCOPE", "RATE", "BURST", "CREATED", "EXPIRES"];
                 output.table(header, keys.iter().map(row))
@@ -124,12 +118,7 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     output.flush()
 }
 
-fn show(key: Key) -> Shown {
-    let Key { id, name, scope, rate, burst, created_at, expires_at, .. } = key;
-    Shown { key: None, id, name, scope: scope.name(), rate, burst, created_at, expires_at }
-}
-
-fn row(key: &Shown) -> [String; 7] {
+fn row(key: &KeyInfo) -> [String; 7] {
     let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     [
         key.id.to_string(),
@@ -140,16 +129,4 @@ fn row(key: &Shown) -> [String; 7] {
         key.created_at.to_string(),
         or_none(key.expires_at.map(|at| at.to_string())),
     ]
-}
-
-/// A text says no time to come.
-#[derive(Debug, thiserror::Error)]
-#[error("expected a time to come, such as 2030-01-31T12:00:00Z or 90d")]
-struct InvalidWhen;
-
-fn when(text: &str) -> Result<Timestamp, InvalidWhen> {
-    let now = Zoned::now();
-    let later = || Some(now.checked_add(text.parse::<Span>().ok()?).ok()?.timestamp());
-    let time = text.parse().ok().or_else(later);
-    time.filter(|time| *time > now.timestamp()).ok_or(InvalidWhen)
 }

@@ -1,6 +1,6 @@
 //! What the audit log is told of writes.
 //!
-//! A digest is SHA-256 of a user's representation, byte by byte as GET sends it. That from before is of the very version
+//! A digest is SHA-256 of a user's or a key's representation, byte by byte as GET sends it. That from before is of the very version
 //! that was replaced or deleted; in a batch of deletions, of the version that was read right before.
 
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use service::access_log::{Actor, AuditLog, AuditRecord, digest};
 use service::request_id::RequestId;
 use sha2::{Digest, Sha256};
 
+use crate::keys::KeyInfo;
 use crate::user::{Record, UserId};
 
 /// Where the writes of a request are logged; nowhere where there is no audit log.
@@ -21,7 +22,7 @@ struct Auditing {
     actor: Actor,
 }
 
-/// A user that was written.
+/// A user or a key that was written.
 pub struct Written {
     id: String,
     before: Option<String>,
@@ -32,6 +33,13 @@ impl Written {
     /// What a user was, and what it is.
     pub fn new(id: UserId, before: Option<&Record>, after: Option<&Record>) -> Self {
         let of = |record: &Record| digest("sha256", &Sha256::digest(&record.body));
+        Self { id: id.to_string(), before: before.map(of), after: after.map(of) }
+    }
+
+    /// What a key was, and what it is.
+    pub fn key(id: i64, before: Option<&KeyInfo>, after: Option<&KeyInfo>) -> Self {
+        let of =
+            |key: &KeyInfo| digest("sha256", &Sha256::digest(serde_json::to_vec(key).unwrap_or_default()));
         Self { id: id.to_string(), before: before.map(of), after: after.map(of) }
     }
 }
@@ -47,7 +55,7 @@ impl Audit {
         self.0.is_some()
     }
 
-    /// Logs that users were written; `written` is asked for only where there is an audit log.
+    /// Logs that users or keys were written; `written` is asked for only where there is an audit log.
     pub async fn wrote<W: IntoIterator<Item = Written>>(&self, action: &str, written: impl FnOnce() -> W) {
         let Some(auditing) = &self.0 else { return };
         let written: Vec<Written> = written().into_iter().collect();

@@ -26,7 +26,7 @@ pub enum Operation {
     Batch,
     /// A document, checked.
     Validate,
-    /// Anything else: the description, and what is not served.
+    /// Anything else: keys, the description, and what is not served.
     Other,
 }
 

@@ -19,12 +19,13 @@ use crate::user::{Address, Document, Profile};
 #[openapi(
     info(
         title = "linerate-api",
-        description = "Users, over JSON. Errors are RFC 9457 problems that point at each part of a body that is wrong. A user's ETag is its version. API keys are made with `linerate-api key add`."
+        description = "Users, over JSON. Errors are RFC 9457 problems that point at each part of a body that is wrong. A user's ETag is its version. API keys are made with `linerate-api key add`, or by one of the scope write."
     ),
     components(schemas(Document, Profile, Address, User, UserSelection, UserPatch, Problem)),
     tags(
         (name = "users", description = "One user, or a page of them"),
         (name = "batch", description = "Many users, in one transaction"),
+        (name = "keys", description = "Who may use this API"),
         (name = "documentation", description = "This")
     )
 )]

@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::Api;
 use super::metrics::Operation;
 use super::openapi::{Base, complete, operations};
-use super::operations::{batch, list, users};
+use super::operations::{batch, keys, list, users};
 use super::response::respond::json;
 use crate::json::object::Unknown;
 use crate::store::Scope;
@@ -63,7 +63,7 @@ macro_rules! route {
 
 /// Everything that is served. `Allow` names the methods of a path in this order.
 #[rustfmt::skip]
-fn table() -> [Entry; 13] {
+fn table() -> [Entry; 17] {
     [
         route!(Create,   WRITE, users::create),
         route!(List,     READ,  list::list),
@@ -76,6 +76,10 @@ fn table() -> [Entry; 13] {
         route!(Batch,    WRITE, batch::create),
         route!(Batch,    READ,  batch::get),
         route!(Batch,    WRITE, batch::delete),
+        route!(Other,    WRITE, keys::list),
+        route!(Other,    WRITE, keys::create),
+        route!(Other,    WRITE, keys::get),
+        route!(Other,    WRITE, keys::revoke),
         route!(Other,    OPEN,  document),
         route!(Other,    OPEN,  page),
     ]

@@ -24,7 +24,7 @@ fn the_description_is_openapi_3_1_and_complete_in_itself() {
             assert!(operation["summary"].is_string(), "{method} {path} has no summary");
         }
     }
-    assert_eq!(names.len(), 13, "{names:?}");
+    assert_eq!(names.len(), 17, "{names:?}");
     let mut seen = 0;
     follow(&description, &description, &mut seen);
     assert!(seen > 20, "{seen} references");

@@ -9,6 +9,7 @@ mod addresses;
 mod batches;
 mod databases;
 mod described;
+mod keys;
 mod lists;
 mod logs;
 mod nesting;
