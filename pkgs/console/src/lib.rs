@@ -15,7 +15,7 @@
 //! - `routes`: where pages are; `app`: what they share; `guard`: what stands before all of them; `visitor`: who asks.
 //! - `session`, `keys`, `csrf`, `tries`: who is signed in and by what, whose form it is, and how often one may try.
 //! - `single_sign_on`: who signs in at an issuer instead, and by what cookie they are known when they come back.
-//! - `upstream`, `links`, `users`, `files`, `metrics`: the services, as a client sees them. `audit`: what they write down.
+//! - `upstream`, `links`, `users`, `files`, `service_keys`, `metrics`: the services, as a client sees them. `audit`: what they write down.
 //! - `overview`: what they do, second by second.
 //! - [`flame`]: flame graphs of what processes do.
 //! - `profiles`: what was seen of processes, kept for a while.
@@ -44,6 +44,7 @@ mod profiles;
 mod routes;
 mod sent_file;
 pub mod serve;
+mod service_keys;
 mod session;
 mod single_sign_on;
 mod tries;

@@ -1,4 +1,4 @@
-//! Access: the keys of this session, sessions, where services' keys are made, and who wrote what.
+//! Access: the keys of this session, sessions, the keys of services, and who wrote what.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,27 +8,15 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
+use super::deed::may_see_all;
 use super::sign_in::back;
-use super::{Screen, csrf, history, links, page as shown, see_other, text};
+use super::{Screen, csrf, history, page as shown, see_other, service_keys, text};
 use crate::app::App;
 use crate::audit::Wanted;
 use crate::fields::Fields;
 use crate::keys::{self, KEY_BYTES, KeyOf};
 use crate::session::{Listed, shown as shown_key};
-use crate::upstream;
 use crate::visitor::Visitor;
-
-/// Where keys are made, which no service has an API for.
-const KEYS: [(&str, &str); 2] = [
-    (
-        "linerate-links",
-        "linerate-links key add NAME --scope write\nlinerate-links key list\nlinerate-links key rm ID",
-    ),
-    (
-        "linerate-api",
-        "linerate-api key add NAME --scope write --rate 100 --expires 90d\nlinerate-api key list\nlinerate-api key rm ID",
-    ),
-];
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     let content = html! {
@@ -39,14 +27,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
         } @else {
             p { "Nobody signs in here: everybody on this machine works by the keys that this console was started with." }
         }
-        section aria-labelledby="keys" {
-            h2 #keys { "Keys of services" }
-            p.hint {
-                "Services have no API for their keys, so none can be made or revoked here: whoever can open a service's database does that, in a shell. "
-                "A revoked key ends its sessions with their next page."
-            }
-            div.two { @for (name, commands) in KEYS { div { h3 { (name) } pre tabindex="0" { code { (commands) } } } } }
-        }
+        (service_keys::listed(&app, &visitor, &fields).await)
         (writes(&app, &visitor, &fields).await)
     };
     shown(StatusCode::OK, (&app, &visitor), (Screen::Access, "Access"), content)
@@ -124,11 +105,6 @@ async fn writes(app: &App, visitor: &Visitor, fields: &Fields) -> Markup {
         },
     };
     html! { section aria-labelledby="writes" { h2 #writes { "Audit log" } (found) } }
-}
-
-/// Whether a visitor may see and do what is nobody's part of the box.
-pub(super) async fn may_see_all(app: &App, visitor: &Visitor) -> Result<bool, upstream::Error> {
-    links(app, visitor)?.may_all().await
 }
 
 fn filter(app: &App, service: &str, fields: &Fields) -> Markup {

@@ -7,7 +7,6 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::access::may_see_all;
 use super::{Screen, csrf, deed, live, page as shown, text};
 use crate::app::App;
 use crate::fields::Fields;
@@ -96,7 +95,8 @@ async fn screen(
     let names =
         app.queues().await.map(|(_, now)| now.interfaces.into_iter().map(|one| one.name).collect::<Vec<_>>());
     let names = names.unwrap_or_default();
-    let may = app.machine.helped() && !names.is_empty() && may_see_all(app, visitor).await.unwrap_or(false);
+    let may =
+        app.machine.helped() && !names.is_empty() && deed::may_see_all(app, visitor).await.unwrap_or(false);
     let content = html! {
         h1 { "Queues" }
         @match &done {

@@ -196,6 +196,8 @@ async fn every_page_and_every_form_asks_who_it_is() {
         "/user/a/edit",
         "/access",
         "/access/key",
+        "/access/keys/links/new",
+        "/access/keys/links/1/revoke",
         "/none",
     ] {
         let (response, page) = client.get(path).await;
@@ -212,6 +214,8 @@ async fn every_page_and_every_form_asks_who_it_is() {
         "/user/a/delete",
         "/access/key",
         "/access/end",
+        "/access/keys/links/new",
+        "/access/keys/links/1/revoke",
         "/queues",
         "/profile",
         "/sign-out",

@@ -476,6 +476,72 @@ test("whoever may write everything sees who wrote what, and one's own sessions a
   });
 });
 
+for (const scripts of [true, false]) {
+  test(`keys of services are made, shown once and revoked ${scripts ? "by keyboard" : "without scripts"}`, async () => {
+    await as_operator(async (page, visitor) => {
+      // By keyboard a thing is reached and pressed as whoever has no mouse does it.
+      const press = async (control) => {
+        if (!scripts) return control.click();
+        await control.focus();
+        await page.keyboard.press("Enter");
+      };
+      const look = async (what) => { if (scripts) await visitor.accessible(what); };
+      const works = (service, key) => {
+        const place = service === "links" ? new URL("api/v1/links?limit=1", box.links.admin) : new URL("v1/users?limit=1", box.api.api);
+        return fetch(place, { headers: { authorization: `Bearer ${key}` } }).then((answer) => answer.status);
+      };
+      const name = `<b>ci</b> ${scripts}`;
+      await page.goto(at("/access"));
+      await page.getByText("They are for those whose key of linerate-api may write everything").waitFor();
+      await page.goto(at("/access/key"));
+      await page.getByLabel("Key of linerate-api").fill(box.api_keys.write);
+      await page.getByRole("button", { name: "Add the key" }).click();
+      for (const service of ["links", "api"]) {
+        await page.getByRole("link", { name: "Access" }).click();
+        await press(page.getByRole("link", { name: `New key of ${service}` }));
+        await heading(page, `New key of ${service}`).waitFor();
+        await look(`new key of ${service}`);
+        await page.getByLabel("Name").fill(name);
+        await page.getByLabel("Ends").fill("2001-01-01");
+        await press(page.getByRole("button", { name: "Make the key" }));
+        await page.locator("#expires_at-error").waitFor();
+        assert.equal(await page.getByLabel("Name").inputValue(), name);
+        await look(`new key of ${service}, refused`);
+        await page.getByLabel("Ends").fill("2130-01-31");
+        const [answer] = await Promise.all([
+          page.waitForResponse((response) => response.request().method() === "POST"),
+          press(page.getByRole("button", { name: "Make the key" })),
+        ]);
+        await heading(page, `The key of ${service} is made`).waitFor();
+        assert.equal(answer.headers()["cache-control"], "no-store");
+        await look(`the key of ${service}`);
+        const key = (await page.locator("pre[aria-label='The key']").textContent()).trim();
+        assert.equal(await works(service, key), 200);
+        await press(page.getByRole("link", { name: "I have kept it" }));
+        const table = page.getByRole("table", { name: service, exact: true });
+        const row = table.getByRole("row").filter({ hasText: name });
+        await row.getByText("2130-01-31 00:00").waitFor();
+        assert.ok(!(await page.content()).includes(key.slice(0, 20)), "it is shown this once");
+        await look(`keys of ${service}`);
+        await press(row.getByRole("link", { name: "Revoke" }));
+        await heading(page, `Revoke ${name}?`).waitFor();
+        await look(`revoking a key of ${service}`);
+        assert.equal(await works(service, key), 200);
+        await press(page.getByRole("button", { name: "Revoke" }));
+        await page.getByRole("status").getByText("Revoked.").waitFor();
+        assert.equal(await row.count(), 0);
+        assert.equal(await works(service, key), 401);
+        for (const log of ["links", "api"]) {
+          const text = readFileSync(path.join(box.data, `${log}-audit.log`), "utf8");
+          assert.ok(!text.includes(key.slice(0, 20)), `the key is in ${log}'s audit log`);
+        }
+        const audit = readFileSync(path.join(box.data, `${service}-audit.log`), "utf8");
+        assert.ok(audit.includes('"key.create"') && audit.includes('"key.revoke"'));
+      }
+    }, { javaScriptEnabled: scripts });
+  });
+}
+
 test("a link's page has its QR code, its clicks and a chart", async () => {
   await box.visit("visited");
   await box.visit("visited", "Mozilla/5.0 (compatible; Googlebot/2.1)", "");
@@ -566,7 +632,12 @@ test("a key that may only read is told so where it writes", async () => {
   await visitor.page.getByRole("button", { name: "Delete" }).click();
   await heading(visitor.page, "Not allowed").waitFor();
   await visitor.accessible("refused");
+  await visitor.page.goto(at("/access/keys/links/new"));
+  await visitor.page.getByLabel("Name").fill("more");
+  await visitor.page.getByRole("button", { name: "Make the key" }).click();
+  await heading(visitor.page, "Not allowed").waitFor();
   await visitor.page.goto(at("/access?target=audited"));
+  await visitor.page.getByText("They are for those whose key of linerate-links may write everything").waitFor();
   await visitor.page.getByText("It is for those whose key of linerate-links may write").waitFor();
   assert.equal(await visitor.page.getByText("link.create").count(), 0);
   // A user's history is of the same log, whatever the key of the API may.
