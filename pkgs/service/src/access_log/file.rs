@@ -1,10 +1,10 @@
 //! Lines at the end of a file, or on standard output.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
 use super::options::Destination;
 use super::output::Output;
@@ -54,6 +54,34 @@ impl fmt::Display for LogFile {
 fn open(to: &Destination) -> io::Result<File> {
     match to {
         Destination::Stdout => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
-        Destination::File(path) => OpenOptions::new().append(true).create(true).mode(MODE).open(path),
+        Destination::File(path) => {
+            let mut options = OpenOptions::new();
+            options.append(true).mode(MODE);
+            match options.clone().create_new(true).open(path) {
+                // Whatever the process's mask is, which is about all that it makes: somebody of its group reads this.
+                Ok(file) => file.set_permissions(Permissions::from_mode(MODE)).map(|()| file),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.create(true).open(path),
+                Err(error) => Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_made_is_for_its_owner_and_his_group() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let mode = || std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777;
+        let to = Destination::File(path.clone());
+        open(&to).expect("opened");
+        assert_eq!(mode(), 0o640);
+        // What somebody said of one that was there is left so.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+        open(&to).expect("opened");
+        assert_eq!(mode(), 0o600);
     }
 }
