@@ -48,11 +48,12 @@ fn ended(child: &mut Child) -> i32 {
 /// The services that still run, of those that it started. Ports tell nothing: somebody else may have them by now.
 fn running(said: &Value) -> Vec<&str> {
     let processes = said["processes"].as_object().expect("processes");
-    assert_eq!(processes.keys().collect::<Vec<_>>(), ["api", "console", "files", "links"]);
+    assert_eq!(processes.keys().collect::<Vec<_>>(), ["api", "console", "files", "links", "writer"]);
     let runs = |(name, pid): &(&String, &Value)| {
         let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        // The console is this very program.
-        comm.trim() == if *name == "console" { "linerate".to_owned() } else { format!("linerate-{name}") }
+        // The console is this very program, and so is what writes files.
+        let own = ["console", "writer"].contains(&name.as_str());
+        comm.trim() == if own { "linerate".to_owned() } else { format!("linerate-{name}") }
     };
     processes.iter().filter(runs).map(|(name, _)| name.as_str()).collect()
 }
@@ -83,7 +84,7 @@ fn what_it_says_to_try_works_and_everything_ends_together() {
         assert!(answers[1].contains(&format!("\"short_url\":\"{links}")), "{links}: {}", answers[1]);
         let added = run(add, "");
         assert!(added.starts_with(&links), "{add}: {added}");
-        assert_eq!(running(&said).len(), 4);
+        assert_eq!(running(&said).len(), 5);
         // The one address for a browser, which shows what was made without asking who it is.
         let console = format!(
             "curl --silent --max-time 30 http://{}/links",
@@ -91,10 +92,40 @@ fn what_it_says_to_try_works_and_everything_ends_together() {
         );
         let page = run(&console.into(), "");
         assert!(page.contains("No sign-in") && page.contains("/link/hello"), "{page}");
+        uploads(data.path(), &said);
         kill_process(Pid::from_child(&child), Signal::INT).expect("a process");
         assert_eq!(ended(&mut child), 0);
         assert!(running(&said).is_empty(), "{:?} still run", running(&said));
     }
+}
+
+/// A file that is sent by the console's form is served by files, and the console has who sent it.
+fn uploads(data: &Path, said: &Value) {
+    let at = |service: &str| format!("http://{}", said[service].as_str().expect("an address"));
+    let (console, files, jar) = (at("console"), at("files"), data.join("cookies"));
+    let curl = |arguments: &[&str]| {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--max-time", "30", "--cookie"]).arg(&jar).arg("--cookie-jar").arg(&jar);
+        let output = curl.args(arguments).output().expect("curl");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let page = curl(&[&format!("{console}/files")]);
+    let (_, rest) = page.split_once("name=\"csrf\" value=\"").unwrap_or_else(|| panic!("no form: {page}"));
+    let csrf = format!("csrf={}", rest.split('"').next().expect("a token"));
+    let sent = data.join("sent.txt");
+    std::fs::write(&sent, "sent by a form\n").expect("written");
+    let (origin, file) = (format!("Origin: {console}"), format!("file=@{}", sent.display()));
+    let form = ["-F", &csrf, "-F", "path=/", "-F", "replace=yes", "-F", &file, "-H", &origin];
+    let answer = curl(&[&form[..], &["-i", &format!("{console}/files/upload")]].concat());
+    assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
+    assert_eq!(curl(&[&format!("{files}/sent.txt")]), "sent by a form\n");
+    // By three logs, each of a service of its own.
+    for (service, action) in [("console", "files.upload"), ("links", "link.create")] {
+        let page = curl(&[&format!("{console}/access?service={service}")]);
+        assert!(page.contains(action), "{service}: {page}");
+    }
+    let page = curl(&[&format!("{console}/access?service=api")]);
+    assert!(page.contains("No write is found"), "{page}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub struct Args {
     pub data: Option<PathBuf>,
 }
 
-/// Runs links, files, api and the console until one of them ends, or this is told to.
+/// Runs links, files, api, the console and what writes files for it until one of them ends, or this is told to.
 pub fn run(args: Args, context: &mut Context) -> Result<(), Error> {
     let data = args.data.unwrap_or_else(default_data);
     // no-color.org
@@ -88,6 +88,7 @@ fn style(name: &str) -> Style {
         "links" => AnsiColor::Cyan,
         "files" => AnsiColor::Green,
         "console" => AnsiColor::Blue,
+        "writer" => AnsiColor::Yellow,
         _ => AnsiColor::Magenta,
     };
     colour.on_default().bold()

@@ -1,12 +1,13 @@
 //! A service that runs, and what it says.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -30,12 +31,21 @@ pub struct LogLine {
     pub line: String,
 }
 
+/// Where a service says that it is ready: by a status of 200.
+#[derive(Clone, Debug)]
+pub enum ReadyAt {
+    /// `/readyz` of its admin listener.
+    Admin(SocketAddr),
+    /// This path on a Unix socket.
+    Unix(PathBuf, &'static str),
+}
+
 /// A service that runs. Dropped, it is killed.
 #[derive(Debug)]
 pub struct Child {
     name: &'static str,
     process: tokio::process::Child,
-    admin: SocketAddr,
+    ready_at: ReadyAt,
     token: Option<mpsc::Receiver<String>>,
 }
 
@@ -44,7 +54,7 @@ impl Child {
     pub fn start(
         name: &'static str,
         mut command: Command,
-        admin: SocketAddr,
+        ready_at: ReadyAt,
         said: impl Fn(&LogLine) + Clone + 'static,
     ) -> Result<Self, Error> {
         let program = command.get_program().into();
@@ -63,7 +73,7 @@ impl Child {
             }
         }));
         tokio::task::spawn_local(lines(process.stderr.take(), move |line| said(&LogLine { name, line })));
-        Ok(Self { name, process, admin, token: Some(token) })
+        Ok(Self { name, process, ready_at, token: Some(token) })
     }
 
     /// Its name, and its process as long as it runs.
@@ -83,7 +93,7 @@ impl Child {
             if let Ok(Some(status)) = self.process.try_wait() {
                 return Err(Error::Ended { name: self.name, status });
             }
-            if is_ready(self.admin).await {
+            if is_ready(&self.ready_at).await {
                 return Ok(());
             }
             sleep(Duration::from_millis(50)).await;
@@ -116,18 +126,29 @@ impl Child {
     }
 }
 
-/// Asks a service's admin listener whether it is ready.
-async fn is_ready(admin: SocketAddr) -> bool {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// Asks a service whether it is ready.
+async fn is_ready(at: &ReadyAt) -> bool {
     let ask = async {
-        let mut stream = TcpStream::connect(admin).await?;
-        let request = format!("GET /readyz HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let mut status = [0; 12];
-        stream.read_exact(&mut status).await?;
-        Ok::<bool, std::io::Error>(status == *b"HTTP/1.1 200")
+        match at {
+            ReadyAt::Admin(address) => {
+                let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+                is_ok(TcpStream::connect(address).await?, &request).await
+            }
+            ReadyAt::Unix(socket, path) => {
+                let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+                is_ok(UnixStream::connect(socket).await?, &request).await
+            }
+        }
     };
     matches!(timeout(Duration::from_secs(1), ask).await, Ok(Ok(true)))
+}
+
+/// Whether a request is answered with 200.
+async fn is_ok(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> std::io::Result<bool> {
+    stream.write_all(request.as_bytes()).await?;
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await?;
+    Ok(status == *b"HTTP/1.1 200")
 }
 
 /// Passes on what is said, line by line.

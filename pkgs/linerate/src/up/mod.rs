@@ -24,7 +24,7 @@ use serde::Serialize;
 use service::shutdown::Shutdown;
 use tokio::sync::mpsc;
 
-use child::{Child, LogLine};
+use child::{Child, LogLine, ReadyAt};
 use port::{Ports, ReassignedPort};
 
 /// How long services may take to become ready; the first start makes their databases.
@@ -32,6 +32,12 @@ const READY: Duration = Duration::from_secs(30);
 
 /// The code of the link that is there from the beginning, and where it leads.
 const EXAMPLE: (&str, &str) = ("hello", "https://example.com/");
+
+/// What writes files, as its lines are called.
+const WRITER: &str = "writer";
+
+/// The longest path of a Unix socket, in bytes (unix(7)).
+const MOST_SOCKET: usize = 107;
 
 /// The file that is served where there is none yet.
 const PAGE: &str = "<!doctype html>\n<title>linerate</title>\n<h1>It works</h1>\n";
@@ -198,6 +204,21 @@ impl Services {
         self.data.join("www")
     }
 
+    /// Where a service writes down who wrote what.
+    fn audit(&self, service: &str) -> PathBuf {
+        self.data.join(format!("{service}-audit.log"))
+    }
+
+    /// Where what writes files is asked: beside the data, or where that is too long for a socket, where everybody may make one.
+    fn writer_socket(&self) -> PathBuf {
+        let beside = self.data.join("files-writer.socket");
+        let absolute = std::path::absolute(&beside).unwrap_or(beside);
+        if absolute.as_os_str().len() <= MOST_SOCKET {
+            return absolute;
+        }
+        env::temp_dir().join(format!("linerate-up-{}.socket", std::process::id()))
+    }
+
     /// Starts all, and gives what links will print as its token.
     fn start(
         &self,
@@ -211,16 +232,32 @@ impl Services {
         };
         let mut command = serve(&self.links, ports.links);
         command.arg("--print-token").arg("--database").arg(self.database());
-        command.args(["--public-url", &public_url(ports)]);
-        let mut links = Child::start("links", command, ports.links.1, said.clone())?;
+        command.args(["--public-url", &public_url(ports)]).arg("--audit-log").arg(self.audit("links"));
+        let mut links = Child::start("links", command, ReadyAt::Admin(ports.links.1), said.clone())?;
         let token = links.token();
         let mut command = serve(&self.files, ports.files);
-        command.arg("--root").arg(self.root());
-        let files = Child::start("files", command, ports.files.1, said.clone())?;
+        command.arg("--root").arg(self.root()).arg("--admin-browse");
+        let files = Child::start("files", command, ReadyAt::Admin(ports.files.1), said.clone())?;
         let mut command = serve(&self.api, ports.api);
         command.arg("--database-url").arg(format!("sqlite:{}", self.data.join("api.db").display()));
-        let api = Child::start("api", command, ports.api.1, said)?;
-        Ok((vec![links, files, api], token))
+        command.arg("--audit-log").arg(self.audit("api"));
+        let api = Child::start("api", command, ReadyAt::Admin(ports.api.1), said.clone())?;
+        let writer = self.writer(said)?;
+        Ok((vec![links, files, api, writer], token))
+    }
+
+    /// Starts what writes below the root of files, for the console, which is of the same user.
+    fn writer(&self, said: impl Fn(&LogLine) + Clone + 'static) -> Result<Child, Error> {
+        let socket = self.writer_socket();
+        let mut command = Command::new(env::current_exe()?);
+        command.arg("files-writer").arg("--root").arg(self.root());
+        command.args([
+            "--listen",
+            &unix(&socket),
+            "--user",
+            &rustix::process::geteuid().as_raw().to_string(),
+        ]);
+        Child::start(WRITER, command, ReadyAt::Unix(socket, "/uploads"), said)
     }
 
     /// Starts the console, which everybody on this machine may use as whoever has the token: it is in the environment of that
@@ -240,8 +277,14 @@ impl Services {
             command.arg(format!("--{service}")).arg(admin.to_string());
         }
         command.arg("--users").arg(ports.api.0.to_string());
+        command.args(["--files-writer", &unix(&self.writer_socket())]);
+        for (flag, service) in
+            [("--links-audit", "links"), ("--api-audit", "api"), ("--audit-log", "console")]
+        {
+            command.arg(flag).arg(self.audit(service));
+        }
         command.env("LINERATE_CONSOLE_TOKEN", token);
-        Child::start("console", command, admin, said)
+        Child::start("console", command, ReadyAt::Admin(admin), said)
     }
 
     /// Commands that work as they are, each ending with a URL or a word that more may follow.
@@ -329,6 +372,11 @@ async fn together(
 /// What short links begin with.
 fn public_url(ports: &Ports) -> String {
     format!("http://{}", ports.links.0)
+}
+
+/// A Unix socket, as addresses name it.
+fn unix(socket: &Path) -> String {
+    format!("unix:{}", socket.display())
 }
 
 /// Text as one word for a shell.
