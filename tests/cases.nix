@@ -314,6 +314,41 @@ let
       };
       says = null;
     };
+    "a console with what writes files is fine" = {
+      module.services.linerate = {
+        links.enable = true;
+        files.enable = true;
+        console = {
+          enable = true;
+          filesWriter.enable = true;
+        };
+      };
+      says = null;
+    };
+    "what writes files where there are none" = {
+      module.services.linerate = {
+        links.enable = true;
+        console = {
+          enable = true;
+          filesWriter.enable = true;
+        };
+      };
+      says = "services.linerate.console.filesWriter: there is no directory to write below";
+    };
+    "what writes files of a bucket" = {
+      module.services.linerate = {
+        links.enable = true;
+        files = {
+          enable = true;
+          settings.origin = "s3://bucket/public";
+        };
+        console = {
+          enable = true;
+          filesWriter.enable = true;
+        };
+      };
+      says = "services.linerate.console.filesWriter: there is no directory to write below";
+    };
     "a console that nobody could sign in to" = {
       module.services.linerate.console.enable = true;
       says = "keys of linerate-links let people in";
@@ -898,6 +933,105 @@ let
             listen = [ "127.0.0.1:8110" ];
           }
           true
+        ]
+    ++
+      equal
+        "the console reads audit logs, and reaches Unix sockets, by the groups of their services alone"
+        (
+          let
+            evaluated = evaluate {
+              services.linerate = {
+                console.enable = true;
+                links = {
+                  enable = true;
+                  settings.audit-log = "/var/log/linerate-links/audit.log";
+                };
+                files.enable = true;
+                api = {
+                  enable = true;
+                  socketActivation = true;
+                  settings.admin = "unix:/run/api-admin.sock";
+                };
+              };
+            };
+            inherit (evaluated.linerate.services) console files;
+          in
+          [
+            (lib.filterAttrs (name: _: lib.hasSuffix "-audit" name) console.settings)
+            files.settings.admin-browse
+            evaluated.systemd.services.linerate-console.serviceConfig.SupplementaryGroups
+            (lib.getAttrs [
+              "SocketMode"
+              "SocketGroup"
+            ] evaluated.systemd.sockets.linerate-api-admin.socketConfig)
+          ]
+        )
+        [
+          { links-audit = "/var/log/linerate-links/audit.log"; }
+          true
+          [
+            "linerate-api"
+            "linerate-links"
+          ]
+          {
+            SocketMode = "0660";
+            SocketGroup = "linerate-api";
+          }
+        ]
+    ++
+      equal "what writes files has a user of its own, and is asked by the console's alone"
+        (
+          let
+            evaluated = evaluate {
+              services.linerate = {
+                links.enable = true;
+                files = {
+                  enable = true;
+                  settings.root = "/srv/www";
+                };
+                console = {
+                  enable = true;
+                  filesWriter = {
+                    enable = true;
+                    maxBytes = 1000;
+                  };
+                };
+              };
+            };
+            inherit (evaluated.systemd.services.linerate-files-writer) serviceConfig;
+          in
+          [
+            evaluated.linerate.services.console.settings.files-writer
+            (lib.getAttrs [
+              "User"
+              "Group"
+              "ReadWritePaths"
+            ] serviceConfig)
+            (serviceConfig.PrivateUsers or false)
+            (lib.hasInfix "--root /srv/www " serviceConfig.ExecStart)
+            (lib.hasInfix "--max-bytes 1000 " serviceConfig.ExecStart)
+            (lib.getAttrs [
+              "SocketUser"
+              "SocketMode"
+            ] evaluated.systemd.sockets.linerate-files-writer.socketConfig)
+            evaluated.users.users.linerate-files-writer.group
+          ]
+        )
+        [
+          "unix:/run/linerate-files-writer/socket"
+          {
+            User = "linerate-files-writer";
+            Group = "linerate-files";
+            ReadWritePaths = [ "/srv/www" ];
+          }
+          false
+          true
+          true
+          {
+            SocketUser = "linerate-console";
+            SocketMode = "0600";
+          }
+          "linerate-files"
         ]
     ++ equal "the console is where no queue is" (
       let

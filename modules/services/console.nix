@@ -44,6 +44,26 @@ let
   # Where the helper is asked.
   helper = "/run/linerate-console-helper/socket";
   linerate = lib.getExe cfg.package;
+  gibibyte = 1024 * 1024 * 1024;
+
+  # What writes files for it, and where that is asked.
+  writer = cfg.filesWriter;
+  writerSocket = "/run/linerate-files-writer/socket";
+  root = if services.files.enable or false then services.files.settings.root else null;
+
+  # The files in which services write down who wrote what, where they have their own directory for that.
+  audits = lib.filterAttrs (_: path: path != null && path != "-") (
+    lib.genAttrs [ "links" "api" ] (
+      name: if services.${name}.enable or false then services.${name}.settings.audit-log or null else null
+    )
+  );
+  # Services whose group the console is of: to read those, and to reach Unix sockets of theirs.
+  groups = lib.filter (
+    name:
+    lib.hasPrefix "/var/log/linerate-${name}/" (audits.${name} or "")
+    || lib.hasPrefix "unix:" asked.${name}
+    || name == "api" && lib.hasPrefix "unix:" users
+  ) (lib.attrNames asked);
 
   quiet = lib.subtractLists (cpu.irqCpus or [ ]) (lib.concatLists (cpu.cores or [ ]));
 in
@@ -66,12 +86,46 @@ in
       queues and put them back, and look at what services and the whole machine do. It runs as root with three
       capabilities, takes three fixed requests from the console's user alone, and logs each'';
 
+    filesWriter = {
+      enable = mkEnableOption ''
+        what writes files for the console, a unit of its own: by it, those whose key of linerate-links may write at all
+        domains upload, rename and delete below the root of linerate-files, which itself stays read-only. It runs as the
+        user `linerate-files-writer`, in the group `linerate-files`, and is asked on a Unix socket by the console's user
+        alone. A root elsewhere than by default has to be writable by that user or group'';
+      maxFileBytes = mkOption {
+        type = types.ints.positive;
+        default = 4 * gibibyte;
+        description = "The largest file that is taken, in bytes.";
+      };
+      maxBytes = mkOption {
+        type = types.ints.positive;
+        default = 64 * gibibyte;
+        description = "Bytes that all files below the root may have together; uploads beyond are refused.";
+      };
+      maxFiles = mkOption {
+        type = types.ints.between 1 10000000;
+        default = 100000;
+        description = "Files and directories that there may be below the root.";
+      };
+      maxUploads = mkOption {
+        type = types.ints.between 1 1024;
+        default = 16;
+        description = "Uploads that may be under way.";
+      };
+      expire = mkOption {
+        type = types.ints.between 1 2592000;
+        default = 86400;
+        description = "How long an upload is kept that nobody goes on with, in seconds.";
+      };
+    };
+
     settings = shared.settings "linerate console" {
       listen = shared.listen [ "127.0.0.1:8110" ];
       admin = shared.admin "127.0.0.1:8111";
       drain-timeout = shared.drain-timeout 5;
       inherit (shared)
         access-log
+        audit-log
         otlp
         tls-listen
         trusted-proxy
@@ -97,8 +151,15 @@ in
           inherit users;
           profile = "/etc/linerate/profile.json";
         }
+        // lib.mapAttrs' (name: lib.nameValuePair "${name}-audit") audits
         // lib.optionalAttrs cfg.helper { helper = "unix:${helper}"; }
+        // lib.optionalAttrs writer.enable { files-writer = "unix:${writerSocket}"; }
       ) (lib.attrNames cfg.settings);
+    };
+
+    # It tells the console what lies below its root, at its listener for operators.
+    linerate.services.files = mkIf (root != null && !(services.files.settings ? admin-browse)) {
+      derived.admin-browse = true;
     };
 
     systemd.services.linerate-console = {
@@ -122,6 +183,7 @@ in
         CPUWeight = 20;
         OOMScoreAdjust = 300;
         MemoryMax = "256M";
+        SupplementaryGroups = map (name: "linerate-${name}") groups;
       }
       // lib.optionalAttrs (quiet != [ ]) { CPUAffinity = ranges.show quiet; };
     };
@@ -187,6 +249,63 @@ in
         };
     };
 
+    users.users.linerate-files-writer = mkIf writer.enable {
+      isSystemUser = true;
+      group = "linerate-files";
+    };
+
+    systemd.sockets.linerate-files-writer = mkIf writer.enable {
+      description = "Socket of what writes files for the console";
+      wantedBy = [ "sockets.target" ];
+      listenStreams = [ writerSocket ];
+      socketConfig = {
+        FileDescriptorName = "writer";
+        # The console alone can connect, and the writer asks the kernel who does.
+        SocketUser = "linerate-console";
+        SocketMode = "0600";
+        Backlog = 16;
+      };
+    };
+
+    systemd.services.linerate-files-writer = mkIf (writer.enable && root != null) {
+      description = "What writes files for the console";
+      requires = [ "linerate-files-writer.socket" ];
+      unitConfig.RequiresMountsFor = [ root ];
+      serviceConfig = import ../sandbox.nix { } // {
+        Type = "exec";
+        ExecStart = lib.concatStringsSep " " [
+          "${linerate} files-writer --listen systemd:writer --user linerate-console"
+          "--root ${lib.escapeShellArg root}"
+          "--max-file ${toString writer.maxFileBytes} --max-bytes ${toString writer.maxBytes}"
+          "--max-files ${toString writer.maxFiles} --max-uploads ${toString writer.maxUploads}"
+          "--expire ${toString writer.expire}"
+        ];
+        # A user of its own: what it writes is not the server's, and nobody runs it. It is no user namespace of its own, in
+        # which the console would be nobody.
+        User = "linerate-files-writer";
+        Group = "linerate-files";
+        Restart = "on-failure";
+        RestartSec = 1;
+        ReadWritePaths = [ root ];
+        # With it openat2 fails (ENOSYS), the call by which it stays below its root; it says itself which modes files have.
+        RestrictSUIDSGID = false;
+        TasksMax = 128;
+        # Pieces of uploads that are under way.
+        MemoryMax = "512M";
+        LimitNOFILE = 2048;
+        CPUWeight = 20;
+        IOWeight = 20;
+        OOMScoreAdjust = 300;
+        RestrictAddressFamilies = [ "AF_UNIX" ];
+        PrivateNetwork = true;
+        IPAddressDeny = "any";
+        SystemCallFilter = [
+          "@system-service"
+          "~@privileged @resources"
+        ];
+      };
+    };
+
     assertions =
       map (name: {
         assertion = false;
@@ -196,6 +315,10 @@ in
         {
           assertion = (cfg.settings.links or asked.links) != "none";
           message = "services.linerate.console: keys of linerate-links let people in; enable services.linerate.links, or say in services.linerate.console.settings.links where it is.";
+        }
+        {
+          assertion = writer.enable -> root != null && (services.files.settings.origin or null) == null;
+          message = "services.linerate.console.filesWriter: there is no directory to write below; enable services.linerate.files, without an origin.";
         }
       ];
   };

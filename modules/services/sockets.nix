@@ -15,16 +15,22 @@ lib.mapAttrs' (
     description = "Socket ${name} of ${unit}";
     wantedBy = [ "sockets.target" ];
     listenStreams = [ (address.stream where) ];
-    socketConfig = {
-      Service = "${unit}.service";
-      FileDescriptorName = name;
-      Backlog = backlog;
-      # An accepted connection inherits it, which saves a call for each.
-      NoDelay = true;
-      # The address may come later than the socket.
-      FreeBind = true;
-      # [::] takes both families whatever net.ipv6.bindv6only says.
-      BindIPv6Only = "both";
-    };
+    # By a Unix socket come operators, and programs of theirs that are of the service's group.
+    socketConfig =
+      lib.optionalAttrs (name == "admin" && address.isUnix where) {
+        SocketMode = "0660";
+        SocketGroup = unit;
+      }
+      // {
+        Service = "${unit}.service";
+        FileDescriptorName = name;
+        Backlog = backlog;
+        # An accepted connection inherits it, which saves a call for each.
+        NoDelay = true;
+        # The address may come later than the socket.
+        FreeBind = true;
+        # [::] takes both families whatever net.ipv6.bindv6only says.
+        BindIPv6Only = "both";
+      };
   }
 ) named
