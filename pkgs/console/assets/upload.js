@@ -26,12 +26,27 @@
     throw new Error(problem.detail ?? `not now: ${response.status}`);
   }
 
-  /** An upload of the same file that was begun before, if it is still known. */
+  /** Tries, again and again where it is nobody's fault here, each after twice the time. */
+  async function tried(said, work) {
+    for (let failed = 1; ; failed += 1) {
+      try {
+        return await work();
+      } catch (error) {
+        if (error instanceof Refused || failed === TRIES) throw error;
+        said.textContent = `It broke off (${error.message}), and goes on in a moment`;
+        await new Promise((done) => setTimeout(done, 250 * 2 ** failed));
+      }
+    }
+  }
+
+  /** An upload of the same file that was begun before, if it is still known and may do to what is there what is asked now. */
   async function known(form, key) {
-    const place = localStorage.getItem(key);
+    const [place, replaces] = (localStorage.getItem(key) ?? "").split(" ");
     if (!place) return null;
-    const told = await ask(form, "HEAD", place, {});
-    if (!told.ok) {
+    // Whether it replaces is said once, where it begins: the one that said otherwise is given up.
+    const stale = Boolean(replaces) !== form.elements.replace.checked;
+    const told = await ask(form, stale ? "DELETE" : "HEAD", place, {});
+    if (stale || !told.ok) {
       localStorage.removeItem(key);
       return null;
     }
@@ -66,22 +81,22 @@
       bar.value = file.size ? offset / file.size : 1;
       said.textContent = `${Math.floor(bar.value * 100)} % of ${file.name} sent`;
     };
-    const upload = (await known(form, key)) ?? (await begin(form, file, path));
-    localStorage.setItem(key, upload.place);
+    const upload = (await tried(said, () => known(form, key))) ?? (await tried(said, () => begin(form, file, path)));
+    localStorage.setItem(key, form.elements.replace.checked ? `${upload.place} replace` : upload.place);
     show(upload.offset);
-    for (let failed = 0; upload.offset < file.size; ) {
-      try {
-        upload.offset = await piece(form, file, upload);
-        failed = 0;
-        show(upload.offset);
-      } catch (error) {
-        failed += 1;
-        if (error instanceof Refused || failed === TRIES) throw error;
-        said.textContent = `It broke off (${error.message}), and goes on in a moment`;
-        await new Promise((done) => setTimeout(done, 250 * 2 ** failed));
-        const told = await ask(form, "HEAD", upload.place, {}).catch(() => null);
-        if (told?.ok) upload.offset = Number(told.headers.get("upload-offset"));
-      }
+    let again = false;
+    while (upload.offset < file.size) {
+      upload.offset = await tried(said, async () => {
+        if (again) {
+          const told = await ask(form, "HEAD", upload.place, {});
+          if (told.ok) upload.offset = Number(told.headers.get("upload-offset"));
+          if (upload.offset >= file.size) return upload.offset;
+        }
+        again = true;
+        return piece(form, file, upload);
+      });
+      again = false;
+      show(upload.offset);
     }
     localStorage.removeItem(key);
   }
