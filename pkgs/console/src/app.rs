@@ -6,10 +6,13 @@ use std::time::{Duration, Instant};
 use service::access_log::AuditLog;
 use service::allowed_hosts::AllowedHosts;
 use service::shutdown::Shutdown;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::audit::AuditFile;
 use crate::csrf::Secret;
+use crate::lately::Lately;
+use crate::links::Stats;
+use crate::live::Live;
 use crate::machine::{Examined, Host, Machine, Queues};
 use crate::overview::Sampler;
 use crate::profiles::Profiles;
@@ -18,8 +21,12 @@ use crate::single_sign_on::SingleSignOn;
 use crate::tries::Tries;
 use crate::upstream::Upstream;
 
-/// Pages that may be live at once: each is asked for its figures every second.
-const LIVE: usize = 32;
+/// How long it counts what a key may: each page and each piece of an upload asks. A key that is revoked may do what the
+/// console itself decides for so long, and nothing of what services do.
+const MAY: Duration = Duration::from_secs(5);
+
+/// How long clicks that were counted are shown.
+const CLICKS: Duration = Duration::from_secs(10);
 
 /// What pages share.
 pub(crate) struct App {
@@ -47,7 +54,11 @@ pub(crate) struct App {
     pub(crate) session_seconds: u64,
     pub(crate) secret: Secret,
     pub(crate) tries: Tries,
-    pub(crate) live: Arc<Semaphore>,
+    pub(crate) live: Live,
+    /// Whether a key of links may write at all domains.
+    pub(crate) may_all: Lately<bool>,
+    /// The clicks of all links that a key may see.
+    pub(crate) clicks: Lately<Arc<Stats>>,
     pub(crate) shutdown: Shutdown,
     pub(crate) known: Known,
     /// Who had what done.
@@ -66,9 +77,9 @@ pub(crate) struct Known {
     queues_before: Mutex<Option<(Queues, Queues)>>,
 }
 
-/// As many permits as pages may be live.
-pub(crate) fn live() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(LIVE))
+/// Nothing yet of what keys may, and of their clicks.
+pub(crate) fn lately() -> (Lately<bool>, Lately<Arc<Stats>>) {
+    (Lately::new(MAY), Lately::new(CLICKS))
 }
 
 impl App {

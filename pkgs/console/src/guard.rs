@@ -13,7 +13,9 @@ use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use listener::Peer;
+use service::access_log::RequestContext;
 use service::allowed_hosts::SocketFamily;
+use service::request_id::RequestId;
 
 use crate::app::App;
 use crate::csrf::{self, FIELD};
@@ -155,7 +157,18 @@ fn visitor(app: &App, request: &Request) -> Result<(Visitor, Option<HeaderValue>
         }
     };
     let form = app.secret.token(&cookie);
-    Ok((Visitor { grant, cookie, form, session, secure, address }, set))
+    let request = request_id(peer, request);
+    Ok((Visitor { grant, cookie, form, session, secure, address, request }, set))
+}
+
+/// The id that the access log has of a request, or that a trusted proxy tells; else one of its own.
+fn request_id(peer: Option<&Peer>, request: &Request) -> RequestId {
+    if let Some(logged) = request.extensions().get::<RequestContext>() {
+        return logged.id().clone();
+    }
+    let trusted = peer.is_some_and(|peer| peer.proxies.is_some());
+    let given = if trusted { RequestId::of_fields(request.headers()) } else { None };
+    given.unwrap_or_else(RequestId::generate)
 }
 
 /// Reads a form that is of one of our pages.

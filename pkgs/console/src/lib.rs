@@ -16,7 +16,7 @@
 //! - `session`, `keys`, `csrf`, `tries`: who is signed in and by what, whose form it is, and how often one may try.
 //! - `single_sign_on`: who signs in at an issuer instead, and by what cookie they are known when they come back.
 //! - `upstream`, `links`, `users`, `files`, `service_keys`, `metrics`: the services, as a client sees them. `audit`: what they write down.
-//! - `overview`: what they do, second by second.
+//! - `overview`: what they do, second by second. `live`: how many look at that. `lately`: what was asked a moment ago.
 //! - [`flame`]: flame graphs of what processes do.
 //! - `profiles`: what was seen of processes, kept for a while.
 //! - `pages`: what is shown. `assets`: what pages are made of that is the same for all.
@@ -35,7 +35,9 @@ mod files;
 pub mod flame;
 mod guard;
 mod keys;
+mod lately;
 mod links;
+mod live;
 pub mod machine;
 pub mod metrics;
 mod overview;

@@ -50,6 +50,31 @@ pub(crate) struct Stats {
     pub(crate) older: Option<Older>,
 }
 
+impl Stats {
+    /// By known bots.
+    pub(crate) fn bots(&self) -> u64 {
+        self.agents.iter().find(|agent| agent.name == "bot").map_or(0, |agent| agent.clicks)
+    }
+
+    /// By everybody else.
+    pub(crate) fn people(&self) -> u64 {
+        self.clicks.saturating_sub(self.bots())
+    }
+
+    /// Of a day, by everybody.
+    pub(crate) fn of_day(&self, day: &str) -> u64 {
+        self.days.iter().find(|one| one.name == day).map_or(0, |one| one.clicks)
+    }
+
+    pub(crate) fn referrers(&self) -> &[Count] {
+        &self.referrers
+    }
+
+    pub(crate) fn agents(&self) -> &[Count] {
+        &self.agents
+    }
+}
+
 /// A line of [`Stats`].
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Count {

@@ -57,12 +57,27 @@ pub struct Host {
     pub generation: Option<String>,
     /// Memory, and what of it is available, in bytes.
     pub memory: Option<(u64, u64)>,
-    /// What is free of the file system that the services keep their data on, in percent of its bytes.
-    pub disk_free_percent: Option<u8>,
+    /// The version of the image that runs, where it is one.
+    pub version: Option<String>,
+    /// Whether what runs is on trial yet, in a few words, and what else may boot.
+    pub trial: Option<String>,
+    /// When what runs was put there, in seconds since 1970.
+    pub updated: Option<u64>,
+    /// The file systems that services keep their data on.
+    pub disks: Vec<Disk>,
     /// Processes that ran or waited for a CPU, over a minute.
     pub load: Option<f64>,
     /// CPUs online.
     pub cpus: Option<usize>,
+}
+
+/// A file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    /// The services that keep their data on it.
+    pub services: Vec<&'static str>,
+    /// What is free of it, in percent of its bytes.
+    pub free_percent: u8,
 }
 
 /// How bad a finding is.
@@ -102,6 +117,8 @@ pub struct Examined {
     pub at: u64,
     /// Worst first.
     pub findings: Vec<Finding>,
+    /// What was found before and is well again, that which was found last first.
+    pub past: Vec<Past>,
     /// All rules there are.
     pub rules: Vec<Rule>,
 }
@@ -127,6 +144,23 @@ pub struct Finding {
     pub effect: Option<f64>,
     /// When it was first seen, in seconds since 1970.
     pub since: Option<u64>,
+    /// How often it has begun.
+    pub times: Option<u32>,
+}
+
+/// What was found and is well again; times are in seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// By which rule.
+    pub rule: String,
+    /// What was meant.
+    pub subject: String,
+    /// When it was first seen, the last time.
+    pub begun: u64,
+    /// When it was seen no more.
+    pub ended: u64,
+    /// How often it was found.
+    pub times: u32,
 }
 
 /// A rule of `linerate doctor`.
@@ -140,6 +174,8 @@ pub struct Rule {
     pub source: &'static str,
     /// Whether it had something to compare the machine with.
     pub looked: bool,
+    /// What it was not let see, where it was not let see everything.
+    pub denied: Option<String>,
 }
 
 /// Who serves the queues of the machine's interfaces.

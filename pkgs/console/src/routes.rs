@@ -13,8 +13,8 @@ use crate::{guard, pages};
 /// Where everything is.
 pub(crate) fn router(app: Arc<App>) -> Router {
     use pages::{
-        access, doctor, files, link, link_form, links, overview, profile, queues, service_keys, sign_in,
-        transfer, upload, user, user_form, users,
+        access, doctor, files, link, link_form, links, overview, profile, queues, service_keys, sessions,
+        sign_in, transfer, upload, user, user_form, users,
     };
     Router::new()
         .route("/", get(overview::page))
@@ -52,7 +52,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/access", get(access::page))
         .route("/access/key", get(access::key).post(access::add_key))
         .route("/access/key/drop", post(access::drop_key))
-        .route("/access/end", post(access::end))
+        .route("/access/end", post(sessions::end))
         .route("/access/keys/{service}/new", get(service_keys::new).post(service_keys::create))
         .route("/access/keys/{service}/{id}/revoke", get(service_keys::ask_revoke).post(service_keys::revoke))
         .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))

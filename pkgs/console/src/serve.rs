@@ -25,6 +25,7 @@ use service::tls::{AdminTlsArgs, TlsArgs};
 use crate::app::{self, App, Known};
 use crate::audit::AuditFile;
 use crate::csrf::Secret;
+use crate::live::Live;
 use crate::machine::Machine;
 use crate::overview::Sampler;
 use crate::profiles::Profiles;
@@ -391,6 +392,7 @@ fn app(
     });
     let audits = [("links", &args.links_audit), ("api", &args.api_audit), ("console", &own)].into_iter();
     let open = args.token.clone();
+    let (may_all, clicks) = app::lately();
     let life =
         Life { whole: Duration::from_secs(args.session_life), idle: Duration::from_secs(args.session_idle) };
     Ok(App {
@@ -414,7 +416,9 @@ fn app(
         session_seconds: args.session_life,
         secret: Secret::new().map_err(Error::Randomness)?,
         tries: Tries::default(),
-        live: app::live(),
+        live: Live::default(),
+        may_all,
+        clicks,
         shutdown,
         known: Known::default(),
         audit_log,

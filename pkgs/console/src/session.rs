@@ -76,13 +76,26 @@ struct Session {
     most: Duration,
 }
 
-/// A session, for those who have a key in common with it.
+/// Which sessions are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Those that have a key in common with whoever asks, or are of the same person.
+    Own,
+    /// All.
+    Everybodys,
+}
+
+/// A session, as it is shown.
 #[derive(Debug)]
 pub(crate) struct Listed {
     /// What it is called, by which nobody gets in.
     pub(crate) name: String,
     /// Whether it is that of whoever asks.
     pub(crate) own: bool,
+    /// Whether it has a key in common with that, or is of the same person.
+    pub(crate) shares: bool,
+    /// What logs call whoever it is of.
+    pub(crate) who: String,
     /// Where it was begun from; none by a Unix socket.
     pub(crate) from: Option<IpAddr>,
     /// How long ago it was begun.
@@ -163,27 +176,36 @@ impl Sessions {
         }
     }
 
-    /// Those that have a key in common with this, that which was used last first; `own` is what a cookie says.
-    pub(crate) fn of(&self, grant: &Grant, own: &str, now: Instant) -> Vec<Listed> {
+    /// Those of whoever has this grant, or all, that which was used last first; `own` is what a cookie says.
+    pub(crate) fn of(&self, whose: Whose, grant: &Grant, own: &str, now: Instant) -> Vec<Listed> {
         let own = digest(own);
         let all = self.lock();
         let live = all.iter().filter(|(_, session)| session.lives(&self.life, now));
-        let listed =
-            live.filter(|(_, session)| session.grant.shares_with(grant)).map(|(id, session)| Listed {
-                name: name(id),
-                own: *id == own,
-                from: session.from,
-                begun: now.saturating_duration_since(session.begun),
-                used: now.saturating_duration_since(session.used),
-            });
+        let listed = live.map(|(id, session)| Listed {
+            name: name(id),
+            own: *id == own,
+            shares: session.grant.shares_with(grant),
+            who: session.grant.name().unwrap_or_default(),
+            from: session.from,
+            begun: now.saturating_duration_since(session.begun),
+            used: now.saturating_duration_since(session.used),
+        });
+        let listed = listed.filter(|one| one.shares || whose == Whose::Everybodys);
         let mut listed: Vec<Listed> = listed.collect();
         listed.sort_by_key(|one| one.used);
         listed
     }
 
-    /// Ends that of this name, if it has a key in common with this.
-    pub(crate) fn end_named(&self, grant: &Grant, wanted: &str) {
-        self.lock().retain(|id, session| name(id) != wanted || !session.grant.shares_with(grant));
+    /// Ends that of this name, if it is one of those that are meant; who it was of, as logs call them.
+    pub(crate) fn end_named(&self, whose: Whose, grant: &Grant, wanted: &str) -> Option<String> {
+        let mut all = self.lock();
+        let (id, session) = all.iter().find(|(id, _)| name(id) == wanted)?;
+        if whose == Whose::Own && !session.grant.shares_with(grant) {
+            return None;
+        }
+        let (id, who) = (*id, session.grant.name().unwrap_or_default());
+        all.remove(&id);
+        Some(who)
     }
 
     /// Ends one.
@@ -281,7 +303,7 @@ mod tests {
         };
         let [one, two, other] = [("1", "a"), ("1", "b"), ("2", "c")]
             .map(|(id, token)| sessions.begin(person(id, token), None, now).expect("random"));
-        assert_eq!(sessions.of(&person("1", "a"), &one, now).len(), 2);
+        assert_eq!(sessions.of(Whose::Own, &person("1", "a"), &one, now).len(), 2);
         sessions.end_all(&person("1", "a"));
         assert_eq!(
             [one, two, other].map(|id| sessions.grant(&id, true, now).is_some()),
@@ -317,7 +339,7 @@ mod tests {
         let (sessions, now) = sessions();
         let [own, same, other] =
             ["lr_1", "lr_1", "lr_2"].map(|key| sessions.begin(links(key), None, now).expect("random"));
-        let listed = sessions.of(&links("lr_1"), &own, now);
+        let listed = sessions.of(Whose::Own, &links("lr_1"), &own, now);
         assert_eq!(listed.iter().filter(|one| one.own).count(), 1);
         let named = |id: &str| name(&digest(id));
         let mut names: Vec<_> = listed.iter().map(|one| one.name.clone()).collect();
@@ -326,12 +348,20 @@ mod tests {
         expected.sort();
         assert_eq!(names, expected);
         for name in [named(&same), named(&other)] {
-            sessions.end_named(&links("lr_1"), &name);
+            sessions.end_named(Whose::Own, &links("lr_1"), &name);
         }
         assert_eq!(
-            [own, same, other].map(|id| sessions.grant(&id, true, now).is_some()),
+            [&own, &same, &other].map(|id| sessions.grant(id, true, now).is_some()),
             [true, false, true]
         );
+        // Whoever may write everything sees who else is signed in, and ends that too.
+        let listed = sessions.of(Whose::Everybodys, &links("lr_1"), &own, now);
+        let mut shares: Vec<_> = listed.iter().map(|one| (one.shares, one.own)).collect();
+        shares.sort_unstable();
+        assert_eq!(shares, [(false, false), (true, true)]);
+        let ended = sessions.end_named(Whose::Everybodys, &links("lr_1"), &named(&other));
+        assert_eq!(ended.as_deref(), Some("…"));
+        assert_eq!(sessions.grant(&other, true, now), None);
     }
 
     #[test]

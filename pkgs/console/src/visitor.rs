@@ -7,6 +7,8 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
+use service::request_id::RequestId;
+
 use crate::session::Grant;
 
 /// Who asks.
@@ -24,6 +26,8 @@ pub(crate) struct Visitor {
     pub(crate) secure: bool,
     /// Where from.
     pub(crate) address: Option<IpAddr>,
+    /// By which the request is known: to the access log, and to a proxy in front.
+    pub(crate) request: RequestId,
 }
 
 impl<S: Sync> FromRequestParts<S> for Visitor {

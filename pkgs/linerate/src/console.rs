@@ -1,14 +1,19 @@
 //! The machine as the console shows it: by the code that `doctor` and `nic` print from.
 
+mod release;
+
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use console::HelperAt;
 use console::machine::{
-    Cpu, Deed, Examined, Host, Interface, Machine, Queue, Queues, Rule, Severity, Ticks, Watch, Watched,
+    Cpu, Deed, Disk, Examined, Host, Interface, Machine, Past, Queue, Queues, Rule, Severity, Ticks, Watch,
+    Watched,
 };
 use service::exit;
+
+use release::Release;
 
 use crate::doctor::since::{self, Since};
 use crate::doctor::{self, Diagnosis, Interval, RULES, RuleContext, Sample};
@@ -26,9 +31,8 @@ const INTERVAL: u64 = 1;
 /// Where services keep what must not run out of disk.
 const DATA: &str = "/var/lib";
 
-/// Where NixOS has its generations, and which of them runs.
-const GENERATIONS: &str = "/nix/var/nix/profiles";
-const CURRENT: &str = "/run/current-system";
+/// The services that keep data there, each in a directory of its own.
+const SERVICES: [&str; 3] = ["links", "files", "api"];
 
 /// The machine behind a [`System`], which is opened anew for each look: it keeps no socket while nobody looks.
 pub struct LiveMachine {
@@ -82,12 +86,8 @@ impl LiveMachine {
 
     /// This machine, or one that was recorded in a file, compared with the profile in another.
     pub fn new(recorded: Option<PathBuf>, profile: Option<PathBuf>) -> Self {
-        // What the box's own doctor has noted; what is found from now on is noted here, and nowhere kept.
-        let since = match recorded {
-            Some(_) => Since::default(),
-            None => Since::load(since::DIRECTORY.as_ref()),
-        };
-        Self { recorded, profile, since: Mutex::new(since), helper: None, begun: Instant::now() }
+        // What is found from now on is noted here, and nowhere kept.
+        Self { recorded, profile, since: Mutex::default(), helper: None, begun: Instant::now() }
     }
 
     fn system(&self) -> Result<Box<dyn System>, String> {
@@ -110,19 +110,30 @@ impl Machine for LiveMachine {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let named =
             profile.as_ref().map(|profile| profile.host.clone().unwrap_or_else(|| "this host".into()));
-        let Diagnosis { mut findings, idle } =
+        let Diagnosis { mut findings, idle, denied } =
             doctor::diagnose(&*system, &profile.unwrap_or_default(), INTERVAL);
-        self.since.lock().unwrap_or_else(PoisonError::into_inner).note(&mut findings, at);
+        // The box's own doctor looks more often, and may see more; what it has noted is not ours to change.
+        let noted = match self.recorded {
+            Some(_) => Since::default(),
+            None => Since::load(since::DIRECTORY.as_ref()),
+        };
+        let mut own = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        own.note(&mut findings, at);
+        noted.add_to(&mut findings);
+        let past = past(&findings, own.past(), noted.past());
+        drop(own);
         let rules = RULES.iter().map(|rule| Rule {
             name: rule.name,
             about: rule.about,
             source: rule.source,
             looked: !idle.contains(&rule.name),
+            denied: denied.iter().find(|(name, _)| *name == rule.name).map(|(_, what)| what.clone()),
         });
         Ok(Examined {
             profile: named,
             at,
             findings: findings.into_iter().map(finding).collect(),
+            past,
             rules: rules.collect(),
         })
     }
@@ -176,14 +187,18 @@ impl Machine for LiveMachine {
             let text = system.read(path).ok()?.trim().to_owned();
             (!text.is_empty()).then_some(text)
         };
+        let release = Release::of(system, self.recorded.is_none());
         let first = |path: &str| line(path)?.split_whitespace().next()?.parse::<f64>().ok();
         Host {
             name: line("/proc/sys/kernel/hostname"),
             kernel: line("/proc/sys/kernel/osrelease"),
             uptime: first("/proc/uptime").map(|seconds| seconds as u64),
-            generation: generation(system),
+            generation: release.generation,
+            version: release.version,
+            trial: release.trial,
+            updated: release.updated,
             memory: memory(&system.read("/proc/meminfo").unwrap_or_default()),
-            disk_free_percent: system.free(DATA).or_else(|_| system.free("/")).ok().map(|free| free.bytes),
+            disks: disks(system),
             load: first("/proc/loadavg"),
             cpus: Topology::read(system).ok().map(|topology| topology.cpus.len()),
         }
@@ -233,6 +248,53 @@ impl Machine for LiveMachine {
     }
 }
 
+/// The file systems that services keep their data on; where none has a directory of its own, the one that all would.
+fn disks(system: &dyn System) -> Vec<Disk> {
+    let mut disks: Vec<(system::Free, Disk)> = Vec::new();
+    for service in SERVICES {
+        let place = format!("{DATA}/linerate-{service}");
+        let Ok(free) = system.canonical(&place).and_then(|place| system.free(&place)) else { continue };
+        // As much is free of the same one.
+        match disks.iter_mut().find(|(known, _)| *known == free) {
+            Some((_, disk)) => disk.services.push(service),
+            None => disks.push((free, Disk { services: vec![service], free_percent: free.bytes })),
+        }
+    }
+    if disks.is_empty() {
+        let all = system.free(DATA).or_else(|_| system.free("/"));
+        return all
+            .ok()
+            .map(|free| Disk { services: Vec::new(), free_percent: free.bytes })
+            .into_iter()
+            .collect();
+    }
+    disks.into_iter().map(|(_, disk)| disk).collect()
+}
+
+/// What is well again by what was noted here and by the box's own doctor, and is not found now either.
+fn past(findings: &[doctor::Finding], own: Vec<since::Past>, noted: Vec<since::Past>) -> Vec<Past> {
+    let mut all: Vec<since::Past> = Vec::new();
+    for one in own.into_iter().chain(noted) {
+        if findings.iter().any(|found| found.rule == one.rule && found.subject == one.subject) {
+            continue;
+        }
+        match all.iter_mut().find(|known| known.rule == one.rule && known.subject == one.subject) {
+            Some(known) if known.times >= one.times => {}
+            Some(known) => *known = one,
+            None => all.push(one),
+        }
+    }
+    all.sort_by_key(|one| std::cmp::Reverse(one.ended));
+    let past = all.into_iter().map(|since::Past { rule, subject, begun, ended, times }| Past {
+        rule,
+        subject,
+        begun,
+        ended,
+        times,
+    });
+    past.collect()
+}
+
 fn finding(finding: doctor::Finding) -> console::machine::Finding {
     console::machine::Finding {
         rule: finding.rule.to_owned(),
@@ -248,6 +310,7 @@ fn finding(finding: doctor::Finding) -> console::machine::Finding {
         remedy: finding.remedy,
         effect: finding.effect,
         since: finding.since,
+        times: finding.times,
     }
 }
 
@@ -325,21 +388,6 @@ fn memory(text: &str) -> Option<(u64, u64)> {
     Some((field("MemTotal:")?, field("MemAvailable:")?))
 }
 
-/// The number of the generation that runs: that whose link leads to the same system.
-fn generation(system: &dyn System) -> Option<String> {
-    let current = system.canonical(CURRENT).ok()?;
-    let names = system.list(GENERATIONS).ok()?;
-    let runs = |name: &String| {
-        name.starts_with("system-")
-            && system.canonical(&format!("{GENERATIONS}/{name}")).is_ok_and(|place| place == current)
-    };
-    // The newest, where several are the same.
-    let numbers = names.into_iter().filter(runs);
-    let numbers =
-        numbers.filter_map(|name| name.strip_prefix("system-")?.strip_suffix("-link")?.parse::<u32>().ok());
-    numbers.max().map(|number| number.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,18 +440,36 @@ mod tests {
     }
 
     #[test]
-    fn the_generation_is_the_newest_that_is_the_running_system() {
+    fn disks_are_told_by_the_services_on_them() {
         let machine: system::Recorded = "\
-/run/current-system -> /nix/store/b
-/nix/store/b/init =
-/nix/store/a/init =
-/nix/var/nix/profiles/system-7-link -> /nix/store/a
-/nix/var/nix/profiles/system-8-link -> /nix/store/b
-/nix/var/nix/profiles/system-12-link -> /nix/store/b
-/nix/var/nix/profiles/system -> /nix/store/b
+/var/lib/linerate-links/links.db =
+/var/lib/linerate-api/api.db =
+/var/lib/linerate-files/index.html =
+free /var/lib/linerate-links bytes=40 inodes=90
+free /var/lib/linerate-api bytes=40 inodes=90
+free /var/lib/linerate-files bytes=12 inodes=80
 "
         .parse()
         .expect("a machine");
-        assert_eq!(generation(&machine).as_deref(), Some("12"));
+        let told: Vec<_> =
+            disks(&machine).into_iter().map(|disk| (disk.services, disk.free_percent)).collect();
+        assert_eq!(told, [(vec!["links", "api"], 40), (vec!["files"], 12)]);
+        let machine: system::Recorded = "free / bytes=40 inodes=90\n".parse().expect("a machine");
+        assert_eq!(disks(&machine), [Disk { services: Vec::new(), free_percent: 40 }]);
+    }
+
+    #[test]
+    fn what_is_found_again_is_no_history() {
+        let one = |subject: &str, ended, times| since::Past {
+            rule: "disk".into(),
+            subject: subject.into(),
+            begun: 1,
+            ended,
+            times,
+        };
+        let found = doctor::Finding { rule: "disk", ..doctor::Finding::symptom("a", "") };
+        let told = past(&[found], vec![one("a", 5, 1), one("b", 6, 1)], vec![one("b", 4, 3), one("c", 9, 1)]);
+        let told: Vec<_> = told.iter().map(|one| (&*one.subject, one.ended, one.times)).collect();
+        assert_eq!(told, [("c", 9, 1), ("b", 4, 3)]);
     }
 }

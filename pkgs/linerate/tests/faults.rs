@@ -183,7 +183,7 @@ impl Host {
         let before = Sample::read(&self.machine);
         self.machine.pause(std::time::Duration::from_secs(1));
         let interval = Interval { before, after: Sample::read(&self.machine), seconds: 1.0 };
-        examine(&RuleContext { system: &self.machine, profile: &self.profile, interval: &interval })
+        examine(&RuleContext { system: &self.machine, profile: &self.profile, interval: &interval }).0
     }
 }
 

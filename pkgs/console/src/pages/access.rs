@@ -1,7 +1,6 @@
 //! Access: the keys of this session, sessions, the keys of services, and who wrote what.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::State;
 use axum::response::Response;
@@ -10,12 +9,12 @@ use maud::{Markup, html};
 
 use super::deed::may_see_all;
 use super::sign_in::back;
-use super::{Screen, csrf, history, page as shown, see_other, service_keys, text};
+use super::{Screen, csrf, history, page as shown, see_other, service_keys, sessions};
 use crate::app::App;
 use crate::audit::Wanted;
 use crate::fields::Fields;
 use crate::keys::{self, KEY_BYTES, KeyOf};
-use crate::session::{Listed, shown as shown_key};
+use crate::session::shown as shown_key;
 use crate::visitor::Visitor;
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
@@ -23,7 +22,7 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
         h1 { "Access" }
         @if app.open.is_none() {
             (own_keys(&app, &visitor))
-            (sessions(&app, &visitor))
+            (sessions::section(&app, &visitor).await)
         } @else {
             p { "Nobody signs in here: everybody on this machine works by the keys that this console was started with." }
         }
@@ -56,29 +55,6 @@ fn own_keys(app: &App, visitor: &Visitor) -> Markup {
                 } } }
             }
             p.hint { "They are in the memory of this console alone, for as long as your session lives." }
-        }
-    }
-}
-
-fn sessions(app: &App, visitor: &Visitor) -> Markup {
-    let listed = visitor.grant.as_ref().map(|grant| app.sessions.of(grant, &visitor.cookie, Instant::now()));
-    let listed: Vec<Listed> = listed.unwrap_or_default();
-    html! {
-        section aria-labelledby="sessions" {
-            h2 #sessions { "Sessions of your keys" }
-            table.cards {
-                thead { tr { th scope="col" { "From" } th scope="col" { "Signed in" } th scope="col" { "Used" } th scope="col" { span.unseen { "End" } } } }
-                tbody { @for one in &listed { tr {
-                    th scope="row" { @match one.from { Some(from) => (from), None => "a Unix socket" } @if one.own { " " span.badge.good { "this one" } } }
-                    td data-label="Signed in" { (text::span(one.begun.as_secs())) " ago" }
-                    td data-label="Used" { (text::span(one.used.as_secs())) " ago" }
-                    td { form method="post" action="/access/end" {
-                        (csrf(visitor))
-                        input type="hidden" name="session" value=(one.name);
-                        button.quiet { @if one.own { "Sign out" } @else { "End it" } }
-                    } }
-                } } }
-            }
         }
     }
 }
@@ -153,14 +129,6 @@ pub(crate) async fn add_key(State(app): State<Arc<App>>, visitor: Visitor, field
 /// Takes the key of the API out of a session.
 pub(crate) async fn drop_key(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
     app.sessions.change(&visitor.cookie, |grant| grant.api = None);
-    see_other("/access")
-}
-
-/// Ends a session of somebody who has a key in common with whoever asks.
-pub(crate) async fn end(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if let Some(grant) = &visitor.grant {
-        app.sessions.end_named(grant, fields.get("session"));
-    }
     see_other("/access")
 }
 

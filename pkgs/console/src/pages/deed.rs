@@ -6,7 +6,6 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::html;
 use service::access_log::{Actor, AuditRecord};
-use service::request_id::RequestId;
 
 use super::{Screen, failed, links, page};
 use crate::app::App;
@@ -31,7 +30,8 @@ pub(super) async fn allowed(app: &App, visitor: &Visitor, screen: (Screen, &str)
 
 /// Whether a visitor may see and do what is nobody's part of the box.
 pub(super) async fn may_see_all(app: &App, visitor: &Visitor) -> Result<bool, upstream::Error> {
-    links(app, visitor)?.may_all().await
+    let links = links(app, visitor)?;
+    app.may_all.of(links.token, links.may_all()).await
 }
 
 /// Who does it, for the helper's log.
@@ -59,5 +59,5 @@ pub(super) async fn note(app: &Arc<App>, visitor: &Visitor, action: &str, target
         count: u64::from(done),
         ..AuditRecord::default()
     };
-    log.write(&RequestId::generate(), &actor, [record]).await;
+    log.write(&visitor.request, &actor, [record]).await;
 }

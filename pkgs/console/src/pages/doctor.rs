@@ -17,6 +17,9 @@ use crate::visitor::Visitor;
 /// What was found longer ago is looked for again while the page is shown.
 const LATELY: Duration = Duration::from_secs(10);
 
+/// Of what is well again so many are shown.
+const PAST: usize = 50;
+
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     // Who asks for it waits; who comes by sees what was found of late. The first time, everybody waits.
     let last = if fields.has("again") { None } else { app.doctor_lately(LATELY) };
@@ -40,11 +43,13 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
 
 fn report(examined: &Examined) -> Markup {
     let idle = examined.rules.iter().filter(|rule| !rule.looked).count();
+    let denied = examined.rules.iter().filter(|rule| rule.denied.is_some()).count();
     html! {
         (summary(examined))
         @if !examined.findings.is_empty() {
             ul.findings { @for one in &examined.findings { (finding(one, examined.at)) } }
         }
+        (past(examined))
         h2 { "Rules" }
         @if idle > 0 {
             p.hint {
@@ -53,6 +58,12 @@ fn report(examined: &Examined) -> Markup {
                     Some(_) => "the profile has nothing of it.",
                     None => { "this console was started without a profile (" code { "--profile" } ")." },
                 }
+            }
+        }
+        @if denied > 0 {
+            p.hint {
+                (text::number(denied, "rule", "rules")) " could not see everything, which the console's user may not; root sees it: "
+                code { "sudo linerate doctor" }
             }
         }
         div.scroll tabindex="0" role="region" aria-label="Rules" {
@@ -65,14 +76,39 @@ fn report(examined: &Examined) -> Markup {
                             th scope="row" { (rule.name) }
                             td { (rule.about) }
                             td {
-                                @if !rule.looked { span.hint { "not looked" } }
-                                @else if count == 0 { span.badge.good { "well" } }
-                                @else { (text::number(count, "finding", "findings")) }
+                                @if !rule.looked { span.hint { "not looked: nothing to compare with" } }
+                                @else if count > 0 { (text::number(count, "finding", "findings")) }
+                                @else if rule.denied.is_none() { span.badge.good { "well" } }
+                                @else { span.hint { "nothing" } }
+                                @if let Some(what) = &rule.denied { br; span.hint { "not all was seen: this console may not read " bdi { (what) } } }
                             }
                             td.hint { (rule.source) }
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// What was found before, since the last boot.
+fn past(examined: &Examined) -> Markup {
+    let ago = |at: u64| text::span(examined.at.saturating_sub(at));
+    html! {
+        @if !examined.past.is_empty() {
+            h2 { "Well again" }
+            table.cards aria-label="Well again" {
+                thead { tr {
+                    th scope="col" { "What" } th scope="col" { "Rule" } th scope="col" { "Well for" } th scope="col" { "Lasted" }
+                    th.number scope="col" { "Times" }
+                } }
+                tbody { @for one in examined.past.iter().take(PAST) { tr {
+                    th.long scope="row" { bdi { (one.subject) } }
+                    td data-label="Rule" { (one.rule) }
+                    td data-label="Well for" { (ago(one.ended)) }
+                    td data-label="Lasted" { (text::span(one.ended.saturating_sub(one.begun))) }
+                    td.number data-label="Times" { (one.times) }
+                } } }
             }
         }
     }
@@ -113,6 +149,7 @@ pub(super) fn finding(finding: &Finding, at: u64) -> Markup {
                 @if let Some(since) = finding.since.map(|since| at.saturating_sub(since)).filter(|since| *since > 0) {
                     span.hint { ", for " (text::span(since)) " now" }
                 }
+                @if let Some(times) = finding.times.filter(|times| *times > 1) { span.hint { ", time " (times) " of it" } }
             }
             dl.pairs {
                 div { dt { "is" } dd { (finding.found) } }

@@ -125,7 +125,7 @@ fn show(link: &Link, period: &Period, stats: &Stats, before: Option<&Stats>) -> 
                 }
                 label.tick { input type="checkbox" name="compare" checked[period.compare]; " Compare with as many before" }
                 button { "Show" }
-                a.button href={ (at(&link.code, "", "/clicks.csv")) "?" (query(&[("domain", domain), ("days", &period.days.to_string())])) } download { "CSV" }
+                a.button href={ (at(&link.code, "", "/clicks.csv")) "?" (query(&[("domain", domain), ("days", &period.days.to_string()), ("compare", if period.compare { "on" } else { "" })])) } download { "CSV" }
             }
             (clicks(period, stats, before))
         }
@@ -155,7 +155,6 @@ fn facts(link: &Link) -> Markup {
 fn clicks(period: &Period, stats: &Stats, before: Option<&Stats>) -> Markup {
     let days = period.clicks(stats);
     let earlier = before.map(|before| period.before().clicks(before));
-    let bots = stats.agents.iter().find(|agent| agent.name == "bot").map_or(0, |agent| agent.clicks);
     let series = json!({
         "days": days.iter().map(|(day, _)| day).collect::<Vec<_>>(),
         "clicks": days.iter().map(|(_, clicks)| clicks).collect::<Vec<_>>(),
@@ -163,9 +162,12 @@ fn clicks(period: &Period, stats: &Stats, before: Option<&Stats>) -> Markup {
     });
     html! {
         p {
-            strong { (text::number(stats.clicks as usize, "click", "clicks")) } " from " (period.from) " to " (period.to)
-            @if bots > 0 { ", " (text::grouped(bots)) " of them by known bots" }
-            @if let Some(before) = before { "; " (text::grouped(before.clicks)) " in the " (period.days) " days before" (change(stats.clicks, before.clicks)) }
+            strong { (text::number(stats.people() as usize, "click", "clicks")) } " from " (period.from) " to " (period.to)
+            @if stats.bots() > 0 { ", and " (text::grouped(stats.bots())) " by known bots" }
+            @if let Some(before) = before {
+                "; " (text::grouped(before.people())) " in the " (period.days) " days before" (change(stats.people(), before.people()))
+                @if before.bots() > 0 { ", and " (text::grouped(before.bots())) " by known bots" }
+            }
             @if let Some(older) = &stats.older { span.hint { "; " (text::grouped(older.clicks)) " from " (older.from) " to " (older.to) " are not told apart by day any more" } }
         }
         link rel="stylesheet" href=(assets::path("uplot.css"));
@@ -232,19 +234,39 @@ pub(crate) async fn csv(
     fields: Fields,
 ) -> Response {
     match read(&app, &visitor, &code, &fields).await {
-        Ok((link, stats, _)) => {
-            let mut rows = String::from("kind,name,clicks\r\n");
-            let days = Period::of(&fields).clicks(&stats);
-            let days = days.into_iter().map(|(name, clicks)| ("day", Count { name, clicks }));
-            let referrers = stats.referrers.into_iter().map(|count| ("referrer", count));
-            let agents = stats.agents.into_iter().map(|count| ("agent", count));
-            for (kind, Count { name, clicks }) in days.chain(referrers).chain(agents) {
-                rows.push_str(&format!("{kind},{},{clicks}\r\n", cell(&name)));
-            }
+        Ok((link, stats, before)) => {
+            let rows = rows(&Period::of(&fields), &stats, before.as_ref());
             attachment("text/csv; charset=utf-8", &format!("{}-clicks.csv", link.code), rows.into())
         }
         Err(error) => failed((&app, &visitor), (Screen::Links, "Clicks"), &error),
     }
+}
+
+/// All sums of a period, with those of the days before beside them: of a day those of the day that is as many days earlier.
+fn rows(period: &Period, stats: &Stats, before: Option<&Stats>) -> String {
+    let mut rows = format!("kind,name,clicks{}\r\n", if before.is_some() { ",before" } else { "" });
+    let mut row = |kind: &str, name: &str, clicks: u64, earlier: Option<u64>| {
+        let earlier = earlier.map_or_else(String::new, |earlier| format!(",{earlier}"));
+        rows.push_str(&format!("{kind},{},{clicks}{earlier}\r\n", cell(name)));
+    };
+    let earlier = before.map(|before| period.before().clicks(before));
+    for (index, (name, clicks)) in period.clicks(stats).iter().enumerate() {
+        row("day", name, *clicks, earlier.as_ref().map(|days| days[index].1));
+    }
+    for (kind, of) in [("referrer", Stats::referrers as fn(&Stats) -> &[Count]), ("agent", Stats::agents)] {
+        let of_name = |counts: &[Count], name: &str| {
+            counts.iter().find(|count| count.name == name).map_or(0, |count| count.clicks)
+        };
+        for Count { name, clicks } in of(stats) {
+            row(kind, name, *clicks, before.map(|before| of_name(of(before), name)));
+        }
+        // Those that there are no more.
+        let gone = before.map_or(&[][..], of).iter();
+        for Count { name, clicks } in gone.filter(|one| !of(stats).iter().any(|now| now.name == one.name)) {
+            row(kind, name, 0, Some(*clicks));
+        }
+    }
+    rows
 }
 
 /// A name as a cell (RFC 4180), which no spreadsheet takes for a formula: referrers are what visitors say.
@@ -352,6 +374,42 @@ mod tests {
         ] {
             assert_eq!(cell(name), expected);
         }
+    }
+
+    #[test]
+    fn a_comparison_has_both_periods_in_each_line() {
+        let period = Period {
+            days: 2,
+            from: Date::constant(2030, 1, 31),
+            to: Date::constant(2030, 2, 1),
+            compare: true,
+        };
+        let count = |name: &str, clicks| Count { name: name.into(), clicks };
+        let now = Stats {
+            days: vec![count("2030-02-01", 4)],
+            referrers: vec![count("a.example", 3), count("=b", 1)],
+            agents: vec![count("firefox", 3), count("bot", 1)],
+            clicks: 4,
+            older: None,
+        };
+        let before = Stats {
+            days: vec![count("2030-01-29", 2)],
+            referrers: vec![count("a.example", 1), count("gone.example", 1)],
+            agents: vec![count("firefox", 2)],
+            clicks: 2,
+            older: None,
+        };
+        assert_eq!(
+            rows(&period, &now, Some(&before)),
+            "kind,name,clicks,before\r\nday,2030-01-31,0,2\r\nday,2030-02-01,4,0\r\nreferrer,a.example,3,1\r\n\
+             referrer,'=b,1,0\r\nreferrer,gone.example,0,1\r\nagent,firefox,3,2\r\nagent,bot,1,0\r\n"
+        );
+        assert_eq!(
+            rows(&period, &before, None),
+            "kind,name,clicks\r\nday,2030-01-31,0\r\nday,2030-02-01,0\r\nreferrer,a.example,1\r\n\
+             referrer,gone.example,1\r\nagent,firefox,2\r\n"
+        );
+        assert_eq!((now.people(), now.bots()), (3, 1));
     }
 
     #[test]

@@ -9,12 +9,12 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use http::StatusCode;
 use http::header::{self, HeaderValue};
 use maud::{Markup, html};
 use tokio::time::sleep;
 
 use crate::app::App;
+use crate::live::Full;
 use crate::visitor::Visitor;
 
 /// How often.
@@ -38,10 +38,17 @@ pub(super) fn events<F>(
 where
     F: Future<Output = Markup> + Send + 'static,
 {
-    let Ok(place) = Arc::clone(&app.live).try_acquire_owned() else {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        return response;
+    let place = match app.live.take(&visitor.cookie) {
+        Ok(place) => place,
+        // An answer that is none of events would leave the page as it is, and nobody would know that it rests.
+        Err(full) => {
+            let figures = render(Arc::clone(app));
+            let once = stream::once(async move {
+                let figures = html! { (over(rests(full), "", "Try again")) (figures.await) };
+                Ok::<_, Infallible>(Bytes::from(event(name, &figures) + END))
+            });
+            return stream_of(Body::from_stream(once));
+        }
     };
     let begun = Instant::now();
     let state = (Arc::clone(app), visitor, render, place, Some(true));
@@ -68,7 +75,19 @@ where
         }
         Some((Ok::<_, Infallible>(Bytes::from(bytes)), (app, visitor, render, place, goes_on)))
     });
-    let mut response = Response::new(Body::from_stream(events));
+    stream_of(Body::from_stream(events))
+}
+
+/// Why a page is as it was when it was loaded.
+fn rests(full: Full) -> &'static str {
+    match full {
+        Full::Own => "This page rests: you have as many live pages open as one may have. Close one, and",
+        Full::All => "This page rests: as many people look at live pages as this console has room for.",
+    }
+}
+
+fn stream_of(body: Body) -> Response {
+    let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response
 }

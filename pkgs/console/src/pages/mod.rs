@@ -14,6 +14,7 @@ pub(crate) mod overview;
 pub(crate) mod profile;
 pub(crate) mod queues;
 pub(crate) mod service_keys;
+pub(crate) mod sessions;
 pub(crate) mod sign_in;
 mod text;
 pub(crate) mod transfer;

@@ -6,11 +6,14 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
+use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use maud::{Markup, html};
+use tokio::time::timeout;
 
-use super::{Screen, doctor, live, page as shown, text};
+use super::{Screen, doctor, links, live, page as shown, text};
 use crate::app::App;
-use crate::machine::Host;
+use crate::links::Links;
+use crate::machine::{Disk, Host};
 use crate::overview::{Service, State as Health};
 use crate::visitor::Visitor;
 
@@ -20,14 +23,21 @@ const DOCTOR: Duration = Duration::from_secs(30);
 /// Findings that are shown here.
 const FINDINGS: usize = 5;
 
+/// How long the page waits for clicks to be counted; what takes longer is shown once it is there.
+const COUNTING: Duration = Duration::from_millis(50);
+
+/// Days whose clicks are summed, today among them.
+const DAYS: i64 = 30;
+
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
-    let figures = figures(Arc::clone(&app)).await;
+    let (figures, clicks) = tokio::join!(figures(Arc::clone(&app)), clicks(&app, &visitor));
     let examined = app.doctor_lately(DOCTOR);
     let content = html! {
         h1 { "Overview" }
         div hx-ext="sse" sse-connect="/live/overview" sse-close=(live::OVER) {
             div #figures sse-swap="overview" { (figures) }
         }
+        (clicks)
         section #findings aria-labelledby="ails" {
             h2 #ails { "What ails the box" }
             @match examined.as_deref() {
@@ -49,6 +59,44 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
         }
     };
     shown(StatusCode::OK, (&app, &visitor), (Screen::Overview, "Overview"), content)
+}
+
+/// The clicks of all links that the visitor's key may see. They are counted on behalf of whoever asks first, and go on being
+/// counted where that takes longer than the page waits.
+async fn clicks(app: &Arc<App>, visitor: &Visitor) -> Markup {
+    // Whoever has no key of links has no clicks here either.
+    let Ok(token) = links(app, visitor).map(|links| links.token.to_owned()) else { return html! {} };
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let counting = tokio::spawn({
+        let app = Arc::clone(app);
+        async move {
+            let upstream = app.links.as_ref()?;
+            let (from, to) = (today.saturating_sub((DAYS - 1).days()).to_string(), today.to_string());
+            let days = [("from", from.as_str()), ("to", to.as_str())];
+            let counted = async { Links { upstream, token: &token }.stats(None, &days).await.map(Arc::new) };
+            Some(app.clicks.of(&token, counted).await)
+        }
+    });
+    let counted = match timeout(COUNTING, counting).await {
+        Err(_) => None,
+        Ok(Ok(Some(counted))) => Some(counted),
+        Ok(_) => return html! {},
+    };
+    html! {
+        section #clicks aria-labelledby="clicked" {
+            h2 #clicked { "Clicks" }
+            @match &counted {
+                None => p.hint hx-get="/" hx-trigger="load delay:1s" hx-target="#clicks" hx-select="#clicks" hx-swap="outerHTML" { "They are being counted; load the page again to see them." },
+                // What is wrong with links stands in its card.
+                Some(Err(error)) => p.hint { "Not counted: " (error) },
+                Some(Ok(stats)) => dl.machine {
+                    div { dt { "Today" } dd { (text::grouped(stats.of_day(&today.to_string()))) } }
+                    div { dt { "In " (DAYS) " days" } dd { (text::grouped(stats.people())) } }
+                    div { dt { "By known bots" } dd { (text::grouped(stats.bots())) } }
+                },
+            }
+        }
+    }
 }
 
 /// The figures, second by second.
@@ -78,10 +126,13 @@ fn machine(host: &Host) -> Markup {
         ("Host", host.name.clone()),
         ("Up", host.uptime.map(text::span)),
         ("Generation", host.generation.clone()),
+        ("Version", host.version.clone()),
+        ("Trial", host.trial.clone()),
+        ("Last update", host.updated.map(|at| format!("{} ago", text::span(text::now().saturating_sub(at))))),
         ("Kernel", host.kernel.clone()),
         ("Load", load),
         ("Memory", memory),
-        ("Disk free", host.disk_free_percent.map(|free| format!("{free} %"))),
+        ("Disk free", disks(&host.disks)),
     ];
     html! {
         dl.machine {
@@ -90,6 +141,15 @@ fn machine(host: &Host) -> Markup {
             }
         }
     }
+}
+
+/// `links, api 40 %; files 12 %`: of the file systems that services keep their data on.
+fn disks(disks: &[Disk]) -> Option<String> {
+    let text = |disk: &Disk| match &disk.services[..] {
+        [] => format!("{} %", disk.free_percent),
+        services => format!("{} {} %", services.join(", "), disk.free_percent),
+    };
+    (!disks.is_empty()).then(|| disks.iter().map(text).collect::<Vec<_>>().join("; "))
 }
 
 fn card(service: &Service) -> Markup {

@@ -7,6 +7,7 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
+use super::deed::may_see_all;
 use super::{Screen, csrf, deed, live, page as shown, text};
 use crate::app::App;
 use crate::fields::Fields;
@@ -249,13 +250,13 @@ fn cpus(all: &Queues, since: &Since<'_>) -> Markup {
                 thead { tr {
                     th.number scope="col" { "CPU" } th scope="col" { "Core, node" } th scope="col" { "Queues" }
                     th.number scope="col" { "Packets/s" } th.number scope="col" { "Softirq" } th.number scope="col" { "Busy" }
-                    th.number scope="col" { "Dropped" } th.number scope="col" { "Squeezed" }
+                    th.number scope="col" { "Dropped/s" } th.number scope="col" { "Squeezed/s" }
                 } }
                 tbody { @for cpu in &all.cpus { (of_cpu(cpu, all, since)) } }
             }
             p.hint {
-                "Softirq is the share of a CPU's time that the kernel spends on packets. Dropped and squeezed are since the boot: packets that "
-                "found the backlog full, and rounds that ended with packets left (net.core.netdev_budget)."
+                "Softirq is the share of a CPU's time that the kernel spends on packets. Dropped are packets that found the backlog full, "
+                "squeezed rounds that ended with packets left (net.core.netdev_budget); beside each is how many since the boot."
             }
         }
     }
@@ -283,15 +284,35 @@ fn of_cpu(cpu: &Cpu, all: &Queues, since: &Since<'_>) -> Markup {
             td.number data-label="Packets/s" { (since.rate(before.map(|cpu| cpu.processed), cpu.processed)) }
             td.number data-label="Softirq" { (text::or_none(softirq, text::percent)) }
             td.number data-label="Busy" { (text::or_none(busy, text::percent)) @if let Some(busy) = busy { " " meter min="0" max="1" value=(format!("{busy:.3}")) aria-hidden="true" {} } }
-            td.number data-label="Dropped" { (text::grouped(cpu.dropped)) }
-            td.number data-label="Squeezed" { (text::grouped(cpu.squeezed)) }
+            (lost("Dropped/s", since.rate(before.map(|cpu| cpu.dropped), cpu.dropped), cpu.dropped))
+            (lost("Squeezed/s", since.rate(before.map(|cpu| cpu.squeezed), cpu.squeezed), cpu.squeezed))
         }
     }
+}
+
+/// What is lost now, and what was since the boot, where it was anything.
+fn lost(label: &str, rate: String, all: u64) -> Markup {
+    html! { td.number data-label=(label) { (rate) @if all > 0 { " " span.hint { "(" (text::grouped(all)) ")" } } } }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_cpu_loses_is_told_by_the_second() {
+        let cpu = |dropped, squeezed| Cpu { dropped, squeezed, ..Cpu::default() };
+        let before = Queues { cpus: vec![cpu(100, 7)], ..Queues::default() };
+        let since = Since { before: Some(&before), seconds: 2.0 };
+        let row = of_cpu(&cpu(140, 7), &before, &since).into_string();
+        for cell in
+            ["data-label=\"Dropped/s\">20 <span class=\"hint\">(140)", "data-label=\"Squeezed/s\">0 <"]
+        {
+            assert!(row.contains(cell), "{cell}: {row}");
+        }
+        let row = of_cpu(&cpu(0, 0), &before, &Since { before: None, seconds: 0.0 }).into_string();
+        assert!(row.contains("data-label=\"Dropped/s\">–</td>"), "{row}");
+    }
 
     #[test]
     fn rates_are_of_what_was_seen_before() {

@@ -1,13 +1,16 @@
 //! The routes and what stands before them, as a client sees them, with a service behind that knows one key.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::body::Body;
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
+use service::access_log::{AuditLog, AuditLogArgs, Destination, RequestContext};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
+use service::request_id::RequestId;
 use service::shutdown::Shutdown;
 use service::socket::Address;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,6 +20,7 @@ use tower_service::Service;
 use super::router;
 use crate::app::{self, App, Known};
 use crate::csrf::Secret;
+use crate::live::Live;
 use crate::machine::{Examined, Host, Machine, Queues, Watch, Watched};
 use crate::overview::Sampler;
 use crate::profiles::Profiles;
@@ -57,9 +61,11 @@ impl Machine for Nothing {
     }
 }
 
-/// A service that has no links, and tells that to who has the key.
-fn serve(path: &std::path::Path) {
+/// A service that has no links, and tells that to who has the key; how often it was asked to write.
+fn serve(path: &std::path::Path) -> Arc<AtomicUsize> {
     let listener = UnixListener::bind(path).expect("a socket");
+    let writes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&writes);
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.expect("a connection");
@@ -67,6 +73,7 @@ fn serve(path: &std::path::Path) {
             while !head.ends_with(b"\r\n\r\n") {
                 head.push(stream.read_u8().await.expect("a head"));
             }
+            counted.fetch_add(usize::from(head.starts_with(b"POST ")), Relaxed);
             let known = String::from_utf8_lossy(&head).contains(&format!("Bearer {KEY}\r\n"));
             let (status, body) = match known {
                 true => ("200 OK", r#"{"links":[],"next":null,"domains":[]}"#),
@@ -78,15 +85,18 @@ fn serve(path: &std::path::Path) {
             stream.write_all(answer.as_bytes()).await.expect("a client");
         }
     });
+    writes
 }
 
-/// A console, and the directory of the socket behind it.
-fn console(open: bool) -> (tempfile::TempDir, axum::Router) {
+/// A console, the directory of the socket behind it and of its audit log, and how often links was asked to write.
+fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("links");
-    serve(&socket);
+    let writes = serve(&socket);
+    let log = AuditLogArgs { audit_log: Some(Destination::File(directory.path().join("audit"))) };
     let links = Upstream { name: "links", address: Address::Unix(socket) };
     let hour = Duration::from_secs(3600);
+    let (may_all, clicks) = app::lately();
     let app = App {
         sampler: Sampler::new(vec![links.clone()]),
         links: Some(links),
@@ -103,26 +113,29 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router) {
         session_seconds: 3600,
         secret: Secret::new().expect("random"),
         tries: Tries::default(),
-        live: app::live(),
+        live: Live::default(),
+        may_all,
+        clicks,
         shutdown: Shutdown::new(),
         known: Known::default(),
-        audit_log: None,
+        audit_log: AuditLog::open(&log, "console").expect("a log"),
         profiles: Profiles::default(),
     };
-    (directory, router(Arc::new(app)))
+    (directory, router(Arc::new(app)), writes)
 }
 
 /// A client of the console, with the cookie that it was given last.
 struct Client {
     router: axum::Router,
     cookie: Option<String>,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
+    writes: Arc<AtomicUsize>,
 }
 
 impl Client {
     fn new(open: bool) -> Self {
-        let (directory, router) = console(open);
-        Self { router, cookie: None, _directory: directory }
+        let (directory, router, writes) = console(open);
+        Self { router, cookie: None, directory, writes }
     }
 
     async fn send(&mut self, mut request: Request<Body>) -> (Response<()>, String) {
@@ -441,4 +454,37 @@ async fn profiles_are_asked_for_within_bounds_alone() {
             "{fields}"
         );
     }
+}
+
+#[tokio::test]
+async fn an_audit_line_has_the_id_that_the_access_log_has_of_the_request() {
+    let mut client = Client::new(true);
+    let (_, page) = client.get("/profile").await;
+    let mut request = Request::post("/profile")
+        .header(header::ORIGIN, "http://localhost:8110")
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Body::from(format!("csrf={}&kind=cpu&seconds=1", token(&page))))
+        .expect("a request");
+    let id = RequestId::parse(b"of-the-access-log").expect("an id");
+    request.extensions_mut().insert(RequestContext::new(id, None));
+    assert_eq!(client.send(request).await.0.status(), StatusCode::SEE_OTHER);
+    let log = client.directory.path().join("audit");
+    let line = loop {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        if text.ends_with('\n') {
+            break text;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    let line: serde_json::Value = serde_json::from_str(&line).expect("a line");
+    assert_eq!((&line["action"], &line["id"]), (&"profile".into(), &"of-the-access-log".into()), "{line}");
+}
+
+#[tokio::test]
+async fn whether_a_key_may_everything_is_not_asked_with_every_request() {
+    let mut client = Client::new(true);
+    for _ in 0..5 {
+        client.get("/profile").await;
+    }
+    assert_eq!(client.writes.load(Relaxed), 1);
 }

@@ -1,5 +1,6 @@
 //! `doctor`: what keeps the machine from its line rate.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -54,6 +55,9 @@ struct Examined {
     rules: usize,
     /// The rules that had nothing to compare the machine with.
     idle: Vec<&'static str>,
+    /// The rules that were not let see all that they look at, and what was refused.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    denied: BTreeMap<&'static str, String>,
     findings: Vec<Finding>,
 }
 
@@ -69,10 +73,11 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
         None => Since::load(since::DIRECTORY.as_ref()),
     };
     if !args.watch {
-        let Diagnosis { findings, idle } = look(args, context, &profile, &mut noted)?;
+        let Diagnosis { findings, idle, denied } = look(args, context, &profile, &mut noted)?;
         let bad = findings.iter().filter(|finding| finding.severity >= args.fail_on).count();
         let how = How { explain: context.explain, profile: args.profile.is_some() };
-        let examined = Examined { host: profile.host, at: now(), rules: RULES.len(), idle, findings };
+        let denied = denied.into_iter().collect();
+        let examined = Examined { host: profile.host, at: now(), rules: RULES.len(), idle, denied, findings };
         context.output.show(&examined, |examined, output| print(examined, &how, output))?;
         return if bad == 0 { Ok(()) } else { Err(Error::Unwell(bad)) };
     }
@@ -81,9 +86,10 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
         if args.looks == Some(number) {
             break;
         }
-        let Diagnosis { findings, idle } = look(args, context, &profile, &mut noted)?;
+        let Diagnosis { findings, idle, denied } = look(args, context, &profile, &mut noted)?;
         let how = How { explain: context.explain, profile: args.profile.is_some() };
-        let examined = Examined { host: profile.host.clone(), at: now(), rules: RULES.len(), idle, findings };
+        let (host, denied) = (profile.host.clone(), denied.into_iter().collect());
+        let examined = Examined { host, at: now(), rules: RULES.len(), idle, denied, findings };
         context.output.show(&examined, |examined, output| {
             changes(&before, &examined.findings, output)?;
             if number == 0 {
@@ -102,15 +108,15 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
 
 /// Looks once, and leaves word of it.
 fn look(args: &Args, context: &Context, profile: &Profile, since: &mut Since) -> Result<Diagnosis, Error> {
-    let Diagnosis { mut findings, idle } = doctor::diagnose(&*context.system, profile, args.interval);
-    since.note(&mut findings, now());
+    let mut diagnosis = doctor::diagnose(&*context.system, profile, args.interval);
+    since.note(&mut diagnosis.findings, now());
     // Whoever is not root may look all the same: then every look is the first.
     drop(since.save());
     if let Some(path) = &args.textfile {
-        textfile::write(path, &findings, now())
+        textfile::write(path, &diagnosis.findings, now())
             .map_err(|source| Error::File { path: path.clone(), source })?;
     }
-    Ok(Diagnosis { findings, idle })
+    Ok(diagnosis)
 }
 
 /// Seconds since 1970.
@@ -152,8 +158,11 @@ fn nothing_found(examined: &Examined) -> String {
     }
 }
 
-/// Names the rules that had nothing to compare with.
+/// Names the rules that had nothing to compare with, and those that were not let see everything.
 fn left_out(examined: &Examined, how: &How, output: &mut Output) -> Result<(), Error> {
+    for (rule, what) in &examined.denied {
+        output.line(format_args!("Not all was seen by {rule}: {what}: permission denied, root may."))?;
+    }
     let names = examined.idle.join(", ");
     match (examined.idle.is_empty(), how.profile) {
         (true, _) => Ok(()),
@@ -170,7 +179,8 @@ fn left_out(examined: &Examined, how: &How, output: &mut Output) -> Result<(), E
 fn print(examined: &Examined, how: &How, output: &mut Output) -> Result<(), Error> {
     let Examined { findings, rules, idle, at, .. } = examined;
     for finding in findings {
-        let Finding { severity, rule, subject, expected, found, cost, remedy, effect, since } = finding;
+        let Finding { severity, rule, subject, expected, found, cost, remedy, effect, since, times } =
+            finding;
         let effect = effect.map_or_else(String::new, |share| format!(", {:.2} % of the work", share * 100.0));
         output.line(format_args!("{severity} {rule}: {subject}{effect}"))?;
         let expected =
@@ -179,7 +189,9 @@ fn print(examined: &Examined, how: &How, output: &mut Output) -> Result<(), Erro
             0 => String::new(),
             seconds => format!(", for {} now", duration(seconds)),
         });
-        output.line(format_args!("    is {found}{expected}{since}"))?;
+        let times = times.filter(|times| *times > 1);
+        let times = times.map_or_else(String::new, |times| format!(", time {times} of it"));
+        output.line(format_args!("    is {found}{expected}{since}{times}"))?;
         output.line(format_args!("    costs: {cost}"))?;
         if let Some(remedy) = remedy {
             output.line(format_args!("    mend: {remedy}"))?;

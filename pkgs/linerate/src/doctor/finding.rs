@@ -52,6 +52,9 @@ pub struct Finding {
     /// When it was first seen, in seconds since 1970; the machine may have been so before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
+    /// How often it has begun since looks are noted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<u32>,
 }
 
 impl Finding {
@@ -72,6 +75,7 @@ impl Finding {
             remedy: None,
             effect: None,
             since: None,
+            times: None,
         }
     }
 

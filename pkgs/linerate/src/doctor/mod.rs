@@ -2,6 +2,7 @@
 //!
 //! A rule looks at one thing. [`RULES`] are all there are, in the order in which they are looked at.
 
+mod denied;
 pub mod finding;
 mod rules;
 pub mod sample;
@@ -9,6 +10,8 @@ pub mod since;
 pub mod textfile;
 
 use std::time::Duration;
+
+use denied::Noticing;
 
 use crate::profile::Profile;
 use crate::system::System;
@@ -64,6 +67,8 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// The rules that had nothing to compare the machine with.
     pub idle: Vec<&'static str>,
+    /// The rules that were not let see all that they look at, each with what was refused first.
+    pub denied: Vec<(&'static str, String)>,
 }
 
 /// Watches the machine's counters for so many seconds, or has them since its boot where those are none, and examines it.
@@ -78,20 +83,24 @@ pub fn diagnose(system: &dyn System, profile: &Profile, seconds: u64) -> Diagnos
         Interval { before, after: Sample::read(system), seconds: seconds as f64 }
     };
     let context = RuleContext { system, profile, interval: &interval };
-    Diagnosis { findings: examine(&context), idle: idle(&context) }
+    let (findings, denied) = examine(&context);
+    Diagnosis { findings, idle: idle(&context), denied }
 }
 
-/// All that is not as it should be, worst first.
-pub fn examine(context: &RuleContext<'_>) -> Vec<Finding> {
-    let mut findings = Vec::new();
+/// All that is not as it should be, worst first, and the rules that could not see all of what they look at.
+pub fn examine(context: &RuleContext<'_>) -> (Vec<Finding>, Vec<(&'static str, String)>) {
+    let (mut findings, mut denied) = (Vec::new(), Vec::new());
     for rule in RULES.iter().filter(|rule| rule.applies(context)) {
-        for finding in (rule.check)(context) {
+        let noticing = Noticing::new(context.system);
+        let found = (rule.check)(&RuleContext { system: &noticing, ..*context });
+        denied.extend(noticing.denied().map(|what| (rule.name, what)));
+        for finding in found {
             let cost = if finding.cost.is_empty() { rule.cost.to_owned() } else { finding.cost };
             findings.push(Finding { rule: rule.name, cost, ..finding });
         }
     }
     finding::rank(&mut findings);
-    findings
+    (findings, denied)
 }
 
 #[cfg(test)]

@@ -1,18 +1,50 @@
-//! Since when something has been found, from one look to the next.
+//! Since when and how often something has been found, from one look to the next, and what was found and is well again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
 
 use super::Finding;
 
 /// Where it is kept unless told otherwise: since this boot.
 pub const DIRECTORY: &str = "/run/linerate-doctor";
 
-/// When each finding was first seen, in seconds since 1970, by rule and subject.
+/// Findings that are well again and yet remembered: those that were found last.
+const REMEMBERED: usize = 256;
+
+/// What is known of a finding; times are in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noted {
+    /// When it was first seen, this time.
+    pub begun: u64,
+    /// When it was seen no more; absent as long as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
+    /// How often it has begun.
+    pub times: u32,
+}
+
+/// A finding that is well again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// By which rule.
+    pub rule: String,
+    /// What was meant.
+    pub subject: String,
+    /// From when to when it was found the last time.
+    pub begun: u64,
+    /// When it was seen no more.
+    pub ended: u64,
+    /// How often it was found.
+    pub times: u32,
+}
+
+/// What is known of each finding, by rule and subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Since {
-    first: BTreeMap<String, u64>,
+    noted: BTreeMap<String, Noted>,
     path: Option<PathBuf>,
 }
 
@@ -20,20 +52,58 @@ impl Since {
     /// Kept in a directory, where it may be read; whatever cannot be is as if nothing had been found before.
     pub fn load(directory: &Path) -> Self {
         let path = directory.join("since.json");
-        let first =
+        let noted =
             fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-        Self { first, path: Some(path) }
+        Self { noted, path: Some(path) }
     }
 
-    /// Writes into findings when they were first seen, and forgets what is no longer found.
+    /// Writes into findings since when they have been found and how often, and remembers of others that they are well again.
     pub fn note(&mut self, findings: &mut [Finding], now: u64) {
-        let before = std::mem::take(&mut self.first);
+        let mut before = std::mem::take(&mut self.noted);
         for finding in findings {
-            let key = format!("{} {}", finding.rule, finding.subject);
-            let first = before.get(&key).copied().unwrap_or(now);
-            finding.since = Some(first);
-            self.first.insert(key, first);
+            let key = key(finding.rule, &finding.subject);
+            let noted = match before.remove(&key) {
+                Some(noted) if noted.ended.is_none() => noted,
+                known => Noted {
+                    begun: now,
+                    ended: None,
+                    times: known.map_or(0, |known| known.times).saturating_add(1),
+                },
+            };
+            finding.since = Some(noted.begun);
+            finding.times = Some(noted.times);
+            self.noted.insert(key, noted);
         }
+        let mut well: Vec<_> = before.into_iter().collect();
+        for (_, noted) in &mut well {
+            noted.ended.get_or_insert(now);
+        }
+        well.sort_by_key(|(_, noted)| std::cmp::Reverse(noted.ended));
+        well.truncate(REMEMBERED);
+        self.noted.extend(well);
+    }
+
+    /// Writes into findings what somebody else has noted of them who looked before and more often.
+    pub fn add_to(&self, findings: &mut [Finding]) {
+        for finding in findings {
+            let noted = self.noted.get(&key(finding.rule, &finding.subject));
+            if let Some(noted) = noted.filter(|noted| noted.ended.is_none()) {
+                finding.since = Some(finding.since.map_or(noted.begun, |since| since.min(noted.begun)));
+                finding.times = finding.times.max(Some(noted.times));
+            }
+        }
+    }
+
+    /// What is well again, that which was found last first.
+    pub fn past(&self) -> Vec<Past> {
+        let past = self.noted.iter().filter_map(|(key, noted)| {
+            let (rule, subject) = key.split_once(' ')?;
+            let Noted { begun, ended, times } = *noted;
+            Some(Past { rule: rule.to_owned(), subject: subject.to_owned(), begun, ended: ended?, times })
+        });
+        let mut past: Vec<Past> = past.collect();
+        past.sort_by_key(|one| std::cmp::Reverse(one.ended));
+        past
     }
 
     /// Keeps it for the next look.
@@ -41,29 +111,68 @@ impl Since {
         let Some(path) = &self.path else { return Ok(()) };
         let new = path.with_extension("new");
         fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
-        fs::write(&new, serde_json::to_vec(&self.first)?)?;
+        fs::write(&new, serde_json::to_vec(&self.noted)?)?;
         fs::rename(new, path)
     }
+}
+
+/// No rule has a space in its name.
+fn key(rule: &str, subject: &str) -> String {
+    format!("{rule} {subject}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn findings(subjects: &[&str]) -> Vec<Finding> {
+        subjects.iter().map(|&name| Finding { rule: "disk", ..Finding::symptom(name, "") }).collect()
+    }
+
     #[test]
     fn the_first_look_counts_until_it_is_well_again() {
         let directory = tempfile::tempdir().expect("a directory");
         let look = |subjects: &[&str], now| {
             let mut since = Since::load(directory.path());
-            let mut findings: Vec<Finding> =
-                subjects.iter().map(|&name| Finding::symptom(name, "")).collect();
+            let mut findings = findings(subjects);
             since.note(&mut findings, now);
             since.save().expect("saved");
-            findings.iter().map(|finding| finding.since.expect("a time")).collect::<Vec<_>>()
+            findings
+                .iter()
+                .map(|finding| (finding.since.expect("a time"), finding.times.expect("a count")))
+                .collect::<Vec<_>>()
         };
-        assert_eq!(look(&["a"], 10), [10]);
-        assert_eq!(look(&["a", "b"], 20), [10, 20]);
-        assert_eq!(look(&["b"], 30), [20]);
-        assert_eq!(look(&["a", "b"], 40), [40, 20]);
+        assert_eq!(look(&["a"], 10), [(10, 1)]);
+        assert_eq!(look(&["a", "b c"], 20), [(10, 1), (20, 1)]);
+        assert_eq!(look(&["b c"], 30), [(20, 1)]);
+        assert_eq!(look(&["a", "b c"], 40), [(40, 2), (20, 1)]);
+        assert_eq!(look(&[], 50), []);
+        let past = Since::load(directory.path()).past();
+        let past: Vec<_> =
+            past.iter().map(|one| (&*one.rule, &*one.subject, one.begun, one.ended, one.times)).collect();
+        assert_eq!(past, [("disk", "a", 40, 50, 2), ("disk", "b c", 20, 50, 1)]);
+    }
+
+    #[test]
+    fn what_is_well_again_is_remembered_within_bounds() {
+        let mut since = Since::default();
+        for number in 0..=REMEMBERED as u64 + 1 {
+            since.note(&mut findings(&[&number.to_string()]), number);
+        }
+        let past = since.past();
+        assert_eq!((past.len(), &*past[0].subject, &*past[REMEMBERED - 1].subject), (REMEMBERED, "256", "1"));
+        assert_eq!(since.noted.len(), REMEMBERED + 1, "and what is found now");
+    }
+
+    #[test]
+    fn what_another_has_noted_is_added_to_what_is_still_found() {
+        let (mut box_doctor, mut own) = (Since::default(), Since::default());
+        box_doctor.note(&mut findings(&["a", "b"]), 10);
+        box_doctor.note(&mut findings(&["b"]), 20);
+        let mut found = findings(&["a", "b", "c"]);
+        own.note(&mut found, 30);
+        box_doctor.add_to(&mut found);
+        let told: Vec<_> = found.iter().map(|one| (one.since, one.times)).collect();
+        assert_eq!(told, [(Some(30), Some(1)), (Some(10), Some(1)), (Some(30), Some(1))]);
     }
 }

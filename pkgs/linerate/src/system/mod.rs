@@ -79,6 +79,9 @@ pub trait System {
     /// The path without symbolic links and `..`.
     fn canonical(&self, path: &str) -> io::Result<String>;
 
+    /// When a file, or a link itself, was changed, in seconds since 1970.
+    fn modified(&self, path: &str) -> io::Result<u64>;
+
     /// Channels of an interface.
     fn channels(&self, interface: &str) -> io::Result<Channels>;
 

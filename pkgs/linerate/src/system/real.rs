@@ -55,6 +55,11 @@ impl System for Real {
         Ok(fs::canonicalize(path)?.to_string_lossy().into_owned())
     }
 
+    fn modified(&self, path: &str) -> io::Result<u64> {
+        let modified = fs::symlink_metadata(path)?.modified()?;
+        modified.duration_since(UNIX_EPOCH).map(|time| time.as_secs()).map_err(io::Error::other)
+    }
+
     fn channels(&self, interface: &str) -> io::Result<Channels> {
         self.netlink.channels(interface)
     }

@@ -315,6 +315,11 @@ impl System for Recorded {
         if state.exists(&path) { Ok(path) } else { Err(Errno::NOENT.into()) }
     }
 
+    /// What was recorded has no times.
+    fn modified(&self, _: &str) -> io::Result<u64> {
+        Err(Errno::OPNOTSUPP.into())
+    }
+
     fn channels(&self, interface: &str) -> io::Result<Channels> {
         told(self.state.borrow().channels.get(interface))
     }

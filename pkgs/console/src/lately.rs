@@ -1,0 +1,92 @@
+//! What was found out for somebody a moment ago, so that it is not asked for again with every page and every piece of an
+//! upload.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+/// Answers that are kept: as many as there may be sessions.
+const MOST: usize = 64;
+
+/// Answers, by the digest of the key that each was found out for.
+#[derive(Debug)]
+pub(crate) struct Lately<T> {
+    fresh: Duration,
+    known: Mutex<HashMap<[u8; 32], (Instant, T)>>,
+}
+
+impl<T: Clone> Lately<T> {
+    /// Answers that count for so long.
+    pub(crate) fn new(fresh: Duration) -> Self {
+        Self { fresh, known: Mutex::default() }
+    }
+
+    /// What was found for this key, or is found now; what fails is asked for again the next time.
+    ///
+    /// # Errors
+    /// Those of asking.
+    pub(crate) async fn of<E>(&self, key: &str, ask: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        if let Some(known) = self.get(key, Instant::now()) {
+            return Ok(known);
+        }
+        let found = ask.await?;
+        self.put(key, found.clone(), Instant::now());
+        Ok(found)
+    }
+
+    fn get(&self, key: &str, now: Instant) -> Option<T> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, found) = known.get(&digest(key))?;
+        (now.saturating_duration_since(*at) < self.fresh).then(|| found.clone())
+    }
+
+    fn put(&self, key: &str, found: T, now: Instant) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST {
+            known.retain(|_, (at, _)| now.saturating_duration_since(*at) < self.fresh);
+        }
+        if known.len() < MOST {
+            known.insert(digest(key), (now, found));
+        }
+    }
+}
+
+fn digest(key: &str) -> [u8; 32] {
+    Sha256::digest(key).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_for_a_while_and_for_its_key_alone() {
+        let (lately, begun) = (Lately::new(Duration::from_secs(5)), Instant::now());
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        lately.put("a", 1, begun);
+        for (key, seconds, found) in [("a", 0, Some(1)), ("a", 4, Some(1)), ("a", 5, None), ("b", 0, None)] {
+            assert_eq!(lately.get(key, at(seconds)), found, "{key} {seconds}");
+        }
+    }
+
+    #[test]
+    fn answers_are_bounded() {
+        let (lately, begun) = (Lately::new(Duration::from_secs(5)), Instant::now());
+        for key in 0..=MOST {
+            lately.put(&key.to_string(), key, begun);
+        }
+        assert_eq!(lately.known.lock().expect("a lock").len(), MOST);
+        lately.put("later", 0, begun + Duration::from_secs(5));
+        assert_eq!(lately.known.lock().expect("a lock").len(), 1, "the old ones make room");
+    }
+
+    #[tokio::test]
+    async fn what_fails_is_asked_for_again() {
+        let lately = Lately::new(Duration::from_secs(5));
+        assert_eq!(lately.of("a", async { Err::<u8, _>("down") }).await, Err("down"));
+        assert_eq!(lately.of("a", async { Ok::<_, &str>(1) }).await, Ok(1));
+        assert_eq!(lately.of("a", async { Err::<u8, _>("down") }).await, Ok(1));
+    }
+}
