@@ -7,7 +7,6 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::deed::may_see_all;
 use super::{Screen, csrf, deed, live, page as shown, text};
 use crate::app::App;
 use crate::fields::Fields;

@@ -2,14 +2,18 @@
 // things go wrong. Everything is real: services, data, Chromium. Nothing waits for a time; it waits for what is shown.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readFileSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { readFileSync, readdirSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { Box, programs } from "./box.mjs";
 import { Visitor, launch } from "./browser.mjs";
 
-/** Links there are before anything is made: `make test-console LINKS=1000000` is the issue's own figure. */
+/** Links there are before anything is made: `LINERATE_CONSOLE_LINKS=1000000 make test-console` is the issue's own figure. */
 const LINKS = Number(process.env.LINERATE_CONSOLE_LINKS || 20000);
+/** Every screen, as the navigation and a link have it. */
+const SCREENS = ["/", "/links", "/link/hostile", "/links/new", "/users", "/access", "/files", "/queues", "/profile", "/doctor"];
+/** First paint, in milliseconds: the issue's 100 with a release build on a machine of its own. */
+const PAINT = Number(process.env.LINERATE_CONSOLE_PAINT || 400);
 const HOSTILE = `<script>alert(1)</script><img src=x onerror=alert(2)> \u202Eright to left\u202C "quoted'`;
 const LONG = `https://example.com/${"a".repeat(7900)}`;
 
@@ -542,6 +546,60 @@ for (const scripts of [true, false]) {
   });
 }
 
+test("whoever may write everything sees and ends the sessions of others, and others their own alone", async () => {
+  const reader = await Visitor.open(browser);
+  await reader.sign_in(address, reading("sessions-reader"));
+  await reader.page.goto(at("/access"));
+  await reader.page.getByRole("region", { name: "Sessions of your keys" }).waitFor();
+  assert.equal(await reader.page.getByRole("region", { name: "Sessions of others" }).count(), 0);
+  await as_operator(async (page, visitor) => {
+    await page.goto(at("/access"));
+    const name = await page.evaluate(() => document.querySelector("[aria-label='Sessions of your keys'] input[name=session]").value);
+    const csrf = await reader.page.locator("input[name=csrf]").first().inputValue();
+    await reader.page.request.post(at("/access/end"), { form: { csrf, session: name }, headers: { origin: new URL(address).origin } });
+    await page.reload();
+    const others = page.getByRole("table", { name: "Sessions of others" });
+    await others.waitFor();
+    await visitor.accessible("access, sessions of others");
+    for (let left = await others.getByRole("button").count(); left > 0; left -= 1) {
+      await others.getByRole("button", { name: "End it" }).first().click();
+      await page.waitForFunction((wanted) => document.querySelectorAll("[aria-label='Sessions of others'] form").length === wanted, left - 1);
+    }
+    await reader.page.goto(at("/links"));
+    await heading(reader.page, "Sign in").waitFor();
+  });
+  await reader.close();
+});
+
+test("so many pages of one session are live, and one more says that it rests", async () => {
+  await as_operator(async (page, visitor) => {
+    const pages = [page];
+    while (pages.length < 5) pages.push(await visitor.context.newPage());
+    for (const one of pages) await one.goto(at("/queues"));
+    await pages[4].getByRole("alert").getByText("This page rests").waitFor();
+    await pages[4].getByRole("heading", { name: "CPUs" }).waitFor();
+    await pages[0].close();
+    // There is room again, once it is seen that the page is gone.
+    await pages[4].evaluate(async () => {
+      for (;;) {
+        const reader = (await fetch("/live/queues")).body.getReader();
+        const { value } = await reader.read();
+        await reader.cancel();
+        if (!new TextDecoder().decode(value).includes("This page rests")) return;
+      }
+    });
+  });
+});
+
+test("clicks are on the overview", async () => {
+  await box.visit("visited");
+  await as_operator(async (page) => {
+    const clicks = page.getByRole("region", { name: "Clicks" });
+    await clicks.getByText("In 30 days").waitFor();
+    await clicks.getByText("By known bots").waitFor();
+  });
+});
+
 test("a link's page has its QR code, its clicks and a chart", async () => {
   await box.visit("visited");
   await box.visit("visited", "Mozilla/5.0 (compatible; Googlebot/2.1)", "");
@@ -570,6 +628,9 @@ test("a link's page has its QR code, its clicks and a chart", async () => {
     await page.getByRole("link", { name: "CSV" }).click();
     const file = await download;
     assert.equal(file.suggestedFilename(), "visited-clicks.csv");
+    const lines = readFileSync(await file.path(), "utf8").split("\r\n");
+    assert.equal(lines[0], "kind,name,clicks,before");
+    assert.match(lines[7], /^day,\d{4}-\d\d-\d\d,\d+,0$/);
     for (const [format, type] of [["svg", "image/svg+xml"], ["png", "image/png"]]) {
       const answer = await page.request.get(at(`/link/visited/qr.${format}`));
       assert.equal(answer.headers()["content-type"], type);
@@ -864,6 +925,47 @@ test("an upload that breaks off goes on where it was", async () => {
   });
 });
 
+test("an upload that was begun before goes on once it can be asked for, and replaces only if that is said now", async () => {
+  await at_files(async (page, place) => {
+    const bytes = Buffer.alloc(9 << 20, "0123456789abcdef");
+    const send = async () => {
+      await page.getByLabel("File", { exact: true }).setInputFiles(path.join(place.root, "../sent.bin"));
+      await page.getByRole("button", { name: "Upload" }).click();
+    };
+    writeFileSync(path.join(place.root, "../sent.bin"), bytes);
+    const break_off = async () => {
+      await page.route("**/files/uploads/*", (route) => (route.request().method() === "PATCH" && route.request().headers()["upload-offset"] !== "0"
+        ? route.fulfill({ status: 403, contentType: "application/problem+json", body: '{"detail":"not now"}' }) : route.continue()));
+      await send();
+      await page.getByText("Not uploaded: not now").waitFor();
+      await page.unroute("**/files/uploads/*");
+    };
+    await break_off();
+    // How far it is cannot be told at first.
+    let heads = 0;
+    const methods = [];
+    await page.route("**/files/uploads/*", (route) => {
+      methods.push(route.request().method());
+      return route.request().method() === "HEAD" && (heads += 1) < 3 ? route.fulfill({ status: 503 }) : route.continue();
+    });
+    await send();
+    await page.getByRole("status").getByText("Done.").waitFor();
+    assert.deepEqual(methods, ["HEAD", "HEAD", "HEAD", "PATCH", "PATCH"], "what came before is not sent again");
+    assert.ok(readFileSync(path.join(place.root, "sent.bin")).equals(bytes));
+    // One that was begun to replace nothing does not go on as one that does.
+    unlinkSync(path.join(place.root, "sent.bin"));
+    await page.goto(at("/files", place.console));
+    await page.unroute("**/files/uploads/*");
+    await break_off();
+    writeFileSync(path.join(place.root, "sent.bin"), "older");
+    await page.getByLabel("Replace what is there").check();
+    await send();
+    await page.getByRole("status").getByText("Done.").waitFor();
+    assert.equal(await page.getByRole("table", { name: "Uploads under way" }).count(), 0);
+    assert.ok(readFileSync(path.join(place.root, "sent.bin")).equals(bytes));
+  });
+});
+
 test("names of files are text, however they are written", async () => {
   await at_files(async (page, place, visitor) => {
     const names = ["<script>alert(1)</script>".replaceAll("/", "\u2215"), "\u05e9\u05dc\u05d5\u05dd.txt", "\u202egpj.exe", "l".repeat(255), '"onmouseover="alert(2)', "100%&x=y?#"];
@@ -907,12 +1009,25 @@ test("files are for whoever may write everything, and from this page alone", asy
 test("a phone, and a dark one, have all of it", async () => {
   for (const options of [{ viewport: { width: 360, height: 740 } }, { colorScheme: "dark" }, { colorScheme: "dark", viewport: { width: 360, height: 740 } }]) {
     await as_operator(async (page, visitor) => {
-      for (const place of ["/", "/links", "/link/hostile", "/links/new", "/users", "/access", "/queues", "/profile", "/doctor"]) {
+      for (const place of SCREENS) {
         await page.goto(at(place));
         await visitor.accessible(`${place} ${JSON.stringify(options)}`);
       }
     }, options);
   }
+  // With a helper and what writes files there is more on two of them.
+  const place = await box.files_of(["--max-file", "1000"]);
+  writeFileSync(path.join(place.root, "a.css"), "a {}");
+  const helped = await box.console({ args: ["--helper", "self"] });
+  const visitor = await Visitor.open(browser, { colorScheme: "dark", viewport: { width: 360, height: 740 } });
+  for (const [base, screens] of [[place.console, ["/files", "/files?path=/a.css"]], [helped, ["/profile"]]]) {
+    await visitor.sign_in(base, box.token);
+    for (const screen of screens) {
+      await visitor.page.goto(at(screen, base));
+      await visitor.accessible(`${screen}, dark phone`);
+    }
+  }
+  await visitor.close();
 });
 
 test("a page is light, and usable over a slow network", async () => {
@@ -921,14 +1036,27 @@ test("a page is light, and usable over a slow network", async () => {
     await session.send("Network.enable");
     let received = 0;
     session.on("Network.loadingFinished", ({ encodedDataLength }) => { received += encodedDataLength; });
-    for (const place of ["/", "/links", "/link/visited", "/queues", "/doctor"]) {
+    // Doctor looks for a second the first time, and what it found is there afterwards.
+    await page.goto(at("/doctor"));
+    for (const place of SCREENS) {
       await session.send("Network.clearBrowserCache");
-      received = 0;
+      let paint = Infinity;
       const begun = performance.now();
-      await page.goto(at(place));
-      const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
-      assert.ok(received > 0 && received <= 100 * 1024, `${place}: ${received} bytes`);
-      console.log(`${place}: ${(received / 1024).toFixed(0)} KiB, first paint ${paint?.toFixed(0)} ms, loaded ${(performance.now() - begun).toFixed(0)} ms`);
+      // The best of three, since a machine that runs tests has other things to do.
+      for (let look = 0; look < 3 && paint > PAINT; look += 1) {
+        received = 0;
+        await session.send("Network.clearBrowserCache");
+        await page.goto(at(place));
+        const seen = await page.evaluate(() => new Promise((done) => {
+          const found = () => performance.getEntriesByName("first-contentful-paint")[0]?.startTime;
+          const wait = () => (found() === undefined ? requestAnimationFrame(wait) : done(found()));
+          wait();
+        }));
+        paint = Math.min(paint, seen);
+        assert.ok(received > 0 && received <= 100 * 1024, `${place}: ${received} bytes`);
+      }
+      assert.ok(paint <= PAINT, `${place}: first paint after ${paint.toFixed(0)} ms`);
+      console.log(`${place}: ${(received / 1024).toFixed(0)} KiB, first paint ${paint.toFixed(0)} ms, loaded ${(performance.now() - begun).toFixed(0)} ms`);
     }
     // Some 400 kbit/s, and 300 ms there and back.
     await session.send("Network.emulateNetworkConditions", { offline: false, latency: 300, downloadThroughput: 50000, uploadThroughput: 20000 });

@@ -1,5 +1,5 @@
 // screenshots.mjs DIRECTORY: pictures of each screen, light and dark and on a phone, with data that looks like somebody's.
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { Box, machines } from "./box.mjs";
 import { Visitor, launch } from "./browser.mjs";
@@ -45,6 +45,19 @@ const AGENTS = [
 ];
 const REFERRERS = ["https://news.example.org/", "https://social.example/", "", "https://mail.example.com/"];
 
+/** The page of a profile of the whole machine, or of why there is none. */
+async function profiled(address) {
+  const visitor = await Visitor.open(browser);
+  const { page } = visitor;
+  await page.goto(new URL("/profile", address).href);
+  await page.getByLabel("Seconds").fill("3");
+  await page.getByRole("button", { name: "Look" }).click();
+  await page.getByRole("heading", { name: "Flame graph" }).or(page.getByText("Nothing was seen")).waitFor({ timeout: 60000 });
+  const place = page.url();
+  await visitor.close();
+  return place;
+}
+
 await mkdir(directory, { recursive: true });
 const [box, browser] = await Promise.all([Box.start(0), launch()]);
 let visits;
@@ -73,9 +86,18 @@ try {
   const profile = path.join(machines, "c6i.4xlarge-8.json");
   const address = await box.console({ open: true, machine, args: ["--profile", profile] });
   const locked = await box.console();
+  const writes = await box.files_of();
+  const helped = await box.console({ open: true, args: ["--helper", "self"] });
+  // Where people sign in at an issuer; nobody asks it before somebody does.
+  const vouched = await box.console({
+    args: ["--oidc-issuer", "https://id.example", "--oidc-client-id", "console"], env: { LINERATE_CONSOLE_OIDC_CLIENT_SECRET: "none" },
+  });
+  await cp(new URL("../../assets/", import.meta.url), path.join(writes.root, "assets"), { recursive: true });
+  const flame = await profiled(helped);
   const at = (place) => new URL(place, address).href;
   const screens = [
     ["sign-in", async (page) => { await page.goto(locked); }],
+    ["sign-in-oidc", async (page) => { await page.goto(vouched); }],
     ["overview", async (page) => {
       // Doctor has looked once, so that what it found is there.
       await page.goto(at("/doctor"));
@@ -102,6 +124,11 @@ try {
       await page.getByRole("heading", { name: "History" }).waitFor();
     }],
     ["access", async (page) => { await page.goto(at("/access?service=api")); }],
+    ["files", async (page, visitor) => {
+      await visitor.sign_in(writes.console, box.token);
+      await page.goto(new URL("/files?path=/assets/", writes.console).href);
+    }],
+    ["profile", async (page) => { await page.goto(flame); }],
     ["queues", async (page) => { await page.goto(at("/queues")); }],
     ["doctor", async (page) => { await page.goto(at("/doctor")); }],
   ];
@@ -113,7 +140,7 @@ try {
   for (const [kind, options] of kinds) {
     const visitor = await Visitor.open(browser, { viewport: { width: 1120, height: 760 }, reducedMotion: "reduce", ...options });
     for (const [name, show] of screens) {
-      await show(visitor.page);
+      await show(visitor.page, visitor);
       const file = path.join(directory, `${name}-${kind}.png`);
       let picture = await visitor.page.screenshot({ path: file });
       if (picture.length > MOST) throw new Error(`${file} has ${picture.length} bytes`);
