@@ -246,7 +246,7 @@ fn show(app: &App, visitor: &Visitor, of: KeyOf, made: &Made) -> Response {
     let content = html! {
         h1 { "The key of " (of.name()) " is made" }
         p role="status" { "This is the key " bdi { (info.name) } ". It is shown this once: keep it now, for nothing has it but this page." }
-        pre tabindex="0" aria-label="The key" { code { (key) } }
+        pre tabindex="0" role="group" aria-label="The key" { code { (key) } }
         dl.pairs.facts {
             div { dt { "Scope" } dd { (info.scope) } }
             @if let Some(domains) = &info.domains { div { dt { "Domains" } dd { (domains.join(" ")) } } }
