@@ -178,7 +178,7 @@ in
           ];
         };
         "/boot" = mkForce {
-          device = "/dev/disk/by-partlabel/${names.esp}";
+          device = "${names.partitions}/${names.esp}";
           fsType = "vfat";
           # The loader's random seed is nobody else's business.
           options = [

@@ -28,9 +28,11 @@ rec {
   label = kind: version: "${kind}_${version}";
   empty = "_empty";
 
-  var = {
+  # Where udev has them by these names.
+  partitions = "/dev/disk/by-partlabel";
+  var = rec {
     label = "var";
-    device = "/dev/disk/by-partlabel/var";
+    device = "${partitions}/${label}";
   };
 
   # How large the hashes of a store of that size are: 32 bytes for each 4096, and for each 4096 of these, and a superblock.

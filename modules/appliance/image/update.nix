@@ -126,6 +126,8 @@ in
         inherit (cfg.update) floor source;
         boot = config.fileSystems."/boot".mountPoint;
         tries = appliance.update.tries;
+        inherit (names) partitions;
+        labels = map (kind: names.label kind "@v") (lib.attrNames names.types);
         sysupdate = "${systemd}/lib/systemd/systemd-sysupdate";
       };
     }

@@ -32,6 +32,7 @@ impl Box {
         fs::set_permissions(&sysupdate, fs::Permissions::from_mode(0o755)).unwrap();
         let settings = serde_json::json!({
             "id": "box", "version": "2", "boot": path, "tries": 2, "floor": "1.5",
+            "labels": [], "partitions": path,
             "source": "https://updates.example/", "sysupdate": sysupdate,
         });
         fs::write(path.join("update.json"), settings.to_string()).unwrap();
@@ -40,6 +41,14 @@ impl Box {
 
     fn path(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Says something else in its settings.
+    fn set(&self, name: &str, value: serde_json::Value) {
+        let path = self.path().join("update.json");
+        let mut settings: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        settings[name] = value;
+        fs::write(path, settings.to_string()).unwrap();
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
@@ -160,6 +169,26 @@ fn each_command_ends_as_it_should_and_changes_what_it_should() {
         assert!(all.contains(said), "{case}: {all}");
         assert_eq!(machine.files(), set(after), "{case}: {all}");
     }
+}
+
+/// Power went while an update was writing over the other slot, whose boot file was not gone yet.
+#[test]
+fn what_lost_its_partitions_is_nothing_to_go_back_to() {
+    let labels = ["verity_@v", "store_@v"];
+    for (partitions, status) in [(vec!["verity_1.9", "store_1.9"], 0), (vec!["verity_1.9"], 1), (vec![], 1)] {
+        let machine = Box::new(&["box_1.9.efi", "box_2.efi"], NOTHING);
+        for name in &partitions {
+            fs::write(machine.path().join(name), "").unwrap();
+        }
+        machine.set("labels", serde_json::json!(labels));
+        let output = machine.run(&["rollback"]);
+        assert_eq!(output.status.code(), Some(status), "{partitions:?}");
+    }
+    // Nor are its tries all that it needs.
+    let machine = Box::new(&["box_2.efi", "box_3+0-2.efi"], THREE);
+    machine.set("labels", serde_json::json!(labels));
+    assert_eq!(machine.run(&["apply", "3"]).status.code(), Some(0));
+    assert_eq!(machine.asked(), "update 3\n");
 }
 
 #[test]

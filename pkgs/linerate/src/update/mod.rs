@@ -190,6 +190,7 @@ impl Appliance {
         }
         if let Some(version) = wanted
             && let Some(there) = entries.iter().find(|entry| entry.version == *version)
+            && self.settings.is_whole(version)
         {
             self.count(there, Trial::Left { left: self.settings.tries, done: 0 })?;
             return Ok(Some(version.clone()));
@@ -215,7 +216,11 @@ impl Appliance {
         let running = self.running(&entries)?;
         let other = entries
             .iter()
-            .find(|entry| entry.version != running.version && !entry.trial.is_failed())
+            .find(|entry| {
+                entry.version != running.version
+                    && !entry.trial.is_failed()
+                    && self.settings.is_whole(&entry.version)
+            })
             .ok_or(Error::NothingElse)?;
         self.above_floor(&other.version)?;
         self.count(running, Trial::Left { left: 0, done: 1 })?;

@@ -21,6 +21,10 @@ pub struct Settings {
     pub version: Version,
     /// Where the EFI system partition is mounted.
     pub boot: PathBuf,
+    /// What a version's partitions are called in [`Settings::partitions`], with `@v` for the version.
+    pub labels: Vec<String>,
+    /// Where partitions are by these names: udev's directory.
+    pub partitions: PathBuf,
     /// How often a new version may try to be healthy.
     pub tries: u32,
     /// The lowest version that it goes to.
@@ -53,6 +57,13 @@ pub enum SettingsError {
 }
 
 impl Settings {
+    /// Whether all that this version's boot file needs is on the disk. An update that was cut short has begun by taking the
+    /// name from what it writes over, and the boot file may be there yet.
+    pub fn is_whole(&self, version: &Version) -> bool {
+        let version = version.to_string();
+        self.labels.iter().all(|label| self.partitions.join(label.replace("@v", &version)).exists())
+    }
+
     /// Those of this file.
     pub fn load(path: &Path) -> Result<Self, SettingsError> {
         let text = fs::read_to_string(path)
