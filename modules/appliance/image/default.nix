@@ -137,6 +137,9 @@ in
           "mount.usr=fstab"
           # What is mounted is said below, and by no partition's type.
           "systemd.gpt_auto=0"
+          # Power that goes while the table of partitions is written leaves the first copy of it wrong: the kernel reads the
+          # second one where it is told that there is one.
+          "gpt"
         ];
         initrd.systemd.enable = true;
         initrd.systemd.dmVerity.enable = true;
