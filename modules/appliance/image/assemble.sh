@@ -33,7 +33,9 @@ verity=$(uuid "${hash:32:32}")
 
 signed=()
 if [[ -n $keys && -e $keys/db.key ]]; then
+    # The kernel is checked with the boot file that it is in; systemd-sbsign could not tell whether it is signed by itself.
     signed+=(--secureboot-private-key="$keys/db.key" --secureboot-certificate="$keys/db.crt" --signtool=systemd-sbsign)
+    signed+=(--no-sign-kernel)
 fi
 if [[ -n $keys && -e $keys/pcr.key ]]; then
     signed+=(--pcr-private-key="$keys/pcr.key" --pcr-public-key="$keys/pcr.pub" --pcr-banks=sha256)
