@@ -30,7 +30,7 @@ said=$(.ci/install.sh cargo cc cpio gpg jq nix nft patchelf perl python3 setpriv
 PATH=$PATH:/usr/sbin:${CARGO_HOME:-${HOME:-/root}/.cargo}/bin
 
 mode=check
-known=(aws-c6i template tengbe vm)
+known=(aws-c6i installer template tengbe vm)
 case ${1:-} in
     --write)
         mode=write
@@ -42,7 +42,7 @@ case ${1:-} in
         ;;
     --images)
         mode=images
-        known=(aws-c6i-image tengbe-appliance tengbe-image tengbe-installer)
+        known=(aws-c6i-appliance aws-c6i-image tengbe-appliance tengbe-image tengbe-installer)
         ;;
 esac
 if [[ $mode == disks || $mode == images ]]; then
@@ -55,8 +55,9 @@ for host in "${hosts[@]}"; do
     [[ " ${known[*]} " == *" $host "* ]] || hosts=()
 done
 if [[ ${#hosts[@]} == 0 ]]; then
-    echo "usage: nixos.sh [--write] [aws-c6i|template|tengbe|vm]... | --disks DIRECTORY (appliance|cloud|medium|metal)... |" \
-        "--images DIRECTORY (aws-c6i-image|tengbe-appliance|tengbe-image|tengbe-installer)..." >&2
+    echo "usage: nixos.sh [--write] [aws-c6i|installer|template|tengbe|vm]..." \
+        "| --disks DIRECTORY (appliance|cloud|medium|metal)..." \
+        "| --images DIRECTORY (aws-c6i-appliance|aws-c6i-image|tengbe-appliance|tengbe-image|tengbe-installer)..." >&2
     exit 2
 fi
 
@@ -138,6 +139,13 @@ attributes=()
 what=$mode
 [[ $mode == disks || $mode == images ]] || what=toplevels
 for host in "${hosts[@]}"; do attributes+=(-A "$what.$host"); done
+# What there is beside an appliance's disk, in this order.
+beside=(sbom payload sign)
+for host in "${hosts[@]}"; do
+    [[ $mode == images && $host == *-appliance ]] || continue
+    for name in "${beside[@]}"; do attributes+=(-A "$what.${host%-appliance}-$name"); done
+done
+[[ $mode != images ]] || attributes+=(-A pkgs.erofs-utils)
 if ! derivations=$(nice nix-instantiate --quiet "${arguments[@]}" tests/nixos "${attributes[@]}" 2>"$scratch/log"); then
     cat "$scratch/log" >&2
     exit 1
@@ -196,11 +204,55 @@ is_image() {
     done
 }
 
+# is_described DISK SBOM PAYLOAD: whether what is said of an appliance is so: its provenance has the digests of all of its
+# files, and its bill of materials the paths of its store and our crates.
+is_described() {
+    local raw
+    raw=$(basename "$1"/*.raw)
+    diff <(jq -r '.subject[] | "\(.digest.sha256)  \(.name)"' "$1"/update/*.provenance.json | sort) \
+        <(cd "$1/update" && sha256sum -- *.efi *.store *.verity "../$raw" | sed 's,  [.][.]/,  ,' | sort) || return 1
+    jq -e '.predicate | .runDetails.builder.id == "https://builds.example/tests"
+        and any(.buildDefinition.resolvedDependencies[]; .digest.gitCommit != null)' \
+        "$1"/update/*.provenance.json >/dev/null || return 1
+    # The initrd is in the boot file.
+    diff <(jq -r '.components[] | .properties[]? | select(.name == "nix:output_path").value | ltrimstr("/nix/store/")' "$2" |
+        grep -v -e '-initrd-linux-' | sort) \
+        <("$erofs/bin/dump.erofs" --ls --path=/ "$3/store" | sed -nE 's/^ *[0-9]+ +[0-9]+ +([0-9a-z]{32}-.*)$/\1/p' | sort) ||
+        return 1
+    diff <(jq -r '.components[] | select(.purl).purl' "$2" | sort) \
+        <(sed -nE '/^name = /{N; s/name = "(.*)"\nversion = "(.*)"/pkg:cargo\/\1@\2/p}' pkgs/Cargo.lock | sort)
+}
+
+# is_signed PAYLOAD SIGN: whether keys make of it an update whose manifest is theirs, and with it a boot loader and a boot
+# file that Secure Boot takes.
+is_signed() {
+    .ci/install.sh gpgv mdir sbverify
+    local keys=$scratch/keys signed=$scratch/signed
+    rm -rf "$keys" "$signed"
+    cp -a "$cache/nixos/keys" "$keys"
+    # To sign what PCR 11 will be, systemd loads a library for TPMs that is not among those here.
+    rm "$keys"/pcr.*
+    "$2/bin/linerate-sign" "$1" "$signed" "$keys" || return 1
+    (
+        cd "$signed/update"
+        gpgv --quiet --keyring "$keys/update.gpg" SHA256SUMS.gpg SHA256SUMS && sha256sum --check --quiet SHA256SUMS &&
+            ! gpgv --quiet --keyring "$keys/other/gnupg.gpg" SHA256SUMS.gpg SHA256SUMS 2>/dev/null
+    ) || return 1
+    mcopy -i "$(echo "$signed"/*.raw)@@1M" ::/EFI/BOOT/BOOTX64.EFI "$scratch/loader.efi"
+    sbverify --cert "$keys/db.crt" "$scratch/loader.efi" >/dev/null &&
+        sbverify --cert "$keys/db.crt" "$signed"/update/*.efi >/dev/null || return 1
+    rm -rf "$signed"
+}
+
 # Root's builds may write what root's files let root write, as a builder's own user: else Python leaves its caches in the
 # store, and depmod its lists in a kernel that is there already.
 builder=(setpriv --bounding-set=-dac_override --inh-caps=-dac_override)
 failed=
 mkdir -p "$cache/nixos/roots"
+# Where those beside the disks begin, and what reads a store.
+next=${#hosts[@]}
+erofs=
+[[ $mode != images ]] || erofs=$("${builder[@]}" nix-store --quiet --realise "${derivations[-1]}" 2>"$scratch/log")
 for index in "${!hosts[@]}"; do
     began=$SECONDS
     host=${hosts[index]}
@@ -239,6 +291,17 @@ for index in "${!hosts[@]}"; do
                 exit 1
             fi
             echo "nixos: $host is the same, byte by byte, when it is put together again"
+            mapfile -t made < <("${builder[@]}" nix-store --quiet --realise "${derivations[@]:next:${#beside[@]}}" 2>"$scratch/log")
+            next=$((next + ${#beside[@]}))
+            is_described "$root" "${made[0]}" "${made[1]}" || {
+                echo "error: $host is not what its provenance or its bill of materials says" >&2
+                exit 1
+            }
+            is_signed "${made[1]}" "${made[2]}" || {
+                echo "error: $host is not to be signed" >&2
+                exit 1
+            }
+            echo "nixos: $host is what its provenance and bill of materials say, and can be signed"
             cp --sparse=always "$root"/*.raw "$directory/$host"
             echo "nixos: $directory/$host"
             continue

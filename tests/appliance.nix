@@ -18,10 +18,6 @@
       key = keys + "/update.gpg";
       floor = "1";
     };
-    provenance = {
-      builder = "https://builds.example/tests";
-      source = "git+https://git.example/boxes?rev=0123";
-    };
   };
   # udev takes long where every instruction is emulated, and a card has no name until then.
   linerate.appliance.health.patience = lib.mkDefault 300;

@@ -10,6 +10,11 @@
 {
   # The installer runs none of them itself.
   config = lib.optionalAttrs (options ? linerate) {
+    # So that images have such a statement, to be read.
+    linerate.appliance.image.provenance = {
+      builder = "https://builds.example/tests";
+      source = "git+https://git.example/boxes?rev=0123";
+    };
     linerate.packages =
       lib.mapAttrs
         (
