@@ -133,25 +133,22 @@ impl Admin {
     }
 
     async fn answer(&self, target: Target) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::default());
-        *response.status_mut() = match target {
-            Target::Page(page) => return self.show(page).await,
-            Target::Refused(refused) => return refusal(&refused.into()),
+        let nothing = || refusal(Problem::not_found("nothing is here"));
+        match target {
+            Target::Page(page) => self.show(page).await,
+            Target::Refused(refused) => refusal(refused.into()),
             Target::OtherMethods(allow) => {
+                let methods = allow.to_str().unwrap_or_default().replace(',', ", ");
+                let mut response = refusal(Problem::new(405, format!("the methods here are {methods}")));
                 response.headers_mut().insert(header::ALLOW, allow);
-                StatusCode::METHOD_NOT_ALLOWED
+                response
             }
-            Target::More(target) => {
-                if let Some(more) = &self.more
-                    && let Some(answer) = more(target).await
-                {
-                    return told(answer);
-                }
-                StatusCode::NOT_FOUND
-            }
-            Target::Nothing => StatusCode::NOT_FOUND,
-        };
-        response
+            Target::More(target) => match &self.more {
+                Some(more) => more(target).await.map_or_else(nothing, told),
+                None => nothing(),
+            },
+            Target::Nothing => nothing(),
+        }
     }
 
     async fn show(&self, page: Page) -> Response<Full<Bytes>> {
@@ -173,6 +170,7 @@ impl Admin {
     }
 }
 
+/// What is answered. A problem is told the request's id by the listener, which finds it in the extensions.
 fn told(answer: Answer) -> Response<Full<Bytes>> {
     let fields = answer.headers();
     let mut response = Response::new(Full::from(answer.body.into_owned()));
@@ -180,11 +178,14 @@ fn told(answer: Answer) -> Response<Full<Bytes>> {
     for (name, value) in fields {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
+    if let Some(problem) = answer.problem {
+        response.extensions_mut().insert(problem);
+    }
     response
 }
 
 /// A problem, which no cache may keep.
-fn refusal(problem: &Problem) -> Response<Full<Bytes>> {
+fn refusal(problem: Problem) -> Response<Full<Bytes>> {
     told(Answer::problem(problem))
 }
 

@@ -6,7 +6,8 @@
 //! let answer = health::ready(&Readiness::new());
 //! assert_eq!(answer.status, 503);
 //! // On a listener: service::admin::Admin serves it.
-//! // With actix: HttpResponse::build(..), insert_header for each of answer.headers(), .body(answer.body)
+//! // With actix: HttpResponse::build(..), insert_header for each of answer.headers(), .body(answer.body); and the problem
+//! // into the response's extensions.
 //! ```
 
 use std::borrow::Cow;
@@ -42,21 +43,24 @@ pub struct Answer {
     pub content_type: &'static str,
     /// JSON.
     pub body: Cow<'static, str>,
+    /// What the body says where it is a problem: in an answer's extensions it is told the request's id.
+    pub problem: Option<Problem>,
 }
 
 impl Answer {
     const fn ok(body: &'static str) -> Self {
-        Self { status: 200, content_type: CONTENT_TYPE, body: Cow::Borrowed(body) }
+        Self { status: 200, content_type: CONTENT_TYPE, body: Cow::Borrowed(body), problem: None }
     }
 
     /// 200 with this JSON.
     pub const fn json(body: String) -> Self {
-        Self { status: 200, content_type: CONTENT_TYPE, body: Cow::Owned(body) }
+        Self { status: 200, content_type: CONTENT_TYPE, body: Cow::Owned(body), problem: None }
     }
 
     /// A problem.
-    pub fn problem(problem: &Problem) -> Self {
-        Self { status: problem.status, content_type: problem::CONTENT_TYPE, body: problem.json().into() }
+    pub fn problem(problem: Problem) -> Self {
+        let body = problem.json().into();
+        Self { status: problem.status, content_type: problem::CONTENT_TYPE, body, problem: Some(problem) }
     }
 
     /// The header fields that go with it, by their names in lower case. No cache may keep it.
@@ -77,7 +81,7 @@ pub fn ready(readiness: &Readiness) -> Answer {
 
 /// The answer of `/readyz` when requests should not be sent here, and why.
 pub fn not_ready(why: impl Into<String>) -> Answer {
-    Answer::problem(&Problem::unavailable(why))
+    Answer::problem(Problem::unavailable(why))
 }
 
 #[cfg(test)]

@@ -30,6 +30,10 @@ pub struct Problem {
     /// Each part of the body that is at fault.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Fault>,
+    /// Further members, of this kind of problem alone (RFC 9457, section 3.2). They are written, and not read.
+    #[serde(flatten, skip_deserializing)]
+    #[cfg_attr(feature = "openapi", schema(ignore))]
+    pub extensions: serde_json::Map<String, serde_json::Value>,
 }
 
 /// One part of a request body that is at fault.
@@ -57,6 +61,7 @@ impl Problem {
             instance: None,
             request_id: None,
             errors: Vec::new(),
+            extensions: serde_json::Map::new(),
         }
     }
 
@@ -64,6 +69,15 @@ impl Problem {
     #[must_use]
     pub fn with_error(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         self.errors.push(Fault { pointer: pointer.into(), detail: detail.into() });
+        self
+    }
+
+    /// The same problem, with a member that tells more of it; without it where that cannot be JSON.
+    #[must_use]
+    pub fn with_extension(mut self, name: &str, value: impl Serialize) -> Self {
+        if let Ok(value) = serde_json::to_value(value) {
+            self.extensions.insert(name.to_owned(), value);
+        }
         self
     }
 
@@ -191,6 +205,17 @@ mod tests {
             assert_eq!(to_value(&problem).expect("serializes"), value);
             assert_eq!(from_value::<Problem>(value).expect("deserializes"), problem);
         }
+    }
+
+    #[test]
+    fn further_members_stand_beside_the_others() {
+        let problem = Problem::bad_request("row 2").with_extension("tally", json!({"created": 1}));
+        let id = RequestId::generate();
+        let expected = json!({"type": "about:blank", "title": "Bad Request", "status": 400, "detail": "row 2",
+            "request_id": id.as_str(), "tally": {"created": 1}});
+        assert_eq!(to_value(problem.of_request(&id)).expect("serializes"), expected);
+        let read: Problem = from_value(expected).expect("deserializes");
+        assert_eq!(read, Problem::bad_request("row 2").of_request(&id));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use http_body_util::Full;
 use service::admin::Admin;
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::metrics::{CONTENT_TYPE, Registry};
+use service::problem::Problem;
 use service::ready::Readiness;
 use service::{health, problem};
 use tower_service::Service;
@@ -61,9 +62,15 @@ fn health_and_metrics_are_told() {
 #[test]
 fn what_is_not_there_is_404_and_another_method_405() {
     let admin = Admin::new(Readiness::new(), Registry::default());
-    assert_eq!(ask(&admin, "GET", "/", &[]).status(), 404);
+    let missing = ask(&admin, "GET", "/", &[]);
+    assert_eq!(seen(&missing, "content-type"), (404, problem::CONTENT_TYPE));
     let other = ask(&admin, "POST", "/metrics", &[]);
     assert_eq!(seen(&other, "allow"), (405, "GET,HEAD"));
+    // What the listener tells the request's id.
+    for (answer, status) in [(missing, 404), (other, 405), (ask(&admin, "GET", "/readyz", &[]), 503)] {
+        let problem = answer.extensions().get::<Problem>().cloned().expect("a problem");
+        assert_eq!((problem.status, text(answer)), (status, problem.json()));
+    }
 }
 
 #[test]
@@ -91,6 +98,7 @@ fn other_names_are_refused_whatever_they_ask_for() {
         ] {
             let refused = ask(&admin, "GET", path, fields);
             assert_eq!(seen(&refused, "content-type"), (403, problem::CONTENT_TYPE));
+            assert!(refused.extensions().get::<Problem>().is_some());
         }
     }
     // HTTP/2 and 3 have the name in the URI, and may have both.

@@ -176,7 +176,7 @@ pub fn links(flags: &[&str]) -> Service {
         form: format!(
             "POST /api/v1/links HTTP/1.1\r\nHost: localhost\r\n{token}Content-Type: application/json\r\n"
         ),
-        rules: Rules { head_bytes: usize::MAX, fields: 100, ..LISTENER },
+        rules: Rules { head_bytes: 32 * 1024, ..LISTENER },
         targets: &["/healthz", "/readyz", "/api/v1/links", "/api/v1/links/abc", "/missing", "*"],
         ..public.clone()
     };

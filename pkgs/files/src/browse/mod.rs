@@ -70,11 +70,11 @@ impl Browser {
         };
         let (raw, after) = (field("path").to_owned(), field("after").to_owned());
         let Ok(_place) = Arc::clone(&self.places).try_acquire_owned() else {
-            return Some(Answer::problem(&Problem::unavailable("others are looking; ask again")));
+            return Some(Answer::problem(Problem::unavailable("others are looking; ask again")));
         };
         let looked = tokio::task::spawn_blocking(move || self.look(browses, &raw, &after)).await;
         let looked = looked.unwrap_or_else(|_| Err(Problem::internal("the look ended in a panic").into()));
-        Some(looked.map_or_else(|problem| Answer::problem(&problem), Answer::json))
+        Some(looked.map_or_else(|problem| Answer::problem(*problem), Answer::json))
     }
 
     fn look(&self, browses: bool, raw: &str, after: &str) -> Result<String, Box<Problem>> {

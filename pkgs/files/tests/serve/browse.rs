@@ -13,8 +13,11 @@ fn asked(server: &Server, target: &str) -> (u16, Value) {
     let mut client = Client::connect(server.admin.expect("an admin listener"));
     client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     let answer = client.receive(true).expect("an answer");
-    let told =
-        if answer.body.is_empty() { Value::Null } else { serde_json::from_str(answer.text()).expect("JSON") };
+    let told: Value = serde_json::from_str(answer.text()).expect("JSON");
+    if answer.status >= 400 {
+        let id = answer.field("x-request-id");
+        assert!(id.is_some() && told["request_id"].as_str() == id.as_deref(), "{target}: {told}");
+    }
     (answer.status, told)
 }
 

@@ -31,5 +31,10 @@ fn respond(answer: Answer) -> HttpResponse {
     for header in answer.headers() {
         response.insert_header(header);
     }
-    response.body(answer.body)
+    let mut response = response.body(answer.body);
+    if let Some(problem) = answer.problem {
+        // For the listener, which knows the request's id.
+        response.extensions_mut().insert(problem);
+    }
+    response
 }

@@ -16,8 +16,8 @@ use super::State;
 use super::protocol::failure::Failure;
 
 /// Requests by route and status. Few pass here, so a lock a request is fine.
-#[derive(Clone, Default)]
-pub(super) struct Requests(Family<Labels, Counter>);
+#[derive(Clone, Debug, Default)]
+pub struct Requests(Family<Labels, Counter>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -30,14 +30,20 @@ struct Labels {
 pub(super) struct Route(pub String);
 
 impl Requests {
-    pub(super) fn register(registry: &mut Registry) -> Self {
-        let requests = Self::default();
-        registry.register(
-            "linerate_links_admin_requests",
-            "Requests to the admin listener",
-            requests.0.clone(),
-        );
-        requests
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("linerate_links_admin_requests", "Requests to the admin listener", self.0.clone());
+    }
+
+    /// Counts an answer to what is known of nothing else.
+    fn count_unknown(&self, status: u16) {
+        let (method, route) = ("other".to_owned(), "unknown".to_owned());
+        self.0.get_or_create(&Labels { method, route, status }).inc();
+    }
+}
+
+impl listener::Refusals for Requests {
+    fn refused(&self, status: u16) {
+        self.count_unknown(status);
     }
 }
 
@@ -55,8 +61,7 @@ pub(super) async fn count(
         Err(panic) => {
             panic.log("request", &line);
             if let Some(state) = state {
-                let (method, route) = ("other".to_owned(), "unknown".to_owned());
-                state.requests.0.get_or_create(&Labels { method, route, status: 500 }).inc();
+                state.requests.count_unknown(500);
             }
             return Err(
                 Failure::from(Problem::internal("a fault of this program; the log says which")).into()

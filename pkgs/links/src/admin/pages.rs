@@ -12,7 +12,6 @@ use service::health::{ALIVE_PATH, READY_PATH};
 use service::problem::Problem;
 
 use super::protocol::failure::Failure;
-use super::protocol::strict;
 use super::{State, health, metrics, openapi};
 
 /// What is at a path.
@@ -42,24 +41,15 @@ static ALIASES: [Page; 3] = [
     page("/api/v1/", |_| openapi::page()),
 ];
 
-/// What a path is of.
-#[derive(Clone, Copy)]
-enum Target {
-    Page(&'static Page),
-    /// What a refused head is replaced by: its status follows.
-    Refused,
-}
-
 /// The table, compiled.
-pub(super) struct Pages(Router<Target>);
+pub(super) struct Pages(Router<&'static Page>);
 
 impl Pages {
     /// Of [`PAGES`], and what else is answered without a key.
     pub(super) fn new() -> Self {
         let mut routes = router::Builder::new();
-        let pages = PAGES.iter().chain(&ALIASES).map(|page| (page.path.to_owned(), Target::Page(page)));
-        for (path, target) in pages.chain([(format!("{}{{status}}", strict::PATH), Target::Refused)]) {
-            routes.insert(Method::GET, &path, target).expect("paths of the table, each once");
+        for page in PAGES.iter().chain(&ALIASES) {
+            routes.insert(Method::GET, page.path, page).expect("paths of the table, each once");
         }
         Self(routes.build().expect("a table of few routes"))
     }
@@ -81,10 +71,7 @@ pub(super) async fn answer(request: HttpRequest, state: web::Data<State>) -> Htt
         request.extensions_mut().insert(metrics::Route(found.pattern().to_owned()));
     }
     match routes.find(&method, request.path()) {
-        Lookup::Match(found) => match *found.value {
-            Target::Page(page) => (page.show)(&state),
-            Target::Refused => refused(found.param("status").and_then(|status| status.parse().ok())),
-        },
+        Lookup::Match(found) => (found.value.show)(&state),
         Lookup::MethodNotAllowed(allow) => {
             wrong_method(&allow.to_str().unwrap_or_default().replace(',', ", "))
         }
@@ -100,13 +87,6 @@ pub(super) fn wrong_method(allowed: &str) -> HttpResponse {
         Err(_) => failure,
     }
     .error_response()
-}
-
-fn refused(status: Option<u16>) -> HttpResponse {
-    match status.and_then(|status| Some((status, strict::detail(status)?))) {
-        Some((status, detail)) => Failure::from(Problem::new(status, detail)).error_response(),
-        None => unknown(),
-    }
 }
 
 fn unknown() -> HttpResponse {

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use actix_web::web;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -36,7 +35,7 @@ impl ReaderPool {
         };
         let idle = self.idle.clone();
         // The reader goes back when the query ends, even where the request was given up.
-        let answer = web::block(move || {
+        let answer = tokio::task::spawn_blocking(move || {
             let reader = lock(&idle).pop().ok_or(Error::Busy)?;
             let answer = query(&reader);
             lock(&idle).push(reader);

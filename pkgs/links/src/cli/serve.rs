@@ -4,11 +4,10 @@ use std::io::Write;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use listener::WithFastPath;
-use listener::tls::{Stores, Tls};
+use listener::tls::Stores;
+use listener::{Listener, WithFastPath};
 use oidc::jwt::JwtArgs;
 use service::access_log::{AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
@@ -20,7 +19,7 @@ use service::permissions;
 use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
-use service::socket::{Address, Listener, TcpOptions};
+use service::socket::{Address, TcpOptions};
 use service::tls::{AdminTlsArgs, TlsArgs};
 use service::workers;
 use tokio::sync::Notify;
@@ -245,13 +244,18 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let tokens = args.jwt.open()?;
 
     let metrics = Arc::new(Metrics::new(count));
-    let admin_tls = listener::Tls::of(&args.admin_tls.files).map(|files| Tls::new(&files, false));
-    let admin_tls = admin_tls.transpose().map_err(listener::Error::Tls)?;
     let takeover = Takeover::begin(&args.handover, "links")?;
-    let public = listener::Listener::new(listening(&args, &metrics, access_log.clone()))?;
-    let certificates = Stores::default()
-        .with("public", public.certificates())
-        .with("admin", admin_tls.as_ref().map(|tls| &tls.store));
+    let public = Listener::new(listening(&args, &metrics, access_log.clone()))?;
+    let timeouts = admin::Timeouts {
+        head: Duration::from_secs(args.head_timeout),
+        body: Duration::from_secs(args.body_timeout),
+        idle: Duration::from_secs(args.idle_timeout),
+    };
+    let requests = admin::Requests::default();
+    let operators = admin::config(args.admin.clone(), timeouts, &requests).by_tls(&args.admin_tls.files);
+    let operators = Listener::new(listener::Config { access_log: access_log.clone(), ..operators })?;
+    let certificates =
+        Stores::default().with("public", public.certificates()).with("admin", operators.certificates());
     let _ = reloaded.set(certificates.clone());
     let (plain, https) = public.addresses().split_at(args.policy.public.listen.len());
     let (plain, https) = (plain.to_vec(), https.to_vec());
@@ -270,9 +274,6 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         return Err(Error::Migrates(path));
     }
     let (store, cache) = open(&args, location, count).map_err(failed)?;
-
-    let admin = args.admin.listen_each(1, &TcpOptions::default())?.swap_remove(0);
-    let admin_address = admin.address();
 
     let front = Arc::new(Front {
         settings,
@@ -297,31 +298,26 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let service = HttpService::new(Arc::clone(&front), count, secured(&args, &https)).map_err(failed)?;
     let service = WithFastPath { fast: service.clone(), service };
     let base = args.policy.public.base();
-    let mut state = admin::State::new(store.clone(), &base, readiness.clone(), registry).map_err(failed)?;
-    state = state.with_timeouts(admin::Timeouts {
-        head: Duration::from_secs(args.head_timeout),
-        body: Duration::from_secs(args.body_timeout),
-        idle: Duration::from_secs(args.idle_timeout),
-    });
-    if let Some(address @ Address::Tcp(at)) = &admin_address
+    let state = admin::State::new(store.clone(), &base, readiness.clone(), requests, registry);
+    let mut state =
+        state.map_err(failed)?.with_timeouts(timeouts).vouched_for_by(tokens).logging(audit_log.clone());
+    if let [Address::Tcp(at)] = operators.addresses()
         && at.ip().is_loopback()
     {
-        state = state.only_for(AllowedHosts::new(&args.allowed_hosts, [address]));
+        state = state.only_for(AllowedHosts::new(&args.allowed_hosts, operators.addresses()));
     }
-    state = state.vouched_for_by(tokens);
-    state = state.logging(access_log.as_ref().map(AccessLog::lines), audit_log.clone());
-    let admin_beats = state.heartbeats();
+    watches.push(operators.heartbeats().watch(STUCK));
+    let admin_address = operators.addresses().first().cloned();
     let token = token(&store, args.print_token).map_err(failed)?;
     // Whatever can fail has not.
     takeover.complete(&shutdown)?;
     let public = public.start("links", service, &shutdown)?;
-    let admin = serve_admin(admin, admin_tls, state, shutdown.clone())?;
+    let admin = operators.start("links-admin", admin::service(state), &shutdown)?;
 
     // Whoever reads where it listens finds it ready.
     readiness.set_ready();
     let admin_address = admin_address.as_ref().map(|address| (address, args.admin_tls.scheme()));
     greet(json, &plain, &https, admin_address, &path, token.as_deref());
-    watches.push(admin_beats.watch(STUCK));
     ready::watchdog(move || watches.iter_mut().all(Watch::alive))?;
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -350,7 +346,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         ended = Some("the database's writer");
     }
     front.close();
-    if !matches!(admin.join(), Ok(Ok(()))) {
+    if admin.join().is_err() {
         ended = Some("the admin listener");
     }
     store.close();
@@ -436,19 +432,6 @@ async fn supervise(shutdown: &Shutdown, has_ended: impl Fn() -> bool) {
         () = shutdown.wait() => {}
         () = ended => {}
     }
-}
-
-/// The admin listener, on a thread of its own; one worker is plenty.
-fn serve_admin(
-    listener: Listener,
-    tls: Option<Tls>,
-    state: admin::State,
-    shutdown: Shutdown,
-) -> std::io::Result<JoinHandle<std::io::Result<()>>> {
-    std::thread::Builder::new().name("admin".into()).spawn(move || {
-        let serving = admin::serve(vec![listener], tls, Arc::new(state), 1, shutdown);
-        actix_web::rt::System::new().block_on(serving)
-    })
 }
 
 /// What visits come to.

@@ -77,6 +77,7 @@ fn an_import_that_cannot_be_read_on_says_how_far_it_came() {
         server.ask("POST", "/api/v1/links/import", &[("content-type", "application/x-ndjson")], lines);
     let problem = reply.problem(400);
     assert_eq!(problem["tally"]["created"], 1, "{problem}");
+    assert!(problem["request_id"].is_string(), "{problem}");
     assert_eq!(server.get("/api/v1/links/a").status, 200);
     for (headers, path, status) in [
         (("content-type", "text/plain"), "/api/v1/links/import", 415),

@@ -3,7 +3,7 @@
 use service::allowed_hosts::AllowedHosts;
 use ureq::SendBody;
 
-use crate::server::Server;
+use crate::server::{Reply, Server};
 
 #[test]
 fn readiness_is_told_with_its_reason() {
@@ -17,7 +17,9 @@ fn readiness_is_told_with_its_reason() {
     assert_eq!(ask("/healthz").header("cache-control"), "no-store");
     server.readiness.set_not_ready("the disk is full");
     assert_eq!(ask("/healthz").status, 200);
-    assert_eq!(ask("/readyz").problem(503)["detail"], "not ready: the disk is full");
+    let (refused, id) = (ask("/readyz"), |reply: &Reply| reply.header("x-request-id").to_owned());
+    assert_eq!(refused.problem(503)["detail"], "not ready: the disk is full");
+    assert_eq!(refused.problem(503)["request_id"], id(&refused));
     server.readiness.set_ready();
     assert_eq!(ask("/readyz").status, 200);
 }
@@ -72,6 +74,9 @@ fn without_a_key_only_local_names_are_answered() {
         for path in ["/metrics", "/healthz", "/"] {
             let reply = server.send("GET", path, &headers, SendBody::none());
             assert_eq!(reply.status, status, "{host} {origin:?} {path}");
+            if status == 403 {
+                assert_eq!(reply.problem(403)["request_id"], reply.header("x-request-id"), "{host} {path}");
+            }
         }
     }
     // Where a key is looked at, it says that this is no page's doing; a made-up one does not help.

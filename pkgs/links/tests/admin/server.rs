@@ -1,18 +1,18 @@
 //! A real admin listener on a loopback port, over a database of its own, and a client for it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use links::admin::{self, State};
+use links::admin::{self, Requests, State, Timeouts};
 use links::code::CodePolicy;
 use links::store::{Options, Scope, Store};
 use links::target::TargetPolicy;
+use listener::Listener;
 use serde_json::Value;
 use service::metrics::Registry;
 use service::ready::Readiness;
 use service::shutdown::Shutdown;
-use service::socket::{Listener, TcpOptions, bind_tcp};
+use service::socket::Address;
 use ureq::SendBody;
 use ureq::http::{HeaderMap, Request};
 
@@ -25,7 +25,7 @@ pub struct Server {
     /// A token that may write.
     pub write: String,
     shutdown: Shutdown,
-    thread: Option<JoinHandle<std::io::Result<()>>>,
+    thread: Option<JoinHandle<()>>,
     agent: ureq::Agent,
     _directory: tempfile::TempDir,
 }
@@ -48,17 +48,16 @@ impl Server {
         .unwrap();
         let token = |scope| store.create_token("test".to_owned(), scope).wait().unwrap().1;
         let (read, write) = (token(Scope::Read), token(Scope::Write));
-        let listener = bind_tcp("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
-        let address = listener.local_addr().unwrap();
+        let requests = Requests::default();
+        let config = admin::config("127.0.0.1:0".parse().unwrap(), Timeouts::default(), &requests);
+        let listener = Listener::new(config).unwrap();
+        let Address::Tcp(address) = listener.addresses()[0] else { panic!("an address of TCP") };
         let (readiness, shutdown) = (Readiness::new(), Shutdown::new());
         readiness.set_ready();
         let base = "https://go.example/";
-        let state = adjust(State::new(store.clone(), base, readiness.clone(), Registry::default()).unwrap());
-        let stop = shutdown.clone();
-        let thread = std::thread::spawn(move || {
-            let listeners = vec![Listener::Tcp(listener)];
-            actix_web::rt::System::new().block_on(admin::serve(listeners, None, Arc::new(state), 1, stop))
-        });
+        let state = State::new(store.clone(), base, readiness.clone(), requests, Registry::default());
+        let service = admin::service(adjust(state.unwrap()));
+        let thread = listener.start("links-admin", service, &shutdown).unwrap();
         let agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
         let thread = Some(thread);
         Self { address, store, readiness, read, write, shutdown, thread, agent, _directory: directory }
@@ -112,7 +111,8 @@ impl Drop for Server {
         self.shutdown.trigger();
         let ended = self.thread.take().map(JoinHandle::join);
         if !std::thread::panicking() {
-            ended.unwrap().unwrap().unwrap();
+            ended.unwrap().unwrap();
+            self.shutdown.outcome().unwrap();
         }
         self.store.close();
     }

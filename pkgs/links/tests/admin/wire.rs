@@ -196,5 +196,5 @@ fn what_follows_a_request_that_closes_or_is_refused_is_not_served() {
         assert_eq!(answers.split(' ').nth(1), Some(status), "{request:?}: {answers}");
     }
     let text = server.send("GET", "/metrics", &[], SendBody::none()).text();
-    assert!(text.contains(r#"route="/.refused/{status}",status="417"} 1"#), "counted: {text}");
+    assert!(text.contains(r#"method="other",route="unknown",status="417"} 1"#), "counted: {text}");
 }

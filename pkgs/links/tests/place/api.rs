@@ -1,18 +1,16 @@
 //! The admin API in this process.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use links::admin::{self, State};
+use links::admin::{self, Requests, State, Timeouts};
 use links::code::CodePolicy;
 use links::store::{Options, Scope, Store};
 use links::target::TargetPolicy;
+use listener::Listener;
 use service::metrics::Registry;
 use service::ready::Readiness;
 use service::shutdown::Shutdown;
-use service::socket::{Listener, TcpOptions, bind_tcp};
 
 use super::PUBLIC_URL;
 
@@ -22,6 +20,7 @@ pub struct Api {
     pub url: String,
     /// A token that may write.
     pub token: String,
+    store: Store,
     shutdown: Shutdown,
     thread: Option<JoinHandle<()>>,
 }
@@ -40,20 +39,14 @@ impl Api {
         .expect("a new database");
         let (_, token) = store.create_token("test".to_owned(), Scope::Write).wait().expect("a token");
         let shutdown = Shutdown::new();
-        let until = shutdown.clone();
-        let (address, addresses) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let listener = bind_tcp(([127, 0, 0, 1], 0).into(), &TcpOptions::default()).expect("a port");
-            let url = format!("http://{}", listener.local_addr().expect("bound"));
-            let state = State::new(store.clone(), PUBLIC_URL, Readiness::new(), Registry::default());
-            let state = Arc::new(state.expect("readable"));
-            address.send(url).expect("the test waits");
-            let serving = admin::serve(vec![Listener::Tcp(listener)], None, state, 1, until);
-            actix_web::rt::System::new().block_on(serving).expect("serves");
-            store.close();
-        });
-        let url = addresses.recv().expect("it starts");
-        Self { url, token, shutdown, thread: Some(thread) }
+        let requests = Requests::default();
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let listener = Listener::new(admin::config(address, Timeouts::default(), &requests)).expect("a port");
+        let url = format!("http://{}", listener.addresses()[0]);
+        let state = State::new(store.clone(), PUBLIC_URL, Readiness::new(), requests, Registry::default());
+        let service = admin::service(state.expect("readable"));
+        let thread = listener.start("links-admin", service, &shutdown).expect("a thread");
+        Self { url, token, store, shutdown, thread: Some(thread) }
     }
 }
 
@@ -63,5 +56,6 @@ impl Drop for Api {
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }
+        self.store.close();
     }
 }

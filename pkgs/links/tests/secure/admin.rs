@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustix::process::Signal;
+use serde_json::{Value, json};
 use testkit::until;
 
+use crate::http::Client;
+use crate::logs::logged;
 use crate::server::{BINARY, Place, Server};
 
 /// An authority that signs certificates, and the files of one.
@@ -124,7 +127,8 @@ fn a_server_that_is_not_known_is_told_nothing() {
         .args(["list", "--token", &server.token, "--api", &format!("http://{}", server.admin)])
         .output()
         .expect("the binary runs");
-    assert_eq!(clear.status.code(), Some(1), "{clear:?}");
+    let said = String::from_utf8_lossy(&clear.stderr);
+    assert!(clear.status.code() == Some(2) && said.contains("ask by https://"), "{clear:?}");
     server.stop();
 }
 
@@ -171,11 +175,12 @@ fn who_does_not_speak_tls_is_not_waited_for() {
         stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
         stream
     };
-    // An alert (RFC 8446, section 6), and the end.
+    // Told so in the clear, and the end.
     let (mut plain, mut said) = (connect(), Vec::new());
     plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
     let _ = plain.read_to_end(&mut said);
-    assert_eq!(said.first(), Some(&21), "{said:?}");
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.starts_with("HTTP/1.1 400 ") && said.contains("https://"), "{said:?}");
     // The first bytes of a record that does not come, and nothing at all.
     for sent in [&b"\x16\x03\x01\x02\x00"[..], b""] {
         let (mut silent, mut said) = (connect(), Vec::new());
@@ -188,5 +193,47 @@ fn who_does_not_speak_tls_is_not_waited_for() {
     let crowd: Vec<TcpStream> = (0..400).map(|_| connect()).collect();
     ok(run(&server, "localhost", &authority, &["list"]));
     drop(crowd);
+    server.stop();
+}
+
+#[test]
+fn what_operators_ask_is_logged_by_what_it_came_and_what_is_refused_as_it_was() {
+    let authority = Authority::new("one");
+    let log = authority.text("access.log");
+    let line = |path: &str| {
+        let mut lines = Vec::new();
+        until("its line", || {
+            lines = logged(log.as_ref());
+            lines.retain(|line| line["path"] == path);
+            !lines.is_empty()
+        });
+        lines.remove(0)
+    };
+    let place = Place::new();
+    let server = authority.serve(&place, &["--access-log", &log]);
+    for (version, http) in [("--http1.1", "1.1"), ("--http2", "2")] {
+        let url = format!("https://localhost:{}/by{version}", server.admin.port());
+        let answer = Command::new("curl")
+            .args(["--silent", "--max-time", "60", "--cacert", &authority.text("ca.pem"), version, &url])
+            .output()
+            .expect("curl runs");
+        let problem: Value = serde_json::from_slice(&answer.stdout).expect("JSON");
+        let line = line(&format!("/by{version}"));
+        let seen = [&line["tls"], &line["http"], &line["id"], &line["status"]];
+        assert_eq!(seen, [&json!("1.3"), &json!(http), &problem["request_id"], &json!(404)], "{line}");
+    }
+    server.stop();
+    let server = place.serve(&["--access-log", &log]);
+    let mut client = Client::connect(server.admin).expect("it listens");
+    client.send("GET /refused HTTP/1.1\r\nHost: a.example\r\nExpect: more\r\n\r\n").expect("it reads");
+    let refused = client.receive().expect("an answer");
+    let problem: Value = serde_json::from_slice(&refused.body).expect("JSON");
+    let line = line("/refused");
+    let seen = [&line["tls"], &line["status"], &line["id"]];
+    assert_eq!(seen, [&Value::Null, &json!(417), &problem["request_id"]], "{line}");
+    assert_eq!(refused.status, 417);
+    let mut client = Client::connect(server.admin).expect("it listens");
+    client.send("GET /.refused/417 HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+    assert_eq!(client.receive().expect("an answer").status, 404, "nothing is there");
     server.stop();
 }

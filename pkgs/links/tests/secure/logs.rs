@@ -11,7 +11,7 @@ use crate::client::{Secure, Version, ask_one, form, metric, request};
 use crate::http::Client;
 
 /// The lines of a log, each an object.
-fn logged(log: &Path) -> Vec<Value> {
+pub fn logged(log: &Path) -> Vec<Value> {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))

@@ -5,7 +5,6 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use actix_web::http::{Method, header};
-use actix_web::rt::task::spawn_blocking;
 use actix_web::web::{Bytes, BytesMut};
 use actix_web::{HttpRequest, HttpResponse, web};
 use futures_util::{StreamExt, future, stream};
@@ -13,6 +12,7 @@ use serde::Deserialize;
 use service::problem::Problem;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::domains;
@@ -34,7 +34,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const CHUNKS: usize = 4;
 
 /// How long the other end of a transfer may stand still.
-const STALLED: Duration = Duration::from_secs(30);
+pub(in crate::admin) const STALLED: Duration = Duration::from_secs(30);
 
 /// How to export.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -83,7 +83,7 @@ pub(in crate::admin) async fn export(
     let permit = permit(&state)?;
     let with_domains = !state.store.domains().is_empty();
     let store = state.store.clone();
-    let opened = web::block(move || {
+    let opened = spawn_blocking(move || {
         let reader = store.reader()?;
         let locked = if hashes { 0 } else { reader.locked(&of)? };
         Ok::<_, Error>((reader, of, locked))
@@ -197,7 +197,7 @@ pub(in crate::admin) async fn import(
     let permit = permit(&state)?;
     let (sender, receiver) = mpsc::channel(CHUNKS);
     let store = state.store.clone();
-    let imported = web::block(move || {
+    let imported = spawn_blocking(move || {
         let _permit = permit;
         let input = Upload { receiver, chunk: Bytes::new(), ended: false };
         let how = ImportOptions { on_conflict, domain, within: grant.domains };
@@ -263,7 +263,7 @@ impl Read for Upload {
 
 impl From<ImportError> for Failure {
     fn from(ImportError { cause, tally }: ImportError) -> Self {
-        let failure = match cause {
+        let failure: Self = match cause {
             Cause::Store(error) => error.into(),
             Cause::Read(ReadError::Io(error)) if error.kind() == io::ErrorKind::TimedOut => {
                 Problem::new(408, "the body stood still for too long").into()
@@ -273,7 +273,7 @@ impl From<ImportError> for Failure {
             }
             Cause::Read(error) => Problem::bad_request(error.to_string()).into(),
         };
-        Self::with_tally(failure, tally)
+        failure.with_tally(&tally)
     }
 }
 

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::domains::{self, At};
 use crate::admin::audit::{self, Audit, Before, Written};
+use crate::admin::blocking::block;
 use crate::admin::protocol::failure::Failure;
 use crate::admin::protocol::respond::uncached;
 use crate::admin::protocol::{body, query};
@@ -277,7 +278,7 @@ pub(in crate::admin) async fn submit<T: Send + 'static>(
     command: impl FnOnce() -> Pending<T> + Send + 'static,
 ) -> Result<T, Failure> {
     let pending = match hashes {
-        true => web::block(command).await.map_err(|_| Error::Closed)?,
+        true => block(command).await?,
         false => command(),
     };
     Ok(pending.await?)

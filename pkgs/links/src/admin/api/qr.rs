@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::domains;
 use crate::admin::State;
+use crate::admin::blocking::block;
 use crate::admin::protocol::failure::Failure;
 use crate::admin::protocol::query;
 
@@ -90,8 +91,7 @@ pub(in crate::admin) async fn draw(
             if size < least {
                 return Err(query::refuse("size", &format!("must be at least {least} for this code")));
             }
-            let image = web::block(move || png(&qr, size, margin)).await;
-            let image = image.map_err(|_| Problem::internal("no thread to draw on"))?;
+            let image = block(move || png(&qr, size, margin)).await?;
             let image = image.map_err(|error| Problem::internal(format!("cannot draw: {error}")))?;
             Ok(response.insert_header((header::CONTENT_TYPE, "image/png")).body(image))
         }

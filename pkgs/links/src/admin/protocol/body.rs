@@ -9,7 +9,7 @@ use service::problem::Problem;
 use tokio::time::timeout;
 
 use super::failure::Failure;
-use crate::admin::{State, Timeouts};
+use crate::admin::State;
 
 /// The most bytes one link may take.
 pub(in crate::admin) const ONE: usize = 64 * 1024;
@@ -74,9 +74,16 @@ pub(in crate::admin) fn media_type<'a>(
 async fn bytes(request: &HttpRequest, mut payload: web::Payload, limit: usize) -> Result<Vec<u8>, Failure> {
     let too_large = || Failure::from(Problem::too_large(format!("the body has more than {limit} bytes")));
     let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    if announced.and_then(|length| length.parse::<u64>().ok()).is_some_and(|length| length > limit as u64) {
+    let announced = announced.and_then(|length| length.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > limit as u64) {
         return Err(too_large());
     }
+    let state = request
+        .app_data::<web::Data<State>>()
+        .ok_or_else(|| Problem::internal("the listener has no state"))?;
+    let most = announced.unwrap_or(limit as u64).div_ceil(1024);
+    let places = state.bodies.try_acquire_many(u32::try_from(most).unwrap_or(u32::MAX));
+    let _room = places.map_err(|_| Failure::busy("too many request bodies are under way"))?;
     let gather = async {
         let mut body = Vec::new();
         while let Some(chunk) = payload.next().await {
@@ -89,9 +96,7 @@ async fn bytes(request: &HttpRequest, mut payload: web::Payload, limit: usize) -
         }
         Ok(body)
     };
-    let state = request.app_data::<web::Data<State>>();
-    let limit = state.map_or_else(Timeouts::default, |state| state.timeouts).body;
-    let gathered = timeout(limit, gather).await;
+    let gathered = timeout(state.timeouts.body, gather).await;
     gathered.unwrap_or_else(|_| Err(Problem::new(408, "the body took too long").into()))
 }
 

@@ -16,8 +16,8 @@ const WORTHWHILE: u64 = 1024;
 /// zstd costs the least.
 const CODINGS: [ContentEncoding; 3] = [ContentEncoding::Brotli, ContentEncoding::Zstd, ContentEncoding::Gzip];
 
-/// Encodes the answer as the client likes it, unless it is small, an image that is compressed already, or
-/// carries a strong ETag, which names these very bytes.
+/// Encodes the answer as the client likes it, unless it is small, an image that is compressed already, an error, of which
+/// the listener writes the body anew, or carries a strong ETag, which names these very bytes.
 pub(in crate::admin) async fn answers(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -45,7 +45,8 @@ fn worthwhile(head: &ResponseHead, size: BodySize) -> bool {
     let starts = |name, prefix: &[u8]| {
         head.headers().get(name).is_some_and(|value| value.as_bytes().starts_with(prefix))
     };
-    long && !starts(header::ETAG, b"\"") && !starts(header::CONTENT_TYPE, b"image/png")
+    let error = head.status.is_client_error() || head.status.is_server_error();
+    long && !error && !starts(header::ETAG, b"\"") && !starts(header::CONTENT_TYPE, b"image/png")
 }
 
 /// The coding of the highest quality; none where the client would rather have none.

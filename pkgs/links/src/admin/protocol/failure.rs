@@ -5,9 +5,7 @@ use std::fmt;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::{HttpResponse, ResponseError};
-use serde::Serialize;
 use service::problem::{self, Problem};
-use service::request_id::RequestId;
 
 use crate::store::{Error, Tally};
 
@@ -22,33 +20,6 @@ pub(in crate::admin) struct Failure(Box<Inner>);
 struct Inner {
     problem: Problem,
     header: Option<(HeaderName, HeaderValue)>,
-    tally: Option<Tally>,
-    /// The request's id, where it is known here.
-    id: Option<RequestId>,
-}
-
-/// What an answer tells, in its extensions, for who knows the request's id.
-#[derive(Clone)]
-pub(in crate::admin) struct ProblemBody {
-    problem: Problem,
-    tally: Option<Tally>,
-}
-
-impl ProblemBody {
-    /// The body of the answer to the request of this id.
-    pub(in crate::admin) fn json(&self, id: &RequestId) -> String {
-        let body = Body { problem: &self.problem.clone().of_request(id), tally: &self.tally };
-        serde_json::to_string(&body).unwrap_or_default()
-    }
-}
-
-/// A problem, and how far an import had come.
-#[derive(Serialize)]
-struct Body<'a> {
-    #[serde(flatten)]
-    problem: &'a Problem,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tally: &'a Option<Tally>,
 }
 
 impl Failure {
@@ -57,15 +28,9 @@ impl Failure {
         self
     }
 
-    pub(in crate::admin) fn with_tally(mut self, tally: Tally) -> Self {
-        self.0.tally = Some(tally);
-        self
-    }
-
-    /// The same, of the request of this id.
-    pub(in crate::admin) fn of_request(mut self, id: RequestId) -> Self {
-        self.0.problem = self.0.problem.of_request(&id);
-        self.0.id = Some(id);
+    /// The same, with how far an import had come.
+    pub(in crate::admin) fn with_tally(mut self, tally: &Tally) -> Self {
+        self.0.problem = self.0.problem.with_extension("tally", tally);
         self
     }
 
@@ -82,7 +47,7 @@ impl Failure {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        Self(Box::new(Inner { problem, header: None, tally: None, id: None }))
+        Self(Box::new(Inner { problem, header: None }))
     }
 }
 
@@ -142,19 +107,17 @@ impl ResponseError for Failure {
     }
 
     fn error_response(&self) -> HttpResponse {
-        let Inner { problem, header, tally, id } = &*self.0;
+        let Inner { problem, header } = &*self.0;
         let mut response = HttpResponse::build(self.status_code());
         response.insert_header((header::CACHE_CONTROL, "no-store"));
         if let Some(pair) = header {
             response.insert_header(pair.clone());
         }
-        if let Some(id) = id {
-            response.insert_header(("x-request-id", id.as_str()));
-        }
         // The header goes in first: the builder keeps a content type that is there.
         response.insert_header((header::CONTENT_TYPE, problem::CONTENT_TYPE));
-        let mut response = response.json(Body { problem, tally });
-        response.extensions_mut().insert(ProblemBody { problem: problem.clone(), tally: tally.clone() });
+        let mut response = response.json(problem);
+        // For the listener, which knows the request's id.
+        response.extensions_mut().insert(problem.clone());
         response
     }
 }

@@ -1,0 +1,22 @@
+//! What blocks, on threads of its own: a worker's runtime would make one for each.
+
+use tokio::sync::Semaphore;
+
+use crate::store::Error;
+
+/// How much is done at once. Hashing a password takes 19 MiB and a CPU.
+static PLACES: Semaphore = Semaphore::const_new(12);
+
+/// Does something where it may block, once there is a place for it.
+///
+/// # Errors
+/// Where it ended in a panic.
+pub(super) async fn block<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    let place = PLACES.acquire().await.map_err(|_| Error::Closed)?;
+    let done = tokio::task::spawn_blocking(move || {
+        // Kept until it is done, even where the request was given up.
+        let _place = place;
+        work()
+    });
+    done.await.map_err(|_| Error::Closed)
+}

@@ -1,0 +1,223 @@
+//! actix-web's application as what the listener serves.
+//!
+//! An `App` is a service of actix's own requests, of http 0.2, and its futures stay on the thread that made them. Here each
+//! field of a request and of its answer is copied from the one into the other; bodies are passed on piece by piece, as they
+//! are. A worker of the listener is one thread with one runtime ([`listener::Runtime::PerCore`]), so what stays on its thread
+//! may be awaited there; a [`SendWrapper`] looks that it does.
+
+use std::cell::RefCell;
+use std::future::{pending, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use actix_http::error::PayloadError;
+use actix_http::{HttpMessage as _, Payload};
+use actix_service::{Service as _, ServiceFactory as _, boxed, map_config};
+use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::dev::{AppConfig, ServiceResponse};
+use actix_web::web::Bytes;
+use actix_web::{HttpResponse, ResponseError};
+use futures_util::stream;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Request, Response, StatusCode, Uri, Version};
+use http_body::{Body as _, Frame, SizeHint};
+use listener::{Body, BoxError, Peer};
+use send_wrapper::SendWrapper;
+use service::access_log::RequestContext;
+use service::problem::Problem;
+
+use super::failure::Failure;
+use crate::admin::{self, State};
+
+type App = boxed::BoxService<actix_http::Request, ServiceResponse<BoxBody>, actix_web::Error>;
+
+thread_local! {
+    /// The application of this worker. It belongs to a task of the worker's runtime, and so ends with that: not among what
+    /// actix-http keeps for the thread, which it uses to its end.
+    static APP: RefCell<Weak<App>> = const { RefCell::new(Weak::new()) };
+}
+
+/// The admin listener's service; clones share their state, and the application with all others of their thread.
+#[derive(Clone)]
+pub(in crate::admin) struct Mounted {
+    state: Arc<State>,
+}
+
+impl Mounted {
+    pub(in crate::admin) fn new(state: Arc<State>) -> Self {
+        Self { state }
+    }
+
+    /// The application of this thread, which the first request makes.
+    async fn app(&self) -> Result<Rc<App>, BoxError> {
+        if let Some(app) = APP.with_borrow(Weak::upgrade) {
+            return Ok(app);
+        }
+        let factory = map_config(admin::app(Arc::clone(&self.state)), |()| AppConfig::default());
+        let app = factory.new_service(()).await.map_err(|()| "the admin listener has no application")?;
+        let app = Rc::new(boxed::service(app));
+        APP.set(Rc::downgrade(&app));
+        let kept = SendWrapper::new(Rc::clone(&app));
+        tokio::spawn(async move {
+            let _kept = kept;
+            pending::<()>().await;
+        });
+        Ok(app)
+    }
+
+    async fn answer(self, request: Request<Body>) -> Result<Response<Sent>, BoxError> {
+        let app = self.app().await?;
+        let response = match translate(request) {
+            Ok(request) => {
+                poll_fn(|context| app.poll_ready(context)).await.map_err(told)?;
+                match app.call(request).await {
+                    Ok(response) => response.into_parts().1,
+                    Err(error) => error.error_response(),
+                }
+            }
+            Err(failure) => failure.error_response(),
+        };
+        Ok(translate_back(response))
+    }
+}
+
+impl tower_service::Service<Request<Body>> for Mounted {
+    type Response = Response<Sent>;
+    type Error = BoxError;
+    type Future = SendWrapper<Pin<Box<dyn Future<Output = Result<Response<Sent>, BoxError>>>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        SendWrapper::new(Box::pin(self.clone().answer(request)))
+    }
+}
+
+/// An error of actix's, which is of its thread, by what it says.
+fn told(error: impl std::fmt::Display) -> BoxError {
+    error.to_string().into()
+}
+
+/// The same request, as actix-web has them.
+///
+/// # Errors
+/// 400 where one of the two takes what the other does not.
+fn translate(request: Request<Body>) -> Result<actix_http::Request, Failure> {
+    let (parts, body) = request.into_parts();
+    let payload = if body.is_end_stream() { Payload::None } else { payload(body) };
+    let mut translated = actix_http::Request::with_payload(payload);
+    if let Some(context) = parts.extensions.get::<RequestContext>() {
+        translated.extensions_mut().insert(context.clone());
+    }
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let malformed = |what: &str| Problem::bad_request(format!("the request's {what} is malformed"));
+    let head = translated.head_mut();
+    head.method = parts.method.as_str().parse().map_err(|_| malformed("method"))?;
+    head.uri = target.parse().map_err(|_| malformed("target"))?;
+    head.version = match parts.version {
+        Version::HTTP_10 => actix_web::http::Version::HTTP_10,
+        Version::HTTP_2 => actix_web::http::Version::HTTP_2,
+        _ => actix_web::http::Version::HTTP_11,
+    };
+    head.peer_addr = parts.extensions.get::<Peer>().and_then(|peer| peer.remote);
+    for (name, value) in fields(&parts.headers, &parts.uri) {
+        let name = actix_web::http::header::HeaderName::from_bytes(name.as_str().as_bytes());
+        let value = actix_web::http::header::HeaderValue::from_bytes(value);
+        let (Ok(name), Ok(value)) = (name, value) else { return Err(malformed("head").into()) };
+        head.headers.append(name, value);
+    }
+    Ok(translated)
+}
+
+/// The fields of a request. Where the target tells the host, as by HTTP/2, no field does (RFC 9113, section 8.3.1).
+fn fields<'a>(fields: &'a HeaderMap, uri: &'a Uri) -> impl Iterator<Item = (&'a HeaderName, &'a [u8])> {
+    let host = uri.authority().map(|authority| (&header::HOST, authority.as_str().as_bytes()));
+    let told = host.is_some();
+    let fields = fields.iter().map(|(name, value)| (name, value.as_bytes()));
+    fields.filter(move |(name, _)| !told || *name != header::HOST).chain(host)
+}
+
+/// A body that has more than its trailers, of which nobody makes use here.
+fn payload(mut body: Body) -> Payload {
+    let pieces = stream::poll_fn(move |context| {
+        loop {
+            let frame = ready!(Pin::new(&mut body).poll_frame(context));
+            return Poll::Ready(match frame.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(piece))) => Some(Ok(piece)),
+                Some(Ok(Err(_))) => continue,
+                Some(Err(error)) => Some(Err(PayloadError::Io(io::Error::other(error)))),
+                None => None,
+            });
+        }
+    });
+    Payload::Stream { payload: Box::pin(pieces) }
+}
+
+/// The same answer, as the listener has them. What framed it in HTTP/1.1 is the listener's business.
+fn translate_back(mut response: HttpResponse) -> Response<Sent> {
+    let mut translated = Response::new(());
+    *translated.status_mut() =
+        StatusCode::from_u16(response.status().as_u16()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let fields = translated.headers_mut();
+    for (name, value) in response.headers() {
+        let name = HeaderName::from_bytes(name.as_str().as_bytes());
+        let value = HeaderValue::from_bytes(value.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            fields.append(name, value);
+        }
+    }
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        translated.extensions_mut().insert(problem);
+    }
+    translated.map(|()| Sent::new(response.into_body()))
+}
+
+/// The body of an answer.
+pub(in crate::admin) struct Sent {
+    body: SendWrapper<BoxBody>,
+    /// Bytes to come, where that is known.
+    left: Option<u64>,
+}
+
+impl Sent {
+    fn new(body: BoxBody) -> Self {
+        let left = match body.size() {
+            BodySize::None => Some(0),
+            BodySize::Sized(bytes) => Some(bytes),
+            BodySize::Stream => None,
+        };
+        Self { body: SendWrapper::new(body), left }
+    }
+}
+
+impl http_body::Body for Sent {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Some(piece) = ready!(Pin::new(&mut *self.body).poll_next(context)) else {
+            return Poll::Ready(None);
+        };
+        let piece = piece.map_err(told)?;
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(piece.len() as u64);
+        }
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
