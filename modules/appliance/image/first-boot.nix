@@ -60,7 +60,8 @@ in
         requires = [ "systemd-veritysetup@usr.service" ];
         after = lib.mkForce [ "systemd-veritysetup@usr.service" ];
         before = [ "sysroot-var.mount" ];
-        requiredBy = [ "sysroot-var.mount" ];
+        # It ends before the system begins (systemd-repart.service), and would take /var along if that required it.
+        wantedBy = [ "sysroot-var.mount" ];
         serviceConfig.ExecStart = lib.mkForce [
           ""
           "${script} ${package}/bin/systemd-repart"
