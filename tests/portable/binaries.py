@@ -32,6 +32,8 @@ def _binaries() -> set[str]:
 def build(directory: Path, wanted: set[str]) -> dict[str, Path]:
     """Those of the wanted programs that are ours, built and without debug information, by name."""
     ours = wanted & _binaries()
+    if not ours:
+        return {}
     # Built by themselves, their dependencies would have other features than in the tests, and be built again.
     built = subprocess.run(
         ["cargo", "test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"],
