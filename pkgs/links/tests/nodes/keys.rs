@@ -2,10 +2,11 @@
 
 use bench::postgres::Durability;
 use serde_json::{Value, json};
+use testkit::until;
 
 use crate::http::{Answer, Client};
 use crate::server::{Server, alone};
-use crate::{eventually, node, start};
+use crate::{node, start};
 
 fn ask(server: &Server, key: &str, method: &str, path: &str, body: &str) -> Answer {
     let mut client = Client::connect(server.admin).expect("it listens");
@@ -33,7 +34,7 @@ fn a_key_that_one_server_makes_is_used_and_revoked_at_the_other() {
     let whoami = ask(other, &secret, "GET", "/api/v1/whoami", "");
     assert_eq!((whoami.status, &json_of(&whoami)["id"]), (200, &known()["id"]));
     // Nobody waits for that note.
-    eventually("its use is noted", || known().get("last_used_at").is_some());
+    until("its use is noted", || known().get("last_used_at").is_some());
     let wrong = ask(
         one,
         &one.token,

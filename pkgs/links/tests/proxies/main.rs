@@ -1,5 +1,6 @@
 //! Links behind nginx and HAProxy: whose tries at a password are whose. Runs the real program.
 
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 
