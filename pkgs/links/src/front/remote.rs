@@ -3,7 +3,7 @@
 //! What was read is kept for others, as long as nothing has changed since it was asked for. While the database is away,
 //! what was right when it was heard of last is answered, and then what a standby has; both are told apart.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cache::{Cache, Entry, Grants};
 use crate::domains::DomainId;
@@ -14,6 +14,12 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// How often it looks for them.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a read of a link that was known waits, which has found no server: the feed finds that too, or another server.
+const AGREED: Duration = Duration::from_secs(5);
+
+/// How often it looks.
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// How sure it is what was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +40,7 @@ pub async fn find(
     code: &str,
 ) -> Result<(Entry, Certainty), Error> {
     let cached = || Some((cache.last(domain, code)?, Certainty::Cached(cache.lingers()?)));
-    let away = cache.lingers().is_some();
+    let (away, known) = (cache.lingers().is_some(), cache.last(domain, code).is_some());
     if let Some(found) = cached() {
         return Ok(found);
     }
@@ -58,22 +64,37 @@ pub async fn find(
     if let Some(found) = cached() {
         return Ok(found);
     }
-    match remote.route_of_any(domain, code).await {
+    let failed = match remote.route_of_any(domain, code).await {
         Some(Ok(found)) => {
             // Clicks are granted by the primary alone, and so are limits.
             let route = found.map(|FoundRoute { route, .. }| route);
-            Ok((cache.entry(reading, domain, code, route), Certainty::Standby))
+            return Ok((cache.entry(reading, domain, code, route), Certainty::Standby));
         }
-        Some(Err(error)) => Err(error),
+        Some(Err(error)) => error,
         None if away => match remote.route(domain, code).await {
             Ok(found) => {
                 let entry = cache.keep(reading, domain, code, route(cache, remote, found));
-                Ok((entry, Certainty::Sure))
+                return Ok((entry, Certainty::Sure));
             }
-            Err(error) => Err(error),
+            Err(error) => error,
         },
-        None => Err(failed),
+        None => failed,
+    };
+    let begun = Instant::now();
+    while known && begun.elapsed() < AGREED {
+        if let Some(found) = cached() {
+            return Ok(found);
+        }
+        if cache.is_fresh() {
+            let reading = cache.reading(domain, code);
+            if let Ok(found) = remote.route(domain, code).await {
+                let entry = cache.keep(reading, domain, code, route(cache, remote, found));
+                return Ok((entry, Certainty::Sure));
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
     }
+    Err(failed)
 }
 
 /// The route; where its limit is another one than before, what was granted by that is given back.
