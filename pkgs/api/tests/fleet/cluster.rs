@@ -158,6 +158,8 @@ impl Cluster {
         let pgbouncer = logged(pgbouncer.arg(at("p/pgbouncer.ini")), &at("pgbouncer.log"));
         self._others.extend([haproxy, pgbouncer]);
         wait_for("pgbouncer", || TcpStream::connect((HERE, POOLER)).ok());
+        // HAProxy takes each server for one that leads until it has asked it twice.
+        std::thread::sleep(Duration::from_secs(2));
     }
 
     /// A URL of a database of all members, of which one takes writes.
