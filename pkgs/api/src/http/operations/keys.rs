@@ -38,7 +38,7 @@ pub(in crate::http) struct KeyToCreate {
     #[schema(min_length = 1, max_length = 100)]
     name: String,
     /// What it allows; `write` includes `read`
-    #[schema(inline)]
+    #[schema(value_type = String, pattern = "^(read|write)$")]
     scope: ScopeName,
     /// Requests a second in the long run; 0 or null for as many as it likes. Unless given 100, or what the key has that
     /// makes it, where that is less
@@ -56,8 +56,8 @@ pub(in crate::http) struct KeyToCreate {
     expires_at: Option<String>,
 }
 
-/// What a key allows
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+/// What a key allows.
+#[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::http) enum ScopeName {
     Read,
