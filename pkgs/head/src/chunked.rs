@@ -71,6 +71,11 @@ impl Chunked {
         Self { state: State::Size { size: 0, digits: 0 }, aside: 0 }
     }
 
+    /// Whether more of a chunk has to come.
+    pub const fn is_in_chunk(&self) -> bool {
+        matches!(self.state, State::Data { .. })
+    }
+
     /// Reads on in `bytes`, as far as to the end of the next piece of the body.
     ///
     /// # Errors

@@ -400,7 +400,10 @@ async fn exchange<S: HttpService>(
     let told = record.respond(&mut parts);
     let exact = told.as_ref().map_or_else(|| body.size_hint().exact(), |told| Some(told.len() as u64));
     *answered = true;
-    let keep_alive = asked_to_keep && inbound.is_reusable() && !conn.broken && !conn.deadline.is_draining();
+    let keep_alive = asked_to_keep
+        && inbound.is_reusable(conn.input.bytes())
+        && !conn.broken
+        && !conn.deadline.is_draining();
     let (framing, keep_alive) = date::with_line(conn.worker.registry.clock.second(), |date| {
         let response_context = ResponseContext { version, head: is_head, exact, keep_alive, date, more };
         encode::write(conn.output.buffer(), parts.status, &parts.headers, &response_context)

@@ -77,16 +77,16 @@ impl RequestBody {
         }
     }
 
-    /// Whether the connection can be used again once the response is sent.
-    pub fn is_reusable(&self) -> bool {
+    /// Whether the connection can be used again once the response is sent, with what of the body has `arrived` and nobody
+    /// has read.
+    pub fn is_reusable(&self, arrived: &[u8]) -> bool {
         match self {
             Self::Done => true,
             Self::Receiving(Receiver { expected: true, .. }) => false,
             // RFC 9110, section 15.5.9: who does not send it now is not waited for any longer.
             Self::Receiving(receiver) if receiver.shared.lock().late => false,
             Self::Receiving(Receiver { decoder: Decoder::Length(left), .. }) => *left <= DISCARD_BYTES,
-            // Most often only the last chunk is missing.
-            Self::Receiving(Receiver { decoder: Decoder::Chunked(_), .. }) => true,
+            Self::Receiving(Receiver { decoder: Decoder::Chunked(chunked), .. }) => ends(*chunked, arrived),
         }
     }
 
@@ -147,6 +147,26 @@ impl RequestBody {
             if *discarded > DISCARD_BYTES {
                 return Poll::Ready(false);
             }
+        }
+    }
+}
+
+/// Whether a chunked body is at its end, or most likely is: all that was sent was read, and only the last chunk is missing.
+/// How much more there is, nobody knows: who is told that the connection stays has to find it open.
+fn ends(mut chunked: Chunked, mut arrived: &[u8]) -> bool {
+    let mut unread = 0;
+    loop {
+        match chunked.decode(arrived) {
+            Ok(Found::End { .. }) => return true,
+            Ok(Found::Data { skip, length }) => {
+                unread += length as u64;
+                if unread > DISCARD_BYTES {
+                    return false;
+                }
+                arrived = &arrived[skip + length..];
+            }
+            Ok(Found::More { .. }) => return unread == 0 && !chunked.is_in_chunk(),
+            Err(_) => return false,
         }
     }
 }

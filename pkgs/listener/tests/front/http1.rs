@@ -70,6 +70,10 @@ fn bodies_nobody_reads_do_not_become_requests() {
     // Too much to read for nothing: the connection is closed after the answer.
     client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n");
     assert!(client.text().contains("\r\nconnection: close\r\n"));
+    // Of chunks that go on nobody knows how far.
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\nx");
+    assert!(client.text().contains("\r\nconnection: close\r\n"));
 }
 
 #[test]
