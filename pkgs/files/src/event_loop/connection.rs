@@ -683,9 +683,14 @@ impl Connection {
         NextStep::Turn
     }
 
+    /// Whether it has said all, and waits for the client's end.
+    pub fn is_lingering(&self) -> bool {
+        matches!(self.state, State::Lingering)
+    }
+
     /// Its time is up. Returns whether it has been told so and goes on a little.
     pub fn expire(&mut self, worker: &mut WorkerState) -> bool {
-        if matches!(self.state, State::Lingering) {
+        if self.is_lingering() {
             return false;
         }
         if !self.queue.is_done() {

@@ -537,7 +537,8 @@ impl EventLoop {
             if !late && !drained {
                 continue;
             }
-            self.worker.context.metrics.timed_out.add(u64::from(late));
+            // What lingers was counted when it was told why, or has an answer.
+            self.worker.context.metrics.timed_out.add(u64::from(late && !connection.is_lingering()));
             let token = u64::from(slot.generation) << 32 | place as u64;
             if drained {
                 connection.close();

@@ -66,6 +66,7 @@ fn slow_clients_are_let_go() {
     // Nothing taken: what comes is not the whole.
     let timed_out = "linerate_files_listener_timed_out_total";
     let before = server.metric(timed_out);
+    assert_eq!(before, 4.0, "each of these once, and its lingering not again");
     let mut stalled = server.connect();
     stalled.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n");
     until("the end of a stalled transfer", || server.metric(timed_out) > before);
