@@ -189,11 +189,17 @@ impl Seen {
     pub fn follow(&self, node: &Node) {
         let mut visitor = Visitor::of(node);
         while self.on() {
+            let asked = Instant::now();
             let hot = visitor.visit("hot");
             match hot.status {
                 307 => drop(self.hot.fetch_add(1, Relaxed)),
                 status => {
-                    println!("fleet: a hot link answered {status}: {:?}", hot.fields);
+                    let text = String::from_utf8_lossy(&hot.body);
+                    println!(
+                        "fleet: a hot link answered {status} after {:?}: {:?} {text}",
+                        asked.elapsed(),
+                        hot.fields
+                    );
                     self.failed.fetch_add(1, Relaxed);
                 }
             }

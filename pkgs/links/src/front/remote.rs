@@ -16,7 +16,7 @@ const IDLE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a read of a link that was known waits, which has found no server: the feed finds that too, or another server.
-const AGREED: Duration = Duration::from_secs(5);
+const AGREED: Duration = Duration::from_secs(10);
 
 /// How often it looks.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -57,7 +57,8 @@ pub async fn find(
             Err(error) => error,
         }
     };
-    if !matches!(failed, Error::Unreachable(_)) {
+    // A server that ends, or a standby that is behind, says that it is busy as well as nothing.
+    if !(matches!(failed, Error::Unreachable(_)) || known && matches!(failed, Error::Busy)) {
         return Err(failed);
     }
     // The feed may have found nobody meanwhile.
