@@ -106,8 +106,8 @@ image:              ## HOST=aws-c6i-image, tengbe-image or tengbe-installer: tha
 
 .PHONY: vm-test vm
 
-vm-test:            ## boot the rendered hosts on Debian under QEMU, and run the VM tests' scripts there
-	.ci/portable.sh
+vm-test:            ## boot the hosts under QEMU, and run the VM tests' scripts there; ARGS="appliance appliance-cuts" runs these
+	.ci/portable.sh $(ARGS)
 
 vm:                 ## boot the appliance: links at port 8080 of this machine, files at 8090, api at 8100, by TLS files at 8443 and links at 8444
 	.ci/portable.sh --boot vm

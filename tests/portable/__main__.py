@@ -14,7 +14,7 @@ import interactive
 import lanes
 import nixos
 import rendering
-from catalogue import TESTS
+from catalogue import BY_NAME, TESTS
 from host import Host
 from report import say, skip
 from scenario import Made
@@ -22,7 +22,7 @@ from scenario import Made
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="portable", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which tests: {', '.join(TESTS)}; all by default")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which tests: {', '.join(TESTS)}; all but {', '.join(sorted(BY_NAME))} by default")
     parser.add_argument("--boot", metavar="HOST", help="boot this host of tests/rendered, to look around in")
     arguments = parser.parse_args()
     for name in arguments.names:
@@ -35,7 +35,7 @@ def main() -> int:
         if arguments.boot:
             made = prepare({arguments.boot}, set(), Path(directory))
             return interactive.boot(made.hosts[arguments.boot], made)
-        return suite(arguments.names or list(TESTS), Path(directory))
+        return suite(arguments.names or [name for name in TESTS if name not in BY_NAME], Path(directory))
 
 
 def suite(names: list[str], directory: Path) -> int:

@@ -59,6 +59,8 @@ TESTS: dict[str, dict[str, Role]] = {
     "image": {"box": METAL},
     "update": {"box": METAL},
     "appliance": {"box": APPLIANCE},
+    "appliance-update": {"box": APPLIANCE},
+    "appliance-cuts": {"box": APPLIANCE},
     "aws": {"box": CLOUD, "visitor": VISITOR},
     "metadata": {"box": CLOUD, "visitor": VISITOR},
     "install": {"medium": MEDIUM, "box": INSTALLED},
@@ -73,4 +75,7 @@ TESTS: dict[str, dict[str, Role]] = {
 }
 
 # Tests that may begin where one that held has ended, on its machines: to boot them takes longer than most scripts.
-GOING_ON = {"firewall", "restart", "power-cut", "update", "metadata", "nic", "watch"}
+GOING_ON = {"firewall", "restart", "power-cut", "update", "appliance-update", "appliance-cuts", "metadata", "nic", "watch"}
+
+# Tests that run when they are named alone: they are long, and what they are about changes seldom.
+BY_NAME = {"appliance-cuts"}

@@ -204,6 +204,12 @@ class Machine:
             self.process.wait(BOOT_SECONDS + WAIT_SECONDS)
             self._off()
 
+    def wait_for_end(self) -> None:
+        """Until it is off, of a system that need not begin."""
+        if self.process:
+            self.process.wait(BOOT_SECONDS)
+            self._off()
+
     def crash(self) -> None:
         """Cuts the power."""
         if self.process:

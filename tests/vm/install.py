@@ -1,5 +1,7 @@
 # The installer puts a host onto the disk of a machine, by NixOS's own installer, and turns it off; the disk then boots.
 
+import json
+
 with subtest("the installer asks nobody, and the machine is off"):
     medium.start()
     medium.wait_for_shutdown()
@@ -10,6 +12,10 @@ with subtest("what it left boots, is healthy, and answers"):
     box.wait_for_unit("linerate-health.service")
     failed = box.succeed("systemctl list-units --failed --plain --no-legend")
     assert failed == "", failed
+    box.wait_until_succeeds("systemctl is-system-running | grep -qx running", 120)
+    found = json.loads(box.execute("linerate doctor --profile /etc/linerate/profile.json --json")[1])["findings"]
+    # As of the image: the emulator's CPUs and clock.
+    assert {finding["rule"] for finding in found} <= {"clock", "cpus", "governor"}, found
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1/nowhere") == "404"
     assert box.succeed("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090/nowhere") == "404"
 

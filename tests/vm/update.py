@@ -107,13 +107,31 @@ with subtest("a generation that is on no trial does not boot again when the box 
     box.succeed("systemctl start linerate-fall-back.service")
     assert box.succeed("systemctl show -P ConditionResult linerate-fall-back.service").strip() == "no"
 
-with subtest("a good generation is blessed, and keeps what was stored"):
-    box.succeed("install-generation 4 good")
+
+def started() -> dict[str, str]:
+    """When the services were, by their names."""
+    return {
+        name: box.succeed(f"systemctl show -P ActiveEnterTimestampMonotonic linerate-{name}").strip()
+        for name in ("links", "files")
+    }
+
+
+with subtest("the running system is switched, and what did not change goes on"):
+    before = started()
+    box.succeed("install-generation 4 moved switch")
+    after = started()
+    assert after["links"] != before["links"] and after["files"] == before["files"], (before, after)
+    settings = "$(systemctl show -P ExecStart linerate-links | grep -o '/nix/store/[^ ;]*[.]toml' | head -n 1)"
+    box.succeed(f"grep -q http://moved {settings}")
+    assert answered() == "307 https://example.com/kept", answered()
+
+with subtest("a good generation is blessed once it has booted, and keeps what was stored"):
     assert entries_of(4) == ["nixos-generation-4+2.conf"], entries_of(4)
     reboot()
     box.wait_for_unit("systemd-bless-boot.service")
     assert booted() == "nixos-generation-4", booted()
     assert entries_of(4) == ["nixos-generation-4.conf"], entries_of(4)
+    box.succeed(f"grep -q http://moved {settings}")
     assert answered() == "307 https://example.com/kept", answered()
 
 with subtest("a generation whose kernel panics gives the box back too"):
@@ -126,30 +144,14 @@ with subtest("a generation whose kernel panics gives the box back too"):
     assert booted() == "nixos-generation-4", booted()
     assert entries_of(5) == ["nixos-generation-5+0-2.conf"], entries_of(5)
 
-
-def started() -> dict[str, str]:
-    """When the services were, by their names."""
-    return {
-        name: box.succeed(f"systemctl show -P ActiveEnterTimestampMonotonic linerate-{name}").strip()
-        for name in ("links", "files")
-    }
-
-
-with subtest("the running system is switched, and what did not change goes on"):
+with subtest("a generation that was switched to is taken back by hand, and stays so"):
+    profile = "/nix/var/nix/profiles/system"
     box.wait_for_unit("linerate-links.service")
     before = started()
-    box.succeed("install-generation 6 moved switch")
-    after = started()
-    assert after["links"] != before["links"] and after["files"] == before["files"], (before, after)
-    settings = "$(systemctl show -P ExecStart linerate-links | grep -o '/nix/store/[^ ;]*[.]toml' | head -n 1)"
-    box.succeed(f"grep -q http://moved {settings}")
-    assert answered() == "307 https://example.com/kept", answered()
+    box.succeed("install-generation 6 good switch")
     assert entries_of(6) == ["nixos-generation-6+2.conf"], entries_of(6)
-
-with subtest("it is taken back by hand, and stays so"):
-    profile = "/nix/var/nix/profiles/system"
     box.succeed(f"nix-env --profile {profile} --switch-generation 4", f"{profile}/bin/switch-to-configuration switch")
-    assert started()["files"] == after["files"], (after, started())
+    assert started() == before, (before, started())
     assert box.succeed("readlink -f /run/current-system") == box.succeed("readlink -f /run/booted-system")
     reboot()
     box.wait_for_unit("linerate-links.service")
