@@ -15,7 +15,7 @@ const IDLE: Duration = Duration::from_secs(5);
 /// How often it looks for them.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a read of a link that was known waits, which has found no server: the feed finds that too, or another server.
+/// How long a read of a known link that found no server waits for the feed to find none either, or for another server.
 const AGREED: Duration = Duration::from_secs(10);
 
 /// How often it looks.
@@ -57,7 +57,7 @@ pub async fn find(
             Err(error) => error,
         }
     };
-    // A server that ends, or a standby that is behind, says that it is busy as well as nothing.
+    // During a fail-over a server may cancel the read or be out of connections, which is reported as busy.
     if !(matches!(failed, Error::Unreachable(_)) || known && matches!(failed, Error::Busy)) {
         return Err(failed);
     }
