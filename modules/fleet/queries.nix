@@ -119,7 +119,16 @@ let
         "Writes of links wait for the database: further ones are soon answered 503."
         (panel "Writes that wait" "short" [ "node" ] "max by (node) (linerate_links_write_queue_depth)")
       )
-      (panel "Clicks not yet stored" "short" [ "node" ] "sum by (node) (linerate_links_clicks_pending)")
+      (alert "LinksClicks" "warning" "> 1e6" "10m"
+        "Clicks wait in memory for the database: what is killed now loses them."
+        (panel "Clicks not yet stored" "short" [ "node" ] "sum by (node) (linerate_links_clicks_pending)")
+      )
+      (alert "LinksFeed" "critical" "> 5" "1m"
+        "A server does not hear what others write: it answers from its cache for as long as it is told to, and then from the database."
+        (panel "Since writes of others were heard of" "s" [
+          "node"
+        ] "max by (node) (linerate_links_feed_age_seconds)")
+      )
     ];
     files = [
       (panel "Sent" "Bps" [ "node" ] "sum by (node) (rate(linerate_files_sent_bytes_total[${window}]))")

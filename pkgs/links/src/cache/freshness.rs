@@ -55,6 +55,11 @@ impl Freshness {
         state.heard.filter(|_| lingers).map(|heard| now.saturating_duration_since(heard))
     }
 
+    /// For how long what others write has not been heard of; none where it never was.
+    pub(super) fn age(&self) -> Option<Duration> {
+        self.state().heard.map(|heard| heard.elapsed())
+    }
+
     pub(super) fn holds(&self) -> bool {
         self.state().fresh
     }

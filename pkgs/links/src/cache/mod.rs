@@ -155,6 +155,11 @@ impl Cache {
         self.freshness.as_ref().and_then(Freshness::lingers)
     }
 
+    /// For how long what others write has not been heard of: zero where no others do, and none where it never was.
+    pub fn feed_age(&self) -> Option<Duration> {
+        self.freshness.as_ref().map_or(Some(Duration::ZERO), Freshness::age)
+    }
+
     /// Whether what is held is known to be right, and used.
     pub fn is_fresh(&self) -> bool {
         self.freshness.as_ref().is_none_or(Freshness::holds)

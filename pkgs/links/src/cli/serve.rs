@@ -532,6 +532,13 @@ fn registry(front: &Arc<Front>, public: &listener::metrics::Metrics, build: &Bui
     gauge("linerate_links_write_queue_depth", "Writes that wait for the database", |front| {
         front.store.depth() as u64
     });
+    let followed = Arc::clone(front);
+    Family::new(
+        "linerate_links_feed_age_seconds",
+        "Time since all that other servers had written was known last; 0 on SQLite, infinite where it never was",
+    )
+    .with(&[], move || followed.cache.feed_age().map_or(f64::INFINITY, |age| age.as_secs_f64()))
+    .register(&mut registry);
     registry
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use testkit::until;
 
 use crate::server::alone;
-use crate::{STALENESS, ask, node, start};
+use crate::{STALENESS, ask, metric, node, start};
 
 /// What a busy machine may add to the bound: threads that wake late, and the way of a request.
 const LATE: Duration = Duration::from_millis(1500);
@@ -70,11 +70,7 @@ fn a_write_on_one_server_is_seen_at_once_on_its_own_and_within_the_bound_on_the_
 }
 
 fn misses(server: &crate::server::Server) -> u64 {
-    let mut client = crate::http::Client::connect(server.admin).expect("it listens");
-    let answer = client.request("GET", "/metrics", "", "").expect("an answer");
-    let text = answer.text().to_owned();
-    let line = text.lines().filter(|line| line.starts_with("linerate_links_cache_misses"));
-    line.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>() as u64
+    metric(server, "linerate_links_cache_lookups_total{result=\"miss\"}") as u64
 }
 
 #[test]

@@ -46,3 +46,13 @@ fn ask(client: &mut Client, code: &str) -> (u16, Option<String>) {
     let answer = client.get(code).expect("the server answers");
     (answer.status, answer.field("location").map(str::to_owned))
 }
+
+/// A value of `/metrics`, of the line that begins so.
+fn metric(server: &Server, name: &str) -> f64 {
+    let mut client = Client::connect(server.admin).expect("it listens");
+    // Without a key it answers local names alone.
+    client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+    let answer = client.receive().expect("an answer");
+    let line = answer.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("there is no {name}"))
+}

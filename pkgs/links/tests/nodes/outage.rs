@@ -7,7 +7,10 @@ use serde_json::json;
 use testkit::until;
 
 use crate::server::alone;
-use crate::{STALENESS, ask, node, start};
+use crate::{STALENESS, ask, metric, node, start};
+
+/// For how long a server has not heard of others.
+const AGE: &str = "linerate_links_feed_age_seconds";
 
 #[test]
 fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() {
@@ -31,6 +34,7 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
         assert!(told.is_none_or(|told| told.contains("detail=database-away")), "{answer:?}");
         told.is_some()
     });
+    assert!(metric(&server, AGE) > STALENESS.as_secs_f64(), "it shows for how long nothing was heard");
     let unknown = visitor.get("other").expect("an answer");
     assert_eq!((unknown.status, unknown.field("retry-after")), (503, Some("1")), "{unknown:?}");
     // Each on a connection of its own: one that is refused before its body was read is the last of its connection, and the
@@ -55,6 +59,7 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
     });
     let answer = visitor.get("known").expect("an answer");
     assert_eq!((answer.location(), answer.field("cache-status")), ("https://t.example/back", None));
+    until("it hears again", || metric(&server, AGE) < STALENESS.as_secs_f64());
     until("clicks from before and meanwhile are counted", || api().clicks("known") >= 7);
     server.stop();
 }
