@@ -59,9 +59,10 @@ bench-api:          ## users by id from PostgreSQL and SQLite beside pgbench, ax
 	.ci/install.sh postgres
 	.ci/bench.sh linerate-api users -- $(ARGS)
 
-bench-fleet:        ## commits a second with and without telling other nodes, reads by key, and the times of fail-over
+bench-fleet:        ## commits a second with and without telling other nodes, reads by key, a million links in and out, misses, clicks, and the times of fail-over
 	.ci/install.sh postgres
 	.ci/bench.sh linerate-postgres commits -- $(ARGS)
+	.ci/bench.sh linerate-links fleet -- $(ARGS)
 	.ci/fleet.sh
 
 bench-ladder:       ## the articles' stages one after the other; in pieces by ARGS=post, get, links or --quick
