@@ -200,7 +200,19 @@ impl<'r, 'p, T> Match<'r, 'p, T> {
 
     /// A parameter without its escapes.
     pub fn decoded(&self, name: &str) -> Option<Result<Cow<'p, str>, NotUtf8>> {
-        self.param(name).map(escape::decode)
+        self.param(name).map(|raw| self.decode(raw))
+    }
+
+    /// The first parameter without its escapes: of a route that has one, without a look for its name.
+    #[inline]
+    pub fn first_decoded(&self) -> Option<Result<Cow<'p, str>, NotUtf8>> {
+        self.captures.get(self.path, 0).map(|raw| self.decode(raw))
+    }
+
+    /// Where the walk has seen no escape, there is none to look for.
+    #[inline]
+    fn decode(&self, raw: &'p str) -> Result<Cow<'p, str>, NotUtf8> {
+        if self.captures.has_escapes() { escape::decode(raw) } else { Ok(Cow::Borrowed(raw)) }
     }
 
     /// All parameters with their names, as they stand in the path, in the order of the pattern.

@@ -58,7 +58,7 @@ impl Routes {
     pub fn find<'p>(&self, method: &Method, path: &'p str) -> Option<Target<'p>> {
         match self.0.find(method, path) {
             Lookup::Match(found) => Some(match found.value {
-                Page::Link => match found.decoded("code") {
+                Page::Link => match found.first_decoded() {
                     Some(Ok(code)) => Target::Link(code),
                     _ => Target::Nothing,
                 },

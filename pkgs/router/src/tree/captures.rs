@@ -27,6 +27,12 @@ impl Captures {
         usize::from(self.count)
     }
 
+    /// Whether one of them may have a `%`.
+    #[inline]
+    pub(crate) fn has_escapes(&self) -> bool {
+        self.escapes
+    }
+
     /// What the parameter at `index` is in `path`, as it stands there. `None` past the last.
     #[inline]
     pub(crate) fn get<'p>(&self, path: &'p str, index: usize) -> Option<&'p str> {

@@ -157,6 +157,8 @@ impl Tree {
         *captures = Captures::new();
         let value = found(self.walk(0, &normal, 1, captures))?;
         captures.map(|offset| escape::denormalized(path, offset));
+        // The path as it was written has some, whatever is left of them in the normal one.
+        captures.escapes = true;
         Some(value)
     }
 
