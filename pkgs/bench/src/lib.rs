@@ -4,7 +4,6 @@
 //! second and latency as the client saw them, and the CPU time each request cost the server.
 //!
 //! - [`setup`]: the programs a bench needs, and a network namespace of its own.
-//! - [`process`]: a program under test; killed when dropped.
 //! - [`server`]: a process that is measured; stopped with all its children when dropped.
 //! - [`postgres`]: a PostgreSQL of one's own.
 //! - [`gateway`]: object storage of one's own.
@@ -33,7 +32,6 @@ pub mod h2load;
 pub mod h3load;
 pub mod peers;
 pub mod postgres;
-pub mod process;
 pub mod proxy;
 pub mod report;
 pub mod rounds;

@@ -1,20 +1,21 @@
 //! What writes files, as its friends, strangers and accidents meet it.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
+use testkit::Server;
 
 /// A writer for one test.
 struct Writer {
-    child: Child,
+    server: Server,
     place: tempfile::TempDir,
 }
 
@@ -36,20 +37,17 @@ impl Answer {
     }
 }
 
-fn begin(place: &Path, user: u32, flags: &[&str]) -> Child {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
+fn begin(place: &Path, user: u32, flags: &[&str]) -> Server {
+    let log = fs::File::options().create(true).read(true).append(true).open(place.join("log"));
+    let server = Server::program(env!("CARGO_BIN_EXE_linerate"))
         .args(["files-writer", "--user", &user.to_string(), "--root"])
         .arg(place.join("root"))
         .args(["--listen", &format!("unix:{}", place.join("socket").display())])
         .args(flags)
-        .stdout(Stdio::piped())
-        .stderr(fs::File::options().create(true).append(true).open(place.join("log")).expect("a file"))
-        .spawn()
-        .expect("the binary");
-    let mut said = String::new();
-    BufReader::new(child.stdout.take().expect("standard output")).read_line(&mut said).expect("a line");
-    assert!(said.starts_with("writer "), "{said} {:?}", fs::read_to_string(place.join("log")));
-    child
+        .log(log.expect("a file"))
+        .start();
+    assert!(server.line("writer").is_some(), "{} {}", server.said(), server.log());
+    server
 }
 
 impl Writer {
@@ -60,7 +58,7 @@ impl Writer {
     fn for_user(user: u32, flags: &[&str]) -> Self {
         let place = tempfile::tempdir().expect("a directory");
         fs::create_dir(place.path().join("root")).expect("a directory");
-        Self { child: begin(place.path(), user, flags), place }
+        Self { server: begin(place.path(), user, flags), place }
     }
 
     fn root(&self, path: &str) -> PathBuf {
@@ -122,13 +120,12 @@ impl Writer {
 
     /// Ended as by a power cut of the process, and begun anew.
     fn kill_and_start(&mut self, flags: &[&str]) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("ended");
-        self.child = begin(self.place.path(), rustix::process::geteuid().as_raw(), flags);
+        self.server.kill();
+        self.server = begin(self.place.path(), rustix::process::geteuid().as_raw(), flags);
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.place.path().join("log")).expect("a log")
+        self.server.log()
     }
 
     /// What lies in the hidden directory.
@@ -136,13 +133,6 @@ impl Writer {
         let all = fs::read_dir(self.root(".linerate-uploads")).expect("a directory");
         all.filter(|entry| entry.as_ref().expect("an entry").path().extension().is_some_and(|it| it == kind))
             .count()
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -5,45 +5,32 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::Server;
 
 /// A node: linerate-links, and the file that names its generation.
 struct Node {
-    service: Child,
+    service: Server,
     admin: String,
     generation: PathBuf,
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        drop(self.service.kill());
-        drop(self.service.wait());
-    }
 }
 
 impl Node {
     fn start(program: &Path, directory: &Path, name: &str, generation: &str) -> Self {
         let file = directory.join(format!("{name}.generation"));
         fs::write(&file, generation).unwrap();
-        let mut service = Command::new(program)
+        let service = Server::program(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "1"])
             .arg("--database")
             .arg(directory.join(format!("{name}.db")))
             .arg("--generation-file")
             .arg(&file)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(service.stdout.take().unwrap()).lines();
-        let admin = lines.find_map(|line| {
-            let line = line.ok()?;
-            Some(line.strip_prefix("admin")?.trim().trim_end_matches('/').to_owned())
-        });
-        Self { service, admin: admin.expect("it says where it is"), generation: file }
+            .start();
+        let admin = format!("http://{}", service.listens("admin", "http"));
+        Self { service, admin, generation: file }
     }
 }
 
@@ -189,7 +176,7 @@ fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_ill() {
     let mut line = String::new();
     stderr.read_line(&mut line).unwrap();
     assert!(line.starts_with("well, and"), "{line}");
-    fleet.nodes[1].service.kill().unwrap();
+    fleet.nodes[1].service.kill();
     stderr.read_to_string(&mut line).unwrap();
     assert_eq!(promotion.wait().unwrap().code(), Some(3), "{line}");
     assert!(line.contains("error: wave1 stays: b of canary:") && line.contains("does not report"), "{line}");

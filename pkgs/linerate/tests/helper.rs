@@ -2,19 +2,20 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use linerate::helper::{Answer, Request, Verb, ask};
 use serde_json::Value;
 use support::skipped;
+use testkit::Server;
 
 /// A helper for one test, on a recorded machine or this one.
 struct Helper {
-    child: Child,
+    server: Server,
     socket: PathBuf,
     _directory: tempfile::TempDir,
 }
@@ -27,17 +28,12 @@ impl Helper {
         if recorded {
             command.arg("--machine").arg(machine());
         }
-        let mut child = command
+        let server = Server::by(command)
             .args(["console-helper", "--user", &user.to_string(), "--listen"])
             .arg(format!("unix:{}", socket.display()))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary");
-        let mut said = String::new();
-        BufReader::new(child.stdout.take().expect("standard output")).read_line(&mut said).expect("a line");
-        assert!(said.starts_with("helper "), "{said}");
-        Self { child, socket, _directory: directory }
+            .start();
+        assert!(server.line("helper").is_some(), "{}", server.said());
+        Self { server, socket, _directory: directory }
     }
 
     fn ask(&self, verb: Verb) -> Answer {
@@ -53,21 +49,12 @@ impl Helper {
     }
 
     /// What it has logged, once it is ended.
-    fn end(mut self) -> Vec<Value> {
-        self.child.kill().expect("ended");
-        self.child.wait().expect("ended");
-        let mut log = String::new();
-        self.child.stderr.take().expect("standard error").read_to_string(&mut log).expect("text");
+    fn end(self) -> Vec<Value> {
+        self.server.kill();
+        let log = self.server.log();
         log.lines()
             .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
             .collect()
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

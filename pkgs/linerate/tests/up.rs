@@ -2,47 +2,27 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::{apart, binaries};
+use testkit::Server;
 
 /// Starts `up` on a directory and waits for what it says once all are ready.
-fn up(data: &Path) -> (Child, Value) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
-        .args(["--json", "up", "--data"])
-        .arg(data)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .expect("the binary");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("standard output")).read_line(&mut line).expect("a line");
-    let said = serde_json::from_str(&line).unwrap_or_else(|error| {
-        let mut errors = String::new();
-        child.stderr.take().expect("standard error").read_to_string(&mut errors).expect("text");
-        panic!("{error}: {line:?} {errors}")
-    });
-    (child, said)
+fn up(data: &Path) -> (Server, Value) {
+    let up = Server::program(env!("CARGO_BIN_EXE_linerate")).args(["--json", "up", "--data"]).arg(data);
+    let server = up.start();
+    let said = serde_json::from_str(server.said());
+    let said = said.unwrap_or_else(|error| panic!("{error}: {:?} {}", server.said(), server.log()));
+    (server, said)
 }
 
-/// Waits until it has ended, for a while.
-fn ended(child: &mut Child) -> i32 {
-    let end = Instant::now() + Duration::from_secs(60);
-    while Instant::now() < end {
-        if let Some(status) = child.try_wait().expect("a status") {
-            return status.code().expect("a code");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    panic!("it did not end");
+/// The exit code of one that is to end.
+fn ended(server: &Server) -> i32 {
+    server.wait(Duration::from_secs(120)).code().expect("a code")
 }
 
 /// The services that still run, of those that it started. Ports tell nothing: somebody else may have them by now.
@@ -66,7 +46,7 @@ fn what_it_says_to_try_works_and_everything_ends_together() {
     let data = tempfile::tempdir().expect("a directory");
     // Twice: what is there from the last time is used again.
     for _ in 0..2 {
-        let (mut child, said) = up(data.path());
+        let (server, said) = up(data.path());
         let commands = said["commands"].as_array().expect("commands");
         let run = |command: &Value, more: &str| {
             let command = command.as_str().expect("a command");
@@ -93,8 +73,8 @@ fn what_it_says_to_try_works_and_everything_ends_together() {
         let page = run(&console.into(), "");
         assert!(page.contains("No sign-in") && page.contains("/link/hello"), "{page}");
         uploads(data.path(), &said);
-        kill_process(Pid::from_child(&child), Signal::INT).expect("a process");
-        assert_eq!(ended(&mut child), 0);
+        server.signal(Signal::INT);
+        assert_eq!(ended(&server), 0);
         assert!(running(&said).is_empty(), "{:?} still run", running(&said));
     }
 }
@@ -134,12 +114,11 @@ fn the_end_of_one_is_the_end_of_all() {
         return;
     }
     let data = tempfile::tempdir().expect("a directory");
-    let (mut child, said) = up(data.path());
+    let (server, said) = up(data.path());
     let files = said["processes"]["files"].as_i64().and_then(|pid| Pid::from_raw(pid as i32));
     kill_process(files.expect("a process"), Signal::KILL).expect("a process");
-    assert_eq!(ended(&mut child), 1);
-    let mut errors = String::new();
-    child.stderr.take().expect("standard error").read_to_string(&mut errors).expect("text");
+    assert_eq!(ended(&server), 1);
+    let errors = server.log();
     assert!(errors.lines().any(|line| line.starts_with("error: files ended: signal: 9")), "{errors}");
     assert!(running(&said).is_empty(), "{:?} still run", running(&said));
 }

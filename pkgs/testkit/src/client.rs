@@ -33,6 +33,27 @@ impl Answer {
         (!values.is_empty()).then(|| values.join(", "))
     }
 
+    /// The value of a field; none where it is absent.
+    ///
+    /// # Panics
+    /// Where it is there more than once.
+    #[track_caller]
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let mut values = self.fields.iter().filter(|(known, _)| known == name).map(|(_, value)| &**value);
+        let value = values.next();
+        assert!(values.next().is_none(), "{name} is there twice: {self:?}");
+        value
+    }
+
+    /// Where a redirect leads.
+    ///
+    /// # Panics
+    /// Where it is none.
+    #[track_caller]
+    pub fn location(&self) -> &str {
+        self.value("location").unwrap_or_else(|| panic!("no redirect: {self:?}"))
+    }
+
     /// Whether it is its connection's last.
     pub fn closes(&self) -> bool {
         self.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
@@ -46,12 +67,24 @@ impl Answer {
 
 impl Client {
     /// Connects.
+    ///
+    /// # Panics
+    /// Where nobody listens.
+    #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("the server listens");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
-        stream.set_write_timeout(Some(TIMEOUT)).expect("a timeout");
-        stream.set_nodelay(true).expect("an option");
-        Self::on(stream)
+        Self::try_connect(address).expect("the server listens")
+    }
+
+    /// Connects to who may be gone.
+    ///
+    /// # Errors
+    /// Where nobody listens.
+    pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.set_nodelay(true)?;
+        Ok(Self::on(stream))
     }
 
     /// On this connection.
@@ -60,8 +93,20 @@ impl Client {
     }
 
     /// Sends bytes as they are.
+    ///
+    /// # Panics
+    /// Where the server has closed the connection.
+    #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream.write_all(bytes.as_ref()).expect("the server reads");
+        self.try_send(bytes).expect("the server reads");
+    }
+
+    /// Sends bytes to who may have closed the connection.
+    ///
+    /// # Errors
+    /// Where it has.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.stream.write_all(bytes.as_ref())
     }
 
     /// Asks for a target, with further field lines, each with its line end.

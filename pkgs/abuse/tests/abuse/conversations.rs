@@ -93,7 +93,7 @@ fn whole_connections_go_as_the_model_has_it() {
     });
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
     assert!(held.into_inner() >= 7 * COUNT);
-    for mut service in services {
+    for service in services {
         service.program.assert_runs("conversations");
     }
 }

@@ -222,12 +222,12 @@ fn hold_all(mut service: Service, room: usize, granted: u64) {
     if guests < room {
         wrong.push(format!("{}: {guests} of {room} slots came back", public.name));
     }
-    let (_, most) = service.program.memory();
+    let most = service.program.peak();
     println!("{}: {} MiB of {}", service.name, most >> 20, granted >> 20);
     if most >= granted {
         wrong.push(format!("{}: {} MiB were taken, {} are granted", service.name, most >> 20, granted >> 20));
     }
-    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), service.program.complaints());
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), service.program.log());
 }
 
 /// Room for the crowds of so many public listeners by TCP.

@@ -44,9 +44,9 @@ fn files_of_any_date_are_served() {
         ["--root", root, "--listen", "127.0.0.1:0", "--listing"].map(str::to_owned).to_vec();
     flags.extend(place.tls_flags());
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let mut program = Program::serve("files", &place, &flags);
+    let program = Program::serve("files", &place, &flags);
     let secure = abuse::secure::Secure::new(&place.path("cert.pem"), "http/1.1");
-    let (plain, by_tls) = (program.address("files", "http"), program.address("secure", "https"));
+    let (plain, by_tls) = (program.listens("files", "http"), program.listens("secure", "https"));
     for (number, seconds) in DATES.iter().enumerate() {
         for fields in [
             "",
@@ -88,7 +88,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 #[test]
 fn files_of_any_name_are_listed_and_served() {
-    let mut service = files(&["--hidden"]);
+    let service = files(&["--hidden"]);
     let long = [b'n'; 255];
     let names: [&[u8]; 18] = [
         b"new\nline",

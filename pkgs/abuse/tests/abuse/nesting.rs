@@ -185,7 +185,7 @@ fn tables(bytes: usize) -> Vec<Document> {
 #[test]
 fn no_cursor_and_no_token_ends_a_service() {
     let deep = ["W1tbW1tb", "eyJhIjp7", "/////w", "AAAA", "-_-_", "%5B", "%22%7B", "=", "0", "~"];
-    for mut service in [links(&[]), api(&[])] {
+    for service in [links(&[]), api(&[])] {
         let admin = service.name == "links";
         let listener = service.listeners[usize::from(admin)].clone();
         let list = if admin { "/api/v1/links?cursor=" } else { "/v1/users?cursor=" };
@@ -284,7 +284,7 @@ fn no_file_ends_a_command_but_in_order() {
 /// Heads that are long and wide, on every listener.
 #[test]
 fn no_head_ends_a_service() {
-    for mut service in [links(&[]), api(&[]), files(&[])] {
+    for service in [links(&[]), api(&[]), files(&[])] {
         for listener in service.listeners.clone().into_iter().filter(|listener| !listener.http2) {
             for (name, head) in [
                 ("a long target", format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a/".repeat(1 << 20))),
@@ -316,8 +316,8 @@ fn no_head_ends_a_service() {
             }
             listener.visit().unwrap_or_else(|why| panic!("{why}"));
         }
-        let pid = service.program.pid();
+        let pid = service.program.id();
         service.program.assert_runs("heads");
-        assert_eq!(pid, service.program.pid());
+        assert_eq!(pid, service.program.id());
     }
 }

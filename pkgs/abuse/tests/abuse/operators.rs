@@ -125,8 +125,8 @@ fn hold_service(name: &str, own: &[&str]) -> Vec<String> {
         let path = place.path("admin.sock");
         let admin = if unix { format!("unix:{}", path.display()) } else { "127.0.0.1:0".to_owned() };
         let flags = ["--listen", "127.0.0.1:0", "--workers", "1", "--admin", &admin];
-        let mut program = Program::serve(name, &place, &[&flags[..], own].concat());
-        let door = if unix { Door::Unix(path) } else { Door::Tcp(program.address("admin", "http")) };
+        let program = Program::serve(name, &place, &[&flags[..], own].concat());
+        let door = if unix { Door::Unix(path) } else { Door::Tcp(program.listens("admin", "http")) };
         let kind = if unix { "a Unix socket" } else { "TCP" };
         wrong.extend(hold(&format!("{name} by {kind}"), &door));
         program.assert_runs("crowds of operators");

@@ -1,6 +1,6 @@
 //! Two processes do not share a port by accident: the second is refused.
 
-use abuse::program::{Place, Program};
+use abuse::program::{PATIENCE, Place, Program};
 
 use crate::services::{Service, all};
 
@@ -23,12 +23,12 @@ fn second(service: &Service, flag: &str, address: &str) -> Result<(), String> {
     }
     flags.extend([flag.to_owned(), address.to_owned()]);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let mut rival = Program::try_serve(service.name, &place, &flags);
+    let rival = Program::try_serve(service.name, &place, &flags);
     if let Some(line) = rival.line(service.name) {
         return Err(format!("a second {} serves {line} as well, by {flag} {address}", service.name));
     }
-    let status = rival.wait();
-    let said = rival.complaints();
+    let status = rival.wait(PATIENCE);
+    let said = rival.log();
     if status.code().is_some_and(|code| code > 0) && said.contains(address) {
         Ok(())
     } else {
@@ -39,7 +39,7 @@ fn second(service: &Service, flag: &str, address: &str) -> Result<(), String> {
 #[test]
 fn a_second_process_is_refused_on_every_port() {
     let mut wrong = Vec::new();
-    for mut service in all(&[]) {
+    for service in all(&[]) {
         let flags: Vec<(&str, String)> = service
             .listeners
             .iter()

@@ -137,7 +137,7 @@ pub fn links(flags: &[&str]) -> Service {
     let program = start("links", &place, &own, flags);
     let token = program.line("token").expect("the first start prints a token");
     let token = format!("Authorization: Bearer {token}\r\n");
-    let admin = program.address("admin", "http");
+    let admin = program.listens("admin", "http");
     for link in [
         r#"{"code":"abc","target":"https://t.example/abc"}"#,
         r#"{"code":"def","target":"https://t.example/def"}"#,
@@ -150,7 +150,7 @@ pub fn links(flags: &[&str]) -> Service {
     }
     let public = Listener {
         name: "links, public".into(),
-        door: plain(program.address("links", "http")),
+        door: plain(program.listens("links", "http")),
         http2: false,
         admin: false,
         visit: "/abc",
@@ -163,7 +163,7 @@ pub fn links(flags: &[&str]) -> Service {
         rules: Rules { head_bytes: SMALL_HEAD, fields: 64, body_bytes: 16 * 1024, ..LISTENER },
         targets: &["/abc", "/def", "/locked", "/missing", "/%61bc", "/abc?x=1", "http://h/abc", "*"],
     };
-    let secure = program.address("links", "https");
+    let secure = program.listens("links", "https");
     let by_tls = by(&public, "links, TLS", secure, &place, "http/1.1");
     let by_http2 = Listener { http2: true, ..by(&by_tls, "links, HTTP/2", secure, &place, "h2") };
     let operators = Listener {
@@ -193,7 +193,7 @@ pub fn api(flags: &[&str]) -> Service {
     let program = start("api", &place, &own, flags);
     let public = Listener {
         name: "api, public".into(),
-        door: plain(program.address("api", "http")),
+        door: plain(program.listens("api", "http")),
         http2: false,
         admin: false,
         visit: "/openapi.json",
@@ -211,10 +211,10 @@ pub fn api(flags: &[&str]) -> Service {
             "http://h/",
         ],
     };
-    let secure = program.address("api", "https");
+    let secure = program.listens("api", "https");
     let by_tls = by(&public, "api, TLS", secure, &place, "http/1.1");
     let by_http2 = Listener { http2: true, ..by(&public, "api, HTTP/2", secure, &place, "h2") };
-    let operators = operators(&public, "api, admin", program.address("admin", "http"));
+    let operators = operators(&public, "api, admin", program.listens("admin", "http"));
     let listeners = vec![public, by_tls, by_http2, operators];
     let http3 = Some(http3::Door::new(secure, &place.path("cert.pem")));
     Service { name: "api", program, place, token: String::new(), listeners, http3 }
@@ -236,7 +236,7 @@ pub fn files(flags: &[&str]) -> Service {
     let program = start("files", &place, &own, flags);
     let public = Listener {
         name: "files, public".into(),
-        door: plain(program.address("files", "http")),
+        door: plain(program.listens("files", "http")),
         http2: false,
         admin: false,
         visit: "/a",
@@ -246,10 +246,10 @@ pub fn files(flags: &[&str]) -> Service {
         rules: Rules { head_bytes: SMALL_HEAD, fields: 64, ..LISTENER },
         targets: &["/a", "/b", "/missing", "/many/?format=json", "/../loot", "http://h/a", "*", "/a?b"],
     };
-    let secure = program.address("secure", "https");
+    let secure = program.listens("secure", "https");
     let by_tls = by(&public, "files, TLS", secure, &place, "http/1.1");
     let by_http2 = Listener { http2: true, ..by(&public, "files, HTTP/2", secure, &place, "h2") };
-    let operators = operators(&public, "files, admin", program.address("admin", "http"));
+    let operators = operators(&public, "files, admin", program.listens("admin", "http"));
     let listeners = vec![public, by_tls, by_http2, operators];
     let http3 = Some(http3::Door::new(secure, &place.path("cert.pem")));
     Service { name: "files", program, place, token: String::new(), listeners, http3 }

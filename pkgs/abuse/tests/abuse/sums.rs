@@ -33,7 +33,7 @@ fn bodies_under_way_stay_within_what_the_api_is_granted() {
     let granted = granted(ROOM);
     assert!((CLIENTS * BODY_BYTES) as u64 > granted, "{CLIENTS} bodies are no more than {granted}");
     let (cache, room) = (CACHE_BYTES.to_string(), ROOM.to_string());
-    let mut service = api(&["--cache-bytes", &cache, "--max-connections", &room, "--workers", "2"]);
+    let service = api(&["--cache-bytes", &cache, "--max-connections", &room, "--workers", "2"]);
     let address = service.listeners[0].door.address;
     let piece = vec![b' '; 256 << 10];
     let mut held: Vec<(TcpStream, usize)> = Vec::new();
@@ -64,7 +64,7 @@ fn bodies_under_way_stay_within_what_the_api_is_granted() {
         listener.visit().unwrap_or_else(|why| panic!("{why}"));
     }
     service.program.assert_runs("bodies under way");
-    let (_, most) = service.program.memory();
+    let most = service.program.peak();
     assert!(most < granted, "{} MiB were taken, {} are granted", most >> 20, granted >> 20);
     // Those who left leave room.
     drop(held);

@@ -90,7 +90,7 @@ impl Watched {
         let (socket, interval) = (place.text("notify"), INTERVAL.as_micros().to_string());
         let variables = [("NOTIFY_SOCKET", &*socket), ("WATCHDOG_USEC", &interval)];
         let program = Program::serve_with(name, &place, &flags, &variables);
-        let (public, admin) = (program.address(name, "http"), program.address("admin", "http"));
+        let (public, admin) = (program.listens(name, "http"), program.listens("admin", "http"));
         manager.hear_line("READY=1");
         for _ in 0..3 {
             manager.hear_line("WATCHDOG=1");
@@ -169,13 +169,13 @@ fn a_worker_that_ends_by_itself_takes_its_process_along() {
         ("files", "files-tls-1"),
         ("files", "files-admin-0"),
     ] {
-        let mut watched = Watched::start(name);
+        let watched = Watched::start(name);
         // What it waits for events by is not there any more, as far as it is told.
         wait_for("a worker that waits for events", || {
             watched.stop(thread).fail_wait(libc::EBADF).expect("it is ours").then_some(())
         });
-        let status = watched.program.wait();
-        let log = watched.program.complaints();
+        let status = watched.program.wait(PATIENCE);
+        let log = watched.program.log();
         assert_eq!(status.code(), Some(1), "{name} without {thread}: {log}");
         assert!(log.contains("ERROR") && log.contains("ended"), "{name} without {thread}: {log}");
         let last = log.lines().last().unwrap_or_default();

@@ -1,14 +1,12 @@
 //! Two nodes of links, who follows links of theirs and writes some all the time, and what they have seen.
 
-use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use bench::process::Process;
 use serde_json::{Value, json};
+use testkit::Server;
 
 use crate::client::{Answer, Client};
 use crate::load::{Versions, Writes};
@@ -22,33 +20,22 @@ const LIMIT: u64 = 6_000;
 
 /// A running server; killed when dropped.
 pub struct Node {
-    _process: Process,
+    process: Server,
     pub public: SocketAddr,
     admin: SocketAddr,
     token: String,
-    errors: PathBuf,
 }
 
 impl Node {
     /// One on that database. The first one there is told the token.
-    pub fn start(program: &Path, database: &str, errors: PathBuf, token: Option<&str>) -> Self {
-        let mut command = Command::new(program);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "2"]);
-        command.args(["--staleness", "1000", "--database", database]);
-        let process =
-            Process::start(command.stderr(File::create(&errors).expect("a file"))).expect("it runs");
-        let address = |name: &str| -> Option<SocketAddr> {
-            process.line(name)?.strip_prefix("http://")?.trim_end_matches('/').parse().ok()
-        };
-        let (Some(public), Some(admin)) = (address("links "), address("admin ")) else {
-            panic!(
-                "links said {:?} and {:?}",
-                process.said(),
-                fs::read_to_string(&errors).unwrap_or_default()
-            );
-        };
-        let token = process.line("token ").or(token).expect("the first start prints a token").to_owned();
-        Self { _process: process, public, admin, token, errors }
+    pub fn start(program: &Path, database: &str, token: Option<&str>) -> Self {
+        let process = Server::program(program)
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "2"])
+            .args(["--staleness", "1000", "--database", database])
+            .start();
+        let (public, admin) = (process.listens("links", "http"), process.listens("admin", "http"));
+        let token = process.line("token").or(token).expect("the first start prints a token").to_owned();
+        Self { process, public, admin, token }
     }
 
     /// For the API.
@@ -56,9 +43,9 @@ impl Node {
         &self.token
     }
 
-    /// What it wrote to standard error.
-    pub fn said(&self) -> String {
-        fs::read_to_string(&self.errors).unwrap_or_default()
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        self.process.log()
     }
 
     /// The answer of the API to a request for links, on a connection of its own: of one that is refused unread, no more

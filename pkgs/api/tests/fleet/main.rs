@@ -86,9 +86,9 @@ fn fail_over(programs: &std::path::Path) {
     ];
     let places = [cluster.hosts("app"), cluster.pooler("app")].map(Place::on);
     let nodes: Vec<Server> = places.iter().map(|place| place.serve(&flags)).collect();
-    let first = links::Node::start(&program, &cluster.hosts("links"), places[0].path("links"), None);
+    let first = links::Node::start(&program, &cluster.hosts("links"), None);
     let token = Some(first.token());
-    let other = links::Node::start(&program, &cluster.pooler("links"), places[1].path("links"), token);
+    let other = links::Node::start(&program, &cluster.pooler("links"), token);
     let shorteners = [first, other];
     links::Seen::prepare(&shorteners[0]);
     cluster.sql("links", &links::Seen::cold_links());
@@ -118,8 +118,8 @@ fn fail_over(programs: &std::path::Path) {
         followed.over.store(true, Relaxed);
         if let Err(panic) = result {
             println!("{}", cluster.said());
-            let said = nodes.iter().map(Server::said).chain(shorteners.iter().map(links::Node::said));
-            said.for_each(|said| println!("== node\n{said}"));
+            let logs = nodes.iter().map(|node| node.log()).chain(shorteners.iter().map(links::Node::log));
+            logs.for_each(|log| println!("== node\n{log}"));
             std::panic::resume_unwind(panic);
         }
     });

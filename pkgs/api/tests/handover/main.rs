@@ -16,7 +16,8 @@ use std::path::Path;
 
 use bench::postgres::{Durability, Postgres};
 use load::LoadRequest;
-use takeover::{Process, Program, Writers, ask};
+use takeover::{Program, Writers, ask};
+use testkit::Server;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_linerate-api");
 
@@ -40,7 +41,7 @@ fn load_request() -> LoadRequest {
 
 /// Three take over one after the other while clients read and write: no request fails, and what was acknowledged is there in
 /// the end, whichever process it was that did so. Returns how many writes that were, and the last process.
-async fn take_over_in_a_row(program: &Program) -> (usize, Process) {
+async fn take_over_in_a_row(program: &Program) -> (usize, Server) {
     let clear = program.clear;
     // Before anybody asks: somebody serves.
     let first = program.start();

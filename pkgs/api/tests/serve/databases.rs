@@ -144,7 +144,7 @@ fn a_database_that_is_open_to_everybody_is_private_once_it_is_served() {
             assert_eq!(mode(&place.path(&format!("users.db{end}"))) & !to, 0, "users.db{end} of {from:o}");
         }
         assert_eq!(mode(&path), to);
-        let log = fs::read_to_string(place.path("stderr")).expect("a log");
+        let log = server.log();
         let told = log.lines().filter(|line| line.contains("everybody on this machine could use")).count();
         assert_eq!(told, usize::from(from != to), "{log}");
         server.create(&format!("a{from}@example.org"));

@@ -71,5 +71,5 @@ fn schemathesis_finds_nothing() {
         .output()
         .expect("schemathesis runs");
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}{}\n{}", text(&output.stdout), text(&output.stderr), server.said());
+    assert!(output.status.success(), "{}{}\n{}", text(&output.stdout), text(&output.stderr), server.log());
 }

@@ -66,7 +66,7 @@ fn a_key_lives_from_create_to_revoke_and_its_secret_is_told_once(place: &Place) 
     let id = json!(made["id"].to_string());
     assert_eq!(told, [(json!("key.create"), id.clone()), (json!("key.revoke"), id)], "{log}");
     assert_eq!(lines[0]["after"], lines[1]["before"]);
-    assert!(!log.contains(&secret[..20]) && !server.said().contains(&secret[..20]));
+    assert!(!log.contains(&secret[..20]) && !server.log().contains(&secret[..20]));
 }
 
 fn keys_are_for_those_that_may_write_and_make_no_more_than_themselves(place: &Place) {

@@ -150,7 +150,7 @@ fn settings_are_read_again_when_it_is_told_to() {
         fs::write(&config, text).expect("a file");
         server.signal(Signal::HUP);
         let said = if status == 200 { "settings were read again" } else { "settings stay as they are" };
-        until(said, || server.said().contains(said));
+        until(said, || server.log().contains(said));
         assert_eq!(server.send("POST", "/v1/users:validate", "", &sent).status, status);
     }
 }

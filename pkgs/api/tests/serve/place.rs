@@ -1,18 +1,16 @@
 //! A directory and a database, and the real server on them.
 
-use std::fs::{self, File};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Output};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 use bench::postgres::{Durability, Postgres};
-use bench::process::Process;
-use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::Metrics;
 
 use crate::client::{Answer, Client};
 
@@ -130,30 +128,20 @@ impl Place {
     }
 
     /// The same by a command that ends with the binary's name.
-    pub fn serve_by(&self, mut command: Command, flags: &[&str]) -> Server {
-        let errors = self.path("stderr");
+    pub fn serve_by(&self, command: Command, flags: &[&str]) -> Server {
         // There is one of those.
         let admin = if flags.contains(&"--admin") { &[][..] } else { &["--admin", "127.0.0.1:0"] };
-        command
+        let process = testkit::Server::by(command)
             .args(["serve", "--listen", "127.0.0.1:0", "--workers", "2"])
             .args(admin)
             .args(if self.postgres.is_some() { &PATIENT[..] } else { &[] })
             .args(flags)
             .env("LINERATE_API_DATABASE_URL", self.database())
-            .stderr(File::create(&errors).expect("a writable directory"));
-        let process = Process::start(&mut command).expect("the binary runs");
-        let address = |name: &str, scheme: &str| -> Option<SocketAddr> {
-            let mut lines = process.said().lines().filter_map(|line| line.strip_prefix(name));
-            lines.find_map(|line| line.trim().strip_prefix(scheme)?.trim_end_matches('/').parse().ok())
-        };
-        let Some(public) = address("api ", "http://") else {
-            let said = process.said();
-            panic!("the server said {said:?} and {:?}", fs::read_to_string(&errors).unwrap_or_default());
-        };
-        let admin = address("admin ", "http://").or_else(|| address("admin ", "https://"));
-        let admin = admin.expect("an admin listener");
-        let secure = address("api ", "https://");
-        Server { process, public, secure, admin, errors }
+            .start();
+        let public = process.listens("api", "http");
+        let secure = process.address_by("api", "https");
+        let admin = process.address("admin").expect("an admin listener");
+        Server { process, public, secure, admin }
     }
 }
 
@@ -163,12 +151,19 @@ fn directory() -> TempDir {
 
 /// A running server; killed when dropped.
 pub struct Server {
-    process: Process,
+    process: testkit::Server,
     pub public: SocketAddr,
     /// By TLS, where it was told to.
     pub secure: Option<SocketAddr>,
     pub admin: SocketAddr,
-    errors: PathBuf,
+}
+
+impl Deref for Server {
+    type Target = testkit::Server;
+
+    fn deref(&self) -> &testkit::Server {
+        &self.process
+    }
 }
 
 impl Server {
@@ -202,29 +197,12 @@ impl Server {
 
     /// What a metric says.
     pub fn metric(&self, name: &str) -> f64 {
-        let text = self.metrics();
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{text}"))
+        Metrics::new(self.metrics()).value(name)
     }
 
     /// All it counts, as shown.
     pub fn metrics(&self) -> String {
         ask(&mut Client::connect(self.admin), "GET", "/metrics", "", "").text().to_owned()
-    }
-
-    /// Sends a signal.
-    pub fn signal(&self, signal: Signal) {
-        self.process.signal(signal);
-    }
-
-    /// What it wrote to standard error.
-    pub fn said(&self) -> String {
-        fs::read_to_string(&self.errors).unwrap_or_default()
-    }
-
-    /// Waits until it has stopped of its own.
-    pub fn wait(mut self, limit: Duration) -> ExitStatus {
-        self.process.wait(limit).unwrap_or_else(|_| panic!("still running after {limit:?}"))
     }
 }
 

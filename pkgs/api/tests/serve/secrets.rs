@@ -132,9 +132,9 @@ fn a_malformed_url_is_not_repeated_when_settings_are_read_again() {
     for (count, url) in (1..).zip(MALFORMED) {
         fs::write(&config, format!("database-url = {}\n", toml_text(url))).expect("a file");
         server.signal(Signal::HUP);
-        until("it is refused", || server.said().matches("settings stay as they are").count() == count);
+        until("it is refused", || server.log().matches("settings stay as they are").count() == count);
     }
-    let said = server.said();
+    let said = server.log();
     assert!(!["hun", "ter2"].iter().any(|piece| said.contains(piece)), "{said}");
     assert_eq!(server.get("/v1/users").status, 200);
 }

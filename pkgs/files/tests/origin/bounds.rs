@@ -112,5 +112,5 @@ fn a_full_disk_is_passed_by() {
         assert_eq!(server.get("/small", "").text(), "small");
     }
     assert!(server.metric("linerate_origin_passed_blocks_total") > 3.0);
-    assert!(server.said().contains("takes no more"), "{}", server.said());
+    assert!(server.log().contains("takes no more"), "{}", server.log());
 }

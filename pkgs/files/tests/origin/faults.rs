@@ -31,7 +31,7 @@ fn while_the_origin_is_gone_what_is_stale_is_served() {
     fixture.meddler.set(Fault::None);
     fixture.gateway.put("f", b"new", &[]);
     until("it is asked again", || is(&server, "/f", "new"));
-    assert!(!server.said().contains("linerate-secret"), "{}", server.said());
+    assert!(!server.log().contains("linerate-secret"), "{}", server.log());
 }
 
 #[test]

@@ -56,5 +56,5 @@ fn a_whole_cache_is_served_by_a_server_that_finds_no_origin() {
     drop(server);
     fixture.meddler.set(Fault::Gone);
     let server = fixture.serve(&[]);
-    assert!(server.get("/f", "").body == all, "{}", server.said());
+    assert!(server.get("/f", "").body == all, "{}", server.log());
 }

@@ -194,9 +194,9 @@ fn passwords_that_change_count_from_when_they_are_read() {
     assert_eq!(server.get("/a", &fields("two")).status, 401);
     for bad in ["bob\n", "bob:x\n", ":$argon2id$\n"] {
         fs::write(place.beside("users"), bad).unwrap();
-        let before = server.said().matches("stay as they were").count();
+        let before = server.log().matches("stay as they were").count();
         server.signal(Signal::HUP);
-        until("an error", || server.said().matches("stay as they were").count() > before);
+        until("an error", || server.log().matches("stay as they were").count() > before);
         assert_eq!(server.get("/a", &fields("three")).status, 200, "{bad}");
         let flags = ["serve", "--listen", "127.0.0.1:0", "--rules", "rules.toml"];
         let output =
@@ -268,9 +268,9 @@ fn a_signed_url_is_valid_for_its_path_until_it_expires() {
     until("its end", || server.get(&brief, "").status == 403);
     for (key, said) in [("short", "a key has at least 32 bytes"), ("", "a key has at least 32 bytes")] {
         fs::write(place.beside("key"), key).unwrap();
-        let before = server.said().matches(said).count();
+        let before = server.log().matches(said).count();
         server.signal(Signal::HUP);
-        until("an error", || server.said().matches(said).count() > before);
+        until("an error", || server.log().matches(said).count() > before);
         assert_eq!(server.get(&url, "").status, 200);
     }
 }

@@ -102,7 +102,7 @@ fn what_sends_and_what_reads_is_said_at_start() {
             continue;
         }
         let server = place.serve(&[flags, &["--admin", "127.0.0.1:0"]].concat());
-        assert!(server.said().contains(&format!("engine={engine} disk={disk}")), "{}", server.said());
+        assert!(server.log().contains(&format!("engine={engine} disk={disk}")), "{}", server.log());
         let metric = format!("linerate_files_io_info{{engine=\"{engine}\",disk=\"{disk}\"}}");
         assert_eq!(server.metric(&metric), 1.0);
     }
@@ -505,11 +505,11 @@ fn without_io_uring_threads_read_and_that_is_said() {
     assert!(server.get("/f", "").body == pattern(3_000_001));
     assert_eq!(by_ring(&server), 0.0);
     assert!(
-        server.said().contains("no io_uring: files that are not in memory are read by threads"),
+        server.log().contains("no io_uring: files that are not in memory are read by threads"),
         "{}",
-        server.said()
+        server.log()
     );
-    assert!(server.said().contains("engine=auto disk=threads"), "{}", server.said());
+    assert!(server.log().contains("engine=auto disk=threads"), "{}", server.log());
     assert_eq!(server.metric("linerate_files_io_info{engine=\"auto\",disk=\"threads\"}"), 1.0);
     let mut command = refusing();
     let refused =

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bench::process::Process;
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use testkit::Metrics;
 pub use testkit::until;
 
 use crate::client::{Answer, Client};
@@ -63,37 +64,33 @@ impl Place {
     }
 
     /// The same by a command that ends with the binary's name.
-    pub fn serve_by(&self, mut command: Command, flags: &[&str]) -> Server {
-        let errors = self.beside("stderr");
-        let process = Process::start(
-            command
-                .args(["serve", "--listen", "127.0.0.1:0", "--root"])
-                .arg(self.root(""))
-                .args(if flags.contains(&"--workers") { &[][..] } else { &["--workers", "2"] })
-                .args(flags)
-                .stderr(File::create(&errors).expect("a writable directory")),
-        )
-        .expect("the binary runs");
-        let address = |name: &str, scheme: &str| -> Option<SocketAddr> {
-            process.line(name)?.strip_prefix(scheme)?.trim_end_matches('/').parse().ok()
-        };
-        let Some(public) = address("files ", "http://") else {
-            let said = process.said();
-            panic!("the server said {said:?} and {:?}", fs::read_to_string(&errors).unwrap_or_default());
-        };
-        let admin = address("admin ", "http://").or_else(|| address("admin ", "https://"));
-        let secure = address("secure ", "https://");
-        Server { process, public, admin, secure, errors }
+    pub fn serve_by(&self, command: Command, flags: &[&str]) -> Server {
+        let process = testkit::Server::by(command)
+            .args(["serve", "--listen", "127.0.0.1:0", "--root"])
+            .arg(self.root(""))
+            .args(if flags.contains(&"--workers") { &[][..] } else { &["--workers", "2"] })
+            .args(flags)
+            .start();
+        let public = process.listens("files", "http");
+        let (admin, secure) = (process.address("admin"), process.address_by("secure", "https"));
+        Server { process, public, admin, secure }
     }
 }
 
 /// A running server; killed when dropped.
 pub struct Server {
-    process: Process,
+    process: testkit::Server,
     public: SocketAddr,
     pub admin: Option<SocketAddr>,
     pub secure: Option<SocketAddr>,
-    errors: PathBuf,
+}
+
+impl Deref for Server {
+    type Target = testkit::Server;
+
+    fn deref(&self) -> &testkit::Server {
+        &self.process
+    }
 }
 
 impl Server {
@@ -114,9 +111,7 @@ impl Server {
 
     /// What a metric says.
     pub fn metric(&self, name: &str) -> f64 {
-        let text = self.metrics();
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{text}"))
+        Metrics::new(self.metrics()).value(name)
     }
 
     /// All it counts, as shown.
@@ -124,34 +119,9 @@ impl Server {
         Client::connect(self.admin.expect("an admin listener")).get("/metrics", "").text().to_owned()
     }
 
-    /// Sends a signal.
-    pub fn signal(&self, signal: Signal) {
-        self.process.signal(signal);
-    }
-
-    /// What it wrote to standard error.
-    pub fn said(&self) -> String {
-        fs::read_to_string(&self.errors).unwrap_or_default()
-    }
-
-    /// Waits until it has stopped of its own.
-    pub fn wait(mut self, limit: Duration) -> ExitStatus {
-        self.process.wait(limit).expect("it ends in time")
-    }
-
-    /// Resident memory, in bytes.
-    pub fn resident(&self) -> u64 {
-        self.process.memory().expect("it runs").0
-    }
-
-    /// The most there was of it.
-    pub fn peak(&self) -> u64 {
-        self.process.memory().expect("it runs").1
-    }
-
     /// Whether it still answers.
     pub fn assert_alive(&self, path: &str) {
-        assert_eq!(self.get(path, "").status, 200, "{}", self.said());
+        assert_eq!(self.get(path, "").status, 200, "{}", self.log());
     }
 }
 

@@ -205,9 +205,9 @@ fn rules_that_lead_nowhere_are_refused_at_start_and_change_nothing_later() {
         "[[rule]]\npath = '/b'\ntry = ['a']\n",
     ] {
         rules(&place, bad);
-        let before = server.said().matches("stay as they were").count();
+        let before = server.log().matches("stay as they were").count();
         server.signal(Signal::HUP);
-        until("an error", || server.said().matches("stay as they were").count() > before);
+        until("an error", || server.log().matches("stay as they were").count() > before);
         assert_eq!(server.get("/b", "").status, 200);
         for arguments in [&["check"][..], &["serve", "--listen", "127.0.0.1:0", "--rules"]] {
             let output = Command::new(BINARY).args(arguments).arg(&flags[1]).output().expect("it runs");

@@ -218,7 +218,7 @@ fn rules_say_what_holds_where_and_are_read_again() {
     // What makes no sense changes nothing.
     fs::write(&rules, "[[rule]]\npath = 1\n").unwrap();
     server.signal(rustix::process::Signal::HUP);
-    until("an error", || server.said().contains("stay as they were"));
+    until("an error", || server.log().contains("stay as they were"));
     assert_eq!(client.get("/a.txt", "").field("cache-control").as_deref(), Some("no-store"));
 }
 

@@ -192,10 +192,10 @@ fn sites_have_certificates_and_are_read_again_whole_or_not() {
         ),
     ] {
         rules(&place, &bad);
-        let before = server.said().matches("stay as they were").count();
+        let before = server.log().matches("stay as they were").count();
         server.signal(Signal::HUP);
-        until("an error", || server.said().matches("stay as they were").count() > before);
-        assert!(server.said().contains(said), "{said}: {}", server.said());
+        until("an error", || server.log().matches("stay as they were").count() > before);
+        assert!(server.log().contains(said), "{said}: {}", server.log());
         assert_eq!(trusted(&server, &place, "b.example").as_deref(), Some("of b"), "{bad}");
         let output = Command::new(BINARY)
             .current_dir(place.beside(""))

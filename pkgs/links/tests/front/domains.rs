@@ -162,16 +162,16 @@ fn a_domain_has_a_root_and_a_default_or_a_page_of_its_own() {
     for path in ["/no", "/a/b", "/%6eo", "/abc"] {
         let answer = get(&server, "page.example", path);
         assert_eq!((answer.status, answer.text()), (404, page), "{path}");
-        assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
-        let policy = answer.field("content-security-policy").expect("a policy");
+        assert_eq!(answer.value("content-type"), Some("text/html; charset=utf-8"));
+        let policy = answer.value("content-security-policy").expect("a policy");
         assert!(policy.contains("default-src 'none'") && !policy.contains("script-src"), "{policy}");
     }
     let program = server.answer("GET /no HTTP/1.1\r\nHost: page.example\r\n\r\n");
-    assert_eq!((program.status, program.field("content-type")), (404, Some("application/problem+json")));
+    assert_eq!((program.status, program.value("content-type")), (404, Some("application/problem+json")));
     let mut client = server.connect();
     client.send("HEAD /no HTTP/1.1\r\nHost: page.example\r\nAccept: text/html\r\n\r\n").unwrap();
     let head = client.receive_head().unwrap();
-    assert_eq!((head.status, head.field("content-length")), (404, Some(&*page.len().to_string())));
+    assert_eq!((head.status, head.value("content-length")), (404, Some(&*page.len().to_string())));
 
     for path in ["/no", "/a/b"] {
         let answer = get(&server, "to.example", path);

@@ -20,8 +20,8 @@ fn post(server: &Server, path: &str, accept: &str, body: &str) -> Answer {
 fn a_protected_link_asks_first_and_counts_no_click() {
     let server = protected();
     let answer = server.connect().get("abc").unwrap();
-    assert_eq!((answer.status, answer.field("cache-control")), (200, Some("no-store")));
-    assert_eq!(answer.field("location"), None);
+    assert_eq!((answer.status, answer.value("cache-control")), (200, Some("no-store")));
+    assert_eq!(answer.value("location"), None);
     assert!(answer.text().contains("<form method=post>"));
     assert!(!answer.text().contains("t.example"), "the target is a secret");
     server.assert_clicks("abc", 0);
@@ -32,7 +32,7 @@ fn the_right_password_leads_on_by_get_and_counts() {
     let server = protected();
     let answer = post(&server, "/abc", "text/html", "password=correct+%26+horse");
     assert_eq!((answer.status, answer.location()), (303, "https://t.example/"));
-    assert!(answer.field("cache-control").is_some_and(|value| value.contains("no-")));
+    assert!(answer.value("cache-control").is_some_and(|value| value.contains("no-")));
     server.assert_clicks("abc", 1);
 }
 
@@ -47,17 +47,17 @@ fn a_wrong_password_is_403_and_the_sixth_try_within_a_minute_429() {
         ("text/html", "text/html; charset=utf-8"),
     ] {
         let answer = post(&server, "/abc", accept, "password=wrong");
-        assert_eq!((answer.status, answer.field("content-type")), (403, Some(kind)));
-        assert_eq!(answer.field("location"), None);
+        assert_eq!((answer.status, answer.value("content-type")), (403, Some(kind)));
+        assert_eq!(answer.value("location"), None);
     }
     let answer = post(&server, "/abc", "text/html", "password=correct+%26+horse");
     // Each try is back after a fifth of a minute.
-    let seconds = answer.field("retry-after").and_then(|seconds| seconds.parse().ok());
+    let seconds = answer.value("retry-after").and_then(|seconds| seconds.parse().ok());
     assert!(
         answer.status == 429 && seconds.is_some_and(|seconds: u64| (1..=12).contains(&seconds)),
         "{seconds:?}"
     );
-    assert_eq!(answer.field("location"), None);
+    assert_eq!(answer.value("location"), None);
     server.assert_clicks("abc", 0);
 }
 
@@ -90,7 +90,7 @@ fn only_a_protected_link_takes_a_post() {
         let answer = post(&server, path, "*/*", "password=x");
         assert_eq!(answer.status, status, "{path}");
         let allow = (status == 405).then_some("GET, HEAD");
-        assert_eq!(answer.field("allow"), allow, "{path}");
+        assert_eq!(answer.value("allow"), allow, "{path}");
     }
 }
 

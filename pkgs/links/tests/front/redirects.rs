@@ -25,8 +25,8 @@ fn a_redirect_is_its_fields_and_nothing_else() {
         assert!(answer.body.is_empty());
         let names: Vec<_> = answer.fields.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, ["cache-control", "content-length", "location", "date"], "{reason}");
-        assert_eq!(answer.field("cache-control"), Some("private, no-cache"));
-        assert_eq!(answer.field("content-length"), Some("0"));
+        assert_eq!(answer.value("cache-control"), Some("private, no-cache"));
+        assert_eq!(answer.value("content-length"), Some("0"));
         assert_eq!(answer.location(), "https://t.example/");
     }
 }
@@ -93,7 +93,7 @@ fn a_query_cannot_add_a_field() {
             let mut client = server.connect();
             client.send(visit("GET", &format!("{first}?{query}"), "")).unwrap();
             let Ok(answer) = client.receive() else { continue };
-            assert_eq!(answer.field("x-injected"), None, "{first}?{query:?}");
+            assert_eq!(answer.value("x-injected"), None, "{first}?{query:?}");
             assert!(answer.fields.iter().all(|(_, value)| value.bytes().all(|b| (b' '..0x7f).contains(&b))));
             assert!(answer.status == 400 || answer.location() == "https://t.example/", "{answer:?}");
         }
@@ -127,14 +127,14 @@ fn what_is_not_there_or_not_now_is_told_to_programs_and_people() {
     ] {
         let problem = server.answer(visit("GET", path, "Accept: */*\r\n"));
         assert_eq!(problem.status, status, "{path}");
-        assert_eq!(problem.field("content-type"), Some("application/problem+json"), "{path}");
+        assert_eq!(problem.value("content-type"), Some("application/problem+json"), "{path}");
         let body: serde_json::Value = serde_json::from_slice(&problem.body).unwrap();
         assert_eq!(body["status"], status, "{path}");
-        assert_eq!(problem.field("cache-control"), Some("no-store"), "{path}");
+        assert_eq!(problem.value("cache-control"), Some("no-store"), "{path}");
         if status != 400 {
             let page = server.answer(visit("GET", path, "Accept: text/html,application/xhtml+xml\r\n"));
             assert_eq!(page.status, status, "{path}");
-            assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"), "{path}");
+            assert_eq!(page.value("content-type"), Some("text/html; charset=utf-8"), "{path}");
             assert!(page.text().contains(&status.to_string()), "{path}");
         }
     }
@@ -195,8 +195,8 @@ fn a_redirect_carries_a_page_and_an_age_where_configured() {
     for path in ["/abc", "/%61bc"] {
         let answer = server.answer(visit("GET", path, ""));
         assert_eq!(answer.status, 307);
-        assert_eq!(answer.field("cache-control"), Some("private, max-age=60"));
-        assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(answer.value("cache-control"), Some("private, max-age=60"));
+        assert_eq!(answer.value("content-type"), Some("text/html; charset=utf-8"));
         assert_eq!(answer.location(), "https://t.example/?a=1&b=%27x%27");
         assert!(answer.text().contains("href=\"https://t.example/?a=1&amp;b=%27x%27\""), "{}", answer.text());
     }
@@ -211,8 +211,8 @@ fn a_head_shows_nothing_of_what_a_get_would_spend() {
         let mut client = server.connect();
         client.send(visit("HEAD", path, "")).unwrap();
         let head = client.receive_head().unwrap();
-        assert_eq!((head.status, head.field("location")), (200, None), "{path}");
-        assert_eq!(head.field("cache-control"), Some("no-store"));
+        assert_eq!((head.status, head.value("location")), (200, None), "{path}");
+        assert_eq!(head.value("cache-control"), Some("no-store"));
         if !head.closes() {
             // No byte of a body follows.
             assert_eq!(client.get("unknown").unwrap().status, 404);
@@ -247,9 +247,9 @@ fn a_bot_neither_uses_up_a_limited_link_nor_sees_where_it_leads() {
             let mut client = server.connect();
             client.send(visit("GET", path, &agent)).unwrap();
             let answer = client.receive().unwrap();
-            assert_eq!((answer.status, answer.field("location")), (200, None), "{path} {bot}");
-            assert_eq!(answer.field("cache-control"), Some("no-store"));
-            assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
+            assert_eq!((answer.status, answer.value("location")), (200, None), "{path} {bot}");
+            assert_eq!(answer.value("cache-control"), Some("no-store"));
+            assert_eq!(answer.value("content-type"), Some("text/html; charset=utf-8"));
             assert!(answer.text().ends_with("in a browser.</p>") && !answer.text().contains("t.example"));
             if !answer.closes() {
                 // The body ends where the head says.
@@ -258,13 +258,13 @@ fn a_bot_neither_uses_up_a_limited_link_nor_sees_where_it_leads() {
             let mut client = server.connect();
             client.send(visit("HEAD", path, "")).unwrap();
             let head = client.receive_head().unwrap();
-            assert_eq!(head.field("content-length"), answer.field("content-length"), "{path}");
+            assert_eq!(head.value("content-length"), answer.value("content-length"), "{path}");
         }
         let answer = server.answer(visit("GET", "/asks", &agent));
         assert!(answer.status == 200 && answer.text().contains("<form method=post>"), "{bot}");
         let form = format!("{agent}Content-Type: application/x-www-form-urlencoded\r\n");
         let answer = server.connect().request("POST", "/asks", &form, "password=secret").unwrap();
-        assert_eq!((answer.status, answer.field("location")), (200, None), "{bot}");
+        assert_eq!((answer.status, answer.value("location")), (200, None), "{bot}");
         assert!(answer.text().ends_with("in a browser.</p>") && !answer.text().contains("t.example"));
     }
     server.assert_clicks("once", 0);

@@ -8,12 +8,12 @@ fn the_root_says_what_this_is_the_favicon_is_404_and_robots_are_welcome_unless_c
     let mut client = server.connect();
     for path in ["", "?a=1"] {
         let root = client.get(path).unwrap();
-        assert_eq!((root.status, root.field("content-type")), (200, Some("text/html; charset=utf-8")));
+        assert_eq!((root.status, root.value("content-type")), (200, Some("text/html; charset=utf-8")));
         assert!(root.text().contains("Short links are followed here"), "{}", root.text());
     }
     assert_eq!(client.get("favicon.ico").unwrap().status, 404);
     let robots = client.get("robots.txt").unwrap();
-    assert_eq!((robots.status, robots.field("content-type")), (200, Some("text/plain")));
+    assert_eq!((robots.status, robots.value("content-type")), (200, Some("text/plain")));
     assert_eq!(robots.text(), "User-agent: *\nDisallow:\n");
 }
 

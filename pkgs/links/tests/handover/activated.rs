@@ -1,56 +1,39 @@
 //! A socket that systemd passes, while one process takes over from another.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
+
+use testkit::Server;
 
 use crate::{BINARY, program};
 
-/// A process; killed when dropped.
-struct Process(Child);
+/// Longer than a process takes to end on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(120);
 
-impl Process {
-    /// One that serves what systemd passes as `web`, as systemd starts it where there is a socket to pass.
-    fn start(directory: &Path, passed: Option<&TcpListener>) -> Self {
-        // As sd_listen_fds(3) has it: descriptor 3 on, and the number of the process.
-        let (script, input) = match passed {
-            Some(socket) => (
-                "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_FDNAMES=web LISTEN_PID=$$; exec \"$0\" \"$@\"",
-                Stdio::from(OwnedFd::from(socket.try_clone().expect("a descriptor"))),
-            ),
-            None => ("exec \"$0\" \"$@\"", Stdio::null()),
-        };
-        let mut child = Command::new("sh")
-            .args(["-c", script, BINARY, "serve", "--listen", "systemd:web", "--admin", "127.0.0.1:0"])
-            .args(["--workers", "2", "--drain-timeout", "5", "--database"])
-            .arg(directory.join("links.db"))
-            .arg("--handover")
-            .arg(directory.join("handover"))
-            .stdin(input)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it runs");
-        let mut said = String::new();
-        let output = child.stdout.as_mut().expect("a pipe");
-        BufReader::new(output).read_line(&mut said).expect("text");
-        assert!(!said.is_empty(), "it serves");
-        Self(child)
-    }
-
-    fn ends(&mut self) {
-        assert_eq!(self.0.wait().expect("a child").code(), Some(0));
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A process that serves what systemd passes as `web`, as systemd starts it where there is a socket to pass.
+fn start(directory: &Path, passed: Option<&TcpListener>) -> Server {
+    // As sd_listen_fds(3) has it: descriptor 3 on, and the number of the process.
+    let (script, input) = match passed {
+        Some(socket) => (
+            "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_FDNAMES=web LISTEN_PID=$$; exec \"$0\" \"$@\"",
+            Stdio::from(OwnedFd::from(socket.try_clone().expect("a descriptor"))),
+        ),
+        None => ("exec \"$0\" \"$@\"", Stdio::null()),
+    };
+    Server::program("sh")
+        .args(["-c", script, BINARY, "serve", "--listen", "systemd:web", "--admin", "127.0.0.1:0"])
+        .args(["--workers", "2", "--drain-timeout", "5", "--database"])
+        .arg(directory.join("links.db"))
+        .arg("--handover")
+        .arg(directory.join("handover"))
+        .stdin(input)
+        .start()
 }
 
 fn ask(address: SocketAddr) -> String {
@@ -68,7 +51,7 @@ fn a_socket_of_systemds_goes_over_with_no_request_lost() {
     let directory = program.directory.path();
     let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = socket.local_addr().expect("an address");
-    let mut process = Process::start(directory, Some(&socket));
+    let mut process = start(directory, Some(&socket));
     let (done, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let client = || {
@@ -80,8 +63,8 @@ fn a_socket_of_systemds_goes_over_with_no_request_lost() {
         };
         let clients = [(); 2].map(|()| scope.spawn(client));
         for passed in [Some(&socket), None, Some(&socket), None] {
-            let next = Process::start(directory, passed);
-            process.ends();
+            let next = start(directory, passed);
+            assert_eq!(process.wait(PATIENCE).code(), Some(0), "{}", process.log());
             process = next;
             let before = answered.load(Relaxed);
             while answered.load(Relaxed) < before + 20 && !clients.iter().any(|client| client.is_finished()) {

@@ -16,6 +16,7 @@ mod takeover;
 use std::process::Command;
 
 use load::LoadRequest;
+use rustix::process::Signal;
 use takeover::{Program, Writers, ask};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_linerate-links");
@@ -48,8 +49,8 @@ fn load_request() -> LoadRequest {
 async fn three_in_a_row_take_over_and_no_request_fails_and_nothing_is_lost() {
     let program = program();
     let first = program.start();
-    let token = first.said.lines().find_map(|line| line.strip_prefix("token ")).expect("a token");
-    let fields = format!("Authorization: Bearer {}\r\n", token.trim());
+    let token = first.line("token").expect("a token");
+    let fields = format!("Authorization: Bearer {token}\r\n");
     let admin = program.admin;
     let writers = Writers::start(move |writer, number| {
         let code = format!("w{writer}n{number}");
@@ -58,12 +59,12 @@ async fn three_in_a_row_take_over_and_no_request_fails_and_nothing_is_lost() {
         assert_eq!(status, 201, "{answer}");
         code
     });
-    let (mut last, answered) = takeover::three_in_a_row(&program, load_request(), Some(first)).await;
+    let (last, answered) = takeover::three_in_a_row(&program, load_request(), Some(first)).await;
     for code in writers.finish() {
         assert_eq!(ask(program.clear, "GET", &format!("/{code}"), "", "").0, 307, "{code}");
     }
-    last.terminate();
-    assert_eq!(last.ends().await, 0, "{}", last.logged());
+    last.signal(Signal::TERM);
+    assert_eq!(takeover::ends(&last).await, 0, "{}", last.log());
     let link: serde_json::Value =
         serde_json::from_str(&command(&program, &["get", "abc", "--json"])).expect("JSON");
     assert_eq!(link["clicks"], answered, "every visit is counted, once");

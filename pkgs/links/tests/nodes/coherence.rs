@@ -86,7 +86,7 @@ fn a_domain_of_one_server_is_one_of_the_other() {
     for (path, location) in [("", "https://r.example/"), ("x", "https://d.example/")] {
         until(path, || {
             there.send(format!("GET /{path} HTTP/1.1\r\nHost: go.example\r\n\r\n")).expect("it listens");
-            there.receive().expect("an answer").field("location") == Some(location)
+            there.receive().expect("an answer").value("location") == Some(location)
         });
     }
     let in_use = api.ask_domains("DELETE", "/go.example", "").expect("an answer");

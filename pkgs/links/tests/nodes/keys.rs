@@ -26,7 +26,7 @@ fn a_key_that_one_server_makes_is_used_and_revoked_at_the_other() {
     let (one, other) = (&servers[0], &servers[1]);
     let body = json!({ "name": "ci", "scope": "read", "expires_at": "2130-01-31T00:00:00Z" }).to_string();
     let made = ask(one, &one.token, "POST", "/api/v1/keys", &body);
-    assert_eq!((made.status, made.field("cache-control")), (201, Some("no-store")), "{}", made.text());
+    assert_eq!((made.status, made.value("cache-control")), (201, Some("no-store")), "{}", made.text());
     let (secret, place) =
         (json_of(&made)["key"].as_str().expect("a secret").to_owned(), made.location().to_owned());
     let known = || json_of(&ask(one, &one.token, "GET", &place, ""));

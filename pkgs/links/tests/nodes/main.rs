@@ -44,7 +44,7 @@ fn node(place: &Place, flags: &[&str]) -> Server {
 /// What a code answers: its status, and where it leads.
 fn ask(client: &mut Client, code: &str) -> (u16, Option<String>) {
     let answer = client.get(code).expect("the server answers");
-    (answer.status, answer.field("location").map(str::to_owned))
+    (answer.status, answer.value("location").map(str::to_owned))
 }
 
 /// A value of `/metrics`, of the line that begins so.

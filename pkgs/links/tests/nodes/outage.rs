@@ -30,13 +30,13 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
     until("what it answers is told apart", || {
         let answer = visitor.get("known").expect("an answer");
         assert_eq!(answer.location(), "https://t.example/known", "redirects go on");
-        let told = answer.field("cache-status");
+        let told = answer.value("cache-status");
         assert!(told.is_none_or(|told| told.contains("detail=database-away")), "{answer:?}");
         told.is_some()
     });
     assert!(metric(&server, AGE) > STALENESS.as_secs_f64(), "it shows for how long nothing was heard");
     let unknown = visitor.get("other").expect("an answer");
-    assert_eq!((unknown.status, unknown.field("retry-after")), (503, Some("1")), "{unknown:?}");
+    assert_eq!((unknown.status, unknown.value("retry-after")), (503, Some("1")), "{unknown:?}");
     // Each on a connection of its own: one that is refused before its body was read is the last of its connection, and the
     // answer says so.
     for (method, path, body) in [
@@ -47,7 +47,7 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
     ] {
         let refused = api().ask(method, path, body).expect("an answer");
         assert_eq!(
-            (refused.status, refused.field("retry-after")),
+            (refused.status, refused.value("retry-after")),
             (503, Some("1")),
             "{method} {}",
             refused.text()
@@ -58,7 +58,7 @@ fn while_the_database_is_away_known_links_are_answered_and_writes_are_refused() 
         api().edit("known", &json!({ "target": "https://t.example/back" })).expect("an answer") == 200
     });
     let answer = visitor.get("known").expect("an answer");
-    assert_eq!((answer.location(), answer.field("cache-status")), ("https://t.example/back", None));
+    assert_eq!((answer.location(), answer.value("cache-status")), ("https://t.example/back", None));
     until("it hears again", || metric(&server, AGE) < STALENESS.as_secs_f64());
     until("clicks from before and meanwhile are counted", || api().clicks("known") >= 7);
     server.stop();

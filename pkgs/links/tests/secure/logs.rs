@@ -127,7 +127,7 @@ fn each_write_of_a_token_has_a_line_with_the_etags_from_before_and_after() {
     assert_eq!(api.ask("POST", "/import?format=json", rows).expect("an answer").status, 200);
     let refused = api.ask("GET", "/nobody", "").expect("an answer");
     let problem: Value = serde_json::from_slice(&refused.body).expect("JSON");
-    assert_eq!(refused.field("x-request-id"), problem["request_id"].as_str());
+    assert_eq!(refused.value("x-request-id"), problem["request_id"].as_str());
     assert!(refused.status == 404 && problem["request_id"].is_string());
     server.stop();
 
@@ -221,7 +221,7 @@ fn without_a_log_errors_have_ids_and_a_trusted_proxys_is_taken_over() {
                 .expect("it reads");
             let answer = client.receive().expect("an answer");
             let problem: Value = serde_json::from_slice(&answer.body).expect("JSON");
-            let id = answer.field("x-request-id").expect("an id");
+            let id = answer.value("x-request-id").expect("an id");
             assert_eq!((problem["request_id"].as_str(), answer.status), (Some(id), 404));
             assert_eq!(id == "from-proxy", taken, "{flags:?} {path}: {id}");
         }

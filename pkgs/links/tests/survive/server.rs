@@ -1,16 +1,15 @@
 //! The real `linerate-links serve` on free loopback ports, and its API.
 
 use std::cell::OnceCell;
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use bench::process::Process;
 use rustix::process::Signal;
+use testkit::until;
 
 use crate::http::{Answer, Client};
 
@@ -33,14 +32,14 @@ pub fn random(bound: u64) -> u64 {
 pub struct Place {
     pub database: PathBuf,
     token: OnceCell<String>,
-    directory: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 impl Place {
     /// A new database in a temporary directory.
     pub fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        Self { database: directory.path().join("links.db"), token: OnceCell::new(), directory }
+        Self { database: directory.path().join("links.db"), token: OnceCell::new(), _directory: directory }
     }
 
     /// A database that is there already, such as one of PostgreSQL.
@@ -55,34 +54,19 @@ impl Place {
 
     /// Starts a server with these flags on top, and waits until it answers.
     pub fn serve(&self, flags: &[&str]) -> Server {
-        let errors = self.directory.path().join("stderr");
-        let process = Process::start(
-            Command::new(BINARY)
-                .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--database"])
-                .arg(&self.database)
-                .args(flags)
-                .stderr(File::create(&errors).expect("a writable temporary directory")),
-        )
-        .expect("the binary runs");
-        let address = |name: &str| -> SocketAddr {
-            let authority = |line: &'_ str| line.split_once("://")?.1.split('/').next().map(str::to_owned);
-            let address = process.line(name).and_then(authority);
-            address.and_then(|address| address.parse().ok()).unwrap_or_else(|| {
-                let errors = std::fs::read_to_string(&errors).unwrap_or_default();
-                panic!("the server said {:?} and {errors:?}", process.said())
-            })
-        };
-        let (public, admin) = (address("links "), address("admin "));
-        let secure = process
-            .said()
-            .lines()
-            .find_map(|line| line.strip_prefix("links ")?.trim().strip_prefix("https://"));
-        let secure = secure.map(|rest| rest.trim_end_matches('/').parse().expect("an address"));
-        if let Some(token) = process.line("token ") {
+        let process = testkit::Server::program(BINARY)
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--database"])
+            .arg(&self.database)
+            .args(flags)
+            .start();
+        let public = process.listens("links", "http");
+        let admin = process.address("admin").expect("an admin listener");
+        let secure = process.address_by("links", "https");
+        if let Some(token) = process.line("token") {
             let _ = self.token.set(token.to_owned());
         }
         let token = self.token.get().expect("the first start prints a token").clone();
-        Server { process, public, secure, admin, token, errors }
+        Server { process, public, secure, admin, token }
     }
 
     /// Runs another command on the database.
@@ -93,15 +77,21 @@ impl Place {
 
 /// A running server; killed when dropped.
 pub struct Server {
-    process: Process,
+    process: testkit::Server,
     pub public: SocketAddr,
     /// Where it speaks TLS, if it does.
     pub secure: Option<SocketAddr>,
     pub admin: SocketAddr,
     /// For the API.
     pub token: String,
-    /// What it says on standard error.
-    errors: PathBuf,
+}
+
+impl Deref for Server {
+    type Target = testkit::Server;
+
+    fn deref(&self) -> &testkit::Server {
+        &self.process
+    }
 }
 
 impl Server {
@@ -119,59 +109,19 @@ impl Server {
         }
     }
 
-    /// Ends it as a crash would.
-    pub fn kill(self) {
-        self.process.signal(Signal::KILL);
-        self.wait(Duration::from_secs(15));
-    }
-
     /// Whether it says this on standard output.
     pub fn says(&self, text: &str) -> bool {
-        self.process.said().contains(text)
+        self.said().contains(text)
     }
 
     /// Waits until it has logged this.
     pub fn wait_for_log(&self, text: &str) {
-        let hung = Instant::now() + Duration::from_secs(60);
-        while !std::fs::read_to_string(&self.errors).is_ok_and(|log| log.contains(text)) {
-            assert!(Instant::now() < hung, "it does not log {text:?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until(text, || self.log().contains(text));
     }
 
     /// Tells it to stop.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
-    }
-
-    /// Sends it a signal.
-    pub fn signal(&self, which: Signal) {
-        self.process.signal(which);
-    }
-
-    /// Waits until it has stopped of its own.
-    pub fn wait(mut self, limit: Duration) -> ExitStatus {
-        self.process.wait(limit).expect("it ends in time")
-    }
-
-    /// Stops it in good order.
-    pub fn stop(self) {
-        self.terminate();
-        assert!(self.wait(Duration::from_secs(15)).success());
-    }
-
-    /// Resident memory, in bytes.
-    pub fn resident(&self) -> u64 {
-        self.process.memory().expect("it runs").0
-    }
-}
-
-impl Drop for Server {
-    /// What it said, where a test fails.
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("the server logged:\n{}", std::fs::read_to_string(&self.errors).unwrap_or_default());
-        }
     }
 }
 

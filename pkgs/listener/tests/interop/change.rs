@@ -27,7 +27,7 @@ async fn draining_loses_no_request() {
         load.answers(200).await;
         load.leaving();
         server.signal(Signal::TERM);
-        let ended = tokio::task::spawn_blocking(move || server.wait()).await.expect("no panic");
+        let ended = tokio::task::spawn_blocking(move || server.wait(PATIENCE)).await.expect("no panic");
         assert!(ended.success(), "{protocol:?}: {ended}");
         load.end().await;
     }
@@ -49,7 +49,7 @@ async fn a_client_that_is_held_up_when_draining_begins_loses_no_request() {
             Err(failure) => panic!("{protocol:?}: {failure:?}"),
         }
         drop(connection);
-        let ended = tokio::task::spawn_blocking(move || server.wait()).await.expect("no panic");
+        let ended = tokio::task::spawn_blocking(move || server.wait(PATIENCE)).await.expect("no panic");
         assert!(ended.success(), "{protocol:?}: {ended}");
     }
 }
@@ -117,7 +117,7 @@ async fn processes_that_follow_each_other_faster_than_they_drain_lose_no_request
         answer.expect("no panic");
     }
     for old in draining {
-        let ended = tokio::task::spawn_blocking(move || old.wait()).await.expect("no panic");
+        let ended = tokio::task::spawn_blocking(move || old.wait(PATIENCE)).await.expect("no panic");
         assert!(ended.success(), "{ended}");
     }
 }
@@ -154,7 +154,7 @@ async fn a_new_process_takes_over_without_losing_a_request() {
             load.answers(200).await;
             let next = server.successor(&arguments);
             let old = std::mem::replace(&mut server, next);
-            let ended = tokio::task::spawn_blocking(move || old.wait()).await.expect("no panic");
+            let ended = tokio::task::spawn_blocking(move || old.wait(PATIENCE)).await.expect("no panic");
             assert!(ended.success(), "{protocol:?}: {ended}");
         }
         load.answers(200).await;

@@ -21,7 +21,7 @@ async fn flood(what: &str, mut next: impl FnMut(usize) -> Vec<u8> + Send + 'stat
     flood.await.unwrap_or_else(|_| panic!("{what} is not shed"));
     other.answers(100).await;
     other.end().await;
-    let used = server.most_memory();
+    let used = server.peak() / 1024;
     assert!(used < MEMORY, "{what}: {used} KiB");
 }
 

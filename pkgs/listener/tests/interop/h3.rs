@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::load::PATIENCE;
 use crate::server::Server;
 use crate::tools;
 
@@ -64,7 +65,7 @@ fn what_a_fast_path_has_answered_is_told_when_it_drains() {
     for case in ["names_what_it_has_answered", "says_goodbye"] {
         let server = Server::start(&["--fast", "--drain-grace", "200"]);
         run(&server, &[case]);
-        assert!(server.wait().success());
+        assert!(server.wait(PATIENCE).success());
     }
 }
 
@@ -132,5 +133,5 @@ fn draining_finishes_what_is_in_flight() {
     // The last notice comes while there are answers under way.
     let server = Server::start(&["--drain-grace", "200"]);
     run(&server, &["says_goodbye"]);
-    assert!(server.wait().success());
+    assert!(server.wait(PATIENCE).success());
 }

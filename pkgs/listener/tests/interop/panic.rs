@@ -1,10 +1,9 @@
 //! Services that panic, hang and die.
 
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
-use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use testkit::until;
 
 use crate::client::{ClientProtocol, Failure, Target};
 use crate::load::{Load, LoadRequest, PATIENCE};
@@ -12,24 +11,14 @@ use crate::raw::Raw;
 use crate::server::Server;
 
 /// Waits until so many lines of a log contain a word.
-fn logged(log: &Path, word: &str, times: usize) {
-    let begun = Instant::now();
-    loop {
-        let text = std::fs::read_to_string(log).expect("a log");
-        if text.lines().filter(|line| line.contains(word)).count() >= times {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{word:?} {times} times:\n{text}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+fn logged(server: &Server, word: &str, times: usize) {
+    until(word, || server.log().lines().filter(|line| line.contains(word)).count() >= times);
 }
 
 #[tokio::test]
 async fn a_panic_costs_its_request_and_nobody_elses() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let log = directory.path().join("log");
     // One worker, so that who panics and who does not share a thread.
-    let server = Server::start_with_log(&log, &["--workers", "1"], &[]);
+    let server = Server::start(&["--workers", "1"]);
     let target = Target::new(server.clear, server.secure, &server.certificate.all());
     let others = ClientProtocol::ALL
         .map(|protocol| Load::start(&target, protocol, 1, LoadRequest::of("/", "Hello, World!")));
@@ -62,17 +51,15 @@ async fn a_panic_costs_its_request_and_nobody_elses() {
     for (line, times) in
         [("GET /panic?a", 5), ("GET /panic/later", 5), ("GET /panic/body", 5), (" panicked", 15)]
     {
-        logged(&log, line, times);
+        logged(&server, line, times);
     }
     assert_eq!(server.metrics().sum("panics_total"), f64::from(panics));
 }
 
 #[test]
 fn a_worker_that_ends_takes_the_process_along() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let log = directory.path().join("log");
     // The only one, or the next might not have been started yet.
-    let server = Server::start_with_log(&log, &["--workers", "1"], &[]);
+    let server = Server::start(&["--workers", "1"]);
     let ask = |path: &str| {
         let mut raw = Raw::connect(server.clear);
         let _ = raw.send(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes());
@@ -80,20 +67,20 @@ fn a_worker_that_ends_takes_the_process_along() {
     };
     assert!(!ask("/die").is_empty());
     ask("/");
-    assert_eq!(server.wait().code(), Some(1));
-    let text = std::fs::read_to_string(log).expect("a log");
+    assert_eq!(server.wait(PATIENCE).code(), Some(1));
+    let text = server.log();
     assert!(text.contains("ERROR") && text.contains("a worker ended by itself"), "{text}");
 }
 
 #[test]
 fn a_worker_that_hangs_stops_the_watchdogs_pings() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (log, path) = (directory.path().join("log"), directory.path().join("notify"));
+    let path = directory.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let path = path.to_str().expect("text");
     let variables = [("NOTIFY_SOCKET", path), ("WATCHDOG_USEC", "40000")];
-    let server = Server::start_with_log(&log, &["--workers", "2", "--stuck", "2000"], &variables);
+    let server = Server::start_with(&variables, &["--workers", "2", "--stuck", "2000"]);
     let mut ping = [0; 64];
     for _ in 0..3 {
         let length = socket.recv(&mut ping).expect("a ping");
@@ -106,12 +93,12 @@ fn a_worker_that_hangs_stops_the_watchdogs_pings() {
         let socket = socket.try_clone().expect("a descriptor");
         move || while socket.recv(&mut [0; 64]).is_ok_and(|length| length > 0) {}
     });
-    logged(&log, "stuck", 1);
+    logged(&server, "stuck", 1);
     // All that were sent while all went well come before this.
     let end = UnixDatagram::unbound().expect("a socket");
     end.send_to(b"", path).expect("somebody reads");
     read.join().expect("no panic");
     socket.set_nonblocking(true).expect("a socket");
-    logged(&log, "stuck", 20);
+    logged(&server, "stuck", 20);
     assert!(socket.recv(&mut ping).is_err(), "it pings on");
 }

@@ -1,10 +1,8 @@
 //! A program whose processes take over from each other while clients ask: shared by the tests of all that can.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
@@ -12,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketType, connect, recv, socket};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use rustls::HandshakeKind;
 use rustls::pki_types::CertificateDer;
+use testkit::Server;
 
 use crate::client::{ClientProtocol, Failure, Target};
 use crate::load::{Load, LoadRequest};
@@ -48,14 +47,6 @@ pub struct Program {
     flags: Vec<String>,
 }
 
-/// A process; killed when dropped.
-pub struct Process {
-    child: Child,
-    errors: PathBuf,
-    /// What it has said on standard output, where it serves.
-    pub said: String,
-}
-
 impl Program {
     /// With these flags on top of those that say where it listens; `flags` is given where its files are.
     pub fn new(binary: &'static str, flags: impl Fn(&Path) -> Vec<String>) -> Self {
@@ -79,34 +70,27 @@ impl Program {
     }
 
     /// Starts a process of so many workers, whose operators ask it at `admin`, with these flags too.
-    fn spawn(&self, admin: SocketAddr, workers: u8, more: &[&str]) -> Process {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let errors = self.path(&format!("errors-{}", COUNT.fetch_add(1, Relaxed)));
+    fn spawn(&self, admin: SocketAddr, workers: u8, more: &[&str]) -> Server {
         let text = |name: &str| self.path(name).display().to_string();
-        let child = Command::new(self.binary)
+        Server::program(self.binary)
             .args(["serve", "--listen", &self.clear.to_string(), "--tls-listen", &self.secure.to_string()])
             .args(["--cert", &text("cert.pem"), "--key", &text("key.pem"), "--admin", &admin.to_string()])
             .args(["--handover", &text("handover"), "--drain-timeout", DRAIN])
             .args(["--workers", &workers.to_string()])
             .args(&self.flags)
             .args(more)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(&errors).expect("a file"))
             .spawn()
-            .expect("the program runs");
-        Process { child, errors, said: String::new() }
     }
 
     /// Starts a process and waits until it serves.
-    pub fn start(&self) -> Process {
+    pub fn start(&self) -> Server {
         self.start_with(WORKERS, &[])
     }
 
     /// The same with so many workers, and these flags too.
-    pub fn start_with(&self, workers: u8, more: &[&str]) -> Process {
+    pub fn start_with(&self, workers: u8, more: &[&str]) -> Server {
         let mut process = self.spawn(self.admin, workers, more);
-        assert!(process.serves(), "{}", process.logged());
+        assert!(process.serves(), "{}", process.log());
         process
     }
 
@@ -153,7 +137,7 @@ pub fn sessions_are_resumed_by_the_next(program: &Program, path: &str) {
         processes.push(program.start());
         assert_eq!(asks(), Some(HandshakeKind::Resumed), "with number {number}");
     }
-    processes.iter_mut().for_each(Process::kill);
+    processes.iter().for_each(|process| process.kill());
     let _anew = program.start();
     assert_eq!(asks(), Some(HandshakeKind::Full), "with one that was told nothing");
 }
@@ -174,86 +158,37 @@ fn free() -> [SocketAddr; 3] {
     })
 }
 
-impl Process {
-    /// Waits until it serves; false where it ends instead.
-    fn serves(&mut self) -> bool {
-        let mut output = BufReader::new(self.child.stdout.take().expect("a pipe"));
-        let count = output.read_line(&mut self.said).expect("text");
-        // All it says is written at once.
-        self.said.push_str(&String::from_utf8_lossy(output.buffer()));
-        // Kept, so that nothing it says later fails.
-        self.child.stdout = Some(output.into_inner());
-        count > 0
-    }
-
-    /// What it has logged.
-    pub fn logged(&self) -> String {
-        fs::read_to_string(&self.errors).unwrap_or_default()
-    }
-
-    /// Waits until it has logged this; false where it ends instead.
-    fn logs(&mut self, text: &str) -> bool {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if self.logged().contains(text) {
-                return true;
-            }
-            if self.has_ended().is_some() {
-                return self.logged().contains(text);
-            }
-            assert!(Instant::now() < deadline, "it does not log {text:?}: {}", self.logged());
-            thread::yield_now();
+/// Waits until a process has logged this; false where it ends instead.
+fn logs(process: &Server, text: &str) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let ended = process.has_ended().is_some();
+        if process.log().contains(text) {
+            return true;
         }
-    }
-
-    /// Its exit code, if it has ended; −1 by a signal.
-    fn has_ended(&mut self) -> Option<i32> {
-        let status = self.child.try_wait().expect("a child");
-        status.map(|status| status.code().unwrap_or(-1))
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
-    }
-
-    /// Tells it to stop.
-    pub fn terminate(&self) {
-        self.signal(Signal::TERM);
-    }
-
-    /// Kills it.
-    pub fn kill(&mut self) {
-        self.child.kill().expect("a child");
-        self.child.wait().expect("a child");
-    }
-
-    /// Waits for its end; its exit code.
-    pub async fn ends(&mut self) -> i32 {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(code) = self.has_ended() {
-                return code;
-            }
-            assert!(Instant::now() < deadline, "it does not end: {}", self.logged());
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        if ended {
+            return false;
         }
+        assert!(Instant::now() < deadline, "it does not log {text:?}: {}", process.log());
+        thread::yield_now();
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// Waits for its end; its exit code, −1 by a signal.
+pub async fn ends(process: &Server) -> i32 {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = process.has_ended() {
+            return status.code().unwrap_or(-1);
+        }
+        assert!(Instant::now() < deadline, "it does not end: {}", process.log());
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 /// Three processes in a row take over, of more workers and of fewer, each while the one before still drains, and no client
 /// notices. Returns the last, and how many requests were answered. The first may have been started before.
-pub async fn three_in_a_row(
-    program: &Program,
-    request: LoadRequest,
-    first: Option<Process>,
-) -> (Process, u64) {
+pub async fn three_in_a_row(program: &Program, request: LoadRequest, first: Option<Server>) -> (Server, u64) {
     let mut process = first.unwrap_or_else(|| program.start());
     let loads = program.load(request);
     let mut before = Vec::new();
@@ -275,11 +210,11 @@ pub async fn three_in_a_row(
     for state in states {
         answered += state.answered.load(Relaxed);
     }
-    for mut old in before {
-        let code = old.ends().await;
-        assert_eq!(code, 0, "{}", old.logged());
-        assert!(old.logged().contains("another process has taken over"), "{}", old.logged());
-        assert!(!old.logged().contains("ERROR"), "{}", old.logged());
+    for old in before {
+        let code = ends(&old).await;
+        assert_eq!(code, 0, "{}", old.log());
+        assert!(old.log().contains("another process has taken over"), "{}", old.log());
+        assert!(!old.log().contains("ERROR"), "{}", old.log());
     }
     assert_eq!(process.has_ended(), None);
     (process, answered)
@@ -294,13 +229,13 @@ pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, requ
         for load in &loads {
             load.answers(20).await;
         }
-        let mut failing = program.spawn(held.local_addr().expect("an address"), WORKERS, &[]);
-        assert_ne!(failing.ends().await, 0);
-        let log = failing.logged();
+        let failing = program.spawn(held.local_addr().expect("an address"), WORKERS, &[]);
+        assert_ne!(ends(&failing).await, 0);
+        let log = failing.log();
         assert!(log.contains(HANDED), "{log}");
         let errors: Vec<_> = log.lines().filter(|line| line.starts_with("error: ")).collect();
         assert!(matches!(errors[..], [error] if error.contains("already in use")), "{log}");
-        assert_eq!(process.has_ended(), None, "{}", process.logged());
+        assert_eq!(process.has_ended(), None, "{}", process.log());
     }
     let mut killed = 0;
     for _ in 0..KILLS {
@@ -308,7 +243,7 @@ pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, requ
             load.answers(5).await;
         }
         let mut next = program.spawn(program.admin, WORKERS, &[]);
-        assert!(next.logs(HANDED), "{}", next.logged());
+        assert!(logs(&next, HANDED), "{}", next.log());
         // Held still, it is known how far it has come.
         next.signal(Signal::STOP);
         if program.is_waited_for() {
@@ -316,18 +251,18 @@ pub async fn one_that_fails_or_is_killed_changes_nothing(program: &Program, requ
             killed += 1;
         } else {
             next.signal(Signal::CONT);
-            assert!(next.serves(), "{}", next.logged());
-            assert_eq!(process.ends().await, 0, "{}", process.logged());
+            assert!(next.serves(), "{}", next.log());
+            assert_eq!(ends(&process).await, 0, "{}", process.log());
             process = next;
         }
-        assert_eq!(process.has_ended(), None, "{}", process.logged());
+        assert_eq!(process.has_ended(), None, "{}", process.log());
     }
     assert!(killed > 0, "all of {KILLS} were too fast");
     for load in &loads {
         load.answers(20).await;
     }
     let next = tokio::task::block_in_place(|| program.start());
-    assert_eq!(process.ends().await, 0, "{}", process.logged());
+    assert_eq!(ends(&process).await, 0, "{}", process.log());
     for load in &loads {
         load.answers(20).await;
     }
@@ -383,9 +318,9 @@ pub async fn one_that_is_killed_loses_its_own_alone(program: &Program, request: 
     for round in 1..=3 {
         more(50).await;
         let mut next = program.spawn(program.admin, WORKERS, &[]);
-        assert!(next.logs(HANDED), "{}", next.logged());
+        assert!(logs(&next, HANDED), "{}", next.log());
         process.kill();
-        assert!(tokio::task::block_in_place(|| next.serves()), "{}", next.logged());
+        assert!(tokio::task::block_in_place(|| next.serves()), "{}", next.log());
         process = next;
         more(50).await;
         let lost = lost.load(Relaxed);
