@@ -18,9 +18,23 @@ use crate::health::{self, Answer};
 use crate::metrics::{CONTENT_TYPE, Registry, encode};
 use crate::problem::Problem;
 use crate::ready::Readiness;
+use crate::socket::Address;
+use crate::tls::AdminTlsArgs;
 
 /// The path of metrics.
 pub const METRICS_PATH: &str = "/metrics";
+
+/// Where it listens, if it does.
+#[derive(Clone, Debug, clap::Args)]
+pub struct AdminArgs {
+    /// Where health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<Address>,
+
+    /// By TLS, where that is asked for.
+    #[command(flatten)]
+    pub tls: AdminTlsArgs,
+}
 
 /// Answers the requests of an admin listener; clones share it.
 #[derive(Clone)]

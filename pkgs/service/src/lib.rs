@@ -10,6 +10,7 @@
 //! - [`settings`]: one definition of each setting; defaults < TOML file < credentials < environment < flags.
 //! - [`access_log`]: a line of JSON for each request, and for each write.
 //! - [`rate_limit`]: how often somebody may do something; [`address_limits`]: the same of addresses that are connected.
+//! - [`limits`]: flags of what clients may take, and of how long.
 //! - [`request_id`], [`traceparent`]: what a request is called, here and in who called.
 //! - [`logs`]: tracing to stderr, as text or JSON, or compiled out.
 //! - [`metrics`]: Prometheus exposition, with counters that cost a hot path one plain store.
@@ -49,6 +50,7 @@ pub mod descriptors;
 pub mod exit;
 pub mod handover;
 pub mod health;
+pub mod limits;
 pub mod logs;
 #[cfg(feature = "manual")]
 pub mod manual;

@@ -7,6 +7,15 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use crate::socket::Address;
 
+/// What is spoken without it.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct H2cArgs {
+    /// Speaks HTTP/2 in the clear too, at every --listen, to clients that begin with it: proxies that know that from their
+    /// configuration (h2c by prior knowledge). HTTP/1.1 is spoken as before.
+    #[arg(long)]
+    pub h2c: bool,
+}
+
 /// Where to serve by TLS too, and as whom.
 #[derive(Clone, Debug, Args)]
 pub struct TlsArgs {

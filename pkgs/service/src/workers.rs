@@ -5,6 +5,22 @@ use std::sync::OnceLock;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+/// How many there are to be.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct WorkerArgs {
+    /// Threads that serve. Default: one for each CPU this process may use.
+    #[arg(long, value_name = "N", help_heading = "Resources")]
+    pub workers: Option<NonZero<usize>>,
+}
+
+impl WorkerArgs {
+    /// The number of workers to start.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        count(self.workers)
+    }
+}
+
 /// The number of workers to start: `asked`, or else one for each CPU this process may use.
 ///
 /// What it may use is bounded by its affinity mask and by its cgroup's CPU quota, rounded down to

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,18 +11,21 @@ use listener::tls::Stores;
 use listener::{Config, Endpoint, Listener, Tls};
 use oidc::jwt::{self, JwtArgs};
 use service::access_log::{self, AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
+use service::admin::AdminArgs;
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::handover::{self, HandoverArgs, Takeover};
+use service::limits::{AddressRateArgs, ConnectionArgs, TimeoutArgs};
 use service::logs::{self, LogArgs};
 use service::metrics::{BuildArgs, Registry};
 use service::panics;
 use service::permissions;
 use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
-use service::settings;
+use service::settings::{self, ConfigArgs};
 use service::shutdown::Shutdown;
 use service::socket::Address;
-use service::tls::{AdminTlsArgs, TlsArgs};
+use service::tls::{H2cArgs, TlsArgs};
+use service::workers::WorkerArgs;
 
 use super::database::{self, DatabaseArgs};
 use super::{Cli, Command};
@@ -44,10 +46,9 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8100", value_delimiter = ',')]
     pub listen: Vec<Address>,
 
-    /// Speaks HTTP/2 in the clear too, at every --listen, to clients that begin with it: proxies that know that from their
-    /// configuration (h2c by prior knowledge). HTTP/1.1 is spoken as before.
-    #[arg(long)]
-    pub h2c: bool,
+    /// By HTTP/2 in the clear too.
+    #[command(flatten)]
+    pub h2c: H2cArgs,
 
     /// By TLS too.
     #[command(flatten)]
@@ -57,17 +58,13 @@ pub struct Args {
     #[command(flatten)]
     pub proxies: ProxyArgs,
 
-    /// Where health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
-    #[arg(long, value_name = "ADDR")]
-    pub admin: Option<Address>,
-
-    /// By TLS, where that is asked for.
+    /// Where operators ask.
     #[command(flatten)]
-    pub admin_tls: AdminTlsArgs,
+    pub admin: AdminArgs,
 
-    /// A TOML file with settings, named as the flags without their dashes in front.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// Where more settings are.
+    #[command(flatten)]
+    pub config: ConfigArgs,
 
     /// Where users are kept.
     #[command(flatten)]
@@ -139,51 +136,31 @@ pub struct Args {
     #[arg(long, value_name = "MS", default_value_t = 5000, help_heading = "Database")]
     pub database_timeout: u64,
 
-    /// Threads that serve. Default: one for each CPU this process may use.
-    #[arg(long, value_name = "N", help_heading = "Resources")]
-    pub workers: Option<NonZero<usize>>,
+    /// How many threads serve.
+    #[command(flatten)]
+    pub workers: WorkerArgs,
 
     /// Memory for request bodies that are under way, of all connections together, in bytes; further ones are answered 503.
     /// Large answers that are under way have as much. At least one body always has room.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, help_heading = "Resources")]
     pub max_bodies_bytes: u64,
 
-    /// Connections of all workers together; further ones are closed at once.
-    #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
-          value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
-    pub max_connections: usize,
+    /// How many connections clients have.
+    #[command(flatten)]
+    pub limits: ConnectionArgs,
 
-    /// Connections of one address; further ones are closed at once. Those of a trusted proxy are nobody's. Default: no
-    /// limit.
-    #[arg(long, value_name = "N", help_heading = "Limits of one address")]
-    pub address_connections: Option<NonZero<u32>>,
+    /// How often one address may ask.
+    #[command(flatten)]
+    pub rate: AddressRateArgs,
 
-    /// Requests a second of one address; further ones are answered 429. Default: no limit.
-    #[arg(long, value_name = "N", help_heading = "Limits of one address")]
-    pub address_rate: Option<NonZero<u32>>,
-
-    /// Requests one address may have at once before its rate counts.
-    #[arg(long, value_name = "N", default_value = "100", help_heading = "Limits of one address")]
-    pub address_burst: NonZero<u32>,
-
-    /// How long a request's head may take, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Time",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub head_timeout: u64,
+    /// How long clients may take.
+    #[command(flatten)]
+    pub timeouts: TimeoutArgs<30>,
 
     /// How long a request's body may take to arrive, however it drips, in seconds; then it is answered 408.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, help_heading = "Time",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub body_timeout: u64,
-
-    /// How long a connection may be idle, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 75, help_heading = "Time",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub idle_timeout: u64,
-
-    /// How long requests under way have at shutdown, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time")]
-    pub drain_timeout: u64,
 
     /// Which requests are logged.
     #[command(flatten)]
@@ -300,7 +277,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     let tokens = args.jwt.open()?;
     let takeover = Takeover::begin(&args.handover, "api")?;
     let public = Listener::new(public(&args, access_log.clone()))?;
-    let admin = args.admin.clone().map(|address| Config::private(address).by_tls(&args.admin_tls.files));
+    let admin =
+        args.admin.admin.clone().map(|address| Config::private(address).by_tls(&args.admin.tls.files));
     let admin = admin.map(Listener::new).transpose()?;
     let (runtime, users) = database::open(&options(&args))?;
     if let DatabaseUrl::Sqlite(path) = args.database.url() {
@@ -330,8 +308,8 @@ pub fn run(args: Args) -> Result<(), Error> {
     let logs = Logs { access: access_log.is_some(), audit: audit_log.clone(), trace: args.trace_database };
     let api = Api::logging(users.clone(), (keys, tokens.clone()), settings(&args), logs);
     let mut front = Front::new(api.clone(), routes::router()).holding(args.max_bodies_bytes);
-    if let Some(rate) = args.address_rate {
-        front = front.limiting_addresses(rate.get(), args.address_burst.get());
+    if let Some(rate) = args.rate.address_rate {
+        front = front.limiting_addresses(rate.get(), args.rate.address_burst.get());
     }
     // Where anybody may ask from anywhere, so may a page: unless it is said for which hosts.
     if !keys && (local || !args.hosts.allowed_hosts.is_empty()) {
@@ -374,7 +352,7 @@ pub fn run(args: Args) -> Result<(), Error> {
     let mut threads = vec![public.start("api", front, &shutdown)?];
     if let Some(admin) = admin {
         watched.push(admin.heartbeats().watch(STUCK));
-        lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin_tls.scheme())));
+        lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin.tls.scheme())));
         let mut pages = admin::admin(users, readiness.clone(), registry);
         if let [Address::Tcp(at)] = admin.addresses()
             && at.ip().is_loopback()
@@ -430,7 +408,7 @@ fn reload(reloaded: &Reloaded) {
 
 /// The arguments by which a command finds the database that is served.
 fn advice(args: &Args) -> String {
-    match (&args.config, args.database.url()) {
+    match (&args.config.config, args.database.url()) {
         (Some(config), _) => format!(" --config {}", config.display()),
         // Its URL may have a password, which is not to be repeated, and is in the variable most often.
         (None, DatabaseUrl::Postgres(_)) => {
@@ -472,32 +450,32 @@ fn options(args: &Args) -> Options {
         connections: args.connections,
         acquire_timeout: Duration::from_millis(args.acquire_timeout),
         timeout: Duration::from_millis(args.database_timeout),
-        workers: args.workers.unwrap_or(defaults.workers),
+        workers: args.workers.workers.unwrap_or(defaults.workers),
         ..defaults
     }
 }
 
 /// The listener of the API.
 fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
-    let plain = args.listen.iter().cloned().map(if args.h2c { Endpoint::h2c } else { Endpoint::plain });
+    let plain = args.listen.iter().cloned().map(if args.h2c.h2c { Endpoint::h2c } else { Endpoint::plain });
     Config {
         endpoints: plain.chain(args.tls.tls_listen.iter().cloned().map(Endpoint::tls)).collect(),
-        workers: args.workers,
+        workers: args.workers.workers,
         tls: Tls::of(args.tls.files()),
         proxies: (&args.proxies).into(),
         access_log,
         limits: listener::Limits {
-            connections: args.max_connections,
-            connections_per_address: args.address_connections.map_or(0, NonZero::get),
-            head_time: Duration::from_secs(args.head_timeout),
-            idle: Duration::from_secs(args.idle_timeout),
+            connections: args.limits.max_connections,
+            connections_per_address: args.limits.per_address(),
+            head_time: args.timeouts.head(),
+            idle: args.timeouts.idle(),
             body_bytes: args.max_batch_bytes.max(args.max_user_bytes) as u64,
             body_bytes_total: args.max_bodies_bytes,
             body_time: Duration::from_secs(args.body_timeout),
             ..listener::Limits::default()
         },
         http3: args.tls.http3(),
-        drain: Duration::from_secs(args.drain_timeout),
+        drain: args.timeouts.drain(),
         ..Config::default()
     }
 }

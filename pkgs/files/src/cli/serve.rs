@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::net::TcpListener;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,20 +13,21 @@ use origin::Origin;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use service::access_log::{self, AccessLog, AccessLogArgs};
 use service::address_limits::AddressLimits;
-use service::admin::Admin;
+use service::admin::{Admin, AdminArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::descriptors::HighWater;
 use service::handover::{self, HandoverArgs, Takeover};
+use service::limits::{AddressRateArgs, BacklogArgs, ConnectionArgs, TimeoutArgs};
 use service::logs::{self, LogArgs};
 use service::metrics::{BuildArgs, Family, Registry};
 use service::panics;
 use service::proxies::ProxyArgs;
-use service::rate_limit::Rate;
 use service::ready::{self, Readiness, STUCK, Watch};
+use service::settings::ConfigArgs;
 use service::shutdown::Shutdown;
 use service::socket::{self, Address, Listener, TcpOptions};
-use service::tls::{AdminTlsArgs, CertificateFiles, TlsArgs};
-use service::workers;
+use service::tls::{CertificateFiles, TlsArgs};
+use service::workers::{self, WorkerArgs};
 
 use super::origin::OriginArgs;
 use crate::browse::Browser;
@@ -65,22 +65,18 @@ pub struct Args {
     #[arg(long)]
     pub no_ktls: bool,
 
-    /// Where health and metrics are answered: IP:PORT, unix:PATH or systemd:NAME.
-    #[arg(long, value_name = "ADDR")]
-    pub admin: Option<Address>,
-
-    /// By TLS, where that is asked for.
+    /// Where operators ask.
     #[command(flatten)]
-    pub admin_tls: AdminTlsArgs,
+    pub admin: AdminArgs,
 
     /// Says at the admin listener what lies below the root (/browse) and what would be answered for a path of it, by which
     /// rules (/answer): to whoever reaches that listener, whatever the rules keep to some. The console asks it.
     #[arg(long)]
     pub admin_browse: bool,
 
-    /// A TOML file with settings, named as the flags without their dashes in front.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// Where more settings are.
+    #[command(flatten)]
+    pub config: ConfigArgs,
 
     /// A TOML file with rules for paths, and pages for errors; read again at SIGHUP.
     #[arg(long, value_name = "FILE")]
@@ -122,9 +118,9 @@ pub struct Args {
     #[arg(long, value_name = "MS", default_value_t = 1000, help_heading = "Files")]
     pub revalidate: u64,
 
-    /// Threads that serve. Default: one for each CPU this process may use.
-    #[arg(long, value_name = "N", help_heading = "Resources")]
-    pub workers: Option<NonZero<usize>>,
+    /// How many threads serve.
+    #[command(flatten)]
+    pub workers: WorkerArgs,
 
     /// Files all workers together keep open.
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Resources",
@@ -152,47 +148,26 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, help_heading = "Resources")]
     pub variant_memory: u64,
 
-    /// Connections of all workers of a listener; further ones are closed at once.
-    #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
-          value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
-    pub max_connections: usize,
+    /// How many connections clients have.
+    #[command(flatten)]
+    pub limits: ConnectionArgs,
 
-    /// Connections that may wait to be accepted; net.core.somaxconn caps it.
-    #[arg(long, value_name = "N", default_value_t = TcpOptions::default().backlog, help_heading = "Resources",
-          value_parser = clap::value_parser!(i32).range(1..))]
-    pub backlog: i32,
+    /// How many wait.
+    #[command(flatten)]
+    pub backlog: BacklogArgs,
 
-    /// Connections of one address to all listeners; further ones are closed at once. Those of a trusted proxy are
-    /// nobody's. Default: no limit.
-    #[arg(long, value_name = "N", help_heading = "Limits of one address")]
-    pub address_connections: Option<NonZero<u32>>,
+    /// How often one address may ask.
+    #[command(flatten)]
+    pub rate: AddressRateArgs,
 
-    /// Requests a second of one address to all listeners; further ones are answered 429. Default: no limit.
-    #[arg(long, value_name = "N", help_heading = "Limits of one address")]
-    pub address_rate: Option<NonZero<u32>>,
-
-    /// Requests one address may have at once before its rate counts.
-    #[arg(long, value_name = "N", default_value = "100", help_heading = "Limits of one address")]
-    pub address_burst: NonZero<u32>,
-
-    /// How long a request's head may take, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Time",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub head_timeout: u64,
-
-    /// How long a connection may be idle, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 75, help_heading = "Time",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub idle_timeout: u64,
+    /// How long clients may take.
+    #[command(flatten)]
+    pub timeouts: TimeoutArgs<30>,
 
     /// How long a client may take nothing of an answer, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub write_timeout: u64,
-
-    /// How long answers under way have at shutdown, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time")]
-    pub drain_timeout: u64,
 
     /// Which requests are logged.
     #[command(flatten)]
@@ -289,14 +264,13 @@ pub fn run(args: Args) -> Result<(), Error> {
         })?
     };
     let readiness = Readiness::new();
-    let count = workers::count(args.workers);
+    let count = args.workers.count();
     let site = Site::load(&options)?;
     let named = [args.tls.files(), site.certificates()].concat();
     let takeover = Takeover::begin(&args.handover, "files")?;
     let listeners = listen(&args, count)?;
     let addresses: Vec<_> = listeners[0].iter().filter_map(|socket| socket.local_addr().ok()).collect();
-    let rate = args.address_rate.map(|rate| Rate::per_second(rate, args.address_burst));
-    let limits = AddressLimits::new(rate, args.address_connections);
+    let limits = args.rate.limits(&args.limits);
     let log = AccessLog::open(&args.access_log, "files")?;
     let high_water = high_water(&args, count);
     // Those of the TLS listener have theirs too.
@@ -318,9 +292,10 @@ pub fn run(args: Args) -> Result<(), Error> {
         .transpose()?;
     let admin = args
         .admin
+        .admin
         .clone()
         .map(|address| {
-            listener::Listener::new(listener::Config::private(address).by_tls(&args.admin_tls.files))
+            listener::Listener::new(listener::Config::private(address).by_tls(&args.admin.tls.files))
         })
         .transpose()?;
     let certificates = Stores::default()
@@ -384,7 +359,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         threads.push(secure.start("files-tls", TlsService::new(Arc::clone(&shared)), &shutdown)?);
     }
     if let Some(admin) = admin {
-        lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin_tls.scheme())));
+        lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin.tls.scheme())));
         let mut pages = Admin::new(readiness.clone(), registry);
         if args.admin_browse {
             if let [Address::Tcp(at)] = admin.addresses()
@@ -432,14 +407,14 @@ fn tls(
 ) -> listener::Config {
     listener::Config {
         endpoints: args.tls.tls_listen.iter().cloned().map(listener::Endpoint::tls).collect(),
-        workers: args.workers,
+        workers: args.workers.workers,
         tls: listener::Tls::of(certificates),
         proxies: (&args.proxies).into(),
         limits: listener::Limits {
-            connections: args.max_connections,
+            connections: args.limits.max_connections,
             head_bytes: MAX_HEAD_BYTES,
-            head_time: Duration::from_secs(args.head_timeout),
-            idle: Duration::from_secs(args.idle_timeout),
+            head_time: args.timeouts.head(),
+            idle: args.timeouts.idle(),
             write_stall: Duration::from_secs(args.write_timeout),
             ..listener::Limits::default()
         },
@@ -451,7 +426,7 @@ fn tls(
         refusals: Some(Arc::new(TlsService::new(Arc::clone(shared)))),
         access_log: shared.access_log.clone(),
         http3: args.tls.http3(),
-        drain: Duration::from_secs(args.drain_timeout),
+        drain: args.timeouts.drain(),
         ..listener::Config::default()
     }
 }
@@ -534,19 +509,19 @@ fn settings(args: &Args, count: usize, high_water: HighWater, ring: Option<usize
         variant_memory: args.variant_memory,
         revalidate: Duration::from_millis(args.revalidate),
         proxies: (&args.proxies).into(),
-        connections: args.max_connections.div_ceil(count),
+        connections: args.limits.max_connections.div_ceil(count),
         high_water,
-        head_timeout: Duration::from_secs(args.head_timeout),
-        idle_timeout: Duration::from_secs(args.idle_timeout),
+        head_timeout: args.timeouts.head(),
+        idle_timeout: args.timeouts.idle(),
         write_timeout: Duration::from_secs(args.write_timeout),
-        drain_timeout: Duration::from_secs(args.drain_timeout),
+        drain_timeout: args.timeouts.drain(),
     }
 }
 
 /// The sockets of each worker: one of its own on each address, or all the same one where systemd passed it. What a process
 /// with more workers has left is shared out.
 fn listen(args: &Args, count: usize) -> Result<Vec<Vec<TcpListener>>, Error> {
-    let options = TcpOptions { backlog: args.backlog, ..TcpOptions::default() };
+    let options = TcpOptions { backlog: args.backlog.backlog, ..TcpOptions::default() };
     let mut listeners: Vec<Vec<TcpListener>> = (0..count).map(|_| Vec::new()).collect();
     for address in &args.listen {
         if matches!(address, Address::Unix(_)) {

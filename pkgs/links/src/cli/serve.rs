@@ -12,6 +12,7 @@ use oidc::jwt::JwtArgs;
 use service::access_log::{AccessLog, AccessLogArgs, AuditLog, AuditLogArgs};
 use service::allowed_hosts::{AllowedHostArgs, AllowedHosts};
 use service::handover::{HandoverArgs, Takeover};
+use service::limits::{BacklogArgs, ConnectionArgs, TimeoutArgs};
 use service::logs::{self, LogArgs};
 use service::metrics::{BuildArgs, Family, Registry};
 use service::panics;
@@ -19,9 +20,9 @@ use service::permissions;
 use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
 use service::shutdown::Shutdown;
-use service::socket::{Address, TcpOptions};
-use service::tls::{AdminTlsArgs, TlsArgs};
-use service::workers;
+use service::socket::Address;
+use service::tls::{AdminTlsArgs, H2cArgs, TlsArgs};
+use service::workers::WorkerArgs;
 use tokio::sync::Notify;
 
 use super::database::{DatabaseArgs, Location};
@@ -52,10 +53,9 @@ const DRAIN_LOOK: Duration = Duration::from_millis(10);
 /// Arguments of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Speaks HTTP/2 in the clear too, at every --listen, to clients that begin with it: proxies that know that from their
-    /// configuration (h2c by prior knowledge). HTTP/1.1 is spoken as before.
-    #[arg(long, help_heading = "Public listener")]
-    pub h2c: bool,
+    /// By HTTP/2 in the clear too.
+    #[command(flatten, next_help_heading = "Public listener")]
+    pub h2c: H2cArgs,
 
     /// By TLS too.
     #[command(flatten)]
@@ -100,28 +100,21 @@ pub struct Args {
     #[arg(long)]
     pub print_token: bool,
 
-    /// Threads that answer redirects. Default: one for each CPU this process may use.
-    #[arg(long, value_name = "N", help_heading = "Resources")]
-    pub workers: Option<NonZero<usize>>,
+    /// How many threads answer redirects.
+    #[command(flatten)]
+    pub workers: WorkerArgs,
 
     /// Memory for the cache of links, in bytes; 0 turns it off.
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, help_heading = "Resources")]
     pub cache_bytes: u64,
 
-    /// Connections of all workers, in the clear and by TLS together; further ones are closed at once.
-    #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
-          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
-    pub max_connections: usize,
+    /// How many connections visitors have.
+    #[command(flatten)]
+    pub limits: ConnectionArgs,
 
-    /// Connections of one address; further ones are closed at once. Those of a trusted proxy are nobody's. Default: no
-    /// limit.
-    #[arg(long, value_name = "N", help_heading = "Resources")]
-    pub address_connections: Option<NonZero<u32>>,
-
-    /// Connections that may wait to be accepted; net.core.somaxconn caps it.
-    #[arg(long, value_name = "N", default_value_t = TcpOptions::default().backlog, help_heading = "Resources",
-          value_parser = clap::value_parser!(i32).range(1..))]
-    pub backlog: i32,
+    /// How many wait.
+    #[command(flatten)]
+    pub backlog: BacklogArgs,
 
     /// For how many days before today clicks are told apart by day; older ones stay in all other sums. 0: for ever.
     #[arg(long, value_name = "DAYS", default_value_t = 400, help_heading = "Resources",
@@ -148,26 +141,15 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "10", help_heading = "PostgreSQL")]
     pub connections: NonZero<u32>,
 
-    /// How long a request's head may take, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Resources",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub head_timeout: u64,
+    /// How long visitors may take.
+    #[command(flatten)]
+    pub timeouts: TimeoutArgs<10>,
 
     /// How long a body sent to the admin listener may take, in seconds. A file to import may take longer, while some of
     /// it comes.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Resources",
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, help_heading = "Time",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub body_timeout: u64,
-
-    /// How long a connection may be idle, in seconds. What is below the time of a proxy in front closes connections it
-    /// is about to use.
-    #[arg(long, value_name = "SECONDS", default_value_t = 75, help_heading = "Resources",
-          value_parser = clap::value_parser!(u64).range(1..))]
-    pub idle_timeout: u64,
-
-    /// How long requests in flight have at shutdown, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Resources")]
-    pub drain_timeout: u64,
 
     /// Where / of the default domain redirects to. Default: 404.
     #[arg(long, value_name = "URL", help_heading = "Public listener")]
@@ -239,7 +221,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         })?
     };
     let readiness = Readiness::new();
-    let count = workers::count(args.workers);
+    let count = args.workers.count();
     let settings = settings(&args)?;
     let tokens = args.jwt.open()?;
 
@@ -247,9 +229,9 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let takeover = Takeover::begin(&args.handover, "links")?;
     let public = Listener::new(listening(&args, &metrics, access_log.clone()))?;
     let timeouts = admin::Timeouts {
-        head: Duration::from_secs(args.head_timeout),
+        head: args.timeouts.head(),
         body: Duration::from_secs(args.body_timeout),
-        idle: Duration::from_secs(args.idle_timeout),
+        idle: args.timeouts.idle(),
     };
     let requests = admin::Requests::default();
     let operators = admin::config(args.admin.clone(), timeouts, &requests).by_tls(&args.admin_tls.files);
@@ -464,27 +446,27 @@ fn unknown_host(args: &Args) -> UnknownHost {
 
 /// The public listener: those in the clear first, and then those by TLS.
 fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>) -> listener::Config {
-    let plain = args.policy.public.listen.iter().cloned().map(if args.h2c {
+    let plain = args.policy.public.listen.iter().cloned().map(if args.h2c.h2c {
         listener::Endpoint::h2c
     } else {
         listener::Endpoint::plain
     });
     let secure = args.tls.tls_listen.iter().cloned().map(listener::Endpoint::tls);
     let limits = Limits {
-        connections: args.max_connections,
-        connections_per_address: args.address_connections.map_or(0, NonZero::get),
-        head_timeout: Duration::from_secs(args.head_timeout),
-        idle_timeout: Duration::from_secs(args.idle_timeout),
-        drain_timeout: Duration::from_secs(args.drain_timeout),
+        connections: args.limits.max_connections,
+        connections_per_address: args.limits.per_address(),
+        head_timeout: args.timeouts.head(),
+        idle_timeout: args.timeouts.idle(),
+        drain_timeout: args.timeouts.drain(),
     };
     listener::Config {
         endpoints: plain.chain(secure).collect(),
-        workers: args.workers,
+        workers: args.workers.workers,
         tls: listener::Tls::of(args.tls.files()),
         proxies: (&args.proxies).into(),
         refusals: Some(Arc::clone(metrics) as Arc<dyn listener::Refusals>),
         access_log,
-        tcp: listener::Tcp { backlog: args.backlog, ..listener::Tcp::default() },
+        tcp: listener::Tcp { backlog: args.backlog.backlog, ..listener::Tcp::default() },
         http3: args.tls.http3(),
         ..limits.config()
     }

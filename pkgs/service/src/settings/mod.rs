@@ -34,6 +34,14 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, Parser};
 use error::Origin;
 
+/// Where more settings are.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ConfigArgs {
+    /// A TOML file with settings, named as the flags without their dashes in front.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
 /// The setting that names the file of settings, where there is one.
 const CONFIG: &str = "config";
 

@@ -1,0 +1,102 @@
+//! Flags of what clients may take, and of how long: the same for every service, and described here once.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::builder::RangedU64ValueParser;
+
+use crate::address_limits::AddressLimits;
+use crate::rate_limit::Rate;
+use crate::socket::TcpOptions;
+
+/// How many connections a service takes.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct ConnectionArgs {
+    /// Connections of all workers of a listener together, in the clear and by TLS; further ones are closed at once.
+    #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
+          value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub max_connections: usize,
+
+    /// Connections of one address to all listeners; further ones are closed at once. Those of a trusted proxy are
+    /// nobody's. Default: no limit.
+    #[arg(long, value_name = "N", help_heading = "Limits of one address")]
+    pub address_connections: Option<NonZero<u32>>,
+}
+
+impl ConnectionArgs {
+    /// Connections of one address; 0 for no limit.
+    #[must_use]
+    pub fn per_address(&self) -> u32 {
+        self.address_connections.map_or(0, NonZero::get)
+    }
+}
+
+/// How many connections wait.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct BacklogArgs {
+    /// Connections that may wait to be accepted; net.core.somaxconn caps it.
+    #[arg(long, value_name = "N", default_value_t = TcpOptions::default().backlog, help_heading = "Resources",
+          value_parser = clap::value_parser!(i32).range(1..))]
+    pub backlog: i32,
+}
+
+/// How often one address may ask.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct AddressRateArgs {
+    /// Requests a second of one address to all listeners; further ones are answered 429. Default: no limit.
+    #[arg(long, value_name = "N", help_heading = "Limits of one address")]
+    pub address_rate: Option<NonZero<u32>>,
+
+    /// Requests one address may have at once before its rate counts.
+    #[arg(long, value_name = "N", default_value = "100", help_heading = "Limits of one address")]
+    pub address_burst: NonZero<u32>,
+}
+
+impl AddressRateArgs {
+    /// What one address may take, where it is limited in anything.
+    #[must_use]
+    pub fn limits(&self, connections: &ConnectionArgs) -> Option<Arc<AddressLimits>> {
+        let rate = self.address_rate.map(|rate| Rate::per_second(rate, self.address_burst));
+        AddressLimits::new(rate, connections.address_connections)
+    }
+}
+
+/// How long clients may take, and how long they have when the service stops: `DRAIN` seconds, unless told otherwise.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct TimeoutArgs<const DRAIN: u64> {
+    /// How long a request's head may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, help_heading = "Time",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub head_timeout: u64,
+
+    /// How long a connection may be idle, in seconds. What is below the time of a proxy in front closes connections it
+    /// is about to use.
+    #[arg(long, value_name = "SECONDS", default_value_t = 75, help_heading = "Time",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub idle_timeout: u64,
+
+    /// How long requests under way have at shutdown, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = DRAIN, help_heading = "Time")]
+    pub drain_timeout: u64,
+}
+
+impl<const DRAIN: u64> TimeoutArgs<DRAIN> {
+    /// How long a request's head may take.
+    #[must_use]
+    pub fn head(&self) -> Duration {
+        Duration::from_secs(self.head_timeout)
+    }
+
+    /// How long a connection may be idle.
+    #[must_use]
+    pub fn idle(&self) -> Duration {
+        Duration::from_secs(self.idle_timeout)
+    }
+
+    /// How long requests under way have at shutdown.
+    #[must_use]
+    pub fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_timeout)
+    }
+}
