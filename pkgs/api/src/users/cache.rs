@@ -3,16 +3,26 @@
 //! A read that misses takes a [`Stamp`] before it asks the database and keeps the answer under that stamp. Every
 //! change that is heard of makes the stamps of its key worthless and removes the value, so that an answer that was under
 //! way meanwhile is not kept. Both take the key's lock: a value that is old is never there to be read, not even until
-//! who keeps it looks once more. Reading what is cached takes no lock.
+//! who keeps it looks once more. Reading what is cached takes the lock of a part of the table, which readers share.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use quick_cache::OptionsBuilder;
+use quick_cache::sync::DefaultLifecycle;
+
 /// Keys share this many counters of changes: a change of one makes an answer about another of the same counter be
 /// asked for again, which is rare enough and harmless.
 const STRIPES: usize = 1_024;
+
+/// The bytes of most values, of which the table guesses how many there will be.
+const TYPICAL_BYTES: u64 = 2 << 10;
+
+/// The least that a part of the table has, whatever the number of processors: what does not fit into one is not kept, and
+/// the longest user takes a mebibyte.
+const PART_BYTES: u64 = 4 << 20;
 
 /// Until when a cache may be used.
 #[derive(Debug)]
@@ -91,10 +101,28 @@ pub struct Stamp {
     changes: u64,
 }
 
+/// With the epoch they were read in; those of former ones are as good as gone.
+type Values<K, V> = quick_cache::sync::Cache<K, (u64, V), Weigher<V>, RandomState>;
+
+/// Weighs a value at the bytes it takes.
+struct Weigher<V>(fn(&V) -> usize);
+
+impl<V> Clone for Weigher<V> {
+    fn clone(&self) -> Self {
+        Self(self.0)
+    }
+}
+
+impl<K, V> quick_cache::Weighter<K, (u64, V)> for Weigher<V> {
+    fn weight(&self, _: &K, (_, value): &(u64, V)) -> u64 {
+        (self.0)(value) as u64
+    }
+}
+
 /// Values by key, bounded in bytes.
 pub struct Cache<K, V> {
-    /// With the epoch they were read in; those of former ones are as good as gone.
-    values: moka::sync::Cache<K, (u64, V)>,
+    /// None where there is room for nothing.
+    values: Option<Values<K, V>>,
     /// Counts the times everything may have changed.
     epoch: AtomicU64,
     /// Counts changes, by hash of the key; locked while values of these keys are written or removed.
@@ -108,11 +136,20 @@ where
     K: Hash + Eq + Copy + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// An empty cache of so many bytes, as `weigh` counts them, used while `freshness` holds.
+    /// An empty cache of so many bytes, as `weigh` counts them, used while `freshness` holds; 0 keeps nothing.
     pub fn new(bytes: u64, weigh: fn(&V) -> usize, freshness: Arc<Freshness>) -> Self {
-        let weigh = move |_: &K, (_, value): &(u64, V)| u32::try_from(weigh(value)).unwrap_or(u32::MAX);
+        let values = || {
+            let most = 4 * std::thread::available_parallelism().map_or(1, usize::from);
+            let options = OptionsBuilder::new()
+                .estimated_items_capacity(usize::try_from(bytes / TYPICAL_BYTES).unwrap_or(usize::MAX).max(1))
+                .weight_capacity(bytes)
+                .shards(usize::try_from(bytes / PART_BYTES).unwrap_or(usize::MAX).clamp(1, most))
+                .build()
+                .expect("both capacities are told");
+            Values::with_options(options, Weigher(weigh), RandomState::new(), DefaultLifecycle::default())
+        };
         Self {
-            values: moka::sync::Cache::builder().max_capacity(bytes).weigher(weigh).build(),
+            values: (bytes > 0).then(values),
             epoch: AtomicU64::new(0),
             changes: (0..STRIPES).map(|_| Mutex::new(0)).collect(),
             hasher: RandomState::new(),
@@ -127,7 +164,7 @@ where
 
     /// The last value of a key that was known to be right, if it is here.
     pub fn last(&self, key: &K) -> Option<V> {
-        let (epoch, value) = self.values.get(key)?;
+        let (epoch, value) = self.values.as_ref()?.get(key)?;
         (epoch == self.epoch.load(Ordering::Acquire)).then_some(value)
     }
 
@@ -141,7 +178,7 @@ where
         let changes = self.changes_of(&key);
         // Where everything changes meanwhile, the value is of an epoch that is over.
         if *changes == stamp.changes && self.epoch.load(Ordering::SeqCst) == stamp.epoch {
-            self.values.insert(key, (stamp.epoch, value));
+            self.values.iter().for_each(|values| values.insert(key, (stamp.epoch, value.clone())));
         }
     }
 
@@ -149,18 +186,18 @@ where
     pub fn change(&self, key: &K) {
         let mut changes = self.changes_of(key);
         *changes += 1;
-        self.values.invalidate(key);
+        self.values.iter().for_each(|values| drop(values.remove(key)));
     }
 
     /// Any key may have another value now.
     pub fn change_all(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
-        self.values.invalidate_all();
+        self.values.iter().for_each(Values::clear);
     }
 
     /// Values and bytes, about.
     pub fn size(&self) -> (u64, u64) {
-        (self.values.entry_count(), self.values.weighted_size())
+        self.values.as_ref().map_or((0, 0), |values| (values.len() as u64, values.weight()))
     }
 
     fn changes_of(&self, key: &K) -> MutexGuard<'_, u64> {
@@ -175,6 +212,25 @@ mod tests {
 
     fn cache(freshness: Freshness) -> Cache<u32, &'static str> {
         Cache::new(1_000, |value| value.len(), Arc::new(freshness))
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes_whatever_comes() {
+        for bytes in [0, 1 << 10, 8 << 20, 128 << 20] {
+            let cache = Cache::<u32, usize>::new(bytes, |&length| length, Arc::new(Freshness::forever()));
+            // The longest user is kept wherever there is a little room for others, and what is longer than all nowhere.
+            let cases = [(1, 1 << 20, bytes >= 8 << 20), (2, 256 << 20, false), (3, 100, bytes > 0)];
+            for (key, length, kept) in cases {
+                cache.keep(key, cache.stamp(&key), length);
+                assert_eq!(cache.get(&key), kept.then_some(length), "{length} in {bytes}");
+            }
+            for key in 10..100_000 {
+                cache.keep(key, cache.stamp(&key), 2_000);
+            }
+            let (_, size) = cache.size();
+            assert!(size <= bytes, "{size} in {bytes}");
+            assert!(size > bytes / 2 || bytes < 2_000, "{size} in {bytes}");
+        }
     }
 
     #[test]
