@@ -68,6 +68,7 @@
         console = ./modules/services/console.nix;
         tuning = ./modules/tuning;
         appliance = ./modules/appliance;
+        disk = ./modules/appliance/disk.nix;
         fleet = ./modules/fleet;
       };
 

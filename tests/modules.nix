@@ -8,14 +8,11 @@
 }:
 let
   machine = {
+    imports = [ modules.disk ];
     nixpkgs.hostPlatform = pkgs.stdenv.hostPlatform.system;
     system.stateVersion = "26.05";
     boot.loader.grub.enable = false;
     documentation.enable = false;
-    fileSystems."/" = {
-      device = "/dev/disk/by-label/nixos";
-      fsType = "ext4";
-    };
     users.allowNoPasswordLogin = true;
   };
 

@@ -15,7 +15,7 @@ in
 {
   imports = [
     ../common.nix
-    ./disk.nix
+    ../../modules/appliance/disk.nix
   ];
 
   networking.hostName = "linerate-tengbe";

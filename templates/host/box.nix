@@ -9,14 +9,6 @@
     "ahci"
     "nvme"
   ];
-  fileSystems."/" = {
-    device = "/dev/disk/by-label/nixos";
-    fsType = "ext4";
-  };
-  fileSystems."/boot" = {
-    device = "/dev/disk/by-label/ESP";
-    fsType = "vfat";
-  };
 
   linerate = {
     # A small system around the services; yours is the key that may log in.

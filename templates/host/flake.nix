@@ -14,6 +14,8 @@
       nixosConfigurations.box = nixpkgs.lib.nixosSystem {
         modules = [
           linerate.nixosModules.default
+          # What is mounted, of a disk that linerate's installer has made.
+          linerate.nixosModules.disk
           ./box.nix
         ];
       };

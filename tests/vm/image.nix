@@ -16,7 +16,7 @@
       useEFIBoot = true;
       useDefaultFilesystems = false;
       # The host's own.
-      fileSystems = lib.mkForce (import ../../hosts/tengbe/disk.nix).fileSystems;
+      fileSystems = lib.mkForce (import ../../modules/appliance/disk.nix).fileSystems;
     };
   };
 

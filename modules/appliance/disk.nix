@@ -1,4 +1,5 @@
-# What is mounted from where, as the image and the installer make the disk.
+# A machine's own disk: what is mounted from where, by the labels that image.sh and install.sh of hosts/ give. A host of
+# yours that was installed in this way imports it as nixosModules.disk.
 {
   fileSystems."/" = {
     device = "/dev/disk/by-label/nixos";
