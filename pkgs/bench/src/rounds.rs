@@ -24,7 +24,7 @@ pub struct Case<'a> {
 }
 
 /// A server under a load that need not be wrk's or h2load's.
-pub struct Loaded<'a> {
+pub struct LoadedServer<'a> {
     /// The server, already running.
     pub server: &'a Server,
     /// What the requests have in common.
@@ -91,7 +91,11 @@ pub fn alternate_in<S>(
 }
 
 /// Loads each case in turn for `time`, `rounds` times, after a first round that only warms up.
-pub fn alternate_loads(rounds: usize, time: Duration, cases: &[Loaded<'_>]) -> Result<Vec<Series>, Error> {
+pub fn alternate_loads(
+    rounds: usize,
+    time: Duration,
+    cases: &[LoadedServer<'_>],
+) -> Result<Vec<Series>, Error> {
     for case in cases {
         (case.load)(time.min(Duration::from_secs(1)))?;
     }

@@ -8,17 +8,17 @@ use service::allowed_hosts::AllowedHosts;
 use service::shutdown::Shutdown;
 use tokio::sync::watch;
 
+use crate::answer_cache::AnswerCache;
 use crate::audit::AuditFile;
 use crate::csrf::Secret;
-use crate::lately::Lately;
 use crate::links::Stats;
 use crate::live::Live;
 use crate::machine::{Examined, Host, Machine, Queues};
 use crate::overview::Sampler;
 use crate::profiles::Profiles;
 use crate::session::{Grant, Sessions};
+use crate::sign_in_limits::SignInLimits;
 use crate::single_sign_on::SingleSignOn;
-use crate::tries::Tries;
 use crate::upstream::Upstream;
 
 /// How long it counts what a key may: each page and each piece of an upload asks. A key that is revoked may do what the
@@ -53,12 +53,12 @@ pub(crate) struct App {
     pub(crate) single_sign_on: Option<SingleSignOn>,
     pub(crate) session_seconds: u64,
     pub(crate) secret: Secret,
-    pub(crate) tries: Tries,
+    pub(crate) sign_in_limits: SignInLimits,
     pub(crate) live: Live,
     /// Whether a key of links may write at all domains.
-    pub(crate) may_all: Lately<bool>,
+    pub(crate) may_all: AnswerCache<bool>,
     /// The clicks of all links that a key may see.
-    pub(crate) clicks: Lately<Arc<Stats>>,
+    pub(crate) clicks: AnswerCache<Arc<Stats>>,
     pub(crate) shutdown: Shutdown,
     pub(crate) known: Known,
     /// Who had what done.
@@ -70,16 +70,16 @@ pub(crate) struct App {
 /// What was found out of the machine lately.
 #[derive(Default)]
 pub(crate) struct Known {
-    doctor: Look<Result<Examined, String>>,
-    host: Look<Host>,
-    queues: Look<Result<Queues, String>>,
+    doctor: SharedLookup<Result<Examined, String>>,
+    host: SharedLookup<Host>,
+    queues: SharedLookup<Result<Queues, String>>,
     /// The queues as they were the time before, to tell what came since.
     queues_before: Mutex<Option<(Queues, Queues)>>,
 }
 
 /// Nothing yet of what keys may, and of their clicks.
-pub(crate) fn lately() -> (Lately<bool>, Lately<Arc<Stats>>) {
-    (Lately::new(MAY), Lately::new(CLICKS))
+pub(crate) fn answer_caches() -> (AnswerCache<bool>, AnswerCache<Arc<Stats>>) {
+    (AnswerCache::new(MAY), AnswerCache::new(CLICKS))
 }
 
 impl App {
@@ -137,18 +137,18 @@ impl App {
 }
 
 /// Something that takes a while to find out, on a thread that may block, and is found out once however many ask.
-struct Look<T> {
+struct SharedLookup<T> {
     last: watch::Sender<Option<Arc<(Instant, T)>>>,
     looking: tokio::sync::Mutex<()>,
 }
 
-impl<T> Default for Look<T> {
+impl<T> Default for SharedLookup<T> {
     fn default() -> Self {
         Self { last: watch::Sender::new(None), looking: tokio::sync::Mutex::default() }
     }
 }
 
-impl<T: Send + Sync + 'static> Look<T> {
+impl<T: Send + Sync + 'static> SharedLookup<T> {
     fn last(&self) -> Option<Arc<(Instant, T)>> {
         self.last.borrow().clone()
     }

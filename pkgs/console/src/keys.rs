@@ -46,7 +46,7 @@ pub(crate) async fn check(
     if key.is_empty() {
         return refused(StatusCode::UNPROCESSABLE_ENTITY, "a key is needed");
     }
-    if let Err(exceeded) = app.tries.take(visitor.address, Instant::now()) {
+    if let Err(exceeded) = app.sign_in_limits.take(visitor.address, Instant::now()) {
         let wait = exceeded.retry_seconds().max(1);
         let why = format!("too many keys were tried; try again in {wait} s");
         return Err((StatusCode::TOO_MANY_REQUESTS, why));
@@ -55,7 +55,7 @@ pub(crate) async fn check(
     let known = if plausible { ask(app, of, key).await } else { Ok(false) };
     match known {
         Ok(true) => {
-            app.tries.give_back(visitor.address);
+            app.sign_in_limits.give_back(visitor.address);
             Ok(())
         }
         Ok(false) => {
@@ -64,7 +64,7 @@ pub(crate) async fn check(
             Err((StatusCode::UNAUTHORIZED, why))
         }
         Err(error) => {
-            app.tries.give_back(visitor.address);
+            app.sign_in_limits.give_back(visitor.address);
             Err((StatusCode::SERVICE_UNAVAILABLE, format!("nobody can sign in now: {error}")))
         }
     }

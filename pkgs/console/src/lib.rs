@@ -13,10 +13,10 @@
 //! - [`serve`]: the listeners, from start to drain.
 //! - [`machine`]: what the machine tells.
 //! - `routes`: where pages are; `app`: what they share; `guard`: what stands before all of them; `visitor`: who asks.
-//! - `session`, `keys`, `csrf`, `tries`: who is signed in and by what, whose form it is, and how often one may try.
+//! - `session`, `keys`, `csrf`, `sign_in_limits`: who is signed in and by what, whose form it is, and how often one may try.
 //! - `single_sign_on`: who signs in at an issuer instead, and by what cookie they are known when they come back.
 //! - `upstream`, `links`, `users`, `files`, `service_keys`, `metrics`: the services, as a client sees them. `audit`: what they write down.
-//! - `overview`: what they do, second by second. `live`: how many look at that. `lately`: what was asked a moment ago.
+//! - `overview`: what they do, second by second. `live`: how many look at that. `answer_cache`: what was asked a moment ago.
 //! - [`flame`]: flame graphs of what processes do.
 //! - `profiles`: what was seen of processes, kept for a while.
 //! - `pages`: what is shown. `assets`: what pages are made of that is the same for all.
@@ -26,33 +26,27 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod access;
+mod answer_cache;
 mod app;
 mod assets;
-mod audit;
-mod csrf;
-mod fields;
-mod files;
 pub mod flame;
 mod guard;
 mod keys;
-mod lately;
-mod links;
 mod live;
 pub mod machine;
-pub mod metrics;
 mod overview;
 mod pages;
-mod profiles;
 mod routes;
-mod sent_file;
 pub mod serve;
 mod service_keys;
-mod session;
-mod single_sign_on;
-mod tries;
-mod upstream;
-mod users;
+mod services;
 mod visitor;
+
+use access::{csrf, session, sign_in_limits, single_sign_on};
+use flame::profiles;
+pub use services::metrics;
+use services::{audit, fields, files, links, sent_file, upstream, users};
 
 pub use machine::Machine;
 pub use serve::{Args, Error, HelperAt, run};

@@ -28,7 +28,7 @@ pub trait Machine: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why nothing was.
-    fn change(&self, _deed: &Deed, _by: &str) -> Result<String, String> {
+    fn change(&self, _change: &QueueChange, _by: &str) -> Result<String, String> {
         Err(UNHELPED.into())
     }
 
@@ -118,7 +118,7 @@ pub struct Examined {
     /// Worst first.
     pub findings: Vec<Finding>,
     /// What was found before and is well again, that which was found last first.
-    pub past: Vec<Past>,
+    pub past: Vec<ResolvedFinding>,
     /// All rules there are.
     pub rules: Vec<Rule>,
 }
@@ -150,7 +150,7 @@ pub struct Finding {
 
 /// What was found and is well again; times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
+pub struct ResolvedFinding {
     /// By which rule.
     pub rule: String,
     /// What was meant.
@@ -271,7 +271,7 @@ pub struct Ticks {
 
 /// What may be changed of the machine, or looked at by rights of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum QueueChange {
     /// The queues of an interface are placed as planned.
     Apply {
         /// Which.

@@ -17,7 +17,7 @@ use service::metrics::{BuildArgs, Registry};
 use service::panics;
 use service::proxies::ProxyArgs;
 use service::ready::{self, Readiness, STUCK, Watch};
-use service::settings;
+use service::settings::{self, ConfigArgs};
 use service::shutdown::Shutdown;
 use service::socket::Address;
 use service::tls::{AdminTlsArgs, TlsArgs};
@@ -30,9 +30,9 @@ use crate::machine::Machine;
 use crate::overview::Sampler;
 use crate::profiles::Profiles;
 use crate::routes;
-use crate::session::{Grant, Life, Sessions};
+use crate::session::{Grant, SessionLifetime, Sessions};
+use crate::sign_in_limits::SignInLimits;
 use crate::single_sign_on::{self, OidcArgs};
-use crate::tries::Tries;
 use crate::upstream::Upstream;
 
 /// Arguments of `linerate console`.
@@ -58,9 +58,9 @@ pub struct Args {
     #[command(flatten)]
     pub admin_tls: AdminTlsArgs,
 
-    /// A TOML file with settings, named as the flags without their dashes in front.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// Where more settings are.
+    #[command(flatten)]
+    pub config: ConfigArgs,
 
     /// Where linerate-links answers operators: IP:PORT or unix:PATH, or none where it does not run.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081", help_heading = "Services")]
@@ -392,9 +392,11 @@ fn app(
     });
     let audits = [("links", &args.links_audit), ("api", &args.api_audit), ("console", &own)].into_iter();
     let open = args.token.clone();
-    let (may_all, clicks) = app::lately();
-    let life =
-        Life { whole: Duration::from_secs(args.session_life), idle: Duration::from_secs(args.session_idle) };
+    let (may_all, clicks) = app::answer_caches();
+    let life = SessionLifetime {
+        whole: Duration::from_secs(args.session_life),
+        idle: Duration::from_secs(args.session_idle),
+    };
     Ok(App {
         sampler: Sampler::new(links.iter().cloned().chain(others.into_iter().flatten()).collect()),
         links,
@@ -415,7 +417,7 @@ fn app(
         single_sign_on: args.oidc.open()?,
         session_seconds: args.session_life,
         secret: Secret::new().map_err(Error::Randomness)?,
-        tries: Tries::default(),
+        sign_in_limits: SignInLimits::default(),
         live: Live::default(),
         may_all,
         clicks,

@@ -8,8 +8,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use console::HelperAt;
 use console::machine::{
-    Cpu, Deed, Disk, Examined, Host, Interface, Machine, Past, Queue, Queues, Rule, Severity, Ticks, Watch,
-    Watched,
+    Cpu, Disk, Examined, Host, Interface, Machine, Queue, QueueChange, Queues, ResolvedFinding, Rule,
+    Severity, Ticks, Watch, Watched,
 };
 use service::exit;
 
@@ -208,16 +208,16 @@ impl Machine for LiveMachine {
         self.helper.is_some()
     }
 
-    fn change(&self, deed: &Deed, by: &str) -> Result<String, String> {
-        let (verb, done) = match deed {
-            Deed::Apply { interface } => (Verb::Apply { interface: interface.clone() }, "changed"),
-            Deed::Undo { interface } => (Verb::Undo { interface: interface.clone() }, "restored"),
+    fn change(&self, change: &QueueChange, by: &str) -> Result<String, String> {
+        let (verb, done) = match change {
+            QueueChange::Apply { interface } => (Verb::Apply { interface: interface.clone() }, "changed"),
+            QueueChange::Undo { interface } => (Verb::Undo { interface: interface.clone() }, "restored"),
         };
         let said = self.ask(verb, by)?;
         let of = |key: &str| said["interfaces"][0][key].as_array().map_or(0, Vec::len);
         let (count, held) = (of(done), &said["interfaces"][0]["held"]);
-        Ok(match deed {
-            Deed::Apply { interface } => {
+        Ok(match change {
+            QueueChange::Apply { interface } => {
                 let held = held.as_u64().unwrap_or(0);
                 let later = match of("pending") {
                     0 => String::new(),
@@ -229,7 +229,7 @@ impl Machine for LiveMachine {
                 };
                 format!("{interface}: {count} settings changed, {held} held{later}{managed}")
             }
-            Deed::Undo { interface } => {
+            QueueChange::Undo { interface } => {
                 format!("{interface}: {count} settings put back, {} are gone", of("gone"))
             }
         })
@@ -272,8 +272,12 @@ fn disks(system: &dyn System) -> Vec<Disk> {
 }
 
 /// What is well again by what was noted here and by the box's own doctor, and is not found now either.
-fn past(findings: &[doctor::Finding], own: Vec<since::Past>, noted: Vec<since::Past>) -> Vec<Past> {
-    let mut all: Vec<since::Past> = Vec::new();
+fn past(
+    findings: &[doctor::Finding],
+    own: Vec<since::ResolvedFinding>,
+    noted: Vec<since::ResolvedFinding>,
+) -> Vec<ResolvedFinding> {
+    let mut all: Vec<since::ResolvedFinding> = Vec::new();
     for one in own.into_iter().chain(noted) {
         if findings.iter().any(|found| found.rule == one.rule && found.subject == one.subject) {
             continue;
@@ -285,12 +289,8 @@ fn past(findings: &[doctor::Finding], own: Vec<since::Past>, noted: Vec<since::P
         }
     }
     all.sort_by_key(|one| std::cmp::Reverse(one.ended));
-    let past = all.into_iter().map(|since::Past { rule, subject, begun, ended, times }| Past {
-        rule,
-        subject,
-        begun,
-        ended,
-        times,
+    let past = all.into_iter().map(|since::ResolvedFinding { rule, subject, begun, ended, times }| {
+        ResolvedFinding { rule, subject, begun, ended, times }
     });
     past.collect()
 }
@@ -460,7 +460,7 @@ free /var/lib/linerate-files bytes=12 inodes=80
 
     #[test]
     fn what_is_found_again_is_no_history() {
-        let one = |subject: &str, ended, times| since::Past {
+        let one = |subject: &str, ended, times| since::ResolvedFinding {
             rule: "disk".into(),
             subject: subject.into(),
             begun: 1,

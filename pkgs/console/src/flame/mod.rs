@@ -4,6 +4,7 @@
 //! our own: a picture that runs no script stands in a page whose policy allows none, and links do its zooming.
 
 mod layout;
+pub(crate) mod profiles;
 mod svg;
 mod tree;
 

@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::deed::may_see_all;
+use super::operation::may_see_all;
 use super::sign_in::back;
 use super::{Screen, csrf, history, page as shown, see_other, service_keys, sessions};
 use crate::app::App;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
-use super::{Screen, absent, csrf, deed, failed, page as shown, see_other, text};
+use super::{Screen, absent, csrf, failed, operation, page as shown, see_other, text};
 use crate::app::App;
 use crate::assets;
 use crate::fields::{Fields, query};
@@ -36,7 +36,7 @@ pub(super) fn writer(app: &App) -> Result<&Upstream, Error> {
 }
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if let Err(response) = deed::allowed(&app, &visitor, SCREEN).await {
+    if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
     }
     screen(&app, &visitor, &fields, None).await
@@ -135,7 +135,7 @@ fn listing(
         @match room {
             None => p.hint { "This console was started without " code { "--files-writer" } ", so files are only shown." },
             Some(Err(error)) => p.alert role="alert" { (error) },
-            Some(Ok(room)) => (deeds(visitor, path, room)),
+            Some(Ok(room)) => (actions(visitor, path, room)),
         }
     }
 }
@@ -222,7 +222,7 @@ fn one(path: &UrlPath, told: &Told, writes: bool) -> Markup {
 }
 
 /// What may be done in a directory.
-fn deeds(visitor: &Visitor, path: &UrlPath, room: &Room) -> Markup {
+fn actions(visitor: &Visitor, path: &UrlPath, room: &Room) -> Markup {
     html! {
         script src=(assets::path("upload.js")) defer {}
         form.sheet method="post" action="/files/upload" enctype="multipart/form-data" data-uploads="/files/uploads" data-path=(path.as_str()) {
@@ -277,7 +277,7 @@ fn deeds(visitor: &Visitor, path: &UrlPath, room: &Room) -> Markup {
 
 /// Asks before something is renamed or deleted.
 pub(crate) async fn ask_rename(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if let Err(response) = deed::allowed(&app, &visitor, SCREEN).await {
+    if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
     }
     renaming(&app, &visitor, &fields, None)
@@ -307,7 +307,7 @@ fn renaming(app: &App, visitor: &Visitor, fields: &Fields, wrong: Option<(Status
 }
 
 pub(crate) async fn rename(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if let Err(response) = deed::allowed(&app, &visitor, SCREEN).await {
+    if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
     }
     let Some(from) = asked(&fields) else { return missing(&app, &visitor) };
@@ -328,7 +328,7 @@ pub(crate) async fn rename(State(app): State<Arc<App>>, visitor: Visitor, fields
 }
 
 pub(crate) async fn ask_delete(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if let Err(response) = deed::allowed(&app, &visitor, SCREEN).await {
+    if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
     }
     let Some(path) = asked(&fields) else { return missing(&app, &visitor) };
@@ -347,7 +347,7 @@ pub(crate) async fn ask_delete(State(app): State<Arc<App>>, visitor: Visitor, fi
 }
 
 pub(crate) async fn delete(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if let Err(response) = deed::allowed(&app, &visitor, SCREEN).await {
+    if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
     }
     let Some(path) = asked(&fields) else { return missing(&app, &visitor) };
@@ -356,7 +356,7 @@ pub(crate) async fn delete(State(app): State<Arc<App>>, visitor: Visitor, fields
 }
 
 pub(crate) async fn directory(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if let Err(response) = deed::allowed(&app, &visitor, SCREEN).await {
+    if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
     }
     let Some(within) = asked(&fields) else { return missing(&app, &visitor) };
@@ -367,7 +367,7 @@ pub(crate) async fn directory(State(app): State<Arc<App>>, visitor: Visitor, fie
 /// Has it done, and writes down who had it done.
 async fn done(app: &Arc<App>, visitor: &Visitor, change: &Change) -> Result<(), Error> {
     let done = match writer(app) {
-        Ok(writer) => files::change(writer, change, &deed::by(visitor)).await,
+        Ok(writer) => files::change(writer, change, &operation::by(visitor)).await,
         Err(error) => Err(error),
     };
     let (action, target) = match change {
@@ -375,7 +375,7 @@ async fn done(app: &Arc<App>, visitor: &Visitor, change: &Change) -> Result<(), 
         Change::Delete(path) => ("files.delete", path.as_str().to_owned()),
         Change::Directory(path) => ("files.directory", path.as_str().to_owned()),
     };
-    deed::note(app, visitor, action, &target, done.is_ok()).await;
+    operation::note(app, visitor, action, &target, done.is_ok()).await;
     done
 }
 

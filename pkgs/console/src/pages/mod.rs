@@ -1,7 +1,7 @@
 //! What is shown, a screen a file.
+// More than a dozen files: one for each page, and what several have on them.
 
 pub(crate) mod access;
-mod deed;
 pub(crate) mod doctor;
 pub(crate) mod files;
 mod form;
@@ -10,6 +10,7 @@ pub(crate) mod link;
 pub(crate) mod link_form;
 pub(crate) mod links;
 mod live;
+mod operation;
 pub(crate) mod overview;
 pub(crate) mod profile;
 pub(crate) mod queues;

@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{Screen, attachment, csrf, deed, page as shown, refused, see_other, text};
+use super::{Screen, attachment, csrf, operation, page as shown, refused, see_other, text};
 use crate::app::App;
 use crate::fields::{Fields, query};
 use crate::flame::{self, Block, HEIGHT, Tree, WIDTH, percent};
@@ -28,7 +28,7 @@ const BLOCKS: usize = 1500;
 const LISTED: usize = 25;
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
-    if let Err(response) = deed::allowed(&app, &visitor, SCREEN).await {
+    if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
     }
     overview(&app, &visitor, StatusCode::OK, &Fields::default(), None)
@@ -110,7 +110,7 @@ fn kept(app: &App) -> Markup {
 
 /// Begins to look.
 pub(crate) async fn take(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if let Err(response) = deed::allowed(&app, &visitor, SCREEN).await {
+    if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
     }
     let wrong = |status, why: &str| overview(&app, &visitor, status, &fields, Some(why));
@@ -138,8 +138,8 @@ pub(crate) async fn take(State(app): State<Arc<App>>, visitor: Visitor, fields: 
     let Some(number) = app.profiles.begin(watch.clone(), text::now()) else {
         return wrong(StatusCode::CONFLICT, "Another profile is under way; look again once it is done.");
     };
-    let who = deed::by(&visitor);
-    deed::note(&app, &visitor, "profile", watch.service.as_deref().unwrap_or("the machine"), true).await;
+    let who = operation::by(&visitor);
+    operation::note(&app, &visitor, "profile", watch.service.as_deref().unwrap_or("the machine"), true).await;
     let looking = Arc::clone(&app);
     // Of its own, so that nobody who closes a page ends it, and it holds up no end of the console.
     let begun = std::thread::Builder::new().name("profile".into()).spawn(move || {
@@ -225,7 +225,7 @@ pub(crate) async fn folded(
 }
 
 async fn found(app: &Arc<App>, visitor: &Visitor, number: u64) -> Result<Arc<Profile>, Response> {
-    deed::allowed(app, visitor, SCREEN).await?;
+    operation::allowed(app, visitor, SCREEN).await?;
     app.profiles.get(number).ok_or_else(|| {
         let content = html! {
             h1 { "There is no such profile" }

@@ -7,10 +7,10 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{Screen, csrf, deed, live, page as shown, text};
+use super::{Screen, csrf, live, operation, page as shown, text};
 use crate::app::App;
 use crate::fields::Fields;
-use crate::machine::{Cpu, Deed, Interface, Queue, Queues};
+use crate::machine::{Cpu, Interface, Queue, QueueChange, Queues};
 use crate::visitor::Visitor;
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
@@ -19,13 +19,13 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Respo
 
 /// Places the queues of an interface, or puts back what was there before, and says what is seen afterwards.
 pub(crate) async fn place(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if let Err(response) = deed::allowed(&app, &visitor, (Screen::Queues, "Queues")).await {
+    if let Err(response) = operation::allowed(&app, &visitor, (Screen::Queues, "Queues")).await {
         return response;
     }
     let interface = fields.get("interface").to_owned();
-    let deed = match fields.get("action") {
-        "apply" => Deed::Apply { interface: interface.clone() },
-        "undo" => Deed::Undo { interface: interface.clone() },
+    let change = match fields.get("action") {
+        "apply" => QueueChange::Apply { interface: interface.clone() },
+        "undo" => QueueChange::Undo { interface: interface.clone() },
         _ => {
             let why = Err("queues are either placed or put back".to_owned());
             return screen(&app, &visitor, StatusCode::UNPROCESSABLE_ENTITY, Some(why)).await;
@@ -36,12 +36,12 @@ pub(crate) async fn place(State(app): State<Arc<App>>, visitor: Visitor, fields:
         let why = Err("no interface here is called that".to_owned());
         return screen(&app, &visitor, StatusCode::UNPROCESSABLE_ENTITY, Some(why)).await;
     }
-    let action = if matches!(deed, Deed::Apply { .. }) { "queues.apply" } else { "queues.undo" };
-    let (machine, by) = (Arc::clone(&app.machine), deed::by(&visitor));
+    let action = if matches!(change, QueueChange::Apply { .. }) { "queues.apply" } else { "queues.undo" };
+    let (machine, by) = (Arc::clone(&app.machine), operation::by(&visitor));
     // What has begun ends, whether or not anybody waits for it.
-    let done = tokio::task::spawn_blocking(move || machine.change(&deed, &by)).await;
+    let done = tokio::task::spawn_blocking(move || machine.change(&change, &by)).await;
     let done = done.unwrap_or_else(|error| Err(error.to_string()));
-    deed::note(&app, &visitor, action, &interface, done.is_ok()).await;
+    operation::note(&app, &visitor, action, &interface, done.is_ok()).await;
     let status = if done.is_ok() { StatusCode::OK } else { StatusCode::CONFLICT };
     let seen = app.queues_anew().await;
     let done = done.map(|done| format!("{done}. {}", afterwards(seen, &interface)));
@@ -66,7 +66,7 @@ fn afterwards(seen: Result<Queues, String>, interface: &str) -> String {
 }
 
 /// What there is to be done, for whoever may.
-fn deeds(visitor: &Visitor, names: &[String]) -> Markup {
+fn actions(visitor: &Visitor, names: &[String]) -> Markup {
     html! {
         table.cards {
             thead { tr { th scope="col" { "Interface" } th scope="col" { "As planned" } th scope="col" { "As it was" } } }
@@ -95,8 +95,9 @@ async fn screen(
     let names =
         app.queues().await.map(|(_, now)| now.interfaces.into_iter().map(|one| one.name).collect::<Vec<_>>());
     let names = names.unwrap_or_default();
-    let may =
-        app.machine.helped() && !names.is_empty() && deed::may_see_all(app, visitor).await.unwrap_or(false);
+    let may = app.machine.helped()
+        && !names.is_empty()
+        && operation::may_see_all(app, visitor).await.unwrap_or(false);
     let content = html! {
         h1 { "Queues" }
         @match &done {
@@ -106,7 +107,7 @@ async fn screen(
         }
         div hx-ext="sse" sse-connect="/live/queues" sse-close=(live::OVER) { div #map sse-swap="queues" { (map) } }
         h2 { "To change it" }
-        @if may { (deeds(visitor, &names)) p { "Or in a shell:" } }
+        @if may { (actions(visitor, &names)) p { "Or in a shell:" } }
         @else if app.machine.helped() && !names.is_empty() { p { "Keys of linerate-links that may write at all domains may place queues here; so may root, in a shell:" } }
         @else if !app.machine.helped() { p { "Root places queues; this console only looks." } }
         pre tabindex="0" { code { "linerate nic plan --explain\nsudo linerate nic apply\nsudo linerate nic undo" } }

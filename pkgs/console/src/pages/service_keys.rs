@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use service::problem::Problem;
 
 use super::form::Faults;
-use super::{Screen, absent, csrf, deed, failed, needed, page as shown, see_other, text};
+use super::{Screen, absent, csrf, failed, needed, operation, page as shown, see_other, text};
 use crate::app::App;
 use crate::fields::Fields;
 use crate::keys::KeyOf;
@@ -207,7 +207,7 @@ pub(crate) async fn create(
         Ok(made) => format!("{service}/{}", made.info.id),
         Err(_) => service.clone(),
     };
-    deed::note(&app, &visitor, "key.create", &target, made.is_ok()).await;
+    operation::note(&app, &visitor, "key.create", &target, made.is_ok()).await;
     match made {
         Ok(made) => show(&app, &visitor, keys.of, &made),
         Err(Error::Refused(problem)) if [400, 422].contains(&problem.status) => {
@@ -296,7 +296,7 @@ pub(crate) async fn revoke(
         Err(error) => return failed((&app, &visitor), (Screen::Access, title), &error),
     };
     let revoked = keys.revoke(id).await;
-    deed::note(&app, &visitor, "key.revoke", &format!("{service}/{id}"), revoked.is_ok()).await;
+    operation::note(&app, &visitor, "key.revoke", &format!("{service}/{id}"), revoked.is_ok()).await;
     match revoked {
         Ok(()) => see_other("/access?revoked=yes"),
         Err(error) => not_done(&app, &visitor, keys.of, title, &error),

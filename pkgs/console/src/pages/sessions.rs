@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::deed::may_see_all;
-use super::{csrf, deed, see_other, text};
+use super::operation::may_see_all;
+use super::{csrf, operation, see_other, text};
 use crate::app::App;
 use crate::fields::Fields;
 use crate::session::{Listed, Whose};
@@ -69,7 +69,7 @@ pub(crate) async fn end(State(app): State<Arc<App>>, visitor: Visitor, fields: F
     if let Some(grant) = &visitor.grant {
         let ended = app.sessions.end_named(whose(&app, &visitor).await, grant, fields.get("session"));
         if let Some(name) = ended {
-            deed::note(&app, &visitor, "session.end", &name, true).await;
+            operation::note(&app, &visitor, "session.end", &name, true).await;
         }
     }
     see_other("/access")

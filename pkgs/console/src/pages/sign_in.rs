@@ -108,7 +108,7 @@ async fn arrived(
     head: &HeaderMap,
 ) -> Result<(String, String), (StatusCode, String)> {
     let refuse = |status, why: &str| (status, why.to_owned());
-    app.tries.take(visitor.address, Instant::now()).map_err(|exceeded| {
+    app.sign_in_limits.take(visitor.address, Instant::now()).map_err(|exceeded| {
         let why = format!("too many tries; try again in {} s", exceeded.retry_seconds().max(1));
         (StatusCode::TOO_MANY_REQUESTS, why)
     })?;
@@ -127,7 +127,7 @@ async fn arrived(
         };
         (status, error.to_string())
     })?;
-    app.tries.give_back(visitor.address);
+    app.sign_in_limits.give_back(visitor.address);
     let user = at.user(&arrival);
     let token = arrival.token;
     match keys::ask(app, KeyOf::Links, &token).await {

@@ -13,8 +13,8 @@ use http_body_util::{BodyExt, Limited};
 use service::problem::{self, Problem};
 use sha2::{Digest, Sha256};
 
-use super::deed;
 use super::files::{SCREEN, after, screen, writer};
+use super::operation;
 use crate::app::App;
 use crate::csrf::hex;
 use crate::fields::{Fields, query};
@@ -47,7 +47,7 @@ pub(crate) async fn form(
     fields: Fields,
     file: Option<SentFile>,
 ) -> Response {
-    if let Err(response) = deed::allowed(&app, &visitor, SCREEN).await {
+    if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
     }
     let within = UrlPath::new(fields.get("path"));
@@ -69,7 +69,7 @@ async fn send(
     replace: bool,
 ) -> Result<(), Error> {
     let writer = writer(app)?;
-    let by = deed::by(visitor);
+    let by = operation::by(visitor);
     let Some(path) = within.below(&file.name) else {
         return Err(Error::Refused(Box::new(Problem::unprocessable("no file can be called that"))));
     };
@@ -86,7 +86,7 @@ async fn send(
     let begun = match begun {
         Ok(begun) => begun,
         Err(error) => {
-            deed::note(app, visitor, "files.upload", path.as_str(), false).await;
+            operation::note(app, visitor, "files.upload", path.as_str(), false).await;
             return Err(error);
         }
     };
@@ -103,7 +103,7 @@ async fn send(
     if done.is_err() {
         let _ = upload(writer, (Method::DELETE, place), &[], Vec::new(), &by).await;
     }
-    deed::note(app, visitor, "files.upload", path.as_str(), done.is_ok()).await;
+    operation::note(app, visitor, "files.upload", path.as_str(), done.is_ok()).await;
     done
 }
 
@@ -117,7 +117,7 @@ fn well(answer: Answer) -> Result<Answer, Error> {
 
 /// Gives up an upload that is under way.
 pub(crate) async fn end(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    if let Err(response) = deed::allowed(&app, &visitor, SCREEN).await {
+    if let Err(response) = operation::allowed(&app, &visitor, SCREEN).await {
         return response;
     }
     let id = fields.get("id");
@@ -126,13 +126,14 @@ pub(crate) async fn end(State(app): State<Arc<App>>, visitor: Visitor, fields: F
     let ended = match writer(&app) {
         Ok(writer) if is_id(id) => {
             let place = format!("/uploads/{id}");
-            let ended = upload(writer, (Method::DELETE, &place), &[], Vec::new(), &deed::by(&visitor)).await;
+            let ended =
+                upload(writer, (Method::DELETE, &place), &[], Vec::new(), &operation::by(&visitor)).await;
             ended.and_then(well).map(drop)
         }
         Ok(_) => Err(Error::Refused(Box::new(Problem::not_found("there is no such upload")))),
         Err(error) => Err(error),
     };
-    deed::note(&app, &visitor, "files.upload.end", id, ended.is_ok()).await;
+    operation::note(&app, &visitor, "files.upload.end", id, ended.is_ok()).await;
     after(&app, &visitor, &within, ended).await
 }
 
@@ -160,7 +161,7 @@ fn is_id(id: &str) -> bool {
 
 /// Passes on what is said of an upload, for whoever may.
 async fn pass(app: &Arc<App>, visitor: &Visitor, path: &str, request: Request) -> Response {
-    if let Err(response) = deed::allowed(app, visitor, SCREEN).await {
+    if let Err(response) = operation::allowed(app, visitor, SCREEN).await {
         return refused(&Problem::new(response.status().as_u16(), "that is not for everybody"));
     }
     let writer = match writer(app) {
@@ -176,16 +177,16 @@ async fn pass(app: &Arc<App>, visitor: &Visitor, path: &str, request: Request) -
     let text = |name: &'static str| Some((name, parts.headers.get(name)?.to_str().ok()?));
     let fields: Vec<_> = ASKED.into_iter().filter_map(text).collect();
     let (method, body) = (parts.method, body.to_bytes().to_vec());
-    match upload(writer, (method.clone(), path), &fields, body, &deed::by(visitor)).await {
+    match upload(writer, (method.clone(), path), &fields, body, &operation::by(visitor)).await {
         Err(error) => {
             let status = if matches!(error, Error::Down { .. }) { 503 } else { 502 };
             refused(&Problem::new(status, error.to_string()))
         }
         Ok(answer) => {
             if let Some(place) = answer.fields.get("linerate-path").and_then(|place| place.to_str().ok()) {
-                deed::note(app, visitor, "files.upload", place, true).await;
+                operation::note(app, visitor, "files.upload", place, true).await;
             } else if method == Method::DELETE && answer.status.is_success() {
-                deed::note(app, visitor, "files.upload.end", path, true).await;
+                operation::note(app, visitor, "files.upload.end", path, true).await;
             }
             passed(answer)
         }

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use service::problem::Problem;
 
-use super::deed::may_see_all;
+use super::operation::may_see_all;
 use super::users::status;
 use super::{Screen, csrf, failed, history, page as shown, see_other, text, users};
 use crate::app::App;

@@ -24,8 +24,8 @@ use crate::live::Live;
 use crate::machine::{Examined, Host, Machine, Queues, Watch, Watched};
 use crate::overview::Sampler;
 use crate::profiles::Profiles;
-use crate::session::{Grant, Life, Sessions};
-use crate::tries::Tries;
+use crate::session::{Grant, SessionLifetime, Sessions};
+use crate::sign_in_limits::SignInLimits;
 use crate::upstream::Upstream;
 
 const KEY: &str = "lr_known";
@@ -96,7 +96,7 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
     let log = AuditLogArgs { audit_log: Some(Destination::File(directory.path().join("audit"))) };
     let links = Upstream { name: "links", address: Address::Unix(socket) };
     let hour = Duration::from_secs(3600);
-    let (may_all, clicks) = app::lately();
+    let (may_all, clicks) = app::answer_caches();
     let app = App {
         sampler: Sampler::new(vec![links.clone()]),
         links: Some(links),
@@ -109,10 +109,10 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
         hosts: Some(AllowedHosts::new(&AllowedHostArgs::default(), [])),
         machine: Arc::new(Nothing),
         single_sign_on: None,
-        sessions: Sessions::new(Life { whole: hour, idle: hour }),
+        sessions: Sessions::new(SessionLifetime { whole: hour, idle: hour }),
         session_seconds: 3600,
         secret: Secret::new().expect("random"),
-        tries: Tries::default(),
+        sign_in_limits: SignInLimits::default(),
         live: Live::default(),
         may_all,
         clicks,

@@ -144,13 +144,13 @@ mod tests {
     use super::*;
     use crate::cache::watch::Watcher;
 
-    struct Bed {
+    struct Fixture {
         place: tempfile::TempDir,
         watcher: Watcher,
         plain: PlainDirectories,
     }
 
-    impl Bed {
+    impl Fixture {
         fn new() -> Self {
             let place = tempfile::tempdir().expect("a directory");
             fs::create_dir(place.path().join("d")).expect("a directory");
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_directory_without_codings_is_known_until_one_comes() {
-        let mut bed = Bed::new();
+        let mut bed = Fixture::new();
         fs::write(bed.directory().join("f"), "text").expect("a file");
         assert!(bed.learn());
         assert!(!bed.plain.has(0, b"e/g", 1) && !bed.plain.has(0, b"g", 1) && !bed.plain.has(1, b"d/g", 1));
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn another_directory_of_the_name_is_another() {
-        let mut bed = Bed::new();
+        let mut bed = Fixture::new();
         assert!(bed.learn());
         let other = bed.place.path().join("other");
         fs::create_dir(&other).expect("a directory");
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_nobody_tells_of_shows_by_the_time_of_change() {
-        let mut bed = Bed::new();
+        let mut bed = Fixture::new();
         assert!(bed.learn());
         // As a server of files does it for another client: the time changes, and nothing is told here.
         let directory = fs::File::open(bed.directory()).expect("a directory");
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn few_are_known_and_those_with_codings_are_not() {
-        let mut bed = Bed::new();
+        let mut bed = Fixture::new();
         let path = bed.directory();
         let place = || OwnedFd::from(fs::File::open(&path).expect("a directory"));
         let stamp = bed.watcher.stamp(&place()).expect("a watch");

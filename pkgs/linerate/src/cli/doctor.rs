@@ -75,7 +75,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
     if !args.watch {
         let Diagnosis { findings, idle, denied } = look(args, context, &profile, &mut noted)?;
         let bad = findings.iter().filter(|finding| finding.severity >= args.fail_on).count();
-        let how = How { explain: context.explain, profile: args.profile.is_some() };
+        let how = ReportOptions { explain: context.explain, profile: args.profile.is_some() };
         let denied = denied.into_iter().collect();
         let examined = Examined { host: profile.host, at: now(), rules: RULES.len(), idle, denied, findings };
         context.output.show(&examined, |examined, output| print(examined, &how, output))?;
@@ -87,7 +87,7 @@ pub fn run(args: &Args, context: &mut Context) -> Result<(), Error> {
             break;
         }
         let Diagnosis { findings, idle, denied } = look(args, context, &profile, &mut noted)?;
-        let how = How { explain: context.explain, profile: args.profile.is_some() };
+        let how = ReportOptions { explain: context.explain, profile: args.profile.is_some() };
         let (host, denied) = (profile.host.clone(), denied.into_iter().collect());
         let examined = Examined { host, at: now(), rules: RULES.len(), idle, denied, findings };
         context.output.show(&examined, |examined, output| {
@@ -143,7 +143,7 @@ fn changes(before: &[Finding], after: &[Finding], output: &mut Output) -> Result
 }
 
 /// How findings are told.
-struct How {
+struct ReportOptions {
     explain: bool,
     /// Whether there is a profile.
     profile: bool,
@@ -159,7 +159,7 @@ fn nothing_found(examined: &Examined) -> String {
 }
 
 /// Names the rules that had nothing to compare with, and those that were not let see everything.
-fn left_out(examined: &Examined, how: &How, output: &mut Output) -> Result<(), Error> {
+fn left_out(examined: &Examined, how: &ReportOptions, output: &mut Output) -> Result<(), Error> {
     for (rule, what) in &examined.denied {
         output.line(format_args!("Not all was seen by {rule}: {what}: permission denied, root may."))?;
     }
@@ -176,7 +176,7 @@ fn left_out(examined: &Examined, how: &How, output: &mut Output) -> Result<(), E
 }
 
 /// Prints what was found for people, worst first.
-fn print(examined: &Examined, how: &How, output: &mut Output) -> Result<(), Error> {
+fn print(examined: &Examined, how: &ReportOptions, output: &mut Output) -> Result<(), Error> {
     let Examined { findings, rules, idle, at, .. } = examined;
     for finding in findings {
         let Finding { severity, rule, subject, expected, found, cost, remedy, effect, since, times } =

@@ -28,7 +28,7 @@ pub struct Noted {
 
 /// A finding that is well again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
+pub struct ResolvedFinding {
     /// By which rule.
     pub rule: String,
     /// What was meant.
@@ -95,13 +95,19 @@ impl Since {
     }
 
     /// What is well again, that which was found last first.
-    pub fn past(&self) -> Vec<Past> {
+    pub fn past(&self) -> Vec<ResolvedFinding> {
         let past = self.noted.iter().filter_map(|(key, noted)| {
             let (rule, subject) = key.split_once(' ')?;
             let Noted { begun, ended, times } = *noted;
-            Some(Past { rule: rule.to_owned(), subject: subject.to_owned(), begun, ended: ended?, times })
+            Some(ResolvedFinding {
+                rule: rule.to_owned(),
+                subject: subject.to_owned(),
+                begun,
+                ended: ended?,
+                times,
+            })
         });
-        let mut past: Vec<Past> = past.collect();
+        let mut past: Vec<ResolvedFinding> = past.collect();
         past.sort_by_key(|one| std::cmp::Reverse(one.ended));
         past
     }

@@ -65,6 +65,6 @@ impl Error {
 
     /// Whether all was looked at, and not all is as it should be.
     pub fn is_unhealthy(&self) -> bool {
-        matches!(self, Self::Promote(promote::Error::Ill { .. } | promote::Error::Halted(_)))
+        matches!(self, Self::Promote(promote::Error::Unhealthy { .. } | promote::Error::Halted(_)))
     }
 }

@@ -41,7 +41,7 @@ pub enum Error {
     NoNodes(RefName),
     /// The wave before is not well.
     #[error("{wave} stays: {node} of {from}: {why}")]
-    Ill {
+    Unhealthy {
         /// The wave that stays.
         wave: RefName,
         /// The one that is not well.
@@ -132,7 +132,7 @@ pub fn promote(
                 let before = first.as_ref().map_or(report, |first| &first[index]);
                 if let Some(why) = health::problems(Some(before), report, &expected).into_iter().next() {
                     let (wave, from, node) = (wave.clone(), from.clone(), report.node.clone());
-                    return Err(Error::Ill { wave, from, node, why }.into());
+                    return Err(Error::Unhealthy { wave, from, node, why }.into());
                 }
             }
             first.get_or_insert(now);

@@ -15,7 +15,7 @@ use bench::h2load::Streams;
 use bench::h3load::{self, LoadRequest};
 use bench::peers::{Newest, Nginx};
 use bench::report::{Report, find, mebibytes};
-use bench::rounds::{Loaded, alternate_loads};
+use bench::rounds::{LoadedServer, alternate_loads};
 use bench::server::{Placement, Server, free_address};
 use bench::tlsload::{Group, Visit};
 use bench::wrk::{self, Requests};
@@ -158,11 +158,11 @@ fn start_nginx(nginx: &Newest, scratch: &Path) -> Result<Peer, Error> {
     })
 }
 
-fn cases<'a>(scale: &'a Scale, peers: &'a [Peer]) -> Vec<Loaded<'a>> {
+fn cases<'a>(scale: &'a Scale, peers: &'a [Peer]) -> Vec<LoadedServer<'a>> {
     let path = codes::path(0);
-    let mut cases: Vec<Loaded<'a>> = Vec::new();
+    let mut cases: Vec<LoadedServer<'a>> = Vec::new();
     let by_program = |connections| {
-        move |peer: &'a Peer, name, requests: Requests| Loaded {
+        move |peer: &'a Peer, name, requests: Requests| LoadedServer {
             server: &peer.server,
             name,
             load: Box::new(move |time| {
@@ -205,7 +205,7 @@ fn by_thread<'a>(
     peer: &'a Peer,
     name: &'static str,
     load: impl Fn(Duration) -> Result<wrk::Outcome, String> + Sync + 'a,
-) -> Loaded<'a> {
+) -> LoadedServer<'a> {
     let load = Box::new(move |time| {
         pinned(|| load(time)).map_err(|what| Error::Load {
             server: peer.server.name().into(),
@@ -213,7 +213,7 @@ fn by_thread<'a>(
             what,
         })
     });
-    Loaded { server: &peer.server, name, load }
+    LoadedServer { server: &peer.server, name, load }
 }
 
 /// Does something on the CPU of the load.

@@ -92,7 +92,7 @@ pub struct Cache {
 
 /// A code that is about to be read, and what was known of its changes before.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub struct PendingRead {
     hash: u64,
     stamp: u32,
 }
@@ -175,13 +175,13 @@ impl Cache {
     }
 
     /// To be taken before a code is read of a database that has to be waited for.
-    pub fn reading(&self, domain: DomainId, code: &str) -> Reading {
+    pub fn reading(&self, domain: DomainId, code: &str) -> PendingRead {
         let hash = with_key(domain, code, |key| self.hasher.hash_one(key));
-        Reading { hash, stamp: self.generations.last_stamp(hash) }
+        PendingRead { hash, stamp: self.generations.last_stamp(hash) }
     }
 
     /// What was read of a code. It is held, and found for as long as nothing has changed since it was begun to be read.
-    pub fn keep(&self, reading: Reading, domain: DomainId, code: &str, route: Option<Route>) -> Entry {
+    pub fn keep(&self, reading: PendingRead, domain: DomainId, code: &str, route: Option<Route>) -> Entry {
         let entry = self.entry(reading, domain, code, route);
         if let Some(entries) = &self.entries {
             entries.insert(reading.hash, entry.clone());
@@ -190,7 +190,7 @@ impl Cache {
     }
 
     /// The same, not to be held.
-    pub fn entry(&self, reading: Reading, domain: DomainId, code: &str, route: Option<Route>) -> Entry {
+    pub fn entry(&self, reading: PendingRead, domain: DomainId, code: &str, route: Option<Route>) -> Entry {
         with_key(domain, code, |key| Entry::new(key, reading.stamp, route, &self.limits))
     }
 

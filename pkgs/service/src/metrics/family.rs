@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use super::Snapshot;
 
 /// What a scrape reads: [`u64`] is a counter, [`f64`] a gauge, [`Snapshot`] a histogram.
-pub trait Reading: Send + Sync + 'static {
+pub trait MetricValue: Send + Sync + 'static {
     /// As what it is shown.
     const TYPE: MetricType;
 
@@ -21,7 +21,7 @@ pub trait Reading: Send + Sync + 'static {
     fn encode(&self, encoder: MetricEncoder<'_>) -> fmt::Result;
 }
 
-impl Reading for u64 {
+impl MetricValue for u64 {
     const TYPE: MetricType = MetricType::Counter;
 
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
@@ -29,7 +29,7 @@ impl Reading for u64 {
     }
 }
 
-impl Reading for f64 {
+impl MetricValue for f64 {
     const TYPE: MetricType = MetricType::Gauge;
 
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
@@ -37,7 +37,7 @@ impl Reading for f64 {
     }
 }
 
-impl Reading for Snapshot {
+impl MetricValue for Snapshot {
     const TYPE: MetricType = MetricType::Histogram;
 
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
@@ -74,7 +74,7 @@ pub struct Family<R> {
     changing: Option<Changing<R>>,
 }
 
-impl<R: Reading> Family<R> {
+impl<R: MetricValue> Family<R> {
     /// A metric without series. A counter's `name` has no `_total`: the exposition adds it; times
     /// are in seconds and their name ends in `_seconds`. `help` is without its final full stop.
     pub fn new(name: &'static str, help: &'static str) -> Self {
@@ -111,7 +111,7 @@ impl<R> fmt::Debug for Family<R> {
     }
 }
 
-impl<R: Reading> Collector for Family<R> {
+impl<R: MetricValue> Collector for Family<R> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         // The registry puts the full stop behind the help of its own metrics, not behind a collector's.
         let help = format!("{}.", self.help);

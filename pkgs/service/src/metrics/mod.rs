@@ -9,7 +9,7 @@ mod local;
 mod process;
 
 pub use build::{BuildArgs, register as register_build};
-pub use family::{Family, Labels, Reading};
+pub use family::{Family, Labels, MetricValue};
 pub use local::{BOUNDS, LocalCounter, LocalHistogram, Snapshot};
 pub use process::register as register_process;
 pub use prometheus_client::registry::Registry;

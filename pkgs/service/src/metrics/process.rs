@@ -10,7 +10,7 @@ use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Family, Reading};
+use super::{Family, MetricValue};
 
 type Read = fn() -> Option<f64>;
 
@@ -39,7 +39,7 @@ fn cpu() -> CpuSeconds {
     CpuSeconds(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
 }
 
-impl Reading for CpuSeconds {
+impl MetricValue for CpuSeconds {
     const TYPE: MetricType = MetricType::Counter;
 
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {

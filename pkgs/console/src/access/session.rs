@@ -14,7 +14,7 @@ const SESSIONS: usize = 64;
 
 /// How long sessions live.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Life {
+pub(crate) struct SessionLifetime {
     /// From the signing in on.
     pub(crate) whole: Duration,
     /// Without being used.
@@ -62,7 +62,7 @@ impl Grant {
 /// The sessions there are, by the digest of what their cookie says: whoever reads our memory's leftovers signs in with none.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    life: Life,
+    life: SessionLifetime,
     all: Mutex<HashMap<[u8; 32], Session>>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn shown(key: &str) -> String {
 
 impl Sessions {
     /// None yet.
-    pub(crate) fn new(life: Life) -> Self {
+    pub(crate) fn new(life: SessionLifetime) -> Self {
         Self { life, all: Mutex::default() }
     }
 
@@ -224,7 +224,7 @@ impl Sessions {
 }
 
 impl Session {
-    fn lives(&self, life: &Life, now: Instant) -> bool {
+    fn lives(&self, life: &SessionLifetime, now: Instant) -> bool {
         now.saturating_duration_since(self.begun) < life.whole.min(self.most)
             && now.saturating_duration_since(self.used) < life.idle
     }
@@ -243,7 +243,8 @@ fn digest(id: &str) -> [u8; 32] {
 mod tests {
     use super::*;
 
-    const LIFE: Life = Life { whole: Duration::from_secs(100), idle: Duration::from_secs(10) };
+    const LIFE: SessionLifetime =
+        SessionLifetime { whole: Duration::from_secs(100), idle: Duration::from_secs(10) };
 
     fn links(key: &str) -> Grant {
         Grant { links: Some(key.into()), ..Grant::default() }

@@ -12,12 +12,12 @@ const MOST: usize = 64;
 
 /// Answers, by the digest of the key that each was found out for.
 #[derive(Debug)]
-pub(crate) struct Lately<T> {
+pub(crate) struct AnswerCache<T> {
     fresh: Duration,
     known: Mutex<HashMap<[u8; 32], (Instant, T)>>,
 }
 
-impl<T: Clone> Lately<T> {
+impl<T: Clone> AnswerCache<T> {
     /// Answers that count for so long.
     pub(crate) fn new(fresh: Duration) -> Self {
         Self { fresh, known: Mutex::default() }
@@ -63,30 +63,30 @@ mod tests {
 
     #[test]
     fn an_answer_counts_for_a_while_and_for_its_key_alone() {
-        let (lately, begun) = (Lately::new(Duration::from_secs(5)), Instant::now());
+        let (cache, begun) = (AnswerCache::new(Duration::from_secs(5)), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
-        lately.put("a", 1, begun);
+        cache.put("a", 1, begun);
         for (key, seconds, found) in [("a", 0, Some(1)), ("a", 4, Some(1)), ("a", 5, None), ("b", 0, None)] {
-            assert_eq!(lately.get(key, at(seconds)), found, "{key} {seconds}");
+            assert_eq!(cache.get(key, at(seconds)), found, "{key} {seconds}");
         }
     }
 
     #[test]
     fn answers_are_bounded() {
-        let (lately, begun) = (Lately::new(Duration::from_secs(5)), Instant::now());
+        let (cache, begun) = (AnswerCache::new(Duration::from_secs(5)), Instant::now());
         for key in 0..=MOST {
-            lately.put(&key.to_string(), key, begun);
+            cache.put(&key.to_string(), key, begun);
         }
-        assert_eq!(lately.known.lock().expect("a lock").len(), MOST);
-        lately.put("later", 0, begun + Duration::from_secs(5));
-        assert_eq!(lately.known.lock().expect("a lock").len(), 1, "the old ones make room");
+        assert_eq!(cache.known.lock().expect("a lock").len(), MOST);
+        cache.put("later", 0, begun + Duration::from_secs(5));
+        assert_eq!(cache.known.lock().expect("a lock").len(), 1, "the old ones make room");
     }
 
     #[tokio::test]
     async fn what_fails_is_asked_for_again() {
-        let lately = Lately::new(Duration::from_secs(5));
-        assert_eq!(lately.of("a", async { Err::<u8, _>("down") }).await, Err("down"));
-        assert_eq!(lately.of("a", async { Ok::<_, &str>(1) }).await, Ok(1));
-        assert_eq!(lately.of("a", async { Err::<u8, _>("down") }).await, Ok(1));
+        let cache = AnswerCache::new(Duration::from_secs(5));
+        assert_eq!(cache.of("a", async { Err::<u8, _>("down") }).await, Err("down"));
+        assert_eq!(cache.of("a", async { Ok::<_, &str>(1) }).await, Ok(1));
+        assert_eq!(cache.of("a", async { Err::<u8, _>("down") }).await, Ok(1));
     }
 }

@@ -20,7 +20,7 @@ const REMEMBERED: usize = 4_096;
 
 /// Failures of late.
 #[derive(Debug)]
-pub(crate) struct Tries(RateLimiter);
+pub(crate) struct SignInLimits(RateLimiter);
 
 /// Whose they are.
 #[derive(Hash)]
@@ -30,13 +30,13 @@ enum Of {
     Everybody,
 }
 
-impl Default for Tries {
+impl Default for SignInLimits {
     fn default() -> Self {
         Self(RateLimiter::new(REMEMBERED))
     }
 }
 
-impl Tries {
+impl SignInLimits {
     /// Takes a try, to be given back where it succeeds: whoever tries many at once has as few. Tells whether there was one,
     /// and where there was none, when there is.
     pub(crate) fn take(&self, address: Option<IpAddr>, now: Instant) -> Result<(), Exceeded> {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn an_address_has_its_tries_and_everybody_together_theirs() {
-        let (tries, now) = (Tries::default(), Instant::now());
+        let (tries, now) = (SignInLimits::default(), Instant::now());
         let (each, all) = (PER_ADDRESS.get(), OVERALL.get());
         let wait = |address, now| tries.take(address, now).map_err(|exceeded| exceeded.retry);
         for _ in 0..each {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn who_signs_in_has_not_failed() {
-        let (tries, now) = (Tries::default(), Instant::now());
+        let (tries, now) = (SignInLimits::default(), Instant::now());
         for _ in 0..10 * PER_ADDRESS.get() {
             assert!(tries.take(address(1), now).is_ok());
             tries.give_back(address(1));

@@ -1,0 +1,10 @@
+//! The services as a client sees them, and what they write down.
+
+pub mod audit;
+pub mod fields;
+pub mod files;
+pub mod links;
+pub mod metrics;
+pub mod sent_file;
+pub mod upstream;
+pub mod users;
