@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""structure.py: modules go in no circles, and crates use one another as pkgs/README.md says.
+"""structure.py: modules go in no circles, folders are no heaps, and crates use one another as pkgs/README.md says.
 
 A module uses another where one of its paths (`use`, `crate::a::b`, `super::c`, `child::d`) ends at an item that the
 other's file defines. Re-exports are followed to that file, and are no use themselves. Modules that stand side by side
 in a folder, each with what is below it, may not use one another in a circle. A folder's own file and what is in the
 folder may: that is a module and its insides. What is compiled for tests alone does not count, nor do calls of methods,
 which name no path.
+
+A folder of `src` has a dozen files at one level and no more, beside its own (`mod.rs`, `lib.rs`, `main.rs`) and those
+of tests, unless its own says why in a line that begins with REASON.
 
 Without an argument it looks at this tree; tests/test_structure.py gives it others.
 """
@@ -38,6 +41,9 @@ TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 WORD = re.compile(r"[A-Za-z_]\w*$")
+DOZEN = 12
+REASON = "// More than a dozen files: "
+OWN = ("lib.rs", "main.rs", "mod.rs")
 DEFINES = {"fn", "struct", "enum", "trait", "type", "const", "static", "union"}
 OPENS = {"(": ")", "[": "]", "{": "}"}
 
@@ -333,7 +339,7 @@ Folders = dict[tuple[str, ...], Graph]
 
 def place(file: Path, source: Path) -> tuple[str, ...]:
     """The module that a file is, from the crate's root."""
-    own = file.parent if file.name in ("lib.rs", "main.rs", "mod.rs") else file.with_suffix("")
+    own = file.parent if file.name in OWN else file.with_suffix("")
     return own.relative_to(source).parts
 
 
@@ -409,6 +415,21 @@ def check_cycles(packages: Path) -> Iterator[str]:
                 yield f"a cycle of modules in {'/'.join((source.parent.name, *folder))}: {' '.join(circle)}{steps}"
 
 
+def check_folders(packages: Path) -> Iterator[str]:
+    """Which folders have more files at one level than somebody looks through, and do not say why."""
+    for source in sorted(packages.glob("*/src")):
+        for folder in (source, *sorted(one for one in source.rglob("*") if one.is_dir())):
+            files = {one.name for one in folder.glob("*.rs")} - {*OWN, "tests.rs"}
+            own = next((folder / name for name in OWN if (folder / name).exists()), folder.with_suffix(".rs"))
+            text = own.read_text() if own.exists() else ""
+            says = any(line.startswith(REASON) and line != REASON for line in text.splitlines())
+            name = folder.relative_to(packages)
+            if len(files) > DOZEN and not says:
+                yield f"{name} has {len(files)} files at one level: put them into folders, or say why in {own.name}: '{REASON}…'"
+            if len(files) <= DOZEN and says:
+                yield f"{name} says why it has more than a dozen files, and has {len(files)}"
+
+
 def ours(manifest: Toml, shared: dict[str, str], *sections: str) -> set[str]:
     """The crates of this tree among the dependencies of a manifest; `shared` has the workspace's by their names."""
     found: set[str] = set()
@@ -453,7 +474,7 @@ def check_crates(packages: Path, readme: str) -> Iterator[str]:
 
 def check(root: Path) -> list[str]:
     packages = root / "pkgs"
-    return [*check_cycles(packages), *check_crates(packages, (packages / "README.md").read_text())]
+    return [*check_cycles(packages), *check_folders(packages), *check_crates(packages, (packages / "README.md").read_text())]
 
 
 def main() -> None:

@@ -170,6 +170,35 @@ class Structure(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(self.check(files), (0, ""))
 
+    def test_a_folder_has_a_dozen_files_or_a_reason(self) -> None:
+        def folder(count: int, *, own: str = "mod.rs", reason: str = "", extra: str = "tests.rs") -> dict[str, str]:
+            files = {f"f/n{number}.rs": "" for number in range(count)}
+            path = f"f/{own}" if own == "mod.rs" else own
+            return {"lib.rs": "mod f;", path: f"//! F.\n{reason}\n", f"f/{extra}": "", **files}
+
+        said = "// More than a dozen files: one a rule."
+        taken = {
+            "a dozen": folder(12),
+            "more with a reason": folder(13, reason=said),
+            "more with a reason beside the folder": folder(13, own="f.rs", reason=said),
+            "files of two folders": folder(12) | {f"g/n{number}.rs": "" for number in range(12)},
+        }
+        for name, files in taken.items():
+            with self.subTest(name):
+                self.assertEqual(self.check(files), (0, ""))
+        refused = {
+            "more": ("one/src/f has 13 files", folder(13)),
+            "more than that with one of another kind": ("one/src/f has 13 files", folder(12, extra="test.rs")),
+            "an empty reason": ("one/src/f has 13 files", folder(13, reason="// More than a dozen files: ")),
+            "at the root": ("one/src has 13 files", {f"n{number}.rs": "" for number in range(13)} | {"lib.rs": ""}),
+            "a reason for nothing": ("one/src/f says why", folder(12, reason=said)),
+        }
+        for name, (line, files) in refused.items():
+            with self.subTest(name):
+                status, text = self.check(files)
+                self.assertEqual(status, 1, text)
+                self.assertIn(f"error: {line}", text)
+
     def test_crates_use_one_another_as_the_table_says(self) -> None:
         apart = {"lib.rs": ""}
         alone = README.replace("`two` | |", "| |", 1)

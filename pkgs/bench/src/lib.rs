@@ -26,27 +26,26 @@ pub mod certificate;
 pub mod chart;
 pub mod client;
 pub mod entry;
-pub mod gateway;
-pub mod h2load;
-#[cfg(feature = "http3")]
-pub mod h3load;
+mod loads;
 pub mod peers;
-pub mod postgres;
+mod programs;
 pub mod proxy;
 pub mod report;
 pub mod rounds;
-pub mod server;
-pub mod setup;
 pub mod skip;
-#[cfg(feature = "tls")]
-pub mod tlsload;
 pub mod usage;
-pub mod wrk;
 
 #[cfg(feature = "tls")]
 pub mod anybody;
 mod error;
-mod load;
+
+#[cfg(feature = "http3")]
+pub use loads::h3load;
+use loads::load;
+#[cfg(feature = "tls")]
+pub use loads::tlsload;
+pub use loads::{h2load, wrk};
+pub use programs::{gateway, postgres, server, setup};
 
 pub use error::Error;
 pub use skip::skipped;

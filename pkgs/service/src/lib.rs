@@ -41,36 +41,30 @@
 struct Readme;
 
 pub mod access_log;
-pub mod address_limits;
 pub mod admin;
-pub mod allowed_hosts;
 #[cfg(feature = "certificate")]
 pub mod certificate;
-pub mod descriptors;
-pub mod exit;
+mod clients;
+mod exchange;
 pub mod handover;
 pub mod health;
-pub mod limits;
 pub mod logs;
 #[cfg(feature = "manual")]
 pub mod manual;
 pub mod metrics;
-#[cfg(feature = "openapi")]
-pub mod openapi;
 #[cfg(feature = "output")]
 pub mod output;
-pub mod panics;
 #[cfg(feature = "password")]
 pub mod password;
-pub mod permissions;
-pub mod problem;
+mod process;
 pub mod proxies;
-pub mod rate_limit;
 pub mod ready;
-pub mod request_id;
 pub mod settings;
-pub mod shutdown;
 pub mod socket;
 pub mod tls;
-pub mod traceparent;
-pub mod workers;
+
+pub use clients::{address_limits, allowed_hosts, limits, rate_limit};
+#[cfg(feature = "openapi")]
+pub use exchange::openapi;
+pub use exchange::{problem, request_id, traceparent};
+pub use process::{descriptors, exit, panics, permissions, shutdown, workers};

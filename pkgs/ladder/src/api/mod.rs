@@ -8,6 +8,7 @@
 //! - `GET /users/{id}` answers a row of PostgreSQL with such a document in it.
 //!
 //! Every stage answers every request with the same JSON and the same errors, which the tests hold it to.
+// More than a dozen files: one for each stage, numbered in their order, and what all of them share.
 
 pub mod answer;
 pub mod borrowed;

@@ -1,4 +1,5 @@
 //! The command line. One command a file, each with its `Args` and a `run`.
+// More than a dozen files: one for each command.
 
 pub mod bench;
 pub mod console;

@@ -13,17 +13,15 @@ pub mod policy;
 pub mod reasons;
 pub mod rings;
 pub mod rss;
-pub mod saved;
 pub mod services;
 pub mod setting;
-pub mod watch;
-pub mod write;
 
 use std::io;
 
 use crate::system::System;
 use crate::topology::Topology;
 
+pub use apply::{saved, watch, write};
 pub use device::Device;
 pub use plan::Plan;
 pub use policy::Policy;

@@ -4,6 +4,7 @@
 //! - `sqlite`: a file, with one writer thread and any number of read connections; the default.
 //! - `postgres`: a server that several processes share; [`Watch`] is told of what the others write.
 
+mod database_copy;
 mod draft;
 mod error;
 mod model;
@@ -13,7 +14,6 @@ mod postgres;
 mod rules;
 mod sqlite;
 mod watch;
-mod whole;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -29,13 +29,13 @@ use crate::when::Timestamp;
 use policy::Policy;
 use rules::tokens;
 
+pub use database_copy::{Migrated, MigratedTable};
 pub use error::Error;
 pub use model::*;
 pub use pending::Pending;
 pub use postgres::{FoundRoute, PostgresOptions, Remote};
 pub use sqlite::{Options, is_current};
 pub use watch::{Change, OnChange, Watch};
-pub use whole::{Migrated, MigratedTable};
 
 /// A handle to the database; cheap to clone, shared by all threads.
 #[derive(Clone)]
@@ -237,9 +237,10 @@ impl Store {
         on_rows: &mut dyn FnMut(&'static str, u64, u64),
     ) -> Result<Migrated, Error> {
         let tables = either!(self, from => from.snapshot(|from| {
-            either!(to, to => to.fill(|into| whole::copy(from, into, on_rows)))
+            either!(to, to => to.fill(|into| database_copy::copy(from, into, on_rows)))
         }))?;
-        let written_since = either!(self, from => from.snapshot(|from| whole::written_since(from, &tables)))?;
+        let written_since =
+            either!(self, from => from.snapshot(|from| database_copy::written_since(from, &tables)))?;
         Ok(Migrated { tables, written_since })
     }
 

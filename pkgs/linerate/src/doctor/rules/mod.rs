@@ -1,5 +1,6 @@
 //! The rules, one thing that can be wrong a file: first what drifted from the profile, then what is wrong whatever
 //! the profile says.
+// More than a dozen files: one for each rule.
 
 mod accept;
 mod certificate;

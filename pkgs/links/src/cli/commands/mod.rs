@@ -1,4 +1,5 @@
 //! The subcommands that work on links, domains, tokens and the database.
+// More than a dozen files: one for each command.
 
 pub mod add;
 pub mod backup;

@@ -2,20 +2,15 @@
 //! everything else on a bounded pool, and a feed of what other nodes write.
 
 mod background;
-mod clicks;
-mod domains;
+mod database_copy;
 mod follow;
-mod limits;
-mod links;
-mod list;
 mod remote;
 mod schema;
+mod tables;
 #[cfg(test)]
 mod tests;
-mod tokens;
 mod transfer;
 mod values;
-mod whole;
 
 use std::future::Future;
 use std::num::NonZero;
@@ -33,9 +28,9 @@ use tokio::time::MissedTickBehavior;
 use crate::code::CodePolicy;
 use crate::domains::{Domain, DomainPatch, Domains, InDomains, LinkKey, NewDomain, SharedDomains};
 use crate::link::{Link, LinkPatch, NewLink};
+use crate::store::database_copy::{Filling, Snapshot};
 use crate::store::draft::{Draft, Edit};
 use crate::store::policy::Policy;
-use crate::store::whole::{Filling, Snapshot};
 use crate::store::{
     Change, ClickBatch, Created, Error, FoldCursor, Grant, IdempotencyKey, ListQuery, NewToken, OnConflict,
     Page, Pending, Record, Stats, StatsScope, Tally, TokenInfo, Watch, rules,
@@ -46,6 +41,7 @@ use crate::when::Timestamp;
 use background::Background;
 use follow::{DomainsWanted, Follower};
 use remote::Found;
+use tables::{clicks, domains, limits, links, list, tokens};
 
 pub use remote::{Found as FoundRoute, Remote};
 
@@ -368,11 +364,11 @@ impl Postgres {
         &self,
         read: impl FnOnce(&mut (dyn Snapshot + Send)) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        whole::snapshot(&self.background, &self.pool, read)
+        database_copy::snapshot(&self.background, &self.pool, read)
     }
 
     pub fn fill<T>(&self, fill: impl FnOnce(&mut dyn Filling) -> Result<T, Error>) -> Result<T, Error> {
-        whole::fill(&self.background, &self.pool, fill)
+        database_copy::fill(&self.background, &self.pool, fill)
     }
 
     pub fn create_domain(&self, new: NewDomain) -> Pending<Domain> {

@@ -5,10 +5,10 @@
 //! statements prepared, owned by one thread.
 
 mod connection;
+mod database_copy;
 mod reader;
 mod schema;
 mod tables;
-mod whole;
 mod work;
 mod writer;
 
@@ -29,8 +29,8 @@ use service::ready::Watch;
 
 use tables::{clicks, domains, links, retention, tokens};
 
+use super::database_copy::{Filling, Snapshot};
 use super::draft::{Draft, Edit};
-use super::whole::{Filling, Snapshot};
 use super::{
     ClickBatch, Created, Error, FoldCursor, IdempotencyKey, NewToken, OnChange, OnConflict, Pending, Policy,
     Record, Tally, TokenInfo, rules,
@@ -96,12 +96,12 @@ impl Store {
         &self,
         read: impl FnOnce(&mut (dyn Snapshot + Send)) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        whole::snapshot(&self.path, read)
+        database_copy::snapshot(&self.path, read)
     }
 
     /// Fills it where it is empty.
     pub fn fill<T>(&self, fill: impl FnOnce(&mut dyn Filling) -> Result<T, Error>) -> Result<T, Error> {
-        whole::fill(&self.path, fill)
+        database_copy::fill(&self.path, fill)
     }
 
     /// Creates a domain.

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::PlacementRequest;
-use super::plan::Steering;
-use super::policy;
-use super::setting::{Setting, Subject};
+use crate::nic::PlacementRequest;
+use crate::nic::plan::Steering;
+use crate::nic::policy;
+use crate::nic::setting::{Setting, Subject};
 
 /// Where it is kept unless told otherwise.
 pub const DIRECTORY: &str = "/run/linerate";

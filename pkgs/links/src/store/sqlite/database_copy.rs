@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, ToSql, params, params_from_iter};
 
 use super::{connection, schema};
 use crate::store::Error;
-use crate::store::whole::{Filling, Kind, Row, Snapshot, TABLES, Table, Value};
+use crate::store::database_copy::{Filling, Kind, Row, Snapshot, TABLES, Table, Value};
 
 /// Reads all of a file, as it is now.
 pub fn snapshot<T>(

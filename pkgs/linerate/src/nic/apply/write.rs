@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::setting::{Setting, Subject};
 use crate::cpus::Cpus;
+use crate::nic::setting::{Setting, Subject};
 use crate::system::System;
 
 /// How often a write is tried that is refused for now.

@@ -4,7 +4,7 @@ use postgres::{Pool, Session};
 
 use crate::store::{Error, Lease};
 
-use super::values::{count, integer, values};
+use crate::store::postgres::values::{count, integer, values};
 
 /// The most clicks of one grant.
 const MOST: u64 = 256;

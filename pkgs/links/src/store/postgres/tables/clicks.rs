@@ -14,9 +14,9 @@ use crate::store::rules::clicks::{
 use crate::store::{Click, Count, Error, Older, Stats};
 use crate::when::{Timestamp, format_day};
 
-use super::MANY;
 use super::list::ids;
-use super::values::{count, integer, values};
+use crate::store::postgres::MANY;
+use crate::store::postgres::values::{count, integer, values};
 
 /// Entries of a flush at most: what has more is several, each of which is soon sent and soon added up.
 pub const ENTRIES: usize = 4_096;

@@ -1,19 +1,24 @@
 //! A plan made true, checked, and taken back.
 
+pub mod saved;
+pub mod watch;
+pub mod write;
+
 use std::io;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::device::{Device, queue_path};
-use super::plan::Steering;
-use super::rings::{self, RingSizes};
-use super::saved::{self, Key, Original, Saved, Store};
-use super::setting::{Setting, Subject};
-use super::write::{self, Written, restore, write};
-use super::{PlacementPlan, PlacementRequest, Rss, irqbalance, place};
+use crate::nic::device::{Device, queue_path};
+use crate::nic::plan::Steering;
+use crate::nic::rings::{self, RingSizes};
+use crate::nic::setting::{Setting, Subject};
+use crate::nic::{PlacementPlan, PlacementRequest, Rss, irqbalance, place};
 use crate::system::{Rings, System};
 use crate::topology::Topology;
+
+use saved::{Key, Original, Saved, Store};
+use write::{Written, restore, write};
 
 /// Why a plan is not applied.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +31,7 @@ pub enum Error {
     Irqbalance(u32),
     /// There is no plan.
     #[error(transparent)]
-    Nic(#[from] super::Error),
+    Nic(#[from] crate::nic::Error),
     /// The driver refuses other channels, or another RSS table.
     #[error("{interface}: {what}: {source}; nothing is changed")]
     Driver {
@@ -70,7 +75,7 @@ pub enum Error {
 pub enum UndoError {
     /// The interface cannot be read.
     #[error(transparent)]
-    Nic(#[from] super::Error),
+    Nic(#[from] crate::nic::Error),
     /// The driver refuses the channels or the RSS table that there were.
     #[error("{interface}: {what} could not be put back: {source}")]
     Driver {

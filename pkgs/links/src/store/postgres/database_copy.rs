@@ -7,7 +7,7 @@ use postgres::types::{ToSql, Type};
 use postgres::{Pool, Session, copy};
 
 use crate::store::Error;
-use crate::store::whole::{Filling, Kind, Row, Snapshot, TABLES, Table, Value};
+use crate::store::database_copy::{Filling, Kind, Row, Snapshot, TABLES, Table, Value};
 
 use super::background::Background;
 use super::clicks;

@@ -8,7 +8,7 @@ use crate::store::rules::domains::MAX_LINKS_DELETED;
 use crate::when::Timestamp;
 
 use super::links;
-use super::values::values;
+use crate::store::postgres::values::values;
 
 /// All there are.
 pub async fn load(session: &Session) -> Result<Domains, Error> {

@@ -11,7 +11,7 @@ use crate::store::{Error, Grant, NewToken, TokenInfo};
 use crate::when::Timestamp;
 
 use super::domains;
-use super::values::values;
+use crate::store::postgres::values::values;
 
 pub async fn create(pool: &Pool, new: NewToken) -> Result<(TokenInfo, String), Error> {
     let created_at = Timestamp::now();

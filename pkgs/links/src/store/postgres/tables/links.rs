@@ -11,7 +11,7 @@ use crate::store::{Created, Error, IdempotencyKey};
 use crate::when::Timestamp;
 
 use super::limits;
-use super::values::{count, integer, values};
+use crate::store::postgres::values::{count, integer, values};
 
 /// Links as [`link_of`] reads them; `l` are the links.
 pub const SELECT: &str = "SELECT l.id, l.code, l.target, l.title, l.tags, l.status, l.redirect, l.forward_query, \

@@ -1,0 +1,9 @@
+//! What asks, and how often it was answered.
+
+pub mod h2load;
+#[cfg(feature = "http3")]
+pub mod h3load;
+pub mod load;
+#[cfg(feature = "tls")]
+pub mod tlsload;
+pub mod wrk;
