@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ impl Launch {
         self
     }
 
-    /// Where it logs to, rather than to a file of its own that nobody else sees.
+    /// Where it logs to, rather than to a file of its own that nobody else sees. Opened for reading too.
     #[must_use]
     pub fn log(mut self, file: File) -> Self {
         self.log = Some(file);
@@ -158,9 +158,10 @@ impl Server {
             said.ends_with(b"\n") && said.iter().filter(|&&byte| byte == b'\n').count() >= lines
         };
         while !is_all(&said, self.lines) {
-            match self.output.read(&mut buffer).expect("a pipe") {
-                0 => break,
-                count => said.extend_from_slice(&buffer[..count]),
+            match self.output.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => said.extend_from_slice(&buffer[..count]),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::Interrupted, "{error}"),
             }
         }
         self.said = String::from_utf8(said).expect("text");

@@ -230,15 +230,12 @@ fn a_socket_that_systemd_passes_is_served() {
         listener.as_raw_fd()
     );
     rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
-    let mut process = Command::new("bash")
+    let _server = testkit::Server::program("bash")
         .args(["-c", &script, BINARY, "serve", "--listen", "systemd:web", "--root"])
         .arg(place.root(""))
-        .spawn()
-        .unwrap();
+        .start();
     drop(listener);
     assert_eq!(Client::connect(address).get("/a", "").text(), "text");
-    process.kill().unwrap();
-    process.wait().unwrap();
 }
 
 #[test]
