@@ -129,7 +129,7 @@ fn git(directory: &Path, arguments: &[&str]) -> String {
 #[test]
 fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_ill() {
     let Some(binaries) = support::binaries() else { return };
-    let mut fleet = Fleet::new(&binaries.join("linerate-links"));
+    let fleet = Fleet::new(&binaries.join("linerate-links"));
 
     // All is well, and nobody is behind.
     let (code, text) = fleet.run(&["--json", "status", "--interval", "0"]);
