@@ -127,7 +127,7 @@ fn git(directory: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_ill() {
+fn a_wave_goes_on_while_nodes_are_well_and_stops_where_one_is_unhealthy() {
     let Some(binaries) = support::binaries() else { return };
     let fleet = Fleet::new(&binaries.join("linerate-links"));
 

@@ -13,7 +13,7 @@ use crate::socket::TcpOptions;
 /// How many connections a service takes.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct ConnectionArgs {
-    /// Connections of all workers of a listener together, in the clear and by TLS; further ones are closed at once.
+    /// Connections of all workers of a listener together; further ones are closed at once.
     #[arg(long, value_name = "N", default_value_t = 16_384, help_heading = "Resources",
           value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub max_connections: usize,
