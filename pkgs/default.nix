@@ -176,11 +176,11 @@ sets
             "--package linerate --package linerate-links --package linerate-service"
             + lib.concatMapStrings (test: " --test ${test}") [
               "admin"
-              "ailments"
               "apply"
               "cli"
               "command"
               "doctor"
+              "faults"
               "front"
               "import_memory"
               "process"
