@@ -54,10 +54,12 @@ mod error;
 mod offload;
 
 // From a socket to a request.
+mod field_compression;
 mod http1;
 mod http2;
 mod http3;
 mod net;
+mod plain;
 mod quic;
 mod server;
 pub mod tls;
@@ -78,6 +80,7 @@ mod worker_context;
 /// What is fuzzed, and of no use to anybody else.
 #[doc(hidden)]
 pub mod fuzzing {
+    pub use crate::field_compression::{Section, huffman};
     pub use crate::http1::decode;
     pub use crate::http3::qpack;
     pub use request_head::chunked;

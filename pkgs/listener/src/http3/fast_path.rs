@@ -8,25 +8,18 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use bytes::Bytes;
 use h3::error::Code;
 use quinn::{ReadError, RecvStream, SendStream};
-use request_head::{Header, Lines};
-use service::panics;
 use tokio::sync::mpsc;
 
 use super::context;
 use super::error_code::varint;
 use super::frames;
-use super::qpack::{self, Section};
-use crate::http_service::Exchange;
+use super::qpack;
 use crate::http_service::HttpService;
-use crate::http1;
-use crate::response::Refusal;
-use crate::response::date;
-use crate::response::{RequestRecord, request_record};
+use crate::plain::{Asking, PlainAnswer, PlainRequest, with_buffers};
 
 /// The types of frames (RFC 9114, section 7.2).
 const DATA: u8 = 0;
@@ -81,16 +74,11 @@ pub(super) struct StreamFastPath<S> {
     unsent: mpsc::UnboundedSender<Unsent>,
 }
 
-/// What a thread uses for one answer after the other.
-struct Buffers {
-    section: Section,
-    answer: Vec<u8>,
-    frames: Vec<u8>,
-}
+/// What a thread writes answers to, one after the other.
+type Frames = RefCell<Vec<u8>>;
 
 thread_local! {
-    static BUFFERS: RefCell<Buffers> =
-        const { RefCell::new(Buffers { section: Section::new(), answer: Vec::new(), frames: Vec::new() }) };
+    static FRAMES: Frames = const { Frames::new(Vec::new()) };
 }
 
 impl<S: HttpService> StreamFastPath<S> {
@@ -153,65 +141,37 @@ impl<S: HttpService> StreamFastPath<S> {
 
     /// Answers a request with this field section, or declines.
     fn answer(&mut self, section: &[u8], send: &mut SendStream, context: &mut Context<'_>) -> Outcome {
-        BUFFERS.with_borrow_mut(|Buffers { section: read, answer, frames }| {
-            let limits = &self.context.worker.config.limits;
-            if read.read(section, limits.head_bytes).is_none() {
+        let Self { service, context: shared, .. } = self;
+        let limits = &shared.worker.config.limits;
+        let asking = Asking { worker: &shared.worker, peer: &shared.peer, more: b"" };
+        with_buffers(|read, answer| {
+            let asked = qpack::read(read, section, limits.head_bytes)
+                .and_then(|()| PlainRequest::of(read, limits.fields, &[b"https"]));
+            let Some(request) = asked else { return Outcome::Declined };
+            if !asking.ask(service, &request.lines(section.len()), answer) {
                 return Outcome::Declined;
             }
-            let Some((method, target, fields)) = plain(read, limits.fields) else { return Outcome::Declined };
-            let lines = Lines { method, target, old: false, fields: &fields, length: section.len() };
-            answer.clear();
-            if !self.ask(&lines, answer) {
-                return Outcome::Declined;
-            }
-            frames.clear();
-            let Some(body) = write(answer, frames) else {
-                debug_assert!(false, "no answer: {}", answer.escape_ascii());
-                return Outcome::Lost;
-            };
-            let sent = match pin!(send.write(frames)).poll(context) {
-                Poll::Ready(Ok(sent)) => sent,
-                Poll::Pending => 0,
-                // The client wants none, or is gone.
-                Poll::Ready(Err(_)) => return Outcome::Lost,
-            };
-            if sent < frames.len() {
-                return Outcome::Unsent(Bytes::copy_from_slice(&frames[sent..]));
-            }
-            self.context.stall.took(body as u64);
-            // A stream that was stopped meanwhile has nothing to end.
-            let _ = send.finish();
-            Outcome::Sent
-        })
-    }
-
-    /// Has the fast path answer a request, in HTTP/1.1, or decline.
-    fn ask(&mut self, lines: &Lines<'_, '_>, answer: &mut Vec<u8>) -> bool {
-        let Self { service, context, .. } = self;
-        let (worker, peer) = (&context.worker, &context.peer);
-        let second = worker.registry.clock.second();
-        let since = worker.log.as_ref().map(|_| Instant::now());
-        let answered = date::with_end(second, |end| {
-            let exchange = Exchange { peer, closes: false, more: b"", end };
-            panics::catch(|| service.fast(lines, &exchange, answer))
-        });
-        match answered {
-            Ok(Some(_)) => {}
-            Ok(None) => return false,
-            Err(panic) => {
-                panic.log("stream", &format_args!("{} {}", lines.method, lines.target));
-                answer.clear();
-                let (parts, body) = Refusal::Panicked.response(&mut RequestRecord::none()).into_parts();
-                http1::refusal_head(answer, &parts, body.len() as u64, second);
-                if lines.method != "HEAD" {
-                    answer.extend_from_slice(&body);
+            FRAMES.with_borrow_mut(|frames| {
+                frames.clear();
+                let Some(body) = write(answer, frames) else {
+                    debug_assert!(false, "no answer: {}", answer.escape_ascii());
+                    return Outcome::Lost;
+                };
+                let sent = match pin!(send.write(frames)).poll(context) {
+                    Poll::Ready(Ok(sent)) => sent,
+                    Poll::Pending => 0,
+                    // The client wants none, or is gone.
+                    Poll::Ready(Err(_)) => return Outcome::Lost,
+                };
+                if sent < frames.len() {
+                    return Outcome::Unsent(Bytes::copy_from_slice(&frames[sent..]));
                 }
-            }
-        }
-        if let Some(since) = since {
-            request_record::logged_at_once(worker.log.as_ref(), peer, lines, answer, since);
-        }
-        true
+                shared.stall.took(body as u64);
+                // A stream that was stopped meanwhile has nothing to end.
+                let _ = send.finish();
+                Outcome::Sent
+            })
+        })
     }
 }
 
@@ -234,197 +194,30 @@ fn whole(bytes: &[u8]) -> Option<&[u8]> {
     (kind == HEADERS && length == section.len() as u64).then_some(section)
 }
 
-/// The method, the path and the fields of a request that could as well have come by HTTP/1.1, with its authority as `host`.
-///
-/// Whatever there is to see to in a request, or wrong with it (RFC 9114, section 4.1.2), makes it another's.
-fn plain(section: &Section, most: usize) -> Option<(&str, &str, Vec<Header<'_>>)> {
-    let lines = section.lines();
-    let mut fields = Vec::with_capacity(lines.len());
-    fields.push(Header { name: "host", value: b"" });
-    let (mut method, mut scheme, mut authority, mut path) = (None, None, None, None);
-    for (name, value) in lines {
-        if let [b':', name @ ..] = name {
-            let pseudo = match name {
-                b"method" => &mut method,
-                b"scheme" => &mut scheme,
-                b"authority" => &mut authority,
-                b"path" => &mut path,
-                _ => return None,
-            };
-            // Each once, and before all others.
-            if fields.len() > 1 || pseudo.replace(value).is_some() {
-                return None;
-            }
-        } else {
-            if !is_plain(name) || !is_value(value) {
-                return None;
-            }
-            fields.push(Header { name: std::str::from_utf8(name).ok()?, value });
-        }
-    }
-    fields[0].value = authority.filter(|authority| !authority.is_empty() && is_value(authority))?;
-    let path = path.filter(|path| path.starts_with(b"/") && path.iter().all(|byte| of_target(*byte)))?;
-    let method = method.filter(|method| matches!(*method, b"GET" | b"HEAD"))?;
-    if scheme != Some(b"https") || fields.len() - 1 > most {
-        return None;
-    }
-    Some((std::str::from_utf8(method).ok()?, std::str::from_utf8(path).ok()?, fields))
-}
-
-/// Whether a name is one (RFC 9110, section 5.6.2; RFC 9114, section 4.2: in lower case), and of no field that says something
-/// of the message or its connection.
-fn is_plain(name: &[u8]) -> bool {
-    let about_the_message = matches!(
-        name,
-        b"connection"
-            | b"content-length"
-            | b"expect"
-            | b"host"
-            | b"keep-alive"
-            | b"proxy-connection"
-            | b"te"
-            | b"transfer-encoding"
-            | b"upgrade"
-    );
-    let of_name = |byte: &u8| {
-        matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_')
-            || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'.' | b'^' | b'`' | b'|' | b'~')
-    };
-    !about_the_message && !name.is_empty() && name.iter().all(of_name)
-}
-
-/// Whether a value is one (RFC 9110, section 5.5), without space around it.
-fn is_value(value: &[u8]) -> bool {
-    let of_value = |byte: &u8| *byte >= b' ' && *byte != 0x7f || *byte == b'\t';
-    value.trim_ascii().len() == value.len() && value.iter().all(of_value)
-}
-
-/// Whether a byte may be in a path with its query (RFC 3986, sections 3.3 and 3.4), or is of those that browsers send there.
-fn of_target(byte: u8) -> bool {
-    byte.is_ascii_graphic()
-        && !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
-}
-
 /// Appends an answer of HTTP/1.1 as frames; how many bytes its body has.
 fn write(answer: &[u8], frames: &mut Vec<u8>) -> Option<usize> {
-    let (line, mut rest) = cut_line(answer)?;
-    let status = line.strip_prefix(b"HTTP/1.1 ")?.first_chunk()?;
+    let answer = PlainAnswer::read(answer)?;
     frames.extend_from_slice(&[HEADERS, 0, 0, 0, 0]);
     let start = frames.len();
     qpack::begin(frames);
-    qpack::status(frames, status);
-    loop {
-        let line;
-        (line, rest) = cut_line(rest)?;
-        if line.is_empty() {
-            break;
-        }
-        let colon = memchr::memchr(b':', line)?;
-        let (name, value) = (&line[..colon], line.get(colon + 2..)?);
-        // RFC 9114, section 4.2: there is none.
-        if name != b"connection" {
-            qpack::line(frames, name, value);
-        }
-    }
+    qpack::status(frames, answer.status);
+    let body = answer.fields(|name, value| qpack::line(frames, name, value))?;
     let length = u32::try_from(frames.len() - start).ok()?;
     frames[start - 4..start].copy_from_slice(&(FOUR_BYTES | length).to_be_bytes());
-    if !rest.is_empty() {
-        let length = u32::try_from(rest.len()).ok().filter(|length| length & FOUR_BYTES == 0)?;
+    if !body.is_empty() {
+        let length = u32::try_from(body.len()).ok().filter(|length| length & FOUR_BYTES == 0)?;
         frames.push(DATA);
         frames.extend_from_slice(&(FOUR_BYTES | length).to_be_bytes());
-        frames.extend_from_slice(rest);
+        frames.extend_from_slice(body);
     }
-    Some(rest.len())
-}
-
-/// The first line without its end, and what follows it.
-fn cut_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = memchr::memchr(b'\n', bytes)?;
-    Some((bytes[..end].strip_suffix(b"\r")?, &bytes[end + 1..]))
+    Some(body.len())
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::field_compression::Section;
+
     use super::*;
-
-    /// A field section of these lines.
-    fn section(lines: &[(&str, &str)]) -> Section {
-        let mut bytes = Vec::new();
-        qpack::begin(&mut bytes);
-        lines.iter().for_each(|(name, value)| qpack::line(&mut bytes, name.as_bytes(), value.as_bytes()));
-        let mut section = Section::new();
-        section.read(&bytes, 16 << 10).expect("it is one");
-        section
-    }
-
-    const GET: [(&str, &str); 4] =
-        [(":method", "GET"), (":scheme", "https"), (":authority", "h:1"), (":path", "/a?b=%20c")];
-
-    #[test]
-    fn a_plain_request_is_as_of_http_1() {
-        let section = section(&[&GET[..], &[("accept", "text/html"), ("x_y", "")]].concat());
-        let (method, target, fields) = plain(&section, 2).expect("it is plain");
-        assert_eq!((method, target), ("GET", "/a?b=%20c"));
-        let fields: Vec<_> = fields.iter().map(|field| (field.name, field.value)).collect();
-        assert_eq!(fields, [("host", &b"h:1"[..]), ("accept", b"text/html"), ("x_y", b"")]);
-        assert!(plain(&section, 1).is_none(), "there are too many");
-    }
-
-    #[test]
-    fn what_is_odd_is_another_s() {
-        let without = |at: usize| {
-            let mut lines = GET.to_vec();
-            lines.remove(at);
-            lines
-        };
-        let with = |at: usize, value: &'static str| {
-            let mut lines = GET.to_vec();
-            lines[at].1 = value;
-            lines
-        };
-        let and = |line: (&'static str, &'static str)| [&GET[..], &[line]].concat();
-        let odd = [
-            without(0),
-            without(1),
-            without(2),
-            without(3),
-            with(0, "POST"),
-            with(0, "get"),
-            with(0, "CONNECT"),
-            with(1, "http"),
-            with(2, ""),
-            with(2, "a\nb"),
-            with(3, ""),
-            with(3, "*"),
-            with(3, "a"),
-            with(3, "https://h/a"),
-            with(3, "/a b"),
-            with(3, "/a#b"),
-            with(3, "/a\r\nb"),
-            with(3, "/\u{e9}"),
-            and((":path", "/b")),
-            and((":protocol", "websocket")),
-            and((":status", "200")),
-            and(("", "a")),
-            and(("A", "b")),
-            and(("a b", "c")),
-            and(("a:", "c")),
-            and(("a", "b\r\nc: d")),
-            and(("a", "b\0")),
-            and(("a", " b")),
-            and(("a", "b\t")),
-            and(("host", "h")),
-            and(("te", "trailers")),
-            and(("expect", "100-continue")),
-            and(("content-length", "0")),
-            and(("connection", "close")),
-            and(("transfer-encoding", "chunked")),
-            [&[("a", "b")], &GET[..]].concat(),
-        ];
-        for lines in odd {
-            assert!(plain(&section(&lines), 100).is_none(), "{lines:?}");
-        }
-    }
 
     #[test]
     fn only_a_head_that_is_all_of_it_is_whole() {
@@ -445,7 +238,7 @@ mod tests {
         let (length, head) = frames::varint(&head[1..]).expect("a length");
         assert_eq!(length, head.len() as u64);
         let mut section = Section::new();
-        section.read(head, 16 << 10).expect("a section");
+        qpack::read(&mut section, head, 16 << 10).expect("a section");
         let lines: Vec<_> = section.lines().collect();
         let expected: [(&[u8], &[u8]); 3] =
             [(b":status", b"200"), (b"content-length", b"3"), (b"x", b"a: b")];

@@ -4,144 +4,50 @@
 //! Nobody is told of a dynamic table, so no client may use one. What is not plain is left to h3, which refuses what is
 //! malformed.
 
-pub mod huffman;
 mod static_table;
+
+use crate::field_compression::primitives::{integer, put_integer, put_text};
+use crate::field_compression::{Section, Text};
 
 use static_table::FIELDS;
 
-/// A name or a value.
-#[derive(Clone, Copy)]
-enum Text {
-    /// The name of this entry of the static table.
-    Name(u8),
-    /// Its value.
-    Value(u8),
-    /// In the buffer, from where to where.
-    Read(u32, u32),
-}
-
-impl Text {
-    fn of(self, decoded: &[u8]) -> &[u8] {
-        match self {
-            Self::Name(index) => FIELDS[usize::from(index)].0.as_bytes(),
-            Self::Value(index) => FIELDS[usize::from(index)].1.as_bytes(),
-            Self::Read(start, end) => &decoded[start as usize..end as usize],
-        }
-    }
-}
-
-/// The most lines of a request that are read here; browsers send some twenty.
-const MAX_LINES: usize = 48;
-
-/// The lines of a field section; to be used again.
-pub struct Section {
-    lines: [(Text, Text); MAX_LINES],
-    length: usize,
-    /// What is not of the static table.
-    decoded: Vec<u8>,
-}
-
-impl Default for Section {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Section {
-    /// One without lines.
-    pub const fn new() -> Self {
-        Self { lines: [(Text::Name(0), Text::Value(0)); MAX_LINES], length: 0, decoded: Vec::new() }
-    }
-
-    /// Reads a whole field section in place of what it had; none where that is not plain, or larger than `most` bytes as
-    /// RFC 9114, section 4.2.2 counts them.
-    pub fn read(&mut self, bytes: &[u8], most: usize) -> Option<()> {
-        // No entry of a dynamic table is required, and nothing is relative to one.
-        let mut bytes = bytes.strip_prefix(&[0, 0])?;
-        let Self { lines, length, decoded } = self;
-        decoded.clear();
-        *length = 0;
-        let mut size = 0;
-        while let Some(first) = bytes.first() {
-            let (index, line);
-            match first >> 4 {
-                // Indexed, of the static table.
-                0b1100..=0b1111 => {
-                    (index, bytes) = entry(bytes, 6)?;
-                    line = (Text::Name(index), Text::Value(index));
-                }
-                // A literal with a name of the static table; that intermediaries must not index it is nothing to us.
-                0b0101 | 0b0111 => {
-                    (index, bytes) = entry(bytes, 4)?;
-                    let value;
-                    (value, bytes) = text(bytes, 7, decoded)?;
-                    line = (Text::Name(index), value);
-                }
-                // A literal with a name of its own.
-                0b0010 | 0b0011 => {
-                    let (name, value);
-                    (name, bytes) = text(bytes, 3, decoded)?;
-                    (value, bytes) = text(bytes, 7, decoded)?;
-                    line = (name, value);
-                }
-                _ => return None,
+/// Reads a whole field section in place of what there was; none where that is not plain, or larger than `most` bytes.
+pub fn read(section: &mut Section, bytes: &[u8], most: usize) -> Option<()> {
+    // No entry of a dynamic table is required, and nothing is relative to one.
+    let mut bytes = bytes.strip_prefix(&[0, 0])?;
+    section.clear(most);
+    while let Some(first) = bytes.first() {
+        let (name, value);
+        match first >> 4 {
+            // Indexed, of the static table.
+            0b1100..=0b1111 => {
+                let entry;
+                (entry, bytes) = static_entry(bytes, 6)?;
+                (name, value) = (Text::Static(entry.0), Text::Static(entry.1));
             }
-            size += line.0.of(decoded).len() + line.1.of(decoded).len() + 32;
-            if size > most {
-                return None;
+            // A literal with a name of the static table; that intermediaries must not index it is nothing to us.
+            0b0101 | 0b0111 => {
+                let entry;
+                (entry, bytes) = static_entry(bytes, 4)?;
+                name = Text::Static(entry.0);
+                (value, bytes) = section.text(bytes, 7)?;
             }
-            *lines.get_mut(*length)? = line;
-            *length += 1;
+            // A literal with a name of its own.
+            0b0010 | 0b0011 => {
+                (name, bytes) = section.text(bytes, 3)?;
+                (value, bytes) = section.text(bytes, 7)?;
+            }
+            _ => return None,
         }
-        Some(())
+        section.push(name, value)?;
     }
-
-    /// Its lines, in order.
-    pub fn lines(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
-        let decoded = &self.decoded;
-        self.lines[..self.length].iter().map(move |(name, value)| (name.of(decoded), value.of(decoded)))
-    }
+    Some(())
 }
 
-/// The index of an entry of the static table, in so many bits of the first byte, and what follows it.
-fn entry(bytes: &[u8], bits: u32) -> Option<(u8, &[u8])> {
+/// An entry of the static table, whose index has so many bits of the first byte, and what follows it.
+fn static_entry(bytes: &[u8], bits: u32) -> Option<((&'static str, &'static str), &[u8])> {
     let (index, rest) = integer(bytes, bits)?;
-    (index < FIELDS.len()).then_some((index as u8, rest))
-}
-
-/// An integer whose first byte has so many bits of it (RFC 7541, section 5.1), and what follows it; none where it is longer
-/// than what is read here.
-fn integer(bytes: &[u8], bits: u32) -> Option<(usize, &[u8])> {
-    let (first, mut rest) = bytes.split_first()?;
-    let most = (1 << bits) - 1;
-    let mut value = usize::from(*first) & most;
-    if value == most {
-        // Two more bytes tell of up to 16 KiB.
-        for shift in [0, 7] {
-            let (byte, after) = rest.split_first()?;
-            rest = after;
-            value += usize::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some((value, rest));
-            }
-        }
-        return None;
-    }
-    Some((value, rest))
-}
-
-/// A string (RFC 7541, section 5.2), whose length has so many bits in the first byte, and what follows it.
-fn text<'b>(bytes: &'b [u8], bits: u32, decoded: &mut Vec<u8>) -> Option<(Text, &'b [u8])> {
-    let coded = bytes.first()? >> bits & 1 == 1;
-    let (length, rest) = integer(bytes, bits)?;
-    let (text, rest) = rest.split_at_checked(length)?;
-    let start = decoded.len();
-    if coded {
-        huffman::decode(text, decoded)?;
-    } else {
-        decoded.extend_from_slice(text);
-    }
-    Some((Text::Read(u32::try_from(start).ok()?, u32::try_from(decoded.len()).ok()?), rest))
+    Some((*FIELDS.get(index)?, rest))
 }
 
 /// Begins a field section.
@@ -166,7 +72,7 @@ pub fn status(out: &mut Vec<u8>, status: &[u8; 3]) {
     put_integer(out, 6, index);
 }
 
-/// Appends a line. Its text is not compressed: an answer is one packet either way, and this side's time is what counts.
+/// Appends a line.
 pub fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     match static_table::index(name) {
         Some(index) => literal(out, index, value),
@@ -186,37 +92,16 @@ fn literal(out: &mut Vec<u8>, index: usize, value: &[u8]) {
     put_text(out, value);
 }
 
-fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-    out.push(0);
-    put_integer(out, 7, text.len());
-    out.extend_from_slice(text);
-}
-
-/// Completes the last byte by an integer that has so many bits in it.
-fn put_integer(out: &mut Vec<u8>, bits: u32, value: usize) {
-    let most = (1 << bits) - 1;
-    let Some(first) = out.last_mut() else { return };
-    if value < most {
-        *first |= value as u8;
-        return;
-    }
-    *first |= most as u8;
-    let mut rest = value - most;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
-}
-
 #[cfg(test)]
 mod tests {
+    use crate::field_compression::MAX_LINES;
+
     use super::*;
 
     /// The lines of a section, where it is plain.
     fn read(bytes: &[u8]) -> Option<Vec<(String, String)>> {
         let mut section = Section::new();
-        section.read(bytes, 16 << 10)?;
+        super::read(&mut section, bytes, 16 << 10)?;
         let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         Some(section.lines().map(|(name, value)| (text(name), text(value))).collect())
     }
@@ -279,7 +164,7 @@ mod tests {
         // RFC 9114, section 4.2.2: names, values and 32 bytes a line.
         let section = b"\x00\x00\x51\x0b/index.html";
         for (most, read) in [(5 + 11 + 32, true), (5 + 11 + 31, false)] {
-            assert_eq!(Section::new().read(section, most).is_some(), read);
+            assert_eq!(super::read(&mut Section::new(), section, most).is_some(), read);
         }
     }
 

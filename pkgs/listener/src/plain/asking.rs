@@ -1,0 +1,65 @@
+//! Having a fast path answer a plain request.
+
+use std::cell::RefCell;
+use std::time::Instant;
+
+use request_head::Lines;
+use service::panics;
+
+use crate::field_compression::Section;
+use crate::http_service::{Exchange, HttpService};
+use crate::http1;
+use crate::peer::Peer;
+use crate::response::{Refusal, RequestRecord, date, request_record};
+use crate::worker_context::WorkerContext;
+
+/// Who asks, and where.
+#[derive(Clone, Copy)]
+pub struct Asking<'a> {
+    pub worker: &'a WorkerContext,
+    pub peer: &'a Peer,
+    /// Lines of HTTP/1.1 that every answer has.
+    pub more: &'a [u8],
+}
+
+impl Asking<'_> {
+    /// Has the fast path append its answer of HTTP/1.1, which is logged, or decline. Where it panics, that is what is told.
+    #[inline]
+    pub fn ask<S: HttpService>(self, service: &mut S, lines: &Lines<'_, '_>, answer: &mut Vec<u8>) -> bool {
+        let Self { worker, peer, more } = self;
+        let second = worker.registry.clock.second();
+        let since = worker.log.as_ref().map(|_| Instant::now());
+        let answered = date::with_end(second, |end| {
+            let exchange = Exchange { peer, closes: false, more, end };
+            panics::catch(|| service.fast(lines, &exchange, answer))
+        });
+        match answered {
+            Ok(Some(_)) => {}
+            Ok(None) => return false,
+            Err(panic) => {
+                panic.log("stream", &format_args!("{} {}", lines.method, lines.target));
+                answer.clear();
+                let (parts, body) = Refusal::Panicked.response(&mut RequestRecord::none()).into_parts();
+                http1::refusal_head(answer, &parts, body.len() as u64, second);
+                if lines.method != "HEAD" {
+                    answer.extend_from_slice(&body);
+                }
+            }
+        }
+        if let Some(since) = since {
+            request_record::logged_at_once(worker.log.as_ref(), peer, lines, answer, since);
+        }
+        true
+    }
+}
+
+/// Lends what a thread uses for one request after the other: its lines, and room for its answer, which is empty.
+pub fn with_buffers<T>(then: impl FnOnce(&mut Section, &mut Vec<u8>) -> T) -> T {
+    thread_local! {
+        static BUFFERS: RefCell<(Section, Vec<u8>)> = const { RefCell::new((Section::new(), Vec::new())) };
+    }
+    BUFFERS.with_borrow_mut(|(section, answer)| {
+        answer.clear();
+        then(section, answer)
+    })
+}
