@@ -6,6 +6,6 @@
 
 pub mod huffman;
 pub mod primitives;
-mod section;
+pub mod section;
 
-pub use section::{MAX_LINES, Section, Text};
+pub use section::{Section, Text};

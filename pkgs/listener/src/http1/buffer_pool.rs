@@ -86,6 +86,11 @@ impl Input {
         &self.buffer[self.start..self.end]
     }
 
+    /// The same, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.end]
+    }
+
     /// Whether nothing is there.
     pub fn is_empty(&self) -> bool {
         self.start == self.end

@@ -8,9 +8,9 @@
 //! - [`encode`]: writing a response's head, and how its body is framed.
 //! - [`buffered_io`] and [`buffer_pool`]: the bytes, both ways.
 
+pub mod buffer_pool;
 pub mod decode;
 
-mod buffer_pool;
 mod buffered_io;
 mod encode;
 mod request_body;

@@ -1,18 +1,21 @@
 //! HTTP/2 (RFC 9113), by the h2 crate.
 //!
+//! - [`fast_path`]: plain requests, which the fast path answers before h2 sees them.
 //! - [`request`]: one request and its response.
 //! - [`window`]: how much a client may send before it is read.
 //! - [`stall_detector`]: whether a client takes what it is sent.
 
+pub mod fast_path;
 mod request;
 mod stall_detector;
 mod window;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use h2::server::{Builder, Connection};
+use h2::server::Builder;
 use http::HeaderValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -21,6 +24,7 @@ use crate::lifecycle::ConnectionDeadline;
 use crate::peer::{Peer, Protocol};
 use crate::worker_context::WorkerContext;
 
+use fast_path::{FastPathIo, Shared};
 use request::ConnectionContext;
 use stall_detector::{StallDetector, WatchedIo};
 use window::Window;
@@ -47,45 +51,54 @@ enum Wait {
     Close,
 }
 
-/// Serves a connection to its end.
-pub async fn serve(
+/// Serves a connection to its end. Answers have `alt_svc`, which `more` is as a line of HTTP/1.1.
+pub async fn serve<S: HttpService>(
     worker: &Arc<WorkerContext>,
     deadline: &ConnectionDeadline,
     io: impl AsyncRead + AsyncWrite + Unpin,
     peer: Peer,
     alt_svc: Option<HeaderValue>,
-    service: impl HttpService,
+    more: &[u8],
+    service: S,
 ) {
     let _open = worker.metrics.open(worker.index, Protocol::Http2);
     let (config, limits) = (&worker.config.http2, &worker.config.limits);
-    let stall = StallDetector::default();
-    let handshake = Builder::new()
+    let (stall, fast) = (StallDetector::default(), Arc::<Shared>::default());
+    let received = Arc::<AtomicUsize>::default();
+    let context = Arc::new(ConnectionContext {
+        limits: limits.clone(),
+        worker: Arc::clone(worker),
+        peer,
+        alt_svc,
+        more: more.into(),
+        received: Arc::clone(&received),
+    });
+    let io = FastPathIo::new(WatchedIo::new(io, stall.clone()), &service, &context, &fast);
+    let mut builder = Builder::new();
+    builder
         .max_concurrent_streams(config.streams)
         .initial_window_size(config.stream_window)
         .initial_connection_window_size(config.connection_window)
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(PENDING_RESETS)
         .max_local_error_reset_streams(Some(LOCAL_RESETS))
-        .max_send_buffer_size(SEND_BUFFER_BYTES)
-        .handshake::<_, Bytes>(WatchedIo::new(io, stall.clone()));
+        .max_send_buffer_size(SEND_BUFFER_BYTES);
+    if S::FAST {
+        // So that a request can be read by itself.
+        builder.header_table_size(0);
+    }
+    let handshake = builder.handshake::<_, Bytes>(io);
     deadline.set(&worker.registry, limits.handshake_time);
     let Some(Ok(mut connection)) = deadline.timeout(&worker.registry, handshake).await else {
         worker.counts().handshake_failures.increment();
         return;
     };
-    let mut window = Window::new(config, &mut connection);
-    let received = window.received();
-    let shared = Arc::new(ConnectionContext {
-        limits: limits.clone(),
-        worker: Arc::clone(worker),
-        peer,
-        alt_svc,
-        received,
-    });
+    let mut window = Window::new(config, &mut connection, received);
     let mut accepted = Vec::new();
     let mut waiting = None;
     let mut leaving = false;
-    std::future::poll_fn(move |context| {
+    let mut answered = 0;
+    std::future::poll_fn(move |task| {
         if deadline.is_draining() && !leaving {
             leaving = true;
             connection.graceful_shutdown();
@@ -93,27 +106,43 @@ pub async fn serve(
         loop {
             // Polling the connection sends what there is to send. So what came together is taken together, and
             // answered together.
-            while let Poll::Ready(next) = connection.poll_accept(context) {
+            while let Poll::Ready(next) = connection.poll_accept(task) {
                 let Some(Ok(stream)) = next else { return Poll::Ready(()) };
                 accepted.push(stream);
+            }
+            if S::FAST
+                && let Some(reason) = fast.take_end()
+            {
+                connection.abrupt_shutdown(reason);
+                continue;
             }
             if accepted.is_empty() {
                 break;
             }
             let second = worker.registry.clock.second();
             for (request, respond) in accepted.drain(..) {
-                begin(request::serve(Arc::clone(&shared), service.clone(), request, respond, second));
+                let context = Arc::clone(&context);
+                let answer = S::FAST.then(|| fast.take(respond.stream_id().into())).flatten();
+                match answer {
+                    Some(answer) => begin(fast_path::send(context, answer, respond)),
+                    None => begin(request::serve(context, service.clone(), request, respond, second)),
+                }
             }
         }
         // An idle connection holds no more than it has to.
         accepted.shrink_to(0);
-        window.poll(context, &mut connection);
-        let wait = poll_wait(worker, deadline, &connection, &stall, &mut waiting, leaving);
+        window.poll(task, &mut connection);
+        if S::FAST && std::mem::replace(&mut answered, fast.answered()) != fast.answered() {
+            // There were requests meanwhile.
+            waiting = None;
+        }
+        let busy = connection.has_streams() || S::FAST && fast.is_unsent();
+        let wait = poll_wait(worker, deadline, busy, &stall, &mut waiting, leaving);
         if wait.is_ready() && waiting == Some(Wait::Idle) {
             leaving = true;
             connection.graceful_shutdown();
             // Polling the connection sends it.
-            context.waker().wake_by_ref();
+            task.waker().wake_by_ref();
             return Poll::Pending;
         }
         wait
@@ -131,17 +160,18 @@ fn begin(stream: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// Nothing more can be done at present: sees to the deadline, and is ready when it has passed.
-fn poll_wait<I: AsyncRead + AsyncWrite + Unpin>(
+/// Nothing more can be done at present: sees to the deadline, and is ready when it has passed. `busy` is whether an exchange
+/// is under way.
+fn poll_wait(
     worker: &WorkerContext,
     deadline: &ConnectionDeadline,
-    connection: &Connection<WatchedIo<I>, Bytes>,
+    busy: bool,
     stall: &StallDetector,
     waiting: &mut Option<Wait>,
     leaving: bool,
 ) -> Poll<()> {
     let (registry, limits) = (&worker.registry, &worker.config.limits);
-    let (wait, time) = match connection.has_streams() {
+    let (wait, time) = match busy {
         true => (Wait::Busy, limits.write_stall),
         false if leaving => (Wait::Close, registry.parting(deadline.is_draining())),
         false => (Wait::Idle, limits.idle),

@@ -34,6 +34,8 @@ pub struct ConnectionContext {
     pub worker: Arc<WorkerContext>,
     pub peer: Peer,
     pub alt_svc: Option<HeaderValue>,
+    /// The same as a line of HTTP/1.1, for the fast path.
+    pub more: Box<[u8]>,
     /// What was read, for the window.
     pub received: Arc<AtomicUsize>,
 }
@@ -153,6 +155,21 @@ async fn answer(
         None => send(&mut sending, body, shared, record).await?,
     }
     Some(())
+}
+
+/// Sends an answer that is whole and was logged, as fast as the client takes it; `None` where that fails.
+pub async fn send_whole(
+    respond: &mut SendResponse<Bytes>,
+    response: Response<Bytes>,
+    shared: &ConnectionContext,
+) -> Option<()> {
+    let (parts, body) = response.into_parts();
+    let ends = body.is_empty();
+    let mut sending = respond.send_response(Response::from_parts(parts, ()), ends).ok()?;
+    if ends {
+        return Some(());
+    }
+    send(&mut sending, Body::whole(body), shared, &mut RequestRecord::none()).await
 }
 
 /// Sends a body; `None` where that fails.

@@ -30,23 +30,19 @@ pub struct Window {
 }
 
 impl Window {
-    /// As configured.
+    /// As configured; `received` is where it is counted what is read.
     pub fn new<I: AsyncRead + AsyncWrite + Unpin>(
         config: &Http2,
         connection: &mut Connection<I, Bytes>,
+        received: Arc<AtomicUsize>,
     ) -> Self {
         Self {
             ping: if config.adaptive { connection.ping_pong() } else { None },
-            received: Arc::default(),
+            received,
             asked: false,
             stream: config.stream_window,
             connection: config.connection_window,
         }
-    }
-
-    /// Where to count what is read.
-    pub fn received(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.received)
     }
 
     /// Widens the windows where they are what holds the client back.

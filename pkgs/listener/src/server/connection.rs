@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::sockets::BoundEndpoint;
+use super::sockets::{AltSvc, BoundEndpoint};
 use crate::config::EndpointProtocol;
 use crate::http_service::HttpService;
 use crate::lifecycle::ConnectionDeadline;
@@ -207,19 +207,22 @@ impl<'a> Accepted<'a> {
         tls: Option<TlsInfo>,
         service: impl HttpService,
     ) -> impl Future<Output = ()> {
-        let more = match (&tls, &self.endpoint.alt_svc) {
-            (Some(_), Some(alt_svc)) => &alt_svc.line[..],
-            _ => b"",
-        };
+        let more = self.alt_svc(&tls).map_or(&b""[..], |alt_svc| &alt_svc.line);
         let peer = self.peer(Protocol::Http1, tls);
         http1::serve(self.worker, self.deadline, stream, received, peer, more, service)
     }
 
     async fn http2(self, stream: impl Transport, tls: Option<TlsInfo>, service: impl HttpService) {
-        let alt_svc = self.endpoint.alt_svc.as_ref().filter(|_| tls.is_some());
-        let alt_svc = alt_svc.map(|alt_svc| alt_svc.value.clone());
+        let alt_svc = self.alt_svc(&tls);
+        let (value, more) =
+            alt_svc.map_or((None, &b""[..]), |known| (Some(known.value.clone()), &known.line));
         let peer = self.peer(Protocol::Http2, tls);
-        http2::serve(self.worker, self.deadline, stream, peer, alt_svc, service).await;
+        http2::serve(self.worker, self.deadline, stream, peer, value, more, service).await;
+    }
+
+    /// What clients learn of HTTP/3, by TLS alone.
+    fn alt_svc(&self, tls: &Option<TlsInfo>) -> Option<&'a AltSvc> {
+        self.endpoint.alt_svc.as_ref().filter(|_| tls.is_some())
     }
 
     fn peer(&self, protocol: Protocol, tls: Option<TlsInfo>) -> Peer {

@@ -94,7 +94,7 @@ fn literal(out: &mut Vec<u8>, index: usize, value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use crate::field_compression::MAX_LINES;
+    use crate::field_compression::section::MAX_LINES;
 
     use super::*;
 

@@ -1,0 +1,363 @@
+//! A connection below h2, on which plain requests are answered.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::super::request::ConnectionContext;
+use super::answer;
+use super::client_frames::{ClientFrames, Step};
+use super::hpack;
+use super::server_frames::ServerFrames;
+use super::shared::Shared;
+use super::windows::Windows;
+use crate::http_service::HttpService;
+use crate::http1::buffer_pool::{Input, Output};
+use crate::limits::ResponseReservation;
+use crate::plain::{Asking, PlainRequest, with_buffers};
+
+/// No more is answered while so much waits to be sent.
+const MOST_UNSENT: usize = 32 * 1024;
+
+/// The least that is received at once, whatever a head may have.
+const LEAST_INPUT: usize = 4096;
+
+/// How requests say what they are asked by (RFC 9113, section 8.3.1).
+const SCHEMES: &[&[u8]] = &[b"https", b"http"];
+
+/// A connection as h2 sees it. Where the service has no fast path, it is what it was.
+pub struct FastPathIo<I, S> {
+    io: I,
+    fast: Option<Box<FastPath<S>>>,
+}
+
+/// What answers on it.
+struct FastPath<S> {
+    service: S,
+    context: Arc<ConnectionContext>,
+    shared: Arc<Shared>,
+    input: Input,
+    /// How much of what comes next is h2's.
+    pass: usize,
+    /// Whether the client has sent all it will.
+    ended: bool,
+    client: ClientFrames,
+    server: ServerFrames,
+    windows: Windows,
+    output: Output,
+    /// Room for what the client is slow to take.
+    held: Option<ResponseReservation>,
+    /// Whether something that was received waits until it has taken that.
+    paused: bool,
+    /// When what is being answered was read, where that is timed.
+    timed: Option<Instant>,
+}
+
+/// What to do where h2 wants to read.
+enum Turn {
+    /// See what comes next.
+    Go,
+    /// h2 is to see first what it was given.
+    Wait,
+    /// Answers are to be sent first.
+    Full,
+    /// More is to be received.
+    Receive,
+    /// The connection ends.
+    Over,
+}
+
+impl<I, S: HttpService> FastPathIo<I, S> {
+    pub fn new(io: I, service: &S, context: &Arc<ConnectionContext>, shared: &Arc<Shared>) -> Self {
+        let fast = S::FAST.then(|| Box::new(FastPath::new(service.clone(), context, shared)));
+        Self { io, fast }
+    }
+}
+
+impl<S: HttpService> FastPath<S> {
+    fn new(service: S, context: &Arc<ConnectionContext>, shared: &Arc<Shared>) -> Self {
+        Self {
+            service,
+            context: Arc::clone(context),
+            shared: Arc::clone(shared),
+            input: Input::default(),
+            pass: 0,
+            ended: false,
+            client: ClientFrames::default(),
+            server: ServerFrames::default(),
+            windows: Windows::default(),
+            output: Output::default(),
+            held: None,
+            paused: false,
+            timed: None,
+        }
+    }
+
+    fn input_size(&self) -> usize {
+        self.context.limits.head_bytes.max(LEAST_INPUT)
+    }
+
+    /// Receives, answers, and gives h2 what is its own.
+    fn poll_read(
+        &mut self,
+        io: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = out.filled().len();
+        loop {
+            if self.pass > 0 && !self.input.is_empty() {
+                let bytes = self.input.bytes();
+                let count = self.pass.min(bytes.len()).min(out.remaining());
+                out.put_slice(&bytes[..count]);
+                self.input.consume(count);
+                self.pass -= count;
+                if out.remaining() == 0 {
+                    return Poll::Ready(Ok(()));
+                }
+                continue;
+            }
+            let given = out.filled().len() > before;
+            let turn = if self.pass > 0 { Turn::Receive } else { self.turn(given) };
+            match turn {
+                Turn::Go => continue,
+                Turn::Wait => return Poll::Ready(Ok(())),
+                Turn::Over => return Poll::Pending,
+                // What h2 has begun to write goes on when it is written to, which it is when nothing more is read.
+                Turn::Full if !self.server.is_between() => {
+                    self.paused = true;
+                    return Poll::Pending;
+                }
+                Turn::Full => {
+                    if self.poll_send(io, context)?.is_pending() {
+                        self.paused = true;
+                        return Poll::Pending;
+                    }
+                    continue;
+                }
+                Turn::Receive if given => return Poll::Ready(Ok(())),
+                Turn::Receive => {}
+            }
+            if self.ended {
+                if self.input.is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
+                // Half a frame is h2's.
+                self.pass = self.input.bytes().len();
+                continue;
+            }
+            if self.pass > 0 && self.pass >= out.remaining() {
+                // What is long is not copied.
+                let received = Pin::new(&mut *io).poll_read(context, out);
+                let count = out.filled().len() - before;
+                self.pass -= count;
+                self.ended = count == 0 && received.is_ready();
+                return received;
+            }
+            let size = self.input_size();
+            if ready!(self.input.poll_read(io, context, size))? == 0 {
+                self.ended = true;
+            } else {
+                self.timed = self.context.worker.counts().read();
+            }
+        }
+    }
+
+    /// Does what there is to do with the next frame; `given` is whether h2 has been given something that it has not seen yet.
+    fn turn(&mut self, given: bool) -> Turn {
+        if self.output.len() >= MOST_UNSENT {
+            return if given { Turn::Wait } else { Turn::Full };
+        }
+        let size = self.input_size();
+        match self.client.next(self.input.bytes_mut(), size, &mut self.server, &mut self.windows) {
+            Step::More => return Turn::Receive,
+            Step::Pass(count) => self.pass = count,
+            Step::Swallow(count) => self.input.consume(count),
+            // One after the other, as if h2 had answered: what it finds wrong is the last that is looked at.
+            Step::Ask { .. } | Step::End(_) if given => return Turn::Wait,
+            Step::Ask { length, stream, section } => {
+                if self.shared.has_room() && self.answer(stream, section, length) {
+                    self.input.consume(length);
+                    self.client.answered(stream);
+                    self.shared.count();
+                } else {
+                    self.client.pass(stream);
+                    self.pass = length;
+                }
+            }
+            Step::End(reason) => {
+                self.shared.end(reason);
+                return Turn::Over;
+            }
+        }
+        Turn::Go
+    }
+
+    /// Answers the request of this field section, or leaves it to h2.
+    fn answer(&mut self, stream: u32, section: usize, end: usize) -> bool {
+        let Self { service, context, shared, input, windows, output, .. } = self;
+        let bytes = &input.bytes()[section..end];
+        let limits = &context.limits;
+        let asking = Asking { worker: &context.worker, peer: &context.peer, more: &context.more };
+        with_buffers(|read, answer| {
+            let asked = hpack::read(read, bytes, limits.head_bytes)
+                .and_then(|()| PlainRequest::of(read, limits.fields, SCHEMES));
+            let Some(request) = asked else { return false };
+            if !asking.ask(service, &request.lines(bytes.len()), answer) {
+                return false;
+            }
+            let written = answer::write(answer, stream, windows.room(), output.buffer());
+            match written {
+                Some(body) => windows.take(body),
+                None => shared.leave(stream, Bytes::copy_from_slice(answer)),
+            }
+            written.is_some()
+        })
+    }
+
+    /// Sends the answers.
+    fn poll_send(
+        &mut self,
+        io: &mut (impl AsyncWrite + Unpin),
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let sent = self.output.poll_write(io, context, |_| ());
+        self.shared.set_unsent(sent.is_pending());
+        if sent.is_pending() {
+            let worker = &self.context.worker;
+            let held = self.held.get_or_insert_with(|| worker.answers.held());
+            if !held.resize(self.output.held() as u64) {
+                worker.counts().shed_answers.increment();
+                return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+            }
+            return Poll::Pending;
+        }
+        self.held = None;
+        if let Some(started) = self.timed.take() {
+            self.context.worker.counts().answered(started);
+        }
+        if std::mem::take(&mut self.paused) {
+            context.waker().wake_by_ref();
+        }
+        sent
+    }
+
+    /// Sends the answers if h2 is between frames, and what comes first is not to wait for them.
+    #[inline]
+    fn poll_between(
+        &mut self,
+        io: &mut (impl AsyncWrite + Unpin),
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if (self.output.is_empty() && !self.paused) || !self.server.is_between() {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_send(io, context)
+    }
+
+    /// Writes what h2 has: its frames, and in the place of a GOAWAY one that knows of the answers.
+    fn poll_write(
+        &mut self,
+        io: &mut (impl AsyncWrite + Unpin),
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_between(io, context))?;
+        let first = pieces.iter().find(|piece| !piece.is_empty()).map_or(&b""[..], |piece| piece);
+        // What follows the first piece is the payload of a frame that begins there.
+        let count = self.server.before_goaway(first);
+        if count == 0 && !first.is_empty() {
+            let last = self.client.last_answered();
+            if let Some(taken) = self.server.take_goaway(first, last, self.output.buffer()) {
+                return Poll::Ready(Ok(taken));
+            }
+        }
+        let written = if pieces.len() > 1 && count == first.len() {
+            ready!(Pin::new(io).poll_write_vectored(context, pieces))?
+        } else {
+            // All of it where it is no frame, of which h2 writes none.
+            let part = if count == 0 { first } else { &first[..count] };
+            ready!(Pin::new(io).poll_write(context, part))?
+        };
+        let mut left = written;
+        for piece in pieces {
+            let part = left.min(piece.len());
+            self.server.advance(&piece[..part], |data| self.windows.passed(data));
+            left -= part;
+        }
+        Poll::Ready(Ok(written))
+    }
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin, S: HttpService> AsyncRead for FastPathIo<I, S> {
+    #[inline]
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { io, fast } = &mut *self;
+        match fast {
+            Some(fast) if S::FAST => fast.poll_read(io, context, out),
+            _ => Pin::new(io).poll_read(context, out),
+        }
+    }
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin, S: HttpService> AsyncWrite for FastPathIo<I, S> {
+    #[inline]
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let Self { io, fast } = &mut *self;
+        match fast {
+            Some(fast) if S::FAST => fast.poll_write(io, context, &[IoSlice::new(bytes)]),
+            _ => Pin::new(io).poll_write(context, bytes),
+        }
+    }
+
+    #[inline]
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Self { io, fast } = &mut *self;
+        match fast {
+            Some(fast) if S::FAST => fast.poll_write(io, context, pieces),
+            _ => Pin::new(io).poll_write_vectored(context, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    #[inline]
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { io, fast } = &mut *self;
+        if S::FAST
+            && let Some(fast) = fast
+        {
+            ready!(fast.poll_between(io, context))?;
+        }
+        Pin::new(io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { io, fast } = &mut *self;
+        if S::FAST
+            && let Some(fast) = fast
+        {
+            ready!(fast.poll_between(io, context))?;
+        }
+        Pin::new(io).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,166 @@
+//! How much the client takes of answers that h2 does not know of.
+//!
+//! h2 knows of the connection's window only what it is told. Of each WINDOW_UPDATE a part is kept for answers from here, and
+//! h2 is told of the rest, so that both together never send more than the client takes.
+
+use super::frame::MOST;
+
+/// No window may be larger (RFC 9113, section 6.9.1).
+const LARGEST: u64 = (1 << 31) - 1;
+
+/// What a window is unless something is said (RFC 9113, section 6.9.2).
+const DEFAULT: u32 = 65_535;
+
+/// The most that is kept for answers from here: four of the largest.
+const MOST_CREDIT: u32 = 4 * MOST as u32;
+
+/// What is kept is at most so much of what there is: h2 is not to wait for a client whose window is small.
+const SHARE: u64 = 4;
+
+/// What becomes of a WINDOW_UPDATE.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Increment {
+    /// h2 is told of so much; of nothing where it is 0.
+    Told(u32),
+    /// There is no such window.
+    TooLarge,
+}
+
+/// The windows of a connection, for what is sent to the client.
+#[derive(Debug)]
+pub struct Windows {
+    /// What the client takes on the connection.
+    all: u64,
+    /// How much of that is kept from h2.
+    credit: u32,
+    /// The least that the client has ever said it takes of a stream: it may yet count by what it said before.
+    stream: u32,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self { all: DEFAULT.into(), credit: 0, stream: DEFAULT }
+    }
+}
+
+impl Windows {
+    /// The client says how much it takes of streams.
+    pub fn say(&mut self, stream: u32) {
+        self.stream = self.stream.min(stream);
+    }
+
+    /// The client takes so much more on the connection.
+    pub fn grow(&mut self, increment: u32) -> Increment {
+        let all = self.all + u64::from(increment);
+        if all > LARGEST {
+            // Where nothing is kept h2 knows as well as this.
+            return if self.credit == 0 { Increment::Told(increment) } else { Increment::TooLarge };
+        }
+        self.all = all;
+        let most = u32::try_from(all / SHARE).unwrap_or(MOST_CREDIT).min(MOST_CREDIT);
+        let kept = most.saturating_sub(self.credit).min(increment);
+        self.credit += kept;
+        Increment::Told(increment - kept)
+    }
+
+    /// h2 sends so much.
+    pub fn passed(&mut self, bytes: usize) {
+        self.all = self.all.saturating_sub(bytes as u64);
+    }
+
+    /// How long an answer from here may be.
+    pub fn room(&self) -> usize {
+        (self.credit.min(self.stream) as usize).min(MOST)
+    }
+
+    /// An answer from here takes so much of its [room](Self::room).
+    pub fn take(&mut self, bytes: usize) {
+        self.credit = self.credit.saturating_sub(bytes as u32);
+        self.all = self.all.saturating_sub(bytes as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_a_part_of_what_there_is() {
+        for (increment, told, room) in [
+            (0, 0, 0),
+            // All of a small one, for three quarters of the first window are still h2's.
+            (1000, 0, 1000),
+            (15_633, 0, 16_384),
+            (1 << 20, (1 << 20) - (65_536 - 16_633), 16_384),
+        ] {
+            let mut windows = Windows::default();
+            if increment == 15_633 || increment == 1 << 20 {
+                windows.grow(1000);
+            }
+            if increment == 1 << 20 {
+                windows.grow(15_633);
+            }
+            assert_eq!(windows.grow(increment), Increment::Told(told), "{increment}");
+            assert_eq!(windows.room(), room, "{increment}");
+        }
+    }
+
+    #[test]
+    fn both_together_send_no_more_than_there_is() {
+        // What h2 was told, less what it sent, and the credit, are what there is.
+        let mut windows = Windows::default();
+        let (mut h2, mut state) = (u64::from(DEFAULT), 1_u32);
+        for _ in 0..10_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let bytes = (state >> 8) % 40_000;
+            match state >> 30 {
+                0 => {
+                    let sent = h2.min(bytes.into());
+                    h2 -= sent;
+                    windows.passed(sent as usize);
+                }
+                1 => windows.take(windows.room().min(bytes as usize)),
+                _ => {
+                    let Increment::Told(told) = windows.grow(bytes) else { panic!("it is not too large") };
+                    h2 += u64::from(told);
+                }
+            }
+            assert_eq!(h2 + u64::from(windows.credit), windows.all);
+            assert!(u64::from(windows.credit) <= MOST_CREDIT.into());
+        }
+    }
+
+    #[test]
+    fn a_client_whose_window_is_small_leaves_it_to_h2() {
+        let mut windows = Windows::default();
+        windows.passed(65_535);
+        for _ in 0..100 {
+            assert_eq!(windows.grow(4), Increment::Told(3));
+            windows.passed(3);
+            windows.take(1);
+        }
+    }
+
+    #[test]
+    fn a_window_has_an_end() {
+        let mut windows = Windows::default();
+        assert_eq!(windows.grow(u32::MAX >> 1), Increment::Told(u32::MAX >> 1), "h2 sees that for itself");
+        windows.grow(1);
+        assert_eq!(
+            windows.grow((u32::MAX >> 1) - 65_536),
+            Increment::Told((u32::MAX >> 1) - 65_536 - 65_535)
+        );
+        assert_eq!(windows.grow(1), Increment::TooLarge);
+    }
+
+    #[test]
+    fn a_stream_takes_the_least_that_was_said() {
+        let mut windows = Windows::default();
+        windows.grow(1 << 20);
+        assert_eq!(windows.room(), MOST);
+        for (said, room) in [(1 << 20, MOST), (10, 10), (1 << 20, 10), (0, 0)] {
+            windows.say(said);
+            assert_eq!(windows.room(), room, "{said}");
+        }
+    }
+}
