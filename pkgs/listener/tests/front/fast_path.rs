@@ -15,6 +15,12 @@ struct Fast {
     answered: Arc<AtomicUsize>,
 }
 
+/// What is answered at `/fast` and what follows it: that, or so many bytes at `/fast/size/BYTES`.
+pub fn body(rest: &str) -> String {
+    let size = rest.strip_prefix("/size/").and_then(|size| size.parse().ok());
+    size.map_or_else(|| rest.to_owned(), |size| "x".repeat(size))
+}
+
 impl FastPath for Fast {
     fn answer(
         &mut self,
@@ -29,16 +35,19 @@ impl FastPath for Fast {
         }
         let message = message.settle().ok()?;
         let connection = exchange.connection(message.keep_alive);
-        out.extend_from_slice(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n", rest.len()).as_bytes());
+        let body = body(rest);
+        out.extend_from_slice(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n", body.len()).as_bytes());
         assert_ne!(rest, "/panic", "as a test asks");
         exchange.end(out, connection);
-        out.extend_from_slice(rest.as_bytes());
+        if head.method != "HEAD" {
+            out.extend_from_slice(body.as_bytes());
+        }
         self.answered.fetch_add(1, Relaxed);
         Some(connection)
     }
 }
 
-fn start(config: Config) -> (Server, Arc<AtomicUsize>) {
+pub fn start(config: Config) -> (Server, Arc<AtomicUsize>) {
     let fast = Fast::default();
     let answered = Arc::clone(&fast.answered);
     (Server::start_beside(fast, config), answered)

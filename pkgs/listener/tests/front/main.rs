@@ -1,6 +1,8 @@
 //! The listener over real sockets: what clients may do, and what becomes of those that do more.
 
 mod addresses;
+mod fast_http2;
+mod fast_mix;
 mod fast_path;
 mod held;
 mod http1;

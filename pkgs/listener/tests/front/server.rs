@@ -18,6 +18,8 @@ use listener::{Body, BoxError, Config, Endpoint, FastPath, HttpService, Listener
 use service::shutdown::Shutdown;
 use service::socket::Address;
 
+use crate::fast_path;
+
 /// Longer than anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -38,7 +40,7 @@ impl Server {
 
     /// The same with a fast path beside the service.
     pub fn start_beside(fast: impl FastPath, config: Config) -> Self {
-        let endpoints = vec![Endpoint::plain("127.0.0.1:0".parse().expect("an address"))];
+        let endpoints = vec![Endpoint::h2c("127.0.0.1:0".parse().expect("an address"))];
         let workers = NonZero::new(2);
         Self::serve(Config { endpoints, workers, ..config }, WithFastPath { service: Service, fast })
     }
@@ -195,6 +197,8 @@ async fn answer(request: Request<Body>) -> Answer {
             tokio::time::sleep(Duration::from_millis(700)).await;
             Response::new(text("slow".into()))
         }
+        // As the fast path of the tests has it.
+        path if path.starts_with("/fast") => Response::new(text(fast_path::body(&path["/fast".len()..]))),
         "/large" => Response::new(text("x".repeat(64 << 20))),
         _ => {
             let mut response = Response::new(text("no such thing".into()));

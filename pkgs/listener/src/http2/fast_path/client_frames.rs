@@ -239,3 +239,255 @@ impl ClientFrames {
         Step::Swallow(head.whole())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::GOAWAY;
+    use super::*;
+
+    const ASK: u8 = END_STREAM | END_HEADERS;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        [&Head { length: payload.len(), kind, flags, stream }.bytes()[..], payload].concat()
+    }
+
+    /// A connection's frames, and what is known beside.
+    #[derive(Default)]
+    struct Connection {
+        client: ClientFrames,
+        server: ServerFrames,
+        windows: Windows,
+    }
+
+    impl Connection {
+        /// One on which requests may be answered.
+        fn ready() -> Self {
+            let mut connection = Self::default();
+            for (bytes, passed) in [
+                (vec![b'p'; PREFACE], PREFACE),
+                (frame(SETTINGS, 0, 0, b""), HEAD),
+                (frame(SETTINGS, ACK, 0, b""), HEAD),
+                (frame(HEADERS, ASK, 1, b"\x20\x82"), HEAD + 2),
+            ] {
+                assert_eq!(connection.next(&bytes), Step::Pass(passed));
+            }
+            connection
+        }
+
+        fn next(&mut self, bytes: &[u8]) -> Step {
+            self.client.next(&mut bytes.to_vec(), 8192, &mut self.server, &mut self.windows)
+        }
+
+        /// Has the next request be answered.
+        fn answer(&mut self, stream: u32) {
+            let asked = self.next(&frame(HEADERS, ASK, stream, b"\x82"));
+            assert_eq!(asked, Step::Ask { length: HEAD + 1, stream, section: HEAD });
+            self.client.answered(stream);
+        }
+    }
+
+    #[test]
+    fn nothing_is_answered_before_the_client_has_given_up_its_table() {
+        let request = |first: u8| frame(HEADERS, ASK, 1, &[first, 0x84]);
+        let acknowledged = frame(SETTINGS, ACK, 0, b"");
+        for before in [
+            vec![],
+            vec![request(NO_TABLE)],
+            vec![acknowledged.clone()],
+            vec![acknowledged.clone(), request(0x82)],
+            // Padding is before what says it.
+            vec![acknowledged.clone(), frame(HEADERS, ASK | PADDED, 1, b"\x00\x20\x82")],
+            vec![acknowledged, frame(HEADERS, ASK, 1, b"")],
+        ] {
+            let mut connection = Connection::default();
+            connection.next(&[b'p'; PREFACE]);
+            for bytes in before.iter().chain([&frame(HEADERS, ASK, 9, b"\x82\x84")]) {
+                assert_eq!(connection.next(bytes), Step::Pass(bytes.len()), "{before:x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_plain_request_is_h2_s() {
+        let long = vec![0x82; MOST_SECTION + 1];
+        for (kind, flags, stream, payload) in [
+            (HEADERS, END_HEADERS, 3, &b"\x82"[..]),
+            (HEADERS, END_STREAM, 3, b"\x82"),
+            (HEADERS, ASK | PADDED, 3, b"\x00\x82"),
+            (HEADERS, ASK, 0, b"\x82"),
+            (HEADERS, ASK, 2, b"\x82"),
+            (HEADERS, ASK, 1, b"\x82"),
+            (HEADERS, ASK, 3, &long),
+            // It depends on itself, or has no room for what it says it does on.
+            (HEADERS, ASK | WITH_PRIORITY, 3, b"\x80\x00\x00\x03\x0f\x82"),
+            (HEADERS, ASK | WITH_PRIORITY, 3, b"\x00\x00"),
+            (CONTINUATION, END_HEADERS, 3, b"\x82"),
+            (DATA, END_STREAM, 1, b"a"),
+            (DATA, END_STREAM, 3, b"a"),
+            (RST_STREAM, 0, 1, b"\0\0\0\x08"),
+            (RST_STREAM, 0, 3, b"\0\0\0\x08"),
+            (PRIORITY, 0, 7, b"\0\0\0\0\x0f"),
+            (WINDOW_UPDATE, 0, 3, b"\0\0\0\x08"),
+            (WINDOW_UPDATE, 0, 0, b"\0\0\0\0"),
+            (WINDOW_UPDATE, 0, 0, b"\0\0\x08"),
+            (SETTINGS, 0, 0, b"\0\x04\0\0\0"),
+            (SETTINGS, ACK, 0, b""),
+            (GOAWAY, 0, 0, b"\0\0\0\0\0\0\0\0"),
+            (0xee, 0, 3, b"what nobody knows"),
+        ] {
+            let bytes = frame(kind, flags, stream, payload);
+            assert_eq!(Connection::ready().next(&bytes), Step::Pass(bytes.len()), "{bytes:x?}");
+        }
+        // What is too long is not waited for.
+        let head = Head { length: MOST + 1, kind: HEADERS, flags: ASK, stream: 3 };
+        assert_eq!(Connection::ready().next(&head.bytes()), Step::Pass(head.whole()));
+    }
+
+    #[test]
+    fn a_request_may_come_with_a_priority() {
+        let asked = Connection::ready().next(&frame(HEADERS, ASK | WITH_PRIORITY, 3, b"\x80\0\0\0\x0f\x82"));
+        assert_eq!(asked, Step::Ask { length: HEAD + 6, stream: 3, section: HEAD + 5 });
+    }
+
+    #[test]
+    fn what_is_not_whole_is_waited_for() {
+        let settings = [&b"\0\x04\0\0\0\x07"[..], b"\0\x01\0\0\0\0"].concat();
+        for bytes in [
+            frame(HEADERS, ASK, 5, b"\x82\x84"),
+            frame(SETTINGS, 0, 0, &settings),
+            frame(WINDOW_UPDATE, 0, 0, b"\0\0\x08\0"),
+            frame(RST_STREAM, 0, 3, b"\0\0\0\x08"),
+        ] {
+            let mut connection = Connection::ready();
+            connection.answer(3);
+            for cut in 0..bytes.len() {
+                assert_eq!(connection.next(&bytes[..cut]), Step::More, "{bytes:x?} at {cut}");
+            }
+            assert_ne!(connection.next(&bytes), Step::More);
+        }
+        // A section that says something is looked at as soon as it does.
+        let mut connection = Connection::default();
+        connection.next(&[b'p'; PREFACE]);
+        connection.next(&frame(SETTINGS, ACK, 0, b""));
+        let bytes = frame(HEADERS, ASK, 1, b"\x20\x82");
+        assert_eq!(connection.next(&bytes[..HEAD]), Step::More);
+        assert_eq!(connection.next(&bytes[..=HEAD]), Step::Pass(bytes.len()));
+    }
+
+    #[test]
+    fn a_field_section_that_goes_on_is_h2_s_to_its_end() {
+        let mut connection = Connection::ready();
+        let request = frame(HEADERS, ASK, 5, b"\x82");
+        for bytes in [
+            frame(HEADERS, END_STREAM, 3, b"\x82"),
+            frame(CONTINUATION, 0, 3, b"\x84"),
+            // Which ends the connection there.
+            request.clone(),
+            frame(CONTINUATION, END_HEADERS, 3, b"\x84"),
+        ] {
+            assert_eq!(connection.next(&bytes), Step::Pass(bytes.len()));
+        }
+        assert!(matches!(connection.next(&request), Step::Ask { .. }));
+    }
+
+    #[test]
+    fn h2_does_not_see_what_belongs_to_an_answered_stream() {
+        let mut connection = Connection::ready();
+        connection.answer(3);
+        connection.answer(7);
+        for (kind, stream, payload, step) in [
+            (WINDOW_UPDATE, 7, &b"\0\0\0\x01"[..], Step::Swallow(13)),
+            (WINDOW_UPDATE, 3, b"\0\0\0\x01", Step::Swallow(13)),
+            (RST_STREAM, 7, b"\0\0\0\x08", Step::Swallow(13)),
+            (PRIORITY, 7, b"\0\0\0\0\x0f", Step::Swallow(14)),
+            // What is malformed is h2's to refuse.
+            (RST_STREAM, 7, b"\0\0\0", Step::Pass(12)),
+            (WINDOW_UPDATE, 9, b"\0\0\0\x01", Step::Pass(13)),
+            (WINDOW_UPDATE, 6, b"\0\0\0\x01", Step::Pass(13)),
+            (DATA, 7, b"", Step::End(Reason::STREAM_CLOSED)),
+            (DATA, 5, b"", Step::End(Reason::STREAM_CLOSED)),
+            (HEADERS, 7, b"\x82", Step::End(Reason::STREAM_CLOSED)),
+            (HEADERS, 5, b"\x82", Step::End(Reason::PROTOCOL_ERROR)),
+        ] {
+            assert_eq!(connection.next(&frame(kind, ASK, stream, payload)), step, "{kind} {stream}");
+        }
+        assert_eq!(connection.client.last_answered(), 7);
+        // To h2 they are streams that were passed over, once it knows of a later one.
+        connection.client.pass(9);
+        for (kind, stream, payload) in
+            [(WINDOW_UPDATE, 7, &b"\0\0\0\x01"[..]), (DATA, 7, b""), (HEADERS, 7, b"\x82")]
+        {
+            let bytes = frame(kind, ASK, stream, payload);
+            assert_eq!(connection.next(&bytes), Step::Pass(bytes.len()));
+        }
+        assert_eq!(connection.client.last_answered(), 7);
+    }
+
+    #[test]
+    fn resets_of_what_was_answered_have_a_bound() {
+        let reset = |stream| frame(RST_STREAM, 0, stream, b"\0\0\0\x08");
+        let mut connection = Connection::ready();
+        let calm = (1..)
+            .take_while(|n| {
+                connection.answer(2 * n + 1);
+                connection.next(&reset(2 * n + 1)) == Step::Swallow(13)
+            })
+            .count();
+        assert!((100..=200).contains(&calm), "{calm}");
+        assert_eq!(connection.next(&reset(3)), Step::End(Reason::ENHANCE_YOUR_CALM));
+        // One that goes on with half of what it asks for does no harm.
+        let mut connection = Connection::ready();
+        for n in 1..10_000 {
+            connection.answer(4 * n + 1);
+            connection.answer(4 * n + 3);
+            assert_eq!(connection.next(&reset(4 * n + 1)), Step::Swallow(13));
+        }
+        // Nor does one that asks for more of each answer.
+        for n in 10_000..20_000 {
+            connection.answer(4 * n + 1);
+            let update = frame(WINDOW_UPDATE, 0, 4 * n + 1, b"\0\0\0\x01");
+            assert_eq!(connection.next(&update), Step::Swallow(13));
+        }
+    }
+
+    #[test]
+    fn h2_is_told_of_a_part_of_the_window() {
+        let mut connection = Connection::ready();
+        let mut update = frame(WINDOW_UPDATE, 0, 0, b"\0\x10\0\0");
+        let Connection { client, server, windows } = &mut connection;
+        assert_eq!(client.next(&mut update, 8192, server, windows), Step::Pass(13));
+        let told = number(&update, HEAD).expect("a number") as usize;
+        let kept = (65_535 + (1 << 20)) / 4;
+        assert_eq!((told, windows.room()), ((1 << 20) - kept, MOST));
+        let small = frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\x07");
+        assert_eq!(connection.next(&small), Step::Pass(13), "a part is kept");
+        assert_eq!(Connection::ready().next(&small), Step::Swallow(13), "all of it is kept");
+        let most = frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff");
+        assert_eq!(connection.next(&most), Step::End(Reason::FLOW_CONTROL_ERROR));
+    }
+
+    #[test]
+    fn h2_tells_of_the_table_s_size_before_anything_is_answered() {
+        let mut connection = Connection::ready();
+        let request = frame(HEADERS, ASK, 3, b"\x82");
+        let size = frame(SETTINGS, 0, 0, b"\0\x01\0\0\0\0");
+        assert_eq!(connection.next(&size), Step::Pass(size.len()));
+        assert_eq!(connection.next(&request), Step::Pass(request.len()));
+        for bytes in
+            [frame(SETTINGS, ACK, 0, b""), frame(SETTINGS, ACK, 0, b""), frame(HEADERS, ASK, 1, b"\x20\x88")]
+        {
+            connection.server.advance(&bytes, |_| ());
+        }
+        connection.answer(5);
+    }
+
+    #[test]
+    fn nothing_is_answered_once_h2_has_said_goodbye() {
+        let mut connection = Connection::ready();
+        connection.answer(3);
+        let goaway = frame(GOAWAY, 0, 0, b"\x7f\xff\xff\xff\0\0\0\0");
+        connection.server.take_goaway(&goaway, 3, &mut Vec::new()).expect("it is one");
+        let request = frame(HEADERS, ASK, 5, b"\x82");
+        assert_eq!(connection.next(&request), Step::Pass(request.len()));
+    }
+}

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::super::request::ConnectionContext;
 use super::answer;
 use super::client_frames::{ClientFrames, Step};
+use super::frame::{Head, WINDOW_UPDATE};
 use super::hpack;
 use super::server_frames::ServerFrames;
 use super::shared::Shared;
@@ -44,6 +45,8 @@ struct FastPath<S> {
     input: Input,
     /// How much of what comes next is h2's.
     pass: usize,
+    /// What h2 is told that the client has not said.
+    told: Bytes,
     /// Whether the client has sent all it will.
     ended: bool,
     client: ClientFrames,
@@ -87,6 +90,7 @@ impl<S: HttpService> FastPath<S> {
             shared: Arc::clone(shared),
             input: Input::default(),
             pass: 0,
+            told: Bytes::new(),
             ended: false,
             client: ClientFrames::default(),
             server: ServerFrames::default(),
@@ -122,6 +126,9 @@ impl<S: HttpService> FastPath<S> {
                 }
                 continue;
             }
+            if self.pass == 0 && self.tell(out) {
+                return Poll::Ready(Ok(()));
+            }
             let given = out.filled().len() > before;
             let turn = if self.pass > 0 { Turn::Receive } else { self.turn(given) };
             match turn {
@@ -144,6 +151,11 @@ impl<S: HttpService> FastPath<S> {
                 Turn::Receive => {}
             }
             if self.ended {
+                // h2 may end without sending anything.
+                if !self.output.is_empty() && self.server.is_between() {
+                    ready!(self.poll_send(io, context))?;
+                    ready!(Pin::new(&mut *io).poll_flush(context))?;
+                }
                 if self.input.is_empty() {
                     return Poll::Ready(Ok(()));
                 }
@@ -166,6 +178,20 @@ impl<S: HttpService> FastPath<S> {
                 self.timed = self.context.worker.counts().read();
             }
         }
+    }
+
+    /// Tells h2 that the client takes what was kept from it, where that is all there is; whether there was something to tell.
+    fn tell(&mut self, out: &mut ReadBuf<'_>) -> bool {
+        if let Some(credit) = self.windows.give_back() {
+            let head = Head { length: 4, kind: WINDOW_UPDATE, flags: 0, stream: 0 };
+            self.told = [&head.bytes()[..], &credit.to_be_bytes()].concat().into();
+        }
+        if self.told.is_empty() {
+            return false;
+        }
+        let count = self.told.len().min(out.remaining());
+        out.put_slice(&self.told.split_to(count));
+        true
     }
 
     /// Does what there is to do with the next frame; `given` is whether h2 has been given something that it has not seen yet.
@@ -289,6 +315,9 @@ impl<S: HttpService> FastPath<S> {
             let part = left.min(piece.len());
             self.server.advance(&piece[..part], |data| self.windows.passed(data));
             left -= part;
+        }
+        if self.windows.is_owed() {
+            context.waker().wake_by_ref();
         }
         Poll::Ready(Ok(written))
     }

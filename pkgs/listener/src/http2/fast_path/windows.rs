@@ -1,7 +1,8 @@
 //! How much the client takes of answers that h2 does not know of.
 //!
 //! h2 knows of the connection's window only what it is told. Of each WINDOW_UPDATE a part is kept for answers from here, and
-//! h2 is told of the rest, so that both together never send more than the client takes.
+//! h2 is told of the rest, so that both together never send more than the client takes. What was kept is h2's once it has
+//! nothing left: a client may say that it takes more only when it was sent all of what it took.
 
 use super::frame::MOST;
 
@@ -11,8 +12,8 @@ const LARGEST: u64 = (1 << 31) - 1;
 /// What a window is unless something is said (RFC 9113, section 6.9.2).
 const DEFAULT: u32 = 65_535;
 
-/// The most that is kept for answers from here: four of the largest.
-const MOST_CREDIT: u32 = 4 * MOST as u32;
+/// The most that is kept for answers from here. Browsers take some 15 MB, and say so again when they have half of it.
+const MOST_CREDIT: u32 = 4 << 20;
 
 /// What is kept is at most so much of what there is: h2 is not to wait for a client whose window is small.
 const SHARE: u64 = 4;
@@ -68,6 +69,17 @@ impl Windows {
         self.all = self.all.saturating_sub(bytes as u64);
     }
 
+    /// Whether h2 has nothing left but what is kept from it.
+    #[inline]
+    pub fn is_owed(&self) -> bool {
+        self.credit > 0 && self.all <= self.credit.into()
+    }
+
+    /// Gives that to h2, where it is; how much it is.
+    pub fn give_back(&mut self) -> Option<u32> {
+        self.is_owed().then(|| std::mem::take(&mut self.credit))
+    }
+
     /// How long an answer from here may be.
     pub fn room(&self) -> usize {
         (self.credit.min(self.stream) as usize).min(MOST)
@@ -91,13 +103,14 @@ mod tests {
             // All of a small one, for three quarters of the first window are still h2's.
             (1000, 0, 1000),
             (15_633, 0, 16_384),
-            (1 << 20, (1 << 20) - (65_536 - 16_633), 16_384),
+            (1 << 20, (1 << 20) - (282_686 - 16_633), 16_384),
+            (1 << 30, (1 << 30) - (4 << 20) + 16_633, 16_384),
         ] {
             let mut windows = Windows::default();
-            if increment == 15_633 || increment == 1 << 20 {
+            if increment >= 15_633 {
                 windows.grow(1000);
             }
-            if increment == 1 << 20 {
+            if increment > 15_633 {
                 windows.grow(15_633);
             }
             assert_eq!(windows.grow(increment), Increment::Told(told), "{increment}");
@@ -113,13 +126,14 @@ mod tests {
         for _ in 0..10_000 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let bytes = (state >> 8) % 40_000;
-            match state >> 30 {
+            match (state >> 29) % 5 {
                 0 => {
                     let sent = h2.min(bytes.into());
                     h2 -= sent;
                     windows.passed(sent as usize);
                 }
                 1 => windows.take(windows.room().min(bytes as usize)),
+                2 => h2 += windows.give_back().map_or(0, u64::from),
                 _ => {
                     let Increment::Told(told) = windows.grow(bytes) else { panic!("it is not too large") };
                     h2 += u64::from(told);
@@ -139,6 +153,18 @@ mod tests {
             windows.passed(3);
             windows.take(1);
         }
+    }
+
+    #[test]
+    fn what_is_kept_is_h2_s_once_it_has_nothing_left() {
+        let mut windows = Windows::default();
+        assert_eq!(windows.grow(4000), Increment::Told(0));
+        windows.passed(65_534);
+        assert_eq!(windows.give_back(), None);
+        windows.passed(1);
+        assert_eq!((windows.give_back(), windows.room(), windows.give_back()), (Some(4000), 0, None));
+        windows.passed(4000);
+        assert_eq!(windows.give_back(), None);
     }
 
     #[test]
