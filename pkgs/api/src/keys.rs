@@ -90,12 +90,16 @@ pub struct KeyInfo {
     /// When it ends; null where it never does.
     #[schema(required = true, value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
+    /// When it was last used, to a minute; null where it never was.
+    #[schema(required = true, value_type = Option<String>, format = DateTime)]
+    pub last_used_at: Option<Timestamp>,
 }
 
 impl From<Key> for KeyInfo {
     fn from(key: Key) -> Self {
-        let Key { id, name, scope, rate, burst, created_at, expires_at, .. } = key;
-        Self { id, name, scope: scope.name(), rate, burst, created_at, expires_at }
+        let Key { id, name, scope, rate, burst, created_at, expires_at, last_use, .. } = key;
+        let last_used_at = last_use.get();
+        Self { id, name, scope: scope.name(), rate, burst, created_at, expires_at, last_used_at }
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Key {
     pub(crate) rate: Option<u32>,
     pub(crate) created_at: String,
     pub(crate) expires_at: Option<String>,
-    /// As links notes it.
+    /// To a minute.
     pub(crate) last_used_at: Option<String>,
 }
 

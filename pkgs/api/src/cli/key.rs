@@ -99,7 +99,7 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
             let keys = database.run(async |users| users.list_keys().await)?;
             let keys: Vec<KeyInfo> = keys.into_iter().map(KeyInfo::from).collect();
             output.show(&Keys { keys }, |Keys { keys }, output| {
-                let header = ["ID", "NAME", "SCOPE", "RATE", "BURST", "CREATED", "EXPIRES"];
+                let header = ["ID", "NAME", "SCOPE", "RATE", "BURST", "CREATED", "EXPIRES", "LAST USED"];
                 output.table(header, keys.iter().map(row))
             })?;
         }
@@ -118,7 +118,7 @@ pub(super) fn run(args: Args) -> Result<(), Error> {
     output.flush()
 }
 
-fn row(key: &KeyInfo) -> [String; 7] {
+fn row(key: &KeyInfo) -> [String; 8] {
     let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     [
         key.id.to_string(),
@@ -128,5 +128,6 @@ fn row(key: &KeyInfo) -> [String; 7] {
         or_none(key.burst.or(key.rate).map(|burst| burst.to_string())),
         key.created_at.to_string(),
         or_none(key.expires_at.map(|at| at.to_string())),
+        or_none(key.last_used_at.map(|at| at.to_string())),
     ]
 }

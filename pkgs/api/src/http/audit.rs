@@ -38,8 +38,11 @@ impl Written {
 
     /// What a key was, and what it is.
     pub fn key(id: i64, before: Option<&KeyInfo>, after: Option<&KeyInfo>) -> Self {
-        let of =
-            |key: &KeyInfo| digest("sha256", &Sha256::digest(serde_json::to_vec(key).unwrap_or_default()));
+        let of = |key: &KeyInfo| {
+            // To use a key does not change it.
+            let unused = KeyInfo { last_used_at: None, ..key.clone() };
+            digest("sha256", &Sha256::digest(serde_json::to_vec(&unused).unwrap_or_default()))
+        };
         Self { id: id.to_string(), before: before.map(of), after: after.map(of) }
     }
 }

@@ -10,6 +10,7 @@ mod answer;
 mod entry;
 mod error;
 mod idempotency;
+mod last_use;
 mod list;
 mod model;
 pub mod postgres;
@@ -29,6 +30,7 @@ use crate::user::{Record, UserId};
 pub use alarm::Alarm;
 pub use entry::{Draft, Entry};
 pub use error::{Error, Unusable};
+pub use last_use::LastUse;
 pub use model::*;
 pub use postgres::Postgres;
 pub use sqlite::Sqlite;
@@ -83,6 +85,9 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Revokes an API key; false where there is none.
     fn revoke_key(&self, id: i64) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Notes that an API key was used in this second since 1970. One that is gone is none.
+    fn key_used(&self, id: i64, second: i64) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Tells when something has ended that this database cannot be used without, which no request brings back.
     fn alarm(&self) -> &Alarm;

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use crate::user::{Record, Status, UserId};
 
 use super::entry;
+use super::last_use::LastUse;
 
 /// A request that is made once, however often it is sent: its answer is kept in the transaction of its write.
 #[derive(Clone, Debug)]
@@ -202,12 +203,15 @@ pub struct Key {
     pub created_at: Timestamp,
     /// When it ends.
     pub expires_at: Option<Timestamp>,
+    /// When it was last used.
+    pub last_use: LastUse,
 }
 
 impl NewKey {
     /// The key that this becomes.
     pub(super) fn with(self, id: i64, created_at: i64) -> Key {
         let Self { name, digest, scope, rate, burst, expires_at } = self;
-        Key { id, digest, name, scope, rate, burst, created_at: entry::time(created_at), expires_at }
+        let (created_at, last_use) = (entry::time(created_at), LastUse::never());
+        Key { id, digest, name, scope, rate, burst, created_at, expires_at, last_use }
     }
 }

@@ -418,6 +418,13 @@ async fn keys_are_found_by_digest_until_revoked(store: &impl Store) {
     assert_eq!((first.digest, second.digest), ([1; 32], [2; 32]));
     let all = async || store.list_keys().await.expect("the database answers");
     assert_eq!(all().await, [first.clone(), second.clone()]);
+    for (id, second, last) in
+        [(first.id, 100, 100), (first.id, 160, 160), (first.id, 130, 160), (999, 100, 160)]
+    {
+        store.key_used(id, second).await.expect("the database answers");
+        let used = all().await[0].last_use.get().expect("it was used");
+        assert_eq!(used.as_second(), last, "{id} in {second}");
+    }
     assert!(store.revoke_key(first.id).await.expect("the database answers"));
     assert!(!store.revoke_key(first.id).await.expect("the database answers"));
     assert_eq!(all().await, [second]);

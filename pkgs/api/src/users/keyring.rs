@@ -137,7 +137,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::store::Scope;
+    use crate::store::{LastUse, Scope};
 
     fn key(number: u8) -> Key {
         Key {
@@ -149,6 +149,7 @@ mod tests {
             burst: None,
             created_at: jiff::Timestamp::UNIX_EPOCH,
             expires_at: None,
+            last_use: LastUse::never(),
         }
     }
 

@@ -12,6 +12,7 @@ mod options;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use service::metrics::{Family, Registry};
 use service::ready::Heartbeats;
 
@@ -278,6 +279,20 @@ impl Users {
     /// Revokes an API key; false where there is none.
     pub async fn revoke_key(&self, id: i64) -> Result<bool, Error> {
         store!(self, store => store.revoke_key(id).await)
+    }
+
+    /// Notes that an API key is used, at most once a minute. Nobody waits for it, and where it fails a later use is noted.
+    #[inline]
+    pub fn note_use(&self, key: &Key) {
+        let now = Timestamp::now().as_second();
+        if key.last_use.is_noted(now) {
+            let (users, id) = (self.clone(), key.id);
+            tokio::spawn(async move {
+                if let Err(error) = store!(users, store => store.key_used(id, now).await) {
+                    tracing::debug!(%error, "the use of a key is not noted");
+                }
+            });
+        }
     }
 
     /// The API key with this SHA-256 of its secret, if that is known without asking the database.

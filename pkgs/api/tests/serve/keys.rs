@@ -1,6 +1,7 @@
 //! Keys over HTTP: made, listed, used and revoked, on either database.
 
 use serde_json::{Value, json};
+use testkit::until;
 
 use crate::client::Answer;
 use crate::place::{Place, Server, problem, value};
@@ -45,8 +46,19 @@ fn a_key_lives_from_create_to_revoke_and_its_secret_is_told_once(place: &Place) 
         (&json!("ci"), &json!("read"), &json!(100), &json!("2130-01-31T00:00:00Z"))
     );
     assert_eq!(server.ask("GET", "/v1/users", &bearer(&secret), "").status, 200);
+    // That is noted while nobody waits for it, and then not for a minute.
+    until("the use is noted", || {
+        let keys = listed(&server, &write);
+        keys.iter().all(|key| key["last_used_at"].is_string())
+    });
     let keys = listed(&server, &write);
     assert_eq!(keys.len(), 2);
+    for key in &keys {
+        assert!(key["last_used_at"].as_str() >= key["created_at"].as_str().map(|at| &at[..19]), "{key}");
+    }
+    let list: Value =
+        serde_json::from_slice(&place.command(&["key", "list", "--json"]).stdout).expect("JSON");
+    assert_eq!(list["keys"][1]["last_used_at"], keys[1]["last_used_at"], "on the command line too");
     assert_eq!(keys[1], value(&server.ask("GET", &path, &bearer(&write), "")));
     assert!(!json!(keys).to_string().contains(&secret[..20]) && keys[1].get("key").is_none());
 

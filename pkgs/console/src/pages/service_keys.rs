@@ -101,7 +101,7 @@ fn table(of: KeyOf, keys: &[Key]) -> Markup {
                 th scope="col" { "Name" } th scope="col" { "Scope" }
                 @if links { th scope="col" { "Domains" } } @else { th scope="col" { "Rate" } }
                 th scope="col" { "Made" } th scope="col" { "Ends" }
-                @if links { th scope="col" { "Last used" } }
+                th scope="col" { "Last used" }
                 th scope="col" { span.unseen { "Revoke" } }
             } }
             tbody { @for key in keys { tr {
@@ -114,9 +114,7 @@ fn table(of: KeyOf, keys: &[Key]) -> Markup {
                 }
                 td data-label="Made" { (text::instant(&key.created_at)) }
                 td data-label="Ends" { @match &key.expires_at { Some(at) => (text::instant(at)), None => "never" } }
-                @if links {
-                    td data-label="Last used" { @match &key.last_used_at { Some(at) => (text::instant(at)), None => "never" } }
-                }
+                td data-label="Last used" { @match &key.last_used_at { Some(at) => (text::instant(at)), None => "never" } }
                 td { a.button.quiet href={ "/access/keys/" (of.name()) "/" (key.id) "/revoke" } {
                     "Revoke" span.unseen { " " bdi { (key.name) } }
                 } }

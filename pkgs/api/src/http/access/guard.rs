@@ -140,6 +140,7 @@ impl Guard {
             return Err(invalid(&format!("the API key expired at {end}")));
         }
         let left = self.take(&key)?;
+        self.users.note_use(&key);
         Ok(Admitted { caller: Caller::Key(key.id, key.scope), left, key: Some(key), bearer: None })
     }
 

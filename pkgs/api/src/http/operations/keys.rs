@@ -283,6 +283,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::store::LastUse;
 
     /// A body, and what the key that sends it may itself.
     fn made(body: &str, rate: Option<u32>, burst: Option<u32>, ends: Option<&str>) -> Result<NewKey, String> {
@@ -295,6 +296,7 @@ mod tests {
             burst,
             created_at: Timestamp::UNIX_EPOCH,
             expires_at: ends.map(|end| end.parse().expect("an instant")),
+            last_use: LastUse::never(),
         };
         let made = parsed(body.as_bytes()).and_then(|key| checked(key, Some(&own), [1; 32]));
         made.map_err(|failure| {

@@ -220,6 +220,10 @@ impl Store for Postgres {
         Ok(revoked)
     }
 
+    async fn key_used(&self, id: i64, second: i64) -> Result<(), Error> {
+        self.run(move |pool| async move { rows::key_used(&pool, id, second).await }).await
+    }
+
     fn alarm(&self) -> &Alarm {
         &self.alarm
     }

@@ -7,8 +7,8 @@ use uuid::Uuid;
 use crate::store::entry::{self, Draft, Entry};
 use crate::store::list::{self, Dialect, Statement, Value};
 use crate::store::{
-    Created, Deleted, Error, Filter, IdempotencyRecord, Key, NewKey, Page, Query, Replaced, Scope, SortKey,
-    answer, idempotency,
+    Created, Deleted, Error, Filter, IdempotencyRecord, Key, LastUse, NewKey, Page, Query, Replaced, Scope,
+    SortKey, answer, idempotency,
 };
 use crate::user::{Record, UserId};
 
@@ -302,9 +302,18 @@ pub async fn revoke_key(pool: &Pool, id: i64) -> Result<bool, Error> {
     Ok(execute(&*pool.get().await?, "DELETE FROM keys WHERE id = $1", values![id => INT8]).await? > 0)
 }
 
+/// Notes that an API key was used. Not in its row, whose changes all nodes are told.
+pub async fn key_used(pool: &Pool, id: i64, second: i64) -> Result<(), Error> {
+    let sql = "INSERT INTO key_uses (key, at) SELECT id, $2 FROM keys WHERE id = $1 \
+         ON CONFLICT (key) DO UPDATE SET at = greatest(key_uses.at, excluded.at)";
+    execute(&*pool.get().await?, sql, values![id => INT8, second => INT8]).await?;
+    Ok(())
+}
+
 /// All API keys.
 pub async fn list_keys(pool: &Pool) -> Result<Vec<Key>, Error> {
-    let sql = "SELECT id, digest, name, scope, rate, burst, created_at, expires_at FROM keys ORDER BY id";
+    let sql = "SELECT id, digest, name, scope, rate, burst, created_at, expires_at, key_uses.at FROM keys \
+         LEFT JOIN key_uses ON key_uses.key = id ORDER BY id";
     let rows = query(&*pool.get().await?, sql, &[]).await?;
     rows.iter().map(key_of).collect()
 }
@@ -321,5 +330,6 @@ fn key_of(row: &Row) -> Result<Key, Error> {
         burst: small(row.try_get(5)?),
         created_at: entry::time(row.try_get(6)?),
         expires_at: row.try_get::<_, Option<i64>>(7)?.map(entry::time),
+        last_use: LastUse::of(row.try_get(8)?),
     })
 }

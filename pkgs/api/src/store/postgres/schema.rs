@@ -25,5 +25,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             name: "changes",
             sql: include_str!("migrations/0003_changes.sql"),
         },
+        // Programs from before note no uses.
+        Migration {
+            version: 4,
+            min_reader: 2,
+            name: "uses of keys",
+            sql: include_str!("migrations/0004_key_uses.sql"),
+        },
     ],
 };

@@ -109,6 +109,10 @@ impl Store for Sqlite {
         self.writer.submit(move |work| rows::revoke_key(work, id)).await
     }
 
+    async fn key_used(&self, id: i64, second: i64) -> Result<(), Error> {
+        self.writer.submit(move |work| rows::key_used(work, id, second)).await
+    }
+
     fn alarm(&self) -> &Alarm {
         self.writer.alarm()
     }

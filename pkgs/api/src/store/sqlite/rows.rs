@@ -8,7 +8,8 @@ use uuid::Uuid;
 use crate::store::entry::{self, Draft, Entry};
 use crate::store::list::{Statement, Value};
 use crate::store::{
-    Created, Deleted, Error, IdempotencyRecord, Key, NewKey, Replaced, Scope, SortKey, answer, idempotency,
+    Created, Deleted, Error, IdempotencyRecord, Key, LastUse, NewKey, Replaced, Scope, SortKey, answer,
+    idempotency,
 };
 use crate::user::{Record, UserId};
 
@@ -260,8 +261,18 @@ pub fn revoke_key(work: &mut Work<'_>, id: i64) -> Result<bool, Error> {
     Ok(work.connection.prepare_cached("DELETE FROM keys WHERE id = ?1")?.execute([id])? == 1)
 }
 
+/// Notes that an API key was used. The keys that there are stay the same.
+pub fn key_used(work: &mut Work<'_>, id: i64, second: i64) -> Result<(), Error> {
+    work.connection
+        .prepare_cached(
+            "INSERT INTO key_uses SELECT id, ?2 FROM keys WHERE id = ?1 ON CONFLICT DO UPDATE SET at = max(at, excluded.at)",
+        )?
+        .execute([id, second])?;
+    Ok(())
+}
+
 /// What [`key_of`] reads.
-const KEY: &str = "id, digest, name, scope, rate, burst, created_at, expires_at";
+const KEY: &str = "id, digest, name, scope, rate, burst, created_at, expires_at, key_uses.at";
 
 fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
     Ok(Key {
@@ -273,12 +284,14 @@ fn key_of(row: &Row<'_>) -> rusqlite::Result<Key> {
         burst: row.get(5)?,
         created_at: entry::time(row.get(6)?),
         expires_at: row.get::<_, Option<i64>>(7)?.map(entry::time),
+        last_use: LastUse::of(row.get(8)?),
     })
 }
 
 /// All API keys.
 pub fn list_keys(connection: &Connection) -> Result<Vec<Key>, Error> {
-    let mut statement = connection.prepare_cached(&format!("SELECT {KEY} FROM keys ORDER BY id"))?;
+    let sql = format!("SELECT {KEY} FROM keys LEFT JOIN key_uses ON key_uses.key = id ORDER BY id");
+    let mut statement = connection.prepare_cached(&sql)?;
     let keys = statement.query_map([], key_of)?;
     Ok(keys.collect::<Result<_, _>>()?)
 }

@@ -27,10 +27,24 @@ const NOTES: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (version BIGINT
      description TEXT NOT NULL, installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, \
      success BOOLEAN NOT NULL, checksum BLOB NOT NULL, execution_time BIGINT NOT NULL)";
 
+/// What is beside the steps, so that a release from before, which refuses steps that it does not know, can have the file
+/// again.
+const ADDITIONS: [(&str, &str); 1] = [(
+    "key_uses",
+    // Goes with the key, whoever revokes that.
+    "CREATE TABLE key_uses (
+        key INTEGER PRIMARY KEY REFERENCES keys ON DELETE CASCADE,
+        at  INTEGER NOT NULL                       -- Unix seconds, to a minute
+    ) STRICT",
+)];
+
 /// Brings the schema up to date, in one transaction: of two processes that do so at a time, the second finds nothing left
 /// to do. A file that is up to date is only read.
 pub fn migrate(connection: &mut Connection) -> Result<(), Error> {
-    if is_noted(connection)? && due(connection)?.is_empty() {
+    if has_table(connection, "_sqlx_migrations")?
+        && due(connection)?.is_empty()
+        && wanted(connection)?.is_empty()
+    {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -45,12 +59,26 @@ pub fn migrate(connection: &mut Connection) -> Result<(), Error> {
             params![step.version, step.description, Sha384::digest(step.sql).as_slice(), took],
         )?;
     }
+    for addition in wanted(&transaction)? {
+        transaction.execute_batch(addition)?;
+    }
     Ok(transaction.commit()?)
 }
 
-fn is_noted(connection: &Connection) -> Result<bool, Error> {
-    let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '_sqlx_migrations'";
-    Ok(connection.query_row(sql, [], |_| Ok(())).optional()?.is_some())
+fn has_table(connection: &Connection, name: &str) -> Result<bool, Error> {
+    let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    Ok(connection.query_row(sql, [name], |_| Ok(())).optional()?.is_some())
+}
+
+/// The additions that are not there.
+fn wanted(connection: &Connection) -> Result<Vec<&'static str>, Error> {
+    let mut wanted = Vec::new();
+    for (table, sql) in ADDITIONS {
+        if !has_table(connection, table)? {
+            wanted.push(sql);
+        }
+    }
+    Ok(wanted)
 }
 
 /// The steps that have not been done; an error where others have been.
@@ -116,6 +144,19 @@ mod tests {
             assert!(error.to_string().contains(expected), "{change}: {error}");
             assert!(connection.is_autocommit());
         }
+    }
+
+    #[test]
+    fn a_file_of_before_has_what_is_added_and_is_none_of_a_newer_release() {
+        let mut connection = new();
+        migrate(&mut connection).expect("it is new");
+        connection.execute_batch("DROP TABLE key_uses").expect("it is there");
+        migrate(&mut connection).expect("it is one of before");
+        assert!(has_table(&connection, "key_uses").expect("it is read"));
+        let newest: i64 = connection
+            .query_row("SELECT max(version) FROM _sqlx_migrations", [], |row| row.get(0))
+            .expect("they are there");
+        assert_eq!(newest, 1, "what a release from before refuses");
     }
 
     #[test]
