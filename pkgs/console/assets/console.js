@@ -39,13 +39,16 @@ function wire(root) {
   root.querySelectorAll(".chart[data-series]").forEach(chart);
 }
 
-// Clicks by day, beside those of as many days before.
+// Clicks by hour or day, those of bots apart, beside those of as long before.
 function chart(place) {
   if (typeof uPlot === "undefined" || place.firstChild) return;
   place.hidden = false;
-  const { days, clicks, before } = JSON.parse(place.dataset.series);
+  const { hours, times, clicks, bots, before } = JSON.parse(place.dataset.series);
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
+  // A step in seconds, and which part of an instant names one.
+  const [step, part] = hours ? [3600, [11, 16]] : [86400, [5, 10]];
+  const instant = (time, ...part) => new Date(time * 1000).toISOString().replace("T", " ").slice(...part);
   const bars = uPlot.paths.bars({ size: [0.7, 40] });
   const axis = {
     stroke: colour("--quiet"),
@@ -54,10 +57,14 @@ function chart(place) {
     font: "12px system-ui, sans-serif",
   };
   const series = [
-    { value: (_, time) => (time ? new Date(time * 1000).toISOString().slice(0, 10) : "–") },
+    { value: (_, time) => (time ? instant(time, 0, hours ? 16 : 10) : "–") },
     { label: "clicks", stroke: colour("--accent"), fill: colour("--accent"), paths: bars, points: { show: false } },
   ];
-  const data = [days.map((day) => Date.parse(day) / 1000), clicks];
+  const data = [times.map((time) => Date.parse(time) / 1000), clicks];
+  if (bots.some((count) => count > 0)) {
+    series.push({ label: "by bots", stroke: colour("--quiet"), width: 2, dash: [4, 4], points: { show: false } });
+    data.push(bots);
+  }
   if (before) {
     series.push({ label: "before", stroke: colour("--warning"), width: 2, points: { show: false } });
     data.push(before);
@@ -68,8 +75,8 @@ function chart(place) {
       ...size(),
       series,
       tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "Etc/UTC"),
-      scales: { x: { range: (_, first, last) => [first - 43200, last + 43200] }, y: { range: (_, __, most) => [0, Math.max(1, most) * 1.05] } },
-      axes: [{ ...axis, space: 70, values: (_, times) => times.map((time) => new Date(time * 1000).toISOString().slice(5, 10)) },
+      scales: { x: { range: (_, first, last) => [first - step / 2, last + step / 2] }, y: { range: (_, __, most) => [0, Math.max(1, most) * 1.05] } },
+      axes: [{ ...axis, space: 70, values: (_, times) => times.map((time) => instant(time, ...part)) },
              { ...axis, size: 56, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7, 1e8] }],
       cursor: { drag: { x: false, y: false } },
     },

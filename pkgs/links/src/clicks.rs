@@ -5,16 +5,24 @@
 //! updates a popular link once a flush rather than once a worker.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use crate::agent::Agent;
-use crate::store::{Click, ClickBatch};
+use crate::country::Country;
+use crate::geoip::GeoIp;
+use crate::store::{Click, ClickBatch, CountryClick};
+use crate::when::HOURS;
 
 /// Distinct referrers kept between two flushes; visits from further ones count as from [`OTHER`].
 const MAX_REFERRERS: usize = 1024;
 
 /// Distinct counts the ledger keeps while the store cannot write: some 64 MiB. Further ones are lost.
 const MAX_ENTRIES: usize = 1 << 20;
+
+/// Distinct addresses of a link's visitors kept until their countries are looked up; visits from further ones count as from
+/// nowhere that is known.
+const MAX_ADDRESSES: usize = 1 << 16;
 
 /// The name further referrers are counted under.
 const OTHER: &str = "(other)";
@@ -27,20 +35,41 @@ const AGENT_SLOTS: usize = 64;
 
 /// The clicks of one worker since they were last taken. Bounded by what a worker can answer between two ticks.
 pub struct Counter {
-    day: i32,
+    hour: i32,
     counts: HashMap<(i64, u32, Agent), u32, foldhash::fast::RandomState>,
     referrers: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
     agents: Box<[(Box<[u8]>, Agent)]>,
+    /// Visits by link and address, where countries are told apart.
+    addresses: HashMap<(i64, Option<IpAddr>), u32, foldhash::fast::RandomState>,
+}
+
+/// What a worker has counted.
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// The clicks.
+    pub clicks: ClickBatch,
+    /// Where they came from: nowhere, unless countries are told apart.
+    pub visits: Vec<Visits>,
+}
+
+/// Visits of one link, within one hour, from one address.
+#[derive(Clone, Copy, Debug)]
+pub struct Visits {
+    link: i64,
+    hour: i32,
+    address: Option<IpAddr>,
+    count: u32,
 }
 
 impl Counter {
-    /// Counts for a day, in days since the Unix epoch.
-    pub fn new(day: i32) -> Self {
+    /// Counts for an hour, in hours since the Unix epoch.
+    pub fn new(hour: i32) -> Self {
         Self {
-            day,
+            hour,
             counts: HashMap::default(),
             referrers: HashMap::default(),
             agents: (0..AGENT_SLOTS).map(|_| (Box::default(), Agent::None)).collect(),
+            addresses: HashMap::default(),
         }
     }
 
@@ -51,9 +80,15 @@ impl Counter {
         *self.counts.entry((link, referrer, agent)).or_insert(0) += 1;
     }
 
-    /// Hands out what was counted and starts over, on `day`. None where nothing was.
-    pub fn take(&mut self, day: i32) -> Option<ClickBatch> {
-        let counted = std::mem::replace(&mut self.day, day);
+    /// Has a click count for the country of this address, which is looked up later.
+    pub fn locate(&mut self, link: i64, address: Option<IpAddr>) {
+        let known = self.addresses.len() < MAX_ADDRESSES || self.addresses.contains_key(&(link, address));
+        *self.addresses.entry((link, address.filter(|_| known))).or_insert(0) += 1;
+    }
+
+    /// Hands out what was counted and starts over, in `hour`. None where nothing was.
+    pub fn take(&mut self, hour: i32) -> Option<Counted> {
+        let counted = std::mem::replace(&mut self.hour, hour);
         if self.counts.is_empty() {
             return None;
         }
@@ -64,9 +99,14 @@ impl Counter {
         let clicks = self
             .counts
             .drain()
-            .map(|((link, referrer, agent), count)| Click { link, day: counted, referrer, agent, count })
+            .map(|((link, referrer, agent), count)| Click { link, hour: counted, referrer, agent, count })
             .collect();
-        Some(ClickBatch { referrers, clicks })
+        let visits = self
+            .addresses
+            .drain()
+            .map(|((link, address), count)| Visits { link, hour: counted, address, count })
+            .collect();
+        Some(Counted { clicks: ClickBatch { referrers, clicks, countries: Vec::new() }, visits })
     }
 
     /// The index of a host, from 1; 0 is none.
@@ -107,13 +147,56 @@ struct Entries {
     /// Index of each host in a batch, from 1; 0 is none.
     referrers: HashMap<String, u32, foldhash::fast::RandomState>,
     clicks: u64,
+    /// Visits whose countries are yet to be looked up.
+    visits: Vec<Visits>,
+    countries: Countries,
 }
 
+/// Clicks by link, day and country.
+type Countries = HashMap<(i64, i32, Country), u64, foldhash::fast::RandomState>;
+
 impl ClickBuffer {
+    /// Enters what a worker has counted. Answers how many of its clicks found no room.
+    pub fn enter_counted(&self, counted: Counted) -> u64 {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // They wait for the next flush alone, whatever becomes of that.
+        let room = MAX_ENTRIES.saturating_sub(entries.visits.len());
+        entries.visits.extend(counted.visits.into_iter().take(room));
+        entries.enter(counted.clicks)
+    }
+
     /// Enters a batch. Answers how many of its clicks found no room.
     pub fn enter(&self, batch: ClickBatch) -> u64 {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Entries { counts, referrers, clicks } = &mut *entries;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).enter(batch)
+    }
+
+    /// Takes everything out, for the store, with the countries that visits came from. What the store cannot take is entered
+    /// again.
+    pub fn take(&self, geoip: Option<&GeoIp>) -> Option<ClickBatch> {
+        let taken = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        // Nobody waits for it.
+        let country = |address: Option<IpAddr>| match (geoip, address) {
+            (Some(geoip), Some(address)) => geoip.country(address),
+            _ => Country::UNKNOWN,
+        };
+        taken.batch(country)
+    }
+
+    /// Clicks entered and not taken.
+    pub fn pending(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clicks
+    }
+}
+
+impl Entries {
+    fn enter(&mut self, batch: ClickBatch) -> u64 {
+        let Self { counts, referrers, clicks, countries, .. } = self;
+        for CountryClick { link, day, country, count } in batch.countries {
+            let key = (link, day, country);
+            if countries.len() < MAX_ENTRIES || countries.contains_key(&key) {
+                *countries.entry(key).or_insert(0) += count;
+            }
+        }
         let indices: Vec<u32> = batch
             .referrers
             .into_iter()
@@ -125,7 +208,7 @@ impl ClickBuffer {
         let mut lost = 0;
         for click in batch.clicks {
             let referrer = indices.get(click.referrer as usize).copied().unwrap_or(0);
-            let key = (click.link, click.day, referrer, click.agent);
+            let key = (click.link, click.hour, referrer, click.agent);
             if counts.len() < MAX_ENTRIES || counts.contains_key(&key) {
                 *counts.entry(key).or_insert(0) += click.count;
                 *clicks += u64::from(click.count);
@@ -136,12 +219,15 @@ impl ClickBuffer {
         lost
     }
 
-    /// Takes everything out, for the store. What the store cannot take is entered again.
-    pub fn take(&self) -> Option<ClickBatch> {
-        let Entries { counts, referrers, .. } =
-            std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    /// All of it, with the country of each address.
+    fn batch(self, country: impl Fn(Option<IpAddr>) -> Country) -> Option<ClickBatch> {
+        let Self { counts, referrers, visits, mut countries, .. } = self;
         if counts.is_empty() {
             return None;
+        }
+        for Visits { link, hour, address, count } in visits {
+            let key = (link, hour.div_euclid(HOURS), country(address));
+            *countries.entry(key).or_insert(0) += u64::from(count);
         }
         let mut hosts = vec![String::new(); referrers.len() + 1];
         for (host, index) in referrers {
@@ -149,14 +235,13 @@ impl ClickBuffer {
         }
         let clicks = counts
             .into_iter()
-            .map(|((link, day, referrer, agent), count)| Click { link, day, referrer, agent, count })
+            .map(|((link, hour, referrer, agent), count)| Click { link, hour, referrer, agent, count })
             .collect();
-        Some(ClickBatch { referrers: hosts, clicks })
-    }
-
-    /// Clicks entered and not taken.
-    pub fn pending(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clicks
+        let countries = countries
+            .into_iter()
+            .map(|((link, day, country), count)| CountryClick { link, day, country, count })
+            .collect();
+        Some(ClickBatch { referrers: hosts, clicks, countries })
     }
 }
 
@@ -206,10 +291,10 @@ mod tests {
         counter.count(1, Some(b"https://news.example/y"), Some(b"curl/8.0"));
         counter.count(1, None, Some(b"curl/8.0"));
         counter.count(2, None, None);
-        let batch = counter.take(8).expect("clicks were counted");
+        let batch = counter.take(8).expect("clicks were counted").clicks;
         assert_eq!(batch.total(), 6);
         assert_eq!(batch.clicks.len(), 3);
-        assert!(batch.clicks.iter().all(|click| click.day == 7));
+        assert!(batch.clicks.iter().all(|click| click.hour == 7));
         let news = batch.clicks.iter().find(|click| click.count == 4).expect("four came from one host");
         assert_eq!(batch.referrers[news.referrer as usize], "news.example");
         assert_eq!(news.agent, Agent::Tool);
@@ -224,10 +309,10 @@ mod tests {
         for worker in &mut workers {
             worker.count(1, Some(b"https://b.example/"), None);
             worker.count(2, None, None);
-            assert_eq!(worker.take(7).map_or(0, |batch| click_buffer.enter(batch)), 0);
+            assert_eq!(worker.take(7).map_or(0, |counted| click_buffer.enter_counted(counted)), 0);
         }
         assert_eq!(click_buffer.pending(), 5);
-        let batch = click_buffer.take().expect("clicks were entered");
+        let batch = click_buffer.take(None).expect("clicks were entered");
         let mut counts: Vec<_> = batch
             .clicks
             .iter()
@@ -235,7 +320,7 @@ mod tests {
             .collect();
         counts.sort_unstable();
         assert_eq!(counts, [(1, "a.example", 1), (1, "b.example", 2), (2, "", 2)]);
-        assert_eq!((click_buffer.take().is_none(), click_buffer.pending()), (true, 0));
+        assert_eq!((click_buffer.take(None).is_none(), click_buffer.pending()), (true, 0));
         click_buffer.enter(batch);
         assert_eq!(click_buffer.pending(), 5, "what the store refused is there again");
     }
@@ -246,11 +331,53 @@ mod tests {
         for n in 0..2 * MAX_REFERRERS {
             counter.count(1, Some(format!("https://h{n}.example/").as_bytes()), None);
         }
-        let batch = counter.take(0).expect("clicks were counted");
+        let batch = counter.take(0).expect("clicks were counted").clicks;
         assert_eq!(batch.referrers.len(), MAX_REFERRERS + 1);
         let other = batch.referrers.iter().position(|name| name == OTHER).expect("the rest has a name");
         let rest =
             batch.clicks.iter().find(|click| click.referrer as usize == other).expect("it was counted");
         assert_eq!(rest.count as usize, MAX_REFERRERS + 1);
+    }
+    #[test]
+    fn countries_are_looked_up_when_clicks_are_taken_and_entered_again_as_they_are() {
+        let mut counter = Counter::new(30);
+        for (link, address) in [(1, "192.0.2.1"), (1, "192.0.2.1"), (1, "192.0.2.2"), (2, "198.51.100.1")] {
+            counter.count(link, None, None);
+            counter.locate(link, address.parse().ok());
+        }
+        counter.count(2, None, None);
+        counter.locate(2, None);
+        let click_buffer = ClickBuffer::default();
+        click_buffer.enter_counted(counter.take(31).expect("clicks were counted"));
+        let entries = std::mem::take(&mut *click_buffer.0.lock().expect("nobody panicked"));
+        let country = |address: Option<IpAddr>| match address {
+            Some(IpAddr::V4(address)) if address.octets()[0] == 192 => Country::of("DE"),
+            _ => Country::UNKNOWN,
+        };
+        let batch = entries.batch(country).expect("clicks were entered");
+        let told = |batch: &ClickBatch| {
+            let mut told: Vec<_> = (batch.countries.iter())
+                .map(|one| (one.link, one.day, one.country.code().to_owned(), one.count))
+                .collect();
+            told.sort_unstable();
+            told
+        };
+        let expected = [(1, 1, "DE".to_owned(), 3), (2, 1, String::new(), 2)];
+        assert_eq!(told(&batch), expected);
+        click_buffer.enter(batch);
+        assert_eq!(told(&click_buffer.take(None).expect("they are there again")), expected);
+    }
+
+    #[test]
+    fn addresses_past_the_bound_are_nowhere() {
+        let mut counter = Counter::new(0);
+        for n in 0..2 * MAX_ADDRESSES as u32 {
+            counter.count(1, None, None);
+            counter.locate(1, Some(IpAddr::from(n.to_be_bytes())));
+        }
+        let visits = counter.take(0).expect("clicks were counted").visits;
+        assert_eq!(visits.len(), MAX_ADDRESSES + 1);
+        let nowhere = visits.iter().find(|visits| visits.address.is_none()).expect("the rest is somewhere");
+        assert_eq!(nowhere.count as usize, MAX_ADDRESSES);
     }
 }

@@ -2,6 +2,7 @@
 // More than a dozen files: one for each page, and what several have on them.
 
 pub(crate) mod access;
+mod clicks;
 pub(crate) mod doctor;
 pub(crate) mod files;
 mod form;

@@ -2,8 +2,8 @@
 
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use url::form_urlencoded::byte_serialize;
 
@@ -39,14 +39,18 @@ pub(crate) struct Listing {
     pub(crate) next: Option<String>,
 }
 
-/// Clicks, summed three ways.
+/// Clicks, summed several ways.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Stats {
     pub(crate) clicks: u64,
-    pub(crate) days: Vec<Count>,
+    pub(crate) days: Vec<TimeCount>,
+    /// Where they were asked for.
+    pub(crate) hours: Vec<TimeCount>,
     pub(crate) referrers: Vec<Count>,
     pub(crate) agents: Vec<Count>,
+    /// Where links knows of countries.
+    pub(crate) countries: Vec<Count>,
     pub(crate) older: Option<Older>,
 }
 
@@ -65,18 +69,27 @@ impl Stats {
     pub(crate) fn of_day(&self, day: &str) -> u64 {
         self.days.iter().find(|one| one.name == day).map_or(0, |one| one.clicks)
     }
+}
 
-    pub(crate) fn referrers(&self) -> &[Count] {
-        &self.referrers
-    }
+/// Clicks of a day, or of an hour.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TimeCount {
+    pub(crate) name: String,
+    pub(crate) clicks: u64,
+    /// Of these by known bots.
+    pub(crate) bots: u64,
+}
 
-    pub(crate) fn agents(&self) -> &[Count] {
-        &self.agents
+impl TimeCount {
+    /// By everybody else.
+    pub(crate) fn people(&self) -> u64 {
+        self.clicks.saturating_sub(self.bots)
     }
 }
 
 /// A line of [`Stats`].
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Count {
     pub(crate) name: String,
     pub(crate) clicks: u64,
@@ -99,6 +112,15 @@ pub(crate) struct Domain {
 #[derive(Debug, Deserialize)]
 struct Domains {
     domains: Vec<Domain>,
+}
+
+/// What the key allows.
+#[derive(Debug, Deserialize)]
+struct Whoami {
+    scope: String,
+    /// Where it is for some alone.
+    #[serde(default)]
+    domains: Option<Vec<String>>,
 }
 
 /// What became of an import.
@@ -215,17 +237,10 @@ impl Links<'_> {
         }
     }
 
-    /// Whether the key may write, at all domains: by a domain without a host, which is refused in any case, and to others
-    /// before it is looked at.
+    /// Whether the key may write, at all domains.
     pub(crate) async fn may_all(&self) -> Result<bool, Error> {
-        let body = Some(("application/json", b"{}".to_vec()));
-        let ask = Ask { method: Method::POST, path: "/api/v1/domains", body, ..self.get() };
-        match self.upstream.ask_well(ask).await {
-            Ok(_) => Ok(true),
-            Err(Error::Refused(problem)) if [400, 422].contains(&problem.status) => Ok(true),
-            Err(Error::Refused(problem)) if problem.status == StatusCode::FORBIDDEN => Ok(false),
-            Err(error) => Err(error),
-        }
+        let bearer: Whoami = self.json(Ask { path: "/api/v1/whoami", ..self.get() }).await?;
+        Ok(bearer.scope == "write" && bearer.domains.is_none())
     }
 
     fn get(&self) -> Ask<'_> {

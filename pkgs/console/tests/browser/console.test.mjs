@@ -522,6 +522,12 @@ for (const scripts of [true, false]) {
         const key = (await page.locator("pre[aria-label='The key']").textContent()).trim();
         assert.equal(await works(service, key), 200);
         await press(page.getByRole("link", { name: "I have kept it" }));
+        // The use of it is noted while nobody waits for it.
+        const listed = page.getByRole("table", { name: service, exact: true }).getByRole("row").filter({ hasText: name });
+        for (const end = Date.now() + 60000; (await listed.locator("td[data-label='Last used'] time").count()) === 0;) {
+          assert.ok(Date.now() < end, `the use of the key of ${service} is not noted`);
+          await page.reload();
+        }
         const table = page.getByRole("table", { name: service, exact: true });
         const row = table.getByRole("row").filter({ hasText: name });
         await row.getByText("2130-01-31 00:00").waitFor();

@@ -219,6 +219,7 @@ impl Client {
         domain: Option<&str>,
         code: Option<&str>,
         days: RangeInclusive<Date>,
+        hours: bool,
     ) -> Result<Stats, Error> {
         let mut url = match code {
             Some(code) => self.url_at(&["links", code, "stats"], domain),
@@ -227,6 +228,10 @@ impl Client {
         url.query_pairs_mut()
             .append_pair("from", &days.start().to_string())
             .append_pair("to", &days.end().to_string());
+        if hours {
+            // A server of a release before knows no such parameter.
+            url.query_pairs_mut().append_pair("hours", "true");
+        }
         self.json("GET", url, NOTHING)
     }
 

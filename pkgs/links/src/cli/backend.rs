@@ -170,12 +170,13 @@ impl Backend {
         }
     }
 
-    /// Clicks of one link, of all, or of those at a domain, on the days asked for.
+    /// Clicks of one link, of all, or of those at a domain, on the days asked for, by hour too if that is asked for.
     pub fn stats(
         &self,
         domain: Option<&str>,
         code: Option<&str>,
         days: RangeInclusive<Date>,
+        hours: bool,
     ) -> Result<Stats, Error> {
         match self {
             Self::Database { reader, store, .. } => {
@@ -183,9 +184,10 @@ impl Backend {
                     Some(code) => StatsScope::Link(key(store, domain, code)?),
                     None => within(store, domain)?.into(),
                 };
-                Ok(reader.stats(counted, since_epoch(*days.start())..=since_epoch(*days.end()))?)
+                let days = since_epoch(*days.start())..=since_epoch(*days.end());
+                Ok(if hours { reader.stats_by_hour(counted, days)? } else { reader.stats(counted, days)? })
             }
-            Self::Api(client) => Ok(client.stats(domain, code, days)?),
+            Self::Api(client) => Ok(client.stats(domain, code, days, hours)?),
         }
     }
 

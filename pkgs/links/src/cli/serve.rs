@@ -32,7 +32,10 @@ use super::serve_error::Error;
 use crate::admin;
 use crate::cache::Cache;
 use crate::clicks::ClickBuffer;
-use crate::front::{Attempts, Front, HttpService, Limits, Metrics, Settings, TlsPolicy, UnknownHost};
+use crate::front::{
+    Attempts, Front, HttpService, Limits, Metrics, Retention, Settings, TlsPolicy, UnknownHost,
+};
+use crate::geoip::GeoIp;
 use crate::store::{self, Change, Options, PostgresOptions, Scope, Store};
 
 /// The name of the token that `--print-token` renews.
@@ -120,6 +123,16 @@ pub struct Args {
     #[arg(long, value_name = "DAYS", default_value_t = 400, help_heading = "Resources",
           value_parser = clap::value_parser!(u32).range(..=36_525))]
     pub click_retention: u32,
+
+    /// For how many days before today clicks are told apart by hour too; older hours are forgotten, and stay in all sums.
+    #[arg(long, value_name = "DAYS", default_value_t = 14, help_heading = "Resources",
+          value_parser = clap::value_parser!(u32).range(1..=92))]
+    pub click_hour_retention: u32,
+
+    /// A file in the format of MaxMind DB that tells countries, such as GeoLite2-Country.mmdb: clicks are counted by the country
+    /// of the visitor's address too, which itself is not kept. Read once, at the start.
+    #[arg(long, value_name = "FILE", help_heading = "Resources")]
+    pub geoip: Option<PathBuf>,
 
     /// Writes that may wait for the database; further ones are answered 503.
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Resources",
@@ -223,6 +236,11 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     let readiness = Readiness::new();
     let count = args.workers.count();
     let settings = settings(&args)?;
+    let geoip = args
+        .geoip
+        .as_deref()
+        .map(|path| GeoIp::open(path).map_err(|source| Error::GeoIp { path: path.to_owned(), source }));
+    let geoip = geoip.transpose()?;
     let tokens = args.jwt.open()?;
 
     let metrics = Arc::new(Metrics::new(count));
@@ -262,6 +280,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
         store: store.clone(),
         cache,
         click_buffer: ClickBuffer::default(),
+        geoip,
         attempts: Attempts::default(),
         metrics,
         shutdown: shutdown.clone(),
@@ -431,7 +450,10 @@ fn settings(args: &Args) -> Result<Settings, Error> {
         robots,
         redirect_body: args.redirect_body,
         redirect_max_age: args.redirect_max_age,
-        click_retention: NonZero::new(args.click_retention),
+        click_retention: Retention {
+            days: NonZero::new(args.click_retention),
+            hours: NonZero::new(args.click_hour_retention).unwrap_or(NonZero::<u32>::MIN),
+        },
     })
 }
 

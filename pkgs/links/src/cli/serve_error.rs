@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use service::{access_log, handover, socket};
 
-use crate::store;
+use crate::{geoip, store};
 
 /// Why the server did not start or end well.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +45,14 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// The file that tells countries.
+    #[error("{path}: {source}")]
+    GeoIp {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: geoip::Error,
     },
     /// A thread ended that should not have.
     #[error("{0} ended in a panic; the log says which")]

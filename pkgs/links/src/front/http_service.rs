@@ -115,6 +115,11 @@ impl HttpService {
         self.0.routes.find(&request.method, request.uri.path())
     }
 
+    /// Where a visitor is, where that is of interest.
+    fn address(&self, address: impl FnOnce() -> Option<IpAddr>) -> Option<IpAddr> {
+        self.0.front.geoip.as_ref().and_then(|_| address())
+    }
+
     /// Does something with what this thread has.
     fn with<R>(&self, what: impl FnOnce(&WorkerContext) -> R) -> R {
         CONTEXT.with(|context| what(context.get_or_init(|| self.open())))
@@ -137,7 +142,8 @@ impl HttpService {
     ) -> Result<Response<Body>, Unread> {
         let (asked, target) = (asked(request), self.target(request).unwrap_or(Target::Nothing));
         let plain::Request { head, referrer, agent, .. } = asked;
-        let visitor = Visitor { host: host(request), head, referrer, agent, trusted };
+        let address = self.address(|| request.extensions.get::<Peer>()?.client(&request.headers));
+        let visitor = Visitor { host: host(request), head, referrer, agent, address, trusted };
         self.with(|context| {
             context.look(&target, &visitor, known, |outcome| match outcome {
                 Outcome::Unread(unread) => Err(unread),
@@ -368,7 +374,9 @@ impl FastPath for HttpService {
         let plain::Request { head: only_head, path, referrer, agent, .. } = request;
         // Where GET is, HEAD is.
         let target = self.0.routes.find(&Method::GET, path)?;
-        let visitor = Visitor { host: Host::Lines(head), head: only_head, referrer, agent, trusted: false };
+        let address = self.address(|| exchange.client(head));
+        let host = Host::Lines(head);
+        let visitor = Visitor { host, head: only_head, referrer, agent, address, trusted: false };
         let lines = if secure { self.0.hsts_line.as_bytes() } else { b"" };
         let head_end = HeadEnd { lines, exchange, head, connection };
         self.with(|context| {

@@ -23,7 +23,6 @@ mod visit;
 mod worker_context;
 
 use std::convert::Infallible;
-use std::num::NonZero;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,14 +30,16 @@ use std::time::Duration;
 use service::shutdown::Shutdown;
 
 use crate::cache::{Cache, Grants};
-use crate::clicks::ClickBuffer;
-use crate::store::{ClickBatch, Store};
+use crate::clicks::{ClickBuffer, Counted};
+use crate::geoip::GeoIp;
+use crate::store::Store;
 
 pub use attempts::Attempts;
 pub use host::UnknownHost;
 pub use http_service::{HttpService, TlsPolicy};
 pub use metrics::Metrics;
 pub use render::page::Refusal;
+pub use retention::Retention;
 #[doc(hidden)]
 pub use unlock::password_of;
 
@@ -78,8 +79,8 @@ pub struct Settings {
     pub redirect_body: bool,
     /// How long a redirect may be cached privately, in seconds. 0 keeps every click countable.
     pub redirect_max_age: u32,
-    /// For how many days before today clicks are told apart by day; for ever where absent.
-    pub click_retention: Option<NonZero<u32>>,
+    /// For how long clicks are told apart.
+    pub click_retention: Retention,
 }
 
 /// What visitors may take.
@@ -149,6 +150,8 @@ pub struct Front {
     pub cache: Arc<Cache>,
     /// Clicks on their way to the store.
     pub click_buffer: ClickBuffer,
+    /// Which countries visitors are in, where that is told apart.
+    pub geoip: Option<GeoIp>,
     /// Tries at passwords.
     pub attempts: Attempts,
     /// What the workers count of themselves.
@@ -169,7 +172,7 @@ impl Front {
         }
     }
 
-    /// Has the store keep days of clicks for as long as they are to be kept. It may be dropped at any time.
+    /// Has the store keep days and hours of clicks for as long as they are to be kept. It may be dropped at any time.
     pub async fn fold_clicks(&self) -> Infallible {
         retention::keep(self.store.clone(), self.settings.click_retention).await
     }
@@ -185,11 +188,11 @@ impl Front {
 
     /// Hands the clicks of all workers to the store; what it cannot take stays for the next time.
     async fn flush(&self) {
-        let Some(batch) = self.click_buffer.take() else { return };
+        let Some(batch) = self.click_buffer.take(self.geoip.as_ref()) else { return };
         let batch = Arc::new(batch);
         if let Err(error) = self.store.count(Arc::clone(&batch)).await {
             tracing::warn!(%error, "clicks are not in the store yet");
-            self.enter(Arc::unwrap_or_clone(batch));
+            self.entered(self.click_buffer.enter(Arc::unwrap_or_clone(batch)));
         }
     }
 
@@ -203,15 +206,19 @@ impl Front {
                 tracing::warn!(%error, "clicks that were granted are not given back: nobody answers them");
             }
         }
-        let Some(batch) = self.click_buffer.take() else { return };
+        let Some(batch) = self.click_buffer.take(self.geoip.as_ref()) else { return };
         let clicks = batch.total();
         if let Err(error) = self.store.count(Arc::new(batch)).wait() {
             tracing::error!(%error, clicks, "the last clicks are lost");
         }
     }
 
-    fn enter(&self, batch: ClickBatch) {
-        let lost = self.click_buffer.enter(batch);
+    fn enter_counted(&self, counted: Counted) {
+        self.entered(self.click_buffer.enter_counted(counted));
+    }
+
+    /// Says how many clicks found no room, where some did not.
+    fn entered(&self, lost: u64) {
         if lost > 0 {
             tracing::error!(clicks = lost, "the store has been away too long: clicks are lost");
         }

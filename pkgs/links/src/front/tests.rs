@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::num::NonZero;
 use std::sync::Barrier;
 use std::thread::JoinHandle;
 
@@ -57,11 +58,12 @@ fn fixture(connections: usize) -> Fixture {
             robots: String::new(),
             redirect_body: false,
             redirect_max_age: 0,
-            click_retention: None,
+            click_retention: Retention { days: None, hours: NonZero::<u32>::MIN },
         },
         store,
         cache: Arc::new(Cache::new(1 << 20)),
         click_buffer: ClickBuffer::default(),
+        geoip: None,
         attempts: Attempts::default(),
         metrics: Arc::new(Metrics::new(1)),
         shutdown: Shutdown::new(),

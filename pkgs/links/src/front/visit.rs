@@ -1,5 +1,7 @@
 //! Deciding a visit: what all listeners ask.
 
+use std::net::IpAddr;
+
 use crate::agent::Agent;
 use crate::cache::{Entry, Source, Verdict};
 use crate::code::is_well_formed;
@@ -21,6 +23,8 @@ pub struct Visitor<'v> {
     pub referrer: Option<&'v [u8]>,
     /// The `User-Agent` field.
     pub agent: Option<&'v [u8]>,
+    /// Where the visitor is, where countries are told apart and it is known.
+    pub address: Option<IpAddr>,
     /// Whether the link's password was given and right.
     pub trusted: bool,
 }
@@ -153,7 +157,11 @@ impl WorkerContext {
                     if !entry.spend() {
                         return render(used_up(entry));
                     }
-                    self.counter.borrow_mut().count(entry.link(), visitor.referrer, visitor.agent);
+                    let mut counter = self.counter.borrow_mut();
+                    counter.count(entry.link(), visitor.referrer, visitor.agent);
+                    if self.front.geoip.is_some() {
+                        counter.locate(entry.link(), visitor.address);
+                    }
                 }
                 render(Outcome::Follow(entry))
             }

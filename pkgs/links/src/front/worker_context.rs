@@ -33,7 +33,7 @@ impl WorkerContext {
         metrics.tick();
         Self {
             local_cache: RefCell::new(LocalCache::new(Arc::clone(&front.cache))),
-            counter: RefCell::new(Counter::new(now.day())),
+            counter: RefCell::new(Counter::new(now.hour())),
             domains: CachedDomains::new(front.store.shared_domains()),
             now: Cell::new(now),
             front,
@@ -64,8 +64,8 @@ impl WorkerContext {
 
     /// Enters what this thread has counted in the ledger of all.
     pub fn enter_clicks(&self) {
-        if let Some(batch) = self.counter.borrow_mut().take(self.now.get().day()) {
-            self.front.enter(batch);
+        if let Some(counted) = self.counter.borrow_mut().take(self.now.get().hour()) {
+            self.front.enter_counted(counted);
         }
     }
 }

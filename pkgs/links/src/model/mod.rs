@@ -1,7 +1,8 @@
-//! The words the rest is written in: links, codes, targets, domains, instants and agents.
+//! The words the rest is written in: links, codes, targets, domains, instants, agents and countries.
 
 pub mod agent;
 pub mod code;
+pub mod country;
 pub mod domains;
 pub mod invalid;
 pub mod link;

@@ -3,6 +3,12 @@
 use jiff::civil::{Date, date};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Seconds of an hour.
+const HOUR: i64 = 60 * 60;
+
+/// Hours of a day.
+pub const HOURS: i32 = 24;
+
 /// Seconds of a day.
 const DAY: i64 = 24 * 60 * 60;
 
@@ -54,9 +60,18 @@ impl Timestamp {
 
     /// Days since the Unix epoch, UTC.
     pub fn day(self) -> i32 {
-        let day = self.0.div_euclid(DAY);
-        i32::try_from(day).unwrap_or(if day < 0 { i32::MIN } else { i32::MAX })
+        whole(self.0.div_euclid(DAY))
     }
+
+    /// Hours since the Unix epoch.
+    pub fn hour(self) -> i32 {
+        whole(self.0.div_euclid(HOUR))
+    }
+}
+
+/// The same number, or the one nearest to it that there is.
+fn whole(number: i64) -> i32 {
+    i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
 }
 
 /// The seconds of a span such as `7d`.
@@ -87,6 +102,11 @@ pub fn parse_day(text: &str) -> Result<i32, NotADay> {
 /// The date (`2030-01-31`) of a day since the Unix epoch; the last date known for days beyond the year 9999.
 pub fn format_day(day: i32) -> String {
     EPOCH.saturating_add(jiff::SignedDuration::from_hours(i64::from(day) * 24)).to_string()
+}
+
+/// An hour since the Unix epoch by its day (`2030-01-31T05`, UTC).
+pub fn format_hour(hour: i32) -> String {
+    format!("{}T{:02}", format_day(hour.div_euclid(HOURS)), hour.rem_euclid(HOURS))
 }
 
 impl std::fmt::Display for Timestamp {

@@ -24,7 +24,7 @@ use service::ready::Watch as Liveness;
 
 use crate::domains::{Domain, DomainId, DomainPatch, Domains, InDomains, LinkKey, NewDomain, SharedDomains};
 use crate::link::{Link, LinkPatch, NewLink};
-use crate::when::Timestamp;
+use crate::when::{HOURS, Timestamp};
 
 use policy::Policy;
 use rules::tokens;
@@ -179,6 +179,12 @@ impl Store {
     /// done. Sums stay what they are, also where the rest is never done.
     pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         either!(self, database => database.fold_days(before, from))
+    }
+
+    /// Forgets clicks by hour of the hours before `before` (since the Unix epoch), a small part of them as
+    /// [`fold_days`](Self::fold_days) does. All other sums keep them.
+    pub fn forget_hours(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
+        either!(self, database => database.forget_hours(before, from))
     }
 
     /// Creates a token that is for all domains and does not end; the secret is in the answer and nowhere else.
@@ -378,6 +384,32 @@ impl Reader {
             Source::Sqlite(reader) => reader.stats(of, days),
             Source::Postgres(postgres) => postgres.stats(of.into(), days).wait(),
         }
+    }
+
+    /// Clicks by hour of one link, of all, or of those at some domains, in these hours since the Unix epoch, as far as they are
+    /// still told apart. Gives up with [`Error::TooSlow`] after 5 s.
+    ///
+    /// # Errors
+    /// When there is no such link, or the database fails.
+    pub fn hours(
+        &self,
+        of: impl Into<StatsScope>,
+        hours: RangeInclusive<i32>,
+    ) -> Result<Vec<TimeCount>, Error> {
+        match &self.0 {
+            Source::Sqlite(reader) => reader.hours(of, hours),
+            Source::Postgres(postgres) => postgres.hours(of.into(), hours).wait(),
+        }
+    }
+
+    /// What [`stats`](Self::stats) and [`hours`](Self::hours) of these days come to.
+    ///
+    /// # Errors
+    /// As theirs.
+    pub fn stats_by_hour(&self, of: StatsScope, days: RangeInclusive<i32>) -> Result<Stats, Error> {
+        let hour = |day: i32| day.saturating_mul(HOURS);
+        let hours = hour(*days.start())..=hour(*days.end()).saturating_add(HOURS - 1);
+        Ok(Stats { hours: self.hours(of.clone(), hours)?, ..self.stats(of, days)? })
     }
 
     /// Whether a text has the form of a token; what has not needs no look.

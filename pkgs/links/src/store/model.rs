@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::agent::Agent;
+use crate::country::Country;
 use crate::domains::{DomainId, InDomains, LinkKey};
 use crate::link::{Link, NewLink, RedirectStatus, Status};
-use crate::when::Timestamp;
+use crate::when::{HOURS, Timestamp};
 
 /// The outcome of a create.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +92,21 @@ pub struct ClickBatch {
     pub referrers: Vec<String>,
     /// The counts.
     pub clicks: Vec<Click>,
+    /// The same by country, where that is looked up.
+    pub countries: Vec<CountryClick>,
+}
+
+/// How often one link was followed on one day from one country.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountryClick {
+    /// [`Link::id`].
+    pub link: i64,
+    /// Days since the Unix epoch, UTC.
+    pub day: i32,
+    /// From where.
+    pub country: Country,
+    /// How often.
+    pub count: u64,
 }
 
 impl ClickBatch {
@@ -100,19 +116,26 @@ impl ClickBatch {
     }
 }
 
-/// How often one link was followed on one day from one referrer by one kind of agent.
+/// How often one link was followed within one hour from one referrer by one kind of agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Click {
     /// [`Link::id`].
     pub link: i64,
-    /// Days since the Unix epoch, UTC.
-    pub day: i32,
+    /// Hours since the Unix epoch.
+    pub hour: i32,
     /// Index into [`ClickBatch::referrers`].
     pub referrer: u32,
     /// Who followed it.
     pub agent: Agent,
     /// How often.
     pub count: u32,
+}
+
+impl Click {
+    /// Days since the Unix epoch, UTC.
+    pub fn day(&self) -> i32 {
+        self.hour.div_euclid(HOURS)
+    }
 }
 
 /// [`Route::max_clicks`] and [`Route::clicks`] of a link whose clicks are granted a few at a time, because other processes
@@ -225,17 +248,25 @@ impl From<InDomains> for StatsScope {
     }
 }
 
-/// Clicks, summed three ways over the same days.
+/// Clicks, summed several ways over the same days.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
     /// Clicks in all.
     pub clicks: u64,
     /// By day (`2030-01-31`, UTC), oldest first, days without clicks left out.
-    pub days: Vec<Count>,
+    pub days: Vec<TimeCount>,
+    /// By hour (`2030-01-31T05`, UTC), oldest first, hours without clicks left out: where they were asked for, and of the hours
+    /// that are still told apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hours: Vec<TimeCount>,
     /// By referrer host, most first, at most 100; the empty name is a visit without one.
     pub referrers: Vec<Count>,
     /// By kind of agent, most first.
     pub agents: Vec<Count>,
+    /// By country (ISO 3166-1 alpha-2), most first; the empty name is an address of which none is known. Only of clicks while
+    /// countries were looked up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub countries: Vec<Count>,
     /// Days too old to be told apart, which are in all sums but that by day; none where not all of them were asked for.
     #[serde(default)]
     pub older: Option<Older>,
@@ -252,7 +283,7 @@ pub struct Older {
     pub clicks: u64,
 }
 
-/// Where folding old days goes on; from the beginning by default.
+/// Where folding old days, or forgetting old hours, goes on; from the beginning by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldCursor(pub(super) i64);
 
@@ -263,6 +294,18 @@ pub struct Count {
     pub name: String,
     /// How often.
     pub clicks: u64,
+}
+
+/// Clicks of a day, or of an hour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TimeCount {
+    /// Which.
+    pub name: String,
+    /// How often, by everybody.
+    pub clicks: u64,
+    /// How often of these by known bots.
+    #[serde(default)]
+    pub bots: u64,
 }
 
 /// What a token allows.

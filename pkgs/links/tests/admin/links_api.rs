@@ -96,12 +96,16 @@ fn an_edit_on_condition_loses_to_an_edit_in_between_but_not_to_clicks() {
     let link = server.store.reader().unwrap().get("a").unwrap();
     let click = links::store::Click {
         link: link.id,
-        day: 20_000,
+        hour: 480_000,
         referrer: 0,
         agent: links::agent::Agent::Bot,
         count: 3,
     };
-    let batch = links::store::ClickBatch { referrers: vec![String::new()], clicks: vec![click] };
+    let batch = links::store::ClickBatch {
+        clicks: vec![click],
+        referrers: vec![String::new()],
+        ..Default::default()
+    };
     server.store.count(batch.into()).wait().unwrap();
     assert_eq!(server.get(address).json()["clicks"], 3);
 

@@ -13,7 +13,7 @@ fn clicks_are_summed_over_the_days_asked_for() {
     server.create("b");
     let reader = server.store.reader().unwrap();
     let (a, b) = (reader.get("a").unwrap().id, reader.get("b").unwrap().id);
-    let click = |link, day, referrer, agent, count| Click { link, day, referrer, agent, count };
+    let click = |link, day, referrer, agent, count| Click { link, hour: 24 * day, referrer, agent, count };
     // Day 20,000 is 2024-10-04.
     let batch = ClickBatch {
         referrers: vec![String::new(), "news.example".to_owned()],
@@ -22,6 +22,7 @@ fn clicks_are_summed_over_the_days_asked_for() {
             click(a, 20_001, 0, Agent::Bot, 1),
             click(b, 20_000, 0, Agent::Tool, 5),
         ],
+        ..ClickBatch::default()
     };
     server.store.count(batch.into()).wait().unwrap();
     let clicks = |path: &str| server.get(path).json()["clicks"].clone();
@@ -33,8 +34,16 @@ fn clicks_are_summed_over_the_days_asked_for() {
     let stats = server.get("/api/v1/links/a/stats?from=2024-10-04&to=2024-10-05").json();
     assert_eq!(
         stats["days"],
-        json!([{"name": "2024-10-04", "clicks": 2}, {"name": "2024-10-05", "clicks": 1}])
+        json!([{"name": "2024-10-04", "clicks": 2, "bots": 0}, {"name": "2024-10-05", "clicks": 1, "bots": 1}])
     );
+    assert_eq!(stats.get("hours"), None, "only where they are asked for");
+    let stats = server.get("/api/v1/links/a/stats?from=2024-10-04&to=2024-10-05&hours=true").json();
+    assert_eq!(
+        stats["hours"],
+        json!([{"name": "2024-10-04T00", "clicks": 2, "bots": 0}, {"name": "2024-10-05T00", "clicks": 1, "bots": 1}])
+    );
+    let stats = server.get("/api/v1/stats?from=2024-10-04&to=2024-10-04&hours=true").json();
+    assert_eq!(stats["hours"], json!([{"name": "2024-10-04T00", "clicks": 7, "bots": 0}]));
     server.get("/api/v1/links/none/stats").problem(404);
     for query in ["from=2024-10-05&to=2024-10-04", "from=yesterday", "to=2024-13-01", "since=2024-10-04"] {
         server.get(&format!("/api/v1/stats?{query}")).problem(400);

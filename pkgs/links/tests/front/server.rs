@@ -9,7 +9,9 @@ use std::time::Duration;
 use links::cache::Cache;
 use links::clicks::ClickBuffer;
 use links::code::CodePolicy;
-use links::front::{Attempts, Front, HttpService, Limits, Metrics, Settings, TlsPolicy, UnknownHost};
+use links::front::{
+    Attempts, Front, HttpService, Limits, Metrics, Retention, Settings, TlsPolicy, UnknownHost,
+};
 use links::link::NewLink;
 use links::store::{Options, Store};
 use links::target::TargetPolicy;
@@ -44,7 +46,7 @@ pub fn settings() -> Settings {
         robots: "User-agent: *\nDisallow:\n".to_owned(),
         redirect_body: false,
         redirect_max_age: 0,
-        click_retention: None,
+        click_retention: Retention { days: None, hours: NonZero::<u32>::MIN },
     }
 }
 
@@ -88,6 +90,7 @@ impl Server {
             store: store.clone(),
             cache,
             click_buffer: ClickBuffer::default(),
+            geoip: None,
             attempts: Attempts::default(),
             metrics: Arc::new(Metrics::new(WORKERS)),
             shutdown: shutdown.clone(),

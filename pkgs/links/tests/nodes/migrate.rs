@@ -12,12 +12,14 @@ use crate::ask;
 use crate::server::{BINARY, Place, alone};
 
 /// Tables, and whether the database that is filled for the tests has more rows of them than one.
-const TABLES: [(&str, bool); 7] = [
+const TABLES: [(&str, bool); 9] = [
     ("domains", true),
     ("links", true),
     ("totals", true),
     ("clicks", true),
     ("folded_days", false),
+    ("click_hours", true),
+    ("click_countries", true),
     ("idempotency", false),
     ("tokens", true),
 ];
@@ -58,6 +60,8 @@ fn filled() -> Place {
     assert!(key.expect("it runs").status.success());
     let clicks = "INSERT INTO totals VALUES (2, 9223372036854775807), (3, 5);
         INSERT INTO folded_days VALUES (2, 19000, 19100);
+        INSERT INTO click_hours VALUES (0, 480000, 3, 1), (2, 480000, 3, 1);
+        INSERT INTO click_countries VALUES (2, -2147483648, 'DE', 3), (2, 20000, '', 1);
         INSERT INTO clicks VALUES (0, 20000, '', 0, 3, 1), (2, -2147483648, '(other)', 1, 9, 0),
             (2, 20000, 'a.example', 2, 7, 1700000000), (2, 20000, 'B.example', 2, 1, 1700000000)";
     database(&place.database).execute_batch(clicks).expect("it is as it was made");

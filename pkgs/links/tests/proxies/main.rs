@@ -8,6 +8,8 @@ use bench::proxy::{Proxy, connect_from};
 use http::Client;
 use server::{Place, Server};
 
+mod countries;
+
 // Shared with other tests, which need more of them.
 #[allow(dead_code)]
 #[path = "../http/mod.rs"]

@@ -29,10 +29,14 @@ fn a_server_folds_days_that_are_older_than_it_is_told() {
     let link = NewLink { code: Some("abc".to_owned()), target, ..NewLink::default() };
     let link = store.create(link, None).wait().unwrap().link.id;
     let today = Timestamp::now().day();
-    let click = |ago, count| Click { link, day: today - ago, referrer: 0, agent: Agent::Chrome, count };
+    let click =
+        |ago, count| Click { link, hour: 24 * (today - ago), referrer: 0, agent: Agent::Chrome, count };
     // A day may end before the server looks.
     let clicks = vec![click(500, 1), click(40, 2), click(25, 4), click(0, 8)];
-    store.count(Arc::new(ClickBatch { referrers: vec![String::new()], clicks })).wait().unwrap();
+    store
+        .count(Arc::new(ClickBatch { referrers: vec![String::new()], clicks, ..ClickBatch::default() }))
+        .wait()
+        .unwrap();
     store.close();
     let stats = || -> Value {
         let output = place.command(&["stats", "abc", "--json"]).unwrap();

@@ -1,5 +1,6 @@
 //! Answers to plain requests of HTTP/1.1 and HTTP/3 before anything is made of them.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -57,6 +58,11 @@ impl Exchange<'_> {
     #[inline]
     pub fn connection(&self, keep_alive: bool) -> Connection {
         if keep_alive && !self.closes { Connection::Keep } else { Connection::Close }
+    }
+
+    /// Where the client of the request of this head is: what a trusted proxy says, and otherwise the connection.
+    pub fn client(&self, head: &Lines<'_, '_>) -> Option<IpAddr> {
+        self.peer.client_of(head)
     }
 
     /// The id of the request of this head, for an answer that is an error, in whose head it is to be as `x-request-id`: as

@@ -27,6 +27,9 @@ struct Days {
     /// Of this domain, where `default` is the one without a name: of a link the one it is at, which is the default one
     /// unless given; otherwise the links there are at it.
     domain: Option<String>,
+    /// Whether to sum them up by hour too, as far as hours of these days are still told apart.
+    #[serde(default)]
+    hours: bool,
 }
 
 /// A link's clicks
@@ -66,7 +69,11 @@ async fn answer(request: &HttpRequest, state: &State, code: Option<String>) -> R
         Some(code) => StatsScope::Link(domains::key_at(request, state, domain, code)?),
         None => domains::several(request, state, domain)?.into(),
     };
-    let stats = state.readers.with(move |reader| reader.stats(counted, days)).await?;
+    let summed = state.readers.with(move |reader| match asked.hours {
+        true => reader.stats_by_hour(counted, days),
+        false => reader.stats(counted, days),
+    });
+    let stats = summed.await?;
     Ok(uncached(HttpResponse::Ok()).json(stats))
 }
 

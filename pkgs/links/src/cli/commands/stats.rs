@@ -1,4 +1,4 @@
-//! `stats`: clicks by day, referrer and kind of agent.
+//! `stats`: clicks by day and hour, referrer and kind of agent.
 
 use jiff::civil::Date;
 
@@ -6,7 +6,7 @@ use crate::cli::backend::BackendArgs;
 use crate::cli::database::IfMissing;
 use crate::cli::policy::PolicyArgs;
 use crate::cli::{Error, Output};
-use crate::store::{Count, Older, Stats};
+use crate::store::{Count, Older, Stats, TimeCount};
 
 /// Arguments of `stats`.
 #[derive(Debug, clap::Args)]
@@ -27,6 +27,10 @@ pub struct Args {
     #[arg(long, value_name = "DATE", default_value = "9999-12-31", hide_default_value = true)]
     pub to: Date,
 
+    /// By hour too, as far as hours of these days are still told apart.
+    #[arg(long)]
+    pub hours: bool,
+
     /// Where.
     #[command(flatten)]
     pub backend: BackendArgs,
@@ -35,7 +39,8 @@ pub struct Args {
 /// Prints clicks.
 pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
     let backend = args.backend.open(&PolicyArgs::default(), IfMissing::Refuse)?;
-    let stats = backend.stats(args.domain.as_deref(), args.code.as_deref(), args.from..=args.to)?;
+    let stats =
+        backend.stats(args.domain.as_deref(), args.code.as_deref(), args.from..=args.to, args.hours)?;
     output.show(&stats, print)
 }
 
@@ -46,13 +51,25 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Error> {
             "{clicks} of them from {from} to {to}, days that are not told apart any more"
         ))?;
     }
-    for (header, counts) in [("DAY", &stats.days), ("REFERRER", &stats.referrers), ("AGENT", &stats.agents)] {
+    for (header, counts) in [("DAY", &stats.days), ("HOUR", &stats.hours)] {
+        if !counts.is_empty() {
+            output.line("")?;
+            output.table([header, "CLICKS", "BY BOTS"], counts.iter().map(moment))?;
+        }
+    }
+    for (header, counts) in
+        [("REFERRER", &stats.referrers), ("AGENT", &stats.agents), ("COUNTRY", &stats.countries)]
+    {
         if !counts.is_empty() {
             output.line("")?;
             output.table([header, "CLICKS"], counts.iter().map(row))?;
         }
     }
     Ok(())
+}
+
+fn moment(count: &TimeCount) -> [String; 3] {
+    [count.name.clone(), count.clicks.to_string(), count.bots.to_string()]
 }
 
 fn row(count: &Count) -> [String; 2] {

@@ -64,7 +64,7 @@ impl Table {
 }
 
 /// All of them; what is referred to comes first.
-pub const TABLES: [Table; 7] = {
+pub const TABLES: [Table; 9] = {
     use Kind::{Bytes, Day, Flag, Number, Small, Text, Words};
     [
         Table {
@@ -125,6 +125,18 @@ pub const TABLES: [Table; 7] = {
             name: "folded_days",
             columns: &[("link", Number), ("first", Day), ("last", Day)],
             keys: 1,
+            is_numbered: false,
+        },
+        Table {
+            name: "click_hours",
+            columns: &[("link", Number), ("hour", Day), ("count", Number), ("bots", Number)],
+            keys: 2,
+            is_numbered: false,
+        },
+        Table {
+            name: "click_countries",
+            columns: &[("link", Number), ("day", Day), ("country", Text), ("count", Number)],
+            keys: 3,
             is_numbered: false,
         },
         Table {

@@ -33,7 +33,7 @@ use crate::store::draft::{Draft, Edit};
 use crate::store::policy::Policy;
 use crate::store::{
     Change, ClickBatch, Created, Error, FoldCursor, Grant, IdempotencyKey, ListQuery, NewToken, OnConflict,
-    Page, Pending, Record, Stats, StatsScope, Tally, TokenInfo, Watch, rules,
+    Page, Pending, Record, Stats, StatsScope, Tally, TimeCount, TokenInfo, Watch, rules,
 };
 use crate::target::TargetPolicy;
 use crate::when::Timestamp;
@@ -41,7 +41,7 @@ use crate::when::Timestamp;
 use background::Background;
 use follow::{DomainsWanted, Follower};
 use remote::Found;
-use tables::{clicks, domains, limits, links, list, tokens};
+use tables::{clicks, domains, hours, limits, links, list, tokens};
 
 pub use remote::{Found as FoundRoute, Remote};
 
@@ -122,7 +122,8 @@ struct Flushes {
 /// Clicks on their way, of which some have arrived.
 struct Unsettled {
     batch: Arc<ClickBatch>,
-    arrived: usize,
+    /// Of its clicks, and of those by country.
+    arrived: [usize; 2],
 }
 
 /// Says so when what it is in ends, as a panic makes it.
@@ -498,7 +499,7 @@ impl Postgres {
             };
             let mut flushes = within(MANY, taken).await?;
             // From here on it is this store's: where it is not known whether it arrived, it is sent again as the same.
-            flushes.unsettled = Some(Unsettled { batch, arrived: 0 });
+            flushes.unsettled = Some(Unsettled { batch, arrived: [0; 2] });
             if let Err(error) = within(timeout, settle(&pool, &mut flushes, timeout)).await {
                 tracing::warn!(%error, "clicks wait to be sent again");
             }
@@ -509,6 +510,12 @@ impl Postgres {
     pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         self.run_within(MANY, move |pool| async move {
             Ok(clicks::fold_days(&pool, before, from.0).await?.map(FoldCursor))
+        })
+    }
+
+    pub fn forget_hours(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
+        self.run_within(MANY, move |pool| async move {
+            Ok(hours::forget(&pool, before, from.0).await?.map(FoldCursor))
         })
     }
 
@@ -612,12 +619,19 @@ impl Postgres {
 
     pub(in crate::store) fn stats(&self, of: StatsScope, days: RangeInclusive<i32>) -> Pending<Stats> {
         self.run(|pool| async move {
-            let counted = match of {
-                StatsScope::Link(key) => clicks::Links::One(links::get(&pool, &key).await?.id),
-                StatsScope::All => clicks::Links::One(0),
-                StatsScope::Domains(domains) => clicks::Links::At(InDomains::Only(domains)),
-            };
+            let counted = counted(&pool, of).await?;
             clicks::stats(&*pool.get().await?, &counted, &days).await
+        })
+    }
+
+    pub(in crate::store) fn hours(
+        &self,
+        of: StatsScope,
+        hours: RangeInclusive<i32>,
+    ) -> Pending<Vec<TimeCount>> {
+        self.run(|pool| async move {
+            let counted = counted(&pool, of).await?;
+            hours::sums(&*pool.get().await?, &counted, &hours).await
         })
     }
 
@@ -630,6 +644,15 @@ impl Postgres {
     }
 }
 
+/// Whose clicks are meant.
+async fn counted(pool: &Pool, of: StatsScope) -> Result<clicks::Links, Error> {
+    Ok(match of {
+        StatsScope::Link(key) => clicks::Links::One(links::get(pool, &key).await?.id),
+        StatsScope::All => clicks::Links::One(rules::clicks::ALL),
+        StatsScope::Domains(domains) => clicks::Links::At(InDomains::Only(domains)),
+    })
+}
+
 fn key_of(link: &Link) -> LinkKey {
     LinkKey { domain: link.domain_id, code: link.code.clone() }
 }
@@ -637,15 +660,16 @@ fn key_of(link: &Link) -> LinkKey {
 /// Sends what is not known to have arrived, piece by piece; it may be given up at any time.
 async fn settle(pool: &Pool, flushes: &mut Flushes, timeout: Duration) -> Result<(), Error> {
     while let Some(Unsettled { batch, arrived }) = &mut flushes.unsettled {
-        let piece = batch.clicks[*arrived..].chunks(clicks::ENTRIES).next();
-        let Some(piece) = piece else {
+        let piece = batch.clicks[arrived[0]..].chunks(clicks::ENTRIES).next().unwrap_or_default();
+        let countries = batch.countries[arrived[1]..].chunks(clicks::ENTRIES).next().unwrap_or_default();
+        if piece.is_empty() && countries.is_empty() {
             flushes.unsettled = None;
             break;
-        };
-        let sent = clicks::flush(pool, flushes.node, flushes.seq + 1, &batch.referrers, piece);
+        }
+        let sent = clicks::flush(pool, flushes.node, flushes.seq + 1, &batch.referrers, piece, countries);
         within(timeout, sent).await?;
         flushes.seq += 1;
-        *arrived += piece.len();
+        *arrived = [arrived[0] + piece.len(), arrived[1] + countries.len()];
     }
     Ok(())
 }

@@ -14,5 +14,13 @@ pub const MIGRATIONS: Migrations = Migrations {
             name: "ends and uses of keys",
             sql: "ALTER TABLE tokens ADD COLUMN expires_at BIGINT, ADD COLUMN last_used_at BIGINT",
         },
+        // Programs from before count no hours, and clicks that they add up are in all other sums.
+        Migration { version: 3, min_reader: 1, name: "clicks by hour", sql: include_str!("hours.sql") },
+        Migration {
+            version: 4,
+            min_reader: 1,
+            name: "clicks by country",
+            sql: include_str!("countries.sql"),
+        },
     ],
 };

@@ -5,7 +5,8 @@ use bench::postgres::{Durability, Postgres as Server};
 
 use super::*;
 use crate::agent::Agent;
-use crate::store::{Click, Lease};
+use crate::country::Country;
+use crate::store::{Click, Count, CountryClick, Lease, TimeCount};
 
 /// A node that neither hears nor adds up but when it is told to, and its server.
 struct Fixture {
@@ -44,8 +45,9 @@ impl Fixture {
 
     /// What a node has counted of one link.
     fn count(&self, link: i64, count: u32) {
-        let click = Click { link, day: 7, referrer: 0, agent: Agent::None, count };
-        let batch = ClickBatch { referrers: vec![String::new()], clicks: vec![click] };
+        let click = Click { link, hour: 7 * 24, referrer: 0, agent: Agent::None, count };
+        let batch =
+            ClickBatch { referrers: vec![String::new()], clicks: vec![click], ..ClickBatch::default() };
         self.node.count(Arc::new(batch)).wait().unwrap();
     }
 
@@ -73,10 +75,10 @@ fn many_clicks_are_sent_in_pieces_and_a_backlog_is_added_up_however_slow_the_dat
     let fixture = Fixture::new();
     let entries = 10_000;
     let clicks: Vec<Click> = (0..entries)
-        .map(|link| Click { link: 1 + link, day: 7, referrer: 1, agent: Agent::None, count: 1 })
+        .map(|link| Click { link: 1 + link, hour: 7 * 24, referrer: 1, agent: Agent::None, count: 1 })
         .collect();
     let referrers = vec![String::new(), "a.example".to_owned()];
-    fixture.node.count(Arc::new(ClickBatch { referrers, clicks })).wait().unwrap();
+    fixture.node.count(Arc::new(ClickBatch { referrers, clicks, ..ClickBatch::default() })).wait().unwrap();
     assert_eq!(fixture.number("SELECT sum(cardinality(links)) FROM click_flushes"), entries as u64);
     assert!(fixture.number("SELECT max(cardinality(links)) FROM click_flushes") <= 4_096);
     // Of other nodes while nobody added up, and one of a release that did not send in pieces.
@@ -107,6 +109,104 @@ fn many_clicks_are_sent_in_pieces_and_a_backlog_is_added_up_however_slow_the_dat
 }
 
 #[test]
+fn hours_are_told_apart_until_they_are_forgotten_and_go_with_their_link() {
+    let fixture = Fixture::new();
+    let (one, two) = (fixture.add("one"), fixture.add("two"));
+    let click = |link, hour, agent, count| Click { link, hour, referrer: 0, agent, count };
+    let count = |clicks| {
+        fixture
+            .node
+            .count(Arc::new(ClickBatch { referrers: vec![String::new()], clicks, ..ClickBatch::default() }))
+            .wait()
+            .unwrap();
+        fixture.add_up();
+    };
+    count(vec![
+        click(one, 5, Agent::Chrome, 1),
+        click(one, 5, Agent::Bot, 2),
+        click(one, 30, Agent::Bot, 8),
+        click(two, 5, Agent::Tool, 16),
+        click(999, 5, Agent::Tool, 32),
+    ]);
+    count(vec![click(one, 5, Agent::Firefox, 64)]);
+    // Of a node that knows of no hours: in all other sums.
+    let older = format!(
+        "INSERT INTO click_nodes VALUES (9, 0, 0); INSERT INTO click_flushes \
+         (node, seq, links, days, referrers, agents, counts) VALUES (9, 1, '{{{one}}}', '{{0}}', '{{a}}', '{{2}}', '{{128}}')"
+    );
+    fixture.server.execute("postgres", &older).unwrap();
+    fixture.add_up();
+    let told = |code: Option<&str>, hours| {
+        let one = |count: &TimeCount| format!("{}={}/{}", &count.name[8..], count.clicks, count.bots);
+        let counts = fixture.node.hours(code.into(), hours).wait().unwrap();
+        counts.iter().map(one).collect::<Vec<_>>().join(" ")
+    };
+    for (code, hours, expected) in [
+        (Some("one"), 0..=99, "01T05=67/2 02T06=8/8"),
+        (Some("one"), 6..=99, "02T06=8/8"),
+        (Some("two"), 0..=99, "01T05=16/0"),
+        (None, 0..=99, "01T05=83/2 02T06=8/8"),
+    ] {
+        assert_eq!(told(code, hours.clone()), expected, "{code:?} {hours:?}");
+    }
+    let stats = fixture.node.stats(Some("one").into(), 0..=0).wait().unwrap();
+    let day = TimeCount { name: "1970-01-01".to_owned(), clicks: 195, bots: 130 };
+    assert_eq!(stats.days, [day]);
+    let mut next = Some(FoldCursor::default());
+    while let Some(from) = next {
+        next = fixture.node.forget_hours(6, from).wait().unwrap();
+    }
+    assert_eq!(
+        (told(Some("one"), 0..=99), told(Some("two"), 0..=99)),
+        ("02T06=8/8".to_owned(), String::new())
+    );
+    fixture.node.delete("one".to_owned()).wait().unwrap();
+    assert_eq!(fixture.number(&format!("SELECT count(*) FROM click_hours WHERE link = {one}")), 0);
+    assert_eq!(told(None, 0..=99), "02T06=8/8", "the sum outlives the link");
+}
+
+#[test]
+fn countries_are_summed_and_folded_by_day_and_go_with_their_link() {
+    let fixture = Fixture::new();
+    let (one, two) = (fixture.add("one"), fixture.add("two"));
+    let from = |link, day, code, count| CountryClick { link, day, country: Country::of(code), count };
+    let click = |link, day| Click { link, hour: 24 * day, referrer: 0, agent: Agent::None, count: 1 };
+    let codes: Vec<String> = ('A'..='Z').flat_map(|a| ('A'..='Z').map(move |b| format!("{a}{b}"))).collect();
+    // More than a piece has, so that some come with a flush that has no clicks.
+    let many = (10..20).flat_map(|day| codes.iter().map(move |code| from(two, day, code, 1)));
+    let known = [from(one, 1, "DE", 1), from(one, 1, "", 2), from(one, 5, "DE", 4), from(999, 5, "JP", 8)];
+    let batch = ClickBatch {
+        referrers: vec![String::new()],
+        clicks: vec![click(one, 1), click(one, 5), click(two, 10), click(999, 5)],
+        countries: known.into_iter().chain(many).collect(),
+    };
+    assert!(batch.countries.len() > clicks::ENTRIES);
+    fixture.node.count(Arc::new(batch)).wait().unwrap();
+    assert_eq!(fixture.number("SELECT count(*) FROM click_flushes"), 2);
+    fixture.add_up();
+    let told = |code: Option<&str>, days| {
+        let one = |count: &Count| format!("{}={}", count.name, count.clicks);
+        let stats = fixture.node.stats(code.into(), days).wait().unwrap();
+        stats.countries.iter().map(one).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(told(Some("one"), 0..=9), "DE=5 =2");
+    assert_eq!(told(Some("one"), 5..=9), "DE=4");
+    assert_eq!(told(None, 0..=9), "DE=5 =2", "and those of no link are dropped");
+    assert_eq!(told(Some("two"), 0..=20).split(' ').count(), 26 * 26);
+    let mut next = Some(FoldCursor::default());
+    while let Some(from) = next {
+        next = fixture.node.fold_days(5, from).wait().unwrap();
+    }
+    assert_eq!(
+        (told(Some("one"), 0..=9), told(Some("one"), 5..=9)),
+        ("DE=5 =2".to_owned(), "DE=4".to_owned())
+    );
+    fixture.node.delete("one".to_owned()).wait().unwrap();
+    assert_eq!(fixture.number(&format!("SELECT count(*) FROM click_countries WHERE link = {one}")), 0);
+    assert_eq!(told(None, 0..=9), "DE=5 =2", "the sum outlives the link");
+}
+
+#[test]
 fn a_flush_of_a_node_that_is_forgotten_meanwhile_is_not_lost() {
     let fixture = Fixture::new();
     let link = fixture.add("one");
@@ -118,8 +218,9 @@ fn a_flush_of_a_node_that_is_forgotten_meanwhile_is_not_lost() {
         let session = forgetting.connect().await.unwrap();
         let transaction = session.begin().await.unwrap();
         transaction.batch("SELECT * FROM click_nodes FOR UPDATE").await.unwrap();
-        let click = Click { link, day: 7, referrer: 0, agent: Agent::None, count: 1 };
-        let batch = ClickBatch { referrers: vec![String::new()], clicks: vec![click] };
+        let click = Click { link, hour: 7 * 24, referrer: 0, agent: Agent::None, count: 1 };
+        let batch =
+            ClickBatch { referrers: vec![String::new()], clicks: vec![click], ..ClickBatch::default() };
         let sent = fixture.node.count(Arc::new(batch));
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         while fixture.number(waits) == 0 {

@@ -27,7 +27,7 @@ use crate::when::Timestamp;
 
 use service::ready::Watch;
 
-use tables::{clicks, domains, links, retention, tokens};
+use tables::{clicks, domains, hours, links, retention, tokens};
 
 use super::database_copy::{Filling, Snapshot};
 use super::draft::{Draft, Edit};
@@ -230,6 +230,14 @@ impl Store {
     pub fn fold_days(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
         self.writer.submit_clicks(move |work| {
             let next = retention::fold(work.connection, before, from.0)?;
+            Ok(next.map(FoldCursor))
+        })
+    }
+
+    /// Forgets clicks by hour of the hours before `before`, a small part of them.
+    pub fn forget_hours(&self, before: i32, from: FoldCursor) -> Pending<Option<FoldCursor>> {
+        self.writer.submit_clicks(move |work| {
+            let next = hours::forget(work.connection, before, from.0)?;
             Ok(next.map(FoldCursor))
         })
     }

@@ -15,10 +15,12 @@ use crate::link::{Link, NewLink, Status};
 use crate::when::Timestamp;
 
 use super::tables::clicks::{self, Links};
-use super::tables::{in_domains, links, list, tokens};
+use super::tables::{hours, in_domains, links, list, tokens};
 use super::{connection, schema};
 use crate::store::rules::links::{redirect_of, status_of};
-use crate::store::{Error, Grant, ListQuery, Page, Progress, Record, Route, Stats, StatsScope, TokenInfo};
+use crate::store::{
+    Error, Grant, ListQuery, Page, Progress, Record, Route, Stats, StatsScope, TimeCount, TokenInfo,
+};
 
 /// Pages of one step of a backup: 4 MiB at a time.
 const BACKUP_PAGES: i32 = 1_024;
@@ -196,12 +198,27 @@ impl Reader {
     /// Clicks of one link, of all, or of those at some domains, on these days since the Unix epoch. Gives up with
     /// [`Error::TooSlow`] after 5 s.
     pub fn stats(&self, of: impl Into<StatsScope>, days: RangeInclusive<i32>) -> Result<Stats, Error> {
-        let links = match of.into() {
+        let links = self.counted(of.into())?;
+        self.in_time(|connection| clicks::stats(connection, &links, &days))
+    }
+
+    /// The same by hour, as far as hours are still told apart.
+    pub fn hours(
+        &self,
+        of: impl Into<StatsScope>,
+        hours: RangeInclusive<i32>,
+    ) -> Result<Vec<TimeCount>, Error> {
+        let links = self.counted(of.into())?;
+        self.in_time(|connection| hours::sums(connection, &links, &hours))
+    }
+
+    /// Whose clicks are meant.
+    fn counted(&self, of: StatsScope) -> Result<Links, Error> {
+        Ok(match of {
             StatsScope::Link(key) => Links::One(self.get(key)?.id),
             StatsScope::All => Links::All,
             StatsScope::Domains(domains) => Links::At(InDomains::Only(domains)),
-        };
-        self.in_time(|connection| clicks::stats(connection, &links, &days))
+        })
     }
 
     /// What a token allows, by its secret; compared in constant time.

@@ -142,11 +142,37 @@ pub(super) const MIGRATIONS: &[&str] = &["
     ALTER TABLE tokens ADD COLUMN domains TEXT;
 "];
 
-/// Columns that releases from before need not know, as those name what they write and read. They are no
+/// Columns and tables that releases from before need not know, as those name what they write and read. They are no
 /// [`MIGRATIONS`]: a release refuses a later version than it knows, and is to start after a newer one has.
-const ADDITIONS: [(&str, &str, &str); 2] = [
+const ADDITIONS: [(&str, &str, &str); 4] = [
     ("tokens", "expires_at", "ALTER TABLE tokens ADD COLUMN expires_at INTEGER"),
     ("tokens", "last_used_at", "ALTER TABLE tokens ADD COLUMN last_used_at INTEGER"),
+    (
+        "click_hours",
+        "link",
+        "CREATE TABLE click_hours (
+            link  INTEGER NOT NULL,                -- 0 sums all links, those deleted since too
+            hour  INTEGER NOT NULL,                -- hours since the Unix epoch
+            count INTEGER NOT NULL,
+            bots  INTEGER NOT NULL,                -- of these
+            PRIMARY KEY (link, hour)
+        ) STRICT, WITHOUT ROWID;
+        CREATE TRIGGER hours_gone AFTER DELETE ON links BEGIN DELETE FROM click_hours WHERE link = old.id; END;",
+    ),
+    (
+        "click_countries",
+        "link",
+        "CREATE TABLE click_countries (
+            link    INTEGER NOT NULL,              -- 0 sums all links, those deleted since too
+            day     INTEGER NOT NULL,              -- days since the Unix epoch; the least number for those folded
+            country TEXT NOT NULL,                 -- ISO 3166-1 alpha-2; empty where it is not known
+            count   INTEGER NOT NULL,
+            PRIMARY KEY (link, day, country)
+        ) STRICT, WITHOUT ROWID;
+        CREATE TRIGGER countries_gone AFTER DELETE ON links BEGIN
+            DELETE FROM click_countries WHERE link = old.id;
+        END;",
+    ),
 ];
 
 /// `application_id` of our files (sqlite.org/pragma.html#pragma_application_id): `lnks`.

@@ -11,9 +11,10 @@ use tempfile::TempDir;
 
 use crate::agent::Agent;
 use crate::code::CodePolicy;
+use crate::country::Country;
 use crate::domains::InDomains;
 use crate::link::{LinkPatch, NewLink, Status};
-use crate::store::{Change, Click, Count, ListQuery, Older, Scope, Sort, Stats};
+use crate::store::{Change, Click, Count, CountryClick, ListQuery, Older, Scope, Sort, Stats, TimeCount};
 use crate::target::{InvalidTarget, TargetPolicy};
 use crate::when::Timestamp;
 
@@ -79,7 +80,7 @@ fn anywhere() -> NewLink {
 }
 
 fn click(link: i64, day: i32, referrer: u32, agent: Agent, count: u32) -> Click {
-    Click { link, day, referrer, agent, count }
+    Click { link, hour: 24 * day, referrer, agent, count }
 }
 
 /// A piece of work that keeps the writer from going on until the sender is dropped.
@@ -501,30 +502,39 @@ fn clicks_are_summed_by_day_referrer_and_agent() {
             click(two, 1, 1, Agent::Bot, 8),
             click(999, 1, 1, Agent::Bot, 16),
         ],
+        ..ClickBatch::default()
     });
-    fixture.count(ClickBatch { referrers, clicks: vec![click(one, 1, 1, Agent::Chrome, 32)] });
+    fixture.count(ClickBatch {
+        referrers,
+        clicks: vec![click(one, 1, 1, Agent::Chrome, 32)],
+        ..ClickBatch::default()
+    });
     let reader = fixture.reader();
     assert_eq!(reader.get("one").unwrap().clicks, 39);
     let named = |counts: &[Count]| {
         counts.iter().map(|count| format!("{}={}", count.name, count.clicks)).collect::<Vec<_>>().join(" ")
+    };
+    let timed = |counts: &[TimeCount]| {
+        let one = |count: &TimeCount| format!("{}={}/{}", count.name, count.clicks, count.bots);
+        counts.iter().map(one).collect::<Vec<_>>().join(" ")
     };
     for (code, days, total, by_day, by_referrer, by_agent) in [
         (
             Some("one"),
             0..=9,
             39,
-            "1970-01-01=1 1970-01-02=38",
+            "1970-01-01=1/0 1970-01-02=38/0",
             "news.example=34 mail.example=4 =1",
             "chrome=35 firefox=4",
         ),
-        (Some("one"), 0..=0, 1, "1970-01-01=1", "=1", "chrome=1"),
+        (Some("one"), 0..=0, 1, "1970-01-01=1/0", "=1", "chrome=1"),
         (Some("one"), 2..=9, 0, "", "", ""),
-        (Some("two"), 0..=9, 8, "1970-01-02=8", "news.example=8", "bot=8"),
-        (None, 1..=1, 46, "1970-01-02=46", "news.example=42 mail.example=4", "chrome=34 bot=8 firefox=4"),
+        (Some("two"), 0..=9, 8, "1970-01-02=8/8", "news.example=8", "bot=8"),
+        (None, 1..=1, 46, "1970-01-02=46/8", "news.example=42 mail.example=4", "chrome=34 bot=8 firefox=4"),
     ] {
         let stats = reader.stats(code, days.clone()).unwrap();
         assert_eq!(stats.clicks, total, "{code:?} {days:?}");
-        assert_eq!(named(&stats.days), by_day, "{code:?} {days:?}");
+        assert_eq!(timed(&stats.days), by_day, "{code:?} {days:?}");
         assert_eq!(named(&stats.referrers), by_referrer, "{code:?} {days:?}");
         assert_eq!(named(&stats.agents), by_agent, "{code:?} {days:?}");
     }
@@ -533,11 +543,121 @@ fn clicks_are_summed_by_day_referrer_and_agent() {
     assert_eq!(reader.stats(None, 0..=9).unwrap().clicks, 47, "the sum outlives the link");
 }
 
+#[test]
+fn hours_are_told_apart_until_they_are_forgotten_and_go_with_their_link() {
+    let fixture = Fixture::new();
+    let (one, two) = (fixture.add("one").id, fixture.add("two").id);
+    let click = |link, hour, referrer, agent, count| Click { link, hour, referrer, agent, count };
+    fixture.count(ClickBatch {
+        referrers: vec![String::new(), "a.example".to_owned()],
+        clicks: vec![
+            click(one, 5, 0, Agent::Chrome, 1),
+            click(one, 5, 1, Agent::Bot, 2),
+            click(one, 6, 0, Agent::Firefox, 4),
+            click(one, 30, 0, Agent::Bot, 8),
+            click(two, 5, 0, Agent::Tool, 16),
+            click(999, 5, 0, Agent::Tool, 32),
+        ],
+        ..ClickBatch::default()
+    });
+    fixture.count(ClickBatch {
+        referrers: vec![String::new()],
+        clicks: vec![click(one, 6, 0, Agent::Bot, 64)],
+        ..ClickBatch::default()
+    });
+    let reader = fixture.reader();
+    let told = |code: Option<&str>, hours| {
+        let one = |count: &TimeCount| format!("{}={}/{}", &count.name[8..], count.clicks, count.bots);
+        reader.hours(code, hours).unwrap().iter().map(one).collect::<Vec<_>>().join(" ")
+    };
+    for (code, hours, expected) in [
+        (Some("one"), 0..=99, "01T05=3/2 01T06=68/64 02T06=8/8"),
+        (Some("one"), 6..=29, "01T06=68/64"),
+        (Some("two"), 0..=99, "01T05=16/0"),
+        (None, 0..=99, "01T05=19/2 01T06=68/64 02T06=8/8"),
+    ] {
+        assert_eq!(told(code, hours.clone()), expected, "{code:?} {hours:?}");
+    }
+    assert!(matches!(reader.hours(Some("nobody"), 0..=1), Err(Error::NotFound(_))));
+    let mut next = Some(FoldCursor::default());
+    while let Some(from) = next {
+        next = fixture.store.forget_hours(6, from).wait().unwrap();
+    }
+    assert_eq!(told(Some("one"), 0..=99), "01T06=68/64 02T06=8/8");
+    assert_eq!((told(Some("two"), 0..=99), told(None, 0..=5)), (String::new(), String::new()));
+    assert_eq!(reader.stats(Some("one"), 0..=9).unwrap().clicks, 79, "all other sums keep them");
+    // As a release deletes it that knows of no hours.
+    let other = Connection::open(fixture.path()).unwrap();
+    other.execute("DELETE FROM links WHERE id = ?1", [one]).unwrap();
+    let left: i64 =
+        other.query_row("SELECT count(*) FROM click_hours WHERE link = ?1", [one], |row| row.get(0)).unwrap();
+    assert_eq!((left, told(None, 0..=99)), (0, "01T06=68/64 02T06=8/8".to_owned()));
+}
+
+#[test]
+fn countries_are_summed_and_folded_by_day_and_go_with_their_link() {
+    let fixture = Fixture::new();
+    let (one, two) = (fixture.add("one").id, fixture.add("two").id);
+    let from = |link, day, code, count| CountryClick { link, day, country: Country::of(code), count };
+    fixture.count(ClickBatch {
+        referrers: vec![String::new()],
+        clicks: vec![click(one, 1, 0, Agent::None, 15), click(two, 5, 0, Agent::None, 16)],
+        countries: vec![
+            from(one, 1, "DE", 1),
+            from(one, 1, "", 2),
+            from(one, 5, "DE", 4),
+            from(one, 6, "FR", 8),
+            from(two, 5, "DE", 16),
+        ],
+    });
+    let gone = vec![click(999, 1, 0, Agent::None, 1)];
+    fixture.count(ClickBatch {
+        clicks: gone,
+        countries: vec![from(999, 1, "JP", 1)],
+        ..ClickBatch::default()
+    });
+    let reader = fixture.reader();
+    let told = |code: Option<&str>, days| {
+        let one = |count: &Count| format!("{}={}", count.name, count.clicks);
+        reader.stats(code, days).unwrap().countries.iter().map(one).collect::<Vec<_>>().join(" ")
+    };
+    let sums =
+        [(Some("one"), 0..=9, "FR=8 DE=5 =2"), (Some("two"), 0..=9, "DE=16"), (None, 0..=9, "DE=21 FR=8 =2")];
+    for (code, days, expected) in [(Some("one"), 5..=5, "DE=4")].into_iter().chain(sums.clone()) {
+        assert_eq!(told(code, days.clone()), expected, "{code:?} {days:?}");
+    }
+    fold(&fixture.store, 6);
+    for (code, days, expected) in [(Some("one"), 5..=9, "FR=8")].into_iter().chain(sums) {
+        assert_eq!(told(code, days.clone()), expected, "{code:?} {days:?}");
+    }
+    let other = Connection::open(fixture.path()).unwrap();
+    other.execute("DELETE FROM links WHERE id = ?1", [one]).unwrap();
+    let left: i64 = other
+        .query_row("SELECT count(*) FROM click_countries WHERE link = ?1", [one], |row| row.get(0))
+        .unwrap();
+    assert_eq!((left, &*told(None, 0..=9)), (0, "DE=21 FR=8 =2"));
+}
+
+#[test]
+fn many_links_forget_their_hours_part_by_part() {
+    let fixture = Fixture::new();
+    let links: Vec<i64> = (0..600).map(|n| fixture.add(&format!("n{n}")).id).collect();
+    let clicks = links.iter().map(|&link| click(link, 0, 0, Agent::Chrome, 1)).collect();
+    fixture.count(ClickBatch { referrers: vec![String::new()], clicks, ..ClickBatch::default() });
+    let (mut next, mut parts) = (Some(FoldCursor::default()), 0);
+    while let Some(from) = next {
+        next = fixture.store.forget_hours(i32::MAX, from).wait().unwrap();
+        parts += 1;
+    }
+    assert_eq!(parts, 3, "601 of them, 250 at a time");
+    assert_eq!(fixture.reader().hours(None, i32::MIN..=i32::MAX).unwrap(), []);
+}
+
 /// Clicks on `link` on day 0, one from each of these hosts.
 fn clicks_from(link: i64, hosts: impl Iterator<Item = String>) -> ClickBatch {
     let referrers: Vec<_> = std::iter::once(String::new()).chain(hosts).collect();
     let clicks = (1..referrers.len() as u32).map(|n| click(link, 0, n, Agent::Other, 1)).collect();
-    ClickBatch { referrers, clicks }
+    ClickBatch { referrers, clicks, ..ClickBatch::default() }
 }
 
 fn from(stats: &Stats, name: &str) -> u64 {
@@ -592,7 +712,7 @@ fn clicks_on(link: i64, days: std::ops::Range<i32>, referrers: u32) -> ClickBatc
     let names = std::iter::once(String::new()).chain((0..referrers).map(|n| format!("r{n}.example")));
     let clicks =
         days.flat_map(|day| (1..=referrers).map(move |n| click(link, day, n, Agent::Chrome, 1))).collect();
-    ClickBatch { referrers: names.collect(), clicks }
+    ClickBatch { referrers: names.collect(), clicks, ..ClickBatch::default() }
 }
 
 #[test]
@@ -603,6 +723,7 @@ fn days_that_are_too_old_become_one_and_no_sum_changes() {
     fixture.count(ClickBatch {
         referrers: vec![String::new()],
         clicks: vec![click(one, 2, 0, Agent::Bot, 7), click(two, 9, 0, Agent::None, 1)],
+        ..ClickBatch::default()
     });
     let reader = fixture.reader();
     let ever = i32::MIN..=i32::MAX;
@@ -610,7 +731,7 @@ fn days_that_are_too_old_become_one_and_no_sum_changes() {
         let stats = reader.stats(code, ever.clone()).unwrap();
         (stats.clicks, stats.referrers, stats.agents)
     };
-    let named = |days: &[Count]| days.iter().map(|day| day.name.clone()).collect::<Vec<_>>();
+    let named = |days: &[TimeCount]| days.iter().map(|day| day.name.clone()).collect::<Vec<_>>();
     let before = [sums(Some("one")), sums(Some("two")), sums(None)];
     assert_eq!([before[0].0, before[1].0, before[2].0], [37, 1, 38]);
 
@@ -664,7 +785,7 @@ fn however_many_days_a_link_is_followed_its_rows_are_bounded() {
         let made_up = (0..200).map(|n| format!("x{n}-{day}.example"));
         let mut batch = clicks_from(one, made_up.chain(["real.example".to_owned()]));
         for click in &mut batch.clicks {
-            click.day = day;
+            click.hour = 24 * day;
         }
         batch.clicks.last_mut().unwrap().count = 3;
         fixture.count(batch);
@@ -685,7 +806,7 @@ fn folding_takes_small_steps_and_goes_on_after_a_restart() {
     let codes = (0..2 * MAX_LINKS).map(|n| link(&format!("c{n}"))).collect();
     let others = fixture.store.create_many(codes).wait().unwrap();
     let clicks = others.iter().map(|link| click(link.as_ref().unwrap().id, 9, 0, Agent::None, 1)).collect();
-    fixture.count(ClickBatch { referrers: vec![String::new()], clicks });
+    fixture.count(ClickBatch { referrers: vec![String::new()], clicks, ..ClickBatch::default() });
     fixture.count(clicks_on(one, 0..9, 100));
     fixture.store.close();
     let path = fixture.path();
@@ -766,6 +887,7 @@ fn an_imported_count_at_the_greatest_integer_does_not_stop_others_from_counting(
     fixture.count(ClickBatch {
         referrers: vec![String::new()],
         clicks: vec![click(most_id, 0, 0, Agent::None, 5), click(one, 0, 0, Agent::None, 5)],
+        ..ClickBatch::default()
     });
     let reader = fixture.reader();
     assert_eq!(reader.get("most").unwrap().clicks, most);

@@ -11,10 +11,11 @@ use crate::domains::InDomains;
 use crate::store::rules::clicks::{
     ALL, MAX_LINKS_FOLDED, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS,
 };
-use crate::store::{Click, Count, Error, Older, Stats};
+use crate::store::{Click, Count, CountryClick, Error, Older, Stats, TimeCount};
 use crate::when::{Timestamp, format_day};
 
 use super::list::ids;
+use super::{countries, hours};
 use crate::store::postgres::MANY;
 use crate::store::postgres::values::{count, integer, values};
 
@@ -43,25 +44,31 @@ pub async fn flush(
     seq: i64,
     referrers: &[String],
     clicks: &[Click],
+    by_country: &[CountryClick],
 ) -> Result<(), Error> {
     let referrer = |index: u32| referrers.get(index as usize).map_or("", String::as_str);
     let links: Vec<i64> = clicks.iter().map(|click| click.link).collect();
-    let days: Vec<i32> = clicks.iter().map(|click| click.day).collect();
+    let days: Vec<i32> = clicks.iter().map(|click| click.day()).collect();
+    let hours: Vec<i32> = clicks.iter().map(|click| click.hour).collect();
     // Of ASCII that is printed, so that no text has the NUL which PostgreSQL refuses.
     let referrers: Vec<&str> = clicks.iter().map(|click| referrer(click.referrer)).collect();
     let agents: Vec<i16> = clicks.iter().map(|click| i16::from(click.agent as u8)).collect();
     let counts: Vec<i64> = clicks.iter().map(|click| i64::from(click.count)).collect();
+    let countries = countries::Columns::of(by_country);
     // Behind the lock of its node: a flush that is sent again while it is added up waits, and sees that it was. The row is
     // written each time, so that nobody forgets the node meanwhile.
     let sql = "WITH held AS (INSERT INTO click_nodes (node, folded, seen) VALUES ($1, 0, $8) \
          ON CONFLICT (node) DO UPDATE SET seen = excluded.seen RETURNING folded), \
-         written AS (INSERT INTO click_flushes (node, seq, links, days, referrers, agents, counts) \
-         SELECT $1, $2, $3, $4, $5, $6, $7 FROM held WHERE folded < $2 ON CONFLICT DO NOTHING RETURNING seq) \
+         written AS (INSERT INTO click_flushes (node, seq, links, days, referrers, agents, counts, hours, \
+         country_links, country_days, countries, country_counts) \
+         SELECT $1, $2, $3, $4, $5, $6, $7, $9, $10, $11, $12, $13 FROM held WHERE folded < $2 ON CONFLICT DO NOTHING RETURNING seq) \
          SELECT folded >= $2 OR EXISTS (SELECT FROM written) \
          OR EXISTS (SELECT FROM click_flushes WHERE node = $1 AND seq = $2) FROM held";
     let values = values![
         node => INT8, seq => INT8, links => INT8_ARRAY, days => INT4_ARRAY, referrers => TEXT_ARRAY,
-        agents => INT2_ARRAY, counts => INT8_ARRAY, Timestamp::now().0 => INT8,
+        agents => INT2_ARRAY, counts => INT8_ARRAY, Timestamp::now().0 => INT8, hours => INT4_ARRAY,
+        countries.links => INT8_ARRAY, countries.days => INT4_ARRAY, countries.countries => TEXT_ARRAY,
+        countries.counts => INT8_ARRAY,
     ];
     let rows = pool.get().await?.query(sql, values).await?;
     match rows.first().map(|row| row.try_get(0)).transpose()? {
@@ -96,18 +103,25 @@ async fn patient(transaction: &Transaction<'_>) -> Result<(), Error> {
 
 /// Answers how many flushes were added up.
 async fn add_up_within(transaction: &Transaction<'_>) -> Result<usize, Error> {
-    let sql = "SELECT node, seq, links, days, referrers, agents, counts FROM (SELECT *, row_number() OVER all_before AS nth, \
-         sum(cardinality(links)) OVER all_before AS entries FROM (SELECT * FROM click_flushes ORDER BY node, seq LIMIT $1) \
+    let sql = "SELECT node, seq, links, days, referrers, agents, counts, hours, country_links, country_days, countries, \
+         country_counts FROM (SELECT *, row_number() OVER all_before AS nth, \
+         sum(cardinality(links) + coalesce(cardinality(country_links), 0)) OVER all_before AS entries FROM (SELECT * FROM click_flushes ORDER BY node, seq LIMIT $1) \
          AS first WINDOW all_before AS (ORDER BY node, seq)) AS flushes WHERE nth = 1 OR entries <= $2 ORDER BY node, seq";
     let rows = transaction.query(sql, values![FLUSHES => INT8, ENTRIES_ADDED_UP => INT8]).await?;
     let (mut nodes, mut seqs): (Vec<i64>, Vec<i64>) = (Vec::new(), Vec::new());
     let mut sums: BTreeMap<Key, i64> = BTreeMap::new();
+    let (mut by_hour, mut by_country) = (hours::Sums::default(), countries::Sums::default());
     for row in &rows {
         nodes.push(row.try_get(0)?);
         seqs.push(row.try_get(1)?);
         let (links, days): (Vec<i64>, Vec<i32>) = (row.try_get(2)?, row.try_get(3)?);
         let (referrers, agents): (Vec<String>, Vec<i16>) = (row.try_get(4)?, row.try_get(5)?);
         let counts: Vec<i64> = row.try_get(6)?;
+        // None of a node that knows of no hours.
+        let hours: Option<Vec<i32>> = row.try_get(7)?;
+        let told = links.iter().zip(hours.iter().flatten()).zip(&agents).zip(&counts);
+        by_country.add(row, 8)?;
+        told.for_each(|(((link, hour), agent), count)| by_hour.add((*link, *hour), *agent, *count));
         let keys = links.into_iter().zip(days).zip(referrers).zip(agents);
         for ((((link, day), referrer), agent), count) in keys.zip(counts) {
             let sum: &mut i64 = sums.entry((link, day, referrer, agent)).or_default();
@@ -131,6 +145,10 @@ async fn add_up_within(transaction: &Transaction<'_>) -> Result<usize, Error> {
         let total = totals.entry(*link).or_default();
         *total = total.saturating_add(*clicks);
     }
+    // Also of those whose clicks came with another flush.
+    for link in by_country.links() {
+        totals.entry(link).or_default();
+    }
     let there = add_to_totals(transaction, &totals).await?;
     // Clicks of links that are gone are dropped.
     sums.retain(|(link, ..), _| there.contains(link));
@@ -140,6 +158,8 @@ async fn add_up_within(transaction: &Transaction<'_>) -> Result<usize, Error> {
     }
     sums.append(&mut all);
     add_by_day(transaction, sums, now).await?;
+    by_hour.store(transaction, &there).await?;
+    by_country.store(transaction, &there).await?;
     Ok(rows.len())
 }
 
@@ -280,6 +300,7 @@ pub async fn fold_days(pool: &Pool, before: i32, from: i64) -> Result<Option<i64
         *days = (days.0.min(day), days.1.max(day));
     }
     add_by_day(&transaction, sums, Timestamp::of_day(before)).await?;
+    countries::fold(&transaction, &links, before).await?;
     let keys: Vec<i64> = folded.keys().copied().collect();
     let (first, last): (Vec<i32>, Vec<i32>) = folded.values().copied().unzip();
     let sql = "INSERT INTO folded_days (link, first, last) SELECT * FROM unnest($1::int8[], $2::int4[], $3::int4[]) \
@@ -299,15 +320,23 @@ pub enum Links {
     At(InDomains),
 }
 
+impl Links {
+    /// The condition on the column `link`, and its two parameters, which are the first.
+    pub fn condition(&self) -> (&'static str, i64, Option<Vec<i64>>) {
+        match self {
+            Self::One(link) => ("link = $1 AND $2::int8[] IS NULL", *link, None),
+            Self::At(domains) => {
+                let at =
+                    "$1 = 0 AND link IN (SELECT id FROM links WHERE $2::int8[] IS NULL OR domain = ANY($2))";
+                (at, ALL, ids(domains))
+            }
+        }
+    }
+}
+
 /// Sums clicks.
 pub async fn stats(session: &Session, links: &Links, days: &RangeInclusive<i32>) -> Result<Stats, Error> {
-    let (these, link, domains) = match links {
-        Links::One(link) => ("link = $1 AND $2::int8[] IS NULL", *link, None),
-        Links::At(domains) => {
-            let at = "$1 = 0 AND link IN (SELECT id FROM links WHERE $2::int8[] IS NULL OR domain = ANY($2))";
-            (at, ALL, ids(domains))
-        }
-    };
+    let (these, link, domains) = links.condition();
     let (first, last) = ((*days.start()).max(OLDER + 1), *days.end());
     let sql = format!("SELECT min(first), max(last) FROM folded_days WHERE {these}");
     let rows = session.query(&sql, values![link => INT8, domains => INT8_ARRAY]).await?;
@@ -324,7 +353,12 @@ pub async fn stats(session: &Session, links: &Links, days: &RangeInclusive<i32>)
         Ok::<_, Error>(session.query(&sql, values).await?)
     };
     let rows = format!("FROM clicks WHERE {these} AND (day BETWEEN $3 AND $4 OR day = $5)");
-    let by_day = breakdown(format!("SELECT day, sum(count)::int8 {rows} GROUP BY day ORDER BY day")).await?;
+    let by_day = breakdown(format!(
+        "SELECT day, sum(count)::int8, coalesce(sum(count) FILTER (WHERE agent = {}), 0)::int8 {rows} \
+         GROUP BY day ORDER BY day",
+        Agent::Bot as u8
+    ))
+    .await?;
     let (mut days, mut clicks_of_older, mut clicks) = (Vec::new(), 0, 0);
     for row in &by_day {
         let (day, sum): (i32, u64) = (row.try_get(0)?, count(row.try_get(1)?));
@@ -332,7 +366,7 @@ pub async fn stats(session: &Session, links: &Links, days: &RangeInclusive<i32>)
         if day == OLDER {
             clicks_of_older = sum;
         } else {
-            days.push(Count { name: format_day(day), clicks: sum });
+            days.push(TimeCount { name: format_day(day), clicks: sum, bots: count(row.try_get(2)?) });
         }
     }
     let referrers = breakdown(format!(
@@ -350,6 +384,13 @@ pub async fn stats(session: &Session, links: &Links, days: &RangeInclusive<i32>)
         let agent = Agent::from_u8(u8::try_from(row.try_get::<_, i16>(0)?).unwrap_or(0));
         Ok(Count { name: agent.name().to_owned(), clicks: count(row.try_get(1)?) })
     });
+    let countries = breakdown(format!(
+        "SELECT country, sum(count)::int8 AS clicks FROM click_countries WHERE {these} \
+         AND (day BETWEEN $3 AND $4 OR day = $5) GROUP BY country ORDER BY clicks DESC, country"
+    ))
+    .await?;
+    let countries =
+        countries.iter().map(|row| Ok(Count { name: row.try_get(0)?, clicks: count(row.try_get(1)?) }));
     let older = folded.map(|(oldest, newest)| Older {
         from: format_day(oldest),
         to: format_day(newest),
@@ -358,8 +399,10 @@ pub async fn stats(session: &Session, links: &Links, days: &RangeInclusive<i32>)
     Ok(Stats {
         clicks,
         days,
+        hours: Vec::new(),
         referrers: referrers.collect::<Result<_, Error>>()?,
         agents: agents.collect::<Result<_, Error>>()?,
+        countries: countries.collect::<Result<_, Error>>()?,
         older,
     })
 }

@@ -1,7 +1,9 @@
 //! What is asked and written of each table.
 
 pub mod clicks;
+pub mod countries;
 pub mod domains;
+pub mod hours;
 pub mod limits;
 pub mod links;
 pub mod list;

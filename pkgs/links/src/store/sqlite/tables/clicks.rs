@@ -1,7 +1,7 @@
 //! Clicks: added by the workers' flushes, summed for statistics.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use rusqlite::{Connection, Params, params};
@@ -10,10 +10,10 @@ use crate::agent::Agent;
 use crate::domains::InDomains;
 use crate::when::{Timestamp, format_day};
 
-use super::{folded, in_domains};
+use super::{countries, folded, hours, in_domains};
 use crate::store::rules::clicks::{ALL, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS};
 use crate::store::sqlite::work::WriteContext;
-use crate::store::{ClickBatch, Count, Error, Stats};
+use crate::store::{ClickBatch, Count, Error, Stats, TimeCount};
 
 /// Whose clicks are summed.
 pub(in crate::store::sqlite) enum Links {
@@ -27,7 +27,7 @@ pub(in crate::store::sqlite) enum Links {
 
 impl Links {
     /// The condition on the column `link`, and its parameter, which is the first.
-    fn condition(&self) -> (String, i64) {
+    pub(in crate::store::sqlite) fn condition(&self) -> (String, i64) {
         match self {
             Self::One(link) => ("link = ?1".to_owned(), *link),
             Self::All => ("link = ?1".to_owned(), ALL),
@@ -52,15 +52,17 @@ pub(in crate::store::sqlite) fn count(work: &mut WriteContext<'_>, batch: &Click
         .iter()
         .map(|click| {
             let referrer = batch.referrers.get(click.referrer as usize).map_or("", String::as_str);
-            ((click.link, click.day, referrer, click.agent), u64::from(click.count))
+            ((click.link, click.day(), referrer, click.agent), u64::from(click.count))
         })
         .collect();
     counts.sort_unstable();
     let mut all: HashMap<Key<'_>, u64> = HashMap::new();
+    let mut gone: HashSet<i64> = HashSet::new();
     for counts in counts.chunk_by(|((one, ..), _), ((other, ..), _)| one == other) {
         let ((link, ..), _) = counts[0];
         let clicks: u64 = counts.iter().map(|(_, clicks)| clicks).sum();
         if !add_to_total(connection, link, clicks)? {
+            gone.insert(link);
             continue;
         }
         for &((_, day, referrer, agent), clicks) in counts {
@@ -70,7 +72,18 @@ pub(in crate::store::sqlite) fn count(work: &mut WriteContext<'_>, batch: &Click
     }
     let mut all: Vec<_> = all.into_iter().collect();
     all.sort_unstable();
-    add_by_day(connection, &all, now)
+    add_by_day(connection, &all, now)?;
+    let mut by_hour: BTreeMap<(i64, i32), [u64; 2]> = BTreeMap::new();
+    for click in batch.clicks.iter().filter(|click| !gone.contains(&click.link)) {
+        let clicks = u64::from(click.count);
+        let bots = if click.agent == Agent::Bot { clicks } else { 0 };
+        for link in [ALL, click.link] {
+            let sums = by_hour.entry((link, click.hour)).or_default();
+            *sums = [sums[0] + clicks, sums[1] + bots];
+        }
+    }
+    hours::add(connection, by_hour)?;
+    countries::add(connection, &batch.countries, &gone)
 }
 
 /// Adds to the clicks of a link; false where there is no such link.
@@ -206,15 +219,16 @@ pub(in crate::store::sqlite) fn stats(
     let (first, last) = ((*days.start()).max(OLDER + 1), *days.end());
     let older = folded::within(connection, (&these, link), first, last)?;
     let counted = older.as_ref().map(|_| OLDER);
-    let days = breakdown(
-        connection,
-        &format!(
-            "SELECT day, sum(count) FROM clicks WHERE {these} AND day BETWEEN ?2 AND ?3 \
-             GROUP BY day ORDER BY day"
-        ),
-        params![link, first, last],
-        |row| Ok(format_day(row.get(0)?)),
-    )?;
+    let days: Vec<TimeCount> = connection
+        .prepare_cached(&format!(
+            "SELECT day, sum(count), sum(iif(agent = {}, count, 0)) FROM clicks \
+             WHERE {these} AND day BETWEEN ?2 AND ?3 GROUP BY day ORDER BY day",
+            Agent::Bot as u8
+        ))?
+        .query_map(params![link, first, last], |row| {
+            Ok(TimeCount { name: format_day(row.get(0)?), clicks: row.get(1)?, bots: row.get(2)? })
+        })?
+        .collect::<Result<_, _>>()?;
     let referrers = breakdown(
         connection,
         &format!(
@@ -232,9 +246,18 @@ pub(in crate::store::sqlite) fn stats(
         params![link, first, last, counted],
         |row| Ok(Agent::from_u8(row.get(0)?).name().to_owned()),
     )?;
+    let countries = breakdown(
+        connection,
+        &format!(
+            "SELECT country, sum(count) AS clicks FROM click_countries \
+             WHERE {these} AND (day BETWEEN ?2 AND ?3 OR day = ?4) GROUP BY country ORDER BY clicks DESC, country"
+        ),
+        params![link, first, last, counted],
+        |row| row.get(0),
+    )?;
     let told_apart: u64 = days.iter().map(|day| day.clicks).sum();
     let clicks = told_apart + older.as_ref().map_or(0, |older| older.clicks);
-    Ok(Stats { clicks, days, referrers, agents, older })
+    Ok(Stats { clicks, days, hours: Vec::new(), referrers, agents, countries, older })
 }
 
 fn breakdown(

@@ -1,8 +1,10 @@
 //! What is read and written, by table.
 
 pub(in crate::store::sqlite) mod clicks;
+pub(in crate::store::sqlite) mod countries;
 pub(in crate::store::sqlite) mod domains;
 pub(in crate::store::sqlite) mod folded;
+pub(in crate::store::sqlite) mod hours;
 pub(in crate::store::sqlite) mod in_domains;
 pub(in crate::store::sqlite) mod links;
 pub(in crate::store::sqlite) mod list;

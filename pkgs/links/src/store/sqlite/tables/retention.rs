@@ -12,6 +12,7 @@ use crate::agent::Agent;
 use crate::when::Timestamp;
 
 use super::clicks::{self, Key};
+use super::countries;
 use crate::store::Error;
 use crate::store::rules::clicks::{MAX_LINKS_FOLDED, MAX_ROWS_FOLDED, OLDER};
 
@@ -28,6 +29,7 @@ pub(in crate::store::sqlite) fn fold(
         let Some(link) = from.map(|from| next(connection, from)).transpose()?.flatten() else {
             return Ok(None);
         };
+        countries::fold(connection, link, before)?;
         rows -= fold_link(connection, link, before, rows)?;
         if rows == 0 {
             return Ok(Some(link));

@@ -153,6 +153,7 @@ fn a_domain_with_links_is_deleted_by_force_alone_and_a_part_at_a_time() {
     fixture.count(ClickBatch {
         referrers: vec![String::new()],
         clicks: vec![click(first, 0, 0, Agent::None, 3)],
+        ..ClickBatch::default()
     });
     let delete = |force| fixture.store.delete_domain("A.example".to_owned(), force).wait();
     assert!(matches!(delete(false), Err(Error::DomainInUse(_))));
@@ -202,6 +203,7 @@ fn lists_exports_and_sums_are_of_the_domains_asked_for() {
         fixture.count(ClickBatch {
             referrers: vec![String::new()],
             clicks: vec![click(link.id, 5, 0, Agent::None, 1 << (2 * link.domain_id.0))],
+            ..ClickBatch::default()
         });
     }
     let reader = fixture.reader();

@@ -1,0 +1,45 @@
+//! Clicks by country and day, where countries are looked up. A link's go with it, by a trigger: releases that know of no
+//! countries delete links too.
+
+use std::collections::{BTreeMap, HashSet};
+
+use rusqlite::{Connection, params};
+
+use crate::store::rules::clicks::{ALL, OLDER};
+use crate::store::{CountryClick, Error};
+
+/// Adds to the clicks of links that there are.
+pub(in crate::store::sqlite) fn add(
+    connection: &Connection,
+    clicks: &[CountryClick],
+    gone: &HashSet<i64>,
+) -> Result<(), Error> {
+    let mut sums: BTreeMap<(i64, i32, &str), u64> = BTreeMap::new();
+    for click in clicks.iter().filter(|click| !gone.contains(&click.link)) {
+        for link in [ALL, click.link] {
+            *sums.entry((link, click.day, click.country.code())).or_default() += click.count;
+        }
+    }
+    let mut add = connection.prepare_cached(
+        "INSERT INTO click_countries VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET count = count + excluded.count",
+    )?;
+    for ((link, day, country), clicks) in sums {
+        add.execute(params![link, day, country, clicks])?;
+    }
+    Ok(())
+}
+
+/// Folds days of a link before `before` into one.
+pub(in crate::store::sqlite) fn fold(connection: &Connection, link: i64, before: i32) -> Result<(), Error> {
+    connection
+        .prepare_cached(
+            "INSERT INTO click_countries SELECT link, ?2, country, sum(count) FROM click_countries \
+             WHERE link = ?1 AND day > ?2 AND day < ?3 GROUP BY country \
+             ON CONFLICT DO UPDATE SET count = count + excluded.count",
+        )?
+        .execute(params![link, OLDER, before])?;
+    connection
+        .prepare_cached("DELETE FROM click_countries WHERE link = ?1 AND day > ?2 AND day < ?3")?
+        .execute(params![link, OLDER, before])?;
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! Clicks by hour, for as long as hours are told apart. A link's go with it, by a trigger: releases that know of no hours
+//! delete links too.
+
+use std::ops::RangeInclusive;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::clicks::Links;
+use crate::store::rules::clicks::MAX_LINKS_FOLDED;
+use crate::store::{Error, TimeCount};
+use crate::when::format_hour;
+
+/// Clicks of a link in an hour: by everybody, and by bots.
+pub(in crate::store::sqlite) type Hour = ((i64, i32), [u64; 2]);
+
+/// Adds to hours, which are in order, so that neighbours share their pages.
+pub(in crate::store::sqlite) fn add(
+    connection: &Connection,
+    hours: impl IntoIterator<Item = Hour>,
+) -> Result<(), Error> {
+    let mut add = connection.prepare_cached(
+        "INSERT INTO click_hours VALUES (?1, ?2, ?3, ?4) \
+         ON CONFLICT DO UPDATE SET count = count + excluded.count, bots = bots + excluded.bots",
+    )?;
+    for ((link, hour), [clicks, bots]) in hours {
+        add.execute(params![link, hour, clicks, bots])?;
+    }
+    Ok(())
+}
+
+/// Sums hours, the oldest first.
+pub(in crate::store::sqlite) fn sums(
+    connection: &Connection,
+    links: &Links,
+    hours: &RangeInclusive<i32>,
+) -> Result<Vec<TimeCount>, Error> {
+    let (these, link) = links.condition();
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT hour, sum(count), sum(bots) FROM click_hours WHERE {these} AND hour BETWEEN ?2 AND ?3 \
+         GROUP BY hour ORDER BY hour"
+    ))?;
+    let rows = statement.query_map(params![link, hours.start(), hours.end()], |row| {
+        Ok(TimeCount { name: format_hour(row.get(0)?), clicks: row.get(1)?, bots: row.get(2)? })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Forgets hours before `before`, of as many links from `from` on as one piece of work may. Answers with which link to go
+/// on; none where all are done.
+pub(in crate::store::sqlite) fn forget(
+    connection: &Connection,
+    before: i32,
+    from: i64,
+) -> Result<Option<i64>, Error> {
+    let mut from = Some(from);
+    for _ in 0..MAX_LINKS_FOLDED {
+        let Some(first) = from else { return Ok(None) };
+        let next: Option<i64> = connection
+            .prepare_cached("SELECT link FROM click_hours WHERE link >= ?1 ORDER BY link LIMIT 1")?
+            .query_row([first], |row| row.get(0))
+            .optional()?;
+        let Some(link) = next else { return Ok(None) };
+        connection
+            .prepare_cached("DELETE FROM click_hours WHERE link = ?1 AND hour < ?2")?
+            .execute([link, i64::from(before)])?;
+        from = link.checked_add(1);
+    }
+    Ok(from)
+}
