@@ -142,6 +142,17 @@ fn rm_deletes_each_on_its_own_merits() {
         for code in ["a", "b", "c"] {
             place.ok(&["add", "https://example.com", "--code", code]);
         }
+        assert_eq!(
+            place.ok(&["edit", "a", "b", "--add-tag", "x", "--status", "disabled"]),
+            "edited a\nedited b\n"
+        );
+        let ran = place.run(&["edit", "a", "none", "c", "--add-tag", "y", "--remove-tag", "x", "--json"]);
+        ran.failed(1, "1 of 3");
+        assert_eq!(ran.json()["edited"], json!(["a", "c"]));
+        assert_eq!(ran.json()["failed"][0]["code"], "none");
+        let edited = place.json(&["get", "a"]);
+        assert_eq!((&edited["tags"], &edited["status"]), (&json!(["y"]), &json!("disabled")));
+        place.run(&["edit", "a", "b", "--add-tag", "no space"]).failed(2, "tag");
         assert_eq!(place.ok(&["rm", "a"]), "deleted a\n");
         let ran = place.run(&["rm", "a", "b", "--json"]);
         ran.failed(1, "1 of 2");

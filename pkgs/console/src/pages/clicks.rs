@@ -92,6 +92,9 @@ impl Counted {
     }
 }
 
+/// A breakdown of what was counted.
+type Breakdown = fn(&Stats) -> &[Count];
+
 /// A link's clicks in a period, and in the one before where they are to be compared.
 pub(super) struct Clicks {
     period: Period,
@@ -236,7 +239,7 @@ impl Clicks {
         if !period.is_by_hour() {
             now.stats.hours.iter().for_each(|one| row("hour", &one.name, both(one), [None; 2]));
         }
-        let kinds: [(&str, fn(&Stats) -> &[Count]); 3] = [
+        let kinds: [(&str, Breakdown); 3] = [
             ("referrer", |stats| &stats.referrers),
             ("agent", |stats| &stats.agents),
             ("country", |stats| &stats.countries),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{Screen, csrf, failed, links, page as shown, see_other, text};
 use crate::app::App;
 use crate::fields::{Fields, query};
-use crate::links::{Changed, Domain, Link, Links, Listing};
+use crate::links::{Domain, Link, Listing};
 use crate::upstream;
 use crate::visitor::Visitor;
 
@@ -68,7 +68,7 @@ fn list(visitor: &Visitor, fields: &Fields, listing: &Listing, domains: &[Domain
         (search(fields, domains))
         div #list {
             @if let Some(done) = fields.some("done") {
-                p.done role="status" { (done_words(done, fields.get("failed"))) }
+                p.done role="status" { (text::number(done.parse().unwrap_or(0), "link", "links")) " done." }
             }
             p.hint role="status" {
                 (text::number(listing.links.len(), "link", "links")) " on this page"
@@ -200,12 +200,17 @@ fn bulk_bar() -> Markup {
                     option value="" { "nothing" }
                     option value="disable" { "disable" } option value="enable" { "enable" }
                     option value="tag" { "add the tag" } option value="untag" { "remove the tag" }
+                    option value="expire" { "have them expire" } option value="keep" { "have them never expire" }
                     option value="delete" { "delete" }
                 }
             }
             div.field {
                 label for="with-tag" { "Tag" }
                 input #with-tag type="text" name="with-tag" maxlength="64";
+            }
+            div.field {
+                label for="until" { "Expires" }
+                input #until type="text" name="until" maxlength="64" placeholder="2030-01-31, or 7d";
             }
             button { "Do it" }
         }
@@ -242,73 +247,108 @@ pub(super) fn at(code: &str, domain: &str, what: &str) -> String {
 
 /// Does the same with several links.
 pub(crate) async fn bulk(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
+    let fields = &fields;
     let asked = (Screen::Links, "Links");
     let api = match links(&app, &visitor) {
         Ok(api) => api,
         Err(error) => return failed((&app, &visitor), asked, &error),
     };
     let chosen: Vec<(&str, &str)> = fields.all("link").filter_map(|link| link.split_once('/')).collect();
-    let tag = fields.some("with-tag");
-    let wrong = match fields.get("action") {
+    let action = Action::of(fields);
+    let wrong = match &action {
         _ if chosen.is_empty() => Some("No link is chosen."),
         _ if chosen.len() > BULK => Some("These are too many at once."),
-        "tag" | "untag" if tag.is_none() => Some("Which tag? There is a field for it beside."),
-        "disable" | "enable" | "tag" | "untag" => None,
-        "delete" if fields.has("sure") => None,
-        "delete" => return ask_delete(&app, &visitor, &fields, &chosen),
-        _ => Some("Choose what is to be done with them."),
+        Ok(Action::Delete) if !fields.has("sure") => return ask_delete(&app, &visitor, fields, &chosen),
+        Ok(_) => None,
+        Err(wrong) => Some(*wrong),
     };
-    if let Some(wrong) = wrong {
-        let content = html! {
-            h1 { "Nothing was done" }
-            p.alert role="alert" { (wrong) }
-            p { a href=(back(&fields, &[])) { "Back to the list" } }
-        };
-        return shown(StatusCode::UNPROCESSABLE_ENTITY, (&app, &visitor), asked, content);
-    }
-    let mut changed = Changed::default();
-    for (domain, code) in chosen {
-        match change(&api, (code, domain), fields.get("action"), tag.unwrap_or_default()).await {
-            Ok(()) => changed.done += 1,
-            // One that is gone or was changed meanwhile does not keep the others from theirs.
-            Err(upstream::Error::Refused(problem)) if [404, 409, 412, 422].contains(&problem.status) => {
-                changed.failed += 1;
+    let (None, Ok(action)) = (wrong, action) else {
+        return not_done(&app, &visitor, fields, wrong.unwrap_or_default());
+    };
+    let outcomes = match action {
+        Action::Delete => api.delete_many(&chosen).await,
+        Action::Edit(change) => api.edit_many(&chosen, change).await,
+    };
+    match outcomes {
+        Ok(outcomes) => {
+            let failed: Vec<_> =
+                chosen.iter().zip(outcomes).filter_map(|(link, outcome)| Some((link, outcome?))).collect();
+            let done = chosen.len() - failed.len();
+            if failed.is_empty() {
+                return see_other(&back(fields, &[("done", &done.to_string())]));
             }
-            Err(error) => return failed((&app, &visitor), asked, &error),
+            shown(StatusCode::OK, (&app, &visitor), asked, report(fields, done, &failed))
         }
+        // What is wrong with the change itself, such as a tag that is none.
+        Err(upstream::Error::Refused(problem)) if [400, 422].contains(&problem.status) => {
+            let field = problem.errors.first().map(|error| error.detail.as_str());
+            not_done(&app, &visitor, fields, field.unwrap_or(&problem.detail))
+        }
+        Err(error) => failed((&app, &visitor), asked, &error),
     }
-    let (done, failures) = (changed.done.to_string(), changed.failed.to_string());
-    let failures = if changed.failed == 0 { "" } else { &failures };
-    see_other(&back(&fields, &[("done", &done), ("failed", failures)]))
+}
+
+/// What is done with the chosen links.
+enum Action {
+    Delete,
+    /// As the API of links has it.
+    Edit(Map<String, Value>),
+}
+
+impl Action {
+    /// What a form asks for, or what is wrong with it.
+    fn of(fields: &Fields) -> Result<Self, &'static str> {
+        let tag = || {
+            fields
+                .some("with-tag")
+                .map(|tag| json!([tag]))
+                .ok_or("Which tag? There is a field for it beside.")
+        };
+        let (name, value) = match fields.get("action") {
+            "delete" => return Ok(Self::Delete),
+            "disable" => ("set", json!({ "status": "disabled" })),
+            "enable" => ("set", json!({ "status": "active" })),
+            "expire" => {
+                let until =
+                    fields.some("until").ok_or("When do they expire? There is a field for it beside.")?;
+                ("set", json!({ "expires_at": until }))
+            }
+            "keep" => ("set", json!({ "expires_at": null })),
+            "tag" => ("add_tags", tag()?),
+            "untag" => ("remove_tags", tag()?),
+            _ => return Err("Choose what is to be done with them."),
+        };
+        Ok(Self::Edit(Map::from_iter([(name.to_owned(), value)])))
+    }
+}
+
+fn not_done(app: &App, visitor: &Visitor, fields: &Fields, wrong: &str) -> Response {
+    let content = html! {
+        h1 { "Nothing was done" }
+        p.alert role="alert" { (wrong) }
+        p { a href=(back(fields, &[])) { "Back to the list" } }
+    };
+    shown(StatusCode::UNPROCESSABLE_ENTITY, (app, visitor), (Screen::Links, "Links"), content)
+}
+
+/// What could not be done, and why.
+fn report(fields: &Fields, done: usize, failed: &[(&(&str, &str), String)]) -> Markup {
+    html! {
+        h1 { (text::number(done, "link", "links")) " done, " (failed.len()) " not" }
+        table.cards {
+            thead { tr { th scope="col" { "Link" } th scope="col" { "Why not" } } }
+            tbody { @for ((domain, code), why) in failed {
+                tr { th scope="row" { bdi { @if !domain.is_empty() { (domain) "/" } (code) } } td data-label="Why not" { (why) } }
+            } }
+        }
+        p { a.button href=(back(fields, &[])) { "Back to the list" } }
+    }
 }
 
 /// The list as it was, with this told of it.
 fn back(fields: &Fields, told: &[(&str, &str)]) -> String {
     let kept = KEPT.iter().map(|&name| (name, fields.get(name))).chain(told.iter().copied());
     format!("/links?{}", query(&kept.collect::<Vec<_>>()))
-}
-
-async fn change(
-    api: &Links<'_>,
-    (code, domain): (&str, &str),
-    action: &str,
-    tag: &str,
-) -> Result<(), upstream::Error> {
-    let status = |status: &str| Map::from_iter([("status".to_owned(), json!(status))]);
-    let (patch, seen) = match action {
-        "delete" => return api.delete(code, domain).await,
-        "disable" => (status("disabled"), "*".to_owned()),
-        "enable" => (status("active"), "*".to_owned()),
-        action => {
-            let (link, seen) = api.read(code, domain).await?;
-            let mut tags: Vec<String> = link.tags.into_iter().filter(|one| one != tag).collect();
-            if action == "tag" {
-                tags.push(tag.to_owned());
-            }
-            (Map::from_iter([("tags".to_owned(), Value::from(tags))]), seen)
-        }
-    };
-    api.edit((code, domain), &patch, &seen).await.map(drop)
 }
 
 /// Asks before links and their clicks are gone.
@@ -332,17 +372,4 @@ fn ask_delete(app: &App, visitor: &Visitor, fields: &Fields, chosen: &[(&str, &s
         }
     };
     shown(StatusCode::OK, (app, visitor), (Screen::Links, "Delete links"), content)
-}
-
-/// What came of a form, as the address tells it: figures alone are taken from there.
-fn done_words(done: &str, failed: &str) -> String {
-    let figure = |text: &str| text.parse::<usize>().unwrap_or(0);
-    match figure(failed) {
-        0 => format!("{} done.", text::number(figure(done), "link", "links")),
-        left => format!(
-            "{} done; {} could not be: gone, or changed by somebody else meanwhile.",
-            text::number(figure(done), "link", "links"),
-            text::number(left, "link", "links")
-        ),
-    }
 }

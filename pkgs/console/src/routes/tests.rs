@@ -61,11 +61,11 @@ impl Machine for Nothing {
     }
 }
 
-/// A service that has no links, and tells that to who has the key; how often it was asked to write.
+/// A service that has no links, and tells that to who has the key; how often it was asked who one is.
 fn serve(path: &std::path::Path) -> Arc<AtomicUsize> {
     let listener = UnixListener::bind(path).expect("a socket");
-    let writes = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&writes);
+    let asked_who = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked_who);
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.expect("a connection");
@@ -73,10 +73,10 @@ fn serve(path: &std::path::Path) -> Arc<AtomicUsize> {
             while !head.ends_with(b"\r\n\r\n") {
                 head.push(stream.read_u8().await.expect("a head"));
             }
-            counted.fetch_add(usize::from(head.starts_with(b"POST ")), Relaxed);
+            counted.fetch_add(usize::from(head.starts_with(b"GET /api/v1/whoami ")), Relaxed);
             let known = String::from_utf8_lossy(&head).contains(&format!("Bearer {KEY}\r\n"));
             let (status, body) = match known {
-                true => ("200 OK", r#"{"links":[],"next":null,"domains":[]}"#),
+                true => ("200 OK", r#"{"links":[],"next":null,"scope":"write"}"#),
                 false => ("401 Unauthorized", r#"{"title":"","status":401,"detail":"unknown"}"#),
             };
             let length = body.len();
@@ -85,14 +85,14 @@ fn serve(path: &std::path::Path) -> Arc<AtomicUsize> {
             stream.write_all(answer.as_bytes()).await.expect("a client");
         }
     });
-    writes
+    asked_who
 }
 
-/// A console, the directory of the socket behind it and of its audit log, and how often links was asked to write.
+/// A console, the directory of the socket behind it and of its audit log, and how often links was asked who one is.
 fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("links");
-    let writes = serve(&socket);
+    let asked_who = serve(&socket);
     let log = AuditLogArgs { audit_log: Some(Destination::File(directory.path().join("audit"))) };
     let links = Upstream { name: "links", address: Address::Unix(socket) };
     let hour = Duration::from_secs(3600);
@@ -121,7 +121,7 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
         audit_log: AuditLog::open(&log, "console").expect("a log"),
         profiles: Profiles::default(),
     };
-    (directory, router(Arc::new(app)), writes)
+    (directory, router(Arc::new(app)), asked_who)
 }
 
 /// A client of the console, with the cookie that it was given last.
@@ -129,13 +129,13 @@ struct Client {
     router: axum::Router,
     cookie: Option<String>,
     directory: tempfile::TempDir,
-    writes: Arc<AtomicUsize>,
+    asked_who: Arc<AtomicUsize>,
 }
 
 impl Client {
     fn new(open: bool) -> Self {
-        let (directory, router, writes) = console(open);
-        Self { router, cookie: None, directory, writes }
+        let (directory, router, asked_who) = console(open);
+        Self { router, cookie: None, directory, asked_who }
     }
 
     async fn send(&mut self, mut request: Request<Body>) -> (Response<()>, String) {
@@ -486,5 +486,5 @@ async fn whether_a_key_may_everything_is_not_asked_with_every_request() {
     for _ in 0..5 {
         client.get("/profile").await;
     }
-    assert_eq!(client.writes.load(Relaxed), 1);
+    assert_eq!(client.asked_who.load(Relaxed), 1);
 }

@@ -1,10 +1,13 @@
 //! The API of links, as far as the console asks it; `/openapi.json` of its admin listener describes all of it.
 
+use std::collections::BTreeSet;
+
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use service::problem::Problem;
 use url::form_urlencoded::byte_serialize;
 
 use crate::fields::query;
@@ -134,13 +137,21 @@ pub(crate) struct Tally {
     pub(crate) errors: Vec<(u64, String)>,
 }
 
-/// What a batch of changes came to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Changed {
-    /// Links that were changed.
-    pub(crate) done: usize,
-    /// Links that were not.
-    pub(crate) failed: usize,
+/// What became of one of many.
+#[derive(Debug, Deserialize)]
+struct Outcome {
+    /// Why not.
+    #[serde(default)]
+    problem: Option<Problem>,
+}
+
+impl Outcome {
+    /// Why not, in words.
+    fn why(self) -> Option<String> {
+        let problem = self.problem?;
+        // What is wrong with a field says more than that one is.
+        Some(problem.errors.into_iter().next().map_or(problem.detail, |error| error.detail))
+    }
 }
 
 /// The API, for whoever has this key.
@@ -189,6 +200,43 @@ impl Links<'_> {
     pub(crate) async fn delete(&self, code: &str, domain: &str) -> Result<(), Error> {
         let path = one(code, "", domain, &[]);
         self.upstream.ask_well(Ask { method: Method::DELETE, path: &path, ..self.get() }).await.map(drop)
+    }
+
+    /// Changes the same of many links, by domain and code; of each why not.
+    pub(crate) async fn edit_many(
+        &self,
+        links: &[(&str, &str)],
+        mut change: Map<String, Value>,
+    ) -> Result<Vec<Option<String>>, Error> {
+        let named = links.iter().map(|(domain, code)| match *domain {
+            "" => json!({ "code": code }),
+            domain => json!({ "domain": domain, "code": code }),
+        });
+        change.insert("links".to_owned(), named.collect());
+        self.many("/api/v1/links/batch-edit", &Value::Object(change)).await
+    }
+
+    /// Deletes many links and their clicks, domain by domain; of each why not.
+    pub(crate) async fn delete_many(&self, links: &[(&str, &str)]) -> Result<Vec<Option<String>>, Error> {
+        let mut outcomes = vec![None; links.len()];
+        let domains: BTreeSet<&str> = links.iter().map(|(domain, _)| *domain).collect();
+        for domain in domains {
+            let at = links.iter().enumerate().filter(|(_, (of, _))| *of == domain);
+            let (places, codes): (Vec<usize>, Vec<&str>) =
+                at.map(|(place, (_, code))| (place, *code)).unzip();
+            let path = format!("/api/v1/links/batch-delete?{}", query(&[("domain", domain)]));
+            for (place, why) in places.into_iter().zip(self.many(&path, &json!(codes)).await?) {
+                outcomes[place] = why;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    async fn many(&self, path: &str, body: &Value) -> Result<Vec<Option<String>>, Error> {
+        let body = Some(("application/json", serde_json::to_vec(body).unwrap_or_default()));
+        let outcomes: Vec<Outcome> =
+            self.json(Ask { method: Method::POST, path, body, ..self.get() }).await?;
+        Ok(outcomes.into_iter().map(Outcome::why).collect())
     }
 
     /// Its short URL as a QR code.

@@ -232,6 +232,34 @@ test("several links are tagged, disabled and deleted together", async () => {
     await page.getByRole("status").getByText("2 links done.").waitFor();
     assert.deepEqual((await box.api_of_links("GET", "links/many-1")).tags, ["many", "more"]);
   });
+  await as_operator(async (page, visitor) => {
+    const act = async (action, field, value) => {
+      await page.getByLabel("Do", { exact: true }).selectOption(action);
+      if (field) await page.getByLabel(field).last().fill(value);
+      await page.getByRole("button", { name: "Do it" }).click();
+    };
+    const choose = async () => {
+      await page.goto(at("/links?tag=many"));
+      for (const code of ["many-1", "many-2"]) await page.getByLabel(`Choose ${code}`).check();
+    };
+    await choose();
+    await act("expire", "Expires", "2130-01-31");
+    await page.getByRole("status").getByText("2 links done.").waitFor();
+    assert.equal((await box.api_of_links("GET", "links/many-2")).expires_at, "2130-01-31T00:00:00Z");
+    await choose();
+    await act("expire", "Expires", "soon");
+    await page.getByRole("alert").getByText("is no instant").waitFor();
+    // One of them is gone meanwhile.
+    await choose();
+    await box.api_of_links("DELETE", "links/many-2");
+    await act("keep");
+    await heading(page, "1 link done, 1 not").waitFor();
+    await page.getByRole("row").filter({ hasText: "many-2" }).getByText("no link has the code").waitFor();
+    await visitor.accessible("what could not be done");
+    await page.getByRole("link", { name: "Back to the list" }).click();
+    assert.equal((await box.api_of_links("GET", "links/many-1")).expires_at, undefined);
+    await box.api_of_links("POST", "links", { code: "many-2", target: "https://example.com/", tags: ["many"] });
+  }, { javaScriptEnabled: false });
   await as_operator(async (page) => {
     await page.goto(at("/links?tag=many"));
     await page.getByLabel("Choose many-1").check();
@@ -628,15 +656,30 @@ test("a link's page has its QR code, its clicks and a chart", async () => {
     await page.waitForURL(/days=7&compare=on/);
     await page.locator(".chart canvas").waitFor();
     await page.getByText("By day").click();
-    assert.equal(await page.getByRole("region", { name: "Clicks by day" }).locator("tbody tr").count(), 7);
+    const days = page.getByRole("region", { name: "Clicks by day" });
+    assert.equal(await days.locator("tbody tr").count(), 7);
+    // Those of bots are apart, and both periods beside each other.
+    assert.deepEqual(await days.locator("thead th").allTextContents(), ["Day", "Clicks", "By bots", "Before", "By bots"]);
+    const today = await days.locator("tbody tr").first().locator("td").allTextContents();
+    assert.ok(Number(today[0]) >= 1 && Number(today[1]) >= 1, today.join());
+    await page.getByText("By hour").click();
+    assert.ok((await page.getByRole("region", { name: "Clicks by hour" }).locator("tbody tr").count()) >= 1);
     await visitor.accessible("link");
     const download = page.waitForEvent("download");
     await page.getByRole("link", { name: "CSV" }).click();
     const file = await download;
     assert.equal(file.suggestedFilename(), "visited-clicks.csv");
     const lines = readFileSync(await file.path(), "utf8").split("\r\n");
-    assert.equal(lines[0], "kind,name,clicks,before");
-    assert.match(lines[7], /^day,\d{4}-\d\d-\d\d,\d+,0$/);
+    assert.equal(lines[0], "kind,name,clicks,bots,before,bots_before");
+    assert.match(lines[7], /^day,\d{4}-\d\d-\d\d,\d+,\d+,0,0$/);
+    assert.ok(lines.some((line) => /^hour,\d{4}-\d\d-\d\dT\d\d,\d+,\d+,,$/.test(line)), lines.join());
+    await page.getByLabel("Days").selectOption("1");
+    await page.getByRole("button", { name: "Show" }).click();
+    await page.waitForURL(/days=1&compare=on/);
+    await page.locator(".chart canvas").waitFor();
+    await page.getByText("By hour").click();
+    assert.equal(await page.getByRole("region", { name: "Clicks by hour" }).locator("tbody tr").count(), 24);
+    await visitor.accessible("link, by hour");
     for (const [format, type] of [["svg", "image/svg+xml"], ["png", "image/png"]]) {
       const answer = await page.request.get(at(`/link/visited/qr.${format}`));
       assert.equal(answer.headers()["content-type"], type);

@@ -47,7 +47,7 @@ use auth::UnknownTokens;
 use protocol::mount::Mounted;
 use readers::ReaderPool;
 
-pub use api::batch::Outcome;
+pub use api::batch::{LinkName, Outcome};
 pub use api::domains::DomainList;
 pub use api::links::{Listing, Shown};
 pub use metrics::Requests;

@@ -26,6 +26,7 @@ use super::{health, metrics};
         links::edit,
         links::delete,
         batch::create,
+        batch::edit,
         batch::delete,
         bulk::export,
         bulk::import,

@@ -29,10 +29,11 @@ const WRITE: Scope = Scope::Write;
 
 /// All of the API. Fixed paths stand before the patterns that would match them too.
 #[rustfmt::skip]
-pub static ENDPOINTS: [Endpoint; 22] = [
+pub static ENDPOINTS: [Endpoint; 23] = [
     endpoint(Method::POST,   "/api/v1/links",              WRITE, || web::to(links::create)),
     endpoint(Method::GET,    "/api/v1/links",              READ,  || web::to(links::list)),
     endpoint(Method::POST,   "/api/v1/links/batch",        WRITE, || web::to(batch::create)),
+    endpoint(Method::POST,   "/api/v1/links/batch-edit",   WRITE, || web::to(batch::edit)),
     endpoint(Method::POST,   "/api/v1/links/batch-delete", WRITE, || web::to(batch::delete)),
     endpoint(Method::GET,    "/api/v1/links/export",       READ,  || web::to(bulk::export)),
     endpoint(Method::POST,   "/api/v1/links/import",       WRITE, || web::to(bulk::import)),

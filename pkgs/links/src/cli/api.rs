@@ -16,10 +16,10 @@ use url::Url;
 
 use super::trust;
 use crate::admin::api::bulk::LOCKED;
-use crate::admin::{DomainList, Listing, Shown};
+use crate::admin::{DomainList, LinkName, Listing, Outcome, Shown};
 use crate::domains::{Domain, DomainPatch, NewDomain};
 use crate::front::Refusal;
-use crate::link::{LinkPatch, NewLink};
+use crate::link::{LinkPatch, ManyPatch, NewLink};
 use crate::store::{ListQuery, Stats, Tally};
 use crate::transfer::{Format, ImportOptions};
 
@@ -183,6 +183,27 @@ impl Client {
     /// `PATCH /links/{code}`.
     pub fn edit(&self, domain: Option<&str>, code: &str, patch: &LinkPatch) -> Result<Shown, Error> {
         self.json("PATCH", self.url_at(&["links", code], domain), Some(patch))
+    }
+
+    /// `POST /links/batch-edit`: of each why not.
+    pub fn edit_many(
+        &self,
+        domain: Option<&str>,
+        codes: &[String],
+        patch: &ManyPatch,
+    ) -> Result<Vec<Result<(), String>>, Error> {
+        /// What is sent, beside the change.
+        #[derive(Serialize)]
+        struct Sent<'a> {
+            links: Vec<LinkName>,
+            #[serde(flatten)]
+            patch: &'a ManyPatch,
+        }
+        let name = |code: &String| LinkName { domain: domain.map(str::to_owned), code: code.clone() };
+        let sent = Sent { links: codes.iter().map(name).collect(), patch };
+        let outcomes: Vec<Outcome> = self.json("POST", self.url(&["links", "batch-edit"]), Some(&sent))?;
+        let told = |outcome: Outcome| outcome.problem.map_or(Ok(()), |problem| Err(problem.detail));
+        Ok(outcomes.into_iter().map(told).collect())
     }
 
     /// `DELETE /links/{code}`.

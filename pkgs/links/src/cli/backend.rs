@@ -14,7 +14,7 @@ use super::policy::{PolicyArgs, PublicArgs};
 use super::shown::with_short_url;
 use crate::admin::{DomainList, Listing, Shown};
 use crate::domains::{Domain, DomainId, DomainPatch, InDomains, LinkKey, NewDomain};
-use crate::link::{LinkPatch, NewLink};
+use crate::link::{LinkPatch, ManyPatch, NewLink};
 use crate::store::{self, ListQuery, Reader, Stats, StatsScope, Tally};
 use crate::transfer::{self, Format, ImportOptions, Writer};
 
@@ -113,6 +113,27 @@ impl Backend {
                 Ok(with_short_url(store.done(store.edit(key, patch))?, public))
             }
             Self::Api(client) => Ok(client.edit(domain, code, &patch)?),
+        }
+    }
+
+    /// Changes the same of many links, and says of each why not.
+    pub fn edit_many(
+        &self,
+        domain: Option<&str>,
+        codes: &[String],
+        patch: ManyPatch,
+    ) -> Result<Vec<Result<(), String>>, Error> {
+        match self {
+            Self::Database { store, .. } => {
+                let domain = id(store, domain)?;
+                let keys = codes.iter().map(|code| LinkKey { domain, code: code.clone() }).collect();
+                let edited = store.done(store.edit_many(keys, patch, |_| ()))?;
+                Ok(edited
+                    .into_iter()
+                    .map(|edited| edited.map(drop).map_err(|error| error.to_string()))
+                    .collect())
+            }
+            Self::Api(client) => Ok(client.edit_many(domain, codes, &patch)?),
         }
     }
 

@@ -189,6 +189,21 @@ pub struct LinkPatch {
     pub max_clicks: Option<Option<u64>>,
 }
 
+/// The same change of many links.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ManyPatch {
+    /// What each is to have.
+    #[serde(default)]
+    pub set: LinkPatch,
+    /// Tags that each is to have beside those it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_tags: Vec<String>,
+    /// Tags that none is to have any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove_tags: Vec<String>,
+}
+
 impl RedirectStatus {
     /// The status code.
     pub const fn code(self) -> u16 {

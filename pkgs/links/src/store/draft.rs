@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::domains::{Domain, DomainId};
-use crate::link::{self, Link, LinkPatch, NewLink, RedirectStatus, Status};
+use crate::invalid::InvalidField;
+use crate::link::{self, Link, LinkPatch, ManyPatch, NewLink, RedirectStatus, Status};
 use crate::when::Timestamp;
 use service::password;
 
@@ -103,7 +104,8 @@ impl Draft {
     }
 }
 
-/// A patch that keeps every rule, but for those between two fields.
+/// A patch that keeps every rule, but for those between two fields, and of how many tags there are.
+#[derive(Clone)]
 pub(in crate::store) struct Edit {
     pub target: Option<String>,
     pub title: Option<Option<String>>,
@@ -115,6 +117,8 @@ pub(in crate::store) struct Edit {
     pub not_before: Option<Option<Timestamp>>,
     pub expires_at: Option<Option<Timestamp>>,
     pub max_clicks: Option<Option<u64>>,
+    pub add_tags: Vec<String>,
+    pub remove_tags: Vec<String>,
 }
 
 impl Edit {
@@ -130,7 +134,28 @@ impl Edit {
             expires_at: patch.expires_at,
             max_clicks: patch.max_clicks.map(link::max_clicks).transpose()?,
             password_hash: patch.password.map(|new| new.as_deref().map(hash).transpose()).transpose()?,
+            add_tags: Vec::new(),
+            remove_tags: Vec::new(),
         })
+    }
+
+    /// The same of many links.
+    pub fn of_many(patch: ManyPatch, policy: &Policy) -> Result<Self, Error> {
+        let ManyPatch { set, add_tags, remove_tags } = patch;
+        if set.tags.is_some() && !(add_tags.is_empty() && remove_tags.is_empty()) {
+            return Err(Error::field("add_tags", "tags are either set, or added and removed"));
+        }
+        let of_field = |field| move |invalid: InvalidField| Error::field(field, invalid.reason);
+        Ok(Self {
+            add_tags: link::tags(add_tags).map_err(of_field("add_tags"))?,
+            remove_tags: link::tags(remove_tags).map_err(of_field("remove_tags"))?,
+            ..Self::new(set, policy)?
+        })
+    }
+
+    /// Whether a link may have other tags afterwards.
+    pub fn retags(&self) -> bool {
+        self.tags.is_some() || !self.add_tags.is_empty() || !self.remove_tags.is_empty()
     }
 
     /// Makes of a link what it is after the edit, but for its password; that is answered, where it becomes another one or
@@ -144,6 +169,12 @@ impl Edit {
         set(&mut link.target, self.target);
         set(&mut link.title, self.title);
         set(&mut link.tags, self.tags);
+        if !self.add_tags.is_empty() || !self.remove_tags.is_empty() {
+            let mut tags = std::mem::take(&mut link.tags);
+            tags.extend(self.add_tags);
+            tags.retain(|tag| !self.remove_tags.contains(tag));
+            link.tags = link::tags(tags)?;
+        }
         set(&mut link.status, self.status);
         set(&mut link.redirect, self.redirect);
         set(&mut link.forward_query, self.forward_query);

@@ -23,7 +23,7 @@ use std::time::Duration;
 use service::ready::Watch as Liveness;
 
 use crate::domains::{Domain, DomainId, DomainPatch, Domains, InDomains, LinkKey, NewDomain, SharedDomains};
-use crate::link::{Link, LinkPatch, NewLink};
+use crate::link::{Link, LinkPatch, ManyPatch, NewLink};
 use crate::when::{HOURS, Timestamp};
 
 use policy::Policy;
@@ -133,6 +133,17 @@ impl Store {
         expected: impl FnOnce(&Link) -> bool + Send + 'static,
     ) -> Pending<Link> {
         either!(self, database => database.edit_if(key, patch, expected))
+    }
+
+    /// Applies the same change to many links; one transaction, each on its own merits. Answers what `see` made of each before,
+    /// and what it is after. Hashes a password on the calling thread.
+    pub fn edit_many<T: Send + 'static>(
+        &self,
+        keys: Vec<LinkKey>,
+        patch: ManyPatch,
+        see: impl Fn(&Link) -> T + Send + Sync + 'static,
+    ) -> Pending<Vec<Result<(T, Link), Error>>> {
+        either!(self, database => database.edit_many(keys, patch, see))
     }
 
     /// Deletes a link and its clicks.

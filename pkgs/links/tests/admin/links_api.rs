@@ -204,6 +204,63 @@ fn a_batch_tells_what_became_of_each() {
 }
 
 #[test]
+fn the_same_is_changed_of_many_links_each_on_its_own_merits() {
+    let server = Server::start();
+    for code in ["a", "b", "c"] {
+        server.create(code);
+    }
+    let tags: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();
+    let patch = json!({ "tags": tags, "not_before": "2029-01-01T00:00:00Z" }).to_string();
+    let fields = [("content-type", "application/merge-patch+json")];
+    assert_eq!(server.ask("PATCH", "/api/v1/links/c", &fields, &patch).status, 200);
+    let edit = |body: Value| server.post("/api/v1/links/batch-edit", &body.to_string());
+    let links = json!([{ "code": "a" }, { "code": "none" }, { "code": "b", "domain": "default" },
+        { "code": "c" }, { "code": "a", "domain": "none.example" }]);
+    let edited = edit(json!({ "links": links, "add_tags": ["new", "x"], "remove_tags": ["x"],
+        "set": { "status": "disabled", "expires_at": "2028-01-31" } }));
+    assert_eq!(edited.status, 200, "{}", edited.text());
+    let edited = edited.json();
+    let statuses: Vec<_> =
+        edited.as_array().unwrap().iter().map(|outcome| outcome["status"].as_u64().unwrap()).collect();
+    // One would expire before it begins, and its tags would be too many.
+    assert_eq!(statuses, [200, 404, 200, 422, 422], "{edited}");
+    assert_eq!(edited[4]["problem"]["errors"][0]["pointer"], "/domain");
+    for (code, status, tags) in
+        [("a", "disabled", json!(["new"])), ("c", "active", json!(tags_sorted(&tags)))]
+    {
+        let link = server.get(&format!("/api/v1/links/{code}")).json();
+        assert_eq!((&link["status"], &link["tags"]), (&json!(status), &tags), "{link}");
+    }
+    let edited =
+        edit(json!({ "links": [{ "code": "c" }], "remove_tags": ["t0", "none"], "add_tags": ["u"] }));
+    assert_eq!(edited.json()[0]["status"], 200);
+    let found = server.get("/api/v1/links?tag=u").json();
+    assert_eq!((&found["links"][0]["code"], found["links"].as_array().unwrap().len()), (&json!("c"), 1));
+    assert_eq!(server.get("/api/v1/links?tag=t0").json()["links"], json!([]));
+    let one = json!([{ "code": "a" }]);
+    for (body, pointer) in [
+        (json!({ "links": one, "set": { "tags": ["a"] }, "add_tags": ["b"] }), "/add_tags"),
+        (json!({ "links": one, "add_tags": ["no space"] }), "/add_tags"),
+        (json!({ "links": one, "remove_tags": [""] }), "/remove_tags"),
+        (json!({ "links": one, "set": { "target": "x" } }), "/target"),
+        (json!({ "links": one, "set": { "code": "x" } }), "/set/code"),
+        (json!({ "links": ["a"], "add_tags": ["b"] }), "/links/0"),
+    ] {
+        let problem = edit(body.clone()).problem(422);
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{body}: {problem}");
+    }
+    edit(json!({ "links": one })).problem(422);
+    edit(json!({ "links": vec![json!({ "code": "a" }); 10_001], "add_tags": ["b"] })).problem(413);
+}
+
+/// As a link has them.
+fn tags_sorted(tags: &[String]) -> Vec<String> {
+    let mut tags = tags.to_vec();
+    tags.sort();
+    tags
+}
+
+#[test]
 fn a_closed_store_reads_but_says_so_to_writers() {
     let server = Server::start();
     server.create("a");

@@ -13,7 +13,7 @@ use crate::admin::protocol::failure::Failure;
 use crate::admin::protocol::respond::uncached;
 use crate::admin::{State, auth};
 use crate::domains::LinkKey;
-use crate::link::{Link, NewLink};
+use crate::link::{Link, LinkPatch, ManyPatch, NewLink};
 use crate::store::Error;
 
 /// The most items a batch may have.
@@ -30,6 +30,34 @@ pub struct Outcome {
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+}
+
+/// What to change of which links.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ManyEdit {
+    /// Which.
+    links: Vec<LinkName>,
+    /// What each is to have.
+    #[serde(default)]
+    set: LinkPatch,
+    /// Tags that each is to have beside those it has.
+    #[serde(default)]
+    add_tags: Vec<String>,
+    /// Tags that none is to have any more.
+    #[serde(default)]
+    remove_tags: Vec<String>,
+}
+
+/// Which link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkName {
+    /// The domain it is at; the default one where absent, or `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Its code.
+    pub code: String,
 }
 
 impl Outcome {
@@ -77,17 +105,54 @@ pub(in crate::admin) async fn create(
         };
         audit.wrote("link.create", &links.map(of).collect::<Vec<_>>()).await;
     }
-    let mut created = created.into_iter();
-    let outcomes: Vec<_> = (refused.into_iter())
-        .filter_map(|refused| match refused {
-            Some(failure) => Some(Outcome::failed(failure)),
-            None => created.next().map(|created| match created {
-                Ok(link) => Outcome { status: 201, link: Some(Shown::new(&state, link)), problem: None },
-                Err(error) => Outcome::failed(error.into()),
-            }),
+    let of = |link| Outcome { status: 201, link: Some(Shown::new(&state, link)), problem: None };
+    Ok(uncached(HttpResponse::Ok()).json(outcomes(refused, created, of)))
+}
+
+/// Edit many links
+///
+/// The same change of at most 10,000 links, in one transaction, each on its own merits. The answer has one outcome a link, in
+/// their order, without the links.
+#[utoipa::path(post, path = "/api/v1/links/batch-edit", tag = "links", operation_id = "editLinks",
+    request_body = ManyEdit, security(("bearer" = ["write"])),
+    responses((status = 200, description = "What became of each", body = Vec<Outcome>)))]
+pub(in crate::admin) async fn edit(
+    request: HttpRequest,
+    payload: web::Payload,
+    state: web::Data<State>,
+) -> Result<HttpResponse, Failure> {
+    let ManyEdit { links, set, add_tags, remove_tags } = body::json(&request, payload, body::BATCH).await?;
+    let patch = ManyPatch { set, add_tags, remove_tags };
+    if patch == ManyPatch::default() {
+        return Err(Problem::unprocessable("there is nothing to change").into());
+    }
+    let grant = auth::granted(&request)?;
+    let mut taken = Vec::new();
+    // None for those that are handed on.
+    let refused: Vec<Option<Failure>> = (bounded(links)?.into_iter())
+        .map(|LinkName { domain, code }| match domains::one(&grant, &state, domain.as_deref()) {
+            Ok(domain) => {
+                taken.push(LinkKey { domain, code });
+                None
+            }
+            Err(failure) => Some(of_body(failure)),
         })
         .collect();
-    Ok(uncached(HttpResponse::Ok()).json(outcomes))
+    let audit = Audit::of(&request, &state);
+    let (store, is_on) = (state.store.clone(), audit.is_on());
+    let hashes = matches!(patch.set.password, Some(Some(_)));
+    let see = move |link: &Link| is_on.then(|| audit::digest(link));
+    let edited = submit(hashes, move || store.edit_many(taken, patch, see)).await?;
+    if audit.is_on() {
+        let of = |(before, link): &(Option<String>, Link)| Written {
+            target: audit::target_of(link),
+            before: before.clone(),
+            after: Some(audit::digest(link)),
+        };
+        audit.wrote("link.edit", &edited.iter().flatten().map(of).collect::<Vec<_>>()).await;
+    }
+    let of = |_| Outcome { status: 200, link: None, problem: None };
+    Ok(uncached(HttpResponse::Ok()).json(outcomes(refused, edited, of)))
 }
 
 /// Delete many links
@@ -124,6 +189,23 @@ pub(in crate::admin) async fn delete(
         })
         .collect();
     Ok(uncached(HttpResponse::Ok()).json(outcomes))
+}
+
+/// What became of all: of those that were refused, and of those that were handed on, which are none in `refused`.
+fn outcomes<T>(
+    refused: Vec<Option<Failure>>,
+    done: Vec<Result<T, Error>>,
+    of: impl Fn(T) -> Outcome,
+) -> Vec<Outcome> {
+    let mut done = done.into_iter();
+    let one = |refused| match refused {
+        Some(failure) => Some(Outcome::failed(failure)),
+        None => done.next().map(|done| match done {
+            Ok(done) => of(done),
+            Err(error) => Outcome::failed(error.into()),
+        }),
+    };
+    refused.into_iter().filter_map(one).collect()
 }
 
 fn bounded<T>(items: Vec<T>) -> Result<Vec<T>, Failure> {

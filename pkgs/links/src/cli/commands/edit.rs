@@ -1,19 +1,22 @@
-//! `edit`: a link, changed.
+//! `edit`: links, changed.
 
-use crate::cli::backend::BackendArgs;
+use serde::Serialize;
+
+use crate::cli::backend::{Backend, BackendArgs};
 use crate::cli::database::IfMissing;
 use crate::cli::fields::Fields;
 use crate::cli::policy::PolicyArgs;
 use crate::cli::{Error, Output, shown};
-use crate::link::LinkPatch;
+use crate::link::{LinkPatch, ManyPatch};
 
 /// Arguments of `edit`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which link.
-    pub code: String,
+    /// Which links. The same is changed of several, at once.
+    #[arg(required = true, value_name = "CODE")]
+    pub codes: Vec<String>,
 
-    /// The domain it is at; the default one where absent, or "default".
+    /// The domain they are at; the default one where absent, or "default".
     #[arg(long, value_name = "HOST")]
     pub domain: Option<String>,
 
@@ -96,15 +99,64 @@ pub fn run(mut args: Args, output: &mut Output) -> Result<(), Error> {
     }
     let backend = args.backend.open(&args.policy, IfMissing::Refuse)?;
     let domain = args.domain.as_deref();
+    let [code] = &args.codes[..] else {
+        let patch = ManyPatch { set: patch, add_tags: args.add_tags, remove_tags: args.remove_tags };
+        return several(&backend, domain, args.codes, patch, output);
+    };
     if retags {
-        let mut tags = backend.get(domain, &args.code)?.link.tags;
+        let mut tags = backend.get(domain, code)?.link.tags;
         tags.extend(args.add_tags);
         tags.retain(|tag| !args.remove_tags.contains(tag));
         patch.tags = Some(tags);
     }
-    let link = backend.edit(domain, &args.code, patch)?;
+    let link = backend.edit(domain, code, patch)?;
     shown::note_expired(&link);
     output.show(&link, shown::print)
+}
+
+/// What became of the links.
+#[derive(Debug, Default, Serialize)]
+struct Outcome {
+    edited: Vec<String>,
+    failed: Vec<Failed>,
+}
+
+#[derive(Debug, Serialize)]
+struct Failed {
+    code: String,
+    error: String,
+}
+
+/// Changes the same of several links, each on its own merits.
+fn several(
+    backend: &Backend,
+    domain: Option<&str>,
+    codes: Vec<String>,
+    patch: ManyPatch,
+    output: &mut Output,
+) -> Result<(), Error> {
+    let total = codes.len() as u64;
+    let mut outcome = Outcome::default();
+    let edited = backend.edit_many(domain, &codes, patch)?;
+    for (code, edited) in codes.into_iter().zip(edited) {
+        match edited {
+            Ok(()) => outcome.edited.push(code),
+            Err(error) => outcome.failed.push(Failed { code, error }),
+        }
+    }
+    output.show(&outcome, |outcome, output| {
+        for code in &outcome.edited {
+            output.line(format_args!("edited {code}"))?;
+        }
+        for Failed { code, error } in &outcome.failed {
+            output.line(format_args!("left {code:?}: {error}"))?;
+        }
+        Ok(())
+    })?;
+    match outcome.failed.len() as u64 {
+        0 => Ok(()),
+        failed => Err(Error::Some { failed, total }),
+    }
 }
 
 /// A member of a merge patch: set, cleared or absent.

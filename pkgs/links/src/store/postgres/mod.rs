@@ -27,7 +27,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::code::CodePolicy;
 use crate::domains::{Domain, DomainPatch, Domains, InDomains, LinkKey, NewDomain, SharedDomains};
-use crate::link::{Link, LinkPatch, NewLink};
+use crate::link::{Link, LinkPatch, ManyPatch, NewLink};
 use crate::store::database_copy::{Filling, Snapshot};
 use crate::store::draft::{Draft, Edit};
 use crate::store::policy::Policy;
@@ -436,6 +436,23 @@ impl Postgres {
                 self.timeout,
                 |pool| async move { links::edit(&pool, &key, edit, expected).await },
                 |link, watch| watch.changed(Change::Codes(&[key_of(link)])),
+            ),
+            Err(error) => Pending::refused(error),
+        }
+    }
+
+    pub fn edit_many<T: Send + 'static>(
+        &self,
+        keys: Vec<LinkKey>,
+        patch: ManyPatch,
+        see: impl Fn(&Link) -> T + Send + Sync + 'static,
+    ) -> Pending<Vec<Result<(T, Link), Error>>> {
+        let edited = keys.clone();
+        match Edit::of_many(patch, &self.policy) {
+            Ok(edit) => self.write(
+                MANY,
+                |pool| async move { links::edit_many(&pool, &keys, edit, see).await },
+                move |_, watch| watch.changed(Change::Codes(&edited)),
             ),
             Err(error) => Pending::refused(error),
         }

@@ -235,6 +235,32 @@ fn a_flush_of_a_node_that_is_forgotten_meanwhile_is_not_lost() {
 }
 
 #[test]
+fn the_same_is_changed_of_many_and_what_fails_leaves_the_others() {
+    let fixture = Fixture::new();
+    for code in ["a", "b", "c"] {
+        fixture.add(code);
+    }
+    let starts = LinkPatch { not_before: Some(Some(Timestamp(2_000_000_000))), ..LinkPatch::default() };
+    fixture.node.edit("b".to_owned(), starts).wait().unwrap();
+    let set = LinkPatch { expires_at: Some(Some(Timestamp(1_900_000_000))), ..LinkPatch::default() };
+    let patch = ManyPatch { set, add_tags: vec!["x".to_owned()], ..ManyPatch::default() };
+    let keys: Vec<LinkKey> = ["c", "b", "none", "a/b", "a", "a"].map(LinkKey::from).to_vec();
+    let edited = fixture.node.edit_many(keys, patch, |link| link.tags.clone()).wait().unwrap();
+    let told = edited.iter().map(|edited| match edited {
+        Ok((before, link)) => format!("{}: {before:?} {:?}", link.code, link.tags),
+        Err(error) => error.to_string().split(':').next().unwrap_or_default().to_owned(),
+    });
+    let told: Vec<String> = told.collect();
+    assert_eq!((&*told[0], &*told[4], &*told[5]), ("c: [] [\"x\"]", "a: [] [\"x\"]", "a: [\"x\"] [\"x\"]"));
+    assert!(edited[1].is_err() && edited[2].is_err() && edited[3].is_err(), "{told:?}");
+    assert_eq!(
+        fixture.number("SELECT count(*) FROM links WHERE tags = '{x}' AND expires_at = 1900000000"),
+        2
+    );
+    assert_eq!(fixture.number("SELECT count(*) FROM links WHERE expires_at IS NULL AND tags = '{}'"), 1);
+}
+
+#[test]
 fn a_limit_counts_the_clicks_from_before_it_was_set() {
     let fixture = Fixture::new();
     let link = fixture.add("one");

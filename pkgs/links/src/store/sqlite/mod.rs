@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use crate::code::CodePolicy;
 use crate::domains::{Domain, DomainPatch, Domains, LinkKey, NewDomain, SharedDomains};
-use crate::link::{Link, LinkPatch, NewLink};
+use crate::link::{Link, LinkPatch, ManyPatch, NewLink};
 use crate::target::TargetPolicy;
 use crate::when::Timestamp;
 
@@ -170,6 +170,26 @@ impl Store {
             Ok(edit) => self.writer.submit(move |work| links::edit(work, key, edit, expected)),
             Err(error) => Pending::refused(error),
         }
+    }
+
+    /// Applies the same change to many; one transaction, each on its own merits. Answers what `see` made of each before, and
+    /// what it is after.
+    pub fn edit_many<T: Send + 'static>(
+        &self,
+        keys: Vec<LinkKey>,
+        patch: ManyPatch,
+        see: impl Fn(&Link) -> T + Send + Sync + 'static,
+    ) -> Pending<Vec<Result<(T, Link), Error>>> {
+        let edit = match Edit::of_many(patch, &self.policy) {
+            Ok(edit) => edit,
+            Err(error) => return Pending::refused(error),
+        };
+        self.writer.submit(move |work| {
+            each_on_its_own(keys.into_iter().map(|key| {
+                let seen = see(&links::get(work.connection, &key)?);
+                Ok((seen, links::edit(work, key, edit.clone(), |_| true)?))
+            }))
+        })
     }
 
     /// Deletes a link and its clicks.

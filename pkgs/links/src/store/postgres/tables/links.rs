@@ -186,8 +186,7 @@ pub async fn create_many(
             Err(error) => Err(error),
         };
         match created {
-            // Those take the transaction with them.
-            Err(error @ (Error::Unreachable(_) | Error::Postgres(_) | Error::Busy | Error::NoDomain(_))) => {
+            Err(error) if ends_transaction(&error) => {
                 transaction.rollback().await?;
                 return Err(error);
             }
@@ -196,6 +195,52 @@ pub async fn create_many(
     }
     transaction.commit().await?;
     Ok(outcomes)
+}
+
+/// Whether an error takes the transaction with it.
+fn ends_transaction(error: &Error) -> bool {
+    matches!(error, Error::Unreachable(_) | Error::Postgres(_) | Error::Busy | Error::NoDomain(_))
+}
+
+/// Applies the same change to many, each on its own merits.
+pub async fn edit_many<T: Send>(
+    pool: &Pool,
+    keys: &[LinkKey],
+    edit: Edit,
+    see: impl Fn(&Link) -> T + Send + Sync,
+) -> Result<Vec<Result<(T, Link), Error>>, Error> {
+    let session = pool.get().await?;
+    let transaction = session.begin().await?;
+    let (domains, codes) = columns(keys);
+    // In an order, so that two never wait for each other.
+    let lock = "SELECT id FROM links WHERE (domain, code) IN (SELECT * FROM unnest($1::int8[], $2::text[])) \
+         ORDER BY id FOR UPDATE";
+    transaction.query(lock, values![domains => INT8_ARRAY, codes => TEXT_ARRAY]).await?;
+    let mut outcomes = Vec::with_capacity(keys.len());
+    for key in keys {
+        let mut seen = None;
+        let expected = |link: &Link| {
+            seen = Some(see(link));
+            true
+        };
+        let edited = edit_within(&transaction, key, edit.clone(), expected).await;
+        match edited.and_then(|link| Ok((seen.ok_or(Error::Changed)?, link))) {
+            Err(error) if ends_transaction(&error) => {
+                transaction.rollback().await?;
+                return Err(error);
+            }
+            edited => outcomes.push(edited),
+        }
+    }
+    transaction.commit().await?;
+    Ok(outcomes)
+}
+
+/// Keys, column by column; what is no code is in no row.
+fn columns(keys: &[LinkKey]) -> (Vec<i64>, Vec<&str>) {
+    let code = |key: &'_ LinkKey| code::is_well_formed(&key.code);
+    let codes = keys.iter().map(|key| if code(key) { &*key.code } else { "" });
+    (keys.iter().map(|key| key.domain.0).collect(), codes.collect())
 }
 
 pub async fn edit(
@@ -289,9 +334,7 @@ pub async fn delete_many<T>(
 ) -> Result<Vec<Result<T, Error>>, Error> {
     let session = pool.get().await?;
     let transaction = session.begin().await?;
-    let domains: Vec<i64> = keys.iter().map(|key| key.domain.0).collect();
-    let codes: Vec<&str> =
-        keys.iter().map(|key| if code::is_well_formed(&key.code) { &*key.code } else { "" }).collect();
+    let (domains, codes) = columns(keys);
     // In an order, so that two never wait for each other.
     let sql = format!(
         "{SELECT} WHERE (l.domain, l.code) IN (SELECT * FROM unnest($1::int8[], $2::text[])) \

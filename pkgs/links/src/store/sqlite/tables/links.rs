@@ -189,7 +189,7 @@ pub(in crate::store::sqlite) fn edit(
     if !expected(&link) {
         return Err(Error::Changed);
     }
-    let retagged = edit.tags.is_some();
+    let retagged = edit.retags();
     let password = edit.apply(&mut link)?;
     connection
         .prepare_cached(
