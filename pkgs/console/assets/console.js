@@ -16,16 +16,6 @@ function wire(root) {
     button.hidden = false;
     button.addEventListener("click", () => location.reload());
   });
-  root.querySelectorAll("input[data-into]").forEach((input) => {
-    input.parentElement.hidden = false;
-    input.addEventListener("change", async () => {
-      const [file] = input.files;
-      if (!file) return;
-      document.getElementById(input.dataset.into).value = await file.text();
-      const format = document.getElementById("format");
-      if (format) format.value = /json$/i.test(file.name) ? "json" : "csv";
-    });
-  });
   const all = root.querySelector("#all");
   if (all && !all.dataset.wired) {
     all.dataset.wired = "yes";

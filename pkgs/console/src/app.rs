@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::answer_cache::AnswerCache;
 use crate::audit::AuditFile;
 use crate::csrf::Secret;
+use crate::imports::Imports;
 use crate::links::Stats;
 use crate::live::Live;
 use crate::machine::{Examined, Host, Machine, Queues};
@@ -65,6 +66,8 @@ pub(crate) struct App {
     pub(crate) audit_log: Option<AuditLog>,
     /// What was seen of processes.
     pub(crate) profiles: Profiles,
+    /// Links that come from files.
+    pub(crate) imports: Imports,
 }
 
 /// What was found out of the machine lately.

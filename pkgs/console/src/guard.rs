@@ -28,8 +28,8 @@ use crate::{assets, pages};
 /// The longest form, in bytes: that of a link at its limits takes a tenth of it.
 const FORM_BYTES: usize = 256 * 1024;
 
-/// The longest form with rows to import.
-const IMPORT_BYTES: usize = 1 << 20;
+/// The longest form with rows to import, all of which are in memory.
+const IMPORT_BYTES: usize = 8 << 20;
 
 /// The most fields of a form with a file.
 const MOST_FIELDS: usize = 16;
@@ -185,8 +185,14 @@ async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCod
             false => Err((StatusCode::FORBIDDEN, OLD)),
         };
     }
-    if request.uri().path() == "/files/upload" {
-        return form_with_file(visitor, request).await;
+    let has_file = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|media_type| media_type.as_bytes().starts_with(b"multipart/form-data"));
+    match request.uri().path() {
+        "/files/upload" => return form_with_file(visitor, request, sent_file::MOST_BYTES).await,
+        "/links/import" if has_file => return form_with_file(visitor, request, IMPORT_BYTES).await,
+        _ => {}
     }
     let is_form = request
         .headers()
@@ -195,9 +201,8 @@ async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCod
     if !is_form {
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "forms are application/x-www-form-urlencoded"));
     }
-    let most = if request.uri().path() == "/links/import" { IMPORT_BYTES } else { FORM_BYTES };
     let (mut parts, body) = request.into_parts();
-    let body = Limited::new(body, most).collect().await;
+    let body = Limited::new(body, FORM_BYTES).collect().await;
     let body = body.map_err(|_| (StatusCode::PAYLOAD_TOO_LARGE, "this form is too long, or broke off"))?;
     let fields = Fields::parse(&body.to_bytes());
     if !csrf::matches(fields.get(FIELD), &visitor.form) {
@@ -208,13 +213,17 @@ async fn form(visitor: &Visitor, request: Request) -> Result<Request, (StatusCod
 }
 
 /// Reads a form of one of our pages that has a file in it (RFC 7578).
-async fn form_with_file(visitor: &Visitor, request: Request) -> Result<Request, (StatusCode, &'static str)> {
+async fn form_with_file(
+    visitor: &Visitor,
+    request: Request,
+    most_bytes: usize,
+) -> Result<Request, (StatusCode, &'static str)> {
     let media_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let Ok(boundary) = multer::parse_boundary(media_type.unwrap_or_default()) else {
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "forms with files are multipart/form-data"));
     };
     let (mut parts, body) = request.into_parts();
-    let most = sent_file::MOST_BYTES + FORM_BYTES;
+    let most = most_bytes + FORM_BYTES;
     let body = Limited::new(body, most).collect().await;
     let body = body.map_err(|_| {
         (StatusCode::PAYLOAD_TOO_LARGE, "this file is too long for a plain form, or broke off")

@@ -22,6 +22,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/links", get(links::page).post(links::bulk))
         .route("/links/new", get(link_form::new).post(link_form::create))
         .route("/links/import", get(transfer::page).post(transfer::import))
+        .route("/links/import/{id}", get(transfer::one))
+        .route("/live/import/{id}", get(transfer::live))
         .route("/links/export", get(transfer::export))
         .route("/link/{code}", get(link::page))
         .route("/link/{code}/edit", get(link_form::edit).post(link_form::save))

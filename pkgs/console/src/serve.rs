@@ -425,6 +425,7 @@ fn app(
         known: Known::default(),
         audit_log,
         profiles: Profiles::default(),
+        imports: Imports::default(),
     })
 }
 
@@ -449,8 +450,8 @@ fn public(args: &Args, access_log: Option<AccessLog>) -> Config {
         limits: listener::Limits {
             connections: args.max_connections.get() as usize,
             make_room: true,
-            // A file in a plain form, or a piece of one.
-            body_bytes: 5 << 20,
+            // A file in a plain form, or a piece of one; one to import is the longest.
+            body_bytes: 9 << 20,
             body_bytes_total: 24 << 20,
             answer_bytes_total: 32 << 20,
             ..listener::Limits::default()

@@ -38,13 +38,37 @@ pub(super) fn events<F>(
 where
     F: Future<Output = Markup> + Send + 'static,
 {
+    let render = move |app| {
+        let figures = render(app);
+        async move { (figures.await, Goes::On) }
+    };
+    events_until(app, visitor, name, render)
+}
+
+/// Whether there is more to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goes {
+    On,
+    Over,
+}
+
+/// The same until there is nothing more to come.
+pub(super) fn events_until<F>(
+    app: &Arc<App>,
+    visitor: Visitor,
+    name: &'static str,
+    render: impl Fn(Arc<App>) -> F + Send + 'static,
+) -> Response
+where
+    F: Future<Output = (Markup, Goes)> + Send + 'static,
+{
     let place = match app.live.take(&visitor.cookie) {
         Ok(place) => place,
         // An answer that is none of events would leave the page as it is, and nobody would know that it rests.
         Err(full) => {
             let figures = render(Arc::clone(app));
             let once = stream::once(async move {
-                let figures = html! { (over(rests(full), "", "Try again")) (figures.await) };
+                let figures = html! { (over(rests(full), "", "Try again")) (figures.await.0) };
                 Ok::<_, Infallible>(Bytes::from(event(name, &figures) + END))
             });
             return stream_of(Body::from_stream(once));
@@ -67,7 +91,8 @@ where
         } else if begun.elapsed() > LIFE {
             (over("This page has been live for an hour, and rests.", "", "Go on"), None)
         } else {
-            (render(Arc::clone(&app)).await, Some(false))
+            let (markup, goes) = render(Arc::clone(&app)).await;
+            (markup, (goes == Goes::On).then_some(false))
         };
         let mut bytes = event(name, &markup);
         if goes_on.is_none() {

@@ -3,45 +3,134 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::{Screen, attachment, csrf, failed, links, page as shown, text};
+use super::live::{self, Goes};
+use super::{Screen, attachment, csrf, failed, links, missing, page as shown, see_other, text};
 use crate::app::App;
 use crate::fields::Fields;
+use crate::import_rows::Rows;
+use crate::imports::{Import, Progress};
 use crate::links::Tally;
-use crate::upstream::Error;
+use crate::sent_file::SentFile;
 use crate::visitor::Visitor;
 
 const TITLE: (Screen, &str) = (Screen::Links, "Import and export");
 
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor) -> Response {
-    shown(StatusCode::OK, (&app, &visitor), TITLE, show(&visitor, &Fields::default(), None, None))
+    shown(StatusCode::OK, (&app, &visitor), TITLE, show(&visitor, &Fields::default(), None))
 }
 
-/// Makes links of rows.
-pub(crate) async fn import(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
-    let rows = fields.get("rows").trim();
-    let media_type = if fields.get("format") == "json" { "application/json" } else { "text/csv" };
-    // JSON that is an array or one object a line is told by its type.
-    let media_type = if media_type == "application/json" && !rows.starts_with('[') {
-        "application/x-ndjson"
-    } else {
-        media_type
-    };
-    let on_conflict = [("on_conflict", fields.get("on_conflict"))];
-    let imported =
-        async { links(&app, &visitor)?.import((media_type, rows.as_bytes().to_vec()), &on_conflict).await };
-    let (status, content) = match imported.await {
-        Ok(tally) => (StatusCode::OK, show(&visitor, &Fields::default(), Some(&tally), None)),
-        Err(Error::Refused(problem)) if [400, 415, 422].contains(&problem.status) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, show(&visitor, &fields, None, Some(&problem.detail)))
+/// Begins to make links of rows.
+pub(crate) async fn import(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    fields: Fields,
+    file: Option<SentFile>,
+) -> Response {
+    let file = file.filter(|file| !file.name.is_empty());
+    let wrong =
+        |status, why: &str| shown(status, (&app, &visitor), TITLE, show(&visitor, &fields, Some(why)));
+    // A file's name tells what it is; of rows that are typed the form does.
+    let is_json = match &file {
+        Some(file) => {
+            [".json", ".ndjson", ".jsonl"].iter().any(|end| file.name.to_lowercase().ends_with(end))
         }
-        Err(error) => return failed((&app, &visitor), TITLE, &error),
+        None => fields.get("format") == "json",
     };
-    shown(status, (&app, &visitor), TITLE, content)
+    let bytes = file.as_ref().map_or(fields.get("rows").trim().as_bytes(), |file| &file.bytes);
+    if bytes.is_empty() {
+        return wrong(StatusCode::UNPROCESSABLE_ENTITY, "Choose a file, or write some rows.");
+    }
+    let rows = match if is_json { Rows::of_json(bytes) } else { Rows::of_csv(bytes) } {
+        Ok(rows) => rows,
+        Err(why) => return wrong(StatusCode::UNPROCESSABLE_ENTITY, &format!("Nothing was imported: {why}")),
+    };
+    if let Err(error) = links(&app, &visitor) {
+        return failed((&app, &visitor), TITLE, &error);
+    }
+    let Some(import) = app.imports.begin(&visitor.cookie, rows.count()) else {
+        let why = "Two imports are under way already; wait for one of them.";
+        return wrong(StatusCode::SERVICE_UNAVAILABLE, why);
+    };
+    let place = format!("/links/import/{}", import.id);
+    let on_conflict = fields.get("on_conflict").to_owned();
+    let going_on = (Arc::clone(&app), visitor.clone());
+    tokio::spawn(async move {
+        let (app, visitor) = going_on;
+        let ended = tokio::select! {
+            ended = run(&app, &visitor, &import, rows, &on_conflict) => ended,
+            () = app.shutdown.wait() => Err("the console ended meanwhile".to_owned()),
+        };
+        import.end(ended);
+    });
+    see_other(&place)
+}
+
+/// Hands rows to links, piece by piece.
+async fn run(
+    app: &App,
+    visitor: &Visitor,
+    import: &Import,
+    rows: Rows,
+    on_conflict: &str,
+) -> Result<(), String> {
+    let fields = [("on_conflict", on_conflict)];
+    for (piece, count) in rows.pieces {
+        let api = links(app, visitor).map_err(|error| error.to_string())?;
+        let tally = api.import((rows.media_type, piece), &fields).await;
+        import.add(count, tally.map_err(|error| error.to_string())?);
+    }
+    Ok(())
+}
+
+/// How far an import has come.
+pub(crate) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>, visitor: Visitor) -> Response {
+    let Some(import) = app.imports.find(&visitor.cookie, &id) else {
+        return missing(State(app), visitor).await;
+    };
+    let now = import.progress();
+    let content = html! {
+        h1 { "Import" }
+        @if now.ended.is_some() { (progress(&now)) }
+        @else {
+            div hx-ext="sse" sse-connect={ "/live/import/" (id) } sse-close=(live::OVER) {
+                div sse-swap="import" { (progress(&now)) }
+            }
+            noscript { p { a.button href={ "/links/import/" (id) } { "See how far it is now" } } }
+        }
+        p.buttons { a.button href="/links" { "To the list" } a.button href="/links/import" { "Import more" } }
+    };
+    shown(StatusCode::OK, (&app, &visitor), (Screen::Links, "Import"), content)
+}
+
+pub(crate) async fn live(State(app): State<Arc<App>>, Path(id): Path<String>, visitor: Visitor) -> Response {
+    let owner = visitor.cookie.clone();
+    live::events_until(&app, visitor, "import", move |app| {
+        let import = app.imports.find(&owner, &id);
+        async move {
+            let now = import.map(|import| import.progress());
+            let goes =
+                if now.as_ref().is_some_and(|now| now.ended.is_none()) { Goes::On } else { Goes::Over };
+            (now.map_or_else(|| html! {}, |now| progress(&now)), goes)
+        }
+    })
+}
+
+fn progress(now: &Progress) -> Markup {
+    let Progress { total, read, tally, ended } = now;
+    html! {
+        p role="status" {
+            (text::grouped(*read)) " of " (text::number(*total as usize, "row", "rows"))
+            @if ended.is_none() { " so far" }
+        }
+        @if ended.is_none() { progress max=(total) value=(read) aria-label="Rows" {} }
+        @if let Some(Err(why)) = ended { p.alert role="alert" { "It broke off: " (why) } }
+        (report(tally))
+    }
 }
 
 /// All links as a file, as long as it is.
@@ -57,33 +146,32 @@ pub(crate) async fn export(State(app): State<Arc<App>>, visitor: Visitor, fields
     }
 }
 
-fn show(visitor: &Visitor, fields: &Fields, tally: Option<&Tally>, wrong: Option<&str>) -> Markup {
+fn show(visitor: &Visitor, fields: &Fields, wrong: Option<&str>) -> Markup {
     let option = |name: &str, value: &str, words: &str| {
         html! { option value=(value) selected[fields.get(name) == value] { (words) } }
     };
     html! {
         h1 { "Import and export" }
-        @if let Some(tally) = tally { (report(tally)) }
-        form.sheet method="post" action="/links/import" {
+        form.sheet method="post" action="/links/import" enctype="multipart/form-data" {
             h2 { "Import" }
             (csrf(visitor))
             @if let Some(wrong) = wrong { p.alert role="alert" { (wrong) } }
-            div.field hidden {
+            div.field {
                 label for="file" { "From a file" }
-                input #file type="file" accept=".csv,.json,.ndjson,text/csv,application/json" data-into="rows";
+                input #file type="file" name="file" accept=".csv,.json,.ndjson,.jsonl,text/csv,application/json";
             }
             div.field {
-                label for="rows" { "Rows" }
-                textarea #rows name="rows" rows="10" required spellcheck="false" aria-describedby="rows-hint" { (fields.get("rows")) }
+                label for="rows" { "Or rows" }
+                textarea #rows name="rows" rows="10" spellcheck="false" aria-describedby="rows-hint" { (fields.get("rows")) }
                 p.hint #rows-hint {
                     "CSV begins with a line of names, of which only " code { "target" } " must be there: "
-                    code { "code,target,title,tags" } ". Some thousand rows; longer files by "
+                    code { "code,target,title,tags" } ". At most 8 MiB; longer files by "
                     code { "linerate-links import FILE" } "."
                 }
             }
             div.row {
                 div.field {
-                    label for="format" { "Format" }
+                    label for="format" { "Format of rows" }
                     select #format name="format" { (option("format", "csv", "CSV")) (option("format", "json", "JSON")) }
                 }
                 div.field {

@@ -20,6 +20,7 @@ use tower_service::Service;
 use super::router;
 use crate::app::{self, App, Known};
 use crate::csrf::Secret;
+use crate::imports::Imports;
 use crate::live::Live;
 use crate::machine::{Examined, Host, Machine, Queues, Watch, Watched};
 use crate::overview::Sampler;
@@ -120,6 +121,7 @@ fn console(open: bool) -> (tempfile::TempDir, axum::Router, Arc<AtomicUsize>) {
         known: Known::default(),
         audit_log: AuditLog::open(&log, "console").expect("a log"),
         profiles: Profiles::default(),
+        imports: Imports::default(),
     };
     (directory, router(Arc::new(app)), asked_who)
 }

@@ -127,7 +127,7 @@ struct Whoami {
 }
 
 /// What became of an import.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) created: u64,
     pub(crate) replaced: u64,

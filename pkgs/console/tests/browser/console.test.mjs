@@ -283,10 +283,22 @@ test("links come from a file and go into one", async () => {
     await visitor.accessible("import");
     const rows = "code,target,tags\nfrom-file,https://example.com/f,imported\nbad code,https://example.com/,\n";
     await page.getByLabel("From a file").setInputFiles({ name: "rows.csv", mimeType: "text/csv", buffer: Buffer.from(rows) });
-    await page.waitForFunction(() => document.getElementById("rows").value.includes("from-file"));
     await page.getByRole("button", { name: "Import" }).click();
-    await page.getByRole("status").getByText("Row 2:").waitFor();
+    await page.waitForURL(/\/links\/import\/[0-9a-f]+$/);
+    await page.getByText("Row 2:").waitFor();
+    await page.getByText("2 of 2 rows").waitFor();
     await visitor.accessible("import, done");
+    // Of thousands of rows it is told how far they have come, until all have.
+    const many = "code,target\n" + Array.from({ length: 5000 }, (_, n) => `from-many-${n},https://example.com/${n}\n`).join("");
+    await page.goto(at("/links/import"));
+    await page.getByLabel("From a file").setInputFiles({ name: "many.csv", mimeType: "text/csv", buffer: Buffer.from(many) });
+    await page.getByRole("button", { name: "Import" }).click();
+    await page.getByText("5,000 of 5,000 rows").waitFor();
+    assert.equal(await page.getByText("so far").count(), 0);
+    assert.equal((await box.api_of_links("GET", "links/from-many-4999")).target, "https://example.com/4999");
+    const elsewhere = await fetch(page.url(), { redirect: "manual" });
+    assert.equal(elsewhere.status, 303, "it is of this session alone");
+    await page.goto(at("/links/import"));
     assert.deepEqual((await box.api_of_links("GET", "links/from-file")).tags, ["imported"]);
     const download = page.waitForEvent("download");
     await page.getByRole("link", { name: "As CSV" }).click();
@@ -296,10 +308,18 @@ test("links come from a file and go into one", async () => {
   });
   await as_operator(async (page) => {
     await page.goto(at("/links/import"));
-    await page.getByLabel("Rows").fill('{"code": "typed-row", "target": "https://example.com/t"}');
+    await page.getByLabel("Or rows").fill('{"code": "typed-row"');
     await page.getByLabel("Format").selectOption("json");
     await page.getByRole("button", { name: "Import" }).click();
-    await page.getByRole("status").waitFor();
+    await page.getByRole("alert").getByText("Nothing was imported").waitFor();
+    await page.getByLabel("Or rows").fill('{"code": "typed-row", "target": "https://example.com/t"}');
+    await page.getByLabel("Format").selectOption("json");
+    await page.getByRole("button", { name: "Import" }).click();
+    await page.waitForURL(/\/links\/import\/[0-9a-f]+$/);
+    for (const end = Date.now() + 60000; (await page.getByText("1 of 1 row", { exact: true }).count()) === 0;) {
+      assert.ok(Date.now() < end, "it is over");
+      await page.reload();
+    }
     assert.equal(await box.visit("typed-row"), 307);
   }, { javaScriptEnabled: false });
 });

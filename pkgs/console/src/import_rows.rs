@@ -1,0 +1,105 @@
+//! Rows of a file, a thousand at a time: so that it is known how many there are, and told how far they have come.
+
+use csv::ReaderBuilder;
+use serde_json::{Deserializer, Value};
+
+/// Rows that are sent at once: one transaction of links, which takes some 50 ms.
+const PIECE: usize = 1_000;
+
+/// What links takes as rows.
+pub(crate) struct Rows {
+    pub(crate) media_type: &'static str,
+    /// What is sent at once, and how many rows that is.
+    pub(crate) pieces: Vec<(Vec<u8>, u64)>,
+}
+
+impl Rows {
+    /// Those of a CSV file, whose first line is before each piece.
+    pub(crate) fn of_csv(file: &[u8]) -> Result<Self, String> {
+        let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
+        let mut begins = Vec::new();
+        for record in reader.byte_records() {
+            let record = record.map_err(|error| error.to_string())?;
+            let begin = record.position().map_or(0, csv::Position::byte);
+            begins.push(usize::try_from(begin).unwrap_or(usize::MAX).min(file.len()));
+        }
+        // The end of the names, and of the rows.
+        let first = begins.get(1).copied().unwrap_or(file.len());
+        let names = &file[..first];
+        let rows = begins.get(1..).unwrap_or_default();
+        let ends = rows.chunks(PIECE).skip(1).map(|next| next[0]).chain([file.len()]);
+        let pieces = rows.chunks(PIECE).zip(ends).map(|(rows, end)| {
+            // The last line of names may be all there is of the file.
+            ([names, b"\n", &file[rows[0]..end]].concat(), rows.len() as u64)
+        });
+        let pieces: Vec<_> = pieces.collect();
+        // Names that are none are refused by links.
+        let alone = pieces.is_empty().then(|| (file.to_vec(), 0));
+        Ok(Self { media_type: "text/csv", pieces: pieces.into_iter().chain(alone).collect() })
+    }
+
+    /// Those of JSON, an array or one object a line.
+    pub(crate) fn of_json(file: &[u8]) -> Result<Self, String> {
+        let rows: Vec<Value> = if file.trim_ascii_start().starts_with(b"[") {
+            serde_json::from_slice(file).map_err(|error| error.to_string())?
+        } else {
+            let rows = Deserializer::from_slice(file).into_iter();
+            rows.collect::<Result<_, _>>().map_err(|error| error.to_string())?
+        };
+        let piece = |rows: &[Value]| {
+            let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
+            (lines.join("\n").into_bytes(), rows.len() as u64)
+        };
+        Ok(Self { media_type: "application/x-ndjson", pieces: rows.chunks(PIECE).map(piece).collect() })
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.pieces.iter().map(|(_, count)| count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pieces of rows as text, and how many each has.
+    fn told(rows: Result<Rows, String>) -> Vec<(String, u64)> {
+        let pieces = rows.expect("rows").pieces.into_iter();
+        pieces.map(|(bytes, count)| (String::from_utf8(bytes).expect("text"), count)).collect()
+    }
+
+    #[test]
+    fn each_piece_of_a_file_has_its_names_and_whole_rows() {
+        let text = "code,title\r\n".to_owned() + &"a,\"two\r\nlines\"\r\n\r\n".repeat(2_500);
+        let pieces = told(Rows::of_csv(text.as_bytes()));
+        assert_eq!(pieces.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [1_000, 1_000, 500]);
+        for (piece, count) in &pieces {
+            let mut reader = csv::Reader::from_reader(piece.as_bytes());
+            assert_eq!(reader.headers().expect("names"), vec!["code", "title"]);
+            let rows: Vec<csv::StringRecord> =
+                reader.records().collect::<Result<_, _>>().expect("whole rows");
+            assert_eq!(rows.len() as u64, *count);
+            assert!(rows.iter().all(|row| row == vec!["a", "two\r\nlines"]), "{piece}");
+        }
+        let json: String = (0..1_001).map(|n| format!("{{\"code\":\"c{n}\"}}\n")).collect();
+        let array = format!("  [{}]", json.trim_end().replace('\n', ","));
+        for rows in [Rows::of_json(json.as_bytes()), Rows::of_json(array.as_bytes())] {
+            let pieces = told(rows);
+            assert_eq!(
+                (pieces.len(), pieces[0].1, &pieces[1]),
+                (2, 1_000, &("{\"code\":\"c1000\"}".to_owned(), 1))
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_no_rows_is_sent_as_it_is_or_refused() {
+        assert_eq!(told(Rows::of_csv(b"target")), [("target".to_owned(), 0)]);
+        assert_eq!(told(Rows::of_csv(b"")), [(String::new(), 0)]);
+        assert_eq!(told(Rows::of_json(b"")), []);
+        for text in ["{", "[{}", "[1,]", "{}x"] {
+            assert!(Rows::of_json(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Imports under way, and those that were: in memory, so many.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::csrf;
+use crate::links::Tally;
+
+/// Imports that are remembered; the oldest that have ended make room.
+const KEPT: usize = 16;
+
+/// Imports at a time: the rows of each are in memory.
+const RUNNING: usize = 2;
+
+/// Refusals that are told.
+const ERRORS: usize = 100;
+
+/// How far an import has come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    /// Rows of the file.
+    pub(crate) total: u64,
+    /// Rows that links has taken or refused.
+    pub(crate) read: u64,
+    /// What became of these.
+    pub(crate) tally: Tally,
+    /// Whether it is over, and why before its end.
+    pub(crate) ended: Option<Result<(), String>>,
+}
+
+/// An import.
+#[derive(Debug)]
+pub(crate) struct Import {
+    /// What it is asked for by.
+    pub(crate) id: String,
+    /// The cookie of whoever began it.
+    owner: String,
+    progress: Mutex<Progress>,
+}
+
+impl Import {
+    /// How far it has come.
+    pub(crate) fn progress(&self) -> Progress {
+        self.lock().clone()
+    }
+
+    /// So many more rows came to that.
+    pub(crate) fn add(&self, rows: u64, tally: Tally) {
+        let mut progress = self.lock();
+        let before = progress.read;
+        let sum = &mut progress.tally;
+        sum.created += tally.created;
+        sum.replaced += tally.replaced;
+        sum.skipped += tally.skipped;
+        sum.failed += tally.failed;
+        let room = ERRORS.saturating_sub(sum.errors.len());
+        // Numbered as in the file.
+        sum.errors.extend(tally.errors.into_iter().take(room).map(|(row, why)| (before + row, why)));
+        progress.read += rows;
+    }
+
+    /// It is over.
+    pub(crate) fn end(&self, ended: Result<(), String>) {
+        self.lock().ended.get_or_insert(ended);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Those that are remembered, the newest last.
+#[derive(Debug, Default)]
+pub(crate) struct Imports(Mutex<VecDeque<Arc<Import>>>);
+
+impl Imports {
+    /// Begins one of so many rows; none where as many as may be are under way.
+    pub(crate) fn begin(&self, owner: &str, total: u64) -> Option<Arc<Import>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = kept.iter().filter(|import| import.lock().ended.is_none()).count();
+        if running >= RUNNING {
+            return None;
+        }
+        if kept.len() >= KEPT {
+            let oldest = kept.iter().position(|import| import.lock().ended.is_some())?;
+            kept.remove(oldest);
+        }
+        let progress = Mutex::new(Progress { total, ..Progress::default() });
+        let import = Arc::new(Import { id: csrf::random().ok()?, owner: owner.to_owned(), progress });
+        kept.push_back(Arc::clone(&import));
+        Some(import)
+    }
+
+    /// One of this visitor's.
+    pub(crate) fn find(&self, owner: &str, id: &str) -> Option<Arc<Import>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|import| import.id == id && import.owner == owner).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_are_their_owners_and_so_many_at_a_time() {
+        let imports = Imports::default();
+        let [one, two] = ["a", "b"].map(|owner| imports.begin(owner, 10).expect("there is room"));
+        assert!(imports.begin("c", 1).is_none(), "two are under way");
+        assert!(imports.find("a", &one.id).is_some() && imports.find("b", &one.id).is_none());
+        for _ in 0..2 * KEPT {
+            two.end(Ok(()));
+            imports.begin("c", 1).expect("there is room").end(Err("broken".into()));
+        }
+        assert!(imports.find("a", &one.id).is_some(), "one that is under way stays");
+        assert!(imports.find("b", &two.id).is_none(), "the oldest that has ended makes room");
+        assert_eq!(imports.0.lock().expect("nobody panicked").len(), KEPT);
+    }
+
+    #[test]
+    fn what_pieces_came_to_is_summed_and_rows_have_the_numbers_of_the_file() {
+        let imports = Imports::default();
+        let import = imports.begin("a", 2_000).expect("there is room");
+        let errors = |count: u64| (1..=count).map(|row| (row, format!("row {row}"))).collect();
+        import.add(1_000, Tally { created: 990, failed: 10, errors: errors(10), ..Tally::default() });
+        import.add(1_000, Tally { skipped: 900, failed: 100, errors: errors(100), ..Tally::default() });
+        let Progress { total, read, tally, ended } = import.progress();
+        assert_eq!((total, read, ended), (2_000, 2_000, None));
+        assert_eq!((tally.created, tally.skipped, tally.failed), (990, 900, 110));
+        assert_eq!((tally.errors.len(), &tally.errors[10]), (ERRORS, &(1_001, "row 1".to_owned())));
+        import.end(Err("broken".to_owned()));
+        import.end(Ok(()));
+        assert_eq!(import.progress().ended, Some(Err("broken".to_owned())), "it ends once");
+    }
+}
