@@ -69,6 +69,10 @@ pub(crate) struct Metadata {
     #[serde(default)]
     pub(crate) token_endpoint: Option<String>,
     #[serde(default)]
+    /// Where people sign out (OpenID Connect RP-Initiated Logout 1.0).
+    #[serde(default)]
+    pub(crate) end_session_endpoint: Option<String>,
+    #[serde(default)]
     pub(crate) token_endpoint_auth_methods_supported: Option<Vec<String>>,
     /// Whether it says who it is when it sends somebody back (RFC 9207).
     #[serde(default)]

@@ -172,6 +172,18 @@ impl SignIn {
         Ok(Departure { location: place.into(), cookie })
     }
 
+    /// Where somebody who was signed in signs out at the issuer too, which asks them; none where it has no such place.
+    ///
+    /// # Errors
+    /// When the issuer is not to be had, or the place is none.
+    pub async fn leave(&self) -> Result<Option<String>, Error> {
+        let known = self.issuer.known().await?;
+        let Some(place) = known.metadata.end_session_endpoint.as_deref() else { return Ok(None) };
+        let mut place = self.issuer.endpoint(place).map_err(|why| self.strange(why))?;
+        place.query_pairs_mut().append_pair("client_id", &self.client.id);
+        Ok(Some(place.into()))
+    }
+
     /// Signs in who comes back from the issuer.
     ///
     /// # Errors

@@ -405,7 +405,9 @@ mod tests {
         assert_eq!(rows[6..], rest);
         assert_eq!((clicks.now.people(), clicks.now.bots()), (3, 1));
         let page = clicks.show("abc", "").0;
-        for shown in ["Countries", "<bdi>DE</bdi>", "3 clicks", "by known bots", "2030-02-01 00:00", "(+50 %)"] {
+        for shown in
+            ["Countries", "<bdi>DE</bdi>", "3 clicks", "by known bots", "2030-02-01 00:00", "(+50 %)"]
+        {
             assert!(page.contains(shown), "{shown}: {page}");
         }
         let alone = Clicks { before: None, ..clicks };

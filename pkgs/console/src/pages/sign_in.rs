@@ -22,11 +22,37 @@ use crate::visitor::{self, Visitor};
 /// What is said where none is named.
 const NO_ISSUER: &str = "this console was started without --oidc-issuer";
 
+/// The parameter of those who were signed in by the issuer, and have signed out.
+const LEFT: &str = "left";
+
 pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
     if visitor.grant.is_some() {
         return see_other(back(&fields));
     }
+    if let Some(at) = app.single_sign_on.as_ref().filter(|_| fields.has(LEFT)) {
+        return left(at).await;
+    }
     show(StatusCode::OK, &app, &visitor, &fields, None)
+}
+
+/// Says to somebody who has signed out here that the issuer does not know of it, and where it would be told: by a link, since
+/// it asks them whether they want to.
+async fn left(at: &SingleSignOn) -> Response {
+    let place = at.sign_in.leave().await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "nobody can sign out at the issuer");
+        None
+    });
+    let content = html! {
+        div.sign-in {
+            h1 { "Signed out" }
+            p { "You are signed out of this console, and not at " (at.place) ": whoever sits here next may be let in without being asked." }
+            p.buttons {
+                @if let Some(place) = place { a.button.primary href=(place) { "Sign out at " (at.place) " too" } }
+                a.button href="/sign-in" { "Sign in again" }
+            }
+        }
+    };
+    document(StatusCode::OK, "Signed out", html! {}, content)
 }
 
 /// Begins a session for whoever has a key of links.
@@ -158,11 +184,12 @@ async fn arrived(
 
 /// Ends the session, or all of the same key or person.
 pub(crate) async fn sign_out(State(app): State<Arc<App>>, visitor: Visitor, fields: Fields) -> Response {
+    let by_issuer = visitor.grant.as_ref().is_some_and(|grant| grant.user.is_some());
     if let Some(grant) = visitor.grant.filter(|_| fields.has("everywhere")) {
         app.sessions.end_all(&grant);
     }
     app.sessions.end(&visitor.cookie);
-    let mut response = see_other("/sign-in");
+    let mut response = see_other(if by_issuer { &format!("/sign-in?{LEFT}=yes") } else { "/sign-in" });
     response.headers_mut().insert(header::SET_COOKIE, visitor::set_cookie("", visitor.secure, 0));
     response
 }

@@ -107,13 +107,37 @@ test("signing out everywhere ends every session of the same person, and of nobod
     people.push(visitor);
   }
   await people[0].page.getByRole("button", { name: "… everywhere" }).click();
-  await to_issuer(people[0].page).waitFor();
+  await heading(people[0].page, "Signed out").waitFor();
   for (const [who, where] of [[1, "Sign in"], [2, "Links"]]) {
     await people[who].page.goto(at("/links"));
     await heading(people[who].page, where).waitFor();
   }
   for (const visitor of people) await visitor.close();
 });
+
+for (const scripts of [true, false]) {
+  test(`whoever signs out is led to sign out at the issuer too, ${scripts ? "with" : "without"} scripts`, async () => {
+    const visitor = await Visitor.open(browser, { javaScriptEnabled: scripts });
+    const { page } = visitor;
+    await page.goto(at("/"));
+    await through_issuer(page, "ada");
+    await heading(page, "Overview").waitFor();
+    await page.getByRole("button", { name: "Sign out", exact: true }).click();
+    await heading(page, "Signed out").waitFor();
+    if (scripts) await visitor.accessible("signed out");
+    // The issuer still knows them, and asks nothing.
+    await page.getByRole("link", { name: "Sign in again" }).click();
+    await to_issuer(page).click();
+    await heading(page, "Overview").waitFor();
+    await page.getByRole("button", { name: "Sign out", exact: true }).click();
+    await page.getByRole("link", { name: "Sign out at 127.0.0.1 too" }).click();
+    await page.getByRole("button", { name: "Yes, sign me out" }).click();
+    await page.goto(at("/"));
+    await to_issuer(page).click();
+    await page.getByLabel("Name").waitFor();
+    await visitor.close();
+  });
+}
 
 test("who is sent back without having set out is not let in, nor signed out", async () => {
   const visitor = await Visitor.open(browser);

@@ -362,6 +362,25 @@ async fn who_comes_back_from_the_issuer_with_a_code_is_signed_in() {
 }
 
 #[tokio::test]
+async fn who_signs_out_is_led_to_where_the_issuer_says_and_nowhere_less_safe() {
+    let key = Key::new("a", Algorithm::ES256);
+    for (place, expected) in [
+        (Value::Null, Ok(None)),
+        (json!("http://127.0.0.1:1/end?a=b"), Ok(Some("http://127.0.0.1:1/end?a=b&client_id=linerate"))),
+        (json!("https://id.example/end"), Ok(Some("https://id.example/end?client_id=linerate"))),
+        (json!("http://id.example/end"), Err(())),
+        (json!("javascript:alert(1)"), Err(())),
+        (json!("/end"), Err(())),
+    ] {
+        let fake = Fake::start(&[&key]).await;
+        fake.describe(json!({ "end_session_endpoint": place }));
+        let client = Registration { id: "linerate".to_owned(), secret: None, scopes: "openid".to_owned() };
+        let led = SignIn::new(fake.issuer(), client).expect("random").leave().await;
+        assert_eq!(led.as_ref().map(Option::as_deref).map_err(|_| ()), expected, "{place}");
+    }
+}
+
+#[tokio::test]
 async fn who_has_not_set_out_from_here_is_not_let_in() {
     let key = Key::new("a", Algorithm::ES256);
     let fake = Fake::start(&[&key]).await;
