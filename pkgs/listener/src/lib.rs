@@ -95,7 +95,7 @@ pub use lifecycle::{DRAIN_GRACE, DrainTimes, LINGER, TICK, ticks};
 pub use net::proxy;
 pub use offload::{Offload, Offloaded};
 pub use peer::{Peer, PeerInfo, Protocol, TlsInfo};
-pub use response::date;
+pub use response::{Refusal, date};
 pub use server::Listener;
 pub use tls::ktls;
 

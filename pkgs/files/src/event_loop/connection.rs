@@ -9,9 +9,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use listener::LINGER;
 use listener::ktls;
 use listener::proxy::{self, Header};
+use listener::{LINGER, Refusal};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
@@ -703,7 +703,7 @@ impl Connection {
         }
         // Half a head: its sender learns why the connection ends.
         let mut out = Vec::new();
-        self.refuse(&mut worker.context, HttpError::Slow, &self.buffered, &mut out);
+        self.refuse(&mut worker.context, HttpError::Protocol(Refusal::Slow), &self.buffered, &mut out);
         let _ = rustix::net::send(&self.stream, &out, rustix::net::SendFlags::NOSIGNAL);
         self.finish(worker);
         true

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use listener::Refusal;
 use service::problem::{self, Problem};
 use service::request_id::RequestId;
 
@@ -9,11 +10,14 @@ use crate::http::head;
 use crate::http::listing_query;
 use crate::http::status::phrase;
 
+/// What tells a client to ask again that was refused for want of room, with its line end.
+const RETRY: &str = "retry-after: 1\r\n";
+
 /// Why a request is not answered with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpError {
-    /// 400.
-    Malformed,
+    /// What HTTP itself does not take, as the listener refuses it.
+    Protocol(Refusal),
     /// 400: the path leads up, or is no path.
     Path,
     /// 400: the query of a listing.
@@ -36,16 +40,10 @@ pub enum HttpError {
     Missing,
     /// 405.
     Method,
-    /// 408.
-    Slow,
     /// 412.
     PreconditionFailed,
-    /// 414.
-    TargetTooLong,
     /// 416.
     Range,
-    /// 417.
-    Expectation,
     /// 421: a host that is nobody's here.
     Misdirected,
     /// 429.
@@ -54,33 +52,19 @@ pub enum HttpError {
     Tries,
     /// 503: passwords that wait to be tried.
     Busy,
-    /// 431.
-    HeadTooLarge,
     /// 500: the disk.
     Failed,
-    /// 501: a transfer coding.
-    Coding,
     /// 502: the origin fails.
     OriginFailed,
     /// 504: it takes too long.
     OriginSlow,
     /// 503: no file descriptor is left.
     Exhausted,
-    /// 505.
-    Version,
 }
 
 impl From<head::Error> for HttpError {
     fn from(error: head::Error) -> Self {
-        use head::Error;
-        match error {
-            Error::Malformed(_) => Self::Malformed,
-            Error::TargetTooLong => Self::TargetTooLong,
-            Error::Expectation => Self::Expectation,
-            Error::TooLarge => Self::HeadTooLarge,
-            Error::Coding => Self::Coding,
-            Error::Version => Self::Version,
-        }
+        Self::Protocol(error.into())
     }
 }
 
@@ -88,7 +72,7 @@ impl HttpError {
     /// The status and the sentence that says why.
     pub fn text(self) -> (u16, &'static str) {
         match self {
-            Self::Malformed => (400, "This is no request as HTTP/1.1 has it."),
+            Self::Protocol(refusal) => refusal.text(),
             Self::Path => (400, "This path is malformed, or leads out of what is served."),
             Self::Query => (400, listing_query::QUERY),
             Self::Archive => (
@@ -103,22 +87,16 @@ impl HttpError {
             Self::Referrer => (403, "This file is not for pages of other sites."),
             Self::Missing => (404, "There is no such file."),
             Self::Method => (405, "Files are read with GET and HEAD."),
-            Self::Slow => (408, "The request took too long to arrive."),
             Self::PreconditionFailed => (412, "The file is not in the state the request expects."),
-            Self::TargetTooLong => (414, "The path is too long."),
             Self::Range => (416, "The file has none of these bytes."),
-            Self::Expectation => (417, "No expectation but 100-continue is met."),
             Self::Misdirected => (421, "This host is not served here."),
             Self::Tries => (429, "Too many wrong passwords of late."),
             Self::Busy => (503, "Too many passwords are being tried just now."),
             Self::TooMany => (429, "Too many requests from this address."),
-            Self::HeadTooLarge => (431, "The request has too many fields, or too long ones."),
             Self::Failed => (500, "The file cannot be read just now."),
-            Self::Coding => (501, "This transfer coding is not known here."),
             Self::OriginFailed => (502, "The storage behind this server fails just now."),
             Self::OriginSlow => (504, "The storage behind this server takes too long just now."),
             Self::Exhausted => (503, "Too many files are open just now."),
-            Self::Version => (505, "HTTP/1.1 and 1.0 are spoken here."),
         }
     }
 
@@ -136,7 +114,8 @@ impl HttpError {
             | Self::Busy
             | Self::ArchivesBusy
             | Self::OriginFailed
-            | Self::OriginSlow => "retry-after: 1\r\n",
+            | Self::OriginSlow => RETRY,
+            Self::Protocol(refusal) if refusal.is_for_now() => RETRY,
             _ => "",
         }
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use listener::Refusal;
+
 use crate::place::Place;
 
 #[test]
@@ -47,25 +49,32 @@ fn what_is_no_request_is_refused_and_ends_the_connection() {
     let server = place.serve(&[]);
     let many: String = (0..65).map(|n| format!("X{n}: y\r\n")).collect();
     let long = format!("X: {}\r\n", "y".repeat(9000));
-    for (request, status) in [
-        ("GET /a HTTP/1.1\r\n\r\n".to_owned(), 400),
-        ("GET /a HTTP/1.1\r\nHost: h\r\nHost: h\r\n\r\n".to_owned(), 400),
-        ("GET /a HTTP/2.0\r\nHost: h\r\n\r\n".to_owned(), 505),
-        ("GET a HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(), 400),
-        ("\x16\x03\x01\x02\x00\x01\x00\x01".to_owned(), 400),
-        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 505),
-        ("GET /a HTTP/1.1\r\nHost: h\r\nA: b\0c\r\n\r\n".to_owned(), 400),
-        ("GET /a HTTP/1.1\r\nHost: h@i\r\n\r\n".to_owned(), 400),
-        ("GET /a HTTP/1.1\r\nHost: h\r\nExpect: more\r\n\r\n".to_owned(), 417),
-        ("GET /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n".to_owned(), 501),
-        (format!("GET /a HTTP/1.1\r\nHost: h\r\n{many}\r\n"), 431),
-        (format!("GET /a HTTP/1.1\r\nHost: h\r\n{long}\r\n"), 431),
-        (format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "y".repeat(9000)), 414),
+    let malformed = Refusal::Malformed;
+    for (request, refusal) in [
+        ("GET /a HTTP/1.1\r\n\r\n".to_owned(), malformed("Host is missing")),
+        ("GET /a HTTP/1.1\r\nHost: h\r\nHost: h\r\n\r\n".to_owned(), malformed("there are two of Host")),
+        ("GET /a HTTP/2.0\r\nHost: h\r\n\r\n".to_owned(), Refusal::Version),
+        ("GET a HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(), malformed("the request target is malformed")),
+        ("\x16\x03\x01\x02\x00\x01\x00\x01".to_owned(), malformed("the method is malformed")),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), Refusal::Version),
+        (
+            "GET /a HTTP/1.1\r\nHost: h\r\nA: b\0c\r\n\r\n".to_owned(),
+            malformed("a field's value is malformed"),
+        ),
+        ("GET /a HTTP/1.1\r\nHost: h@i\r\n\r\n".to_owned(), malformed("Host names no host")),
+        ("GET /a HTTP/1.1\r\nHost: h\r\nExpect: more\r\n\r\n".to_owned(), Refusal::Expectation),
+        ("GET /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n".to_owned(), Refusal::Coding),
+        (format!("GET /a HTTP/1.1\r\nHost: h\r\n{many}\r\n"), Refusal::HeadTooLarge),
+        (format!("GET /a HTTP/1.1\r\nHost: h\r\n{long}\r\n"), Refusal::HeadTooLarge),
+        (format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "y".repeat(9000)), Refusal::TargetTooLong),
     ] {
         let mut client = server.connect();
         client.send(&request);
         let answer = client.receive(true).unwrap_or_else(|error| panic!("{error}: {request:.200?}"));
+        // In the words of the listener, which answers by TLS.
+        let (status, detail) = refusal.text();
         assert_eq!((answer.status, answer.closes()), (status, true), "{request:.200?}");
+        assert!(answer.text().contains(&format!("{detail:?}")), "{request:.200?}: {}", answer.text());
         assert!(client.is_closed(), "{request:.200?}");
     }
     server.assert_alive("/a");

@@ -1,4 +1,5 @@
-//! What is answered to a request that no service gets to see.
+//! What is answered to a request that no service gets to see: one table, of which the file server's own loop has its answers
+//! too.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -56,7 +57,7 @@ impl From<request_head::Error> for Refusal {
 
 impl Refusal {
     /// The status and what is wrong.
-    fn text(self) -> (u16, &'static str) {
+    pub fn text(self) -> (u16, &'static str) {
         match self {
             Self::Malformed(detail) => (400, detail),
             Self::NotTls => (400, "this port speaks TLS: ask by https:// instead of http://"),
@@ -78,8 +79,13 @@ impl Refusal {
         self.text().0
     }
 
+    /// Whether the client may ask again at once: all that is wanting is room.
+    pub fn is_for_now(self) -> bool {
+        self == Self::Busy
+    }
+
     /// The answer (RFC 9457), with the id of the request that leaves this record.
-    pub fn response(self, record: &mut RequestRecord) -> Response<Bytes> {
+    pub(crate) fn response(self, record: &mut RequestRecord) -> Response<Bytes> {
         let (status, detail) = self.text();
         let id = record.id();
         let body: Bytes = Problem::new(status, detail).of_request(&id).json().into();
@@ -92,7 +98,7 @@ impl Refusal {
         fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(problem::CONTENT_TYPE));
         // Some of these statuses may be kept unless it is said that they are not to be (RFC 9110, section 15.1).
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if self == Self::Busy {
+        if self.is_for_now() {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY);
         }
         response
@@ -102,7 +108,7 @@ impl Refusal {
     ///
     /// # Errors
     /// Where it asks for anything else.
-    pub fn expectation(fields: &HeaderMap) -> Result<(), Self> {
+    pub(crate) fn expectation(fields: &HeaderMap) -> Result<(), Self> {
         let met = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
         if fields.get_all(header::EXPECT).iter().all(met) { Ok(()) } else { Err(Self::Expectation) }
     }
