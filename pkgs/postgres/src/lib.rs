@@ -12,6 +12,7 @@
 //! - [`Conninfo`]: a connection string of libpq, with several hosts, TLS and files of passwords.
 //! - [`Connector`]: connects to the host that has the role asked for; [`Session`] is a connection.
 //! - [`Pool`]: sessions for writes and lists; [`Pipelines`]: reads by key that share round trips.
+//! - [`Comment`]: what a request is known by, behind the statements that are made for it.
 //! - [`Migrations`]: a schema that the generation before can still use.
 //! - [`Feed`]: what other nodes write, heard of within a bound that is stated.
 //! - [`copy`]: rows in bulk, both ways.
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod changes;
+mod comment;
 mod connect;
 mod conninfo;
 pub mod copy;
@@ -36,6 +38,7 @@ mod socket;
 mod tls;
 
 pub use changes::{Change, Feed, FeedOptions, Heard, SCHEMA as CHANGES_SCHEMA, Waker};
+pub use comment::{Comment, carrying, comment, commented};
 pub use connect::Connector;
 pub use conninfo::{Conninfo, Host, InvalidConninfo, Role, TlsMode};
 pub use error::{Attempt, ConnectError, Error, Kind, Reason};

@@ -3,10 +3,10 @@
 //! A pool that awaits one query on each connection spends most of its time, and PostgreSQL's, on system calls and
 //! wake-ups. Here a read joins those that wait; while one question is under way the next one gathers, so that
 //! under load many reads share a round trip, and without load none waits for another. A key that several wait for
-//! is asked for once.
+//! is asked for once. A read that has a [`Comment`] is asked for alone, for it would tell of others what is true of one.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +17,10 @@ use tokio::sync::oneshot;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+use crate::comment::{Comment, comment, commented};
 use crate::connect::Connector;
 use crate::error::Error;
-use crate::session::Session;
+use crate::session::{Parameter, Session};
 
 /// The most keys in one question.
 const BATCH: usize = 128;
@@ -50,7 +51,14 @@ pub struct KeyQuery<K, V> {
 }
 
 type Answer<V> = Result<Option<V>, Arc<Error>>;
-type Waiting<K, V> = Vec<(K, oneshot::Sender<Answer<V>>)>;
+
+/// Who waits for a key.
+struct Waiting<K, V> {
+    key: K,
+    sender: oneshot::Sender<Answer<V>>,
+    /// What its statement is to have behind it.
+    comment: Option<Comment>,
+}
 
 /// The pipelines of a database; each thread has one.
 pub struct Pipelines<K, V> {
@@ -68,7 +76,7 @@ struct Pipeline<K, V> {
 }
 
 struct Queue<K, V> {
-    waiting: Waiting<K, V>,
+    waiting: VecDeque<Waiting<K, V>>,
     /// Tasks that ask.
     asking: usize,
 }
@@ -93,7 +101,7 @@ where
                 query: Arc::clone(&query),
                 connector: connector.clone(),
                 timeout,
-                queue: Mutex::new(Queue { waiting: Vec::new(), asking: 0 }),
+                queue: Mutex::new(Queue { waiting: VecDeque::new(), asking: 0 }),
                 session: tokio::sync::Mutex::default(),
             })
         };
@@ -128,7 +136,7 @@ where
         if queue.waiting.len() >= QUEUE {
             return Err(Arc::new(Error::Busy));
         }
-        queue.waiting.push((key, sender));
+        queue.waiting.push_back(Waiting { key, sender, comment: comment() });
         // One that finds others waiting leaves it to who asks for them; should nobody, a runtime has ended.
         if queue.asking == 0 || queue.asking < UNDER_WAY && queue.waiting.len() == 1 {
             queue.asking += 1;
@@ -140,34 +148,35 @@ where
     }
 
     /// Asks for keys and answers who waits for them.
-    async fn fetch(&self, waiting: Waiting<K, V>) {
+    async fn fetch(&self, waiting: Vec<Waiting<K, V>>) {
         match self.rows(&waiting).await {
             Ok(mut rows) if waiting.len() == 1 => {
                 let value = rows.pop().map(|(_, value)| value);
-                waiting.into_iter().for_each(|(_, sender)| drop(sender.send(Ok(value.clone()))));
+                waiting.into_iter().for_each(|waits| drop(waits.sender.send(Ok(value.clone()))));
             }
             Ok(rows) => {
                 let values: HashMap<K, V> = rows.into_iter().collect();
-                for (key, sender) in waiting {
+                for Waiting { key, sender, .. } in waiting {
                     // Who gave up waiting misses nothing.
                     let _ = sender.send(Ok(values.get(&key).cloned()));
                 }
             }
             Err(error) => {
                 let error = Arc::new(error);
-                waiting.into_iter().for_each(|(_, sender)| drop(sender.send(Err(Arc::clone(&error)))));
+                waiting.into_iter().for_each(|waits| drop(waits.sender.send(Err(Arc::clone(&error)))));
             }
         }
     }
 
-    async fn rows(&self, waiting: &Waiting<K, V>) -> Result<Vec<(K, V)>, Error> {
+    async fn rows(&self, waiting: &[Waiting<K, V>]) -> Result<Vec<(K, V)>, Error> {
         let session = in_time(self.timeout, self.session()).await?;
         let query = &self.query;
         let asked = async {
-            let rows = if let [(key, _)] = &waiting[..] {
-                session.query(query.one, &[(key, query.key.clone())]).await?
+            let rows = if let [Waiting { key, comment, .. }] = waiting {
+                let parameters: [Parameter<'_>; 1] = [(key, query.key.clone())];
+                commented(comment.clone(), session.query(query.one, &parameters)).await?
             } else {
-                let keys: Vec<&K> = waiting.iter().map(|(key, _)| key).collect();
+                let keys: Vec<&K> = waiting.iter().map(|waits| &waits.key).collect();
                 session.query(query.several, &[(&keys, query.keys.clone())]).await?
             };
             Ok(rows.iter().map(query.read).collect::<Result<Vec<_>, _>>()?)
@@ -221,14 +230,15 @@ where
 
     /// What waits, as much as fits in a question. Where nothing does, this task no longer counts from the same
     /// moment on, so that who comes next starts another.
-    fn take(&mut self) -> Option<Waiting<K, V>> {
+    fn take(&mut self) -> Option<Vec<Waiting<K, V>>> {
         let mut queue = self.pipeline.queue();
         if queue.waiting.is_empty() {
             queue.asking -= 1;
             self.counted = false;
             return None;
         }
-        let count = queue.waiting.len().min(BATCH);
+        let alone = queue.waiting.iter().take(BATCH).position(|waits| waits.comment.is_some());
+        let count = alone.unwrap_or(BATCH).clamp(1, queue.waiting.len());
         Some(queue.waiting.drain(..count).collect())
     }
 }

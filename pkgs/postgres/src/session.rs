@@ -1,5 +1,6 @@
 //! A connection, its prepared statements, and whether it can still be used.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Notification, Row, Statement};
 
+use crate::comment::comment;
 use crate::error::Error;
 
 /// A value of a statement, with its type: so a statement is one round trip also where nothing may be prepared.
@@ -89,11 +91,14 @@ impl Session {
         self.notifications.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Rows of a statement that is kept prepared.
+    /// Rows of a statement that is kept prepared, unless it has a [`Comment`](crate::Comment).
     ///
     /// # Errors
     /// When the server refuses it, or is lost.
     pub async fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
+        if comment().is_some() {
+            return self.query_once(sql, parameters).await;
+        }
         self.whole(async {
             match self.prepared(sql, parameters).await? {
                 Some(statement) => Ok(self.client.query(&statement, &values(parameters)).await?),
@@ -108,7 +113,8 @@ impl Session {
     /// # Errors
     /// As [`Session::query`].
     pub async fn query_once(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Error> {
-        self.whole(async { Ok(self.client.query_typed(sql, parameters).await?) }).await
+        let sql = with_comment(sql);
+        self.whole(async { Ok(self.client.query_typed(&sql, parameters).await?) }).await
     }
 
     /// How many rows a statement changes.
@@ -116,6 +122,9 @@ impl Session {
     /// # Errors
     /// As [`Session::query`].
     pub async fn execute(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
+        if comment().is_some() {
+            return self.execute_once(sql, parameters).await;
+        }
         self.whole(async {
             match self.prepared(sql, parameters).await? {
                 Some(statement) => Ok(self.client.execute(&statement, &values(parameters)).await?),
@@ -130,7 +139,8 @@ impl Session {
     /// # Errors
     /// As [`Session::query`].
     pub async fn execute_once(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Error> {
-        self.whole(async { Ok(self.client.execute_typed(sql, parameters).await?) }).await
+        let sql = with_comment(sql);
+        self.whole(async { Ok(self.client.execute_typed(&sql, parameters).await?) }).await
     }
 
     /// Statements without parameters, in one round trip; several are one transaction.
@@ -186,6 +196,11 @@ impl Session {
         under_way.1 = !done.as_ref().err().is_some_and(Error::ends_session);
         done
     }
+}
+
+/// A statement as the calling task has it.
+fn with_comment(sql: &str) -> Cow<'_, str> {
+    comment().map_or(Cow::Borrowed(sql), |comment| Cow::Owned(comment.behind(sql)))
 }
 
 fn values<'a>(parameters: &[Parameter<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {

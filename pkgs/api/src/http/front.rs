@@ -18,14 +18,14 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use listener::Peer;
+use postgres::{Comment, commented};
 use router::{Lookup, Router};
-use service::access_log::{Actor, RequestContext};
+use service::access_log::{Actor, RequestContext, recorded_trace};
 use service::allowed_hosts::AllowedHosts;
 use service::problem::Problem;
 use service::rate_limit::{Rate, RateLimiter};
 use service::request_id::RequestId;
 use service::socket::network;
-use service::traceparent::TraceParent;
 use tower_service::Service;
 
 use super::access::guard::Admitted;
@@ -42,7 +42,6 @@ use super::response::respond::{JSON, found};
 use super::routes::Route;
 use super::{Api, Logs};
 use crate::store::Scope;
-use crate::store::postgres::trace;
 use crate::user::{Record, UserId};
 
 /// The body of an answer: bytes that are there, or whatever a handler made.
@@ -421,10 +420,10 @@ where
                     self.api.0.metrics.count(operation, response.status(), begin);
                     return Answering::Now(Some(response));
                 }
-                let trace = logs.trace(request.headers());
+                let trace = logs.trace(&request);
                 let (api, fields) = (self.api.clone(), request.into_parts().0.headers);
                 Answering::Later(Box::pin(async move {
-                    let response = trace::scope(trace, read(&api, route, id, fields, context)).await;
+                    let response = commented(trace, read(&api, route, id, fields, context)).await;
                     api.counted(operation, response, begin)
                 }))
             }
@@ -436,11 +435,11 @@ where
                 }))
             }
             (target, _) => {
-                let trace = logs.trace(request.headers());
+                let trace = logs.trace(&request);
                 let (api, answers) = (self.api.clone(), Arc::clone(&self.answers));
                 Answering::Later(Box::pin(async move {
                     let response = answer(&api, &answers, target, request, context);
-                    let response = trace::scope(trace, response).await;
+                    let response = commented(trace, response).await;
                     api.counted(operation, response, begin)
                 }))
             }
@@ -449,9 +448,10 @@ where
 }
 
 impl Logs {
-    /// The trace of a request with these fields, where the database is to be told of it.
-    fn trace(&self, fields: &HeaderMap) -> Option<TraceParent> {
-        self.trace.then(|| TraceParent::of_fields(fields)).flatten().filter(TraceParent::is_sampled)
+    /// What the statements of a request have behind them: its trace, where that is recorded and the database is to be told.
+    fn trace<B>(&self, request: &Request<B>) -> Option<Comment> {
+        let trace = self.trace.then(|| recorded_trace(request.extensions(), request.headers())).flatten()?;
+        Comment::new("traceparent", trace.as_str())
     }
 }
 

@@ -140,6 +140,15 @@ impl Postgres {
         pgbench
     }
 
+    /// What it has logged since it was started last: of a statement by the time that it is answered.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn logged(&self) -> Result<String, Error> {
+        let printed = self.printed();
+        fs::read_to_string(&printed).map_err(Error::file(&printed))
+    }
+
     /// What it and the processes of its connections have used so far; that of closed connections is gone.
     ///
     /// # Errors
@@ -184,7 +193,7 @@ impl Postgres {
     }
 
     fn try_resume(&mut self) -> Result<(), Error> {
-        let printed = self.directory.path().join("log");
+        let printed = self.printed();
         let log = fs::File::create(&printed).map_err(Error::file(&printed))?;
         let mut command = self.as_user("postgres");
         command.arg("-D").arg(self.data()).arg("-k").arg(self.directory.path());
@@ -209,6 +218,11 @@ impl Postgres {
             std::thread::sleep(PROBE_EVERY);
         }
         Ok(())
+    }
+
+    /// Where its log is.
+    fn printed(&self) -> PathBuf {
+        self.directory.path().join("log")
     }
 
     fn data(&self) -> PathBuf {

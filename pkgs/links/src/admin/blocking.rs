@@ -2,7 +2,7 @@
 
 use tokio::sync::Semaphore;
 
-use crate::store::Error;
+use crate::store::{Error, carrying};
 
 /// How much is done at once. Hashing a password takes 19 MiB and a CPU.
 static PLACES: Semaphore = Semaphore::const_new(12);
@@ -13,10 +13,10 @@ static PLACES: Semaphore = Semaphore::const_new(12);
 /// Where it ended in a panic.
 pub(super) async fn block<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     let place = PLACES.acquire().await.map_err(|_| Error::Closed)?;
-    let done = tokio::task::spawn_blocking(move || {
+    let done = tokio::task::spawn_blocking(carrying(move || {
         // Kept until it is done, even where the request was given up.
         let _place = place;
         work()
-    });
+    }));
     done.await.map_err(|_| Error::Closed)
 }

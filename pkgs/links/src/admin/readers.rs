@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::store::{Error, Reader, Store};
+use crate::store::{Error, Reader, Store, carrying};
 
 /// How long a request waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,13 +35,13 @@ impl ReaderPool {
         };
         let idle = self.idle.clone();
         // The reader goes back when the query ends, even where the request was given up.
-        let answer = tokio::task::spawn_blocking(move || {
+        let answer = tokio::task::spawn_blocking(carrying(move || {
             let reader = lock(&idle).pop().ok_or(Error::Busy)?;
             let answer = query(&reader);
             lock(&idle).push(reader);
             drop(permit);
             answer
-        });
+        }));
         answer.await.unwrap_or(Err(Error::Closed))
     }
 }

@@ -147,6 +147,7 @@ impl DatabaseArgs {
                 pipelines: NonZero::<usize>::MIN,
                 staleness: TIMEOUT,
                 serves: false,
+                traced: false,
                 watch: Arc::new(()),
             }),
         };

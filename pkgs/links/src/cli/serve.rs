@@ -154,6 +154,12 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "10", help_heading = "PostgreSQL")]
     pub connections: NonZero<u32>,
 
+    /// With PostgreSQL: puts the traceparent of requests (W3C Trace Context) that are recorded, by their flag 01, behind each
+    /// of their statements, as a comment (sqlcommenter). Such a statement is planned anew, and such a miss shares no
+    /// round trip; what the cache answers asks the database nothing. For where callers set the flag with moderation.
+    #[arg(long, help_heading = "PostgreSQL")]
+    pub trace_database: bool,
+
     /// How long visitors may take.
     #[command(flatten)]
     pub timeouts: TimeoutArgs<10>,
@@ -386,6 +392,7 @@ fn open(args: &Args, location: Location, workers: usize) -> Result<(Store, Arc<C
                 pipelines: NonZero::new(workers).unwrap_or(NonZero::<usize>::MIN),
                 staleness,
                 serves: true,
+                traced: args.trace_database,
                 watch: Arc::new(Coherent {
                     cache: Arc::clone(&cache),
                     staleness,

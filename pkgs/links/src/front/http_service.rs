@@ -22,7 +22,7 @@ use service::shutdown::Shutdown;
 use tokio::time::MissedTickBehavior;
 
 use crate::cache::Entry;
-use crate::store::{self, Reader, Remote};
+use crate::store::{self, Comment, Reader, Remote, commented};
 
 use super::host::Host;
 use super::metrics::WorkerMetrics;
@@ -249,6 +249,11 @@ impl HttpService {
         response
     }
 
+    /// What the statements of a visit have behind them.
+    fn trace(&self, request: &request::Parts) -> Option<Comment> {
+        self.0.front.store.trace(&request.extensions, &request.headers)
+    }
+
     /// Sends a visitor in the clear to the same place by TLS.
     fn to_https(&self, request: &request::Parts) -> Response<Body> {
         let location = match (self.host(request), request.uri.path_and_query()) {
@@ -310,23 +315,25 @@ impl tower_service::Service<Request<Body>> for HttpService {
             Method::GET | Method::HEAD if body.is_end_stream() => match self.look(&request, false, None) {
                 Ok(response) => response,
                 Err(unread) => {
-                    let this = self.clone();
-                    return Either::Right(Box::pin(async move {
+                    let (this, trace) = (self.clone(), self.trace(&request));
+                    let answered = async move {
                         let response = this.wait(&request, false, unread).await;
                         this.finish(response, secure)
-                    }));
+                    };
+                    return Either::Right(Box::pin(commented(trace, answered)));
                 }
             },
             // Content has no meaning here, but an answer that comes before all of it is missed by some clients of HTTP/2.
             Method::GET | Method::HEAD => {
-                let this = self.clone();
-                return Either::Right(Box::pin(async move {
+                let (this, trace) = (self.clone(), self.trace(&request));
+                let answered = async move {
                     let response = match form(body).await {
                         Ok(_) | Err(Refusal::Body) => this.visit(&request, false).await,
                         Err(refusal) => render::deny(&this.0.responses, &asked(&request), refusal),
                     };
                     this.finish(response, secure)
-                }));
+                };
+                return Either::Right(Box::pin(commented(trace, answered)));
             }
             Method::POST => {
                 let locked = self
@@ -335,8 +342,8 @@ impl tower_service::Service<Request<Body>> for HttpService {
                     .and_then(|target| self.with(|context| context.locked(&target, host(&request), None)));
                 match locked {
                     Ok(locked) => {
-                        let this = self.clone();
-                        return Either::Right(Box::pin(async move {
+                        let (this, trace) = (self.clone(), self.trace(&request));
+                        let answered = async move {
                             let locked = match locked {
                                 Ok(locked) => Ok(locked),
                                 Err(unread) => this.locked(&request, unread).await,
@@ -346,7 +353,8 @@ impl tower_service::Service<Request<Body>> for HttpService {
                                 Err(refusal) => render::deny(&this.0.responses, &asked(&request), refusal),
                             };
                             this.finish(response, secure)
-                        }));
+                        };
+                        return Either::Right(Box::pin(commented(trace, answered)));
                     }
                     Err(refusal) => render::deny(&self.0.responses, &asked(&request), refusal),
                 }

@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{Extensions, HeaderMap};
 use service::ready::Watch as Liveness;
 
 use crate::domains::{Domain, DomainId, DomainPatch, Domains, InDomains, LinkKey, NewDomain, SharedDomains};
@@ -29,6 +30,7 @@ use crate::when::{HOURS, Timestamp};
 use policy::Policy;
 use rules::tokens;
 
+pub use ::postgres::{Comment, carrying, commented};
 pub use database_copy::{Migrated, MigratedTable};
 pub use error::Error;
 pub use model::*;
@@ -80,6 +82,15 @@ impl Store {
         match &self.0 {
             Database::Sqlite(_) => None,
             Database::Postgres(postgres) => Some(Remote::of(Arc::clone(postgres))),
+        }
+    }
+
+    /// What stands behind the statements of a request with these extensions and fields: its trace, where that is recorded and
+    /// the database is to be told of it.
+    pub fn trace(&self, extensions: &Extensions, fields: &HeaderMap) -> Option<Comment> {
+        match &self.0 {
+            Database::Sqlite(_) => None,
+            Database::Postgres(postgres) => postgres.trace(extensions, fields),
         }
     }
 

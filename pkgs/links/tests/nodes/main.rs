@@ -14,6 +14,7 @@ mod outage;
 #[path = "../survive/server.rs"]
 #[allow(dead_code)]
 mod server;
+mod traces;
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::header::{self, HeaderMap};
-use http::{Method, Uri};
+use http::{Extensions, Method, Uri};
 use serde::Serialize;
 
 use super::shown::Shown;
@@ -151,6 +151,14 @@ struct Known {
     key: OnceLock<i64>,
 }
 
+/// The trace of a request with these extensions and fields, where it is recorded: of its span here, where it has one, and of
+/// its caller's otherwise.
+#[must_use]
+pub fn recorded_trace(extensions: &Extensions, fields: &HeaderMap) -> Option<TraceParent> {
+    let known = extensions.get::<RequestContext>().and_then(|context| context.trace().cloned());
+    known.or_else(|| TraceParent::of_fields(fields)).filter(TraceParent::is_sampled)
+}
+
 impl RequestContext {
     /// One without a key.
     #[must_use]
@@ -271,6 +279,29 @@ fn date(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn the_trace_that_is_recorded_is_that_of_the_span_here_and_else_its_callers() {
+        let trace =
+            |span: u8, flags: &str| format!("00-4bf92f3577b34da6a3ce929d0e0e4736-{span:016x}-{flags}");
+        let context =
+            |text: String| RequestContext::new(RequestId::generate(), TraceParent::parse(text.as_bytes()));
+        for (known, caller, expected) in [
+            (None, None, None),
+            (None, Some(trace(1, "01")), Some(trace(1, "01"))),
+            (None, Some(trace(1, "00")), None),
+            (None, Some("'*/".to_owned()), None),
+            (Some(trace(2, "01")), Some(trace(1, "01")), Some(trace(2, "01"))),
+            (Some(trace(1, "00")), Some(trace(1, "00")), None),
+            (Some(String::new()), Some(trace(1, "01")), Some(trace(1, "01"))),
+        ] {
+            let (mut extensions, mut fields) = (Extensions::new(), HeaderMap::new());
+            known.clone().map(|known| extensions.insert(context(known)));
+            caller.clone().map(|caller| fields.insert(traceparent::FIELD, caller.parse().expect("a value")));
+            let found = recorded_trace(&extensions, &fields);
+            assert_eq!(found.map(|trace| trace.as_str().to_owned()), expected, "{known:?} {caller:?}");
+        }
+    }
+
     use std::time::Duration;
 
     use super::*;

@@ -23,7 +23,7 @@ mod sink;
 mod span;
 
 pub use audit::{Actor, AuditLog, AuditRecord, digest};
-pub use line::{ConnectionInfo, FIELDS, RequestContext, RequestSummary, markdown};
+pub use line::{ConnectionInfo, FIELDS, RequestContext, RequestSummary, markdown, recorded_trace};
 pub use lines::{AccessLog, Lines, LogEntry};
 pub use options::{AccessLogArgs, AuditLogArgs, CollectorUrl, Destination, TraceArgs};
 pub use shown::Shown;

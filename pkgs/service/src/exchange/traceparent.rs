@@ -72,12 +72,6 @@ impl TraceParent {
     pub fn is_sampled(&self) -> bool {
         u8::from_str_radix(&self.0[53..], 16).is_ok_and(|flags| flags & 1 == 1)
     }
-
-    /// It as a comment behind a statement, as sqlcommenter has it.
-    #[must_use]
-    pub fn sql_comment(&self) -> String {
-        format!(" /*traceparent='{}'*/", self.0)
-    }
 }
 
 #[cfg(test)]
@@ -95,7 +89,6 @@ mod tests {
             ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
         );
         assert_eq!(TraceParent::recorded(trace.trace_id(), trace.span_id()), trace);
-        assert_eq!(trace.sql_comment(), format!(" /*traceparent='{EXAMPLE}'*/"));
         for (text, sampled) in [
             (EXAMPLE.replace("-01", "-00"), Some(false)),
             (EXAMPLE.replace("-01", "-ff"), Some(true)),

@@ -4,7 +4,6 @@
 mod follow;
 mod rows;
 mod schema;
-pub mod trace;
 
 use std::future::Future;
 use std::num::NonZero;
@@ -12,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postgres::types::Type;
-use postgres::{Connector, Conninfo, Feed, FeedOptions, KeyQuery, Kind, Pipelines, Pool, Role, Waker};
+use postgres::{
+    Connector, Conninfo, Feed, FeedOptions, KeyQuery, Kind, Pipelines, Pool, Role, Waker, comment, commented,
+};
 use service::ready::Heartbeats;
 use tokio::runtime::Runtime;
 use tokio::time::MissedTickBehavior;
@@ -142,8 +143,8 @@ impl Postgres {
         W: Future<Output = Result<T, Error>> + Send + 'static,
     {
         let work = tokio::time::timeout(self.timeout, work(self.pool.clone()));
-        // The trace is the calling task's, and another does the work.
-        match self.background.spawn(trace::scope(trace::current(), work)).await {
+        // The trace that statements tell of is the calling task's, and another does the work.
+        match self.background.spawn(commented(comment(), work)).await {
             Ok(Ok(done)) => done,
             Ok(Err(elapsed)) => Err(Error::Unreachable(elapsed.into())),
             Err(join) => Err(Error::failed(join)),
@@ -153,10 +154,6 @@ impl Postgres {
 
 impl Store for Postgres {
     async fn get(&self, id: UserId) -> Result<Option<Record>, Error> {
-        // On a pipeline many reads share a question, which can tell of no trace of one of them.
-        if trace::current().is_some() {
-            return self.get_many(&[id]).await.map(|found| found.into_iter().next());
-        }
         self.pipelines.get(id.0).await.map_err(|error| Error::of(&error))
     }
 

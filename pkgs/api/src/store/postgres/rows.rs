@@ -12,8 +12,6 @@ use crate::store::{
 };
 use crate::user::{Record, UserId};
 
-use super::trace::{execute, query};
-
 /// Values of a statement with their types.
 macro_rules! values {
     ($($value:expr => $of:ident),* $(,)?) => {
@@ -67,14 +65,14 @@ async fn insert(session: &Session, sql: &str, entries: &[Entry]) -> Result<u64, 
         column(&entries, |entry| entry.draft.words.join(&separator)) => TEXT_ARRAY,
         column(&entries, |entry| &entry.record.body[..]) => BYTEA_ARRAY,
     ];
-    execute(session, sql, values).await
+    session.execute(sql, values).await
 }
 
 /// The users of some ids.
 pub async fn get_many(pool: &Pool, ids: &[UserId]) -> Result<Vec<Record>, Error> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let sql = "SELECT id, version, body FROM users WHERE id = ANY($1)";
-    let rows = query(&*pool.get().await?, sql, values![ids => UUID_ARRAY]).await?;
+    let rows = pool.get().await?.query(sql, values![ids => UUID_ARRAY]).await?;
     Ok(rows.iter().map(record_of).collect::<Result<_, _>>()?)
 }
 
@@ -116,7 +114,7 @@ pub async fn create(
 async fn taken(session: &Session, entries: &[Entry]) -> Result<Option<usize>, Error> {
     let emails: Vec<&str> = entries.iter().map(|entry| entry.draft.email.as_str()).collect();
     let sql = "SELECT email FROM users WHERE email = ANY($1)";
-    let rows = query(session, sql, values![emails => TEXT_ARRAY]).await?;
+    let rows = session.query(sql, values![emails => TEXT_ARRAY]).await?;
     let taken: Result<Vec<&str>, _> = rows.iter().map(|row| row.try_get(0)).collect();
     let mut taken: std::collections::HashSet<&str> = taken?.into_iter().collect();
     Ok(emails.iter().position(|email| !taken.insert(email)))
@@ -161,10 +159,10 @@ async fn remember(
         owner => INT8, record.key => TEXT, &record.digest[..] => BYTEA, answer => BYTEA, instant => INT8,
         expired => INT8, idempotency::blocks(&answer) => INT8,
     ];
-    let stored = query(session, sql, values).await?;
+    let stored = session.query(sql, values).await?;
     let Some(row) = stored.first() else {
         let sql = "SELECT digest, answer FROM claims WHERE owner = $1 AND key = $2";
-        let known = query(session, sql, values![owner => INT8, record.key => TEXT]).await?;
+        let known = session.query(sql, values![owner => INT8, record.key => TEXT]).await?;
         let row = known.first().ok_or(Error::Busy)?;
         let (digest, kept): (&[u8], Vec<u8>) = (row.try_get(0)?, row.try_get(1)?);
         return idempotency::judge(record, digest, kept).map(Some);
@@ -172,7 +170,8 @@ async fn remember(
     let seq: i64 = row.try_get(0)?;
     let forget = "DELETE FROM claims WHERE seq IN (SELECT seq FROM claims WHERE created_at < $1 OR seq <= $2 \
          LIMIT $3 FOR UPDATE SKIP LOCKED)";
-    execute(session, forget, values![expired => INT8, seq - idempotency::MOST => INT8, FORGET => INT8])
+    session
+        .execute(forget, values![expired => INT8, seq - idempotency::MOST => INT8, FORGET => INT8])
         .await?;
     Ok(None)
 }
@@ -187,7 +186,7 @@ pub async fn replace(
     let session = pool.get().await?;
     for _ in 0..TRIES {
         let sql = "SELECT version, created_at FROM users WHERE id = $1";
-        let found = query(&session, sql, values![id.0 => UUID]).await?;
+        let found = session.query(sql, values![id.0 => UUID]).await?;
         let Some(row) = found.first() else { return Ok(Replaced::Missing) };
         let (version, created_at): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         if expected.is_some_and(|expected| expected != version) {
@@ -215,7 +214,7 @@ async fn update(session: &Session, version: i64, entry: &Entry) -> Result<bool, 
         entry.draft.name => TEXT, entry.draft.tags => TEXT_ARRAY, entry.draft.words => TEXT_ARRAY,
         &entry.record.body[..] => BYTEA,
     ];
-    Ok(execute(session, sql, values).await? > 0)
+    Ok(session.execute(sql, values).await? > 0)
 }
 
 /// Deletes users, and the answers kept for repeated requests that they are in.
@@ -230,10 +229,10 @@ pub async fn delete(pool: &Pool, ids: &[UserId], expected: Option<i64>) -> Resul
          WHERE position(uuid_send(gone.id) IN claims.answer) > 0 ORDER BY claims.seq FOR UPDATE OF claims), \
          erased AS (UPDATE claims SET answer = '' FROM stale WHERE claims.seq = stale.seq) \
          SELECT id FROM gone";
-    let gone = query(&session, sql, values![ids => UUID_ARRAY, expected => INT8]).await?;
+    let gone = session.query(sql, values![ids => UUID_ARRAY, expected => INT8]).await?;
     if gone.is_empty() && expected.is_some() {
         let sql = "SELECT version FROM users WHERE id = ANY($1) LIMIT 1";
-        if let Some(row) = query(&session, sql, values![ids => UUID_ARRAY]).await?.first() {
+        if let Some(row) = session.query(sql, values![ids => UUID_ARRAY]).await?.first() {
             return Ok(Deleted::Changed(row.try_get(0)?));
         }
     }
@@ -274,7 +273,7 @@ async fn rows(pool: &Pool, statement: Statement) -> Result<Vec<Row>, Error> {
             Value::Id(id) => (&id.0 as _, Type::UUID),
         })
         .collect();
-    Ok(query(&*pool.get().await?, &statement.sql, &values).await?)
+    Ok(pool.get().await?.query(&statement.sql, &values).await?)
 }
 
 /// Writes rows as they are, but for those that are there.
@@ -292,21 +291,21 @@ pub async fn add_key(pool: &Pool, key: NewKey) -> Result<Key, Error> {
         key.burst.map(i64::from) => INT8, created_at => INT8,
         key.expires_at.map(|time| time.as_microsecond()) => INT8,
     ];
-    let rows = query(&*pool.get().await?, sql, values).await?;
+    let rows = pool.get().await?.query(sql, values).await?;
     let row = rows.first().ok_or_else(|| Error::failed("a key that was added has no id"))?;
     Ok(key.with(row.try_get(0)?, created_at))
 }
 
 /// Revokes an API key.
 pub async fn revoke_key(pool: &Pool, id: i64) -> Result<bool, Error> {
-    Ok(execute(&*pool.get().await?, "DELETE FROM keys WHERE id = $1", values![id => INT8]).await? > 0)
+    Ok(pool.get().await?.execute("DELETE FROM keys WHERE id = $1", values![id => INT8]).await? > 0)
 }
 
 /// Notes that an API key was used. Not in its row, whose changes all nodes are told.
 pub async fn key_used(pool: &Pool, id: i64, second: i64) -> Result<(), Error> {
     let sql = "INSERT INTO key_uses (key, at) SELECT id, $2 FROM keys WHERE id = $1 \
          ON CONFLICT (key) DO UPDATE SET at = greatest(key_uses.at, excluded.at)";
-    execute(&*pool.get().await?, sql, values![id => INT8, second => INT8]).await?;
+    pool.get().await?.execute(sql, values![id => INT8, second => INT8]).await?;
     Ok(())
 }
 
@@ -314,7 +313,7 @@ pub async fn key_used(pool: &Pool, id: i64, second: i64) -> Result<(), Error> {
 pub async fn list_keys(pool: &Pool) -> Result<Vec<Key>, Error> {
     let sql = "SELECT id, digest, name, scope, rate, burst, created_at, expires_at, key_uses.at FROM keys \
          LEFT JOIN key_uses ON key_uses.key = id ORDER BY id";
-    let rows = query(&*pool.get().await?, sql, &[]).await?;
+    let rows = pool.get().await?.query(sql, &[]).await?;
     rows.iter().map(key_of).collect()
 }
 

@@ -21,7 +21,7 @@ use crate::admin::protocol::failure::Failure;
 use crate::admin::protocol::respond::uncached;
 use crate::admin::protocol::{body, query};
 use crate::admin::{State, auth};
-use crate::store::{Error, OnConflict, Scope, Tally};
+use crate::store::{Error, OnConflict, Scope, Tally, carrying};
 use crate::transfer::{self, Cause, Format, ImportError, ImportOptions, ReadError, Writer};
 
 /// The field that says how many links an export disables.
@@ -83,16 +83,16 @@ pub(in crate::admin) async fn export(
     let permit = permit(&state)?;
     let with_domains = !state.store.domains().is_empty();
     let store = state.store.clone();
-    let opened = spawn_blocking(move || {
+    let opened = spawn_blocking(carrying(move || {
         let reader = store.reader()?;
         let locked = if hashes { 0 } else { reader.locked(&of)? };
         Ok::<_, Error>((reader, of, locked))
-    });
+    }));
     let (reader, of, locked) = opened.await.map_err(|_| Error::Closed)??;
     response.insert_header((LOCKED, locked));
     let (sender, mut receiver) = mpsc::channel(CHUNKS);
     let runtime = Handle::current();
-    spawn_blocking(move || {
+    spawn_blocking(carrying(move || {
         let _permit = permit;
         let mut output = Chunks { sender, runtime, chunk: BytesMut::with_capacity(CHUNK_BYTES) };
         let ended = Writer::new(format, with_domains, &mut output).and_then(|mut writer| {
@@ -110,7 +110,7 @@ pub(in crate::admin) async fn export(
             tracing::warn!(%error, "an export broke off");
             output.give(Err(error)).ok();
         }
-    });
+    }));
     Ok(response.streaming(stream::poll_fn(move |context| receiver.poll_recv(context))))
 }
 
@@ -197,12 +197,12 @@ pub(in crate::admin) async fn import(
     let permit = permit(&state)?;
     let (sender, receiver) = mpsc::channel(CHUNKS);
     let store = state.store.clone();
-    let imported = spawn_blocking(move || {
+    let imported = spawn_blocking(carrying(move || {
         let _permit = permit;
         let input = Upload { receiver, chunk: Bytes::new(), ended: false };
         let how = ImportOptions { on_conflict, domain, within: grant.domains };
         transfer::import(implied, input, &store, &how, &mut |_| {})
-    });
+    }));
     let ((), imported) = future::join(feed(payload, sender), imported).await;
     let imported = imported.map_err(|_| Error::Closed)?;
     // What was stored before it broke off, too.

@@ -31,6 +31,7 @@ use service::problem::Problem;
 
 use super::failure::Failure;
 use crate::admin::{self, State};
+use crate::store::commented;
 
 type App = boxed::BoxService<actix_http::Request, ServiceResponse<BoxBody>, actix_web::Error>;
 
@@ -94,7 +95,8 @@ impl tower_service::Service<Request<Body>> for Mounted {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        SendWrapper::new(Box::pin(self.clone().answer(request)))
+        let trace = self.state.store.trace(request.extensions(), request.headers());
+        SendWrapper::new(Box::pin(commented(trace, self.clone().answer(request))))
     }
 }
 

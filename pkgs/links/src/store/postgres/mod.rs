@@ -19,8 +19,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http::{Extensions, HeaderMap};
 use postgres::types::Type;
-use postgres::{Connector, Conninfo, Feed, FeedOptions, KeyQuery, Pipelines, Pool, Role, Waker};
+use postgres::{
+    Comment, Connector, Conninfo, Feed, FeedOptions, KeyQuery, Pipelines, Pool, Role, Waker, comment,
+    commented,
+};
+use service::access_log::recorded_trace;
 use service::ready::{Heartbeats, Watch as Liveness};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
@@ -83,6 +88,8 @@ pub struct PostgresOptions {
     pub staleness: Duration,
     /// Whether it serves: hears of changes, and adds clicks up.
     pub serves: bool,
+    /// Whether it is told the traces of requests that are recorded.
+    pub traced: bool,
     /// Told of what changes.
     pub watch: Arc<dyn Watch>,
 }
@@ -94,6 +101,7 @@ pub struct Postgres {
     /// The same of any server, where several are named.
     standbys: Option<Pipelines<String, Found>>,
     waker: Option<Waker>,
+    traced: bool,
     watch: Arc<dyn Watch>,
     policy: Arc<Policy>,
     domains: Arc<DomainsWanted>,
@@ -180,6 +188,7 @@ impl Postgres {
             pipelines: pipelines(&connector),
             standbys: standbys.as_ref().map(pipelines),
             waker: None,
+            traced: options.traced,
             watch: options.watch,
             policy: Arc::new(policy),
             domains: Arc::default(),
@@ -202,6 +211,11 @@ impl Postgres {
             opened.follow(&connector, options.staleness);
         }
         Ok(Arc::new(opened))
+    }
+
+    pub fn trace(&self, extensions: &Extensions, fields: &HeaderMap) -> Option<Comment> {
+        let trace = self.traced.then(|| recorded_trace(extensions, fields)).flatten()?;
+        Comment::new("traceparent", trace.as_str())
     }
 
     /// Has a node hear of changes, add clicks up and show that it goes on.
@@ -299,11 +313,13 @@ impl Postgres {
             return Pending::refused(Error::Busy);
         }
         let (sender, receiver) = oneshot::channel();
-        let work = work(self.pool.clone());
+        let work = within(timeout, work(self.pool.clone()));
+        // The trace that statements tell of is the calling task's.
+        let work = commented(comment(), work);
         self.background.spawn(async move {
             let _guard = guard;
             // On that runtime: the calling thread may have none.
-            let _ = sender.send(within(timeout, work).await);
+            let _ = sender.send(work.await);
         });
         Pending::of(receiver)
     }

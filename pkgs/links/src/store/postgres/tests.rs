@@ -27,6 +27,7 @@ impl Fixture {
             pipelines: NonZero::<usize>::MIN,
             staleness: Duration::from_secs(1),
             serves: false,
+            traced: false,
             watch: Arc::new(()),
         });
         Self { node: node.unwrap(), server }

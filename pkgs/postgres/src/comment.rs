@@ -1,0 +1,76 @@
+//! What a request is known by, in the statements that are made for it, as sqlcommenter has it: `/*key='…'*/` behind each, where
+//! `pg_stat_activity`, the server's log and `auto_explain` show it.
+//!
+//! A comment makes of each request another statement, which a cache of prepared ones is of no use for. So a statement with
+//! one is not kept there, and is parsed and planned anew each time: some hundred microseconds more. Nor does such a read share a
+//! question with others, which the comment would say nothing true of. All other statements are what they always were.
+
+use std::sync::Arc;
+
+tokio::task_local! {
+    static COMMENT: Comment;
+}
+
+/// What stands behind a statement; clones share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comment(Arc<str>);
+
+impl Comment {
+    /// One that gives `value` for `key`. None where either has anything but letters, digits, `-` and `_`: nothing that ends a
+    /// comment or a text.
+    #[must_use]
+    pub fn new(key: &str, value: &str) -> Option<Self> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        (key.bytes().chain(value.bytes()).all(plain)).then(|| Self(format!(" /*{key}='{value}'*/").into()))
+    }
+
+    /// A statement with it.
+    pub(crate) fn behind(&self, sql: &str) -> String {
+        format!("{sql}{}", self.0)
+    }
+}
+
+/// Does work whose statements have a comment, if there is one.
+pub async fn commented<W: Future>(comment: Option<Comment>, work: W) -> W::Output {
+    match comment {
+        Some(comment) => COMMENT.scope(comment, work).await,
+        None => work.await,
+    }
+}
+
+/// The comment of the calling task: for what it has another task do.
+#[must_use]
+pub fn comment() -> Option<Comment> {
+    COMMENT.try_with(Comment::clone).ok()
+}
+
+/// The same for work that is done on a thread of its own.
+pub fn carrying<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let comment = comment();
+    move || match comment {
+        Some(comment) => COMMENT.sync_scope(comment, work),
+        None => work(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_comment_is_of_its_task_and_of_plain_characters() {
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let told = Comment::new("traceparent", trace).expect("plain");
+        assert_eq!(told.behind("SELECT 1"), format!("SELECT 1 /*traceparent='{trace}'*/"));
+        assert_eq!(comment(), None);
+        assert_eq!(commented(Some(told.clone()), async { comment() }).await, Some(told.clone()));
+        let elsewhere = async { std::thread::spawn(carrying(comment)).join().expect("no panic") };
+        assert_eq!(commented(Some(told.clone()), elsewhere).await, Some(told));
+        assert_eq!(commented(None, async { comment() }).await, None);
+        for (key, value) in
+            [("a", "*/"), ("a", "'"), ("a", "\\"), ("a", "\0"), ("a", "é"), ("a'", "b"), ("a", " ")]
+        {
+            assert_eq!(Comment::new(key, value), None, "{key} {value}");
+        }
+    }
+}
