@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
@@ -79,6 +80,60 @@ fn started(test: &str, running: Result<Running, Error>) -> Option<Proxy> {
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+/// What has HAProxy tell more than addresses, behind the line of its server, and the line that some of it needs: what it knows
+/// of TLS, an id for each request, and a checksum.
+pub const EXTENDED: (&str, &str) =
+    ("send-proxy-v2-ssl proxy-v2-options ssl,unique-id,crc32c", "unique-id-format %ci:%cp_%ts");
+
+/// A header of HAProxy's PROXY protocol, version 2, for a client at this address, with more behind the addresses.
+#[must_use]
+pub fn header(client: Ipv4Addr, more: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(12 + more.len()).expect("short").to_be_bytes();
+    let fixed = [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11"[..], &length].concat();
+    [&fixed[..], &client.octets(), &[127, 0, 0, 1, 3, 232, 0, 80], more].concat()
+}
+
+/// What proxies put behind the addresses (section 2.2 of `proxy-protocol.txt`): what it names, what others have made up, what
+/// nobody has, as little and as much as there may be, and what is cut short. Nobody who reads addresses alone minds.
+#[must_use]
+pub fn extensions() -> Vec<Vec<u8>> {
+    let extension = |kind: u8, value: &[u8]| {
+        let length = u16::try_from(value.len()).expect("short").to_be_bytes();
+        [&[kind][..], &length, value].concat()
+    };
+    // Of TLS: that it was spoken, that nothing was verified, and of that the version.
+    let tls = [&[1, 0, 0, 0, 1][..], &extension(0x21, b"TLSv1.3")].concat();
+    let named = [
+        extension(0x01, b"h2"),
+        extension(0x02, b"t.example"),
+        extension(0x04, b"\0"),
+        extension(0x05, b"id-1"),
+        extension(0x20, &tls),
+        extension(0x30, b"blue"),
+    ];
+    vec![
+        Vec::new(),
+        named.concat(),
+        // Of Amazon's load balancers.
+        extension(0xea, b"\x01vpce-08d2bf15fac5001c9"),
+        extension(0x7f, b""),
+        extension(0xff, &[0xff; 4_000]),
+        [extension(0xe0, b"\r\n\r\n"), extension(0xe0, b"GET / HTTP/1.1\r\n")].concat(),
+        // More is announced than there is.
+        vec![0x05, 0xff, 0xff, 1],
+        vec![0x05],
+    ]
+}
+
+/// Which client a file of the access log has for a path, once it has a line of it.
+#[must_use]
+pub fn logged_client(log: &Path, path: &str) -> Option<String> {
+    let log = fs::read_to_string(log).unwrap_or_default();
+    let mut lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let line = lines.find(|line| line["path"] == path)?;
+    Some(line["client"].as_str().unwrap_or("none").to_owned())
 }
 
 /// A connection to `to` from this address, of which 127.0.0.0/8 has many.

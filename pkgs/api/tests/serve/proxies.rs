@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 
-use bench::proxy::{Proxy, connect_from};
+use bench::proxy::{self, Proxy, connect_from};
 use testkit::until;
 
 use crate::client::{Answer, Client};
@@ -64,6 +64,7 @@ fn each_client_behind_haproxy_has_a_rate_of_its_own() {
             "mode http\n http-request add-header Forwarded for=%[src]\n http-request del-header X-Forwarded-For",
         ),
         (&by_header, "send-proxy-v2", "mode http"),
+        (&by_header, proxy::EXTENDED.0, &format!("mode http\n {}", proxy::EXTENDED.1)),
         (&by_http2, "proto h2", "mode http\n option forwardfor"),
     ] {
         let line = format!("{} {options}", server.public);
@@ -73,7 +74,8 @@ fn each_client_behind_haproxy_has_a_rate_of_its_own() {
     assert!(by_http2.metric("linerate_api_listener_accepted_total{protocol=\"http2\"}") >= 1.0);
     // Past the proxy nobody is served, with a header or without.
     let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x09\x7f\0\0\x01\x03\xe8\0\x50";
-    for (host, sent) in [(9, &header[..]), (1, b"")] {
+    let old = b"PROXY TCP4 203.0.113.9 127.0.0.1 1000 80\r\n";
+    for (host, sent) in [(9, &header[..]), (1, b""), (1, old)] {
         let mut stream = connect_from(Ipv4Addr::new(127, 0, 0, host), by_header.public).expect("it listens");
         // It may be closed before all is sent.
         let _ = stream.write_all(&[sent, b"GET /v1/users HTTP/1.1\r\nHost: localhost\r\n\r\n"].concat());
@@ -101,10 +103,7 @@ fn connections_are_limited_by_the_client_that_a_proxy_tells() {
     let server = place.serve(&["--allowed-host", "h", "--proxy-protocol", "--address-connections", "1"]);
     let come = |last| {
         let mut client = server.connect();
-        client.send(
-            [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &[192, 0, 2, last, 127, 0, 0, 1, 3, 232, 0, 80]]
-                .concat(),
-        );
+        client.send(proxy::header(Ipv4Addr::new(192, 0, 2, last), &[]));
         client
     };
     let (mut first, mut second) = (come(1), come(2));
@@ -112,6 +111,21 @@ fn connections_are_limited_by_the_client_that_a_proxy_tells() {
     assert_eq!((get(&mut first), get(&mut second)), (200, 200));
     assert!(come(1).is_closed());
     assert_eq!(get(&mut first), 200, "and goes on");
+}
+
+#[test]
+fn what_else_a_proxy_tells_is_ignored() {
+    let (place, directory) = (Place::new(), tempfile::tempdir().expect("a directory"));
+    let log = directory.path().join("log");
+    let flags = ["--allowed-host", "h", "--proxy-protocol", "--access-log", log.to_str().expect("text")];
+    let server = place.serve(&flags);
+    for (number, more) in (0..).zip(proxy::extensions()) {
+        let (who, path) = (Ipv4Addr::new(192, 0, 2, number), format!("/extended-{number}"));
+        let mut client = server.connect();
+        client.send(proxy::header(who, &more));
+        assert_eq!(client.get(&path, "").status, 404, "{number}");
+        until("a line of the access log", || proxy::logged_client(&log, &path) == Some(who.to_string()));
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 
-use bench::proxy::{Proxy, connect_from};
+use bench::proxy::{self, Proxy, connect_from};
 
 use crate::client::{Answer, Client};
 use crate::place::{Place, Server, until};
@@ -18,10 +18,17 @@ enum By {
     NginxForwarded,
     HaproxyXForwardedFor,
     HaproxyProxyProtocol,
+    /// With more than addresses.
+    HaproxyExtended,
 }
 
-const ALL: [By; 4] =
-    [By::NginxXForwardedFor, By::NginxForwarded, By::HaproxyXForwardedFor, By::HaproxyProxyProtocol];
+const ALL: [By; 5] = [
+    By::NginxXForwardedFor,
+    By::NginxForwarded,
+    By::HaproxyXForwardedFor,
+    By::HaproxyProxyProtocol,
+    By::HaproxyExtended,
+];
 
 /// What a client would have others take it for.
 const SPOOFED: &str = "X-Forwarded-For: 203.0.113.9\r\nX-Real-IP: 203.0.113.9\r\n";
@@ -46,13 +53,22 @@ impl By {
             Self::HaproxyProxyProtocol => {
                 Proxy::haproxy(test, &format!("{server} send-proxy-v2"), "mode http")
             }
+            Self::HaproxyExtended => {
+                let (options, line) = proxy::EXTENDED;
+                Proxy::haproxy(test, &format!("{server} {options}"), &format!("mode http\n {line}"))
+            }
         }
+    }
+
+    /// Whether it tells before any request.
+    fn by_header(self) -> bool {
+        matches!(self, Self::HaproxyProxyProtocol | Self::HaproxyExtended)
     }
 
     /// What the server is told: that the proxy is at 127.0.0.1, and how it speaks.
     fn flags(self) -> Vec<&'static str> {
         let mut flags = vec!["--trusted-proxy", "127.0.0.1", "--admin", "127.0.0.1:0"];
-        flags.extend((self == Self::HaproxyProxyProtocol).then_some("--proxy-protocol"));
+        flags.extend(self.by_header().then_some("--proxy-protocol"));
         flags
     }
 }
@@ -66,10 +82,7 @@ fn get(to: SocketAddr, host: u8, target: &str, fields: &str) -> Answer {
 fn logged(place: &Place, path: &str) -> String {
     let mut found = None;
     until("a line of the access log", || {
-        let log = fs::read_to_string(place.beside("log")).unwrap_or_default();
-        let mut lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        let line = lines.find(|line| line["path"] == path);
-        found = line.map(|line| line["client"].as_str().unwrap_or("none").to_owned());
+        found = proxy::logged_client(&place.beside("log"), path);
         found.is_some()
     });
     found.expect("waited for")
@@ -98,7 +111,7 @@ fn the_access_log_has_the_client_behind_a_proxy_and_not_who_it_says_it_is() {
         assert_eq!(get(proxy.address(), 8, "/spoofed", SPOOFED).status, 404, "{by:?}");
         assert_eq!(logged(&place, "/spoofed"), "127.0.0.8", "{by:?}");
         // Past the proxy.
-        if by == By::HaproxyProxyProtocol {
+        if by.by_header() {
             let from =
                 |host| connect_from(Ipv4Addr::new(127, 0, 0, host), server.address()).expect("it listens");
             let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x09\x7f\0\0\x01\x03\xe8\0\x50";
@@ -153,18 +166,28 @@ fn a_proxys_connections_are_not_one_clients() {
     );
     // By a PROXY header they are.
     let server = serve(&place, &[&trusted[..], &["--proxy-protocol"]].concat());
-    let header = |last| {
-        [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &[192, 0, 2, last, 127, 0, 0, 1, 3, 232, 0, 80]].concat()
-    };
     let come = |last| {
         let mut client = server.connect();
-        client.send(header(last));
+        client.send(proxy::header(Ipv4Addr::new(192, 0, 2, last), &[]));
         client
     };
     let (mut first, mut second) = (come(1), come(2));
     assert_eq!((first.get("/a", "").status, second.get("/a", "").status), (200, 200));
     assert!(come(1).is_closed());
     assert_eq!(first.get("/a", "").status, 200, "and goes on");
+}
+
+#[test]
+fn what_else_a_proxy_tells_is_ignored() {
+    let place = Place::new();
+    let server = serve(&place, &["--proxy-protocol"]);
+    for (number, more) in (0..).zip(proxy::extensions()) {
+        let (who, path) = (Ipv4Addr::new(192, 0, 2, number), format!("/extended-{number}"));
+        let mut client = server.connect();
+        client.send(proxy::header(who, &more));
+        assert_eq!(client.get(&path, "").status, 404, "{number}");
+        assert_eq!(logged(&place, &path), who.to_string(), "{number}");
+    }
 }
 
 #[test]

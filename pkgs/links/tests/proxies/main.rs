@@ -1,12 +1,15 @@
 //! Links behind nginx and HAProxy: whose tries at a password are whose. Runs the real program.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::Command;
+use std::thread;
 
-use bench::proxy::{Proxy, connect_from};
+use bench::proxy::{self, Proxy, connect_from};
 use http::Client;
 use server::{Place, Server};
+use testkit::until;
 
 mod countries;
 
@@ -67,10 +70,13 @@ fn each_client_behind_nginx_has_tries_of_its_own() {
 
 #[test]
 fn each_client_behind_haproxy_has_tries_of_its_own() {
+    let (extended, line) = proxy::EXTENDED;
     for (flags, options, lines) in [
         (&TRUSTED[..], "", "mode http\n option forwardfor"),
         (&[&TRUSTED[..], &["--proxy-protocol"]].concat(), "send-proxy-v2", "mode http"),
         (&["--proxy-protocol"], "send-proxy-v2", "mode tcp"),
+        (&["--proxy-protocol"], extended, &format!("mode tcp\n {line}")),
+        (&[&TRUSTED[..], &["--proxy-protocol"]].concat(), extended, &format!("mode http\n {line}")),
         (&[&TRUSTED[..], &["--h2c"]].concat(), "proto h2", "mode http\n option forwardfor"),
         (&[&TRUSTED[..], &["--proxy-protocol", "--h2c"]].concat(), "send-proxy-v2 proto h2", "mode http"),
     ] {
@@ -129,6 +135,53 @@ fn each_client_of_the_tls_listener_behind_nginx_has_tries_of_its_own() {
     let upstream = format!("https://{}", server.secure.expect("a TLS listener"));
     let Some(proxy) = Proxy::nginx("tries by TLS behind nginx", &upstream, APPEND) else { return };
     assert_each_has_its_own(proxy.address(), 7);
+}
+
+#[test]
+fn what_else_a_proxy_tells_is_ignored() {
+    let (place, directory) = (Place::new(), tempfile::tempdir().expect("a directory"));
+    let log = directory.path().join("log");
+    let server = serve(&place, &["--proxy-protocol", "--access-log", log.to_str().expect("text")]);
+    for (number, more) in (0..).zip(proxy::extensions()) {
+        let (who, path) = (Ipv4Addr::new(192, 0, 2, number), format!("extended-{number}"));
+        let mut client = come(server.public, 1);
+        client.send(proxy::header(who, &more)).expect("it reads");
+        assert_eq!(client.get(&path).expect("an answer").status, 404, "{number}");
+        let path = format!("/{path}");
+        until("a line of the access log", || proxy::logged_client(&log, &path) == Some(who.to_string()));
+    }
+}
+
+/// What has HAProxy tell more does have it do so.
+#[test]
+fn haproxy_tells_more_than_addresses_where_it_is_asked_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (extended, line) = proxy::EXTENDED;
+    let server = format!("{} {extended}", listener.local_addr().expect("an address"));
+    let headers = thread::spawn(move || {
+        // Who waits for HAProxy to start wants an answer.
+        let answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        listener.incoming().find_map(|stream| {
+            let (mut stream, mut fixed) = (stream.expect("a connection"), [0; 16]);
+            stream.read_exact(&mut fixed).ok()?;
+            let mut rest = vec![0; usize::from(u16::from_be_bytes([fixed[14], fixed[15]]))];
+            stream.read_exact(&mut rest).ok()?;
+            let _ = stream.write_all(answer);
+            rest.starts_with(&[127, 0, 0, 7]).then(|| rest.split_off(12))
+        })
+    });
+    let lines = format!("mode tcp\n {line}");
+    let Some(proxy) = Proxy::haproxy("what HAProxy tells", &server, &lines) else { return };
+    let _client = come(proxy.address(), 7);
+    let mut more = &headers.join().expect("no panic").expect("a header")[..];
+    let mut kinds = Vec::new();
+    while let [kind, high, low, rest @ ..] = more {
+        kinds.push(*kind);
+        more = &rest[usize::from(u16::from_be_bytes([*high, *low]))..];
+    }
+    kinds.sort_unstable();
+    // A checksum, an id, and what it knows of TLS.
+    assert_eq!(kinds, [0x03, 0x05, 0x20]);
 }
 
 #[test]
