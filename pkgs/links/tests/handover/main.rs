@@ -15,9 +15,11 @@ mod takeover;
 
 use std::process::Command;
 
+use bench::postgres::{Durability, Postgres};
 use load::LoadRequest;
 use rustix::process::Signal;
 use takeover::{Program, Writers, ask};
+use testkit::until;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_linerate-links");
 
@@ -26,13 +28,17 @@ fn program() -> Program {
     let program = Program::new(BINARY, |directory| {
         ["--database", &directory.join("links.db").display().to_string()].map(str::to_owned).into()
     });
-    command(&program, &["add", "https://t.example/", "--code", "abc"]);
+    command(&file(&program), &["add", "https://t.example/", "--code", "abc"]);
     program
 }
 
+/// Where its links are.
+fn file(program: &Program) -> String {
+    program.path("links.db").display().to_string()
+}
+
 /// What a command on the database prints.
-fn command(program: &Program, arguments: &[&str]) -> String {
-    let database = program.path("links.db");
+fn command(database: &str, arguments: &[&str]) -> String {
     let output = Command::new(BINARY).args(arguments).arg("--database").arg(database).output();
     let output = output.expect("it runs");
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -48,6 +54,35 @@ fn load_request() -> LoadRequest {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_in_a_row_take_over_and_no_request_fails_and_nothing_is_lost() {
     let program = program();
+    let answered = three_in_a_row_lose_nothing(&program).await;
+    assert_eq!(clicks(&file(&program)), answered, "every visit is counted, once");
+}
+
+/// The same of a database that all of them share, and that others could write to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_postgresql_too_no_request_fails_and_nothing_is_lost() {
+    let postgres = Postgres::start(Durability::None, &[]).expect("PostgreSQL starts");
+    let database = postgres.url("postgres");
+    command(&database, &["add", "https://t.example/", "--code", "abc"]);
+    let program = Program::new(BINARY, |_| ["--database", &database].map(str::to_owned).into());
+    let answered = three_in_a_row_lose_nothing(&program).await;
+    // What the last has left is added up by who serves next.
+    let serving = program.start();
+    let left = || postgres.execute("postgres", "SELECT count(*) FROM click_flushes").expect("a number");
+    tokio::task::block_in_place(|| until("all clicks are added up", || left() == "0"));
+    drop(serving);
+    assert_eq!(clicks(&database), answered, "every visit is counted, once");
+}
+
+/// The clicks of the link that is visited.
+fn clicks(database: &str) -> u64 {
+    let link: serde_json::Value =
+        serde_json::from_str(&command(database, &["get", "abc", "--json"])).expect("JSON");
+    link["clicks"].as_u64().expect("a number")
+}
+
+/// Has processes take over from each other while links are made and followed; how often one was followed.
+async fn three_in_a_row_lose_nothing(program: &Program) -> u64 {
     let first = program.start();
     let token = first.line("token").expect("a token");
     let fields = format!("Authorization: Bearer {token}\r\n");
@@ -59,15 +94,13 @@ async fn three_in_a_row_take_over_and_no_request_fails_and_nothing_is_lost() {
         assert_eq!(status, 201, "{answer}");
         code
     });
-    let (last, answered) = takeover::three_in_a_row(&program, load_request(), Some(first)).await;
+    let (last, answered) = takeover::three_in_a_row(program, load_request(), Some(first)).await;
     for code in writers.finish() {
         assert_eq!(ask(program.clear, "GET", &format!("/{code}"), "", "").0, 307, "{code}");
     }
     last.signal(Signal::TERM);
     assert_eq!(takeover::ends(&last).await, 0, "{}", last.log());
-    let link: serde_json::Value =
-        serde_json::from_str(&command(&program, &["get", "abc", "--json"])).expect("JSON");
-    assert_eq!(link["clicks"], answered, "every visit is counted, once");
+    answered
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
