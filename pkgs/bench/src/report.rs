@@ -10,6 +10,9 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::rounds::Series;
 
+/// How much of the CPU time of the commit before a change may take: what rounds in turn differ by on a quiet machine.
+pub const NO_WORSE: f64 = 1.03;
+
 /// Everything a bench has found out.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
@@ -127,6 +130,15 @@ impl Report {
     pub fn target(&mut self, name: impl Into<String>, value: f64, unit: &'static str, limit: f64) {
         let figure = Figure { name: name.into(), value, unit };
         self.targets.push(Target { figure, limit, met: value <= limit });
+    }
+
+    /// Holds `server` to another in all cases of these that both have: to [`NO_WORSE`] times its CPU time.
+    pub fn no_worse(&mut self, all: &[Series], (server, other): (&str, &str), cases: impl Fn(&str) -> bool) {
+        for series in all.iter().filter(|series| series.server == server && cases(series.case)) {
+            if let Some(before) = find(all, other, series.case) {
+                self.target(format!("{} / {other}", series.case), series.cpu_ratio(before), "x", NO_WORSE);
+            }
+        }
     }
 
     /// The targets that were not met.

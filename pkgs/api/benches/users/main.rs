@@ -12,8 +12,10 @@ mod peers;
 
 use std::fmt::Write;
 use std::fs;
+use std::hint::black_box;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use api::seed;
 use api::users::{Options, Users};
@@ -23,6 +25,7 @@ use bench::rounds::{Case, Series, alternate, median, merge};
 use bench::server::{Placement, Server};
 use bench::wrk::{Content, Load, Requests};
 use bench::{Error, chart, entry, setup};
+use http::Method;
 
 use peers::{ACTIX, AXUM, OTHER, OURS, PGBENCH, POOLS};
 
@@ -133,6 +136,8 @@ fn run(quick: bool) -> Result<Report, Error> {
     report.add(&series, &[AXUM, OTHER]);
     let most = pgbench("64")?;
     judge(&mut report, &series, median(tps.into_iter()));
+    report.no_worse(&series, (OURS, OTHER), |_| true);
+    routes(&mut report, &series);
     report.figure("pgbench with 64 connections", most, "TPS");
     report.figure("PostgreSQL's own CPU per read", median(postgres_us.into_iter()), "µs");
     report.print();
@@ -207,6 +212,24 @@ fn judge(report: &mut Report, series: &[Series], tps: f64) {
     report.figure("requests/s at half load", ours(HALF).median(|sample| sample.qps), "1/s");
 }
 
+/// The router's own share: the time of a match of the table that is served, by which everything of a request is decided.
+fn routes(report: &mut Report, series: &[Series]) {
+    const MATCHES: u32 = 1_000_000;
+    let router = api::http::routes::router();
+    let ids: Vec<String> = (0..1_024).map(|number| format!("/v1/users/{}", seed::id(number))).collect();
+    let validated = vec!["/v1/users:validate".to_owned()];
+    for (case, method, paths) in [(CACHED_ALONE, Method::GET, ids), (ECHO_ALONE, Method::POST, validated)] {
+        let begin = Instant::now();
+        for path in paths.iter().cycle().take(MATCHES as usize) {
+            black_box(router.find(black_box(&method), black_box(path)));
+        }
+        let took = begin.elapsed().as_secs_f64() * 1e6 / f64::from(MATCHES);
+        let whole = find(series, OURS, case).expect("it was measured").cpu_us();
+        report.figure(format!("the router's match, {case}"), took * 1e3, "ns");
+        report.figure(format!("the router's share, {case}"), took / whole * 100.0, "%");
+    }
+}
+
 /// Writes the users into a database.
 fn fill(database: &str, report: &mut Report) -> Result<(), Error> {
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| Error::Load {
@@ -215,7 +238,7 @@ fn fill(database: &str, report: &mut Report) -> Result<(), Error> {
         what: format!("{error}: {:?}", error.source()),
     };
     let runtime = tokio::runtime::Runtime::new()?;
-    let begin = std::time::Instant::now();
+    let begin = Instant::now();
     runtime.block_on(async {
         let options = Options::new(
             database.parse().map_err(|error: api::users::InvalidDatabaseUrl| failed(error.into()))?,

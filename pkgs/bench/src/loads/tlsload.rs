@@ -22,6 +22,8 @@ const HEAD: usize = 4096;
 /// How both sides agree on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
+    /// By P-256 alone (RFC 8446).
+    P256,
     /// By X25519 alone (RFC 8446).
     X25519,
     /// By X25519 and ML-KEM-768, as browsers do by now (draft-ietf-tls-ecdhe-mlkem).
@@ -144,6 +146,7 @@ impl Visit {
     fn config(&self) -> Arc<ClientConfig> {
         let mut provider = aws_lc_rs::default_provider();
         provider.kx_groups = vec![match self.group {
+            Group::P256 => kx_group::SECP256R1,
             Group::X25519 => kx_group::X25519,
             Group::X25519MlKem768 => kx_group::X25519MLKEM768,
         }];

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use bench::peers::{self, Newest, Nginx};
-use bench::report::{Report, find, mebibytes};
+use bench::report::{NO_WORSE, Report, find, mebibytes};
 use bench::rounds::{Case, alternate, median};
 use bench::server::{Placement, Server};
 use bench::wrk::{Load, Requests};
@@ -198,8 +198,8 @@ struct Servers {
     nginx: Nginx,
     actix: Server,
     floor: Server,
-    /// Another build of ours.
-    other: Option<Server>,
+    /// Another build of ours, and the same without a cache.
+    other: Option<[Server; 2]>,
 }
 
 impl Servers {
@@ -210,17 +210,17 @@ impl Servers {
         let ours = links::serve(&copy("cached")?, placement, &[])?;
         ours.visit(&paths(0..FEW), 307)?;
         ours.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;
-        let other = links::serve_other(
-            &links::copy_for_other(database, &format!("other-{}", placement.workers))?,
-            placement,
-            &[],
-        )?;
-        if let Some(other) = &other {
+        let other = |name: &str, flags: &[&str]| {
+            let copy = links::copy_for_other(database, &format!("{name}-{}", placement.workers))?;
+            links::serve_other(&copy, placement, flags)
+        };
+        let other = other("other", &[])?.zip(other("other-uncached", &["--cache-bytes", "0"])?);
+        if let Some((other, _)) = &other {
             other.visit(&paths(0..FEW), 307)?;
             other.visit(&paths(scale.many..scale.many + 10 * FEW), 404)?;
         }
         Ok(Self {
-            other,
+            other: other.map(<[Server; 2]>::from),
             ours,
             uncached: links::serve(&copy("uncached")?, placement, &["--cache-bytes", "0"])?,
             nginx: Nginx::start(placement)?,
@@ -238,7 +238,11 @@ impl Servers {
             placement: setting.placement,
         };
         let mut all = vec![&self.ours, self.nginx.server(), &self.actix, &self.floor];
-        all.extend(&self.other);
+        let (cached, uncached) = match &self.other {
+            Some([cached, uncached]) => (Some(cached), Some(uncached)),
+            None => (None, None),
+        };
+        all.extend(cached);
         // nginx answers by another status, so that it sends no page.
         let status = |server| if std::ptr::eq(server, self.nginx.server()) { Nginx::STATUS } else { 307 };
         let hot = |server| case(server, setting.hot, &codes::requests(0, 1, status(server)));
@@ -246,11 +250,13 @@ impl Servers {
             case(server, setting.pipelined, &Requests::pipelined(&codes::path(0), 16, status(server)))
         };
         let mut cases: Vec<Case<'_>> = all.iter().copied().map(hot).collect();
-        for ours in std::iter::once(&self.ours).chain(&self.other) {
+        for ours in std::iter::once(&self.ours).chain(cached) {
             cases.push(case(ours, setting.warm, &codes::requests(0, FEW, 307)));
             cases.push(case(ours, setting.unknown, &codes::requests(scale.many, 10 * FEW, 404)));
         }
-        cases.push(case(&self.uncached, setting.cold, &codes::requests(0, scale.many, 307)));
+        for ours in std::iter::once(&self.uncached).chain(uncached) {
+            cases.push(case(ours, setting.cold, &codes::requests(0, scale.many, 307)));
+        }
         cases.extend(all.into_iter().map(batch));
         cases
     }
@@ -292,6 +298,8 @@ fn redirects(scale: &Scale, database: &Path, report: &mut Report) -> Result<(), 
     }
     let series = alternate(scale.rounds, &cases)?;
     report.add(&series, &[NGINX, FLOOR, links::OTHER]);
+    // On one core rounds differ least.
+    report.no_worse(&series, (links::NAME, links::OTHER), |case| case.ends_with(", one core"));
     let plain = find(&series, links::NAME, ONE_CORE.hot).expect("it was measured");
     for (name, ..) in EXTRAS {
         let extra = find(&series, links::NAME, name).expect("it was measured");
@@ -328,6 +336,16 @@ fn memory(scale: &Scale, few: &Path, many: &Path, report: &mut Report) -> Result
     report.target("RSS with 10,000 links cached", mebibytes(usage.resident), "MiB", 24.0);
     report.figure("the same without mapped pages", mebibytes(usage.anonymous), "MiB");
     drop(server);
+    if let Some(other) = links::serve_other(&links::copy_for_other(few, "other-few")?, SPREAD.placement, &[])?
+    {
+        other.visit(&first, 307)?;
+        load(scale, &SPREAD).run(&other, SPREAD.placement, SPREAD.warm, &codes::requests(0, FEW, 307))?;
+        let before = other.usage()?;
+        let ratio = |ours: u64, before: u64| ours as f64 / before as f64;
+        let name = format!("RSS without mapped pages / {}", links::OTHER);
+        report.target(name, ratio(usage.anonymous, before.anonymous), "x", NO_WORSE);
+        report.figure(format!("RSS / {}", links::OTHER), ratio(usage.resident, before.resident), "x");
+    }
 
     // Room for all of them. What is read of the database is mapped, and counts as resident only where a file
     // backs it; a cached link is the memory no file backs.

@@ -41,7 +41,9 @@ const STREAMS: usize = 10;
 const CLIENTS: usize = 16;
 
 /// Cases of handshakes: what they are called, how keys are agreed on, whether they are resumed.
-const HANDSHAKES: [(&str, Group, bool); 4] = [
+const HANDSHAKES: [(&str, Group, bool); 6] = [
+    ("P-256, full", Group::P256, false),
+    ("P-256, resumed", Group::P256, true),
     ("X25519, full", Group::X25519, false),
     ("X25519, resumed", Group::X25519, true),
     ("X25519MLKEM768, full", Group::X25519MlKem768, false),
@@ -94,6 +96,7 @@ pub fn measure(scale: &Scale, nginx: &Newest, scratch: &Path, report: &mut Repor
         target(case, 1.0);
     }
     target(CLEAR, 1.0);
+    report.no_worse(&series, (links::NAME, links::OTHER), |_| true);
     drop(peers);
     idle(scale, nginx, scratch, &database, report)
 }
@@ -107,11 +110,11 @@ fn start(nginx: &Newest, scratch: &Path, database: &Path, purpose: &str) -> Resu
         let (chain, key) =
             (scratch.join(CHAIN).display().to_string(), scratch.join(KEY).display().to_string());
         let arguments = ["--tls-listen", &address, "--cert", &chain, "--key", &key, "--idle-timeout", "3600"];
-        let database = links::copy(database, &format!("{purpose}-{build}"))?;
+        let copy = format!("{purpose}-{build}");
         let server = if other {
-            links::serve_other(&database, SERVER, &arguments)?
+            links::serve_other(&links::copy_for_other(database, &copy)?, SERVER, &arguments)?
         } else {
-            Some(links::serve(&database, SERVER, &arguments)?)
+            Some(links::serve(&links::copy(database, &copy)?, SERVER, &arguments)?)
         };
         let peer = |server| Peer { server, secure, status: 307, http3: true, post_quantum: true };
         peers.extend(server.map(peer));
