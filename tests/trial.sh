@@ -57,4 +57,6 @@ generations 3
 expect "the entries of those that are gone go too" "3 3"
 generations 3 4
 expect "before it boots" "3 4+2 nixos-*"
+generations 3 4
+expect "one that has not booted yet is on trial when it is installed again" "3 4+2 nixos-*"
 echo "trial: entries are put on trial as they should be"

@@ -28,7 +28,7 @@ done
 # The generation that is to boot next. Chosen again after it failed, it gets its tries again.
 chosen=$(sed -n 's/^default \(nixos-.*\)\.conf$/\1/p' "$boot/loader/loader.conf")
 for counted in "$entries/$chosen"+*.conf; do
-    mv "$counted" "$entries/$chosen+$tries.conf"
+    [[ $counted == "$entries/$chosen+$tries.conf" ]] || mv "$counted" "$entries/$chosen+$tries.conf"
 done
 
 # The first system on a disk has nothing to fall back to.
