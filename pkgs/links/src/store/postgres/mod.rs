@@ -46,7 +46,7 @@ use crate::when::Timestamp;
 use background::Background;
 use follow::{DomainsWanted, Follower};
 use remote::Found;
-use tables::{clicks, domains, hours, limits, links, list, tokens};
+use tables::{clicks, domains, hours, limits, links, list, scope, tokens};
 
 pub use remote::{Found as FoundRoute, Remote};
 
@@ -678,11 +678,11 @@ impl Postgres {
 }
 
 /// Whose clicks are meant.
-async fn counted(pool: &Pool, of: StatsScope) -> Result<clicks::Links, Error> {
+async fn counted(pool: &Pool, of: StatsScope) -> Result<scope::Links, Error> {
     Ok(match of {
-        StatsScope::Link(key) => clicks::Links::One(links::get(pool, &key).await?.id),
-        StatsScope::All => clicks::Links::One(rules::clicks::ALL),
-        StatsScope::Domains(domains) => clicks::Links::At(InDomains::Only(domains)),
+        StatsScope::Link(key) => scope::Links::One(links::get(pool, &key).await?.id),
+        StatsScope::All => scope::Links::One(rules::clicks::ALL),
+        StatsScope::Domains(domains) => scope::Links::At(InDomains::Only(domains)),
     })
 }
 

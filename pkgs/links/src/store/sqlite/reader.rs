@@ -14,8 +14,8 @@ use crate::domains::{DomainId, InDomains, LinkKey};
 use crate::link::{Link, NewLink, Status};
 use crate::when::Timestamp;
 
-use super::tables::clicks::{self, Links};
-use super::tables::{hours, in_domains, links, list, tokens};
+use super::tables::scope::Links;
+use super::tables::{clicks, hours, in_domains, links, list, tokens};
 use super::{connection, schema};
 use crate::store::rules::links::{redirect_of, status_of};
 use crate::store::{

@@ -7,14 +7,13 @@ use std::ops::RangeInclusive;
 use postgres::{Pool, Row, Session, Transaction};
 
 use crate::agent::Agent;
-use crate::domains::InDomains;
 use crate::store::rules::clicks::{
     ALL, MAX_LINKS_FOLDED, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS,
 };
 use crate::store::{Click, Count, CountryClick, Error, Older, Stats, TimeCount};
 use crate::when::{Timestamp, format_day};
 
-use super::list::ids;
+use super::scope::Links;
 use super::{countries, hours};
 use crate::store::postgres::MANY;
 use crate::store::postgres::values::{count, integer, values};
@@ -310,28 +309,6 @@ pub async fn fold_days(pool: &Pool, before: i32, from: i64) -> Result<Option<i64
     transaction.commit().await?;
     let next = links.last().and_then(|last| last.checked_add(1));
     Ok(next.filter(|_| links.len() == MAX_LINKS_FOLDED))
-}
-
-/// Whose clicks are summed.
-pub enum Links {
-    /// One link's, or all, also of those deleted since.
-    One(i64),
-    /// Those of the links that there are at these domains.
-    At(InDomains),
-}
-
-impl Links {
-    /// The condition on the column `link`, and its two parameters, which are the first.
-    pub fn condition(&self) -> (&'static str, i64, Option<Vec<i64>>) {
-        match self {
-            Self::One(link) => ("link = $1 AND $2::int8[] IS NULL", *link, None),
-            Self::At(domains) => {
-                let at =
-                    "$1 = 0 AND link IN (SELECT id FROM links WHERE $2::int8[] IS NULL OR domain = ANY($2))";
-                (at, ALL, ids(domains))
-            }
-        }
-    }
 }
 
 /// Sums clicks.

@@ -6,9 +6,9 @@ use std::ops::RangeInclusive;
 
 use postgres::{Pool, Session};
 
-use super::clicks::Links;
-use crate::store::postgres::values::{count, integer, values};
+use super::scope::Links;
 use crate::agent::Agent;
+use crate::store::postgres::values::{count, integer, values};
 use crate::store::rules::clicks::{ALL, MAX_LINKS_FOLDED};
 use crate::store::{Error, TimeCount};
 use crate::when::format_hour;

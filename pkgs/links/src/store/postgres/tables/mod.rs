@@ -7,4 +7,5 @@ pub mod hours;
 pub mod limits;
 pub mod links;
 pub mod list;
+pub mod scope;
 pub mod tokens;

@@ -7,38 +7,13 @@ use std::ops::RangeInclusive;
 use rusqlite::{Connection, Params, params};
 
 use crate::agent::Agent;
-use crate::domains::InDomains;
 use crate::when::{Timestamp, format_day};
 
-use super::{countries, folded, hours, in_domains};
+use super::scope::Links;
+use super::{countries, folded, hours};
 use crate::store::rules::clicks::{ALL, OLDER, OTHER, ROWS_PER_DAY, ROWS_PER_DAY_OF_ALL, TOP_REFERRERS};
 use crate::store::sqlite::work::WriteContext;
 use crate::store::{ClickBatch, Count, Error, Stats, TimeCount};
-
-/// Whose clicks are summed.
-pub(in crate::store::sqlite) enum Links {
-    /// One link's.
-    One(i64),
-    /// Those of all, also of those deleted since.
-    All,
-    /// Those of the links that there are at these domains.
-    At(InDomains),
-}
-
-impl Links {
-    /// The condition on the column `link`, and its parameter, which is the first.
-    pub(in crate::store::sqlite) fn condition(&self) -> (String, i64) {
-        match self {
-            Self::One(link) => ("link = ?1".to_owned(), *link),
-            Self::All => ("link = ?1".to_owned(), ALL),
-            Self::At(domains) => {
-                let there = in_domains::condition(domains).unwrap_or_else(|| "true".to_owned());
-                // Has the parameter too, as the others have.
-                (format!("?1 = {ALL} AND link IN (SELECT id FROM links WHERE {there})"), ALL)
-            }
-        }
-    }
-}
 
 /// What a row of counts is told apart by: link, day, referrer and agent.
 pub(in crate::store::sqlite) type Key<'b> = (i64, i32, &'b str, Agent);

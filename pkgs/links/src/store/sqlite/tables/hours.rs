@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::clicks::Links;
+use super::scope::Links;
 use crate::store::rules::clicks::MAX_LINKS_FOLDED;
 use crate::store::{Error, TimeCount};
 use crate::when::format_hour;

@@ -9,4 +9,5 @@ pub(in crate::store::sqlite) mod in_domains;
 pub(in crate::store::sqlite) mod links;
 pub(in crate::store::sqlite) mod list;
 pub(in crate::store::sqlite) mod retention;
+pub(in crate::store::sqlite) mod scope;
 pub(in crate::store::sqlite) mod tokens;
