@@ -43,7 +43,7 @@ impl Rows {
         let rows: Vec<Value> = if file.trim_ascii_start().starts_with(b"[") {
             serde_json::from_slice(file).map_err(|error| error.to_string())?
         } else {
-            let rows = Deserializer::from_slice(file).into_iter();
+            let rows = Deserializer::from_slice(file).into_iter::<Value>();
             rows.collect::<Result<_, _>>().map_err(|error| error.to_string())?
         };
         let piece = |rows: &[Value]| {

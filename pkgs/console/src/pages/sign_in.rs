@@ -189,7 +189,8 @@ pub(crate) async fn sign_out(State(app): State<Arc<App>>, visitor: Visitor, fiel
         app.sessions.end_all(&grant);
     }
     app.sessions.end(&visitor.cookie);
-    let mut response = see_other(if by_issuer { &format!("/sign-in?{LEFT}=yes") } else { "/sign-in" });
+    let place = if by_issuer { format!("/sign-in?{LEFT}=yes") } else { "/sign-in".to_owned() };
+    let mut response = see_other(&place);
     response.headers_mut().insert(header::SET_COOKIE, visitor::set_cookie("", visitor.secure, 0));
     response
 }

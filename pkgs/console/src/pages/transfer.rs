@@ -41,11 +41,12 @@ pub(crate) async fn import(
         }
         None => fields.get("format") == "json",
     };
-    let bytes = file.as_ref().map_or(fields.get("rows").trim().as_bytes(), |file| &file.bytes);
+    let bytes = file.as_ref().map_or(fields.get("rows").trim().as_bytes(), |file| &file.bytes[..]);
     if bytes.is_empty() {
         return wrong(StatusCode::UNPROCESSABLE_ENTITY, "Choose a file, or write some rows.");
     }
-    let rows = match if is_json { Rows::of_json(bytes) } else { Rows::of_csv(bytes) } {
+    let rows = if is_json { Rows::of_json(bytes) } else { Rows::of_csv(bytes) };
+    let rows = match rows {
         Ok(rows) => rows,
         Err(why) => return wrong(StatusCode::UNPROCESSABLE_ENTITY, &format!("Nothing was imported: {why}")),
     };
