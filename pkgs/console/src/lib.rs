@@ -19,7 +19,7 @@
 //! - `overview`: what they do, second by second. `live`: how many look at that. `answer_cache`: what was asked a moment ago.
 //! - [`flame`]: flame graphs of what processes do.
 //! - `profiles`: what was seen of processes, kept for a while.
-//! - `imports`, `import_rows`: links that come from files, piece by piece.
+//! - `imports`: links that come from files, piece by piece.
 //! - `pages`: what is shown. `assets`: what pages are made of that is the same for all.
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,6 @@ mod app;
 mod assets;
 pub mod flame;
 mod guard;
-mod import_rows;
 mod imports;
 mod keys;
 mod live;

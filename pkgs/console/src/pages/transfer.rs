@@ -12,7 +12,7 @@ use super::live::{self, Goes};
 use super::{Screen, attachment, csrf, failed, links, missing, page as shown, see_other, text};
 use crate::app::App;
 use crate::fields::Fields;
-use crate::import_rows::Rows;
+use crate::imports::rows::Rows;
 use crate::imports::{Import, Progress};
 use crate::links::Tally;
 use crate::sent_file::SentFile;

@@ -1,4 +1,6 @@
-//! Imports under way, and those that were: in memory, so many.
+//! Imports under way, and those that were: in memory, so many. [`rows`]: what they read.
+
+pub(crate) mod rows;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
