@@ -128,7 +128,7 @@ impl Client {
 
     /// Reads what follows a head.
     pub fn receive_body(&mut self, mut answer: Answer) -> io::Result<Answer> {
-        if matches!(answer.status, 204 | 304) {
+        if answer.status < 200 || matches!(answer.status, 204 | 304) {
             return Ok(answer);
         }
         if answer.field("transfer-encoding").as_deref() == Some("chunked") {
