@@ -74,20 +74,15 @@ pub async fn serve<S: HttpService>(
         received: Arc::clone(&received),
     });
     let io = FastPathIo::new(WatchedIo::new(io, stall.clone()), &service, &context, &fast);
-    let mut builder = Builder::new();
-    builder
+    let handshake = Builder::new()
         .max_concurrent_streams(config.streams)
         .initial_window_size(config.stream_window)
         .initial_connection_window_size(config.connection_window)
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(PENDING_RESETS)
         .max_local_error_reset_streams(Some(LOCAL_RESETS))
-        .max_send_buffer_size(SEND_BUFFER_BYTES);
-    if S::FAST {
-        // So that a request can be read by itself.
-        builder.header_table_size(0);
-    }
-    let handshake = builder.handshake::<_, Bytes>(io);
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
+        .handshake::<_, Bytes>(io);
     deadline.set(&worker.registry, limits.handshake_time);
     let Some(Ok(mut connection)) = deadline.timeout(&worker.registry, handshake).await else {
         worker.counts().handshake_failures.increment();

@@ -248,13 +248,26 @@ fn what_is_odd_is_answered_or_refused_as_without_a_fast_path() {
         with(0, 0x80),
         // It ends within a line.
         line(b"\x00\x05abc"),
+        // A table that has room after all, which only a client does that knows nothing but the default.
+        [b"\x3f\xe1\x1f", &get("/fast/odd")[..]].concat(),
     ] {
         assert_eq!(outcome(&server, &block), outcome(&without, &block), "{}", block.escape_ascii());
         assert_eq!(server.1.load(Relaxed), 0, "{}", block.escape_ascii());
     }
-    // A table that has room, which it was given none.
-    let (kind, _) = outcome(&server, &[b"\x3f\xe1\x1f", &get("/fast/odd")[..]].concat());
-    assert_eq!((kind, server.1.load(Relaxed)), (GOAWAY, 0));
+}
+
+#[test]
+fn a_client_that_uses_a_table_all_the_same_is_h2_s() {
+    let server = fast_path::start(Config::default());
+    let mut connection = Connection::ready(&server);
+    assert_eq!(connection.ask(3, "/fast/1").body(3), b"/1");
+    // The table has 4096 bytes, and a path is kept in it, which the next request names.
+    connection.send(frame(HEADERS, WHOLE, 5, b"\x3f\xe1\x1f\x82\x86\x01\x01h\x44\x0a/fast/kept"));
+    connection.send(frame(HEADERS, WHOLE, 7, b"\x82\x86\x01\x01h\xbe"));
+    for stream in [5, 7] {
+        assert_eq!(connection.body(stream), b"/kept");
+    }
+    assert_eq!(connection.answered(), 1);
 }
 
 #[test]

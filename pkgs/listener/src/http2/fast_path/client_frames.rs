@@ -20,8 +20,10 @@ const MOST_SECTION: usize = 4096;
 const HEADER_TABLE_SIZE: u16 = 1;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// A field section begins by saying that the dynamic table has no room (RFC 7541, section 6.3).
-const NO_TABLE: u8 = 0b0010_0000;
+/// A field section begins by saying how large the dynamic table is (RFC 7541, section 6.3), and that it has no room.
+const TABLE: u8 = 0b0010_0000;
+const TABLE_MASK: u8 = 0b1110_0000;
+const NO_TABLE: u8 = TABLE;
 
 /// How far a client may go with frames of streams that have been answered, for which it has no reason. Each counts as one, and
 /// the reset of an answered stream as two; each answer takes one back. Beyond, the connection is closed.
@@ -54,6 +56,34 @@ enum Stateless {
     Said,
     /// It does something that is not understood here.
     Never,
+}
+
+/// What a field section says of the dynamic table before all else.
+#[derive(Debug, PartialEq, Eq)]
+enum Table {
+    Nothing,
+    NoRoom,
+    /// That it has room, or something that is not looked at here.
+    Else,
+}
+
+impl Table {
+    /// Reads it; none where more is to be received.
+    fn of(head: Head, bytes: &[u8]) -> Option<Self> {
+        let start = HEAD + usize::from(head.has(PADDED)) + if head.has(WITH_PRIORITY) { 5 } else { 0 };
+        let known = bytes.get(..(start + 2).min(head.whole()))?;
+        let padding =
+            if head.has(PADDED) { known.get(HEAD).map_or(0, |length| usize::from(*length)) } else { 0 };
+        let end = head.whole().saturating_sub(padding).min(known.len());
+        let whole = head.has(END_HEADERS);
+        Some(match known.get(start..end).unwrap_or_default() {
+            [NO_TABLE, next, ..] if next & TABLE_MASK != TABLE => Self::NoRoom,
+            [NO_TABLE] if whole => Self::NoRoom,
+            [first, ..] if first & TABLE_MASK != TABLE => Self::Nothing,
+            [] if whole => Self::Nothing,
+            _ => Self::Else,
+        })
+    }
 }
 
 /// What a client has sent so far.
@@ -148,13 +178,17 @@ impl ClientFrames {
             let closed = head.stream == self.last;
             return Step::End(if closed { Reason::STREAM_CLOSED } else { Reason::PROTOCOL_ERROR });
         }
-        let section = HEAD + if head.has(WITH_PRIORITY) { 5 } else { 0 };
-        if self.stateless == Stateless::Known && !head.has(PADDED) && head.whole() > section {
-            let Some(first) = bytes.get(section) else { return Step::More };
-            if *first == NO_TABLE {
+        if matches!(self.stateless, Stateless::Known | Stateless::Said) {
+            let Some(table) = Table::of(head, bytes) else { return Step::More };
+            if table == Table::Else && self.stateless == Stateless::Said {
+                self.stateless = Stateless::Never;
+            } else if table == Table::NoRoom && self.stateless == Stateless::Known {
                 self.stateless = Stateless::Said;
+                return self.pass_headers(head);
             }
-        } else if self.stateless == Stateless::Said
+        }
+        let section = HEAD + if head.has(WITH_PRIORITY) { 5 } else { 0 };
+        if self.stateless == Stateless::Said
             && head.has(END_STREAM | END_HEADERS)
             && !head.has(PADDED)
             && head.stream % 2 == 1
@@ -171,6 +205,10 @@ impl ClientFrames {
                 return Step::Ask { length: head.whole(), stream: head.stream, section };
             }
         }
+        self.pass_headers(head)
+    }
+
+    fn pass_headers(&mut self, head: Head) -> Step {
         self.in_section = head.leaves_section_open();
         if head.stream % 2 == 1 && head.stream > self.last {
             self.pass(head.stream);
@@ -295,13 +333,28 @@ mod tests {
             vec![request(NO_TABLE)],
             vec![acknowledged.clone()],
             vec![acknowledged.clone(), request(0x82)],
-            // Padding is before what says it.
-            vec![acknowledged.clone(), frame(HEADERS, ASK | PADDED, 1, b"\x00\x20\x82")],
+            // It has room after all, or that may yet come, or is in the padding.
+            vec![acknowledged.clone(), frame(HEADERS, ASK, 1, b"\x20\x3f\x61\x82")],
+            vec![acknowledged.clone(), frame(HEADERS, END_STREAM, 1, b"\x20")],
+            vec![acknowledged.clone(), frame(HEADERS, ASK | PADDED, 1, b"\x01\x20")],
+            vec![
+                acknowledged.clone(),
+                frame(HEADERS, ASK, 1, b"\x20\x82"),
+                frame(HEADERS, ASK, 3, b"\x3f\x61\x82"),
+            ],
+            vec![
+                acknowledged.clone(),
+                frame(HEADERS, ASK, 1, b"\x20\x82"),
+                frame(HEADERS, ASK | PADDED, 3, b"\0\x21\x82"),
+            ],
             vec![acknowledged, frame(HEADERS, ASK, 1, b"")],
         ] {
             let mut connection = Connection::default();
             connection.next(&[b'p'; PREFACE]);
-            for bytes in before.iter().chain([&frame(HEADERS, ASK, 9, b"\x82\x84")]) {
+            let goes_on = before.last().is_some_and(|last| last[3] == HEADERS && last[4] & END_HEADERS == 0);
+            let end = if goes_on { frame(CONTINUATION, END_HEADERS, 1, b"\x3f\x61\x82") } else { vec![] };
+            let end = Some(end).filter(|end| !end.is_empty());
+            for bytes in before.iter().chain(&end).chain([&frame(HEADERS, ASK, 9, b"\x82\x84")]) {
                 assert_eq!(connection.next(bytes), Step::Pass(bytes.len()), "{before:x?}");
             }
         }
@@ -370,8 +423,23 @@ mod tests {
         connection.next(&[b'p'; PREFACE]);
         connection.next(&frame(SETTINGS, ACK, 0, b""));
         let bytes = frame(HEADERS, ASK, 1, b"\x20\x82");
-        assert_eq!(connection.next(&bytes[..HEAD]), Step::More);
-        assert_eq!(connection.next(&bytes[..=HEAD]), Step::Pass(bytes.len()));
+        assert_eq!(connection.next(&bytes[..=HEAD]), Step::More);
+        assert_eq!(connection.next(&bytes), Step::Pass(bytes.len()));
+        connection.answer(3);
+    }
+
+    #[test]
+    fn that_there_is_no_table_may_be_said_with_a_priority_or_padding() {
+        for (flags, payload) in
+            [(WITH_PRIORITY, &b"\0\0\0\0\x0f\x20\x82"[..]), (PADDED, b"\x02\x20\x82zz"), (0, b"\x20")]
+        {
+            let mut connection = Connection::default();
+            connection.next(&[b'p'; PREFACE]);
+            connection.next(&frame(SETTINGS, ACK, 0, b""));
+            let bytes = frame(HEADERS, ASK | flags, 1, payload);
+            assert_eq!(connection.next(&bytes), Step::Pass(bytes.len()));
+            connection.answer(3);
+        }
     }
 
     #[test]
@@ -486,7 +554,7 @@ mod tests {
         let mut connection = Connection::ready();
         connection.answer(3);
         let goaway = frame(GOAWAY, 0, 0, b"\x7f\xff\xff\xff\0\0\0\0");
-        connection.server.take_goaway(&goaway, 3, &mut Vec::new()).expect("it is one");
+        connection.server.rewrite(&goaway, 3, &mut Vec::new()).expect("it is one");
         let request = frame(HEADERS, ASK, 5, b"\x82");
         assert_eq!(connection.next(&request), Step::Pass(request.len()));
     }

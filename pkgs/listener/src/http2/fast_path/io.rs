@@ -286,7 +286,7 @@ impl<S: HttpService> FastPath<S> {
         self.poll_send(io, context)
     }
 
-    /// Writes what h2 has: its frames, and in the place of a GOAWAY one that knows of the answers.
+    /// Writes what h2 has: its frames, but for those that are rewritten.
     fn poll_write(
         &mut self,
         io: &mut (impl AsyncWrite + Unpin),
@@ -296,10 +296,10 @@ impl<S: HttpService> FastPath<S> {
         ready!(self.poll_between(io, context))?;
         let first = pieces.iter().find(|piece| !piece.is_empty()).map_or(&b""[..], |piece| piece);
         // What follows the first piece is the payload of a frame that begins there.
-        let count = self.server.before_goaway(first);
+        let count = self.server.before_rewritten(first);
         if count == 0 && !first.is_empty() {
             let last = self.client.last_answered();
-            if let Some(taken) = self.server.take_goaway(first, last, self.output.buffer()) {
+            if let Some(taken) = self.server.rewrite(first, last, self.output.buffer()) {
                 return Poll::Ready(Ok(taken));
             }
         }

@@ -1,6 +1,10 @@
-//! Where h2 is in what it writes: answers from here go between its frames, and never into a field section.
+//! Where h2 is in what it writes: answers from here go between its frames, and never into a field section. Two of its frames are
+//! rewritten: its settings, and what it says of the last stream.
 
 use super::frame::{ACK, CONTINUATION, DATA, END_HEADERS, GOAWAY, HEAD, HEADERS, Head, SETTINGS};
+
+/// SETTINGS_HEADER_TABLE_SIZE is 0 (RFC 9113, section 6.5.2).
+const NO_TABLE: [u8; 6] = [0, 1, 0, 0, 0, 0];
 
 /// What h2 has written so far.
 #[derive(Debug, Default)]
@@ -12,6 +16,8 @@ pub struct ServerFrames {
     left: usize,
     /// Whether a field section goes on in the next frame.
     in_section: bool,
+    /// Whether its settings have been rewritten, which come first.
+    begun: bool,
     /// Whether it has said that the connection ends.
     leaving: bool,
     /// How often it was told of settings, and has said that they apply.
@@ -47,8 +53,11 @@ impl ServerFrames {
         }
     }
 
-    /// How many of the bytes it wants to write there are before the next GOAWAY. Their frames are whole, but for the last.
-    pub fn before_goaway(&self, bytes: &[u8]) -> usize {
+    /// How many of the bytes it wants to write there are before the next frame that is to be rewritten.
+    pub fn before_rewritten(&self, bytes: &[u8]) -> usize {
+        if !self.begun {
+            return 0;
+        }
         if self.read > 0 {
             // That which has begun is none. The rest is looked at next time.
             return bytes.len().min(HEAD - self.read);
@@ -63,17 +72,31 @@ impl ServerFrames {
         bytes.len()
     }
 
-    /// The GOAWAY that these bytes begin with, which is taken from h2 instead of being written; it names this stream as the last
-    /// that is answered, if it would name an earlier one.
-    pub fn take_goaway(&mut self, bytes: &[u8], last: u32, out: &mut Vec<u8>) -> Option<usize> {
-        let head = Head::first(bytes).filter(|head| head.kind == GOAWAY)?;
-        let frame = bytes.get(..head.whole())?;
-        let (id, rest) = frame[HEAD..].split_first_chunk()?;
-        self.leaving = true;
-        out.extend_from_slice(&frame[..HEAD]);
-        out.extend_from_slice(&u32::from_be_bytes(*id).max(last).to_be_bytes());
-        out.extend_from_slice(rest);
-        Some(frame.len())
+    /// Rewrites the frame that these bytes begin with, which is taken from h2; none where it is not to be.
+    ///
+    /// The first settings say as well that the client may not use a dynamic table. h2 is not told of that: a client that does so
+    /// all the same, which some do that know only the default, is then h2's as without a fast path. A GOAWAY names the last
+    /// stream that is answered here, if it would name an earlier one.
+    pub fn rewrite(&mut self, bytes: &[u8], last: u32, out: &mut Vec<u8>) -> Option<usize> {
+        let head = Head::first(bytes)?;
+        let payload = bytes.get(HEAD..head.whole())?;
+        match head.kind {
+            SETTINGS if !self.begun => {
+                out.extend_from_slice(&Head { length: head.length + NO_TABLE.len(), ..head }.bytes());
+                out.extend_from_slice(payload);
+                out.extend_from_slice(&NO_TABLE);
+            }
+            GOAWAY => {
+                let (id, rest) = payload.split_first_chunk()?;
+                self.leaving = true;
+                out.extend_from_slice(&head.bytes());
+                out.extend_from_slice(&u32::from_be_bytes(*id).max(last).to_be_bytes());
+                out.extend_from_slice(rest);
+            }
+            _ => return None,
+        }
+        self.begun = true;
+        Some(head.whole())
     }
 
     /// It has written this; `data` is told how long each of its DATA is.
@@ -123,6 +146,13 @@ mod tests {
         [&Head { length: payload.len(), kind, flags, stream }.bytes()[..], payload].concat()
     }
 
+    /// Whose settings were written.
+    fn begun() -> ServerFrames {
+        let mut frames = ServerFrames::default();
+        frames.rewrite(&frame(SETTINGS, 0, 0, b""), 0, &mut Vec::new()).expect("they are rewritten");
+        frames
+    }
+
     #[test]
     fn something_else_is_written_between_frames_and_behind_field_sections() {
         let parts = [
@@ -143,9 +173,9 @@ mod tests {
             }
         }
         for step in 1..all.len() {
-            let (mut frames, mut sent, mut at) = (ServerFrames::default(), 0, 0);
+            let (mut frames, mut sent, mut at) = (begun(), 0, 0);
             for part in all.chunks(step) {
-                assert_eq!(frames.before_goaway(&all[at..]).min(1), 1);
+                assert_eq!(frames.before_rewritten(&all[at..]).min(1), 1);
                 frames.advance(part, |data| sent += data);
                 at += part.len();
                 assert_eq!(frames.is_between(), ends.contains(&at), "{at} by {step}");
@@ -160,26 +190,37 @@ mod tests {
         let goaway = frame(GOAWAY, 0, 0, b"\0\0\0\x05\0\0\0\x01debug");
         let all = [&before[..], &goaway, &frame(DATA, 0, 1, b"x")].concat();
         for written in 0..before.len() {
-            let (mut frames, mut written) = (ServerFrames::default(), written);
+            let (mut frames, mut written) = (begun(), written);
             frames.advance(&all[..written], |_| ());
             while written < before.len() {
-                let count = frames.before_goaway(&all[written..]);
+                let count = frames.before_rewritten(&all[written..]);
                 frames.advance(&all[written..written + count], |_| ());
                 written += count;
             }
             assert_eq!(written, before.len());
-            assert_eq!((frames.before_goaway(&all[written..]), frames.is_leaving()), (0, false));
+            assert_eq!((frames.before_rewritten(&all[written..]), frames.is_leaving()), (0, false));
             for (last, named) in [(3, 5), (5, 5), (0x0102, 0x0102)] {
                 let mut out = Vec::new();
-                assert_eq!(frames.take_goaway(&all[written..], last, &mut out), Some(goaway.len()));
+                assert_eq!(frames.rewrite(&all[written..], last, &mut out), Some(goaway.len()));
                 assert_eq!(out[..HEAD], goaway[..HEAD]);
                 assert_eq!(out[HEAD..HEAD + 4], u32::to_be_bytes(named));
                 assert_eq!(out[HEAD + 4..], goaway[HEAD + 4..]);
             }
             assert!(frames.is_leaving());
         }
+        assert_eq!(begun().rewrite(&before, 1, &mut Vec::new()), None);
+    }
+
+    #[test]
+    fn the_first_settings_say_that_there_is_no_table() {
+        let settings = frame(SETTINGS, 0, 0, b"\0\x03\0\0\0\x07");
         let mut frames = ServerFrames::default();
-        assert_eq!(frames.take_goaway(&before, 1, &mut Vec::new()), None);
+        assert_eq!(frames.before_rewritten(&settings), 0);
+        let mut out = Vec::new();
+        assert_eq!(frames.rewrite(&settings, 0, &mut out), Some(settings.len()));
+        assert_eq!(out, frame(SETTINGS, 0, 0, b"\0\x03\0\0\0\x07\0\x01\0\0\0\0"));
+        assert_eq!(frames.before_rewritten(&settings), settings.len(), "others are as they are");
+        assert_eq!(frames.rewrite(&settings, 0, &mut out), None);
     }
 
     #[test]
