@@ -10,7 +10,21 @@ let
   # In seconds, of generations that nothing mends: tests/health.sh has what a minute is for.
   patience = 5;
   generations = {
-    good.environment.etc.generation.text = "good";
+    # All that serve have other settings, and one of them another program.
+    changed = {
+      environment.etc.generation.text = "changed";
+      services.linerate = {
+        links.settings.public-url = lib.mkForce "http://changed";
+        api.settings.drain-timeout = 11;
+        files.package = lib.mkForce (
+          pkgs.symlinkJoin {
+            name = "linerate-files-changed";
+            paths = [ config.services.linerate.files.package ];
+            meta.mainProgram = "linerate-files";
+          }
+        );
+      };
+    };
     broken = {
       linerate.appliance.health = { inherit patience; };
       systemd.services.linerate-links.serviceConfig.ExecStart =
@@ -31,6 +45,19 @@ let
       script = "echo c >/proc/sysrq-trigger";
     };
   };
+  # For nobody's name but localhost's.
+  tls =
+    let
+      made = pkgs.runCommand "certificate" { nativeBuildInputs = [ pkgs.openssl ]; } ''
+        mkdir $out
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 7300 -subj /CN=localhost \
+          -addext subjectAltName=DNS:localhost -keyout $out/key.pem -out $out/chain.pem
+      '';
+    in
+    {
+      certificate = "${made}/chain.pem";
+      key = "${made}/key.pem";
+    };
   # The host with something else in it, and without those beside it.
   build =
     module:
@@ -46,10 +73,30 @@ let
     }).config.system.build.toplevel;
 in
 {
+  # All that the box can serve, by every protocol.
+  services.linerate = {
+    links = {
+      inherit tls;
+      settings.tls-listen = [ ":8444" ];
+    };
+    files = {
+      inherit tls;
+      settings.tls-listen = [ ":8443" ];
+    };
+    api = {
+      enable = true;
+      openFirewall = true;
+      settings.auth = "none";
+    };
+  };
   system.switch.enable = true;
-  environment.etc = lib.mapAttrs' (
-    name: module: lib.nameValuePair "generations/${name}" { source = build module; }
-  ) generations;
+  environment.etc =
+    lib.mapAttrs' (
+      name: module: lib.nameValuePair "generations/${name}" { source = build module; }
+    ) generations
+    // {
+      "certificate/chain.pem".source = tls.certificate;
+    };
   environment.systemPackages = [
     (pkgs.writeShellScriptBin "install-generation" ''
       # install-generation NUMBER NAME [boot|switch]: as `nixos-rebuild boot` and `switch` do.

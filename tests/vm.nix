@@ -57,11 +57,14 @@ let
 
     visitor.environment.systemPackages = [
       pkgs.curl
-      (pkgs.writers.writePython3Bin "h3-load" {
+    ]
+    ++ map (
+      name:
+      pkgs.writers.writePython3Bin name {
         libraries = [ pkgs.python3Packages.aioquic ];
         doCheck = false;
-      } (builtins.readFile ./vm/programs/h3-load))
-    ];
+      } (builtins.readFile (./vm/programs + "/${name}"))
+    ) (lib.attrNames (builtins.readDir ./vm/programs));
   };
 
   test =

@@ -23,7 +23,7 @@ class Role:
 
 
 BOX = Role("vm")
-VISITOR = Role(programs={"h3-load": "tests/vm/programs/h3-load"})
+VISITOR = Role(programs={name: f"tests/vm/programs/{name}" for name in ("h3-load", "load")})
 # Two kinds of cards with four queues, on four CPUs.
 WITH_QUEUES = Role("vm", Hardware(cards=(Card(queues=4), Card("igb")), cpus=4))
 
@@ -56,8 +56,8 @@ TESTS: dict[str, dict[str, Role]] = {
     "firewall": {"box": BOX, "visitor": VISITOR},
     "restart": {"box": BOX, "visitor": VISITOR},
     "power-cut": {"box": BOX, "visitor": VISITOR},
-    "image": {"box": METAL},
-    "update": {"box": METAL},
+    "image": {"box": METAL, "visitor": VISITOR},
+    "update": {"box": METAL, "visitor": VISITOR},
     "appliance": {"box": APPLIANCE},
     "appliance-update": {"box": APPLIANCE},
     "appliance-cuts": {"box": APPLIANCE},

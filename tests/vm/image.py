@@ -2,7 +2,7 @@
 
 import json
 
-start_all()
+box.start()
 box.wait_for_unit("multi-user.target")
 
 with subtest("the box counts as healthy, and no unit has failed"):

@@ -8,52 +8,20 @@ for service in ["links", "files", "api"]:
 for port in [80, 8090, 8100, 8443, 8444]:
     visitor.wait_for_open_port(port, "box")
 
-# How many clients ask by each name.
-running: dict[str, int] = {}
+
+def load(name: str, protocol: str, url: str, clients: int = 1) -> None:
+    """Clients that keep their connections, until `end`."""
+    visitor.succeed(f"load begin {name} {protocol} {url} {clients}")
 
 
-def load(name: str, url: str, flags: str = "", clients: int = 3) -> None:
-    """Clients that keep their connections, as browsers and proxies do, until `stop`. Each answer is written at once.
-
-    A client that loses a connection asks again by another: curl only says so aside.
-    """
-    curl = "stdbuf -oL curl -sv -o /dev/null -w '%{http_code} %{errormsg}\\n' --max-time 300"
-    start(name, f"{curl} {flags} '{url}#[1-10000000]'", clients)
-
-
-def load_h3(name: str, port: int, path: str, clients: int = 2) -> None:
-    """The same by HTTP/3. A client that the server says goodbye to asks again by another connection, and so it does who loses
-    one, which it says aside.
-    """
-    start(name, f"h3-load https://box:{port}{path} chain.pem", clients)
-
-
-def start(name: str, client: str, clients: int) -> None:
-    """Clients that write a line for each answer, and aside one for each connection that has died."""
-    running[name] = clients
-    for number in range(clients):
-        visitor.succeed(
-            f"{client} > {name}-{number} 2> >(grep --line-buffered died > {name}.lost-{number}) &"
-            f" echo $! > {name}.pid-{number}"
-        )
-
-
-def goes_on(name: str) -> None:
+def goes_on(names: list[str]) -> None:
     """Every client is answered again."""
-    for client in range(running[name]):
-        before = int(visitor.succeed(f"wc -l < {name}-{client}"))
-        visitor.wait_until_succeeds(f"test $(wc -l < {name}-{client}) -gt {before + 20}")
+    visitor.succeed(f"load goes-on {' '.join(names)}")
 
 
-def stop(name: str, status: str) -> None:
+def end(names: list[str], status: str) -> None:
     """Ends the clients; each of their requests had this answer, and no connection was lost."""
-    visitor.succeed(f"kill $(cat {name}.pid-*)")
-    # Of this name alone: others may begin with it.
-    found = visitor.succeed(f"cat {name}-[0-9] | sort | uniq -c").splitlines()
-    assert len(found) == 1 and found[0].split()[1:] == [status], found
-    print(f"{name}: {found[0].split()[0]} answers, no connection lost")
-    lost = visitor.succeed(f"cat {name}.lost-*")
-    assert lost == "", lost
+    print(visitor.succeed(f"load end {status} {' '.join(names)}"))
 
 
 box.succeed(
@@ -65,49 +33,34 @@ box.succeed("echo 0123456789 > /var/lib/linerate-files/digits")
 certificate = box.succeed("cat /var/lib/certificates/chain.pem")
 visitor.succeed(f"cat > chain.pem <<< '{certificate}'")
 
-
-def by_tls(port: int) -> str:
-    """Flags of curl, with which it asks the box at this port for what its certificate is of."""
-    return f"--connect-to localhost:{port}:box:{port} --cacert chain.pem"
-
-
 with subtest("links restarts twice under load, in the clear, by TLS and by HTTP/3"):
     began = box.succeed("systemctl show -P MainPID linerate-links.service")
-    load("links", "http://box/busy", clients=1)
-    load("links-tls", "https://localhost:8444/busy", f"{by_tls(8444)} --http1.1", clients=1)
-    load("links-http2", "https://localhost:8444/busy", f"{by_tls(8444)} --http2", clients=1)
-    load_h3("links-http3", 8444, "/busy")
+    load("links", "http1", "http://box/busy")
+    load("links-tls", "http1", "https://box:8444/busy")
+    load("links-http2", "http2", "https://box:8444/busy")
+    load("links-http3", "http3", "https://box:8444/busy", clients=2)
     under_way = ["links", "links-tls", "links-http2", "links-http3"]
     for _ in range(2):
-        for name in under_way:
-            goes_on(name)
+        goes_on(under_way)
         box.succeed("systemctl restart linerate-links.service")
-    for name in under_way:
-        goes_on(name)
-        stop(name, "307")
+    goes_on(under_way)
+    end(under_way, "307")
     assert box.succeed("systemctl show -P MainPID linerate-links.service") != began
 
 with subtest("files and api restart twice under load, on sockets that systemd keeps"):
     made = """--json '{"email": "grace@example.com", "name": "Grace"}' http://box:8100/v1/users"""
     user = json.loads(visitor.succeed(f"curl -sf {made}"))["id"]
-    tls = by_tls(8443)
-    asked_for = {
-        "clear": ("http://box:8090/digits", ""),
-        "tls": ("https://localhost:8443/digits", f"{tls} --http1.1"),
-        "http2": ("https://localhost:8443/digits", f"{tls} --http2"),
-        "by-id": (f"http://box:8100/v1/users/{user}", ""),
-    }
-    for name, (url, flags) in asked_for.items():
-        load(name, url, flags, clients=1)
-    load_h3("http3", 8443, "/digits")
-    under_way = [*asked_for, "http3"]
+    load("clear", "http1", "http://box:8090/digits")
+    load("tls", "http1", "https://box:8443/digits")
+    load("http2", "http2", "https://box:8443/digits")
+    load("by-id", "http1", f"http://box:8100/v1/users/{user}")
+    load("http3", "http3", "https://box:8443/digits", clients=2)
+    under_way = ["clear", "tls", "http2", "by-id", "http3"]
     for _ in range(2):
-        for name in under_way:
-            goes_on(name)
+        goes_on(under_way)
         box.succeed("systemctl restart linerate-files.service linerate-api.service")
-    for name in under_way:
-        goes_on(name)
-        stop(name, "200")
+    goes_on(under_way)
+    end(under_way, "200")
     # Each has those it listens on, and no others: some for each worker, and one for operators.
     for service, of_worker in [("files", 3), ("api", 1)]:
         kept = int(box.succeed(f"systemctl show -P NFileDescriptorStore linerate-{service}.service"))
@@ -123,19 +76,18 @@ with subtest("who connects while a service starts again waits for it"):
     )
     box.wait_until_succeeds("systemctl show -P SubState linerate-files.service | grep -x start-pre")
     assert visitor.succeed("curl -sf --max-time 120 http://box:8090/digits") == "0123456789\n"
-    assert visitor.succeed(f"curl -sf --max-time 120 {tls} https://localhost:8443/digits") == "0123456789\n"
+    tls = "--connect-to localhost:8443:box:8443 --cacert chain.pem https://localhost:8443/digits"
+    assert visitor.succeed(f"curl -sf --max-time 120 {tls}") == "0123456789\n"
     box.succeed("rm -r /run/systemd/system/linerate-files.service.d", "systemctl daemon-reload")
 
 with subtest("files reloads under load"):
-    load("files", "http://box:8090/digits")
-    load_h3("files-http3", 8443, "/digits")
+    load("files", "http1", "http://box:8090/digits", clients=3)
+    load("files-http3", "http3", "https://box:8443/digits", clients=2)
     under_way = ["files", "files-http3"]
-    for name in under_way:
-        goes_on(name)
+    goes_on(under_way)
     box.succeed("systemctl reload linerate-files.service")
-    for name in under_way:
-        goes_on(name)
-        stop(name, "200")
+    goes_on(under_way)
+    end(under_way, "200")
 
 with subtest("a request under way is finished before the service ends"):
     # Its head comes slowly: the connection is open, and half a request is read, when the service is told to stop.

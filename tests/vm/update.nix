@@ -1,5 +1,6 @@
-{ metal, ... }:
+{ metal, visitor, ... }:
 {
+  nodes.visitor = visitor;
   nodes.box = {
     imports = [
       metal
