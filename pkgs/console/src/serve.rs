@@ -25,6 +25,7 @@ use service::tls::{AdminTlsArgs, TlsArgs};
 use crate::app::{self, App, Known};
 use crate::audit::AuditFile;
 use crate::csrf::Secret;
+use crate::imports::Imports;
 use crate::live::Live;
 use crate::machine::Machine;
 use crate::overview::Sampler;

@@ -84,6 +84,7 @@ fn options(server: &Postgres, serves: bool) -> PostgresOptions {
         pipelines: NonZero::<usize>::MIN,
         staleness: Duration::from_secs(1),
         serves,
+        traced: false,
         watch: Arc::new(()),
     }
 }
@@ -221,8 +222,8 @@ fn batch(flush: u64, first: i64, links: u64) -> ClickBatch {
         let rank = (links as f64).powf((state >> 11) as f64 / (1_u64 << 53) as f64) as u64 - 1;
         *counts.entry(first + (rank % links) as i64).or_default() += 1;
     }
-    let click = |(link, count)| Click { link, day: 20_000, referrer: 0, agent: Agent::None, count };
-    ClickBatch { referrers: vec![String::new()], clicks: counts.into_iter().map(click).collect() }
+    let click = |(link, count)| Click { link, hour: 20_000 * 24, referrer: 0, agent: Agent::None, count };
+    ClickBatch { referrers: vec![String::new()], clicks: counts.into_iter().map(click).collect(), countries: Vec::new() }
 }
 
 /// A number that psql printed.
