@@ -68,7 +68,6 @@ pub(crate) struct Metadata {
     pub(crate) authorization_endpoint: Option<String>,
     #[serde(default)]
     pub(crate) token_endpoint: Option<String>,
-    #[serde(default)]
     /// Where people sign out (OpenID Connect RP-Initiated Logout 1.0).
     #[serde(default)]
     pub(crate) end_session_endpoint: Option<String>,
