@@ -14,9 +14,11 @@ mod load;
 mod takeover;
 
 use std::process::Command;
+use std::time::Instant;
 
 use bench::postgres::{Durability, Postgres};
-use load::LoadRequest;
+use client::{ClientProtocol, Target};
+use load::{Load, LoadRequest, PATIENCE};
 use rustix::process::Signal;
 use takeover::{Program, Writers, ask};
 use testkit::until;
@@ -111,6 +113,38 @@ async fn one_that_fails_or_is_killed_changes_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_killed_loses_its_own_alone() {
     takeover::one_that_is_killed_loses_its_own_alone(&program(), load_request()).await;
+}
+
+/// By no version does a visitor notice that another certificate is shown, but who connects from then on and looks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_is_replaced_under_load_and_no_request_fails() {
+    let program = program();
+    let serving = program.start();
+    let made = testkit::certificate(&["localhost"]);
+    let next = made.cert.der().clone();
+    let target = Target::new(program.clear, program.secure, &[program.certificate.clone(), next.clone()]);
+    let loads = [ClientProtocol::Http1Tls, ClientProtocol::Http2Tls, ClientProtocol::Http3].map(|protocol| {
+        // Each connection is for so many, so that most begin after that.
+        let request = LoadRequest { times: 10, ..load_request() };
+        (protocol, Load::start(&target, protocol, 4, request))
+    });
+    for (_, load) in &loads {
+        load.answers(50).await;
+    }
+    made.write_in(program.directory.path());
+    for (protocol, load) in loads {
+        let begun = Instant::now();
+        loop {
+            let shown = target.connect(protocol).await.expect("it listens").certificate;
+            if shown.as_ref() == Some(&next) {
+                break;
+            }
+            assert_eq!(shown.as_ref(), Some(&program.certificate), "{protocol:?}");
+            assert!(begun.elapsed() < PATIENCE, "{protocol:?}: it is not read again: {}", serving.logged());
+        }
+        load.answers(50).await;
+        load.end().await;
+    }
 }
 
 #[test]

@@ -1,9 +1,15 @@
-//! HTTP/2 by h2spec, whole and strict, of the real program.
+//! HTTP/2 by h2spec, whole and strict, and HTTP/3 by aioquic, of the real program.
+
+use std::fs;
+use std::process::Command;
 
 use serde_json::json;
+use testkit::until;
 
-use crate::client::Secure;
+use crate::client::{Secure, Version, address, h3_script, metric};
+use crate::raw;
 use crate::spec::{CASES, CONCURRENCY, run};
+use crate::tools;
 
 #[test]
 fn http2_conforms() {
@@ -17,5 +23,55 @@ fn http2_conforms() {
     // Answers are here before the next stream is opened: how many there may be at once the listener's own tests show.
     failed.retain(|suite| suite != CONCURRENCY);
     assert_eq!((cases, failed), (CASES, Vec::<String>::new()));
+    server.stop();
+}
+
+/// Runs cases that the listener's own tests have, on a server of these flags.
+fn by_aioquic(flags: &[&str], cases: &[&str]) {
+    let secure = Secure::new();
+    let robots = secure.directory.path().join("robots.txt");
+    fs::write(&robots, "Hello, World!").expect("a writable directory");
+    let flags = [&["--robots", robots.to_str().expect("UTF-8")], flags].concat();
+    let server = raw::serve(&secure, &flags);
+    let output = Command::new(tools::aioquic())
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../listener/tests/interop/h3.py"))
+        .arg(address(&server, Version::Http3).port().to_string())
+        .args(cases)
+        .envs([("HELLO", "/robots.txt"), ("READ", "/lock")])
+        .output()
+        .expect("Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    server.stop();
+}
+
+#[test]
+fn malformed_requests_by_http_3_are_reset_and_noise_harms_nobody_else() {
+    by_aioquic(
+        &["--head-timeout", "60"],
+        &["resets_malformed_requests", "resets_requests_that_end_early", "survives_noise"],
+    );
+}
+
+#[test]
+fn under_load_who_comes_by_quic_proves_an_address() {
+    by_aioquic(&["--workers", "1"], &["has_clients_prove_their_addresses_under_load"]);
+}
+
+#[test]
+fn connections_of_one_address_by_quic_have_a_limit() {
+    by_aioquic(&["--address-connections", "2"], &["refuses_connections_beyond_the_limit"]);
+}
+
+#[test]
+fn a_visitor_by_quic_may_move_to_other_ports() {
+    let secure = Secure::new();
+    let server = secure.serve(&["--workers", "2"]);
+    assert_eq!(server.api().create("abc", "https://t.example/").expect("an answer"), 201);
+    assert_eq!(h3_script(&server, "move", "/abc").trim(), "24");
+    // Half of the ports belong to the other worker, which passes on what comes there.
+    assert!(metric(&server, &["linerate_links_listener_quic_forwarded_total"]) > 0.0);
+    let mut api = server.api();
+    until("each visit is counted", || api.clicks("abc") >= 24);
+    assert_eq!(api.clicks("abc"), 24);
     server.stop();
 }

@@ -5,11 +5,13 @@
     h3.py PORT stall    reads a path, asks for it and takes nothing, again and again; prints how many streams were reset, and
                         with which code the connection is closed
     h3.py PORT begin    sends half a head; prints with which code its stream is reset
+    h3.py PORT move     reads a path, asks for it from one port after the other, on one connection; prints how many redirects came
     h3.py PORT names    reads a name, and prints those in the certificate it is shown who asks for that
 """
 
 import asyncio
 import json
+import socket
 import ssl
 import sys
 
@@ -131,6 +133,32 @@ async def begin(port):
             print(*map(hex, refused.args))
 
 
+async def stay_heard(client):
+    """Pings the server while an answer is awaited, as browsers do (RFC 9000, section 10.1.2): one that only waits is not found
+    again where the server's look at a new port came late."""
+    while True:
+        await asyncio.sleep(0.5)
+        client._quic.send_ping(0)
+        client.transmit()
+
+
+async def move(port):
+    path, count = sys.stdin.read(), 0
+    async with connection(port) as client:
+        pings = asyncio.ensure_future(stay_heard(client))
+        for _ in range(24):
+            before, sock = client._transport, socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            sock.bind(("::", 0, 0, 0))
+            await asyncio.get_running_loop().create_datagram_endpoint(lambda: client, sock=sock)
+            before.close()
+            answer = await client.ask("GET", path)
+            assert answer["status"] == 307, answer
+            count += 1
+        pings.cancel()
+    print(count)
+
+
 async def names(port):
     async with connection(port, sys.stdin.read()) as client:
         shown = client._quic.tls._peer_certificate.extensions
@@ -138,5 +166,5 @@ async def names(port):
     print(",".join(names.get_values_for_type(x509.DNSName)))
 
 
-modes = {"ask": ask, "visit": visit, "stall": stall, "begin": begin, "names": names}
+modes = {"ask": ask, "visit": visit, "stall": stall, "begin": begin, "move": move, "names": names}
 asyncio.run(modes[sys.argv[2]](int(sys.argv[1])))

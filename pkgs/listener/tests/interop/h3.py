@@ -27,6 +27,8 @@ from aioquic.quic.connection import QuicConnection
 from cryptography import x509
 
 HOST = "127.0.0.1"
+# Where the server says hello, and where it reads a body to its end before it answers.
+HELLO, READ = os.environ.get("HELLO", "/"), os.environ.get("READ", "/read")
 PORT = 0
 # Long enough for a machine that does much else; nothing here waits for it to pass.
 PATIENCE = 60
@@ -118,7 +120,7 @@ class Client(QuicConnectionProtocol):
         self.send(stream, encode_uint_var(0) + b"".join(frames))
         return stream
 
-    def begin(self, method="GET", path="/", body=None, fields=(), trailers=None, whole=True):
+    def begin(self, method="GET", path=HELLO, body=None, fields=(), trailers=None, whole=True):
         """Sends a request, or where that is not to be whole all but its end."""
         stream = self.open()
         head = [(b":method", method.encode()), (b":scheme", b"https"), (b":authority", b"localhost")]
@@ -187,10 +189,10 @@ def head(*fields):
     return frame(HEADERS, block)
 
 
-METHOD, SCHEME, PATH = (b":method", b"GET"), (b":scheme", b"https"), (b":path", b"/")
+METHOD, SCHEME, PATH = (b":method", b"GET"), (b":scheme", b"https"), (b":path", HELLO.encode())
 AUTHORITY = (b":authority", b"localhost")
 PSEUDO = (METHOD, SCHEME, AUTHORITY, PATH)
-POST = ((b":method", b"POST"), SCHEME, AUTHORITY, (b":path", b"/read"))
+POST = ((b":method", b"POST"), SCHEME, AUTHORITY, (b":path", READ.encode()))
 
 
 async def still_serves():

@@ -40,10 +40,12 @@ pub struct Program {
     pub directory: tempfile::TempDir,
     /// Where it is asked in the clear.
     pub clear: SocketAddr,
-    secure: SocketAddr,
+    /// The same by TLS.
+    pub secure: SocketAddr,
     /// Where operators ask.
     pub admin: SocketAddr,
-    certificate: CertificateDer<'static>,
+    /// What it shows at first.
+    pub certificate: CertificateDer<'static>,
     flags: Vec<String>,
 }
 
