@@ -104,9 +104,11 @@ impl Place {
                 }
             };
             let handed = tokio::select! {
+                // In this order: who asks after another has died is not refused for its sake.
+                biased;
                 () = shutdown.wait() => return place.leave(),
-                never = place.refuse_others() => match never {},
                 handed = hand_over(asking, program) => handed,
+                never = place.refuse_others() => match never {},
             };
             match handed {
                 Ok(()) => return Outcome::HandedOver,
