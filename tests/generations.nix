@@ -10,21 +10,7 @@ let
   # In seconds, of generations that nothing mends: tests/health.sh has what a minute is for.
   patience = 5;
   generations = {
-    # All that serve have other settings, and one of them another program.
-    changed = {
-      environment.etc.generation.text = "changed";
-      services.linerate = {
-        links.settings.public-url = lib.mkForce "http://changed";
-        api.settings.drain-timeout = 11;
-        files.package = lib.mkForce (
-          pkgs.symlinkJoin {
-            name = "linerate-files-changed";
-            paths = [ config.services.linerate.files.package ];
-            meta.mainProgram = "linerate-files";
-          }
-        );
-      };
-    };
+    good.environment.etc.generation.text = "good";
     broken = {
       linerate.appliance.health = { inherit patience; };
       systemd.services.linerate-links.serviceConfig.ExecStart =
@@ -45,19 +31,6 @@ let
       script = "echo c >/proc/sysrq-trigger";
     };
   };
-  # For nobody's name but localhost's.
-  tls =
-    let
-      made = pkgs.runCommand "certificate" { nativeBuildInputs = [ pkgs.openssl ]; } ''
-        mkdir $out
-        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 7300 -subj /CN=localhost \
-          -addext subjectAltName=DNS:localhost -keyout $out/key.pem -out $out/chain.pem
-      '';
-    in
-    {
-      certificate = "${made}/chain.pem";
-      key = "${made}/key.pem";
-    };
   # The host with something else in it, and without those beside it.
   build =
     module:
@@ -73,30 +46,10 @@ let
     }).config.system.build.toplevel;
 in
 {
-  # All that the box can serve, by every protocol.
-  services.linerate = {
-    links = {
-      inherit tls;
-      settings.tls-listen = [ ":8444" ];
-    };
-    files = {
-      inherit tls;
-      settings.tls-listen = [ ":8443" ];
-    };
-    api = {
-      enable = true;
-      openFirewall = true;
-      settings.auth = "none";
-    };
-  };
   system.switch.enable = true;
-  environment.etc =
-    lib.mapAttrs' (
-      name: module: lib.nameValuePair "generations/${name}" { source = build module; }
-    ) generations
-    // {
-      "certificate/chain.pem".source = tls.certificate;
-    };
+  environment.etc = lib.mapAttrs' (
+    name: module: lib.nameValuePair "generations/${name}" { source = build module; }
+  ) generations;
   environment.systemPackages = [
     (pkgs.writeShellScriptBin "install-generation" ''
       # install-generation NUMBER NAME [boot|switch]: as `nixos-rebuild boot` and `switch` do.

@@ -2,7 +2,7 @@
 
 import json
 
-box.start()
+start_all()
 box.wait_for_unit("multi-user.target")
 
 with subtest("the box counts as healthy, and no unit has failed"):

@@ -1,6 +1,5 @@
-{ metal, visitor, ... }:
+{ metal, ... }:
 {
-  nodes.visitor = visitor;
   nodes.box = {
     imports = [
       metal

@@ -1,8 +1,6 @@
 # A whole host is updated: a generation with a broken service, that doctor finds ill, or whose kernel panics gives the box
 # back to the one before, by itself, and a good one stays. What was stored outlives them. The running system is switched
-# to another, and back, under load from another machine.
-
-import json
+# to another, and back.
 
 database = "/var/lib/linerate-links/links.db"
 entries = "/boot/loader/entries"
@@ -114,7 +112,7 @@ def started() -> dict[str, str]:
     """When the services were, by their names."""
     return {
         name: box.succeed(f"systemctl show -P ActiveEnterTimestampMonotonic linerate-{name}").strip()
-        for name in ("links", "files", "api")
+        for name in ("links", "files")
     }
 
 
@@ -122,8 +120,7 @@ with subtest("the running system is switched, and what did not change goes on"):
     before = started()
     box.succeed("install-generation 4 moved switch")
     after = started()
-    assert after["links"] != before["links"], (before, after)
-    assert after | {"links": ""} == before | {"links": ""}, (before, after)
+    assert after["links"] != before["links"] and after["files"] == before["files"], (before, after)
     settings = "$(systemctl show -P ExecStart linerate-links | grep -o '/nix/store/[^ ;]*[.]toml' | head -n 1)"
     box.succeed(f"grep -q http://moved {settings}")
     assert answered() == "307 https://example.com/kept", answered()
@@ -147,42 +144,15 @@ with subtest("a generation whose kernel panics gives the box back too"):
     assert booted() == "nixos-generation-4", booted()
     assert entries_of(5) == ["nixos-generation-5+0-2.conf"], entries_of(5)
 
-with subtest("all services are switched to other settings and programs under load, and no connection is lost"):
-    made = """--json '{"email": "ada@example.com", "name": "Ada"}' http://127.0.0.1:8100/v1/users"""
-    for service in ("links", "files", "api"):
-        box.wait_for_unit(f"linerate-{service}.service")
-    user = json.loads(box.succeed(f"curl -sf {made}"))["id"]
-    box.succeed("echo 0123456789 >/var/lib/linerate-files/digits")
-    certificate = box.succeed("cat /etc/certificate/chain.pem")
-    visitor.succeed(f"cat >chain.pem <<< '{certificate}'")
-    clients = {
-        "links": ("307", {"http1": "http://box/kept", "http2": "https://box:8444/kept", "http3": "https://box:8444/kept"}),
-        "files": ("200", {"http1": "http://box:8090/digits", "http2": "https://box:8443/digits", "http3": "https://box:8443/digits"}),
-        "api": ("200", {"http1": f"http://box:8100/v1/users/{user}"}),
-    }
-    names = [f"{service}-{protocol}" for service, (_, urls) in clients.items() for protocol in urls]
-    for service, (_, urls) in clients.items():
-        for protocol, url in urls.items():
-            visitor.succeed(f"load begin {service}-{protocol} {protocol} {url} 1 10")
-    goes_on = f"load goes-on {' '.join(names)}"
-    visitor.succeed(goes_on)
-    before = started()
-    box.succeed("install-generation 6 changed switch")
-    after = started()
-    assert all(after[name] != before[name] for name in before), (before, after)
-    visitor.succeed(goes_on)
-    assert entries_of(6) == ["nixos-generation-6+2.conf"], entries_of(6)
-
-with subtest("it is taken back by hand under load, and no connection is lost"):
+with subtest("a generation that was switched to is taken back by hand, and stays so"):
     profile = "/nix/var/nix/profiles/system"
+    box.wait_for_unit("linerate-links.service")
+    before = started()
+    box.succeed("install-generation 6 good switch")
+    assert entries_of(6) == ["nixos-generation-6+2.conf"], entries_of(6)
     box.succeed(f"nix-env --profile {profile} --switch-generation 4", f"{profile}/bin/switch-to-configuration switch")
-    assert started()["files"] != after["files"], (after, started())
-    visitor.succeed(goes_on)
-    for service, (status, urls) in clients.items():
-        print(visitor.succeed(f"load end {status} {' '.join(f'{service}-{protocol}' for protocol in urls)}").strip())
+    assert started()["files"] == before["files"], (before, started())
     assert box.succeed("readlink -f /run/current-system") == box.succeed("readlink -f /run/booted-system")
-
-with subtest("what was taken back stays so"):
     reboot()
     box.wait_for_unit("linerate-links.service")
     assert booted() == "nixos-generation-4", booted()
