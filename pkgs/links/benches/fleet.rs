@@ -223,7 +223,11 @@ fn batch(flush: u64, first: i64, links: u64) -> ClickBatch {
         *counts.entry(first + (rank % links) as i64).or_default() += 1;
     }
     let click = |(link, count)| Click { link, hour: 20_000 * 24, referrer: 0, agent: Agent::None, count };
-    ClickBatch { referrers: vec![String::new()], clicks: counts.into_iter().map(click).collect(), countries: Vec::new() }
+    ClickBatch {
+        referrers: vec![String::new()],
+        clicks: counts.into_iter().map(click).collect(),
+        countries: Vec::new(),
+    }
 }
 
 /// A number that psql printed.
