@@ -20,6 +20,7 @@
 //!
 //! It works through pgbouncer in transaction mode: nothing is set for a session there, nothing prepared, and
 //! notifications only make things faster.
+// More than a dozen files: each is a box or an arrow of the picture above.
 #![forbid(unsafe_code)]
 
 mod changes;

@@ -64,6 +64,11 @@ pub struct Args {
     #[command(flatten)]
     pub tls: TlsArgs,
 
+    /// Answers plain visits by HTTP/2 before the library for HTTP/2 sees them. An experiment: it tells clients to compress
+    /// no fields by a table, two cases of h2spec of such a table fail, and an answer may be lost while a server drains.
+    #[arg(long, help_heading = "Public listener")]
+    pub http2_fast_path: bool,
+
     /// Sends visitors in the clear to the same address by TLS, by 308: at the port of --public-url where that is https,
     /// at that of the first --tls-listen otherwise.
     #[arg(long, requires = "tls_listen", help_heading = "Public listener")]
@@ -488,7 +493,7 @@ fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>)
         idle_timeout: args.timeouts.idle(),
         drain_timeout: args.timeouts.drain(),
     };
-    listener::Config {
+    let mut config = listener::Config {
         endpoints: plain.chain(secure).collect(),
         workers: args.workers.workers,
         tls: listener::Tls::of(args.tls.files()),
@@ -498,7 +503,9 @@ fn listening(args: &Args, metrics: &Arc<Metrics>, access_log: Option<AccessLog>)
         tcp: listener::Tcp { backlog: args.backlog.backlog, ..listener::Tcp::default() },
         http3: args.tls.http3(),
         ..limits.config()
-    }
+    };
+    config.http2.fast_path = args.http2_fast_path;
+    config
 }
 
 /// What is particular to visitors by TLS, who find it at these addresses.

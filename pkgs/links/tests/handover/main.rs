@@ -140,7 +140,7 @@ async fn a_certificate_is_replaced_under_load_and_no_request_fails() {
                 break;
             }
             assert_eq!(shown.as_ref(), Some(&program.certificate), "{protocol:?}");
-            assert!(begun.elapsed() < PATIENCE, "{protocol:?}: it is not read again: {}", serving.logged());
+            assert!(begun.elapsed() < PATIENCE, "{protocol:?}: it is not read again: {}", serving.log());
         }
         load.answers(50).await;
         load.end().await;

@@ -180,10 +180,19 @@ pub struct Http2 {
     /// Whether windows grow with the measured bandwidth and delay. On by default, which makes the two above
     /// what they start from.
     pub adaptive: bool,
+    /// Whether plain requests are answered by the service's fast path before h2 sees them. Off by default: clients are told
+    /// that there is no table of fields, which not all of them may take well.
+    pub fast_path: bool,
 }
 
 impl Default for Http2 {
     fn default() -> Self {
-        Self { streams: 256, stream_window: 1 << 20, connection_window: 2 << 20, adaptive: true }
+        Self {
+            streams: 256,
+            stream_window: 1 << 20,
+            connection_window: 2 << 20,
+            adaptive: true,
+            fast_path: false,
+        }
     }
 }

@@ -7,5 +7,7 @@
 pub mod huffman;
 pub mod primitives;
 pub mod section;
+#[cfg(test)]
+pub mod testing;
 
 pub use section::{Section, Text};

@@ -1,6 +1,6 @@
 //! HTTP/2 (RFC 9113), by the h2 crate.
 //!
-//! - [`fast_path`]: plain requests, which the fast path answers before h2 sees them.
+//! - [`fast_path`]: plain requests, which the fast path answers before h2 sees them, where that is wanted.
 //! - [`request`]: one request and its response.
 //! - [`window`]: how much a client may send before it is read.
 //! - [`stall_detector`]: whether a client takes what it is sent.

@@ -47,7 +47,8 @@ impl FastPath for Fast {
     }
 }
 
-pub fn start(config: Config) -> (Server, Arc<AtomicUsize>) {
+pub fn start(mut config: Config) -> (Server, Arc<AtomicUsize>) {
+    config.http2.fast_path = true;
     let fast = Fast::default();
     let answered = Arc::clone(&fast.answered);
     (Server::start_beside(fast, config), answered)

@@ -31,7 +31,7 @@ const LEAST_INPUT: usize = 4096;
 /// How requests say what they are asked by (RFC 9113, section 8.3.1).
 const SCHEMES: &[&[u8]] = &[b"https", b"http"];
 
-/// A connection as h2 sees it. Where the service has no fast path, it is what it was.
+/// A connection as h2 sees it. Where the service has no fast path, or none is wanted, it is what it was.
 pub struct FastPathIo<I, S> {
     io: I,
     fast: Option<Box<FastPath<S>>>,
@@ -77,7 +77,8 @@ enum Turn {
 
 impl<I, S: HttpService> FastPathIo<I, S> {
     pub fn new(io: I, service: &S, context: &Arc<ConnectionContext>, shared: &Arc<Shared>) -> Self {
-        let fast = S::FAST.then(|| Box::new(FastPath::new(service.clone(), context, shared)));
+        let wanted = S::FAST && context.worker.config.http2.fast_path;
+        let fast = wanted.then(|| Box::new(FastPath::new(service.clone(), context, shared)));
         Self { io, fast }
     }
 }

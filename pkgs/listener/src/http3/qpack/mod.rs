@@ -95,19 +95,13 @@ fn literal(out: &mut Vec<u8>, index: usize, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use crate::field_compression::section::MAX_LINES;
+    use crate::field_compression::testing::{self, lines};
 
     use super::*;
 
     /// The lines of a section, where it is plain.
     fn read(bytes: &[u8]) -> Option<Vec<(String, String)>> {
-        let mut section = Section::new();
-        super::read(&mut section, bytes, 16 << 10)?;
-        let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-        Some(section.lines().map(|(name, value)| (text(name), text(value))).collect())
-    }
-
-    fn lines(lines: &[(&str, &str)]) -> Option<Vec<(String, String)>> {
-        Some(lines.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+        testing::read(|section| super::read(section, bytes, 16 << 10))
     }
 
     #[test]
