@@ -120,7 +120,7 @@ fn a_read_that_tells_of_a_trace_shares_its_question_with_no_other() {
     const CODES: usize = 120;
     let (postgres, _place, server) = start(&["--trace-database"]);
     // Each third is recorded, a third has a trace that is not, and a third none. All are sent before one is answered.
-    let trace_of = |number: usize| trace(number, if number % 3 == 0 { "01" } else { "00" });
+    let trace_of = |number: usize| trace(number, if number.is_multiple_of(3) { "01" } else { "00" });
     let mut clients: Vec<Client> = (0..CODES).map(|_| server.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         let field =
@@ -145,7 +145,7 @@ fn a_read_that_tells_of_a_trace_shares_its_question_with_no_other() {
         let reads: Vec<&Statement> = statements.iter().filter(|statement| names(statement)).collect();
         assert!(!reads.is_empty(), "{number} is not read");
         for read in reads {
-            let expected = (number % 3 == 0).then(|| trace_of(number));
+            let expected = number.is_multiple_of(3).then(|| trace_of(number));
             assert_eq!(read.trace, expected, "{}", read.text);
             // What is another statement each time is kept by no name.
             assert_eq!(read.text.starts_with("execute <unnamed>: "), expected.is_some(), "{}", read.text);
