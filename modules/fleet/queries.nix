@@ -125,9 +125,11 @@ let
       )
       (alert "LinksFeed" "critical" "> 5" "1m"
         "A server does not hear what others write: it answers from its cache for as long as it is told to, and then from the database."
-        (panel "Since writes of others were heard of" "s" [
-          "node"
-        ] "max by (node) (linerate_links_feed_age_seconds)")
+        (
+          panel "Since writes of others were heard of" "s" [
+            "node"
+          ] "max by (node) (linerate_links_feed_age_seconds)"
+        )
       )
     ];
     files = [

@@ -104,7 +104,14 @@ fn a_database_of_a_release_that_migrated_by_sqlx_goes_on_as_it_is() {
     server.create("new@example.org");
     assert_eq!(value(&server.get("/v1/users:count"))["count"], 3);
     drop(server);
-    assert_eq!((schema(), notes()), before);
+    // What was added since is beside it, where that release does not look.
+    let (schema, added) = (schema(), before.0.len());
+    assert_eq!((&schema[..added], notes()), (&before.0[..], before.1));
+    assert!(
+        matches!(&schema[added..], [uses] if uses.starts_with("tablekey_uses")),
+        "{:?}",
+        &schema[added..]
+    );
 }
 
 #[test]
