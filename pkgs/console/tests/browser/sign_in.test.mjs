@@ -119,6 +119,9 @@ for (const scripts of [true, false]) {
   test(`whoever signs out is led to sign out at the issuer too, ${scripts ? "with" : "without"} scripts`, async () => {
     const visitor = await Visitor.open(browser, { javaScriptEnabled: scripts });
     const { page } = visitor;
+    // The issuer's own page asks for a font of somebody else's, who is not to be asked.
+    const elsewhere = (url) => url.hostname !== "127.0.0.1";
+    await page.route(elsewhere, (route) => route.fulfill({ contentType: "text/css", body: "" }));
     await page.goto(at("/"));
     await through_issuer(page, "ada");
     await heading(page, "Overview").waitFor();

@@ -1,6 +1,6 @@
 //! Why the store refuses.
 
-use rusqlite::ffi;
+use rusqlite::{ErrorCode, ffi};
 
 use crate::code::InvalidCode;
 use crate::domains::{InvalidHost, UnknownDomain};
@@ -119,6 +119,11 @@ impl Error {
     /// A field that breaks the rules.
     pub(crate) fn field(field: &'static str, reason: impl Into<String>) -> Self {
         Self::Field { field, reason: reason.into() }
+    }
+
+    /// Whether the database is damaged.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt))
     }
 
     /// The same for each command of a transaction that failed as a whole.

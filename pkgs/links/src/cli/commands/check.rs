@@ -25,8 +25,14 @@ struct Report {
 
 /// Checks the database; fails where it is damaged.
 pub fn run(args: &Args, output: &mut Output) -> Result<(), Error> {
-    let store = args.database.of_a_file()?.open(&PolicyArgs::default(), IfMissing::Refuse)?;
-    let report = check(&store)?;
+    let opened = args.database.of_a_file()?.open(&PolicyArgs::default(), IfMissing::Refuse);
+    let report = opened.and_then(|store| check(&store)).or_else(|error| match error {
+        // Damaged where even a look at it fails.
+        Error::Database { source, .. } | Error::Store(source) if source.is_damage() => {
+            Ok(Report { ok: false, links: 0, problems: vec![source.to_string()] })
+        }
+        error => Err(error),
+    })?;
     output.show(&report, |report, output| {
         for problem in &report.problems {
             output.line(problem)?;

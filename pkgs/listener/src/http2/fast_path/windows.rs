@@ -174,7 +174,7 @@ mod tests {
         windows.grow(1);
         assert_eq!(
             windows.grow((u32::MAX >> 1) - 65_536),
-            Increment::Told((u32::MAX >> 1) - 65_536 - 65_535)
+            Increment::Told((u32::MAX >> 1) - 65_536 - (MOST_CREDIT - 1))
         );
         assert_eq!(windows.grow(1), Increment::TooLarge);
     }
