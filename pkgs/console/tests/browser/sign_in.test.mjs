@@ -120,7 +120,7 @@ for (const scripts of [true, false]) {
     const visitor = await Visitor.open(browser, { javaScriptEnabled: scripts });
     const { page } = visitor;
     // The issuer's own page asks for a font of somebody else's, who is not to be asked.
-    const elsewhere = (url) => url.hostname !== "127.0.0.1";
+    const elsewhere = (url) => !["127.0.0.1", "localhost"].includes(url.hostname);
     await page.route(elsewhere, (route) => route.fulfill({ contentType: "text/css", body: "" }));
     await page.goto(at("/"));
     await through_issuer(page, "ada");
