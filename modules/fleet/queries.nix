@@ -119,7 +119,7 @@ let
         "Writes of links wait for the database: further ones are soon answered 503."
         (panel "Writes that wait" "short" [ "node" ] "max by (node) (linerate_links_write_queue_depth)")
       )
-      (alert "LinksClicks" "warning" "> 1e6" "10m"
+      (alert "LinksClicks" "warning" "> 1000000" "10m"
         "Clicks wait in memory for the database: what is killed now loses them."
         (panel "Clicks not yet stored" "short" [ "node" ] "sum by (node) (linerate_links_clicks_pending)")
       )

@@ -50,6 +50,14 @@ OTHERS = {
         {'linerate_links_write_queue_depth{node="a"}': "501x60"},
         {'linerate_links_write_queue_depth{node="a"}': "500x60"},
     ),
+    "LinksClicks": (
+        {'linerate_links_clicks_pending{node="a"}': "1000001x60"},
+        {'linerate_links_clicks_pending{node="a"}': "1000000x60"},
+    ),
+    "LinksFeed": (
+        {'linerate_links_feed_age_seconds{node="a"}': "6x60"},
+        {'linerate_links_feed_age_seconds{node="a"}': "5x60"},
+    ),
     "NodeDown": ({'up{node="a",job="linerate-links"}': "0x60"}, {'up{node="a",job="linerate-links"}': "1x60"}),
     "NotAnnounced": ({'linerate_fleet_announced{node="a"}': "0x60"}, {'linerate_fleet_announced{node="a"}': "1x60"}),
     "GenerationsApart": (
