@@ -95,13 +95,6 @@ impl Place {
         }
     }
 
-    /// The rows of a statement on PostgreSQL, as psql prints them.
-    pub fn query(&self, sql: &str) -> String {
-        let (_, name) = self.database.rsplit_once('/').expect("a URL");
-        let server = self.postgres.as_ref().expect("PostgreSQL");
-        server.execute(name, sql).expect("PostgreSQL answers")
-    }
-
     /// Runs a command on the database.
     pub fn command(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(BINARY);
