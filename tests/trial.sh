@@ -38,6 +38,33 @@ becomes() {
     mv "$boot/loader/entries/nixos-generation-$1.conf" "$boot/loader/entries/nixos-generation-$2.conf"
 }
 
+# Which generation boots, as systemd-boot chooses: the first that `default` matches. What has no tries left comes after all
+# others; then go the sort keys, and the newer before the older.
+boots() {
+    local pattern entry name first=
+    pattern=$(sed -n 's/^default //p' "$boot/loader/loader.conf")
+    while read -r entry; do
+        # With or without what it counts, by systemd's version.
+        name=$(sed 's/+[^.]*//' <<<"$entry")
+        # shellcheck disable=SC2053 # It is a pattern.
+        [[ -n $first || $name != $pattern ]] || first=$entry
+    done < <(order)
+    first=${first#nixos-generation-}
+    [[ ${first%%[.+]*} == "$2" ]] || {
+        echo "error: $1: $first boots instead of $2" >&2
+        exit 1
+    }
+}
+
+order() {
+    local entry tries
+    (cd "$boot/loader/entries" && for entry in *; do
+        tries=1
+        [[ $entry != *+0* ]] || tries=0
+        echo "$tries $(sed -n 's/^sort-key //p' "$entry") $entry"
+    done) | sort -k 1,1r -k 2,2 -k 3,3Vr | cut -d ' ' -f 3
+}
+
 generations 1
 expect "the first has nothing to fall back to" "1 1"
 generations 1 2
@@ -51,12 +78,31 @@ expect "a good one stays good" "1 2+1-1 3 3"
 becomes 2+1-1 2+0-2
 generations 1 3 2
 expect "a bad one that is chosen again is on trial again" "1 2+2 3 nixos-*"
+boots "a bad one that is chosen again is what boots" 2
+becomes 2+2 2+1-1
+boots "it boots for as long as it has tries" 2
+becomes 2+1-1 2+0-2
+boots "what is newer boots when it has failed again" 3
+becomes 2+0-2 2
+boots "it stays when it is good" 2
+becomes 2 2+0-2
+generations 1 3 2
+generations 1 2 3
+boots "another is chosen then" 3
+generations 1 3 2
 generations 2 3 1
 expect "one that is chosen by hand boots by its name" "1 2+2 3 1"
 generations 3
 expect "the entries of those that are gone go too" "3 3"
 generations 3 4
 expect "before it boots" "3 4+2 nixos-*"
+boots "the newest is tried" 4
 generations 3 4
 expect "one that has not booted yet is on trial when it is installed again" "3 4+2 nixos-*"
+becomes 4+2 4+0-2
+boots "one that has failed gives the box back" 3
+generations 3 4 5
+generations 3 5 4
+expect "of two on trial the older is chosen" "3 4+2 5+2 nixos-*"
+boots "it is what boots" 4
 echo "trial: entries are put on trial as they should be"

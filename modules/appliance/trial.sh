@@ -38,8 +38,11 @@ if [[ -e $seen ]]; then
     done
 fi
 
-# A name would be booted however often it failed. The newest that has tries left comes first.
+# A name would be booted however often it failed. So the first is that has tries left: newer ones come before older ones,
+# and what is chosen before all others, by its sort key (systemd, UAPI.1). NixOS writes it anew each time.
 for counted in "$entries/$chosen"+*.conf; do
+    sed 's/^sort-key .*/sort-key 0-chosen/' "$counted" >"$counted.new"
+    mv "$counted.new" "$counted"
     sed 's/^default .*/default nixos-*/' "$boot/loader/loader.conf" >"$boot/loader/loader.conf.new"
     mv "$boot/loader/loader.conf.new" "$boot/loader/loader.conf"
 done
