@@ -230,7 +230,12 @@ impl Ring {
         self.served
     }
 
-    /// Whether there is one.
+    /// How many wait for a block, those included who have left.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether there is one who may.
     pub fn may_serve(&self) -> bool {
         !self.waiting.is_empty() && !self.places.is_empty() && !self.memory.free.borrow().is_empty()
     }

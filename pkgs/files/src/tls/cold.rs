@@ -225,8 +225,8 @@ impl RingReader {
             }
         }
         self.reclaim();
-        // As many as there are now: who gets no block is the last again.
-        for _ in 0..self.streams.len() {
+        // As many as wait now, whoever of them has left: who gets no block is the last again.
+        for _ in 0..self.ring.waiting() {
             let Some(token) = self.ring.serve() else { break };
             let Some(stream) = self.streams.get_mut(&token) else { continue };
             stream.is_queued = false;
@@ -333,4 +333,43 @@ fn gone() -> io::Error {
 
 fn changed() -> io::Error {
     io::Error::other("the file changed while it was sent")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::ring::{Block, for_test};
+    use crate::site::root::FileIdentity;
+
+    #[test]
+    fn those_who_left_keep_nobody_waiting() {
+        let Some(mut ring) = for_test("those_who_left_keep_nobody_waiting", 0) else { return };
+        // All there are.
+        let blocks: Vec<Block> = (10..).map_while(|token| ring.block(token, 0)).collect();
+        assert_eq!((ring.waiting(), ring.begun()), (1, 0));
+        assert!((1..4).all(|token| ring.block(token, 0).is_none()), "three more, who leave");
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
+        file.set_len(1).expect("room");
+        let fd = Arc::new(OwnedFd::from(file));
+        let (identity, _) = FileIdentity::of(&*fd).expect("a file");
+        let file = SharedFile::new(fd, identity);
+        let parts = RingStream::new(&ring, &file, 0..1, true);
+        let stream =
+            Stream { parts, file, waker: None, is_queued: false, asked: Instant::now(), failed: None };
+        let mut reader = RingReader {
+            ring,
+            streams: BTreeMap::from([(4, stream)]),
+            ended: VecDeque::new(),
+            hand: 0,
+            reclaimed: Instant::now(),
+            wanted: Arc::default(),
+            metrics: Arc::default(),
+        };
+        let stay = reader.streams.get_mut(&4).expect("it was put there");
+        stay.read_ahead(&mut reader.ring, 4);
+        assert!(stay.is_queued);
+        drop(blocks);
+        reader.turn().expect("a turn");
+        assert_eq!(reader.ring.begun(), 1, "whoever stayed has a block");
+    }
 }
