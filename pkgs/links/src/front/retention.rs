@@ -42,11 +42,12 @@ pub async fn keep(store: Store, retention: Retention) -> Infallible {
 async fn tidy(store: &Store, today: i32, retention: Retention) -> Result<(), Error> {
     let before = |days: NonZero<u32>| today.saturating_sub(i32::try_from(days.get()).unwrap_or(i32::MAX));
     let hours = before(retention.hours).saturating_mul(HOURS);
-    all(|from| store.forget_hours(hours, from)).await?;
+    let forgotten = all(|from| store.forget_hours(hours, from)).await;
+    // Neither keeps the other from being done.
     if let Some(days) = retention.days {
         all(|from| store.fold_days(before(days), from)).await?;
     }
-    Ok(())
+    forgotten
 }
 
 /// Does all of something, part by part.

@@ -92,11 +92,11 @@ fn many_clicks_are_sent_in_pieces_and_a_backlog_is_added_up_however_slow_the_dat
     fixture.server.execute("postgres", backlog).unwrap();
     // A disk that is slow for once, and sessions whose statements have less time.
     let slow = "CREATE SEQUENCE turns; CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-         IF nextval('turns') = 1 THEN PERFORM pg_sleep(1.2); END IF; RETURN NULL; END $$; \
+         IF nextval('turns') = 1 THEN PERFORM pg_sleep(3.3); END IF; RETURN NULL; END $$; \
          CREATE TRIGGER slow AFTER INSERT ON totals FOR EACH STATEMENT EXECUTE FUNCTION slow()";
     fixture.server.execute("postgres", slow).unwrap();
     let url = fixture.server.url("postgres").parse().unwrap();
-    let short = Connector::new(&url, "short").unwrap().derive("short", "-c statement_timeout=1000");
+    let short = Connector::new(&url, "short").unwrap().derive("short", "-c statement_timeout=3000");
     let pool = Pool::new(short, 1, Duration::from_secs(20));
     let mut transactions = 0;
     while fixture.node.background.block_on(clicks::add_up(&pool)).unwrap() {
@@ -164,6 +164,35 @@ fn hours_are_told_apart_until_they_are_forgotten_and_go_with_their_link() {
     fixture.node.delete("one".to_owned()).wait().unwrap();
     assert_eq!(fixture.number(&format!("SELECT count(*) FROM click_hours WHERE link = {one}")), 0);
     assert_eq!(told(None, 0..=99), "02T06=8/8", "the sum outlives the link");
+}
+
+#[test]
+fn old_hours_are_forgotten_however_many_others_there_are_and_however_slow_the_database() {
+    let fixture = Fixture::new();
+    // Each third link has old hours, and all have some that stay.
+    let hours = "INSERT INTO click_hours SELECT link, hour, 1, 0 FROM generate_series(0, 599) AS link, \
+         generate_series(0, 9) AS hour WHERE hour >= 5 OR link % 3 = 0";
+    fixture.server.execute("postgres", hours).unwrap();
+    // A disk that is slow for once, and sessions whose statements have less time.
+    let slow = "CREATE SEQUENCE turns; CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF nextval('turns') = 1 THEN PERFORM pg_sleep(3.3); END IF; RETURN NULL; END $$; \
+         CREATE TRIGGER slow AFTER DELETE ON click_hours FOR EACH STATEMENT EXECUTE FUNCTION slow()";
+    fixture.server.execute("postgres", slow).unwrap();
+    let url = fixture.server.url("postgres").parse().unwrap();
+    let short = Connector::new(&url, "short").unwrap().derive("short", "-c statement_timeout=3000");
+    let pool = Pool::new(short, 1, Duration::from_secs(20));
+    let (mut next, mut pieces) = (Some(0), Vec::new());
+    while let Some(from) = next {
+        next = fixture.node.background.block_on(hours::forget(&pool, 5, from)).unwrap();
+        pieces.push(next);
+    }
+    assert_eq!(
+        pieces,
+        [Some(250), Some(500), None],
+        "each piece is of so many links, whichever hours they have"
+    );
+    assert_eq!(fixture.number("SELECT count(*) FROM click_hours WHERE hour < 5"), 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM click_hours"), 600 * 5);
 }
 
 #[test]

@@ -13,9 +13,9 @@ use crate::store::rules::clicks::{
 use crate::store::{Click, Count, CountryClick, Error, Older, Stats, TimeCount};
 use crate::when::{Timestamp, format_day};
 
+use super::patient;
 use super::scope::Links;
 use super::{countries, hours};
-use crate::store::postgres::MANY;
 use crate::store::postgres::values::{count, integer, values};
 
 /// Entries of a flush at most: what has more is several, each of which is soon sent and soon added up.
@@ -93,11 +93,6 @@ pub async fn add_up(pool: &Pool) -> Result<bool, Error> {
     let added = add_up_within(&transaction).await?;
     transaction.commit().await?;
     Ok(added > 0)
-}
-
-/// Nobody waits for what a transaction does: a slow disk makes it late, and not fail again and again.
-async fn patient(transaction: &Transaction<'_>) -> Result<(), Error> {
-    Ok(transaction.batch(&format!("SET LOCAL statement_timeout = {}", MANY.as_millis())).await?)
 }
 
 /// Answers how many flushes were added up.

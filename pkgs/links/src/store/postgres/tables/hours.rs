@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 
 use postgres::{Pool, Session};
 
+use super::patient;
 use super::scope::Links;
 use crate::agent::Agent;
 use crate::store::postgres::values::{count, integer, values};
@@ -77,11 +78,18 @@ pub async fn sums(
 /// on; none where all are done.
 pub async fn forget(pool: &Pool, before: i32, from: i64) -> Result<Option<i64>, Error> {
     let session = pool.get().await?;
-    let sql = "WITH old AS (SELECT DISTINCT link FROM click_hours WHERE link >= $1 AND hour < $2 ORDER BY link LIMIT $3), \
-         gone AS (DELETE FROM click_hours WHERE link IN (SELECT link FROM old) AND hour < $2) \
-         SELECT link FROM old ORDER BY link";
+    let transaction = session.begin().await?;
+    patient(&transaction).await?;
+    // From one link to the next by the index: whoever asks which links have such hours reads every hour there is.
+    let sql = "WITH RECURSIVE steps (link) AS (SELECT min(link) FROM click_hours WHERE link >= $1 UNION ALL \
+         SELECT (SELECT min(link) FROM click_hours WHERE click_hours.link > steps.link) FROM steps WHERE link IS NOT NULL) \
+         SELECT link FROM steps WHERE link IS NOT NULL LIMIT $2";
     let most = integer(MAX_LINKS_FOLDED as u64);
-    let rows = session.query(sql, values![from => INT8, before => INT4, most => INT8]).await?;
-    let last: Option<i64> = rows.last().map(|row| row.try_get(0)).transpose()?;
-    Ok(last.and_then(|last| last.checked_add(1)).filter(|_| rows.len() == MAX_LINKS_FOLDED))
+    let rows = transaction.query(sql, values![from => INT8, most => INT8]).await?;
+    let links: Vec<i64> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let sql = "DELETE FROM click_hours WHERE link = ANY($1) AND hour < $2";
+    transaction.execute(sql, values![links => INT8_ARRAY, before => INT4]).await?;
+    transaction.commit().await?;
+    let next = links.last().and_then(|last| last.checked_add(1));
+    Ok(next.filter(|_| links.len() == MAX_LINKS_FOLDED))
 }
