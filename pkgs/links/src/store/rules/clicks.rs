@@ -25,3 +25,7 @@ pub const MAX_ROWS_FOLDED: usize = 500;
 
 /// Links that one piece of work looks at. Each may cost a read from the disk.
 pub const MAX_LINKS_FOLDED: usize = 250;
+
+/// Hours after which a piece of work forgets no more links': a day's of as many as it looks at. There are more where hours
+/// are to be told apart for fewer days than before.
+pub const MAX_HOURS_FORGOTTEN: usize = 24 * MAX_LINKS_FOLDED;

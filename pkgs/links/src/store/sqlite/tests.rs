@@ -595,6 +595,22 @@ fn hours_are_told_apart_until_they_are_forgotten_and_go_with_their_link() {
 }
 
 #[test]
+fn a_piece_of_work_forgets_so_many_hours_and_the_next_goes_on_from_there() {
+    let fixture = Fixture::new();
+    let other = Connection::open(fixture.path()).unwrap();
+    let hours = "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 9999) \
+         INSERT INTO click_hours SELECT i / 100, i % 100, 1, 0 FROM n";
+    other.execute_batch(hours).unwrap();
+    let left =
+        || other.query_row("SELECT count(*) FROM click_hours", [], |row| row.get::<_, u64>(0)).unwrap();
+    let forget = |from| fixture.store.forget_hours(90, from).wait().unwrap();
+    let next = forget(FoldCursor::default());
+    // 90 of each link, of which there are a hundred.
+    assert_eq!((next, left()), (Some(FoldCursor(67)), 10_000 - 67 * 90));
+    assert_eq!((forget(next.unwrap()), left()), (None, 100 * 10));
+}
+
+#[test]
 fn countries_are_summed_and_folded_by_day_and_go_with_their_link() {
     let fixture = Fixture::new();
     let (one, two) = (fixture.add("one").id, fixture.add("two").id);

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::scope::Links;
-use crate::store::rules::clicks::MAX_LINKS_FOLDED;
+use crate::store::rules::clicks::{MAX_HOURS_FORGOTTEN, MAX_LINKS_FOLDED};
 use crate::store::{Error, TimeCount};
 use crate::when::format_hour;
 
@@ -53,6 +53,7 @@ pub(in crate::store::sqlite) fn forget(
     from: i64,
 ) -> Result<Option<i64>, Error> {
     let mut from = Some(from);
+    let mut hours = 0;
     for _ in 0..MAX_LINKS_FOLDED {
         let Some(first) = from else { return Ok(None) };
         let next: Option<i64> = connection
@@ -60,10 +61,13 @@ pub(in crate::store::sqlite) fn forget(
             .query_row([first], |row| row.get(0))
             .optional()?;
         let Some(link) = next else { return Ok(None) };
-        connection
+        hours += connection
             .prepare_cached("DELETE FROM click_hours WHERE link = ?1 AND hour < ?2")?
             .execute([link, i64::from(before)])?;
         from = link.checked_add(1);
+        if hours >= MAX_HOURS_FORGOTTEN {
+            break;
+        }
     }
     Ok(from)
 }
