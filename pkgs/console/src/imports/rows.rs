@@ -6,6 +6,9 @@ use serde_json::{Deserializer, Value};
 /// Rows that are sent at once: one transaction of links, which takes some 50 ms.
 const PIECE: usize = 1_000;
 
+/// The longest line of names, in bytes, which is before each piece: many times those of all columns.
+const NAMES_BYTES: usize = 4 << 10;
+
 /// What links takes as rows.
 pub(crate) struct Rows {
     pub(crate) media_type: &'static str,
@@ -26,6 +29,9 @@ impl Rows {
         // The end of the names, and of the rows.
         let first = begins.get(1).copied().unwrap_or(file.len());
         let names = &file[..first];
+        if names.len() > NAMES_BYTES {
+            return Err(format!("the line of names has more than {NAMES_BYTES} bytes"));
+        }
         let rows = begins.get(1..).unwrap_or_default();
         let ends = rows.chunks(PIECE).skip(1).map(|next| next[0]).chain([file.len()]);
         let pieces = rows.chunks(PIECE).zip(ends).map(|(rows, end)| {
@@ -101,5 +107,8 @@ mod tests {
         for text in ["{", "[{}", "[1,]", "{}x"] {
             assert!(Rows::of_json(text.as_bytes()).is_err(), "{text}");
         }
+        // Names would be before each of a thousand pieces.
+        let long = "n".repeat(4 << 20) + "\n" + &"a\n".repeat(1_000_000);
+        assert!(Rows::of_csv(long.as_bytes()).is_err());
     }
 }
