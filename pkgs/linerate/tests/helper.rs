@@ -178,7 +178,7 @@ fn who_stalls_is_sent_away_and_too_many_at_once_are_told_so() {
     assert!(said.contains("too many requests at once"), "{said}");
     stalled[0].write_all(b"{\"verb\":").expect("a drip");
     for stream in &mut stalled {
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("set");
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("set");
         let said = answer(stream);
         assert!(said.contains("the request has not come"), "{said}");
     }

@@ -55,7 +55,7 @@ fn what_it_says_to_try_works_and_everything_ends_together() {
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         let (add, curls) = commands.split_last().expect("commands");
-        let answers: Vec<String> = curls.iter().map(|curl| run(curl, "--silent --max-time 30")).collect();
+        let answers: Vec<String> = curls.iter().map(|curl| run(curl, "--silent --max-time 120")).collect();
         let statuses: Vec<&str> =
             answers.iter().map(|text| text.split_whitespace().nth(1).unwrap_or_default()).collect();
         assert_eq!(statuses, ["307", "201", "200", "200"], "{commands:?}");
@@ -67,7 +67,7 @@ fn what_it_says_to_try_works_and_everything_ends_together() {
         assert_eq!(running(&said).len(), 5);
         // The one address for a browser, which shows what was made without asking who it is.
         let console = format!(
-            "curl --silent --max-time 30 http://{}/links",
+            "curl --silent --max-time 120 http://{}/links",
             said["console"].as_str().expect("an address")
         );
         let page = run(&console.into(), "");
@@ -85,7 +85,7 @@ fn uploads(data: &Path, said: &Value) {
     let (console, files, jar) = (at("console"), at("files"), data.join("cookies"));
     let curl = |arguments: &[&str]| {
         let mut curl = Command::new("curl");
-        curl.args(["--silent", "--max-time", "30", "--cookie"]).arg(&jar).arg("--cookie-jar").arg(&jar);
+        curl.args(["--silent", "--max-time", "120", "--cookie"]).arg(&jar).arg("--cookie-jar").arg(&jar);
         let output = curl.args(arguments).output().expect("curl");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
@@ -148,7 +148,7 @@ fn beside_up(script: &str) -> Option<(tempfile::TempDir, String)> {
 fn every_address_it_prints_answers_and_is_at_the_usual_port() {
     let answers = r#"
         for url in $(sed -nE 's/^(console|links|admin|files|api) +//p' "$2/said"); do
-            curl --silent --max-time 30 --output /dev/null --write-out '%{url} %{http_code}\n' "$url"
+            curl --silent --max-time 120 --output /dev/null --write-out '%{url} %{http_code}\n' "$url"
         done"#;
     let Some((data, text)) = beside_up(answers) else { return };
     let expected = "http://127.0.0.1:8110/ 200\nhttp://127.0.0.1:8080/hello 307\nhttp://127.0.0.1:8081/ 200\n\

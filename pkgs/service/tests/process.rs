@@ -19,7 +19,7 @@ use service::shutdown::Shutdown;
 use service::socket::{Address, Listener, TcpOptions, bind_udp_each};
 
 /// No step of these tests takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A service that stops when told to, at once or never quite.
 #[test]

@@ -279,7 +279,7 @@ impl Seen {
         for (code, followed) in [("hot", &self.hot), ("changed", &self.changed), ("limited", &self.limited)] {
             let (followed, begin) = (number(followed), Instant::now());
             let mut counted = None;
-            while counted != Some(followed) && begin.elapsed() < Duration::from_secs(30) {
+            while counted != Some(followed) && begin.elapsed() < Duration::from_secs(120) {
                 std::thread::sleep(Duration::from_millis(50));
                 counted = nodes[0].clicks(code);
             }

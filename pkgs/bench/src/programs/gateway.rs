@@ -101,7 +101,7 @@ fn ask(address: SocketAddr, path: &str, arguments: &[&str]) -> Result<(), Error>
             "--show-error",
             "--fail",
             "--max-time",
-            "30",
+            "120",
             "--aws-sigv4",
             "aws:amz:us-east-1:s3",
         ])

@@ -24,7 +24,7 @@ export class Visitor {
     visitor.scripts = options.javaScriptEnabled !== false;
     visitor.complaints = [];
     visitor.page = await visitor.context.newPage();
-    visitor.page.setDefaultTimeout(15000);
+    visitor.page.setDefaultTimeout(60000);
     visitor.page.on("console", (message) => {
       if (["error", "warning"].includes(message.type()) && !EXPECTED.test(message.text())) {
         visitor.complaints.push(`${message.type()}: ${message.text()}`);

@@ -260,7 +260,7 @@ fn every_version_of_http_has_the_same_cold_and_warm() {
                         "--show-error",
                         "--insecure",
                         "--max-time",
-                        "30",
+                        "120",
                         version,
                         "-r",
                         range,

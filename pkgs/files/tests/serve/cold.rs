@@ -368,7 +368,7 @@ fn a_cold_file_that_changes_while_it_is_encrypted_is_cut() {
         let server = secure(&place, &["--disk", "uring", "--no-ktls"]);
         let port = server.secure.expect("a TLS listener").port();
         let mut client = Command::new("curl")
-            .args(["--silent", "--insecure", "--max-time", "60", "--limit-rate", "8M", version])
+            .args(["--silent", "--insecure", "--max-time", "120", "--limit-rate", "8M", version])
             .args(["--output", "/dev/null", &format!("https://127.0.0.1:{port}/f")])
             .spawn()
             .expect("curl runs");

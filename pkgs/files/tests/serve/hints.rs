@@ -41,7 +41,7 @@ fn heads(server: &Server, version: &str, target: &str, fields: &[&str]) -> Vec<S
             "--silent",
             "--insecure",
             "--max-time",
-            "20",
+            "120",
             "--dump-header",
             "-",
             "--output",

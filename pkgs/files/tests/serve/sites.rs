@@ -153,7 +153,7 @@ fn certificate(place: &Place, name: &str) -> [String; 2] {
 fn trusted(server: &Server, place: &Place, name: &str) -> Option<String> {
     let port = server.secure.expect("a TLS listener").port();
     let output = Command::new("curl")
-        .args(["--silent", "--max-time", "20", "--cacert"])
+        .args(["--silent", "--max-time", "120", "--cacert"])
         .arg(place.beside(&format!("{name}.pem")))
         .args(["--resolve", &format!("{name}:{port}:127.0.0.1"), &format!("https://{name}:{port}/same")])
         .output()

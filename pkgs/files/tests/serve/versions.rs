@@ -107,7 +107,7 @@ fn by_curl(server: &Server, version: &str, method: &str, target: &str, fields: &
     let port = server.secure.expect("a TLS listener").port();
     let method = if method == "HEAD" { vec!["--head"] } else { vec!["--request", method] };
     let output = Command::new("curl")
-        .args(["--silent", "--insecure", "--include", "--path-as-is", "--max-time", "20", version])
+        .args(["--silent", "--insecure", "--include", "--path-as-is", "--max-time", "120", version])
         .args(method)
         .args(fields.iter().flat_map(|(name, value)| ["--header".to_owned(), format!("{name}: {value}")]))
         .arg(format!("https://127.0.0.1:{port}{target}"))
