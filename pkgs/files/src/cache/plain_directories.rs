@@ -186,70 +186,74 @@ mod tests {
 
     #[test]
     fn a_directory_without_codings_is_known_until_one_comes() {
-        let mut bed = Fixture::new();
-        fs::write(bed.directory().join("f"), "text").expect("a file");
-        assert!(bed.learn());
-        assert!(!bed.plain.has(0, b"e/g", 1) && !bed.plain.has(0, b"g", 1) && !bed.plain.has(1, b"d/g", 1));
-        assert!(!bed.plain.has(0, b"d/g", 5), "the path may be another directory's by now");
+        let mut fixture = Fixture::new();
+        fs::write(fixture.directory().join("f"), "text").expect("a file");
+        assert!(fixture.learn());
+        assert!(
+            !fixture.plain.has(0, b"e/g", 1)
+                && !fixture.plain.has(0, b"g", 1)
+                && !fixture.plain.has(1, b"d/g", 1)
+        );
+        assert!(!fixture.plain.has(0, b"d/g", 5), "the path may be another directory's by now");
         // Other names make no difference, nor does what is written to those that are there.
-        fs::write(bed.directory().join("f"), "another").expect("a file");
-        fs::write(bed.directory().join("g.txt"), "text").expect("a file");
-        bed.watcher.read();
-        assert!(bed.plain.has(0, b"d/g", 1));
-        let directory = bed.directory();
-        bed.look_up(&directory, 9);
-        assert!(bed.plain.has(0, b"d/g", 8));
+        fs::write(fixture.directory().join("f"), "another").expect("a file");
+        fs::write(fixture.directory().join("g.txt"), "text").expect("a file");
+        fixture.watcher.read();
+        assert!(fixture.plain.has(0, b"d/g", 1));
+        let directory = fixture.directory();
+        fixture.look_up(&directory, 9);
+        assert!(fixture.plain.has(0, b"d/g", 8));
         for suffix in ["gz", "zst", "br"] {
-            let coding = bed.directory().join(format!("f.{suffix}"));
+            let coding = fixture.directory().join(format!("f.{suffix}"));
             fs::write(&coding, "coded").expect("a file");
-            bed.watcher.read();
-            assert!(!bed.plain.has(0, b"d/g", 1), "{suffix}");
-            assert!(!bed.learn(), "{suffix} is there");
+            fixture.watcher.read();
+            assert!(!fixture.plain.has(0, b"d/g", 1), "{suffix}");
+            assert!(!fixture.learn(), "{suffix} is there");
             fs::remove_file(&coding).expect("removed");
-            bed.watcher.read();
-            assert!(bed.learn(), "{suffix} is gone");
+            fixture.watcher.read();
+            assert!(fixture.learn(), "{suffix} is gone");
         }
         // By another name before, too.
-        fs::rename(bed.directory().join("f"), bed.directory().join("g.gz")).expect("renamed");
-        bed.watcher.read();
-        assert!(!bed.plain.has(0, b"d/g", 1));
+        fs::rename(fixture.directory().join("f"), fixture.directory().join("g.gz")).expect("renamed");
+        fixture.watcher.read();
+        assert!(!fixture.plain.has(0, b"d/g", 1));
     }
 
     #[test]
     fn another_directory_of_the_name_is_another() {
-        let mut bed = Fixture::new();
-        assert!(bed.learn());
-        let other = bed.place.path().join("other");
+        let mut fixture = Fixture::new();
+        assert!(fixture.learn());
+        let other = fixture.place.path().join("other");
         fs::create_dir(&other).expect("a directory");
-        bed.look_up(&other, 5);
-        assert!(!bed.plain.has(0, b"d/g", 1), "what the path stands for has not been read");
+        fixture.look_up(&other, 5);
+        assert!(!fixture.plain.has(0, b"d/g", 1), "what the path stands for has not been read");
     }
 
     #[test]
     fn what_nobody_tells_of_shows_by_the_time_of_change() {
-        let mut bed = Fixture::new();
-        assert!(bed.learn());
+        let mut fixture = Fixture::new();
+        assert!(fixture.learn());
         // As a server of files does it for another client: the time changes, and nothing is told here.
-        let directory = fs::File::open(bed.directory()).expect("a directory");
+        let directory = fs::File::open(fixture.directory()).expect("a directory");
         directory.set_modified(std::time::UNIX_EPOCH).expect("a time");
         let place = OwnedFd::from(directory);
-        let stamp = bed.watcher.stamp(&place).expect("a watch");
-        bed.plain.note((0, b"d/f"), false, &stamp, place, 5);
-        assert!(!bed.plain.has(0, b"d/g", 1));
+        let stamp = fixture.watcher.stamp(&place).expect("a watch");
+        fixture.plain.note((0, b"d/f"), false, &stamp, place, 5);
+        assert!(!fixture.plain.has(0, b"d/g", 1));
     }
 
     #[test]
     fn few_are_known_and_those_with_codings_are_not() {
-        let mut bed = Fixture::new();
-        let path = bed.directory();
+        let mut fixture = Fixture::new();
+        let path = fixture.directory();
         let place = || OwnedFd::from(fs::File::open(&path).expect("a directory"));
-        let stamp = bed.watcher.stamp(&place()).expect("a watch");
+        let stamp = fixture.watcher.stamp(&place()).expect("a watch");
         for number in 0..10 * MOST as u32 {
-            bed.plain.note((0, format!("{number}/f").as_bytes()), false, &stamp, place(), number);
+            fixture.plain.note((0, format!("{number}/f").as_bytes()), false, &stamp, place(), number);
         }
-        assert_eq!(bed.plain.known.len(), MOST);
+        assert_eq!(fixture.plain.known.len(), MOST);
         let last = format!("{}/f", 10 * MOST - 1);
-        bed.plain.note((0, last.as_bytes()), true, &stamp, place(), 5);
-        assert_eq!(bed.plain.known.len(), MOST - 1);
+        fixture.plain.note((0, last.as_bytes()), true, &stamp, place(), 5);
+        assert_eq!(fixture.plain.known.len(), MOST - 1);
     }
 }
