@@ -1055,6 +1055,36 @@ let
       evaluated.systemd.services.linerate-console.serviceConfig.CPUAffinity
     ) "2-3"
     ++
+      equal
+        "the profile has the limits of units as numbers, however they are said, and leaves out what is none"
+        (
+          let
+            evaluated = evaluate {
+              services.linerate = {
+                console.enable = true;
+                links.enable = true;
+              };
+              systemd.services.linerate-links.serviceConfig = lib.mapAttrs (_: lib.mkForce) {
+                LimitNOFILE = "65536";
+                TasksMax = "infinity";
+                MemoryMax = "75%";
+              };
+            };
+          in
+          map (name: evaluated.linerate.profile.services."linerate-${name}.service".limits) [
+            "console"
+            "links"
+          ]
+        )
+        [
+          {
+            open_files = 1280;
+            tasks = 1024;
+            memory_bytes = 256 * 1024 * 1024;
+          }
+          { open_files = 65536; }
+        ]
+    ++
       equal "a secret is told by its credential alone"
         (evaluate {
           services.linerate.api = {

@@ -18,6 +18,7 @@ let
     types
     ;
   address = import ./address.nix { inherit lib; };
+  limit = import ./limit.nix { inherit lib; };
   network = import ./network.nix;
   unit = import ./unit.nix { inherit lib; };
   known = lib.importJSON ./settings.json;
@@ -146,7 +147,7 @@ let
       inherit (config.systemd.services."linerate-${name}") serviceConfig;
     in
     {
-      limits = {
+      limits = lib.mapAttrs (_: limit) {
         open_files = serviceConfig.LimitNOFILE;
         tasks = serviceConfig.TasksMax;
         memory_bytes = serviceConfig.MemoryMax or null;
