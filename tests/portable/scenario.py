@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from catalogue import Role
+from catalogue import BY_NAME, Role
 from debian import Guest, Programs
 from errors import Failure, Hang
 from host import Files, Host
@@ -22,6 +22,8 @@ from system import Debian, NixOS, System
 SCRIPTS = Path(__file__).resolve().parents[1] / "vm"
 # The longest that a script may take: twice what the longest takes on two busy cores.
 SCRIPT_SECONDS = 1200
+# Of one that runs when it is named alone: twenty power cuts, each with an update and a boot.
+NAMED_SECONDS = 4 * 3600
 
 
 class Made(NamedTuple):
@@ -119,7 +121,7 @@ class Outcome(NamedTuple):
 
 def run(name: str, machines: list[Machine]) -> Outcome:
     try:
-        with _limit(SCRIPT_SECONDS):
+        with _limit(NAMED_SECONDS if name in BY_NAME else SCRIPT_SECONDS):
             _execute(SCRIPTS / f"{name}.py", machines)
         return Outcome()
     except Exception as error:
