@@ -4,8 +4,8 @@
 # `check` formats and lints every .nix file, evaluates every output of the flake, and fails on failed assertions, on
 # warnings, on hosts that render otherwise than tests/rendered/ has it, and on units that systemd does not like.
 # `render` writes tests/rendered/ and docs/reference/options.md, `options` the latter alone. `host NAME DIRECTORY` writes there a host with units and scripts of NixOS itself, which
-# are not ours to keep, or ends with 3 where there is no nixpkgs: `companions` is tests/companions.nix, `late` is
-# tests/late.nix.
+# are not ours to keep, or ends with 3 where there is no nixpkgs: `companions` is tests/companions.nix, and so
+# are `console` and `late`.
 #
 # The inputs are those of flake.lock where the network has them, or else a nixpkgs and a crane below
 # ~/.cache/linerate/inputs. Where there are neither, it says what it skips. advisory-db may be missing there: nothing is
@@ -137,8 +137,8 @@ host() {
             host="hosts.vm.extendModules { modules = [ ($(cat tests/companions.nix)) ]; }"
             others='acme-.*|postgresql[.]service|prometheus-(node|postgres)-exporter[.]service'
             ;;
-        late)
-            host="hosts.vm.extendModules { modules = [ ($(cat tests/late.nix)) ]; }"
+        console | late)
+            host="hosts.vm.extendModules { modules = [ ($(cat "tests/$1.nix")) ]; }"
             others=
             ;;
     esac

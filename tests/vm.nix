@@ -54,6 +54,10 @@ let
       machines.box
       ./companions.nix
     ];
+    console.imports = [
+      machines.box
+      ./console.nix
+    ];
 
     visitor.environment.systemPackages = [
       pkgs.curl

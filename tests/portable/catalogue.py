@@ -46,8 +46,9 @@ INSTALLED = Role(installed_by="medium", disk_mib=10240, hardware=Hardware(memory
 # The host as an image that is updated as a whole, on a disk with room for both slots and /var.
 APPLIANCE = Role(nixos="appliance", disk_mib=4096, hardware=Hardware(memory_mib=1024))
 
-# Rendered when they are needed: tests/companions.nix and tests/late.nix.
+# Rendered when they are needed: tests/companions.nix, tests/console.nix and tests/late.nix.
 WITH_COMPANIONS = Role("companions", Hardware(memory_mib=1024))
+WITH_CONSOLE = replace(WITH_QUEUES, host="console")
 LATE = Role("late")
 
 # The longest first, so that lanes end at about the same time.
@@ -71,6 +72,7 @@ TESTS: dict[str, dict[str, Role]] = {
     "tuning": {"box": WITH_QUEUES},
     "nic": {"box": WITH_QUEUES},
     "watch": {"box": WITH_QUEUES},
+    "console": {"box": WITH_CONSOLE},
     "installer": {"box": INSTALLER},
 }
 

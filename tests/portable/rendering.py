@@ -6,7 +6,7 @@ from pathlib import Path
 from host import RENDERED, Host
 
 # As .ci/nix.sh knows them.
-WHEN_NEEDED = {"companions", "late"}
+WHEN_NEEDED = {"companions", "console", "late"}
 # What it ends with where there is no nixpkgs.
 _NO_NIXPKGS = 3
 

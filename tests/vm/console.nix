@@ -1,0 +1,6 @@
+# The same cards.
+{ console, lib, ... }:
+import ./nic.nix {
+  inherit lib;
+  box = console;
+}
