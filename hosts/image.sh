@@ -2,8 +2,8 @@
 # system partition with systemd-boot and an entry for the first generation, and a root with the closure and Nix's database
 # of it. No virtual machine and no user beside the builder's: fakeroot says that files are root's, tools write into files.
 #
-# $closure is its closureInfo, $bootPartition boot-partition.sh, $label the root's, and $espMiB the size of the EFI system
-# partition.
+# $closure is its closureInfo, $bootPartition boot-partition.sh, $label the root's, and $espLabel and $espMiB the EFI
+# system partition's, which disk-layout.json of modules/appliance has.
 set -euo pipefail
 shopt -s inherit_errexit
 
@@ -28,7 +28,7 @@ sqlite3 root/nix/var/nix/db/db.sqlite \
 find esp root -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
 
 truncate -s "${espMiB}M" esp.img
-mkfs.vfat -F 32 -n ESP -i "$(identifier esp | cut -c -8)" esp.img >/dev/null
+mkfs.vfat -F 32 -n "$espLabel" -i "$(identifier esp | cut -c -8)" esp.img >/dev/null
 mcopy -smp -i esp.img esp/* ::
 # A quarter is for the file system's own, and for what a first boot writes before the root has grown.
 size=$(($(du -sm root | cut -f 1) * 5 / 4 + 256))
@@ -41,8 +41,8 @@ truncate -s $((1 + espMiB + size + 1))M "$disk"
 sfdisk --quiet "$disk" <<TABLE
 label: gpt
 label-id: $(identifier disk)
-start=1MiB, size=${espMiB}MiB, type=uefi, name=ESP, uuid=$(identifier esp)
-start=$((1 + espMiB))MiB, size=${size}MiB, type=linux, name=nixos, uuid=$uuid
+start=1MiB, size=${espMiB}MiB, type=uefi, name=$espLabel, uuid=$(identifier esp)
+start=$((1 + espMiB))MiB, size=${size}MiB, type=linux, name=$label, uuid=$uuid
 TABLE
 dd if=esp.img of="$disk" bs=1M seek=1 conv=notrunc,sparse status=none
 dd if=root.img of="$disk" bs=1M seek=$((1 + espMiB)) conv=notrunc,sparse status=none

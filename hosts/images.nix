@@ -1,6 +1,7 @@
 # Disks to boot a host from.
 { lib }:
 let
+  layout = lib.importJSON ../modules/appliance/disk-layout.json;
   disk =
     { config, pkgs, ... }:
     let
@@ -12,8 +13,7 @@ let
         closure = pkgs.closureInfo { rootPaths = [ toplevel ]; };
         bootPartition = lib.getExe (import ./boot-partition.nix { inherit lib config pkgs; });
         label = lib.removePrefix "/dev/disk/by-label/" config.fileSystems."/".device;
-        # A kernel and an initrd for each generation that the loader shows.
-        espMiB = 512;
+        inherit (layout) espLabel espMiB;
         nativeBuildInputs = with pkgs.buildPackages; [
           dosfstools
           e2fsprogs

@@ -43,7 +43,10 @@ let
       pkgs.gawk
       pkgs.util-linux
     ];
-    text = lib.readFile ./install.sh;
+    text =
+      lib.toShellVars (lib.importJSON ../../modules/appliance/disk-layout.json)
+      + "\n"
+      + lib.readFile ./install.sh;
   };
 in
 {

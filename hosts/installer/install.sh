@@ -4,6 +4,8 @@
 # Of the installer's own EFI partition it reads
 #   authorized_keys  who may log in as root afterwards
 #   disk, erase      which disk, and whether what it holds may go: choose.sh beside this
+#
+# $espLabel, $espMiB and $rootLabel are what disk-layout.json of modules/appliance has.
 set -euo pipefail
 system=$1
 
@@ -18,8 +20,8 @@ udevadm settle
 # The medium that this runs from is not a target.
 root=${2:-$(findmnt --noheadings --output SOURCE /)}
 medium=/dev/$(lsblk --noheadings --nodeps --output PKNAME "$root")
-esp=$(lsblk --noheadings --paths --list --output NAME,PARTLABEL "$medium" | awk '$2 == "ESP" { print $1 }')
-[[ -n $esp ]] || fail "$medium has no partition named ESP"
+esp=$(lsblk --noheadings --paths --list --output NAME,PARTLABEL "$medium" | awk -v "label=$espLabel" '$2 == label { print $1 }')
+[[ -n $esp ]] || fail "$medium has no partition named $espLabel"
 files=$(mktemp -d)
 mount -o ro "$esp" "$files"
 
@@ -27,14 +29,14 @@ disk=$(linerate-choose "$files" "$medium")
 
 echo "installing onto $disk"
 wipefs --all --quiet "$disk"
-sfdisk --quiet --wipe always --label gpt "$disk" <<'TABLE'
-size=512MiB, type=U, name=ESP
-type=L, name=nixos
+sfdisk --quiet --wipe always --label gpt "$disk" <<TABLE
+size=${espMiB}MiB, type=U, name=$espLabel
+type=L, name=$rootLabel
 TABLE
 udevadm settle
 mapfile -t parts < <(lsblk --noheadings --paths --list --output NAME,TYPE "$disk" | awk '$2 == "part" { print $1 }')
-mkfs.vfat -F 32 -n ESP "${parts[0]}" >/dev/null
-mkfs.ext4 -q -L nixos "${parts[1]}"
+mkfs.vfat -F 32 -n "$espLabel" "${parts[0]}" >/dev/null
+mkfs.ext4 -q -L "$rootLabel" "${parts[1]}"
 
 target=$(mktemp -d)
 mount "${parts[1]}" "$target"

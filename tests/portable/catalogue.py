@@ -1,9 +1,13 @@
 """The tests: which machines a script of tests/vm has, and what is in them."""
 
+import json
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from machine import Hardware
 from network import Card
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -13,6 +17,8 @@ class Role:
     hardware: Hardware = field(default_factory=Hardware)
     # Scripts of this repository that it has, by the names that they are called by.
     scripts: dict[str, str] = field(default_factory=dict)
+    # What these begin with, as Nix's toShellVars has it.
+    variables: dict[str, str | int] = field(default_factory=dict)
     # Programs likewise, which say themselves what runs them.
     programs: dict[str, str] = field(default_factory=dict)
     # NixOS itself, as .ci/nixos.sh builds it by this name; and how large its disk is, in MiB.
@@ -32,6 +38,7 @@ INSTALLER = Role(
     None,
     Hardware(empty_disks_mib=(9216, 10240, 11264, 1024)),
     {"linerate-choose": "hosts/installer/choose.sh", "linerate-install": "hosts/installer/install.sh"},
+    json.loads((ROOT / "modules/appliance/disk-layout.json").read_text()),
 )
 
 # NixOS itself from its firmware on, on a disk that is larger than what was written to it; and the same with a watchdog.

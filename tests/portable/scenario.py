@@ -1,5 +1,6 @@
 """One test: its machines, made and gone afterwards, and its script, run on them."""
 
+import shlex
 import signal
 import tempfile
 import time
@@ -83,9 +84,10 @@ def _identify(files: Files, name: str, number: int, role: Role, others: list[str
         "/etc/hosts",
         "127.0.0.1 localhost\n" + "".join(f"192.168.1.{index + 1} {other}\n" for index, other in enumerate(others)),
     )
+    variables = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in role.variables.items())
     for script, path in role.scripts.items():
         text = (SCRIPTS.parents[1] / path).read_text()
-        files.add(f"/usr/local/bin/{script}", f"#!/bin/bash\n{text}", 0o755)
+        files.add(f"/usr/local/bin/{script}", f"#!/bin/bash\n{variables}{text}", 0o755)
     for program, path in role.programs.items():
         files.add(f"/usr/local/bin/{program}", (SCRIPTS.parents[1] / path).read_text(), 0o755)
     for card in range(len(role.hardware.cards)):

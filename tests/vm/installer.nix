@@ -1,7 +1,7 @@
 { visitor, ... }:
 {
   nodes.box =
-    { pkgs, ... }:
+    { lib, pkgs, ... }:
     let
       script =
         name: text:
@@ -23,7 +23,11 @@
       environment.systemPackages = [
         pkgs.dosfstools
         (script "linerate-choose" (builtins.readFile ../../hosts/installer/choose.sh))
-        (script "linerate-install" (builtins.readFile ../../hosts/installer/install.sh))
+        (script "linerate-install" (
+          lib.toShellVars (lib.importJSON ../../modules/appliance/disk-layout.json)
+          + "\n"
+          + builtins.readFile ../../hosts/installer/install.sh
+        ))
       ];
     };
 }
