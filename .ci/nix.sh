@@ -312,7 +312,7 @@ types() {
         (cd tests/portable && "$venv/bin/mypy" --strict --no-incremental --no-error-summary ./*.py)
         (cd tests/fleet && "$venv/bin/mypy" --strict --no-incremental --no-error-summary ./*.py)
         "$venv/bin/mypy" --strict --no-incremental --no-error-summary tests/structure.py tests/test_structure.py \
-            tests/repeats.py tests/test_repeats.py tests/cargo.py docs/*.py .ci/units.py
+            tests/repeats.py tests/test_repeats.py tests/locks.py tests/test_locks.py tests/cargo.py docs/*.py .ci/units.py
     fi
     directory=$(mktemp -d)
     # shellcheck disable=SC2064 # what it is now
