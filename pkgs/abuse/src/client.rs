@@ -1,4 +1,7 @@
 //! A client that sends exactly the bytes it is told to, and reads one answer at a time.
+//!
+//! Not testkit's: this one speaks TLS too, passes over 1xx, takes an answer that only the end of the connection ends, and
+//! reads by [`model`], which finds what a lenient client would overlook.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};

@@ -88,7 +88,8 @@ impl Drop for Server {
     }
 }
 
-/// A client that sends bytes and reads bytes.
+/// A client that sends bytes and reads bytes. Not testkit's: that reads ahead, and these tests go on with the socket
+/// itself, from a second descriptor, without blocking, or by frames.
 pub struct Client(pub TcpStream);
 
 impl Client {
