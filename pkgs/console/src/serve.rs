@@ -342,7 +342,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
     let hosts = checked.then(|| AllowedHosts::new(&args.hosts, public.addresses()));
     let app = Arc::new(app(args, machine, hosts, audit_log.clone(), shutdown.clone())?);
     let mut watched = vec![public.heartbeats().watch(STUCK)];
-    let mut threads = vec![public.start("console", routes::router(app), &shutdown)?];
+    let mut threads = vec![public.start_boxed("console", routes::router(app), &shutdown)?];
     if let Some(admin) = admin {
         watched.push(admin.heartbeats().watch(STUCK));
         lines.extend(admin.addresses().iter().map(|address| address.line("admin", args.admin_tls.scheme())));
@@ -352,7 +352,7 @@ pub fn run(args: &Args, machine: Arc<dyn Machine>) -> Result<(), Error> {
         {
             pages = pages.only_for(AllowedHosts::new(&args.hosts, admin.addresses()));
         }
-        threads.push(admin.start("console-admin", pages, &shutdown)?);
+        threads.push(admin.start_boxed("console-admin", pages, &shutdown)?);
     }
     readiness.set_ready();
     // Where nobody listens, the console runs all the same.

@@ -359,7 +359,7 @@ pub fn run(args: Args) -> Result<(), Error> {
         {
             pages = pages.only_for(AllowedHosts::new(&args.hosts, admin.addresses()));
         }
-        threads.push(admin.start("api-admin", pages, &shutdown)?);
+        threads.push(admin.start_boxed("api-admin", pages, &shutdown)?);
     }
     if !keys {
         tracing::info!("no API keys are asked for");

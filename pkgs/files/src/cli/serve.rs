@@ -372,7 +372,7 @@ pub fn run(args: Args) -> Result<(), Error> {
             let browser = Browser::new(Arc::clone(&shared));
             pages = pages.beside(move |target| browser.clone().answer(target));
         }
-        threads.push(admin.start("files-admin", pages, &shutdown)?);
+        threads.push(admin.start_boxed("files-admin", pages, &shutdown)?);
     }
     // Whoever reads where it listens finds it ready.
     readiness.set_ready();

@@ -54,7 +54,8 @@ pub fn run(announcement: &Announcement) -> Result<(), Error> {
     let mut threads = Vec::new();
     if let Some(address) = &announcement.listen {
         let pages = Admin::new(told.readiness.clone(), told.registry());
-        threads.push(Listener::new(Config::private(address.clone()))?.start("fleet", pages, &shutdown)?);
+        threads
+            .push(Listener::new(Config::private(address.clone()))?.start_boxed("fleet", pages, &shutdown)?);
     }
     announce(announcement, told, &shutdown)?;
     for thread in threads {

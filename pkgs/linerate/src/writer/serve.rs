@@ -106,7 +106,7 @@ pub fn serve(
     let listener = Listener::new(config)?;
     let shutdown = Shutdown::on_signals()?;
     let writer = Arc::new(Writer { uploads, users });
-    let thread = listener.start("files-writer", router(Arc::clone(&writer)), &shutdown)?;
+    let thread = listener.start_boxed("files-writer", router(Arc::clone(&writer)), &shutdown)?;
     let _ = writeln!(io::stdout(), "writer    {address}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(async {

@@ -324,7 +324,7 @@ pub fn run(mut args: Args, json: bool) -> Result<(), Error> {
     // Whatever can fail has not.
     takeover.complete(&shutdown)?;
     let public = public.start("links", service, &shutdown)?;
-    let admin = operators.start("links-admin", admin::service(state), &shutdown)?;
+    let admin = operators.start_boxed("links-admin", admin::service(state), &shutdown)?;
 
     // Whoever reads where it listens finds it ready.
     readiness.set_ready();

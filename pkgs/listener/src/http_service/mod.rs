@@ -1,7 +1,9 @@
 //! What a listener serves.
 
+mod boxed;
 mod fast_path;
 
+pub(crate) use boxed::BoxedService;
 pub use fast_path::{Connection, Exchange, FastPath, WithFastPath};
 
 use std::task::{Context, Poll};

@@ -17,7 +17,7 @@ use service::socket::Address;
 use service::{panics, workers};
 
 use crate::config::{Config, EndpointProtocol};
-use crate::http_service::HttpService;
+use crate::http_service::{BoxedService, HttpService};
 use crate::lifecycle::drain;
 use crate::lifecycle::{ConnectionRegistry, DrainTimes};
 use crate::limits::{BodyBudget, ConnectionLimiter, ResponseBudget};
@@ -86,8 +86,8 @@ impl Listener {
         self.tls.as_ref().map(|tls| &tls.store)
     }
 
-    /// [Serves](Self::serve) from a thread of its own, called `name`, and its workers after it: `name-0`. That it cannot, or no longer, is logged, and
-    /// [ends](Shutdown::fail) the process' other listeners too: [`Shutdown::outcome`] tells.
+    /// [Serves](Self::serve) from a thread of its own, called `name`, and its workers after it: `name-0`. That it cannot,
+    /// or no longer, is logged, and [ends](Shutdown::fail) the process' other listeners too: [`Shutdown::outcome`] tells.
     ///
     /// # Errors
     /// When there can be no thread.
@@ -110,6 +110,31 @@ impl Listener {
             tracing::error!(error = service::exit::chain(&*error), "a listener ended");
             shutdown.fail();
         })
+    }
+
+    /// [Starts](Self::start) what is asked so seldom that an allocation or two more for a request cost nothing: all such
+    /// services are compiled once, in this crate, and not again in that of each.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn start_boxed(
+        self,
+        name: &str,
+        service: impl HttpService,
+        shutdown: &Shutdown,
+    ) -> io::Result<thread::JoinHandle<()>> {
+        self.start_pointed(name, BoxedService::new(service), shutdown)
+    }
+
+    /// Of no type of the caller's, and so compiled here.
+    #[inline(never)]
+    fn start_pointed(
+        self,
+        name: &str,
+        service: BoxedService,
+        shutdown: &Shutdown,
+    ) -> io::Result<thread::JoinHandle<()>> {
+        self.start(name, service, shutdown)
     }
 
     /// Serves until `shutdown` and then until what is in flight has ended, at most [`Config::drain`].
