@@ -1,8 +1,8 @@
 //! A service behind a pointer.
 //!
-//! All that a connection does is compiled once for each kind of service, in the crate that names the kind: HTTP/1.1, 2
-//! and 3, by TLS and without. Services of which a request more or less costs nothing are all of this kind, which is
-//! compiled in this crate, once for all programs.
+//! What a connection does, by HTTP/1.1, 2 and 3, by TLS and without, is compiled for each kind of service, in the crate
+//! that names the kind. Services that are asked seldom are all of this kind, which is compiled in this crate, once for all
+//! programs.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

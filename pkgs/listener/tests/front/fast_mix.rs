@@ -1,4 +1,5 @@
-//! Many requests of all kinds, by a client that others have written: with a fast path and without it come the same answers.
+//! Many requests of all kinds, by a client that others have written: with a fast path and without it come the same answers,
+//! and so they do from a service behind a pointer.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -107,4 +108,17 @@ async fn answers_are_the_same_with_a_fast_path_and_without() {
         let answered = answered.load(Relaxed) - before;
         assert!(answered > 150, "{answered} of {} were answered by the fast path", asks.len());
     }
+}
+
+#[tokio::test]
+async fn answers_are_the_same_from_a_boxed_service() {
+    let (boxed, plain) = (Server::start_boxed(), Server::start(Endpoint::h2c, Config::default()));
+    let asks = asks(&mut Noise(4), 400);
+    let from_boxed = answers(boxed.address, &asks, 7).await;
+    let from_plain = answers(plain.address, &asks, 7).await;
+    for (ask, (boxed, plain)) in asks.iter().zip(from_boxed.iter().zip(&from_plain)) {
+        assert!(boxed == plain, "{} {}: {:?} {:?}", ask.0, ask.1, (boxed.0, &boxed.1), (plain.0, &plain.1));
+    }
+    let get = "GET /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi";
+    assert_eq!(boxed.connect().send(get).answer(), plain.connect().send(get).answer());
 }

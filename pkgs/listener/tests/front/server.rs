@@ -50,7 +50,21 @@ impl Server {
         Self::serve(config, Service)
     }
 
+    /// Starts one on HTTP/2 in the clear, behind a pointer.
+    pub fn start_boxed() -> Self {
+        let endpoints = vec![Endpoint::h2c("127.0.0.1:0".parse().expect("an address"))];
+        Self::begin(Config { endpoints, workers: NonZero::new(2), ..Config::default() }, |listener, stop| {
+            listener.start_boxed("boxed", Service, &stop).expect("a thread")
+        })
+    }
+
     fn serve(config: Config, service: impl HttpService) -> Self {
+        Self::begin(config, |listener, stop| {
+            std::thread::spawn(move || listener.serve(service, stop).expect("it serves"))
+        })
+    }
+
+    fn begin(config: Config, serve: impl FnOnce(Listener, Shutdown) -> JoinHandle<()>) -> Self {
         let listener = Listener::new(config).expect("it listens");
         let address = match &listener.addresses()[0] {
             Address::Tcp(address) => *address,
@@ -58,8 +72,7 @@ impl Server {
             _ => "127.0.0.1:0".parse().expect("an address"),
         };
         let (metrics, shutdown) = (listener.metrics().clone(), Shutdown::new());
-        let stop = shutdown.clone();
-        let thread = std::thread::spawn(move || listener.serve(service, stop).expect("it serves"));
+        let thread = serve(listener, shutdown.clone());
         Self { address, metrics, shutdown, thread: Some(thread) }
     }
 
