@@ -11,35 +11,35 @@ use crate::secure::{Either, Secure};
 /// The most that one client sends of what it wants without end, in bytes.
 const GREED: usize = 64 << 20;
 
-/// A server that takes nothing for so long does not take more.
+/// A server that takes nothing for so long is taken to have stopped reading.
 const FULL: Duration = Duration::from_millis(300);
 
 /// How clients behave.
 #[derive(Clone, Debug)]
 pub enum Habit {
-    /// They connect, and where there is TLS do not even shake hands.
+    /// They connect and send nothing, no TLS handshake either.
     Mute,
-    /// They say nothing.
+    /// They shake hands where there is TLS, and send nothing more.
     Silent,
-    /// They say this, a byte at a time, and its last byte again and again.
+    /// They send this a byte at a time, and then its last byte again and again.
     Drip(Vec<u8>),
-    /// They say this, and wait.
+    /// They send this and wait.
     Half(Vec<u8>),
-    /// They say this again and again, until the server takes no more of it, and read nothing.
+    /// They send this again and again until the server takes no more, and read nothing.
     Greedy(Vec<u8>),
-    /// They say this once, and read nothing.
+    /// They send this once and read nothing.
     Deaf(Vec<u8>),
 }
 
 /// Clients who have come, by whatever protocol.
 pub trait Members {
-    /// What they are called when something is wrong.
+    /// Their name in messages of failed tests.
     fn name(&self) -> &'static str;
 
-    /// Has those that drip say a byte more.
+    /// Has those that drip send one more byte.
     fn drip(&mut self);
 
-    /// How many the server has not yet shown out. Those that cannot tell are none.
+    /// How many connections the server has not closed yet, as far as the clients can tell.
     fn left(&mut self) -> usize;
 }
 
@@ -52,7 +52,7 @@ pub struct Crowd {
     said: usize,
 }
 
-/// Where clients go.
+/// Where clients connect to.
 #[derive(Clone, Debug)]
 pub struct Door {
     /// Its address.

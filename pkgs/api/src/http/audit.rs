@@ -30,16 +30,16 @@ pub struct Written {
 }
 
 impl Written {
-    /// What a user was, and what it is.
+    /// A user before and after a write.
     pub fn new(id: UserId, before: Option<&Record>, after: Option<&Record>) -> Self {
         let of = |record: &Record| digest("sha256", &Sha256::digest(&record.body));
         Self { id: id.to_string(), before: before.map(of), after: after.map(of) }
     }
 
-    /// What a key was, and what it is.
+    /// A key before and after a write.
     pub fn key(id: i64, before: Option<&KeyInfo>, after: Option<&KeyInfo>) -> Self {
         let of = |key: &KeyInfo| {
-            // To use a key does not change it.
+            // Using a key is no write to it.
             let unused = KeyInfo { last_used_at: None, ..key.clone() };
             digest("sha256", &Sha256::digest(serde_json::to_vec(&unused).unwrap_or_default()))
         };
@@ -48,7 +48,7 @@ impl Written {
 }
 
 impl Audit {
-    /// Of a request of this id by this actor.
+    /// Logs writes of the request `id`, made by `actor`.
     pub fn new(log: AuditLog, id: RequestId, actor: Actor) -> Self {
         Self(Some(Arc::new(Auditing { log, id, actor })))
     }

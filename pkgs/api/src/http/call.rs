@@ -10,10 +10,10 @@ use super::audit::Audit;
 use super::failure::Failure;
 use crate::user::UserId;
 
-/// That, in the extensions of a request.
+/// What the front knows of a request; it puts this into the request's extensions.
 #[derive(Clone)]
 pub struct Call {
-    /// Who asks, and has the scope that the route takes.
+    /// Who asks. The front has checked that the scope suffices for the route.
     pub caller: Caller,
     /// The id in the path, where there is one.
     pub id: Option<UserId>,
@@ -22,10 +22,10 @@ pub struct Call {
 }
 
 impl Call {
-    /// That of a request.
+    /// Takes it from a request's extensions.
     ///
     /// # Errors
-    /// 500 where nobody put one in.
+    /// 500 where the front has put nothing there.
     pub fn of(parts: &Parts) -> Result<&Self, Failure> {
         parts.extensions.get().ok_or_else(|| Problem::internal("nobody asked who asks").into())
     }

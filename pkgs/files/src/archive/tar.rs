@@ -10,18 +10,18 @@ use super::sink::Sink;
 /// Of zstd, 1 to 22: the fastest that still compresses well. It takes some mebibyte.
 const LEVEL: i32 = 1;
 
-/// What a tar is made of.
+/// A tar consists of records of this size.
 const RECORD_BYTES: u64 = 512;
 
-/// A tar under way.
+/// A tar that is being written.
 pub struct Tar {
     builder: Builder<Encoder<'static, Sink>>,
-    /// What fills the last record of the file that is being written.
+    /// Zeros that fill the last record of the current file, in bytes.
     padding: usize,
 }
 
 impl Tar {
-    /// One that has not begun.
+    /// Writes a new one to `sink`.
     pub fn new(sink: Sink) -> io::Result<Self> {
         Ok(Self { builder: Builder::new(Encoder::new(sink, LEVEL)?), padding: 0 })
     }
@@ -32,27 +32,27 @@ impl Tar {
         self.builder.append_data(&mut header, name, io::empty())
     }
 
-    /// Begins a file, whose bytes are written next.
+    /// Begins a file: its header. [`write`](Self::write) adds its bytes.
     pub fn begin(&mut self, name: &str, size: u64, modified: i64) -> io::Result<()> {
         let mut header = header(EntryType::Regular, 0o644, size, modified);
-        // The header alone, and where the name is long what goes before it: the bytes follow by themselves.
+        // Without a body, which would have to be at hand: only the header, and the extra header of a long name.
         self.builder.append_data(&mut header, name, io::empty())?;
         self.padding = (size.next_multiple_of(RECORD_BYTES) - size) as usize;
         Ok(())
     }
 
-    /// Writes some bytes of that.
+    /// Writes bytes of the current file.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.builder.get_mut().write_all(bytes)
     }
 
-    /// All bytes of the file are written.
+    /// Ends the current file, of which all bytes were written.
     pub fn end(&mut self) -> io::Result<()> {
         let padding = std::mem::take(&mut self.padding);
         self.write(&[0; RECORD_BYTES as usize][..padding])
     }
 
-    /// Writes what all of it ends with.
+    /// Writes the end of the tar.
     pub fn finish(self) -> io::Result<()> {
         self.builder.into_inner()?.finish()?;
         Ok(())

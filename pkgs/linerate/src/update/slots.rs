@@ -9,27 +9,27 @@ use serde::Serialize;
 
 use super::Version;
 
-/// Where systemd-boot looks for them.
+/// Where systemd-boot looks for boot files, on the EFI system partition.
 const DIRECTORY: &str = "EFI/Linux";
 
-/// What is known of a version.
+/// How a version fares on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trial {
-    /// It was healthy, or is the first on the disk.
+    /// It booted and was healthy, or is the first on the disk.
     Good,
-    /// It has yet to be, or has failed where no try is left.
+    /// It has not been healthy yet; without a try left it has failed.
     #[serde(untagged)]
     Left {
-        /// Tries.
+        /// Boots that it may still try.
         left: u32,
-        /// Those that it had.
+        /// Boots that it has tried.
         done: u32,
     },
 }
 
 impl Trial {
-    /// Whether it had its tries.
+    /// Whether no try is left.
     pub fn is_failed(self) -> bool {
         matches!(self, Self::Left { left: 0, .. })
     }
@@ -38,15 +38,15 @@ impl Trial {
 /// A version that may boot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Entry {
-    /// Which.
+    /// Its number.
     pub version: Version,
-    /// Whether it is any good.
+    /// How it fares on trial.
     pub trial: Trial,
     #[serde(skip)]
     name: String,
 }
 
-/// Those of this image, the newest first. Other files are none of ours.
+/// The versions of the image `id`, the newest first. Other files are ignored.
 pub fn entries(boot: &Path, id: &str) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
     let directory = boot.join(DIRECTORY);
     let at = |source| (directory.clone(), source);
@@ -62,7 +62,7 @@ pub fn entries(boot: &Path, id: &str) -> Result<Vec<Entry>, (PathBuf, io::Error)
     Ok(found)
 }
 
-/// Says anew what is known of a version. It is there by the one name or the other, whenever the power goes.
+/// Renames a version's boot file to what its trial has come to. After a power cut it has the old name or the new one.
 pub fn count(boot: &Path, id: &str, entry: &Entry, trial: Trial) -> Result<(), (PathBuf, io::Error)> {
     let directory = boot.join(DIRECTORY);
     let counted = match trial {

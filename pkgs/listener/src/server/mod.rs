@@ -31,7 +31,7 @@ use sockets::BoundSockets;
 /// What workers are called after where nobody says.
 const NAME: &str = "listener";
 
-/// WorkerSockets that listen, and what is needed to serve on them.
+/// Sockets that listen, and what is needed to serve on them.
 #[derive(Debug)]
 pub struct Listener {
     config: Arc<Config>,

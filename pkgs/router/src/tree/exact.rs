@@ -5,11 +5,10 @@
 
 use super::bytes;
 
-/// The most routes that are kept: their places and text fit a second-level cache. A tree with more static
-/// routes than this has none here.
+/// A tree with more static routes has no such table: up to here, it fits a second-level cache.
 const MAX_ROUTES: usize = 4096;
 
-/// The most places that are looked at.
+/// Places that a lookup tries at most.
 const PROBES: usize = 2;
 
 /// Seeds that are tried before the table is made larger.
@@ -24,21 +23,21 @@ pub(super) struct Exact {
     places: Box<[Place]>,
     text: Box<[u8]>,
     seed: u64,
-    /// What a hash is shifted by to be a place.
+    /// Shifting a hash right by this leaves the index of its first place.
     shift: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     start: u32,
-    /// Of the path; nothing is here where it is zero.
+    /// The path's length in bytes; zero in a place that is free.
     length: u32,
     value: u32,
 }
 
 impl Exact {
-    /// Of these paths with their values. None where there are no paths, too many, or such that they cannot be
-    /// told apart at once.
+    /// A table of these paths and their values. None where there are no paths, too many, or where no seed gives each
+    /// path a place.
     pub(super) fn new(routes: &[(Vec<u8>, u32)]) -> Option<Self> {
         if routes.is_empty() || routes.len() > MAX_ROUTES {
             return None;
@@ -63,7 +62,7 @@ impl Exact {
     }
 }
 
-/// A table in which every path is at one of the places it is looked for at, if this seed gives one.
+/// The places filled by this seed; none where a path finds all that a lookup would try taken.
 fn fill(routes: &[(Vec<u8>, u32)], seed: u64, bits: u32) -> Option<Vec<Place>> {
     let mut places = vec![Place::default(); (1 << bits) + PROBES - 1];
     let mut start = 0;

@@ -22,10 +22,10 @@ pub struct Many(pub Bytes);
 pub struct Patch(pub Bytes);
 
 impl One {
-    /// That of a request with these fields.
+    /// Reads the body of a request with these fields.
     ///
     /// # Errors
-    /// 415 for what is no JSON by its media type, 413 for what is too long, and why it broke off.
+    /// 415 where its media type is not JSON, 413 where it is too long, and what interrupted it.
     pub async fn of<B>(fields: &HeaderMap, body: B, api: &Api) -> Result<Self, Failure>
     where
         B: http_body::Body<Data = Bytes, Error: Into<axum::BoxError>>,

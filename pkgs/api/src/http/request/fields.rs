@@ -21,7 +21,7 @@ const KNOWN: [&str; 11] = [
     "preferences",
 ];
 
-/// Names that a selection may have.
+/// How many names a selection may have.
 const MOST: usize = 32;
 
 /// Which members to send: all unless selected.
@@ -29,7 +29,7 @@ const MOST: usize = 32;
 pub struct Selection(Option<Vec<String>>);
 
 impl Selection {
-    /// Names between commas.
+    /// Parses names that are separated by commas.
     ///
     /// # Errors
     /// 400 for a name that no member has, unless unknown members are kept.
