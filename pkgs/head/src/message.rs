@@ -1,0 +1,158 @@
+//! What the fields of a head say about the message: how long its body is, and what becomes of the connection.
+
+use crate::Error;
+
+/// How long a request's body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// So many bytes, often none.
+    Length(u64),
+    /// As the chunked coding tells.
+    Chunked,
+}
+
+/// What the fields say about the message itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    /// How long the body is.
+    pub framing: Framing,
+    /// Whether the client leaves the connection open.
+    pub keep_alive: bool,
+    /// Whether the client waits for 100 before it sends the body.
+    pub expects_continue: bool,
+    old: bool,
+    closes: bool,
+    hosts: u8,
+    length: Option<u64>,
+    chunked: bool,
+}
+
+impl Message {
+    /// Of a head of which no field is known yet; `old` is whether it came by HTTP/1.0.
+    #[inline]
+    pub fn new(old: bool) -> Self {
+        Self {
+            framing: Framing::Length(0),
+            keep_alive: !old,
+            expects_continue: false,
+            old,
+            closes: false,
+            hosts: 0,
+            length: None,
+            chunked: false,
+        }
+    }
+
+    /// Notes a field, and returns whether it was about the message.
+    ///
+    /// # Errors
+    /// [`Error`], where the field can be read in two ways, or asks for what is not known here.
+    #[inline]
+    pub fn takes(&mut self, name: &str, value: &[u8]) -> Result<bool, Error> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        // By length first: most fields of most requests are none of these.
+        match name.len() {
+            4 if is("host") => self.host(value)?,
+            6 if is("expect") => self.expect(value)?,
+            10 if is("connection") => self.connection(value),
+            14 if is("content-length") => self.content_length(value)?,
+            17 if is("transfer-encoding") => self.transfer_encoding(value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Judges all of them together.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`].
+    #[inline]
+    pub fn settle(mut self) -> Result<Self, Error> {
+        // Section 3.2: exactly one Host. HTTP/1.0 may go without.
+        match self.hosts {
+            1 => {}
+            0 if self.old => {}
+            0 => return Err(Error::Malformed("Host is missing")),
+            _ => return Err(Error::Malformed("there are two of Host")),
+        }
+        if self.chunked {
+            // Section 6.1: either may be an attempt at smuggling.
+            if self.old {
+                return Err(Error::Malformed("HTTP/1.0 has no Transfer-Encoding"));
+            }
+            if self.length.is_some() {
+                return Err(Error::Malformed("there are both Content-Length and Transfer-Encoding"));
+            }
+            self.framing = Framing::Chunked;
+        } else if let Some(length) = self.length {
+            self.framing = Framing::Length(length);
+        }
+        self.keep_alive &= !self.closes;
+        // RFC 9110, section 10.1.1: of HTTP/1.0 it is ignored, and where there is nothing to wait with.
+        self.expects_continue &= !self.old && self.framing != Framing::Length(0);
+        Ok(self)
+    }
+
+    fn host(&mut self, value: &[u8]) -> Result<(), Error> {
+        self.hosts = self.hosts.saturating_add(1);
+        if value.iter().fold(true, |all, byte| all & OF_AUTHORITY[usize::from(*byte)]) {
+            Ok(())
+        } else {
+            Err(Error::Malformed("Host names no host"))
+        }
+    }
+
+    fn expect(&mut self, value: &[u8]) -> Result<(), Error> {
+        self.expects_continue = true;
+        if value.eq_ignore_ascii_case(b"100-continue") { Ok(()) } else { Err(Error::Expectation) }
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        // What nearly all say.
+        if value.eq_ignore_ascii_case(b"keep-alive") {
+            self.keep_alive = true;
+            return;
+        }
+        for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            // Whatever else it says (section 9.6).
+            self.closes |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Error> {
+        let digits = Some(value).filter(|value| value.iter().all(u8::is_ascii_digit));
+        let length = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        let length = length.ok_or(Error::Malformed("Content-Length is no number"))?;
+        // Section 6.3: two may be equal, and yet there is no reason to send two.
+        match self.length.replace(length) {
+            None => Ok(()),
+            Some(_) => Err(Error::Malformed("there are two of Content-Length")),
+        }
+    }
+
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Error> {
+        if self.chunked {
+            return Err(Error::Malformed("there are two of Transfer-Encoding"));
+        }
+        self.chunked = true;
+        if value.eq_ignore_ascii_case(b"chunked") { Ok(()) } else { Err(Error::Coding) }
+    }
+}
+
+/// Whether a byte may be in `host [ ":" port ]` (RFC 3986, section 3.2.2), userinfo not being part of it.
+const OF_AUTHORITY: [bool; 256] = {
+    let mut table = [false; 256];
+    let others = b"-._~!$&'()*+,;=:[]%";
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
