@@ -1,4 +1,4 @@
-//! A stream to a server, and how long a dead one is believed in.
+//! A stream to a server, and how soon a dead one is noticed.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,13 +8,13 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UnixStream};
 
-/// When an idle connection is asked whether it is still there, how often, and how often in vain.
+/// Keepalive: after how long an idle connection is probed, at which interval, and how many probes may go unanswered.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(10))
     .with_interval(Duration::from_secs(3))
     .with_retries(3);
 
-/// How long what was sent may go unacknowledged: a network that is cut is noticed then, also under load.
+/// How long sent bytes may go unacknowledged (TCP_USER_TIMEOUT): so a cut network is noticed under load too.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 
 /// Where a session is connected to.

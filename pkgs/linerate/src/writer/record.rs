@@ -1,4 +1,4 @@
-//! What is kept of an upload beside its bytes, so that it goes on where it broke off, whatever ended the process.
+//! The record of an upload, kept beside its bytes: after a crash the upload goes on from it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,23 +18,23 @@ const MOST_BYTES: u64 = 16 << 10;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
-    /// Where it is to be, escaped.
+    /// The path it is for, escaped.
     pub(super) path: String,
-    /// All its bytes.
+    /// Its whole length, in bytes.
     pub(super) length: u64,
-    /// How many are on the disk for good.
+    /// Bytes of it that are synced to disk.
     pub(super) offset: u64,
-    /// The state of SHA-256 behind them, in hexadecimal digits.
+    /// The state of SHA-256 after these bytes, in hexadecimal digits.
     pub(super) state: String,
-    /// What all of it must have as SHA-256, where its client said so.
+    /// The SHA-256 that the whole must have, where the client named one.
     pub(super) sha256: Option<String>,
-    /// Whether it may take the place of what is there.
+    /// Whether it may replace a file.
     pub(super) replace: bool,
-    /// Whose it is, as the log has it.
+    /// Who uploads, for the log.
     pub(super) by: String,
-    /// When it is let go of, in seconds since 1970.
+    /// When it expires, in seconds since 1970.
     pub(super) expires: u64,
-    /// Whether it is in its place.
+    /// Whether it has been moved to its path.
     pub(super) done: bool,
 }
 
@@ -57,7 +57,7 @@ impl Record {
         (self.offset, self.state) = (offset, hex(&hash.serialize()));
     }
 
-    /// Writes it down, for good.
+    /// Writes the record and syncs it.
     pub(super) fn save(&self, staging: &OwnedFd, id: &str) -> Result<(), Error> {
         let text = serde_json::to_vec(self).map_err(|_| Error::Failed(rustix::io::Errno::BADMSG))?;
         let new = format!("{id}.new");
@@ -68,7 +68,7 @@ impl Record {
         Ok(fs::fsync(staging)?)
     }
 
-    /// Reads it again; nothing where it is none.
+    /// Reads the record of an upload; none where there is none, or it is damaged.
     pub(super) fn load(staging: &OwnedFd, id: &str) -> Option<Self> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(fs::openat(staging, name(id), flags, Mode::empty()).ok()?);

@@ -18,10 +18,10 @@ use super::path::WritePath;
 /// Where uploads are written, in the root. Names with a dot in front are not served, nor can they be asked for here.
 const STAGING: &str = ".linerate-uploads";
 
-/// How deep it is looked for what takes room.
+/// How deep directories are searched for the space they take.
 const MOST_DEEP: usize = 64;
 
-/// Who may read what is made: everybody, and nobody runs it.
+/// The mode of uploaded files: everybody reads them, nobody runs them.
 const FILE: Mode = Mode::from_raw_mode(0o644);
 const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
 
@@ -69,7 +69,7 @@ impl From<Errno> for Error {
     }
 }
 
-/// What takes room below the root.
+/// The space that is used below the root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Usage {
     /// Bytes of all files, as long as they are.
@@ -157,7 +157,7 @@ impl Tree {
         Ok(fs::fsync(above)?)
     }
 
-    /// Renames what there is, over what is there already only where `replace` has it.
+    /// Renames a file or directory; replaces what has the new name only where `replace` says so.
     pub(super) fn rename(&self, from: &WritePath, to: &WritePath, replace: bool) -> Result<(), Error> {
         let (old, new) = (self.above(from)?, self.above(to)?);
         fs::renameat_with(&old, from.name(), &new, to.name(), over(replace))?;
@@ -180,7 +180,7 @@ impl Tree {
         Ok(fs::fsync(above)?)
     }
 
-    /// What takes room, looked at one by one; it ends where there are more than `most` files.
+    /// Adds up the space that files take; stops after `most` of them.
     pub(super) fn usage(&self, most: u64) -> Result<Usage, Error> {
         let mut usage = Usage::default();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

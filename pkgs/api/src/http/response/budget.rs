@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// ResponseBudget of so many bytes are not counted: a connection holds as much for other reasons.
+/// Answers up to this size, in bytes, are not counted: a connection holds as much for other reasons.
 const SMALL: u64 = 64 << 10;
 
-/// What large answers hold.
+/// Bytes that large answers hold now.
 #[derive(Debug)]
 pub struct ResponseBudget {
     limit: u64,

@@ -1,4 +1,4 @@
-//! A plan made true, checked, and taken back.
+//! Applies a plan, checks it, and takes it back.
 
 pub mod saved;
 pub mod watch;
@@ -104,7 +104,7 @@ pub enum UndoError {
 /// What was done with an interface.
 #[derive(Debug, Serialize)]
 pub struct Applied {
-    /// Which.
+    /// Its name.
     pub interface: String,
     /// The channels that were set, if there were others.
     pub channels: Option<u32>,

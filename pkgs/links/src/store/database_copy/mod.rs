@@ -17,7 +17,7 @@ use super::Error;
 pub use digest::{Digest, Digester};
 pub use tables::{Kind, Row, TABLES, Table, Value};
 
-/// Rows handed over at once, and how often that may be before they are written.
+/// Rows in a batch, and batches that may wait to be written.
 const BATCH: usize = 1_000;
 const BATCHES: usize = 4;
 
@@ -26,7 +26,7 @@ pub trait Snapshot {
     /// How many rows a table has.
     fn count(&mut self, table: &Table) -> Result<u64, Error>;
 
-    /// Gives the rows of a table in the order of its key, until `visit` answers false; then this is of no use any more.
+    /// Visits the rows of a table in the order of its key, until `visit` returns false: the last use of a snapshot.
     fn read(&mut self, table: &Table, visit: &mut dyn FnMut(Row) -> bool) -> Result<(), Error>;
 
     /// The last number that a numbered table has given out; 0 where it has given none.
