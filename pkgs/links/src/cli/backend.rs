@@ -99,7 +99,7 @@ impl Backend {
                 query.domains = within(store, domain)?;
                 let page = reader.list(&query)?;
                 let links = page.links.into_iter().map(|link| with_short_url(link, public)).collect();
-                Ok(Listing { links, next: page.next })
+                Ok(Listing { links, next: page.next, looked_at: page.looked_at })
             }
             Self::Api(client) => Ok(client.list(domain, &query)?),
         }

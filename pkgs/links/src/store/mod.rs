@@ -334,7 +334,7 @@ impl Reader {
         }
     }
 
-    /// A page of links. Gives up with [`Error::TooSlow`] after 5 s.
+    /// A page of links, which has what is found within [`ListQuery::within`].
     ///
     /// # Errors
     /// When the query is wrong, or the database fails.

@@ -1,5 +1,7 @@
 //! What goes into the store and comes out of it.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -210,15 +212,19 @@ pub struct ListQuery {
     pub limit: usize,
     /// [`Page::next`] of the page before.
     pub cursor: Option<String>,
+    /// How long to look for what no index finds, two seconds at most and unless given. What is found by then is the page.
+    pub within: Option<Duration>,
 }
 
 /// A page of a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Page {
     /// The links.
     pub links: Vec<Link>,
     /// The cursor of the next page; none on the last.
     pub next: Option<String>,
+    /// How many links were looked at, where the time was over before the page was full.
+    pub looked_at: Option<u64>,
 }
 
 /// Whose clicks are summed.

@@ -130,6 +130,8 @@ fn the_link_header_leads_through_a_list_without_gap_or_repeat() {
     for (query, sorted) in [
         ("q=COM/C&sort=code", true),
         ("q=COM/C&sort=-code", false),
+        // However short the time, as many as this are looked at.
+        ("q=COM/C&sort=code&within=1", true),
         ("search=COM/C&sort=code&order=asc", true),
         ("search=COM/C&sort=code&order=desc", false),
     ] {
@@ -159,15 +161,24 @@ fn the_link_header_leads_through_a_list_without_gap_or_repeat() {
         }
         assert_eq!(codes, expected);
     }
-    for query in
-        ["limit=0", "limit=1001", "limit=x", "sort=size", "order=up", "status=gone", "cursor=x", "colour=1"]
-    {
+    for query in [
+        "within=0",
+        "within=2001",
+        "limit=0",
+        "limit=1001",
+        "limit=x",
+        "sort=size",
+        "order=up",
+        "status=gone",
+        "cursor=x",
+        "colour=1",
+    ] {
         server.get(&format!("/api/v1/links?{query}")).problem(400);
     }
     let problem = server.get("/api/v1/links?colour=1").problem(400);
     assert_eq!(
         problem["detail"],
-        "there is no parameter \"colour\"; there are limit, cursor, q, tag, status, domain, sort"
+        "there is no parameter \"colour\"; there are limit, cursor, q, tag, status, domain, within, sort"
     );
     let problem = server.get("/api/v1/links?limit=x").problem(400);
     assert_eq!(problem["detail"], "the parameter limit: invalid digit found in string");

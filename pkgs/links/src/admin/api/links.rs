@@ -1,5 +1,7 @@
 //! One link, and lists of them.
 
+use std::time::Duration;
+
 use actix_web::http::header;
 use actix_web::{HttpRequest, HttpResponse, web};
 use serde::{Deserialize, Serialize};
@@ -41,6 +43,9 @@ pub struct Listing {
     pub links: Vec<Shown>,
     /// The cursor of the next page; none on the last.
     pub next: Option<String>,
+    /// How many links were looked at, where the time was over before the page was full: `next` goes on behind them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked_at: Option<u64>,
 }
 
 /// Ascending or descending: how `sort` was turned round before it took a `-`.
@@ -78,6 +83,11 @@ pub(in crate::admin) struct ListParameters {
     /// Only links at this domain, where `default` is the one without a name; of all domains unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     domain: Option<String>,
+    /// How long to look for what no index finds, in milliseconds. A page is what was found by then, with `looked_at` where
+    /// it is not full.
+    #[param(minimum = 1, maximum = 2000, default = 2000)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<u64>,
     /// What to sort by: `created`, `updated`, `clicks` or `code`, with a `-` in front for the greatest first.
     /// `-created` unless given.
     #[param(value_type = Option<String>, pattern = "^-?(created|updated|clicks|code)$", default = "-created")]
@@ -89,7 +99,7 @@ pub(in crate::admin) struct ListParameters {
 }
 
 /// The parameters of a list, for whoever gives another.
-const PARAMETERS: &str = "limit, cursor, q, tag, status, domain, sort";
+const PARAMETERS: &str = "limit, cursor, q, tag, status, domain, within, sort";
 
 /// What a list is sorted by, and whether the greatest comes first.
 fn sorting(sort: Option<&str>, order: Option<Order>) -> Result<(Sort, bool), Failure> {
@@ -166,6 +176,9 @@ pub(in crate::admin) async fn list(
     if !(1..=1000).contains(&limit) {
         return Err(query::refuse("limit", "is from 1 to 1000"));
     }
+    if parameters.within.is_some_and(|within| !(1..=2000).contains(&within)) {
+        return Err(query::refuse("within", "is from 1 to 2000 milliseconds"));
+    }
     let (sort, descending) = sorting(parameters.sort.as_deref(), parameters.order)?;
     let query = ListQuery {
         search: parameters.q.clone(),
@@ -176,6 +189,7 @@ pub(in crate::admin) async fn list(
         descending,
         limit,
         cursor: parameters.cursor.clone(),
+        within: parameters.within.map(Duration::from_millis),
     };
     let page = state.readers.with(move |reader| reader.list(&query)).await.map_err(|error| match error {
         Error::Field { field, reason } => query::refuse(field, &reason),
@@ -187,7 +201,7 @@ pub(in crate::admin) async fn list(
         response.insert_header((header::LINK, format!("<{}>; rel=\"next\"", address(&parameters))));
     }
     let links = page.links.into_iter().map(|link| Shown::new(&state, link)).collect();
-    Ok(uncached(response).json(Listing { links, next: page.next }))
+    Ok(uncached(response).json(Listing { links, next: page.next, looked_at: page.looked_at }))
 }
 
 /// Read a link

@@ -92,6 +92,7 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
         descending: descending || args.desc,
         limit: if args.all { PAGE } else { args.limit },
         cursor: args.cursor,
+        within: None,
     };
     let domain = args.domain.as_deref();
     match (args.all, output.is_json()) {
@@ -101,7 +102,12 @@ pub fn run(args: Args, output: &mut Output) -> Result<(), Error> {
             table(page, output)?;
             if let Some(cursor) = &page.next {
                 // Not part of the list: a pipe shall not see it.
-                eprintln!("There are more: --cursor {cursor}, or --all");
+                match page.looked_at {
+                    Some(seen) => {
+                        eprintln!("Of the first {seen} looked at; further: --cursor {cursor}, or --all")
+                    }
+                    None => eprintln!("There are more: --cursor {cursor}, or --all"),
+                }
             }
             Ok(())
         }),

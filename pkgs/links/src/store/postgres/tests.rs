@@ -6,7 +6,9 @@ use bench::postgres::{Durability, Postgres as Server};
 use super::*;
 use crate::agent::Agent;
 use crate::country::Country;
-use crate::store::{Click, Count, CountryClick, Lease, TimeCount};
+use crate::link::Status;
+use crate::store::rules::walk::Walk;
+use crate::store::{Click, Count, CountryClick, Lease, Sort, TimeCount};
 
 /// A node that neither hears nor adds up but when it is told to, and its server.
 struct Fixture {
@@ -311,4 +313,59 @@ fn a_limit_counts_the_clicks_from_before_it_was_set() {
     fixture.limit("one", Some(90));
     assert_eq!(fixture.granted(link), 5);
     assert_eq!(fixture.number("SELECT clicks FROM totals"), 85);
+}
+
+#[test]
+fn lists_hold_every_link_once_and_in_order_however_little_a_page_looks_at() {
+    let fixture = Fixture::new();
+    let rows = "INSERT INTO links (domain, code, target, tags, status, redirect, forward_query, created_at, updated_at) \
+         SELECT 0, 'c' || (n * 37) % 101, 'https://example.com/', CASE n % 2 WHEN 0 THEN '{even}'::text[] ELSE '{}' END, \
+         n % 3 / 2, 307, false, 0, n % 5 FROM generate_series(1, 50) AS n; \
+         INSERT INTO totals SELECT id, id % 4 FROM links WHERE id % 3 > 0";
+    fixture.server.execute("postgres", rows).unwrap();
+    let text = |text: &str| Some(text.to_owned());
+    let all = ListQuery { limit: 7, ..ListQuery::default() };
+    for (name, narrowed, found) in [
+        ("a text that all have", ListQuery { search: text("EXAMPLE"), ..all.clone() }, 50),
+        ("a text that some have", ListQuery { search: text("c1"), ..all.clone() }, 6),
+        ("a text that none has", ListQuery { search: text("nothing"), ..all.clone() }, 0),
+        ("a tag that many have", ListQuery { tag: text("even"), ..all.clone() }, 25),
+        ("a tag that none has", ListQuery { tag: text("rare"), ..all.clone() }, 0),
+        ("a status", ListQuery { status: Some(Status::Disabled), ..all.clone() }, 17),
+        ("all", all, 50),
+    ] {
+        for (sort, walk) in [
+            (Sort::Created, Walk::of_one_part as fn(usize) -> Walk),
+            (Sort::Updated, Walk::of_one_part),
+            (Sort::Clicks, Walk::of_one_part),
+            (Sort::Clicks, Walk::in_parts_of),
+            (Sort::Code, Walk::in_parts_of),
+        ] {
+            for descending in [false, true] {
+                let mut query = ListQuery { sort, descending, ..narrowed.clone() };
+                let mut listed: Vec<Link> = Vec::new();
+                loop {
+                    let page = fixture.node.background.block_on(async {
+                        let session = fixture.node.pool.get().await?;
+                        list::walk(&session, &query, walk(4)).await
+                    });
+                    let page = page.unwrap();
+                    listed.extend(page.links);
+                    let Some(next) = page.next else { break };
+                    query.cursor = Some(next);
+                }
+                if descending {
+                    listed.reverse();
+                }
+                let key = |link: &Link| match sort {
+                    Sort::Created => (0, String::new(), link.id),
+                    Sort::Updated => (link.updated_at.0, String::new(), link.id),
+                    Sort::Clicks => (link.clicks as i64, String::new(), link.id),
+                    Sort::Code => (0, link.code.clone(), link.id),
+                };
+                assert_eq!(listed.len(), found, "{name} by {sort:?}");
+                assert!(listed.is_sorted_by(|a, b| key(a) < key(b)), "{name} by {sort:?} {descending}");
+            }
+        }
+    }
 }

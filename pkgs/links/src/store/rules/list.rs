@@ -25,6 +25,7 @@ pub fn pattern(search: &str) -> String {
 }
 
 /// The value of a column, where a page ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// An integer.
     Number(i64),
@@ -42,6 +43,20 @@ pub fn write_cursor(last: &Link, query: &ListQuery) -> String {
         Sort::Code => format!("{}/{}", last.domain_id.0, last.code),
     };
     format!("{}~{value}~{}", order_of(query), last.id)
+}
+
+/// The same of a place that no link on the page is at: as far as was looked.
+pub fn write_cursor_at(places: &[Place], query: &ListQuery) -> Option<String> {
+    let value = match (query.sort, places) {
+        (Sort::Code, [Place::Number(0), Place::Text(code), _]) => code.clone(),
+        (Sort::Code, [Place::Number(domain), Place::Text(code), _]) => format!("{domain}/{code}"),
+        // Those without clicks are by id alone.
+        (Sort::Clicks, [Place::Number(_)]) => "0".to_owned(),
+        (Sort::Created | Sort::Updated | Sort::Clicks, [Place::Number(value), ..]) => value.to_string(),
+        _ => return None,
+    };
+    let Some(Place::Number(id)) = places.last() else { return None };
+    Some(format!("{}~{value}~{id}", order_of(query)))
 }
 
 /// The values of the columns that a list is sorted by, where the page before it ended.

@@ -5,3 +5,4 @@ pub mod domains;
 pub mod links;
 pub mod list;
 pub mod tokens;
+pub mod walk;

@@ -113,7 +113,7 @@ impl Reader {
         links::get(self.latest()?, &key.into())
     }
 
-    /// A page of links. Gives up with [`Error::TooSlow`] after 5 s.
+    /// A page of links, which has what is found within [`ListQuery::within`].
     pub fn list(&self, query: &ListQuery) -> Result<Page, Error> {
         self.in_time(|connection| list::list(connection, query))
     }

@@ -14,10 +14,12 @@ use crate::code::CodePolicy;
 use crate::country::Country;
 use crate::domains::InDomains;
 use crate::link::{LinkPatch, NewLink, Status};
+use crate::store::rules::walk::Walk;
 use crate::store::{Change, Click, Count, CountryClick, ListQuery, Older, Scope, Sort, Stats, TimeCount};
 use crate::target::{InvalidTarget, TargetPolicy};
 use crate::when::Timestamp;
 
+use super::tables::list;
 use super::*;
 
 mod domains;
@@ -999,26 +1001,76 @@ fn lists_find_by_text_tag_and_status() {
 }
 
 #[test]
-fn no_list_sorts_what_an_index_has_in_order() {
+fn a_page_whose_time_is_over_says_so_and_the_next_goes_on_behind_it() {
+    let fixture = Fixture::new();
+    for n in 0..60 {
+        let tags = match n {
+            7 => vec!["rare".to_owned()],
+            _ if n % 2 == 0 => vec!["even".to_owned()],
+            _ => Vec::new(),
+        };
+        let id =
+            fixture.store.create(NewLink { tags, ..link(&format!("n{n:02}")) }, None).wait().unwrap().link.id;
+        if n % 3 == 0 {
+            fixture.count(ClickBatch {
+                referrers: vec![String::new()],
+                clicks: vec![click(id, 0, 0, Agent::Chrome, 1 + n % 2)],
+                ..ClickBatch::default()
+            });
+        }
+    }
+    let connection = Connection::open(fixture.path()).unwrap();
+    let search = |text: &str, sort| ListQuery {
+        search: Some(text.to_owned()),
+        sort,
+        limit: 5,
+        ..ListQuery::default()
+    };
+    for (query, expected, pages) in [
+        // Of sixty, eight a page, and what is behind the last full part.
+        (search("n07", Sort::Created), "n07", 8),
+        (search("n07", Sort::Code), "n07", 8),
+        (search("nothing", Sort::Updated), "", 8),
+        // By clicks those without come first: sixty looked at, and then the twenty that have some.
+        (search("n0", Sort::Clicks), "n01 n02 n04 n05 n07 n08 n00 n06 n03 n09", 10),
+        (ListQuery { search: None, tag: Some("rare".to_owned()), ..search("", Sort::Code) }, "n07", 1),
+        (ListQuery { tag: Some("even".to_owned()), ..search("n0", Sort::Code) }, "n00 n02 n04 n06 n08", 8),
+    ] {
+        let (mut query, mut found, mut seen) = (query, Vec::new(), 0);
+        loop {
+            let page = list::walk(&connection, &query, Walk::of_one_part(8)).unwrap();
+            seen += 1;
+            found.extend(page.links.into_iter().map(|link| link.code));
+            assert_eq!(page.looked_at, page.next.as_ref().map(|_| 8), "{query:?}");
+            let Some(next) = page.next else { break };
+            query.cursor = Some(next);
+        }
+        assert_eq!((found.join(" "), seen), (expected.to_owned(), pages), "{query:?}");
+    }
+}
+
+#[test]
+fn no_list_sorts_what_an_index_has_in_order_nor_looks_through_what_is_alike() {
     let fixture = Fixture::new();
     fixture.add("one");
-    // There is none on clicks.
-    for (sort, marks) in
-        [(&["id", "id"][..], "1, 1"), (&["updated_at", "id"], "1, 1"), (&["domain", "code", "id"], "0, 1, 1")]
-    {
-        for (order, beyond) in [("ASC", ">"), ("DESC", "<")] {
+    let connection = Connection::open(fixture.path()).unwrap();
+    for (sort, conditions, expected) in [
+        ("id", "id < 9 AND id >= 1", "links USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        ("updated_at, id", "updated_at < 9 AND updated_at > 1", "(updated_at>? AND updated_at<?)"),
+        ("updated_at, id", "updated_at = 9 AND id < 9 AND id >= 1", "(updated_at=? AND id>? AND id<?)"),
+        ("domain, code, id", "(domain, code, id) < (0, 'b', 1)", "INDEX links_by_code ((domain,code)<(?,?))"),
+    ] {
+        for order in ["ASC", "DESC"] {
             let sql = format!(
-                "EXPLAIN QUERY PLAN SELECT {} FROM links WHERE ({}) {beyond} ({marks}) ORDER BY {} LIMIT 10",
+                "EXPLAIN QUERY PLAN SELECT {} FROM links WHERE {conditions} ORDER BY {} LIMIT 10",
                 links::COLUMNS,
-                sort.join(", "),
-                sort.iter().map(|column| format!("{column} {order}")).collect::<Vec<_>>().join(", "),
+                sort.split(", ").map(|column| format!("{column} {order}")).collect::<Vec<_>>().join(", "),
             );
-            let connection = Connection::open(fixture.path()).unwrap();
             let mut statement = connection.prepare(&sql).unwrap();
             let plan: Vec<String> =
                 statement.query_map([], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
-            assert!(plan[0].starts_with("SEARCH links"), "{sort:?}: {plan:?}");
-            assert!(!plan.iter().any(|step| step.contains("B-TREE")), "{sort:?}: {plan:?}");
+            assert!(plan[0].starts_with("SEARCH") && plan[0].contains(expected), "{sort}: {plan:?}");
+            assert!(!plan.iter().any(|step| step.contains("B-TREE")), "{sort}: {plan:?}");
         }
     }
 }
@@ -1042,13 +1094,19 @@ proptest! {
                 Ok(())
             }).wait().unwrap();
         }
-        let reader = fixture.reader();
-        for sort in [Sort::Created, Sort::Updated, Sort::Clicks, Sort::Code] {
+        let connection = Connection::open(fixture.path()).unwrap();
+        // The others look at few links a part, of which the text is in all: one a page, or as many as it takes.
+        for (sort, part) in [Sort::Created, Sort::Updated, Sort::Clicks, Sort::Code]
+            .into_iter()
+            .flat_map(|sort| [(sort, None), (sort, Some(Walk::of_one_part as fn(usize) -> Walk)), (sort, Some(Walk::in_parts_of))])
+        {
             for descending in [false, true] {
-                let mut query = ListQuery { sort, descending, limit, ..ListQuery::default() };
+                let search = part.map(|_| "C".to_owned());
+                let mut query = ListQuery { sort, descending, limit, search, ..ListQuery::default() };
                 let mut found = Vec::new();
                 loop {
-                    let page = reader.list(&query).unwrap();
+                    let walk = part.map_or_else(|| Walk::of(&query), |of| of(3));
+                    let page = list::walk(&connection, &query, walk).unwrap();
                     prop_assert!(page.links.len() <= limit);
                     found.extend(page.links);
                     match page.next {

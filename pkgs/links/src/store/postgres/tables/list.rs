@@ -1,29 +1,17 @@
-//! Lists, by the same cursors as those of a file.
+//! Lists, by the same cursors as those of a file, and as far as [`Walk`] goes.
 
 use postgres::types::{ToSql, Type};
-use postgres::{Parameter, Pool};
+use postgres::{Parameter, Pool, Row, Session};
 
-use crate::domains::InDomains;
+use crate::domains::{DomainId, InDomains};
+use crate::link::Link;
 use crate::store::rules::links::number_of;
-use crate::store::rules::list::{MAX_LIMIT, MAX_SEARCH, Place, pattern, read_cursor, write_cursor};
+use crate::store::rules::list::{MAX_LIMIT, MAX_SEARCH, Place, pattern, read_cursor, write_cursor_at};
+use crate::store::rules::walk::{FEW, Stretch, Walk, page_of, stretches};
 use crate::store::{Error, ListQuery, Page, Sort};
 
 use super::links::{SELECT, link_of};
-
-/// Conditions and their values.
-#[derive(Default)]
-struct Filter {
-    conditions: Vec<String>,
-    values: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
-}
-
-impl Filter {
-    /// Keeps a value, and answers what stands for it.
-    fn value(&mut self, value: impl ToSql + Sync + Send + 'static, of: Type) -> String {
-        self.values.push((Box::new(value), of));
-        format!("${}", self.values.len())
-    }
-}
+use crate::store::postgres::values::values;
 
 /// The ids of a choice of domains; none where any is right.
 pub fn ids(domains: &InDomains) -> Option<Vec<i64>> {
@@ -34,70 +22,278 @@ pub fn ids(domains: &InDomains) -> Option<Vec<i64>> {
 }
 
 pub async fn list(pool: &Pool, query: &ListQuery) -> Result<Page, Error> {
+    walk(&*pool.get().await?, query, Walk::of(query)).await
+}
+
+/// The same, which looks as far as this walk goes.
+pub async fn walk(session: &Session, query: &ListQuery, mut walk: Walk) -> Result<Page, Error> {
     let limit = query.limit.clamp(1, MAX_LIMIT);
-    let columns = match query.sort {
-        Sort::Created => vec!["l.id"],
-        Sort::Updated => vec!["l.updated_at", "l.id"],
-        Sort::Clicks => vec!["coalesce(t.clicks, 0)", "l.id"],
-        Sort::Code => vec!["l.domain", "l.code", "l.id"],
-    };
-    let (order, beyond) = if query.descending { ("DESC", "<") } else { ("ASC", ">") };
-    let mut filter = Filter::default();
-    if let Some(ids) = ids(&query.domains) {
-        let ids = filter.value(ids, Type::INT8_ARRAY);
-        filter.conditions.push(format!("l.domain = ANY({ids})"));
+    let last = query.cursor.as_ref().map(|cursor| read_cursor(cursor, query)).transpose()?;
+    if last.iter().flatten().any(|place| matches!(place, Place::Text(text) if text.contains('\0'))) {
+        return Err(Error::field("cursor", "not a cursor of this list"));
     }
-    if let Some(cursor) = &query.cursor {
-        let mut marks = Vec::new();
-        for last in read_cursor(cursor, query)? {
-            marks.push(match last {
-                Place::Number(number) => filter.value(number, Type::INT8),
-                Place::Text(text) if !text.contains('\0') => filter.value(text, Type::TEXT),
-                _ => return Err(Error::field("cursor", "not a cursor of this list")),
+    if let Some(search) = &query.search
+        && search.len() > MAX_SEARCH
+    {
+        return Err(Error::field("search", format!("at most {MAX_SEARCH} bytes")));
+    }
+    // PostgreSQL has no text with a NUL.
+    let has_nul = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains('\0'));
+    if has_nul(&query.search) || has_nul(&query.tag) || query.domains == InDomains::Only(Vec::new()) {
+        return Ok(Page::default());
+    }
+    let filter = Filter::of(session, query).await?;
+    let stretches = if filter.is_few { vec![(Stretch::Whole, last)] } else { stretches(query, last) };
+    // One more than asked for tells whether there is a next page.
+    let mut links = Vec::new();
+    for (stretch, mut from) in stretches {
+        let order = Order::of(stretch, query);
+        loop {
+            let most = limit + 1 - links.len();
+            let is_sparse = !filter.is_few && (filter.is_sparse || order.is_sparse);
+            let rows = Some(walk.rows()).filter(|_| is_sparse);
+            let (found, until) = match stretch {
+                Stretch::Clicked => {
+                    order.clicked(session, query, from.as_deref(), rows.unwrap_or(most)).await?
+                }
+                _ => {
+                    let until = match rows {
+                        Some(rows) => order.end_of_part(session, &filter, from.as_deref(), rows).await?,
+                        None => None,
+                    };
+                    let range = (from.as_deref(), until.as_deref());
+                    (order.part(session, query, &filter, range, most).await?, until)
+                }
+            };
+            links.extend(found);
+            if links.len() > limit {
+                return Ok(page_of(links, limit, query));
+            }
+            let Some(until) = until else { break };
+            if !walk.goes_on() {
+                let next = write_cursor_at(&until, query);
+                return Ok(Page { links, next, looked_at: Some(walk.looked_at()) });
+            }
+            if let Some(behind) = walk.sorts_from(stretch, &until) {
+                let (whole, range) = (Order::of(Stretch::Whole, query), (Some(&*behind), None));
+                links.extend(whole.part(session, query, &filter, range, limit + 1 - links.len()).await?);
+                return Ok(page_of(links, limit, query));
+            }
+            from = Some(until);
+        }
+    }
+    Ok(page_of(links, limit, query))
+}
+
+/// What of a list's conditions an index serves.
+struct Filter {
+    /// The domain that codes are read of, where they are of one.
+    domain: Option<DomainId>,
+    /// Whether there are others, which each link is compared with.
+    is_sparse: bool,
+    /// Whether an index finds so few that they are all read and sorted.
+    is_few: bool,
+}
+
+impl Filter {
+    async fn of(session: &Session, query: &ListQuery) -> Result<Self, Error> {
+        let one = match &query.domains {
+            InDomains::Only(domains) => domains.first().copied().filter(|_| domains.len() == 1),
+            InDomains::All => None,
+        };
+        let mut is_few = false;
+        if let Some(tag) = &query.tag {
+            is_few = few(session, "links WHERE tags @> ARRAY[$1]", values![tag => TEXT]).await?;
+        }
+        if let Some(domain) = one.filter(|domain| !is_few && *domain != DomainId::DEFAULT) {
+            is_few = few(session, "links WHERE named_domain = $1", values![domain.0 => INT8]).await?;
+        }
+        let domain = one.filter(|_| query.sort == Sort::Code);
+        let is_sparse = query.tag.is_some()
+            || query.search.is_some()
+            || query.status.is_some()
+            || (query.domains != InDomains::All && domain.is_none());
+        Ok(Self { domain, is_sparse, is_few })
+    }
+}
+
+/// Whether these are few; looks no further than that.
+async fn few(session: &Session, of: &str, values: &[Parameter<'_>]) -> Result<bool, Error> {
+    let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {of} LIMIT {}) AS found", FEW + 1);
+    let found: i64 = session.query(&sql, values).await?.first().map_or(Ok(0), |row| row.try_get(0))?;
+    Ok(found <= FEW as i64)
+}
+
+/// A statement in the making: its conditions, and their values.
+#[derive(Default)]
+struct Statement {
+    conditions: Vec<String>,
+    values: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
+}
+
+impl Statement {
+    /// Keeps a value, and answers what stands for it.
+    fn value(&mut self, value: impl ToSql + Sync + Send + 'static, of: Type) -> String {
+        self.values.push((Box::new(value), of));
+        format!("${}", self.values.len())
+    }
+
+    /// Compares each link with what is asked for.
+    fn compare(&mut self, query: &ListQuery, is_few: bool) {
+        if let Some(ids) = ids(&query.domains) {
+            let ids = self.value(ids, Type::INT8_ARRAY);
+            self.conditions.push(format!("l.domain = ANY({ids})"));
+        }
+        if let Some(search) = &query.search {
+            let text = self.value(pattern(search), Type::TEXT);
+            self.conditions
+                .push(format!("(l.code ILIKE {text} OR l.target ILIKE {text} OR l.title ILIKE {text})"));
+        }
+        if let Some(tag) = &query.tag {
+            let tag = self.value(tag.clone(), Type::TEXT);
+            // The index of tags has the first alone.
+            self.conditions.push(match is_few {
+                true => format!("l.tags @> ARRAY[{tag}]"),
+                false => format!("{tag} = ANY(l.tags)"),
             });
         }
-        // One by its age says it twice.
-        let marks = &marks[marks.len() - columns.len()..];
-        filter.conditions.push(format!("({}) {beyond} ({})", columns.join(", "), marks.join(", ")));
-    }
-    if let Some(search) = &query.search {
-        if search.len() > MAX_SEARCH {
-            return Err(Error::field("search", format!("at most {MAX_SEARCH} bytes")));
+        if let Some(status) = query.status {
+            let status = self.value(number_of(status), Type::INT8);
+            self.conditions.push(format!("l.status = {status}"));
         }
-        if search.contains('\0') {
-            // PostgreSQL has no text with it.
-            return Ok(Page { links: Vec::new(), next: None });
+    }
+
+    async fn run(self, session: &Session, select: &str, end: &str) -> Result<Vec<Row>, Error> {
+        let conditions = match self.conditions.is_empty() {
+            true => String::new(),
+            false => format!("WHERE {}", self.conditions.join(" AND ")),
+        };
+        let values: Vec<Parameter<'_>> =
+            self.values.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect();
+        Ok(session.query(&format!("{select} {conditions} {end}"), &values).await?)
+    }
+}
+
+/// In which order a stretch of a list is read.
+struct Order {
+    columns: &'static [&'static str],
+    stretch: Stretch,
+    descending: bool,
+    /// Whether it has others between its links.
+    is_sparse: bool,
+}
+
+impl Order {
+    fn of(stretch: Stretch, query: &ListQuery) -> Self {
+        let columns: &[_] = match (stretch, query.sort) {
+            (Stretch::Whole, Sort::Updated) => &["l.updated_at", "l.id"],
+            (Stretch::Whole, Sort::Code) => &["l.domain", "l.code", "l.id"],
+            (Stretch::Whole, Sort::Clicks) => &["coalesce(t.clicks, 0)", "l.id"],
+            (Stretch::Clicked, _) => &["clicks", "link"],
+            (Stretch::Whole | Stretch::Unclicked, _) => &["l.id"],
+        };
+        Self { columns, stretch, descending: query.descending, is_sparse: stretch == Stretch::Unclicked }
+    }
+
+    /// Those of the next `rows` links by clicks that are asked for, and the place where these end, if they do. There is no index
+    /// for it: with one, no row of sums could be written in its place any more (HOT).
+    async fn clicked(
+        &self,
+        session: &Session,
+        query: &ListQuery,
+        from: Option<&[Place]>,
+        rows: usize,
+    ) -> Result<(Vec<Link>, Option<Vec<Place>>), Error> {
+        let whole = Filter { domain: None, is_sparse: true, is_few: false };
+        let mut statement = self.between(&whole, (from, None));
+        let most = statement.value(rows as i64, Type::INT8);
+        let end = format!("ORDER BY {} LIMIT {most}", self.order());
+        let sums = statement.run(session, "SELECT clicks, link FROM totals", &end).await?;
+        let ids = sums.iter().map(|row| row.try_get(1)).collect::<Result<Vec<i64>, _>>()?;
+        let end = match sums.last().filter(|_| sums.len() == rows) {
+            Some(last) => Some(vec![Place::Number(last.try_get(0)?), Place::Number(last.try_get(1)?)]),
+            None => None,
+        };
+        let mut statement = Statement::default();
+        let ids = statement.value(ids, Type::INT8_ARRAY);
+        statement.compare(query, false);
+        // In their order.
+        let select =
+            format!("{SELECT} JOIN unnest({ids}) WITH ORDINALITY AS sums (link, place) ON sums.link = l.id");
+        let links = statement.run(session, &select, "ORDER BY sums.place").await?;
+        Ok((links.iter().map(link_of).collect::<Result<_, _>>()?, end))
+    }
+
+    /// The place of the last of the next `rows` links; none where there are fewer.
+    async fn end_of_part(
+        &self,
+        session: &Session,
+        filter: &Filter,
+        from: Option<&[Place]>,
+        rows: usize,
+    ) -> Result<Option<Vec<Place>>, Error> {
+        let mut statement = self.between(filter, (from, None));
+        let skipped = statement.value(rows as i64 - 1, Type::INT8);
+        let select = format!("SELECT {} FROM links l", self.columns.join(", "));
+        let end = format!("ORDER BY {} LIMIT 1 OFFSET {skipped}", self.order());
+        let rows = statement.run(session, &select, &end).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let place = self.columns.iter().enumerate().map(|(index, name)| {
+            Ok(match *name {
+                "l.code" => Place::Text(row.try_get(index)?),
+                _ => Place::Number(row.try_get(index)?),
+            })
+        });
+        place.collect::<Result<_, Error>>().map(Some)
+    }
+
+    /// Links between two places, but for the first.
+    async fn part(
+        &self,
+        session: &Session,
+        query: &ListQuery,
+        filter: &Filter,
+        range: (Option<&[Place]>, Option<&[Place]>),
+        most: usize,
+    ) -> Result<Vec<Link>, Error> {
+        let mut statement = self.between(filter, range);
+        if self.stretch == Stretch::Unclicked {
+            statement.conditions.push("coalesce(t.clicks, 0) = 0".to_owned());
         }
-        let text = filter.value(pattern(search), Type::TEXT);
-        filter
-            .conditions
-            .push(format!("(l.code ILIKE {text} OR l.target ILIKE {text} OR l.title ILIKE {text})"));
+        statement.compare(query, filter.is_few);
+        let most = statement.value(i64::try_from(most).unwrap_or(i64::MAX), Type::INT8);
+        let end = format!("ORDER BY {} LIMIT {most}", self.order());
+        statement.run(session, SELECT, &end).await?.iter().map(link_of).collect()
     }
-    if let Some(tag) = &query.tag {
-        if tag.contains('\0') {
-            return Ok(Page { links: Vec::new(), next: None });
+
+    /// What an index serves.
+    fn between(&self, filter: &Filter, (from, until): (Option<&[Place]>, Option<&[Place]>)) -> Statement {
+        let mut statement = Statement::default();
+        if let Some(domain) = filter.domain {
+            let domain = statement.value(domain.0, Type::INT8);
+            statement.conditions.push(format!("l.domain = {domain}"));
         }
-        let tag = filter.value(tag.clone(), Type::TEXT);
-        filter.conditions.push(format!("l.tags @> ARRAY[{tag}]"));
+        if self.stretch == Stretch::Clicked {
+            statement.conditions.push("clicks > 0".to_owned());
+        }
+        let (beyond, up_to) = if self.descending { ("<", ">=") } else { (">", "<=") };
+        for (sign, places) in [(beyond, from), (up_to, until)] {
+            let Some(places) = places else { continue };
+            // A cursor by age has its id twice.
+            let places = places.iter().skip(places.len().saturating_sub(self.columns.len()));
+            let marks: Vec<_> = places
+                .map(|place| match place {
+                    Place::Number(number) => statement.value(*number, Type::INT8),
+                    Place::Text(text) => statement.value(text.clone(), Type::TEXT),
+                })
+                .collect();
+            statement.conditions.push(format!("({}) {sign} ({})", self.columns.join(", "), marks.join(", ")));
+        }
+        statement
     }
-    if let Some(status) = query.status {
-        let status = filter.value(number_of(status), Type::INT8);
-        filter.conditions.push(format!("l.status = {status}"));
+
+    fn order(&self) -> String {
+        let order = if self.descending { "DESC" } else { "ASC" };
+        self.columns.iter().map(|column| format!("{column} {order}")).collect::<Vec<_>>().join(", ")
     }
-    // One more than asked for tells whether there is a next page.
-    let most = filter.value(i64::try_from(limit).unwrap_or(i64::MAX) + 1, Type::INT8);
-    let conditions = match filter.conditions.is_empty() {
-        true => String::new(),
-        false => format!("WHERE {}", filter.conditions.join(" AND ")),
-    };
-    let ordered: Vec<_> = columns.iter().map(|column| format!("{column} {order}")).collect();
-    let sql = format!("{SELECT} {conditions} ORDER BY {} LIMIT {most}", ordered.join(", "));
-    let values: Vec<Parameter<'_>> =
-        filter.values.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect();
-    let rows = pool.get().await?.query(&sql, &values).await?;
-    let mut links = rows.iter().map(link_of).collect::<Result<Vec<_>, _>>()?;
-    let more = links.len() > limit;
-    links.truncate(limit);
-    let next = links.last().filter(|_| more).map(|last| write_cursor(last, query));
-    Ok(Page { links, next })
 }

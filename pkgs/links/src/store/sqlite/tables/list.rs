@@ -1,67 +1,364 @@
 //! Lists: filtered, sorted, and paged by key rather than by offset, so that a page costs the same wherever
-//! it is and no link is seen twice or missed while others come and go.
+//! it is and no link is seen twice or missed while others come and go. What no index finds is looked for part by part, for as
+//! long as [`Walk`] has time.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use super::in_domains;
 use super::links::{COLUMNS, link_of};
+use crate::domains::{DomainId, InDomains};
+use crate::link::Link;
 use crate::store::rules::links::number_of;
-use crate::store::rules::list::{MAX_LIMIT, MAX_SEARCH, Place, pattern, read_cursor, write_cursor};
+use crate::store::rules::list::{MAX_LIMIT, MAX_SEARCH, Place, pattern, read_cursor, write_cursor_at};
+use crate::store::rules::walk::{FEW, Stretch, Walk, page_of, stretches};
 use crate::store::{Error, ListQuery, Page, Sort};
 
 pub(in crate::store::sqlite) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, Error> {
+    walk(connection, query, Walk::of(query))
+}
+
+/// The same, which looks as far as this walk goes.
+pub(in crate::store::sqlite) fn walk(
+    connection: &Connection,
+    query: &ListQuery,
+    mut walk: Walk,
+) -> Result<Page, Error> {
+    // All parts as of one moment.
+    let connection = &*connection.unchecked_transaction()?;
     let limit = query.limit.clamp(1, MAX_LIMIT);
-    let column = match query.sort {
-        Sort::Created => "id",
-        Sort::Updated => "updated_at",
-        Sort::Clicks => "clicks",
-        Sort::Code => "code",
-    };
-    let (order, beyond) = if query.descending { ("DESC", "<") } else { ("ASC", ">") };
-    let columns = match query.sort {
-        // As the index has them: a code is unique within its domain.
-        Sort::Code => vec!["domain", "code", "id"],
-        _ => vec![column, "id"],
-    };
-    let mut conditions = Vec::from_iter(in_domains::condition(&query.domains));
-    let mut values: Vec<Value> = Vec::new();
-    if let Some(cursor) = &query.cursor {
-        let last = read_cursor(cursor, query)?;
-        let marks = vec!["?"; columns.len()];
-        conditions.push(format!("({}) {beyond} ({})", columns.join(", "), marks.join(", ")));
-        values.extend(last.into_iter().map(|place| match place {
-            Place::Number(number) => Value::Integer(number),
-            Place::Text(text) => Value::Text(text),
-        }));
+    let last = query.cursor.as_ref().map(|cursor| read_cursor(cursor, query)).transpose()?;
+    if query.domains == InDomains::Only(Vec::new()) {
+        return Ok(Page::default());
     }
-    if let Some(search) = &query.search {
-        if search.len() > MAX_SEARCH {
-            return Err(Error::field("search", format!("at most {MAX_SEARCH} bytes")));
-        }
-        conditions
-            .push(r"(code LIKE ? ESCAPE '\' OR target LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\')".into());
-        values.extend(std::iter::repeat_n(Value::Text(pattern(search)), 3));
-    }
-    if let Some(tag) = &query.tag {
-        conditions.push("id IN (SELECT link FROM link_tags WHERE tag = ?)".into());
-        values.push(Value::Text(tag.clone()));
-    }
-    if let Some(status) = query.status {
-        conditions.push("status = ?".into());
-        values.push(Value::Integer(number_of(status)));
-    }
-    let filter =
-        if conditions.is_empty() { String::new() } else { format!("WHERE {}", conditions.join(" AND ")) };
-    let ordered: Vec<_> = columns.iter().map(|column| format!("{column} {order}")).collect();
-    let sql = format!("SELECT {COLUMNS} FROM links {filter} ORDER BY {} LIMIT ?", ordered.join(", "));
+    let filter = Filter::of(connection, query)?;
+    let stretches = if filter.is_few { vec![(Stretch::Whole, last)] } else { stretches(query, last) };
     // One more than asked for tells whether there is a next page.
-    values.push(Value::Integer(limit as i64 + 1));
-    let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(params_from_iter(values), link_of)?;
-    let mut links = rows.collect::<Result<Vec<_>, _>>()?;
-    let more = links.len() > limit;
-    links.truncate(limit);
-    let next = links.last().filter(|_| more).map(|last| write_cursor(last, query));
-    Ok(Page { links, next })
+    let mut links = Vec::new();
+    for (stretch, mut from) in stretches {
+        let order = Order::of(stretch, query);
+        loop {
+            let most = limit + 1 - links.len();
+            let is_sparse = !filter.is_few && (!filter.conditions.is_empty() || order.condition.is_some());
+            let rows = Some(walk.rows()).filter(|_| is_sparse);
+            let (found, until) = match stretch {
+                Stretch::Clicked => {
+                    order.clicked(connection, &filter, from.as_deref(), rows.unwrap_or(most))?
+                }
+                _ => order.next(connection, &filter, from.as_deref(), (rows, most))?,
+            };
+            links.extend(found);
+            if links.len() > limit {
+                return Ok(page_of(links, limit, query));
+            }
+            let Some(until) = until else { break };
+            if !walk.goes_on() {
+                let next = write_cursor_at(&until, query);
+                return Ok(Page { links, next, looked_at: Some(walk.looked_at()) });
+            }
+            if let Some(behind) = walk.sorts_from(stretch, &until) {
+                let (whole, range) = (Order::of(Stretch::Whole, query), (Some(&*behind), None));
+                links.extend(whole.part(connection, &filter, range, limit + 1 - links.len())?);
+                return Ok(page_of(links, limit, query));
+            }
+            from = Some(until);
+        }
+    }
+    Ok(page_of(links, limit, query))
+}
+
+/// What narrows a list.
+struct Filter {
+    /// What the index has that the list is read from.
+    indexed: Option<String>,
+    /// What each link is compared with, and the values there.
+    conditions: Vec<String>,
+    values: Vec<Value>,
+    /// Whether an index finds so few that they are all read and sorted.
+    is_few: bool,
+}
+
+impl Filter {
+    fn of(connection: &Connection, query: &ListQuery) -> Result<Self, Error> {
+        let mut filter = Self { indexed: None, conditions: Vec::new(), values: Vec::new(), is_few: false };
+        if let Some(tag) = &query.tag {
+            filter.is_few = is_few(connection, "link_tags WHERE tag = ?1", [tag])?;
+            filter.conditions.push(match filter.is_few {
+                true => "id IN (SELECT link FROM link_tags WHERE tag = ?)".to_owned(),
+                false => "EXISTS (SELECT 1 FROM link_tags WHERE tag = ? AND link = id)".to_owned(),
+            });
+            filter.values.push(Value::Text(tag.clone()));
+        }
+        filter.at(connection, query)?;
+        if let Some(search) = &query.search {
+            if search.len() > MAX_SEARCH {
+                return Err(Error::field("search", format!("at most {MAX_SEARCH} bytes")));
+            }
+            let like = r"(code LIKE ? ESCAPE '\' OR target LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\')";
+            filter.conditions.push(like.to_owned());
+            filter.values.extend(std::iter::repeat_n(Value::Text(pattern(search)), 3));
+        }
+        if let Some(status) = query.status {
+            filter.conditions.push("status = ?".to_owned());
+            filter.values.push(Value::Integer(number_of(status)));
+        }
+        Ok(filter)
+    }
+
+    /// Narrows it to domains.
+    fn at(&mut self, connection: &Connection, query: &ListQuery) -> Result<(), Error> {
+        let indexed = in_domains::condition(&query.domains);
+        let compared = in_domains::compared(&query.domains);
+        let one = match &query.domains {
+            InDomains::Only(domains) => domains.first().filter(|_| domains.len() == 1 && !self.is_few),
+            InDomains::All => None,
+        };
+        let Some((domain, indexed)) = one.zip(indexed) else {
+            self.conditions.extend(compared);
+            return Ok(());
+        };
+        let named = *domain != DomainId::DEFAULT;
+        self.is_few = named && is_few(connection, &format!("links WHERE {indexed}"), [])?;
+        match query.sort {
+            // As the index of codes has them.
+            Sort::Code if !self.is_few => self.indexed = Some(format!("domain = {}", domain.0)),
+            // As the one of domains has them: by id.
+            Sort::Created if named => self.indexed = Some(indexed),
+            _ if self.is_few => self.indexed = Some(indexed),
+            _ => self.conditions.extend(compared),
+        }
+        Ok(())
+    }
+}
+
+/// Whether these are few; looks no further than that.
+fn is_few<const N: usize>(connection: &Connection, of: &str, values: [&String; N]) -> Result<bool, Error> {
+    let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {of} LIMIT {})", FEW + 1);
+    let found: usize =
+        connection.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
+    Ok(found <= FEW)
+}
+
+/// What a stretch of a list is read from, and in which order.
+struct Order {
+    /// Which of them the stretch is of, where that is not all.
+    condition: Option<&'static str>,
+    columns: &'static [&'static str],
+    descending: bool,
+}
+
+impl Order {
+    fn of(stretch: Stretch, query: &ListQuery) -> Self {
+        let whole = |columns| Self { condition: None, columns, descending: query.descending };
+        match (stretch, query.sort) {
+            (Stretch::Whole, Sort::Created) => whole(&["id"]),
+            (Stretch::Whole, Sort::Updated) => whole(&["updated_at", "id"]),
+            (Stretch::Whole, Sort::Clicks) => whole(&["clicks", "id"]),
+            // As the index has them: a code is unique within its domain.
+            (Stretch::Whole, Sort::Code) => whole(&["domain", "code", "id"]),
+            (Stretch::Unclicked, _) => {
+                let none = "NOT EXISTS (SELECT 1 FROM totals AS t WHERE t.link = id AND t.clicks > 0)";
+                Self { condition: Some(none), ..whole(&["id"]) }
+            }
+            (Stretch::Clicked, _) => whole(&["clicks", "link"]),
+        }
+    }
+
+    /// The next links, `most` of them at most, of so many `rows` where these are a part, and then the place where it ends.
+    fn next(
+        &self,
+        connection: &Connection,
+        filter: &Filter,
+        from: Option<&[Place]>,
+        (rows, most): (Option<usize>, usize),
+    ) -> Result<(Vec<Link>, Option<Vec<Place>>), Error> {
+        let until = match rows {
+            Some(rows) => self.end_of_part(connection, filter, from, rows)?,
+            None => None,
+        };
+        Ok((self.part(connection, filter, (from, until.as_deref()), most)?, until))
+    }
+
+    /// Those of the next `rows` links by clicks that are asked for, and the place where these end, if they do. There is no index
+    /// for it, which each flush of clicks would pay for: the sums of a million links are looked through in some 50 ms.
+    fn clicked(
+        &self,
+        connection: &Connection,
+        filter: &Filter,
+        from: Option<&[Place]>,
+        rows: usize,
+    ) -> Result<(Vec<Link>, Option<Vec<Place>>), Error> {
+        let segment = self.between((from, None));
+        let sql = format!(
+            "SELECT clicks, link FROM totals {} ORDER BY {} LIMIT ?",
+            all_of(segment.conditions.iter().map(String::as_str).chain(["clicks > 0"])),
+            self.order()
+        );
+        let mut values = segment.values;
+        values.push(Value::Integer(rows as i64));
+        let mut statement = connection.prepare_cached(&sql)?;
+        let sums: Vec<(i64, i64)> = statement
+            .query_map(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        let end = sums.last().filter(|_| sums.len() == rows);
+        let end = end.map(|&(clicks, link)| vec![Place::Number(clicks), Place::Number(link)]);
+        let ids: Vec<String> = sums.iter().map(|(_, link)| link.to_string()).collect();
+        // In their order.
+        let sql = format!(
+            "SELECT {COLUMNS} FROM (SELECT key AS place, value AS clicked FROM json_each(?)) AS sums \
+             CROSS JOIN links ON id = sums.clicked {} ORDER BY sums.place",
+            all_of(filter.conditions.iter().map(String::as_str))
+        );
+        let mut values = vec![Value::Text(format!("[{}]", ids.join(",")))];
+        values.extend_from_slice(&filter.values);
+        let mut statement = connection.prepare_cached(&sql)?;
+        let links = statement.query_map(params_from_iter(values), link_of)?.collect::<Result<_, _>>()?;
+        Ok((links, end))
+    }
+
+    /// The place of the last of the next `rows` links; none where there are fewer.
+    fn end_of_part(
+        &self,
+        connection: &Connection,
+        filter: &Filter,
+        from: Option<&[Place]>,
+        rows: usize,
+    ) -> Result<Option<Vec<Place>>, Error> {
+        let mut skipped = rows - 1;
+        for segment in self.segments((from, None)) {
+            let sql = |what: &str, end: &str| {
+                let conditions = filter.indexed.iter().chain(&segment.conditions).map(String::as_str);
+                format!("SELECT {what} FROM links {} {end}", all_of(conditions))
+            };
+            let columns = self.columns.join(", ");
+            let mut values = segment.values.clone();
+            values.push(Value::Integer(skipped as i64));
+            let end = format!("ORDER BY {} LIMIT 1 OFFSET ?", self.order());
+            let mut statement = connection.prepare_cached(&sql(&columns, &end))?;
+            let place = statement.query_row(params_from_iter(values), |row| {
+                (0..self.columns.len())
+                    .map(|column| {
+                        Ok(match row.get(column)? {
+                            Value::Text(text) => Place::Text(text),
+                            Value::Integer(number) => Place::Number(number),
+                            _ => Place::Number(0),
+                        })
+                    })
+                    .collect()
+            });
+            if let Some(place) = place.optional()? {
+                return Ok(Some(place));
+            }
+            let mut statement = connection.prepare_cached(&sql("count(*)", ""))?;
+            let there: usize = statement.query_row(params_from_iter(&segment.values), |row| row.get(0))?;
+            skipped -= there.min(skipped);
+        }
+        Ok(None)
+    }
+
+    /// Links between two places, but for the first.
+    fn part(
+        &self,
+        connection: &Connection,
+        filter: &Filter,
+        range: (Option<&[Place]>, Option<&[Place]>),
+        most: usize,
+    ) -> Result<Vec<Link>, Error> {
+        let mut links = Vec::new();
+        for segment in self.segments(range) {
+            let conditions = filter.indexed.iter().chain(&segment.conditions).chain(&filter.conditions);
+            let sql = format!(
+                "SELECT {COLUMNS} FROM links {} ORDER BY {} LIMIT ?",
+                all_of(conditions.map(String::as_str).chain(self.condition)),
+                self.order()
+            );
+            let mut values = segment.values;
+            values.extend_from_slice(&filter.values);
+            values.push(Value::Integer((most - links.len()) as i64));
+            let mut statement = connection.prepare_cached(&sql)?;
+            for link in statement.query_map(params_from_iter(values), link_of)? {
+                links.push(link?);
+            }
+            if links.len() == most {
+                break;
+            }
+        }
+        Ok(links)
+    }
+
+    /// What is between two places, but for the first.
+    fn between(&self, (from, until): (Option<&[Place]>, Option<&[Place]>)) -> Segment {
+        let (beyond, up_to) = if self.descending { ("<", ">=") } else { (">", "<=") };
+        let marks = vec!["?"; self.columns.len()].join(", ");
+        let mut segment = Segment::default();
+        for (sign, places) in [(beyond, from), (up_to, until)] {
+            let Some(places) = places else { continue };
+            segment.conditions.push(format!("({}) {sign} ({marks})", self.columns.join(", ")));
+            segment.values.extend(self.own(places).iter().map(value));
+        }
+        segment
+    }
+
+    /// The same in pieces that an index begins and ends at. Of a comparison of two columns whose second is the row's id SQLite
+    /// looks up the first alone, and would look through all links that are alike in it.
+    fn segments(&self, (from, until): (Option<&[Place]>, Option<&[Place]>)) -> Vec<Segment> {
+        let (beyond, before, up_to) = if self.descending { ("<", ">", ">=") } else { (">", "<", "<=") };
+        let ["updated_at", id] = self.columns[..] else { return vec![self.between((from, until))] };
+        let is = |sign: &str| format!("updated_at {sign} ?");
+        let alike = |place: &[Place], sign: &str| {
+            Segment::default().with(is("="), &place[0]).with(format!("{id} {sign} ?"), &place[1])
+        };
+        let (from, until) = (from.map(|place| self.own(place)), until.map(|place| self.own(place)));
+        if let (Some(from), Some(until)) = (from, until)
+            && from[0] == until[0]
+        {
+            return vec![alike(from, beyond).with(format!("{id} {up_to} ?"), &until[1])];
+        }
+        let mut middle = Segment::default();
+        if let Some(from) = from {
+            middle = middle.with(is(beyond), &from[0]);
+        }
+        if let Some(until) = until {
+            middle = middle.with(is(before), &until[0]);
+        }
+        let (first, last) = (from.map(|from| alike(from, beyond)), until.map(|until| alike(until, up_to)));
+        first.into_iter().chain([middle]).chain(last).collect()
+    }
+
+    /// A place by these columns: that of a cursor by age has its id twice.
+    fn own<'p>(&self, place: &'p [Place]) -> &'p [Place] {
+        &place[place.len().saturating_sub(self.columns.len())..]
+    }
+
+    fn order(&self) -> String {
+        let order = if self.descending { "DESC" } else { "ASC" };
+        self.columns.iter().map(|column| format!("{column} {order}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A piece of an index: its conditions, and their values.
+#[derive(Default)]
+struct Segment {
+    conditions: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Segment {
+    fn with(mut self, condition: String, place: &Place) -> Self {
+        self.conditions.push(condition);
+        self.values.push(value(place));
+        self
+    }
+}
+
+fn all_of<'c>(conditions: impl Iterator<Item = &'c str>) -> String {
+    let all: Vec<_> = conditions.collect();
+    if all.is_empty() { String::new() } else { format!("WHERE {}", all.join(" AND ")) }
+}
+
+fn value(place: &Place) -> Value {
+    match place {
+        Place::Number(number) => Value::Integer(*number),
+        Place::Text(text) => Value::Text(text.clone()),
+    }
 }
