@@ -18,6 +18,12 @@ use crate::visitor::Visitor;
 /// Links a page.
 const PAGE: &str = "50";
 
+/// How long links look for them, in milliseconds: half of what a page may take until it is painted.
+const WITHIN: &str = "50";
+
+/// The same where a page is there already that says that nothing is found so far.
+const WITHIN_FURTHER: &str = "1000";
+
 /// Links that are changed by one form: what a page has, twice.
 const BULK: usize = 100;
 
@@ -32,8 +38,9 @@ pub(crate) async fn page(State(app): State<Arc<App>>, visitor: Visitor, fields: 
         Ok(api) => api,
         Err(error) => return failed((&app, &visitor), asked, &error),
     };
+    let within = if fields.has("further") { WITHIN_FURTHER } else { WITHIN };
     let parameters = KEPT.into_iter().chain(["cursor"]).map(|name| (name, fields.get(name).trim()));
-    let parameters: Vec<_> = parameters.chain([("limit", PAGE)]).collect();
+    let parameters: Vec<_> = parameters.chain([("limit", PAGE), ("within", within)]).collect();
     let (listing, domains) = tokio::join!(api.list(&parameters), api.domains());
     // Of a key for some domains the others are none of its business.
     let domains = domains.unwrap_or_default();
@@ -72,9 +79,15 @@ fn list(visitor: &Visitor, fields: &Fields, listing: &Listing, domains: &[Domain
             }
             p.hint role="status" {
                 (text::number(listing.links.len(), "link", "links")) " on this page"
-                @if listing.next.is_some() { ", and there are more" }
+                @match (listing.looked_at, &listing.next) {
+                    (Some(seen), _) => { ", of " (text::grouped(seen)) " that were looked at for it; there are more" }
+                    (None, Some(_)) => { ", and there are more" }
+                    (None, None) => {}
+                }
             }
-            @if listing.links.is_empty() {
+            @if let (true, Some(next)) = (listing.links.is_empty(), &listing.next) {
+                (look_further(&format!("{}&further=on", next_page(fields, next))))
+            } @else if listing.links.is_empty() {
                 p.empty {
                     @if narrowed { "Nothing is found. " a href="/links" { "All links" } }
                     @else { "There are no links yet. " a href="/links/new" { "Make the first" } }
@@ -217,16 +230,29 @@ fn bulk_bar() -> Markup {
     }
 }
 
+/// The same list from a cursor on; from its beginning where that is empty.
+fn next_page(fields: &Fields, cursor: &str) -> String {
+    let kept = KEPT.iter().map(|&name| (name, fields.get(name)));
+    format!("/links?{}", query(&kept.chain([("cursor", cursor)]).collect::<Vec<_>>()))
+}
+
+/// Nothing was found in the time for a page. A browser with scripts goes on by itself, until something is found, the list is
+/// at its end, or something else is searched for.
+fn look_further(place: &str) -> Markup {
+    html! {
+        p.empty {
+            "Nothing is found so far. "
+            a rel="next" href=(place) hx-get=(place) hx-trigger="load, click" hx-target="#list" hx-select="#list" hx-swap="outerHTML"
+                hx-replace-url="true" hx-sync="form.search:abort" { "Look further" }
+        }
+    }
+}
+
 fn pager(fields: &Fields, listing: &Listing) -> Markup {
-    let kept: Vec<_> = KEPT.iter().map(|&name| (name, fields.get(name))).collect();
-    let at = |cursor: &str| {
-        let all: Vec<_> = kept.iter().copied().chain([("cursor", cursor)]).collect();
-        format!("/links?{}", query(&all))
-    };
     html! {
         nav.pager aria-label="Pages" {
-            @if fields.some("cursor").is_some() { a.button href=(at("")) { "First page" } }
-            @if let Some(next) = &listing.next { a.button rel="next" href=(at(next)) { "Next page" } }
+            @if fields.some("cursor").is_some() { a.button href=(next_page(fields, "")) { "First page" } }
+            @if let Some(next) = &listing.next { a.button rel="next" href=(next_page(fields, next)) { "Next page" } }
         }
     }
 }

@@ -40,6 +40,9 @@ pub(crate) struct Link {
 pub(crate) struct Listing {
     pub(crate) links: Vec<Link>,
     pub(crate) next: Option<String>,
+    /// How many were looked at, where that was all there was time for.
+    #[serde(default)]
+    pub(crate) looked_at: Option<u64>,
 }
 
 /// Clicks, summed several ways.
