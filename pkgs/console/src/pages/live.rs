@@ -28,7 +28,19 @@ pub(super) const OVER: &str = "over";
 
 const END: &str = "event: over\ndata: \n\n";
 
-/// Sends what `render` makes of the moment as events of this name.
+/// What is told of a moment, and whether there is more to come.
+pub(super) struct Told {
+    pub(super) figures: Markup,
+    pub(super) goes_on: bool,
+}
+
+impl From<Markup> for Told {
+    fn from(figures: Markup) -> Self {
+        Self { figures, goes_on: true }
+    }
+}
+
+/// Sends what `render` makes of the moment as events of this name, until there is nothing more to come.
 pub(super) fn events<F>(
     app: &Arc<App>,
     visitor: Visitor,
@@ -36,31 +48,7 @@ pub(super) fn events<F>(
     render: impl Fn(Arc<App>) -> F + Send + 'static,
 ) -> Response
 where
-    F: Future<Output = Markup> + Send + 'static,
-{
-    let render = move |app| {
-        let figures = render(app);
-        async move { (figures.await, Goes::On) }
-    };
-    events_until(app, visitor, name, render)
-}
-
-/// Whether there is more to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goes {
-    On,
-    Over,
-}
-
-/// The same until there is nothing more to come.
-pub(super) fn events_until<F>(
-    app: &Arc<App>,
-    visitor: Visitor,
-    name: &'static str,
-    render: impl Fn(Arc<App>) -> F + Send + 'static,
-) -> Response
-where
-    F: Future<Output = (Markup, Goes)> + Send + 'static,
+    F: Future<Output: Into<Told>> + Send + 'static,
 {
     let place = match app.live.take(&visitor.cookie) {
         Ok(place) => place,
@@ -68,7 +56,8 @@ where
         Err(full) => {
             let figures = render(Arc::clone(app));
             let once = stream::once(async move {
-                let figures = html! { (over(rests(full), "", "Try again")) (figures.await.0) };
+                let figures: Told = figures.await.into();
+                let figures = html! { (over(rests(full), "", "Try again")) (figures.figures) };
                 Ok::<_, Infallible>(Bytes::from(event(name, &figures) + END))
             });
             return stream_of(Body::from_stream(once));
@@ -91,8 +80,8 @@ where
         } else if begun.elapsed() > LIFE {
             (over("This page has been live for an hour, and rests.", "", "Go on"), None)
         } else {
-            let (markup, goes) = render(Arc::clone(&app)).await;
-            (markup, (goes == Goes::On).then_some(false))
+            let told: Told = render(Arc::clone(&app)).await.into();
+            (told.figures, told.goes_on.then_some(false))
         };
         let mut bytes = event(name, &markup);
         if goes_on.is_none() {

@@ -8,7 +8,7 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
 
-use super::live::{self, Goes};
+use super::live::{self, Told};
 use super::{Screen, attachment, csrf, failed, links, missing, page as shown, see_other, text};
 use crate::app::App;
 use crate::fields::Fields;
@@ -110,13 +110,12 @@ pub(crate) async fn one(State(app): State<Arc<App>>, Path(id): Path<String>, vis
 
 pub(crate) async fn live(State(app): State<Arc<App>>, Path(id): Path<String>, visitor: Visitor) -> Response {
     let owner = visitor.cookie.clone();
-    live::events_until(&app, visitor, "import", move |app| {
+    live::events(&app, visitor, "import", move |app| {
         let import = app.imports.find(&owner, &id);
         async move {
             let now = import.map(|import| import.progress());
-            let goes =
-                if now.as_ref().is_some_and(|now| now.ended.is_none()) { Goes::On } else { Goes::Over };
-            (now.map_or_else(|| html! {}, |now| progress(&now)), goes)
+            let goes_on = now.as_ref().is_some_and(|now| now.ended.is_none());
+            Told { figures: now.map_or_else(|| html! {}, |now| progress(&now)), goes_on }
         }
     })
 }
