@@ -1,4 +1,4 @@
-.PHONY: run test test-abuse test-boxes test-fleet check-structure docs test-console screenshots audit help fuzz soak bench bench-links bench-router bench-listener bench-files bench-api bench-fleet bench-ladder check fmt
+.PHONY: run test test-abuse test-boxes test-fleet check-structure docs test-console screenshots audit help fuzz soak bench bench-links bench-router bench-listener bench-files bench-api bench-fleet bench-console bench-ladder check fmt
 
 run:                ## build links, files, api and the console, and run them on embedded storage
 	.ci/up.sh
@@ -66,6 +66,9 @@ bench-fleet:        ## commits a second with and without telling other nodes, re
 	.ci/bench.sh linerate-postgres commits -- $(ARGS)
 	.ci/bench.sh linerate-links fleet -- $(ARGS)
 	.ci/fleet.sh
+
+bench-console:      ## the console: nobody looking, with the live map open, and the redirects beside it; ARGS=--quick, PROFILE=try builds it faster
+	.ci/bench-console.sh $(ARGS)
 
 bench-ladder:       ## the articles' stages one after the other; in pieces by ARGS=post, get, links or --quick
 	.ci/install.sh postgres
