@@ -6,8 +6,8 @@ cd "$(dirname "$0")/.."
 tests=$PWD/pkgs/console/tests/browser
 
 # Without them everything else is tested all the same.
-if ! .ci/install.sh node npm chromium; then
-    echo "console: skipped: there is no node, npm or chromium here, so no browser has seen the console"
+if ! .ci/install.sh node npm chromium openssl; then
+    echo "console: skipped: there is no node, npm, chromium or openssl here, so no browser has seen the console"
     exit 0
 fi
 if ! node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 18 ? 0 : 1)'; then

@@ -5,6 +5,7 @@ import { createInterface } from "node:readline";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
+import { mmdb } from "./mmdb.mjs";
 
 const run = promisify(execFile);
 const root = path.resolve(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), "../../..");
@@ -27,7 +28,7 @@ async function start(name, args, words, env = {}) {
   const all = (async () => {
     for await (const line of createInterface({ input: child.stdout })) {
       const [word, value] = line.split(/\s+/, 2);
-      said[word] ??= value;
+      said[value?.startsWith("https:") ? `${word} by TLS` : word] ??= value;
       if (words.every((wanted) => wanted in said)) return;
     }
   })();
@@ -95,16 +96,34 @@ export class Box {
     return { root, files, writer, write, console, audit };
   }
 
-  /** A console before these services; with `open` nobody signs in. */
-  async console({ open = false, machine, args = [], env: more = {} } = {}) {
+  /** A console before these services; with `open` nobody signs in, with `tls` its address is the one by TLS. */
+  async console({ open = false, machine, args = [], env: more = {}, tls = false } = {}) {
     const before = machine ? ["--machine", path.resolve(machines, machine)] : [];
     const named = ["links", "files", "api"].filter((name) => !args.includes(`--${name}`));
     const services = named.flatMap((name) => [`--${name}`, host(this[name].admin)]);
     const audits = ["links", "api"].flatMap((name) => [`--${name}-audit`, path.join(this.data, `${name}-audit.log`)]);
-    const all = [...before, "console", "--listen", "127.0.0.1:0", ...services, "--users", host(this.api.api), ...audits, ...args];
+    const all = [...before, "console", "--listen", "127.0.0.1:0", ...services, "--users", host(this.api.api), ...audits, ...args, ...(tls ? await this.certified() : [])];
     const env = open ? { LINERATE_CONSOLE_TOKEN: this.token, LINERATE_CONSOLE_API_TOKEN: this.api_keys.write } : more;
-    const service = await this.service("linerate", all, ["console"], env);
-    return service.console;
+    const word = tls ? "console by TLS" : "console";
+    return (await this.service("linerate", all, [word], env))[word];
+  }
+
+  /** Flags of a listener by TLS, with a certificate that nobody has signed. */
+  async certified() {
+    const [key, cert] = ["key.pem", "cert.pem"].map((name) => path.join(this.data, name));
+    const to = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert];
+    await run("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", ...to]);
+    return ["--tls-listen", "127.0.0.1:0", "--cert", cert, "--key", key];
+  }
+
+  /** Links of their own that know these networks, with a console before them. */
+  async links_by_country(networks) {
+    const file = path.join(this.data, "countries.mmdb");
+    await writeFile(file, mmdb(networks));
+    const flags = ["--database", path.join(this.data, "by-country.db"), "--geoip", file, "--trusted-proxy", "127.0.0.1"];
+    const at = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--print-token"];
+    const links = await this.service("linerate-links", ["serve", ...at, ...flags], ["links", "admin", "token"]);
+    return { links, console: await this.console({ args: ["--links", host(links.admin)] }) };
   }
 
   /** Links by the hundred thousand, as an import has them. */
