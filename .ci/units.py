@@ -2,46 +2,71 @@
 """units.py PREFIX DIRECTORY: writes the services' units for a Linux without Nix into DIRECTORY.
 
 They are those of tests/rendered, which the modules come to, so that sandbox, limits and restarts are written once. What
-is NixOS's or that host's own is left out: paths into its store, its certificates, its sockets and its bound on memory,
-which follows from settings there and not here.
+is NixOS's or that host's own is left out: paths into its store, its certificates, its sockets, its cores and its bound on
+memory, which follows from settings there and not here.
 """
 
 import re
 import sys
 from pathlib import Path
 
-RENDERED = Path(__file__).parents[1] / "tests/rendered/vm/systemd/system"
-SERVICES = ("links", "files", "api")
-LEFT_OUT = re.compile(r"(X-|Requires=|LoadCredential=|MemoryMax=)")
+RENDERED = Path(__file__).parents[1] / "tests/rendered"
+ANYWHERE = r"X-|"
+# Of a service, what is that host's.
+OF_SERVICE = re.compile(ANYWHERE + "Requires=|LoadCredential=|MemoryMax=")
+# What the console has beside it is bound, and asked on its socket, wherever it runs.
+OF_CONSOLE = re.compile(ANYWHERE + "CPUAffinity=")
+
+# By their units: of which host, the command, the page of the manual, and what is left out.
+UNITS = {
+    **{
+        f"linerate-{name}.service": ("vm", f"linerate-{name} serve --config /etc/linerate/{name}.toml", f"linerate-{name}-serve", OF_SERVICE)
+        for name in ("links", "files", "api")
+    },
+    "linerate-console.service": ("console", "linerate console --config /etc/linerate/console.toml", "linerate-console", OF_CONSOLE),
+    "linerate-console-helper.service": ("console", None, "linerate-console-helper", OF_CONSOLE),
+    "linerate-console-helper.socket": ("console", None, "linerate-console-helper", OF_CONSOLE),
+    "linerate-files-writer.service": ("console", None, "linerate-files-writer", OF_CONSOLE),
+    "linerate-files-writer.socket": ("console", None, "linerate-files-writer", OF_CONSOLE),
+}  # fmt: skip
+
+
+def command(rendered: str, prefix: str) -> str:
+    """As it is there, by the program here; the profile is NixOS's."""
+    program, *arguments = rendered.split()
+    line = " ".join([f"{prefix}/bin/{program.rsplit('/', 1)[-1]}", *arguments])
+    return line.replace(" --profile /etc/linerate/profile.json", "")
 
 
 def unit(name: str, prefix: str) -> str:
+    host, own, page, left_out = UNITS[name]
     lines: list[str] = []
-    for line in (RENDERED / f"linerate-{name}.service").read_text().splitlines():
+    for line in (RENDERED / host / "systemd/system" / name).read_text().splitlines():
         if line.startswith("ExecStart="):
-            line = f"ExecStart={prefix}/bin/linerate-{name} serve --config /etc/linerate/{name}.toml"
+            line = f"ExecStart={prefix}/bin/{own}" if own else f"ExecStart={command(line.removeprefix('ExecStart='), prefix)}"
         elif line.startswith("ExecReload="):
             # kill(1) is of no package that every system has, and what every shell can do.
             line = "ExecReload=/bin/sh -c 'kill -HUP $MAINPID'"
         elif line.startswith("After="):
-            line = "After=network.target"
+            # Of units that there are here.
+            line = " ".join(["After=network.target", *({"linerate-links.service"} & set(line[6:].split()))])
         elif line.startswith("[") and lines:
             lines.append("")
-        if not LEFT_OUT.match(line):
+        if not left_out.match(line):
             lines.append(line)
         if line == "[Unit]":
-            lines.append(f"Documentation=man:linerate-{name}-serve(1)")
+            lines.append(f"Documentation=man:{page}(1)")
     text = "\n".join(lines) + "\n"
     if "/nix/store" in text:
-        sys.exit(f"error: the unit of {name} has paths of Nix's store:\n{text}")
+        sys.exit(f"error: {name} has paths of Nix's store:\n{text}")
     return text
 
 
 def main() -> None:
     prefix, directory = sys.argv[1], Path(sys.argv[2])
     directory.mkdir(parents=True, exist_ok=True)
-    for name in SERVICES:
-        (directory / f"linerate-{name}.service").write_text(unit(name, prefix))
+    for name in UNITS:
+        (directory / name).write_text(unit(name, prefix))
 
 
 main()

@@ -3,11 +3,17 @@ the archive ROOT, and looks whether it serves, is replaced and goes as a user ex
 namespaces of its own.
 """
 
+import http.cookiejar
 import json
+import os
+import re
+import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +22,9 @@ from pathlib import Path
 SERVICES = ("links", "files", "api")
 # The public and the admin listener of each, as .ci/dist/etc has them.
 PORTS = {"links": (8080, 8081), "files": (8090, 8091), "api": (8100, 8101)}
+CONSOLE = 8110
+# The console and what it has beside it: the latter are given their sockets, and ready once these are there.
+BESIDE = ("console-helper", "files-writer")
 PATIENCE_SECONDS = 60
 
 
@@ -81,24 +90,61 @@ def is_ready(port: int) -> bool:
         return False
 
 
+def unit(root: Root, prefix: str, name: str) -> dict[str, str]:
+    """The keys of a unit."""
+    text = (root.path / prefix.lstrip("/") / f"lib/systemd/system/linerate-{name}").read_text()
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def begin(root: Root, prefix: str, name: str) -> subprocess.Popen[bytes]:
+    """A service by the command of its unit, as the unit's user, in its state directory, with the socket that it is given."""
+    keys = unit(root, prefix, f"{name}.service")
+    user = keys.get("User", "root")
+    state = root.path / f"var/lib/linerate-{name}"
+    if "StateDirectory" in keys:
+        state.mkdir(exist_ok=True)
+        root.run("chown", f"{user}:", f"/{state.relative_to(root.path)}")
+    command = ["setpriv", "--reuid", user, "--regid", keys.get("Group", user), "--clear-groups", "--no-new-privs"]
+    command += ["env", "-i", f"STATE_DIRECTORY=/{state.relative_to(root.path)}"]
+    given = None
+    if name in BESIDE:
+        keys |= unit(root, prefix, f"{name}.socket")
+        given = socket.socket(socket.AF_UNIX)
+        path = root.path / keys["ListenStream"].lstrip("/")
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        given.bind(str(path))
+        given.listen(int(keys["Backlog"]))
+        root.run("chown", keys["SocketUser"], keys["ListenStream"])
+        root.run("chmod", keys["SocketMode"], keys["ListenStream"])
+        command += ["LISTEN_FDS=1", f"LISTEN_FDNAMES={keys['FileDescriptorName']}"]
+    # As systemd tells the process itself.
+    command += ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh", *keys["ExecStart"].split()]
+
+    def third() -> None:
+        if given:
+            os.dup2(given.fileno(), 3)
+            # Also where it was the third already.
+            os.set_inheritable(3, True)
+
+    with (root.path / "serving.log").open("ab") as log:
+        running = subprocess.Popen(
+            ["chroot", root.path, *command], stdout=log, stderr=log, preexec_fn=third, close_fds=False
+        )
+    if given:
+        given.close()
+    return running
+
+
 @contextmanager
 def serving(root: Root, prefix: str) -> Iterator[None]:
-    """The services, by the command of their units, as the units' users, each in its state directory."""
+    """The services, and the console with what it has beside it."""
     running: list[subprocess.Popen[bytes]] = []
     try:
-        for name in SERVICES:
-            unit = (root.path / prefix.lstrip("/") / f"lib/systemd/system/linerate-{name}.service").read_text()
-            keys = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line)
-            user, state = keys["User"], f"/var/lib/{keys['User']}"
-            (root.path / state.lstrip("/")).mkdir(exist_ok=True)
-            if "StateDirectory" in keys:
-                root.run("chown", f"{user}:", state)
-            command = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs"]
-            command += ["env", "-i", f"STATE_DIRECTORY={state}", *keys["ExecStart"].split()]
-            with (root.path / "serving.log").open("ab") as log:
-                running.append(subprocess.Popen(["chroot", root.path, *command], stdout=log, stderr=log))
+        for name in (*SERVICES, *BESIDE, "console"):
+            running.append(begin(root, prefix, name))
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not all(is_ready(PORTS[name][1]) for name in SERVICES):
+        while not all(is_ready(admin) for admin in (*(PORTS[name][1] for name in SERVICES), CONSOLE + 1)):
             ended = [process.args for process in running if process.poll() is not None]
             expect(not ended, f"ended: {ended}")
             expect(time.monotonic() < deadline, "the services are not ready")
@@ -108,7 +154,44 @@ def serving(root: Root, prefix: str) -> Iterator[None]:
         for process in running:
             process.terminate()
         for process in running:
-            expect(process.wait(PATIENCE_SECONDS) == 0, f"{process.args} ends with {process.returncode}")
+            ended = process.wait(PATIENCE_SECONDS)
+            # What the console has beside it keeps nothing open that it would have to say goodbye to.
+            beside = isinstance(process.args, list) and not {*BESIDE}.isdisjoint(map(str, process.args))
+            expect(ended == 0 or (beside and ended == -signal.SIGTERM), f"{process.args} ends with {ended}")
+
+
+def looks_after(root: Root, prefix: str) -> None:
+    """Somebody with a key of links signs in to the console, makes a directory by what writes files, and sees the queues."""
+    made = as_links(root, prefix, "--json", "key", "add", "operator", "--scope", "write")
+    jar = http.cookiejar.CookieJar()
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+    place = f"http://127.0.0.1:{CONSOLE}"
+
+    def page(path: str, form: dict[str, str] | None = None) -> str:
+        data = urllib.parse.urlencode(form).encode() if form else None
+        with browser.open(urllib.request.Request(place + path, data, {"origin": place}), timeout=30) as answer:
+            return str(answer.read().decode())
+
+    def token(text: str) -> str:
+        found = re.search('name="csrf" value="([^"]*)"', text)
+        expect(found is not None, "a page of the console has no form")
+        return found[1] if found else ""
+
+    key = json.loads(made)["key"]
+    page("/sign-in", {"csrf": token(page("/sign-in")), "next": "/", "key": key})
+    files = page("/files")
+    expect("hello.txt" in files, "the console does not show what files serves")
+    name = f"made-{len(list((root.path / 'var/lib/linerate-files').iterdir()))}"
+    page("/files/directory", {"csrf": token(files), "path": "/", "name": name})
+    expect((root.path / "var/lib/linerate-files" / name).is_dir(), "what writes files makes no directory")
+    expect("Queues" in page("/queues"), "the console has no queues")
+
+
+def as_links(root: Root, prefix: str, *command: str) -> str:
+    """What a command on the database of links prints."""
+    user = ["setpriv", "--reuid", "linerate-links", "--regid", "linerate-links", "--clear-groups"]
+    database = ("--database", "/var/lib/linerate-links/links.db")
+    return root.run(*user, f"{prefix}/bin/linerate-links", *command, *database)
 
 
 def serves(root: Root, prefix: str, stored: bool = False) -> None:
@@ -119,12 +202,19 @@ def serves(root: Root, prefix: str, stored: bool = False) -> None:
         if not stored:
             status, _, body = asked(8100, "/v1/users", {"email": "ada@example.org", "name": "Ada"})
             expect(status == 201, f"api answers {status}: {body}")
-            as_links = ["setpriv", "--reuid", "linerate-links", "--regid", "linerate-links", "--clear-groups"]
-            root.run(*as_links, f"{prefix}/bin/linerate-links", "add", "https://example.com/", "--code", "here",
-                     "--database", "/var/lib/linerate-links/links.db")  # fmt: skip
+            as_links(root, prefix, "add", "https://example.com/", "--code", "here")
         expect("ada@example.org" in asked(8100, "/v1/users?q=ada")[2], "api has lost a user")
         status, place, _ = asked(8080, "/here")
         expect((status, place) == (307, "https://example.com/"), f"links answers {status} {place}")
+        looks_after(root, prefix)
+
+
+def beside(root: Root) -> None:
+    """Turns on what the console may have beside it, as its settings say."""
+    for name in ("console", "files"):
+        settings = root.path / f"etc/linerate/{name}.toml"
+        more = "admin-browse = true\n" if name == "files" else ""
+        settings.write_text(re.sub("(?m)^# (?=(helper|files-writer) = )", "", settings.read_text()) + more)
 
 
 def documented(root: Root, prefix: str, zsh: str) -> None:
@@ -142,6 +232,7 @@ def package(root: Root, deb: Path) -> None:
     (root.path / "linerate.deb").write_bytes(deb.read_bytes())
     root.run("dpkg", "--install", "/linerate.deb")
     documented(root, "/usr", "zsh/vendor-completions")
+    beside(root)
     serves(root, "/usr")
 
     # The next version keeps what was set and what was stored.
@@ -172,6 +263,7 @@ def archive(root: Root, packed: Path) -> None:
     root.run("sh", "-c", "cp /usr/local/share/doc/linerate/examples/*.toml /etc/linerate")
     users(root)
     documented(root, "/usr/local", "zsh/site-functions")
+    beside(root)
     serves(root, "/usr/local")
 
 
@@ -179,6 +271,7 @@ def installed(root: Root, tree: Path) -> None:
     subprocess.run(["cp", "-a", f"{tree}/.", root.path], check=True)
     users(root)
     documented(root, "/usr/local", "zsh/site-functions")
+    beside(root)
     serves(root, "/usr/local")
 
 
