@@ -17,6 +17,16 @@ const RUNNING: usize = 2;
 /// Refusals that are told.
 const ERRORS: usize = 100;
 
+/// Whoever works on an import. It is over when nobody does, were it for a panic.
+#[derive(Debug)]
+pub(crate) struct Worker(pub(crate) Arc<Import>);
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.0.end(Err("the console failed".to_owned()));
+    }
+}
+
 /// How far an import has come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
@@ -117,6 +127,19 @@ mod tests {
         assert!(imports.find("a", &one.id).is_some(), "one that is under way stays");
         assert!(imports.find("b", &two.id).is_none(), "the oldest that has ended makes room");
         assert_eq!(imports.0.lock().expect("nobody panicked").len(), KEPT);
+    }
+
+    #[test]
+    fn what_panics_is_over() {
+        let imports = Imports::default();
+        let import = imports.begin("a", 1).expect("there is room");
+        let worker = Worker(Arc::clone(&import));
+        let panicked = std::thread::spawn(move || {
+            let _worker = worker;
+            panic!("on purpose");
+        });
+        assert!(panicked.join().is_err());
+        assert!(matches!(import.progress().ended, Some(Err(_))));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::{Screen, attachment, csrf, failed, links, missing, page as shown, see
 use crate::app::App;
 use crate::fields::Fields;
 use crate::imports::rows::Rows;
-use crate::imports::{Import, Progress};
+use crate::imports::{Import, Progress, Worker};
 use crate::links::Tally;
 use crate::sent_file::SentFile;
 use crate::visitor::Visitor;
@@ -45,25 +45,26 @@ pub(crate) async fn import(
     if bytes.is_empty() {
         return wrong(StatusCode::UNPROCESSABLE_ENTITY, "Choose a file, or write some rows.");
     }
+    if let Err(error) = links(&app, &visitor) {
+        return failed((&app, &visitor), TITLE, &error);
+    }
     let rows = if is_json { Rows::of_json(bytes) } else { Rows::of_csv(bytes) };
     let rows = match rows {
         Ok(rows) => rows,
         Err(why) => return wrong(StatusCode::UNPROCESSABLE_ENTITY, &format!("Nothing was imported: {why}")),
     };
-    if let Err(error) = links(&app, &visitor) {
-        return failed((&app, &visitor), TITLE, &error);
-    }
     let Some(import) = app.imports.begin(&visitor.cookie, rows.count()) else {
         let why = "Two imports are under way already; wait for one of them.";
         return wrong(StatusCode::SERVICE_UNAVAILABLE, why);
     };
     let place = format!("/links/import/{}", import.id);
     let on_conflict = fields.get("on_conflict").to_owned();
-    let going_on = (Arc::clone(&app), visitor.clone());
+    let going_on = (Arc::clone(&app), visitor.clone(), Worker(import));
     tokio::spawn(async move {
-        let (app, visitor) = going_on;
+        let (app, visitor, worker) = going_on;
+        let import = &worker.0;
         let ended = tokio::select! {
-            ended = run(&app, &visitor, &import, rows, &on_conflict) => ended,
+            ended = run(&app, &visitor, import, rows, &on_conflict) => ended,
             () = app.shutdown.wait() => Err("the console ended meanwhile".to_owned()),
         };
         import.end(ended);
