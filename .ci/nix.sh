@@ -98,9 +98,7 @@ rendered() {
     # And two boxes of a fleet and one with a console, which are no hosts of the flake.
     evaluated=$(quietly nix eval "${inputs[@]}" --json .#nixosConfigurations --apply "hosts:
         let of = number: hosts.vm.extendModules { modules = [ (($(cat tests/fleet.nix)) number) ]; };
-            console = hosts.vm.extendModules { modules = [ {
-                services.linerate.console = { enable = true; helper = true; filesWriter.enable = true; };
-            } ]; };
+            console = hosts.vm.extendModules { modules = [ ($(cat tests/console.nix)) ]; };
         in ($(cat tests/render.nix)) \"\" (hosts // { inherit console; fleet-1 = of 1; fleet-2 = of 2; })")
     python3 tests/rendered.py "$1" tests/rendered <<<"$evaluated"
 }
