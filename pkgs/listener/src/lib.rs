@@ -38,7 +38,7 @@
 //! - [`Config`]: endpoints, limits, certificates; what there is to set, with its default.
 //! - [`Listener`]: binds, then serves until told to stop, then drains.
 //! - [`HttpService`]: what is served: any `tower` service of requests, such as a router.
-//! - [`FastPath`]: what answers plain requests of HTTP/1.1 and HTTP/3 beside it, before anything is made of them.
+//! - [`FastPath`]: what answers plain requests beside it, before anything is made of them.
 //! - [`Body`]: a request's body, whatever it came by, within the limits.
 //! - [`Config::access_log`]: a line for each request; answers that are errors have its id, a
 //!   [`Problem`](service::problem::Problem) in their extensions as well.
@@ -82,6 +82,7 @@ mod worker_context;
 pub mod fuzzing {
     pub use crate::field_compression::{Section, huffman};
     pub use crate::http1::decode;
+    pub use crate::http2::fast_path::hpack;
     pub use crate::http3::qpack;
     pub use request_head::chunked;
 }

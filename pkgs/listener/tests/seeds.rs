@@ -7,5 +7,6 @@ seeds::targets! {
     head = "../fuzz/fuzz_targets/head.rs",
     chunked = "../fuzz/fuzz_targets/chunked.rs",
     proxy = "../fuzz/fuzz_targets/proxy.rs",
+    hpack = "../fuzz/fuzz_targets/hpack.rs",
     qpack = "../fuzz/fuzz_targets/qpack.rs",
 }

@@ -64,8 +64,8 @@ pub struct Args {
     #[command(flatten)]
     pub tls: TlsArgs,
 
-    /// Answers plain visits by HTTP/2 before the library for HTTP/2 sees them. An experiment: it tells clients to compress
-    /// no fields by a table, two cases of h2spec of such a table fail, and an answer may be lost while a server drains.
+    /// Answers plain visits by HTTP/2 before the library for HTTP/2 sees them. An experiment: an answer may be lost while a
+    /// server drains.
     #[arg(long, help_heading = "Public listener")]
     pub http2_fast_path: bool,
 

@@ -5,6 +5,7 @@ mod answers;
 mod client;
 mod conforms;
 mod domains;
+mod floods;
 mod limits;
 mod logs;
 mod operation;

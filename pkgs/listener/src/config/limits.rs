@@ -31,8 +31,9 @@ pub struct Limits {
     /// the like as 16 KiB, of which it may then have no more. Beyond, requests are refused with 503. 256 MiB by default;
     /// at least `body_bytes`.
     pub body_bytes_total: u64,
-    /// What connections of HTTP/1.1 hold of answers that their clients are slow to take, together; pieces of a body that
-    /// are the service's own do not count. Beyond, who finds no room is closed. 256 MiB by default.
+    /// What connections of HTTP/1.1 hold of answers that their clients are slow to take, and the fast path on those of HTTP/2,
+    /// together; pieces of a body that are the service's own do not count. Beyond, who finds no room is closed. 256 MiB by
+    /// default.
     pub answer_bytes_total: u64,
     /// The longest pause within a request body. 30 s by default.
     pub body_idle: Duration,

@@ -180,8 +180,8 @@ pub struct Http2 {
     /// Whether windows grow with the measured bandwidth and delay. On by default, which makes the two above
     /// what they start from.
     pub adaptive: bool,
-    /// Whether plain requests are answered by the service's fast path before h2 sees them. Off by default: clients are told
-    /// that there is no table of fields, which not all of them may take well.
+    /// Whether plain requests are answered by the service's fast path before h2 sees them. Off by default: a client
+    /// may lose an answer while the server drains.
     pub fast_path: bool,
 }
 

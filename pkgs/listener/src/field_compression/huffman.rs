@@ -13,19 +13,19 @@ const LENGTHS: [u8; 256] = [
     20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
 ];
 
-/// The longest code that is read here, in bits: all of ASCII that can be seen but the backslash.
-const LONGEST: usize = 15;
+/// The longest code, in bits.
+const LONGEST: usize = 30;
 /// Codes up to so many bits are looked up by what begins with them.
 const SHORT: usize = 8;
 
 /// For each length the first code, and where its bytes begin in [`BYTES`].
-const FIRSTS: [(u16, u16); LONGEST + 2] = FIRSTS_AND_BYTES.0;
-/// The bytes by length of their code and then by value, as far as they are read here.
+const FIRSTS: [(u32, u16); LONGEST + 2] = FIRSTS_AND_BYTES.0;
+/// The bytes by length of their code and then by value.
 const BYTES: [u8; 256] = FIRSTS_AND_BYTES.1;
 
-const FIRSTS_AND_BYTES: ([(u16, u16); LONGEST + 2], [u8; 256]) = {
+const FIRSTS_AND_BYTES: ([(u32, u16); LONGEST + 2], [u8; 256]) = {
     let (mut firsts, mut bytes) = ([(0, 0); LONGEST + 2], [0; 256]);
-    let (mut code, mut count, mut length) = (0_u16, 0_u16, 1);
+    let (mut code, mut count, mut length) = (0_u32, 0_u16, 1);
     while length <= LONGEST {
         code <<= 1;
         firsts[length] = (code, count);
@@ -52,7 +52,7 @@ const TABLE: [(u8, u8); 1 << SHORT] = {
         let (first, start) = FIRSTS[length];
         let mut at = start;
         while at < FIRSTS[length + 1].1 {
-            let from = ((first + at - start) as usize) << (SHORT - length);
+            let from = (first as usize + (at - start) as usize) << (SHORT - length);
             let mut next = from;
             while next < from + (1 << (SHORT - length)) {
                 table[next] = (BYTES[at as usize], length as u8);
@@ -65,7 +65,7 @@ const TABLE: [(u8, u8); 1 << SHORT] = {
     table
 };
 
-/// Appends what `coded` stands for; none where it has codes of more than fifteen bits, or is malformed.
+/// Appends what `coded` stands for; none where it is malformed.
 pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut coded = coded.iter();
     // What is next in the highest bits, and how many there are.
@@ -91,16 +91,16 @@ pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// The byte of a code of more than eight bits, and its length; a length beyond all that there is where it is longer than those
-/// that are read here.
+/// The byte of a code of more than eight bits, and its length; a length beyond all that there is where it is that of the end
+/// (EOS), which is never sent.
 #[cold]
 fn long(bits: u64) -> (u8, usize) {
     for length in SHORT + 1..=LONGEST {
-        let code = (bits >> (u64::BITS as usize - length)) as u16;
+        let code = (bits >> (u64::BITS as usize - length)) as u32;
         let (first, start) = FIRSTS[length];
         let count = FIRSTS[length + 1].1 - start;
-        if code >= first && code - first < count {
-            return (BYTES[usize::from(start + code - first)], length);
+        if code >= first && code - first < u32::from(count) {
+            return (BYTES[usize::from(start) + (code - first) as usize], length);
         }
     }
     (0, usize::MAX)
@@ -113,7 +113,7 @@ mod tests {
     fn decoded(coded: &[u8]) -> Option<String> {
         let mut out = Vec::new();
         decode(coded, &mut out)?;
-        Some(String::from_utf8(out).expect("ASCII"))
+        String::from_utf8(out).ok()
     }
 
     #[test]
@@ -162,17 +162,25 @@ mod tests {
     }
 
     #[test]
-    fn all_that_can_be_seen_is_read_but_the_backslash() {
-        let seen: Vec<u8> = (b' '..=b'~').filter(|byte| *byte != b'\\').collect();
-        for at in 0..seen.len() {
-            for text in [&seen[at..], &seen[..=at], &seen[at..=at]] {
-                assert_eq!(decoded(&coded(text)).as_deref(), std::str::from_utf8(text).ok());
+    fn every_byte_is_read() {
+        let all: Vec<u8> = (0..=255).collect();
+        for at in 0..all.len() {
+            for text in [&all[at..], &all[..=at], &all[at..=at]] {
+                let mut out = b"before".to_vec();
+                assert_eq!(decode(&coded(text), &mut out), Some(()), "{text:x?}");
+                assert_eq!(out.strip_prefix(b"before"), Some(text));
             }
         }
-        for byte in [b'\\', b'\t', b'\n', 0x80, 0xff] {
-            assert_eq!(decoded(&coded(&[b'a', byte, b'b'])), None, "{byte}");
-        }
         assert_eq!(coded(b"www.example.com"), b"\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff");
+        // RFC 7541, appendix B: a backslash, 249, a line feed and 22, the last two codes of all but the end's.
+        for (byte, code) in [
+            (b'\\', &b"\xff\xfe\x1f"[..]),
+            (249, b"\xff\xff\xff\xef"),
+            (b'\n', b"\xff\xff\xff\xf3"),
+            (22, b"\xff\xff\xff\xfb"),
+        ] {
+            assert_eq!(coded(&[byte]), code, "{byte}");
+        }
     }
 
     #[test]
@@ -180,7 +188,16 @@ mod tests {
         // "0" is 00000: three bits of padding.
         assert_eq!(decoded(&[0b0000_0111]).as_deref(), Some("0"));
         for coded in
-            [&[0b0000_0110][..], &[0b0000_0011], &[0b0000_0111, 0xff], &[0xff], &[0xff; 4], &[0xff; 9]]
+            // The last are EOS, and EOS behind something.
+            [
+                &[0b0000_0110][..],
+                &[0b0000_0011],
+                &[0b0000_0111, 0xff],
+                &[0xff],
+                &[0xff; 4],
+                &[0xff; 9],
+                &[7, 0xff, 0xff, 0xff, 0xff],
+            ]
         {
             assert_eq!(decoded(coded), None, "{coded:x?}");
         }

@@ -6,8 +6,8 @@ pub fn integer(bytes: &[u8], bits: u32) -> Option<(usize, &[u8])> {
     let most = (1 << bits) - 1;
     let mut value = usize::from(*first) & most;
     if value == most {
-        // Two more bytes tell of up to 16 KiB.
-        for shift in [0, 7] {
+        // Nothing that is read here is as large as four more bytes tell, 256 MiB.
+        for shift in [0, 7, 14, 21] {
             let (byte, after) = rest.split_first()?;
             rest = after;
             value += usize::from(byte & 0x7f) << shift;
@@ -44,18 +44,26 @@ pub fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
+/// Appends a line whose name is an entry of the static table; the first byte says that it is one.
+pub fn put_literal(out: &mut Vec<u8>, first: u8, index: usize, value: &[u8]) {
+    out.push(first);
+    put_integer(out, 4, index);
+    put_text(out, value);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn integers_are_as_the_rfc_has_them() {
-        // RFC 7541, appendix C.1; the last two are one more byte than is read here.
+        // RFC 7541, appendix C.1, and the largest.
         for (bits, value, bytes) in [
             (5, 10, &b"\x0a"[..]),
             (5, 1337, b"\x1f\x9a\x0a"),
             (8, 42, b"\x2a"),
             (7, 16_510, b"\x7f\xff\x7f"),
+            (5, 31 + (1 << 28) - 1, b"\x1f\xff\xff\xff\x7f"),
         ] {
             let mut written = vec![0];
             put_integer(&mut written, bits, value);
@@ -63,7 +71,7 @@ mod tests {
             written.push(7);
             assert_eq!(integer(&written, bits), Some((value, &b"\x07"[..])), "{value}");
         }
-        for bytes in [&b""[..], b"\x1f", b"\x1f\x9a", b"\x1f\xff\xff\x01"] {
+        for bytes in [&b""[..], b"\x1f", b"\x1f\x9a", b"\x1f\x9a\x8a", b"\x1f\xff\xff\xff\xff\x01"] {
             assert_eq!(integer(bytes, 5), None, "{bytes:x?}");
         }
     }

@@ -20,36 +20,27 @@ impl Text {
     }
 }
 
-/// The most lines of a request that are read here; browsers send some twenty.
-pub const MAX_LINES: usize = 48;
-
 /// The lines of a field section; to be used again.
+#[derive(Default)]
 pub struct Section {
-    lines: [(Text, Text); MAX_LINES],
-    length: usize,
+    lines: Vec<(Text, Text)>,
     /// What is not of the static table.
     decoded: Vec<u8>,
     /// How many bytes there may yet be, as RFC 9113, section 6.5.2 and RFC 9114, section 4.2.2 count them.
     left: usize,
 }
 
-impl Default for Section {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Section {
     /// One without lines.
     pub const fn new() -> Self {
-        let none = Text::Static("");
-        Self { lines: [(none, none); MAX_LINES], length: 0, decoded: Vec::new(), left: 0 }
+        Self { lines: Vec::new(), decoded: Vec::new(), left: 0 }
     }
 
     /// Forgets its lines; there may be new ones of at most so many bytes together: names, values and 32 bytes a line.
     pub fn clear(&mut self, most: usize) {
         self.decoded.clear();
-        (self.length, self.left) = (0, most);
+        self.lines.clear();
+        self.left = most;
     }
 
     /// Reads a string (RFC 7541, section 5.2), whose length has so many bits in the first byte; that, and what follows it.
@@ -66,18 +57,44 @@ impl Section {
         Some((Text::Read(u32::try_from(start).ok()?, u32::try_from(self.decoded.len()).ok()?), rest))
     }
 
-    /// Appends a line; none where it is one too many, or too large.
+    /// Copies a text that is of neither.
+    pub fn copy(&mut self, text: &[u8]) -> Option<Text> {
+        let start = self.decoded.len();
+        self.decoded.extend_from_slice(text);
+        Some(Text::Read(u32::try_from(start).ok()?, u32::try_from(self.decoded.len()).ok()?))
+    }
+
+    /// A text that was read into it.
+    pub fn bytes(&self, text: Text) -> &[u8] {
+        text.of(&self.decoded)
+    }
+
+    /// Appends a line; none where it is the first that has no room.
     pub fn push(&mut self, name: Text, value: Text) -> Option<()> {
-        let size = name.of(&self.decoded).len() + value.of(&self.decoded).len() + 32;
-        self.left = self.left.checked_sub(size)?;
-        *self.lines.get_mut(self.length)? = (name, value);
-        self.length += 1;
+        let left = self.left.checked_sub(size(self.bytes(name), self.bytes(value)));
+        self.lines.push((name, value));
+        self.left = left?;
         Some(())
+    }
+
+    /// How much text it has.
+    pub fn end(&self) -> usize {
+        self.decoded.len()
+    }
+
+    /// Forgets what text came since [`end`](Self::end) was so much, of which no line has any.
+    pub fn forget(&mut self, end: usize) {
+        self.decoded.truncate(end);
     }
 
     /// Its lines, in order.
     pub fn lines(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         let decoded = &self.decoded;
-        self.lines[..self.length].iter().map(move |(name, value)| (name.of(decoded), value.of(decoded)))
+        self.lines.iter().map(move |(name, value)| (name.of(decoded), value.of(decoded)))
     }
+}
+
+/// How a line counts (RFC 7541, section 4.1).
+pub fn size(name: &[u8], value: &[u8]) -> usize {
+    name.len() + value.len() + 32
 }

@@ -101,6 +101,14 @@ impl Input {
         self.end - self.start == self.buffer.len() && !self.buffer.is_empty()
     }
 
+    /// Makes room for `size` bytes together.
+    pub fn grow(&mut self, size: usize) {
+        let mut buffer = vec![0; size.max(self.bytes().len())].into_boxed_slice();
+        let count = self.bytes().len();
+        buffer[..count].copy_from_slice(self.bytes());
+        (self.buffer, self.start, self.end) = (buffer, 0, count);
+    }
+
     /// Forgets the first `count` bytes.
     pub fn consume(&mut self, count: usize) {
         self.start += count;

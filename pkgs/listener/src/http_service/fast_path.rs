@@ -1,4 +1,4 @@
-//! Answers to plain requests of HTTP/1.1 and HTTP/3 before anything is made of them.
+//! Answers to plain requests before anything is made of them.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -14,9 +14,9 @@ use crate::peer::Peer;
 
 /// Answers beside a service what needs no request object, no map of fields and no task.
 ///
-/// It is asked first for each request of HTTP/1.1 whose head is whole, and for those of HTTP/3 that have come whole and say
-/// nothing of their message, as if they had come by HTTP/1.1: what it answers is made frames of. What it declines, and
-/// everything of HTTP/2, comes to the service it stands [beside](WithFastPath).
+/// It is asked first for each request of HTTP/1.1 whose head is whole, and for those of HTTP/2 and HTTP/3 that have come whole
+/// and say nothing of their message, as if they had come by HTTP/1.1: what it answers is made frames of. What it declines comes
+/// to the service it stands [beside](WithFastPath).
 pub trait FastPath: Clone + Send + 'static {
     /// Appends the whole response to `out`, or declines by `None` and leaves `out` as it was.
     ///

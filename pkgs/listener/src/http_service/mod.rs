@@ -47,7 +47,7 @@ pub trait HttpService: Clone + Send + 'static {
     #[doc(hidden)]
     fn exchange<E: Future + Send>(exchange: E) -> Self::Exchange<E>;
 
-    /// Answers a plain request of HTTP/1.1 or HTTP/3, or declines; see [`FastPath::answer`].
+    /// Answers a plain request, or declines; see [`FastPath::answer`].
     #[inline]
     fn fast(&mut self, _: &Lines<'_, '_>, _: &Exchange<'_>, _: &mut Vec<u8>) -> Option<Connection> {
         None

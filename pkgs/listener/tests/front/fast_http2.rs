@@ -19,6 +19,7 @@ const PRIORITY: u8 = 2;
 const ACK: u8 = 1;
 const WHOLE: u8 = END_STREAM | END_HEADERS;
 const STREAM_CLOSED: u8 = 5;
+const COMPRESSION_ERROR: u8 = 9;
 
 /// A frame that came.
 #[derive(Debug)]
@@ -54,13 +55,11 @@ impl Connection {
         connection
     }
 
-    /// One whose client has given up its table as well, by a first request, and takes a MiB more.
+    /// One whose client takes a MiB more, and has asked the service for something.
     fn ready(server: &(Server, Arc<AtomicUsize>)) -> Self {
         let mut connection = Self::open(server, b"");
         connection.send(frame(WINDOW_UPDATE, 0, 0, b"\0\x10\0\0"));
-        connection.send(frame(HEADERS, WHOLE, 1, &[b"\x20", &get("/fast/first")[..]].concat()));
-        assert_eq!(connection.body(1), b"/first");
-        assert_eq!(connection.answered(), 0, "h2 has to see that one");
+        assert_eq!(connection.ask(1, "/").body(1), b"Hello, World!");
         connection
     }
 
@@ -241,15 +240,11 @@ fn what_is_odd_is_answered_or_refused_as_without_a_fast_path() {
         get(""),
         get("fast/odd"),
         get("*"),
-        // A size of the table that comes late, and entries that there are not.
-        line(b"\x20"),
-        line(b"\xbe"),
-        with(0, 0xc0),
-        with(0, 0x80),
-        // It ends within a line.
-        line(b"\x00\x05abc"),
-        // A table that has room after all, which only a client does that knows nothing but the default.
-        [b"\x3f\xe1\x1f", &get("/fast/odd")[..]].concat(),
+        line(b"\x40\x00\x01a"),
+        // More than may be: of one line, of many, and of many that are the same.
+        line(&[b"\x00\x01a\x7f\xc9\x7d", &[b'x'; 16_200][..]].concat()),
+        line(&b"\x00\x01a\x01b".repeat(500)),
+        line(&[b"\x40\x01a\x01b", &[0xbe; 600][..]].concat()),
     ] {
         assert_eq!(outcome(&server, &block), outcome(&without, &block), "{}", block.escape_ascii());
         assert_eq!(server.1.load(Relaxed), 0, "{}", block.escape_ascii());
@@ -257,17 +252,71 @@ fn what_is_odd_is_answered_or_refused_as_without_a_fast_path() {
 }
 
 #[test]
-fn a_client_that_uses_a_table_all_the_same_is_h2_s() {
+fn what_cannot_be_read_ends_the_connection() {
+    let server = fast_path::start(Config::default());
+    let line = |line: &[u8]| [&get("/fast/odd")[..], line].concat();
+    for (block, error) in [
+        // A size of the table that comes late or is too large, and entries that there are not.
+        (line(b"\x20"), COMPRESSION_ERROR),
+        ([b"\x3f\xe2\x1f", &get("/fast/odd")[..]].concat(), COMPRESSION_ERROR),
+        (line(b"\xbe"), COMPRESSION_ERROR),
+        (line(b"\x80"), COMPRESSION_ERROR),
+        // It ends within a line.
+        (line(b"\x00\x05abc"), COMPRESSION_ERROR),
+        // Four times as much as may be, by an entry of its own and many that refer to it.
+        (line(&[b"\x40\x01a\x7f\x85\x1e", &[b'x'; 3972][..], &[0xbe; 30]].concat()), ENHANCE_YOUR_CALM),
+    ] {
+        let mut connection = Connection::ready(&server);
+        connection.ask(3, "/fast/1").send(frame(HEADERS, WHOLE, 5, &block)).ask(7, "/fast/2");
+        assert_eq!(connection.goaway(), (3, error), "{}", block.escape_ascii());
+        connection.client.rest();
+    }
+    assert_eq!(server.1.load(Relaxed), 6);
+}
+
+#[test]
+fn a_client_s_table_holds_for_what_is_answered_here_and_for_what_is_not() {
     let server = fast_path::start(Config::default());
     let mut connection = Connection::ready(&server);
-    assert_eq!(connection.ask(3, "/fast/1").body(3), b"/1");
-    // The table has 4096 bytes, and a path is kept in it, which the next request names.
-    connection.send(frame(HEADERS, WHOLE, 5, b"\x3f\xe1\x1f\x82\x86\x01\x01h\x44\x0a/fast/kept"));
-    connection.send(frame(HEADERS, WHOLE, 7, b"\x82\x86\x01\x01h\xbe"));
-    for stream in [5, 7] {
-        assert_eq!(connection.body(stream), b"/kept");
+    let post = |line: &[u8]| [b"\x83\x86\x01\x01h\x04\x05/read", line].concat();
+    // The path is kept, named, and named where what was kept meanwhile has moved it.
+    connection.send(frame(HEADERS, WHOLE, 3, b"\x82\x86\x01\x01h\x44\x0a/fast/kept"));
+    connection.send(frame(HEADERS, WHOLE, 5, b"\x82\x86\x01\x01h\xbe"));
+    connection.send(frame(HEADERS, END_HEADERS, 7, &post(b"\x40\x01a\x01b")));
+    // A trailer, which is kept as well.
+    connection.send(frame(DATA, 0, 7, b"abc")).send(frame(HEADERS, WHOLE, 7, b"\x40\x01c\x01d"));
+    connection.send(frame(HEADERS, WHOLE, 9, b"\x82\x86\x01\x01h\xc0"));
+    // A request of the service that is refused has been read all the same.
+    connection.send(frame(HEADERS, WHOLE, 11, b"\x82\x86\x01\x01h\x44\x05/none\x40\x0aconnection\x01b"));
+    connection.send(frame(HEADERS, WHOLE, 13, b"\x82\x86\x01\x01h\xbf"));
+    connection.send(frame(HEADERS, WHOLE, 15, b"\x82\x86\x01\x01h\xc2"));
+    let mut bodies = std::collections::BTreeMap::<u32, Vec<u8>>::new();
+    while bodies.len() < 6 {
+        let Frame { kind, flags, stream, payload } = connection.next();
+        assert_ne!(kind, GOAWAY, "{payload:?}");
+        if kind == RST_STREAM {
+            assert_eq!((stream, payload[3]), (11, PROTOCOL_ERROR));
+        } else if kind == DATA && (flags & END_STREAM != 0 || !payload.is_empty()) {
+            bodies.entry(stream).or_default().extend(payload);
+        }
     }
-    assert_eq!(connection.answered(), 1);
+    for (stream, body) in
+        [(3, "/kept"), (5, "/kept"), (7, "3 bytes"), (9, "/kept"), (13, "no such thing"), (15, "/kept")]
+    {
+        assert_eq!(String::from_utf8_lossy(&bodies[&stream]), body, "{stream}");
+    }
+    assert_eq!(connection.answered(), 4);
+}
+
+#[test]
+fn the_first_request_is_answered_at_once_where_it_comes_with_all_else() {
+    let server = fast_path::start(Config::default());
+    let mut client = server.0.connect();
+    let settings = frame(SETTINGS, 0, 0, b"\0\x01\0\x01\0\0\0\x04\0\x60\0\0");
+    let window = frame(WINDOW_UPDATE, 0, 0, b"\0\xef\0\x01");
+    client.send([PREFACE, &settings, &window, &frame(HEADERS, WHOLE, 1, &get("/fast/1"))].concat());
+    client.until(b"/1");
+    assert_eq!(server.1.load(Relaxed), 1);
 }
 
 #[test]
@@ -386,10 +435,9 @@ fn a_client_is_sent_no_more_than_a_stream_takes() {
     // SETTINGS_INITIAL_WINDOW_SIZE is 10.
     let mut connection = Connection::open(&server, b"\0\x04\0\0\0\x0a");
     connection.send(frame(WINDOW_UPDATE, 0, 0, b"\0\x10\0\0"));
-    connection.send(frame(HEADERS, WHOLE, 1, &[b"\x20", &get("/fast")[..]].concat()));
-    connection.body(1);
+    connection.ask(1, "/fast").body(1);
     assert_eq!(connection.ask(3, "/fast/size/10").body(3).len(), 10);
-    assert_eq!(connection.answered(), 1);
+    assert_eq!(connection.answered(), 2);
     let before = connection.received;
     connection.ask(5, "/fast/size/11");
     while connection.received < before + 10 {

@@ -3,9 +3,10 @@
 
 use h2::Reason;
 
+use super::field_sections::{FieldSection, Open};
 use super::frame::{
-    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, Head, MOST, PADDED, PRIORITY,
-    RST_STREAM, SETTINGS, WINDOW_UPDATE, WITH_PRIORITY, number,
+    ACK, CONTINUATION, DATA, END_HEADERS, HEAD, HEADERS, Head, MOST, PRIORITY, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, number,
 };
 use super::server_frames::ServerFrames;
 use super::windows::{Increment, Windows};
@@ -13,17 +14,12 @@ use super::windows::{Increment, Windows};
 /// What a client says first (RFC 9113, section 3.4).
 const PREFACE: usize = 24;
 
-/// The longest field section that may be answered here.
-const MOST_SECTION: usize = 4096;
-
 /// Settings (RFC 9113, section 6.5.2).
 const HEADER_TABLE_SIZE: u16 = 1;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// A field section begins by saying how large the dynamic table is (RFC 7541, section 6.3), and that it has no room.
-const TABLE: u8 = 0b0010_0000;
-const TABLE_MASK: u8 = 0b1110_0000;
-const NO_TABLE: u8 = TABLE;
+/// What a table has until something else is said.
+const DEFAULT_TABLE: u32 = 4096;
 
 /// How far a client may go with frames of streams that have been answered, for which it has no reason. Each counts as one, and
 /// the reset of an answered stream as two; each answer takes one back. Beyond, the connection is closed.
@@ -38,52 +34,10 @@ pub enum Step {
     Pass(usize),
     /// So many bytes were for here.
     Swallow(usize),
-    /// So many bytes are a request that may be plain, on this stream; its field section are those from here on.
-    Ask { length: usize, stream: u32, section: usize },
+    /// With so many bytes a field section is whole.
+    Section(usize, FieldSection),
     /// The connection ends.
     End(Reason),
-}
-
-/// Whether field sections can be read without those before them.
-#[derive(Debug, Default, PartialEq, Eq)]
-enum Stateless {
-    /// The client does not know yet that it may not use a dynamic table.
-    #[default]
-    NotYet,
-    /// It knows, and has yet to say so in a field section (RFC 7541, section 4.2), which h2 has to see as well.
-    Known,
-    /// It has said so.
-    Said,
-    /// It does something that is not understood here.
-    Never,
-}
-
-/// What a field section says of the dynamic table before all else.
-#[derive(Debug, PartialEq, Eq)]
-enum Table {
-    Nothing,
-    NoRoom,
-    /// That it has room, or something that is not looked at here.
-    Else,
-}
-
-impl Table {
-    /// Reads it; none where more is to be received.
-    fn of(head: Head, bytes: &[u8]) -> Option<Self> {
-        let start = HEAD + usize::from(head.has(PADDED)) + if head.has(WITH_PRIORITY) { 5 } else { 0 };
-        let known = bytes.get(..(start + 2).min(head.whole()))?;
-        let padding =
-            if head.has(PADDED) { known.get(HEAD).map_or(0, |length| usize::from(*length)) } else { 0 };
-        let end = head.whole().saturating_sub(padding).min(known.len());
-        let whole = head.has(END_HEADERS);
-        Some(match known.get(start..end).unwrap_or_default() {
-            [NO_TABLE, next, ..] if next & TABLE_MASK != TABLE => Self::NoRoom,
-            [NO_TABLE] if whole => Self::NoRoom,
-            [first, ..] if first & TABLE_MASK != TABLE => Self::Nothing,
-            [] if whole => Self::Nothing,
-            _ => Self::Else,
-        })
-    }
 }
 
 /// What a client has sent so far.
@@ -91,31 +45,39 @@ impl Table {
 pub struct ClientFrames {
     /// How much of the preface is still to come.
     preface: usize,
-    stateless: Stateless,
-    /// Whether a field section of h2's goes on in the next frame.
-    in_section: bool,
+    /// The field section that goes on in the next frame.
+    open: Option<Box<Open>>,
     /// The last stream that was opened, and the last that h2 knows of: those between have been answered here.
     last: u32,
     passed: u32,
     /// The last that was answered here.
     answered: u32,
+    /// How large it has last said that this side's dynamic table may be.
+    table: u32,
     unrest: u32,
 }
 
 impl Default for ClientFrames {
     fn default() -> Self {
-        let stateless = Stateless::default();
-        Self { preface: PREFACE, stateless, in_section: false, last: 0, passed: 0, answered: 0, unrest: 0 }
+        Self {
+            preface: PREFACE,
+            open: None,
+            last: 0,
+            passed: 0,
+            answered: 0,
+            table: DEFAULT_TABLE,
+            unrest: 0,
+        }
     }
 }
 
 impl ClientFrames {
-    /// What becomes of the next of these bytes, of which `room` are received at most before something is decided. What h2 is
-    /// to be told of otherwise is changed in them.
+    /// What becomes of the next of these bytes; of a field section at most `most` bytes are collected. What h2 is to be told of
+    /// otherwise is changed in them.
     pub fn next(
         &mut self,
         bytes: &mut [u8],
-        room: usize,
+        most: usize,
         server: &mut ServerFrames,
         windows: &mut Windows,
     ) -> Step {
@@ -125,30 +87,27 @@ impl ClientFrames {
             return if part == 0 { Step::More } else { Step::Pass(part) };
         }
         let Some(head) = Head::first(bytes) else { return Step::More };
-        // Any other than what goes on is h2's to refuse, as is what is too long.
-        if self.in_section || head.length > MOST {
-            self.in_section &= !(head.kind == CONTINUATION && head.has(END_HEADERS));
+        // What is too long is h2's to refuse.
+        if head.length > MOST {
             return Step::Pass(head.whole());
         }
+        if self.open.is_some() {
+            return self.goes_on(head, bytes, most);
+        }
         match head.kind {
-            HEADERS => self.headers(head, bytes, room, server),
-            SETTINGS if head.has(ACK) => {
-                if self.stateless == Stateless::NotYet {
-                    // The first settings say it, and are the first to be acknowledged.
-                    self.stateless = Stateless::Known;
-                }
-                Step::Pass(head.whole())
-            }
-            SETTINGS => self.settings(head, bytes, room, server, windows),
+            HEADERS => self.headers(head, bytes),
+            SETTINGS if !head.has(ACK) => self.settings(head, bytes, server, windows),
             WINDOW_UPDATE if head.length == 4 => self.window_update(head, bytes, windows),
             RST_STREAM if head.length == 4 => self.swallow_or_pass(head, bytes, 2),
             PRIORITY if head.length == 5 => self.swallow_or_pass(head, bytes, 1),
             DATA if self.is_answered(head.stream) => Step::End(Reason::STREAM_CLOSED),
-            _ => {
-                self.in_section = head.leaves_section_open();
-                Step::Pass(head.whole())
-            }
+            _ => Step::Pass(head.whole()),
         }
+    }
+
+    /// Whether a request on this stream may be answered here: it has to be one that opens it.
+    pub fn may_answer(&self, stream: u32, server: &ServerFrames) -> bool {
+        stream % 2 == 1 && stream > self.last && !server.is_leaving() && !server.owes_table_size()
     }
 
     /// The request on this stream was answered.
@@ -157,9 +116,11 @@ impl ClientFrames {
         self.unrest = self.unrest.saturating_sub(1);
     }
 
-    /// The request on this stream is h2's.
+    /// What came on this stream is h2's.
     pub fn pass(&mut self, stream: u32) {
-        (self.last, self.passed) = (stream, stream);
+        if stream % 2 == 1 && stream > self.last {
+            (self.last, self.passed) = (stream, stream);
+        }
     }
 
     /// The last stream that was answered here. What came before it h2 has seen by now.
@@ -172,74 +133,57 @@ impl ClientFrames {
         stream % 2 == 1 && self.passed < stream && stream <= self.last
     }
 
-    fn headers(&mut self, head: Head, bytes: &[u8], room: usize, server: &ServerFrames) -> Step {
+    fn headers(&mut self, head: Head, bytes: &[u8]) -> Step {
         if self.is_answered(head.stream) {
             // A stream that was passed over is closed as well, and opening it is another mistake (RFC 9113, section 5.1.1).
             let closed = head.stream == self.last;
             return Step::End(if closed { Reason::STREAM_CLOSED } else { Reason::PROTOCOL_ERROR });
         }
-        if matches!(self.stateless, Stateless::Known | Stateless::Said) {
-            let Some(table) = Table::of(head, bytes) else { return Step::More };
-            if table == Table::Else && self.stateless == Stateless::Said {
-                self.stateless = Stateless::Never;
-            } else if table == Table::NoRoom && self.stateless == Stateless::Known {
-                self.stateless = Stateless::Said;
-                return self.pass_headers(head);
-            }
+        let Some(frame) = bytes.get(..head.whole()) else { return Step::More };
+        // What is malformed ends the connection, which h2 sees to.
+        let Some(section) = FieldSection::begin(head, frame) else { return Step::Pass(head.whole()) };
+        if head.has(END_HEADERS) {
+            return Step::Section(head.whole(), section);
         }
-        let section = HEAD + if head.has(WITH_PRIORITY) { 5 } else { 0 };
-        if self.stateless == Stateless::Said
-            && head.has(END_STREAM | END_HEADERS)
-            && !head.has(PADDED)
-            && head.stream % 2 == 1
-            && head.stream > self.last
-            && (section..=room.min(HEAD + MOST_SECTION)).contains(&head.whole())
-            && !server.is_leaving()
-            && !server.owes_table_size()
-        {
-            if bytes.len() < head.whole() {
-                return Step::More;
-            }
-            // A stream that depends on itself is h2's to refuse.
-            if !head.has(WITH_PRIORITY) || number(bytes, HEAD) != Some(head.stream) {
-                return Step::Ask { length: head.whole(), stream: head.stream, section };
-            }
-        }
-        self.pass_headers(head)
+        self.open = Some(Box::new(Open::new(section, frame)));
+        Step::Swallow(head.whole())
     }
 
-    fn pass_headers(&mut self, head: Head) -> Step {
-        self.in_section = head.leaves_section_open();
-        if head.stream % 2 == 1 && head.stream > self.last {
-            self.pass(head.stream);
+    /// What comes within a field section.
+    fn goes_on(&mut self, head: Head, bytes: &[u8], most: usize) -> Step {
+        let Some(open) = &mut self.open else { return Step::More };
+        if (head.kind, head.stream) != (CONTINUATION, open.stream()) {
+            return Step::End(Reason::PROTOCOL_ERROR);
         }
-        Step::Pass(head.whole())
+        let Some(payload) = bytes.get(HEAD..head.whole()) else { return Step::More };
+        let ends = head.has(END_HEADERS);
+        if !open.extend(payload, ends, most) {
+            return Step::End(Reason::ENHANCE_YOUR_CALM);
+        }
+        match self.open.take_if(|_| ends) {
+            Some(open) => Step::Section(head.whole(), open.into_section()),
+            None => Step::Swallow(head.whole()),
+        }
     }
 
     fn settings(
         &mut self,
         head: Head,
         bytes: &[u8],
-        room: usize,
         server: &mut ServerFrames,
         windows: &mut Windows,
     ) -> Step {
-        if head.whole() > room {
-            // Nobody has so much to say.
-            self.stateless = Stateless::Never;
-        } else {
-            let Some(frame) = bytes.get(..head.whole()) else { return Step::More };
-            let mut of_table = false;
-            for [a, b, value @ ..] in frame[HEAD..].as_chunks::<6>().0 {
-                let value = u32::from_be_bytes(*value);
-                match u16::from_be_bytes([*a, *b]) {
-                    HEADER_TABLE_SIZE => of_table = true,
-                    INITIAL_WINDOW_SIZE => windows.say(value),
-                    _ => {}
-                }
+        let Some(frame) = bytes.get(..head.whole()) else { return Step::More };
+        let mut shrinks = false;
+        for [a, b, value @ ..] in frame[HEAD..].as_chunks::<6>().0 {
+            let value = u32::from_be_bytes(*value);
+            match u16::from_be_bytes([*a, *b]) {
+                HEADER_TABLE_SIZE => shrinks |= value < std::mem::replace(&mut self.table, value),
+                INITIAL_WINDOW_SIZE => windows.say(value),
+                _ => {}
             }
-            server.tell(of_table);
         }
+        server.tell(shrinks);
         Step::Pass(head.whole())
     }
 
@@ -280,10 +224,13 @@ impl ClientFrames {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::GOAWAY;
+    use super::super::frame::{END_STREAM, GOAWAY, PADDED, WITH_PRIORITY};
     use super::*;
 
     const ASK: u8 = END_STREAM | END_HEADERS;
+
+    /// As much as is collected of a field section.
+    const COLLECTED: usize = 100;
 
     fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         [&Head { length: payload.len(), kind, flags, stream }.bytes()[..], payload].concat()
@@ -298,81 +245,59 @@ mod tests {
     }
 
     impl Connection {
-        /// One on which requests may be answered.
+        /// One that has begun.
         fn ready() -> Self {
             let mut connection = Self::default();
-            for (bytes, passed) in [
-                (vec![b'p'; PREFACE], PREFACE),
-                (frame(SETTINGS, 0, 0, b""), HEAD),
-                (frame(SETTINGS, ACK, 0, b""), HEAD),
-                (frame(HEADERS, ASK, 1, b"\x20\x82"), HEAD + 2),
-            ] {
-                assert_eq!(connection.next(&bytes), Step::Pass(passed));
-            }
+            assert_eq!(connection.next(&[b'p'; PREFACE]), Step::Pass(PREFACE));
+            assert_eq!(connection.next(&frame(SETTINGS, 0, 0, b"")), Step::Pass(HEAD));
             connection
         }
 
         fn next(&mut self, bytes: &[u8]) -> Step {
-            self.client.next(&mut bytes.to_vec(), 8192, &mut self.server, &mut self.windows)
+            self.client.next(&mut bytes.to_vec(), COLLECTED, &mut self.server, &mut self.windows)
         }
 
         /// Has the next request be answered.
         fn answer(&mut self, stream: u32) {
-            let asked = self.next(&frame(HEADERS, ASK, stream, b"\x82"));
-            assert_eq!(asked, Step::Ask { length: HEAD + 1, stream, section: HEAD });
+            assert!(self.asks(&frame(HEADERS, ASK, stream, b"\x82")));
             self.client.answered(stream);
         }
-    }
 
-    #[test]
-    fn nothing_is_answered_before_the_client_has_given_up_its_table() {
-        let request = |first: u8| frame(HEADERS, ASK, 1, &[first, 0x84]);
-        let acknowledged = frame(SETTINGS, ACK, 0, b"");
-        for before in [
-            vec![],
-            vec![request(NO_TABLE)],
-            vec![acknowledged.clone()],
-            vec![acknowledged.clone(), request(0x82)],
-            // It has room after all, or that may yet come, or is in the padding.
-            vec![acknowledged.clone(), frame(HEADERS, ASK, 1, b"\x20\x3f\x61\x82")],
-            vec![acknowledged.clone(), frame(HEADERS, END_STREAM, 1, b"\x20")],
-            vec![acknowledged.clone(), frame(HEADERS, ASK | PADDED, 1, b"\x01\x20")],
-            vec![
-                acknowledged.clone(),
-                frame(HEADERS, ASK, 1, b"\x20\x82"),
-                frame(HEADERS, ASK, 3, b"\x3f\x61\x82"),
-            ],
-            vec![
-                acknowledged.clone(),
-                frame(HEADERS, ASK, 1, b"\x20\x82"),
-                frame(HEADERS, ASK | PADDED, 3, b"\0\x21\x82"),
-            ],
-            vec![acknowledged, frame(HEADERS, ASK, 1, b"")],
-        ] {
-            let mut connection = Connection::default();
-            connection.next(&[b'p'; PREFACE]);
-            let goes_on = before.last().is_some_and(|last| last[3] == HEADERS && last[4] & END_HEADERS == 0);
-            let end = if goes_on { frame(CONTINUATION, END_HEADERS, 1, b"\x3f\x61\x82") } else { vec![] };
-            let end = Some(end).filter(|end| !end.is_empty());
-            for bytes in before.iter().chain(&end).chain([&frame(HEADERS, ASK, 9, b"\x82\x84")]) {
-                assert_eq!(connection.next(bytes), Step::Pass(bytes.len()), "{before:x?}");
-            }
+        /// Whether these bytes are a whole field section that may be answered.
+        fn asks(&mut self, bytes: &[u8]) -> bool {
+            let Step::Section(length, section) = self.next(bytes) else { return false };
+            assert_eq!(length, bytes.len());
+            section.ends && self.client.may_answer(section.stream, &self.server)
         }
     }
 
     #[test]
-    fn what_is_no_plain_request_is_h2_s() {
-        let long = vec![0x82; MOST_SECTION + 1];
+    fn field_sections_are_read_here_and_requests_may_be_answered() {
+        for (flags, stream, asks) in [
+            (ASK, 1, true),
+            (ASK | PADDED | WITH_PRIORITY, 3, true),
+            (END_HEADERS, 1, false),
+            // No client opens such a stream.
+            (ASK, 2, false),
+        ] {
+            let bytes = frame(HEADERS, flags, stream, b"\x01\0\0\0\0\x0fz");
+            assert_eq!(Connection::ready().asks(&bytes), asks, "{flags} {stream}");
+        }
+        let mut connection = Connection::ready();
+        connection.client.pass(5);
+        for stream in [1, 3, 5] {
+            assert!(!connection.asks(&frame(HEADERS, ASK, stream, b"\x82")), "it was opened before");
+        }
+        connection.client.pass(1);
+        connection.answer(7);
+    }
+
+    #[test]
+    fn what_is_no_field_section_is_h2_s() {
         for (kind, flags, stream, payload) in [
-            (HEADERS, END_HEADERS, 3, &b"\x82"[..]),
-            (HEADERS, END_STREAM, 3, b"\x82"),
-            (HEADERS, ASK | PADDED, 3, b"\x00\x82"),
-            (HEADERS, ASK, 0, b"\x82"),
-            (HEADERS, ASK, 2, b"\x82"),
-            (HEADERS, ASK, 1, b"\x82"),
-            (HEADERS, ASK, 3, &long),
-            // It depends on itself, or has no room for what it says it does on.
-            (HEADERS, ASK | WITH_PRIORITY, 3, b"\x80\x00\x00\x03\x0f\x82"),
+            (HEADERS, ASK, 0, &b"\x82"[..]),
+            (HEADERS, ASK | PADDED, 3, b"\x02\x82"),
+            // It has no room for what it says it depends on.
             (HEADERS, ASK | WITH_PRIORITY, 3, b"\x00\x00"),
             (CONTINUATION, END_HEADERS, 3, b"\x82"),
             (DATA, END_STREAM, 1, b"a"),
@@ -397,16 +322,11 @@ mod tests {
     }
 
     #[test]
-    fn a_request_may_come_with_a_priority() {
-        let asked = Connection::ready().next(&frame(HEADERS, ASK | WITH_PRIORITY, 3, b"\x80\0\0\0\x0f\x82"));
-        assert_eq!(asked, Step::Ask { length: HEAD + 6, stream: 3, section: HEAD + 5 });
-    }
-
-    #[test]
     fn what_is_not_whole_is_waited_for() {
         let settings = [&b"\0\x04\0\0\0\x07"[..], b"\0\x01\0\0\0\0"].concat();
         for bytes in [
             frame(HEADERS, ASK, 5, b"\x82\x84"),
+            frame(HEADERS, 0, 5, b"\x82\x84"),
             frame(SETTINGS, 0, 0, &settings),
             frame(WINDOW_UPDATE, 0, 0, b"\0\0\x08\0"),
             frame(RST_STREAM, 0, 3, b"\0\0\0\x08"),
@@ -418,49 +338,49 @@ mod tests {
             }
             assert_ne!(connection.next(&bytes), Step::More);
         }
-        // A section that says something is looked at as soon as it does.
-        let mut connection = Connection::default();
-        connection.next(&[b'p'; PREFACE]);
-        connection.next(&frame(SETTINGS, ACK, 0, b""));
-        let bytes = frame(HEADERS, ASK, 1, b"\x20\x82");
-        assert_eq!(connection.next(&bytes[..=HEAD]), Step::More);
-        assert_eq!(connection.next(&bytes), Step::Pass(bytes.len()));
+    }
+
+    #[test]
+    fn a_field_section_in_several_frames_is_whole_with_its_last() {
+        let mut connection = Connection::ready();
+        for bytes in [frame(HEADERS, END_STREAM, 3, b"\x82"), frame(CONTINUATION, 0, 3, b"\x84")] {
+            assert_eq!(connection.next(&bytes), Step::Swallow(bytes.len()));
+        }
+        let last = frame(CONTINUATION, END_HEADERS, 3, b"\x86");
+        for cut in 0..last.len() {
+            assert_eq!(connection.next(&last[..cut]), Step::More);
+        }
+        let Step::Section(length, section) = connection.next(&last) else { panic!("it is not whole") };
+        assert_eq!((length, section.block(b""), section.ends), (last.len(), &b"\x82\x84\x86"[..], true));
+        assert!(connection.client.may_answer(section.stream, &connection.server));
         connection.answer(3);
     }
 
     #[test]
-    fn that_there_is_no_table_may_be_said_with_a_priority_or_padding() {
-        for (flags, payload) in
-            [(WITH_PRIORITY, &b"\0\0\0\0\x0f\x20\x82"[..]), (PADDED, b"\x02\x20\x82zz"), (0, b"\x20")]
-        {
-            let mut connection = Connection::default();
-            connection.next(&[b'p'; PREFACE]);
-            connection.next(&frame(SETTINGS, ACK, 0, b""));
-            let bytes = frame(HEADERS, ASK | flags, 1, payload);
-            assert_eq!(connection.next(&bytes), Step::Pass(bytes.len()));
-            connection.answer(3);
-        }
-    }
-
-    #[test]
-    fn a_field_section_that_goes_on_is_h2_s_to_its_end() {
-        let mut connection = Connection::ready();
-        let request = frame(HEADERS, ASK, 5, b"\x82");
-        for bytes in [
-            frame(HEADERS, END_STREAM, 3, b"\x82"),
-            frame(CONTINUATION, 0, 3, b"\x84"),
-            // Which ends the connection there.
-            request.clone(),
-            frame(CONTINUATION, END_HEADERS, 3, b"\x84"),
+    fn nothing_else_comes_within_a_field_section() {
+        for (bytes, step) in [
+            (frame(HEADERS, ASK, 5, b"\x82"), Step::End(Reason::PROTOCOL_ERROR)),
+            (frame(CONTINUATION, END_HEADERS, 5, b"\x82"), Step::End(Reason::PROTOCOL_ERROR)),
+            (frame(CONTINUATION, END_HEADERS, 0, b"\x82"), Step::End(Reason::PROTOCOL_ERROR)),
+            (frame(SETTINGS, 0, 0, b""), Step::End(Reason::PROTOCOL_ERROR)),
+            (frame(0xee, 0, 3, b""), Step::End(Reason::PROTOCOL_ERROR)),
+            (frame(CONTINUATION, END_HEADERS, 3, &[0x82; COLLECTED]), Step::End(Reason::ENHANCE_YOUR_CALM)),
+            (frame(CONTINUATION, 0, 3, &[0x82; MOST + 1]), Step::Pass(HEAD + MOST + 1)),
         ] {
-            assert_eq!(connection.next(&bytes), Step::Pass(bytes.len()));
+            let mut connection = Connection::ready();
+            assert_eq!(connection.next(&frame(HEADERS, END_STREAM, 3, b"\x82")), Step::Swallow(HEAD + 1));
+            assert_eq!(connection.next(&bytes), step, "{:x?}", &bytes[..HEAD]);
         }
-        assert!(matches!(connection.next(&request), Step::Ask { .. }));
+        let mut connection = Connection::ready();
+        connection.next(&frame(HEADERS, END_STREAM, 3, b"\x82"));
+        let endless = frame(CONTINUATION, 0, 3, b"");
+        assert!((0..10).any(|_| connection.next(&endless) == Step::End(Reason::ENHANCE_YOUR_CALM)));
     }
 
     #[test]
     fn h2_does_not_see_what_belongs_to_an_answered_stream() {
         let mut connection = Connection::ready();
+        connection.client.pass(1);
         connection.answer(3);
         connection.answer(7);
         for (kind, stream, payload, step) in [
@@ -482,12 +402,11 @@ mod tests {
         assert_eq!(connection.client.last_answered(), 7);
         // To h2 they are streams that were passed over, once it knows of a later one.
         connection.client.pass(9);
-        for (kind, stream, payload) in
-            [(WINDOW_UPDATE, 7, &b"\0\0\0\x01"[..]), (DATA, 7, b""), (HEADERS, 7, b"\x82")]
-        {
+        for (kind, stream, payload) in [(WINDOW_UPDATE, 7, &b"\0\0\0\x01"[..]), (DATA, 7, b"")] {
             let bytes = frame(kind, ASK, stream, payload);
             assert_eq!(connection.next(&bytes), Step::Pass(bytes.len()));
         }
+        assert!(!connection.asks(&frame(HEADERS, ASK, 7, b"\x82")));
         assert_eq!(connection.client.last_answered(), 7);
     }
 
@@ -523,7 +442,7 @@ mod tests {
         let mut connection = Connection::ready();
         let mut update = frame(WINDOW_UPDATE, 0, 0, b"\0\x10\0\0");
         let Connection { client, server, windows } = &mut connection;
-        assert_eq!(client.next(&mut update, 8192, server, windows), Step::Pass(13));
+        assert_eq!(client.next(&mut update, COLLECTED, server, windows), Step::Pass(13));
         let told = number(&update, HEAD).expect("a number") as usize;
         let kept = (65_535 + (1 << 20)) / 4;
         assert_eq!((told, windows.room()), ((1 << 20) - kept, MOST));
@@ -535,15 +454,17 @@ mod tests {
     }
 
     #[test]
-    fn h2_tells_of_the_table_s_size_before_anything_is_answered() {
+    fn h2_tells_that_its_table_is_smaller_before_anything_is_answered() {
+        let size = |size: u32| frame(SETTINGS, 0, 0, &[&b"\0\x01"[..], &size.to_be_bytes()].concat());
         let mut connection = Connection::ready();
-        let request = frame(HEADERS, ASK, 3, b"\x82");
-        let size = frame(SETTINGS, 0, 0, b"\0\x01\0\0\0\0");
-        assert_eq!(connection.next(&size), Step::Pass(size.len()));
-        assert_eq!(connection.next(&request), Step::Pass(request.len()));
-        for bytes in
-            [frame(SETTINGS, ACK, 0, b""), frame(SETTINGS, ACK, 0, b""), frame(HEADERS, ASK, 1, b"\x20\x88")]
-        {
+        // As browsers do.
+        for larger in [4096, 65_536] {
+            assert_eq!(connection.next(&size(larger)), Step::Pass(HEAD + 6));
+            assert!(connection.asks(&frame(HEADERS, ASK, 1, b"\x82")), "{larger}");
+        }
+        assert_eq!(connection.next(&size(4096)), Step::Pass(HEAD + 6));
+        assert!(!connection.asks(&frame(HEADERS, ASK, 1, b"\x82")));
+        for bytes in [[&frame(SETTINGS, ACK, 0, b"")[..]; 4].concat(), frame(HEADERS, ASK, 1, b"\x20\x88")] {
             connection.server.advance(&bytes, |_| ());
         }
         connection.answer(5);
@@ -553,9 +474,7 @@ mod tests {
     fn nothing_is_answered_once_h2_has_said_goodbye() {
         let mut connection = Connection::ready();
         connection.answer(3);
-        let goaway = frame(GOAWAY, 0, 0, b"\x7f\xff\xff\xff\0\0\0\0");
-        connection.server.rewrite(&goaway, 3, &mut Vec::new()).expect("it is one");
-        let request = frame(HEADERS, ASK, 5, b"\x82");
-        assert_eq!(connection.next(&request), Step::Pass(request.len()));
+        connection.server.advance(&frame(GOAWAY, 0, 0, b"\x7f\xff\xff\xff\0\0\0\0"), |_| ());
+        assert!(!connection.asks(&frame(HEADERS, ASK, 5, b"\x82")));
     }
 }

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
+use h2::Reason;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::request::ConnectionContext;
 use super::answer;
 use super::client_frames::{ClientFrames, Step};
-use super::frame::{Head, WINDOW_UPDATE};
-use super::hpack;
+use super::field_sections::FieldSection;
+use super::frame::{CONTINUATION, HEAD, HEADERS, Head, MOST, WINDOW_UPDATE};
+use super::hpack::Decoder;
 use super::server_frames::ServerFrames;
 use super::shared::Shared;
 use super::windows::Windows;
@@ -27,6 +29,9 @@ const MOST_UNSENT: usize = 32 * 1024;
 
 /// The least that is received at once, whatever a head may have.
 const LEAST_INPUT: usize = 4096;
+
+/// A field section in several frames may be so many times as long as a head or a frame may be: who asks for too much is told so.
+const SECTION: usize = 2;
 
 /// How requests say what they are asked by (RFC 9113, section 8.3.1).
 const SCHEMES: &[&[u8]] = &[b"https", b"http"];
@@ -45,11 +50,14 @@ struct FastPath<S> {
     input: Input,
     /// How much of what comes next is h2's.
     pass: usize,
-    /// What h2 is told that the client has not said.
-    told: Bytes,
+    /// What h2 is told in place of what the client has said: whole frames.
+    told: BytesMut,
     /// Whether the client has sent all it will.
     ended: bool,
+    /// Whether the connection ends, so that nothing more is looked at.
+    over: bool,
     client: ClientFrames,
+    decoder: Decoder,
     server: ServerFrames,
     windows: Windows,
     output: Output,
@@ -91,9 +99,11 @@ impl<S: HttpService> FastPath<S> {
             shared: Arc::clone(shared),
             input: Input::default(),
             pass: 0,
-            told: Bytes::new(),
+            told: BytesMut::new(),
             ended: false,
+            over: false,
             client: ClientFrames::default(),
+            decoder: Decoder::default(),
             server: ServerFrames::default(),
             windows: Windows::default(),
             output: Output::default(),
@@ -173,6 +183,10 @@ impl<S: HttpService> FastPath<S> {
                 return received;
             }
             let size = self.input_size();
+            if self.input.is_full() {
+                // No frame that is waited for is longer.
+                self.input.grow(HEAD + MOST);
+            }
             if ready!(self.input.poll_read(io, context, size))? == 0 {
                 self.ended = true;
             } else {
@@ -181,69 +195,92 @@ impl<S: HttpService> FastPath<S> {
         }
     }
 
-    /// Tells h2 that the client takes what was kept from it, where that is all there is; whether there was something to tell.
+    /// Tells h2 what it is told in place of what the client has said, or that the client takes what was kept from it, where that
+    /// is all there is; whether there was something to tell.
     fn tell(&mut self, out: &mut ReadBuf<'_>) -> bool {
         if let Some(credit) = self.windows.give_back() {
             let head = Head { length: 4, kind: WINDOW_UPDATE, flags: 0, stream: 0 };
-            self.told = [&head.bytes()[..], &credit.to_be_bytes()].concat().into();
+            self.told.extend_from_slice(&head.bytes());
+            self.told.extend_from_slice(&credit.to_be_bytes());
         }
         if self.told.is_empty() {
             return false;
         }
         let count = self.told.len().min(out.remaining());
-        out.put_slice(&self.told.split_to(count));
+        out.put_slice(&self.told[..count]);
+        self.told.advance(count);
+        if self.told.is_empty() {
+            self.told = BytesMut::new();
+        }
         true
     }
 
     /// Does what there is to do with the next frame; `given` is whether h2 has been given something that it has not seen yet.
     fn turn(&mut self, given: bool) -> Turn {
+        if self.over {
+            return Turn::Over;
+        }
         if self.output.len() >= MOST_UNSENT {
             return if given { Turn::Wait } else { Turn::Full };
         }
-        let size = self.input_size();
-        match self.client.next(self.input.bytes_mut(), size, &mut self.server, &mut self.windows) {
+        // One after the other, as if h2 had answered: what it finds wrong is the last that is looked at.
+        let of_section = |head: Head| matches!(head.kind, HEADERS | CONTINUATION);
+        if given && Head::first(self.input.bytes()).is_some_and(of_section) {
+            return Turn::Wait;
+        }
+        let most = SECTION * self.context.limits.head_bytes.max(MOST);
+        match self.client.next(self.input.bytes_mut(), most, &mut self.server, &mut self.windows) {
             Step::More => return Turn::Receive,
             Step::Pass(count) => self.pass = count,
             Step::Swallow(count) => self.input.consume(count),
-            // One after the other, as if h2 had answered: what it finds wrong is the last that is looked at.
-            Step::Ask { .. } | Step::End(_) if given => return Turn::Wait,
-            Step::Ask { length, stream, section } => {
-                if self.shared.has_room() && self.answer(stream, section, length) {
-                    self.input.consume(length);
-                    self.client.answered(stream);
-                    self.shared.count();
-                } else {
-                    self.client.pass(stream);
-                    self.pass = length;
-                }
-            }
-            Step::End(reason) => {
-                self.shared.end(reason);
-                return Turn::Over;
-            }
+            Step::End(_) if given => return Turn::Wait,
+            Step::Section(length, section) => match self.section(&section, length) {
+                Ok(()) => self.input.consume(length),
+                Err(reason) => return self.end(reason),
+            },
+            Step::End(reason) => return self.end(reason),
         }
         Turn::Go
     }
 
-    /// Answers the request of this field section, or leaves it to h2.
-    fn answer(&mut self, stream: u32, section: usize, end: usize) -> bool {
-        let Self { service, context, shared, input, windows, output, .. } = self;
-        let bytes = &input.bytes()[section..end];
+    /// The connection ends.
+    fn end(&mut self, reason: Reason) -> Turn {
+        self.over = true;
+        self.shared.end(reason);
+        Turn::Over
+    }
+
+    /// Answers the request of a field section that became whole with so many bytes of what was received, or gives it to h2.
+    /// Fails with why the connection has to end.
+    fn section(&mut self, section: &FieldSection, length: usize) -> Result<(), Reason> {
+        let Self { service, context, shared, input, client, decoder, server, windows, output, told, .. } =
+            self;
+        let block = section.block(&input.bytes()[..length]);
         let limits = &context.limits;
         let asking = Asking { worker: &context.worker, peer: &context.peer, more: &context.more };
         with_buffers(|read, answer| {
-            let asked = hpack::read(read, bytes, limits.head_bytes)
-                .and_then(|()| PlainRequest::of(read, limits.fields, SCHEMES));
-            let Some(request) = asked else { return false };
-            if !asking.ask(service, &request.lines(bytes.len()), answer) {
-                return false;
+            let fits = decoder.read(read, block, limits.head_bytes)?;
+            // Only where an answer may yet be left to h2.
+            let asked = fits
+                && section.ends
+                && !section.depends_on_itself()
+                && client.may_answer(section.stream, server)
+                && shared.has_room();
+            let request = if asked { PlainRequest::of(read, limits.fields, SCHEMES) } else { None };
+            if let Some(request) = request
+                && asking.ask(service, &request.lines(block.len()), answer)
+            {
+                if let Some(body) = answer::write(answer, section.stream, windows.room(), output.buffer()) {
+                    windows.take(body);
+                    client.answered(section.stream);
+                    shared.count();
+                    return Ok(());
+                }
+                shared.leave(section.stream, Bytes::copy_from_slice(answer));
             }
-            let written = answer::write(answer, stream, windows.room(), output.buffer());
-            match written {
-                Some(body) => windows.take(body),
-                None => shared.leave(stream, Bytes::copy_from_slice(answer)),
-            }
-            written.is_some()
+            client.pass(section.stream);
+            section.write(read, told);
+            Ok(())
         })
     }
 
@@ -297,17 +334,18 @@ impl<S: HttpService> FastPath<S> {
         ready!(self.poll_between(io, context))?;
         let first = pieces.iter().find(|piece| !piece.is_empty()).map_or(&b""[..], |piece| piece);
         // What follows the first piece is the payload of a frame that begins there.
-        let count = self.server.before_rewritten(first);
-        if count == 0 && !first.is_empty() {
-            let last = self.client.last_answered();
-            if let Some(taken) = self.server.rewrite(first, last, self.output.buffer()) {
-                return Poll::Ready(Ok(taken));
-            }
+        let last = self.client.last_answered();
+        let count = self.server.before_rewritten(first, last);
+        if count == 0
+            && !first.is_empty()
+            && let Some(taken) = self.server.rewrite(first, last, self.output.buffer())
+        {
+            return Poll::Ready(Ok(taken));
         }
         let written = if pieces.len() > 1 && count == first.len() {
             ready!(Pin::new(io).poll_write_vectored(context, pieces))?
         } else {
-            // All of it where it is no frame, of which h2 writes none.
+            // All of it where it is half a frame, of which h2 writes none.
             let part = if count == 0 { first } else { &first[..count] };
             ready!(Pin::new(io).poll_write(context, part))?
         };

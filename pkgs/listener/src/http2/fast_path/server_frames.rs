@@ -1,10 +1,7 @@
-//! Where h2 is in what it writes: answers from here go between its frames, and never into a field section. Two of its frames are
-//! rewritten: its settings, and what it says of the last stream.
+//! Where h2 is in what it writes: answers from here go between its frames, and never into a field section. What it says of the
+//! last stream is rewritten where that is one that was answered here.
 
-use super::frame::{ACK, CONTINUATION, DATA, END_HEADERS, GOAWAY, HEAD, HEADERS, Head, SETTINGS};
-
-/// SETTINGS_HEADER_TABLE_SIZE is 0 (RFC 9113, section 6.5.2).
-const NO_TABLE: [u8; 6] = [0, 1, 0, 0, 0, 0];
+use super::frame::{ACK, CONTINUATION, DATA, END_HEADERS, GOAWAY, HEAD, HEADERS, Head, SETTINGS, number};
 
 /// What h2 has written so far.
 #[derive(Debug, Default)]
@@ -16,15 +13,13 @@ pub struct ServerFrames {
     left: usize,
     /// Whether a field section goes on in the next frame.
     in_section: bool,
-    /// Whether its settings have been rewritten, which come first.
-    begun: bool,
     /// Whether it has said that the connection ends.
     leaving: bool,
     /// How often it was told of settings, and has said that they apply.
     told: u32,
     applied: u32,
-    /// By which of these the client has changed the size of its dynamic table, where h2 has not yet said in a field section that
-    /// it follows: what is sent before that has to be h2's (RFC 7541, section 4.2).
+    /// By which of these the client has made the dynamic table smaller, where h2 has not yet said in a field section that it
+    /// follows: what is sent before that has to be h2's (RFC 7541, section 4.2).
     table: Option<u32>,
 }
 
@@ -45,26 +40,23 @@ impl ServerFrames {
         self.table.is_some()
     }
 
-    /// h2 is told of settings, which say something of the dynamic table or do not.
-    pub fn tell(&mut self, of_table: bool) {
+    /// h2 is told of settings, which make the dynamic table smaller or do not.
+    pub fn tell(&mut self, shrinks: bool) {
         self.told = self.told.wrapping_add(1);
-        if of_table {
+        if shrinks {
             self.table = Some(self.told);
         }
     }
 
-    /// How many of the bytes it wants to write there are before the next frame that is to be rewritten.
-    pub fn before_rewritten(&self, bytes: &[u8]) -> usize {
-        if !self.begun {
-            return 0;
-        }
+    /// How many of the bytes it wants to write there are before a frame that names a stream before `last` as the last.
+    pub fn before_rewritten(&self, bytes: &[u8], last: u32) -> usize {
         if self.read > 0 {
             // That which has begun is none. The rest is looked at next time.
             return bytes.len().min(HEAD - self.read);
         }
         let mut at = self.left;
         while let Some(head) = bytes.get(at..).and_then(Head::first) {
-            if head.kind == GOAWAY {
+            if head.kind == GOAWAY && number(bytes, at + HEAD).is_some_and(|named| named < last) {
                 return at;
             }
             at += head.whole();
@@ -72,30 +64,14 @@ impl ServerFrames {
         bytes.len()
     }
 
-    /// Rewrites the frame that these bytes begin with, which is taken from h2; none where it is not to be.
-    ///
-    /// The first settings say as well that the client may not use a dynamic table. h2 is not told of that: a client that does so
-    /// all the same, which some do that know only the default, is then h2's as without a fast path. A GOAWAY names the last
-    /// stream that is answered here, if it would name an earlier one.
+    /// Rewrites the GOAWAY that these bytes begin with, which is taken from h2, so that it names `last`; how long it is.
     pub fn rewrite(&mut self, bytes: &[u8], last: u32, out: &mut Vec<u8>) -> Option<usize> {
-        let head = Head::first(bytes)?;
-        let payload = bytes.get(HEAD..head.whole())?;
-        match head.kind {
-            SETTINGS if !self.begun => {
-                out.extend_from_slice(&Head { length: head.length + NO_TABLE.len(), ..head }.bytes());
-                out.extend_from_slice(payload);
-                out.extend_from_slice(&NO_TABLE);
-            }
-            GOAWAY => {
-                let (id, rest) = payload.split_first_chunk()?;
-                self.leaving = true;
-                out.extend_from_slice(&head.bytes());
-                out.extend_from_slice(&u32::from_be_bytes(*id).max(last).to_be_bytes());
-                out.extend_from_slice(rest);
-            }
-            _ => return None,
-        }
-        self.begun = true;
+        let head = Head::first(bytes).filter(|head| head.kind == GOAWAY)?;
+        let (_, rest) = bytes.get(HEAD..head.whole())?.split_first_chunk::<4>()?;
+        self.leaving = true;
+        out.extend_from_slice(&head.bytes());
+        out.extend_from_slice(&last.to_be_bytes());
+        out.extend_from_slice(rest);
         Some(head.whole())
     }
 
@@ -126,6 +102,7 @@ impl ServerFrames {
                     self.table = self.table.filter(|told| self.applied.wrapping_sub(*told) > u32::MAX / 2);
                 }
                 SETTINGS if head.has(ACK) => self.applied = self.applied.wrapping_add(1),
+                GOAWAY => self.leaving = true,
                 _ => {}
             }
             if head.leaves_section_open() {
@@ -144,13 +121,6 @@ mod tests {
 
     fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         [&Head { length: payload.len(), kind, flags, stream }.bytes()[..], payload].concat()
-    }
-
-    /// Whose settings were written.
-    fn begun() -> ServerFrames {
-        let mut frames = ServerFrames::default();
-        frames.rewrite(&frame(SETTINGS, 0, 0, b""), 0, &mut Vec::new()).expect("they are rewritten");
-        frames
     }
 
     #[test]
@@ -173,9 +143,9 @@ mod tests {
             }
         }
         for step in 1..all.len() {
-            let (mut frames, mut sent, mut at) = (begun(), 0, 0);
+            let (mut frames, mut sent, mut at) = (ServerFrames::default(), 0, 0);
             for part in all.chunks(step) {
-                assert_eq!(frames.before_rewritten(&all[at..]).min(1), 1);
+                assert_eq!(frames.before_rewritten(&all[at..], 0).min(1), 1);
                 frames.advance(part, |data| sent += data);
                 at += part.len();
                 assert_eq!(frames.is_between(), ends.contains(&at), "{at} by {step}");
@@ -190,37 +160,33 @@ mod tests {
         let goaway = frame(GOAWAY, 0, 0, b"\0\0\0\x05\0\0\0\x01debug");
         let all = [&before[..], &goaway, &frame(DATA, 0, 1, b"x")].concat();
         for written in 0..before.len() {
-            let (mut frames, mut written) = (begun(), written);
+            let (mut frames, mut written) = (ServerFrames::default(), written);
             frames.advance(&all[..written], |_| ());
             while written < before.len() {
-                let count = frames.before_rewritten(&all[written..]);
+                let count = frames.before_rewritten(&all[written..], 7);
                 frames.advance(&all[written..written + count], |_| ());
                 written += count;
             }
             assert_eq!(written, before.len());
-            assert_eq!((frames.before_rewritten(&all[written..]), frames.is_leaving()), (0, false));
-            for (last, named) in [(3, 5), (5, 5), (0x0102, 0x0102)] {
-                let mut out = Vec::new();
-                assert_eq!(frames.rewrite(&all[written..], last, &mut out), Some(goaway.len()));
-                assert_eq!(out[..HEAD], goaway[..HEAD]);
-                assert_eq!(out[HEAD..HEAD + 4], u32::to_be_bytes(named));
-                assert_eq!(out[HEAD + 4..], goaway[HEAD + 4..]);
-            }
+            assert_eq!((frames.before_rewritten(&all[written..], 7), frames.is_leaving()), (0, false));
+            let mut out = Vec::new();
+            assert_eq!(frames.rewrite(&all[written..], 7, &mut out), Some(goaway.len()));
+            assert_eq!(out, [&goaway[..HEAD], b"\0\0\0\x07", &goaway[HEAD + 4..]].concat());
             assert!(frames.is_leaving());
         }
-        assert_eq!(begun().rewrite(&before, 1, &mut Vec::new()), None);
+        assert_eq!(ServerFrames::default().rewrite(&before, 7, &mut Vec::new()), None);
     }
 
     #[test]
-    fn the_first_settings_say_that_there_is_no_table() {
-        let settings = frame(SETTINGS, 0, 0, b"\0\x03\0\0\0\x07");
-        let mut frames = ServerFrames::default();
-        assert_eq!(frames.before_rewritten(&settings), 0);
-        let mut out = Vec::new();
-        assert_eq!(frames.rewrite(&settings, 0, &mut out), Some(settings.len()));
-        assert_eq!(out, frame(SETTINGS, 0, 0, b"\0\x03\0\0\0\x07\0\x01\0\0\0\0"));
-        assert_eq!(frames.before_rewritten(&settings), settings.len(), "others are as they are");
-        assert_eq!(frames.rewrite(&settings, 0, &mut out), None);
+    fn a_goaway_that_names_a_later_stream_is_sent_as_it_is() {
+        let ping = frame(6, 0, 0, b"12345678");
+        for last in [0, 3, 5] {
+            let mut frames = ServerFrames::default();
+            let all = [&frame(GOAWAY, 0, 0, b"\0\0\0\x05\0\0\0\0")[..], &ping].concat();
+            assert_eq!(frames.before_rewritten(&all, last), all.len(), "{last}");
+            frames.advance(&all, |_| ());
+            assert!(frames.is_leaving() && frames.is_between());
+        }
     }
 
     #[test]
