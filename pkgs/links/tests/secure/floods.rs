@@ -98,6 +98,27 @@ fn who_wears_a_server_out_is_sent_away() {
     server.stop();
 }
 
+/// As curl 7.88 does.
+#[test]
+fn who_resets_what_has_been_answered_is_answered_on_one_connection() {
+    let secure = Secure::new();
+    let server = serve(&secure, &["--http2-fast-path", "--head-timeout", "60"]);
+    let mut stream = connect(&server, Version::Http2);
+    send(&mut *stream, [PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());
+    for id in (1..1000).step_by(2) {
+        send(&mut *stream, frame(HEADERS, WHOLE, id, LONG));
+        loop {
+            let (kind, _, payload) = next(&mut *stream);
+            assert_ne!(kind, GOAWAY, "{id}: {payload:?}");
+            if kind == HEADERS {
+                break;
+            }
+        }
+        send(&mut *stream, frame(RST_STREAM, 0, id, &[0, 0, 0, 5]));
+    }
+    server.stop();
+}
+
 #[test]
 fn a_table_that_changes_with_each_request_costs_nobody_else() {
     let secure = Secure::new();

@@ -21,8 +21,9 @@ const INITIAL_WINDOW_SIZE: u16 = 4;
 /// What a table has until something else is said.
 const DEFAULT_TABLE: u32 = 4096;
 
-/// How far a client may go with frames of streams that have been answered, for which it has no reason. Each counts as one, and
-/// the reset of an answered stream as two; each answer takes one back. Beyond, the connection is closed.
+/// How far a client may go with frames of streams that have been answered. Each counts as one, and as two the reset of a stream
+/// whose answer it cannot have seen; each answer takes one back. Beyond, the connection is closed. curl 7.88 resets each
+/// stream once it has its answer.
 const MOST_UNREST: u32 = 200;
 
 /// What is to be done next.
@@ -50,8 +51,9 @@ pub struct ClientFrames {
     /// The last stream that was opened, and the last that h2 knows of: those between have been answered here.
     last: u32,
     passed: u32,
-    /// The last that was answered here.
+    /// The last that was answered here, and the last whose answer was sent.
     answered: u32,
+    sent: u32,
     /// How large it has last said that this side's dynamic table may be.
     table: u32,
     unrest: u32,
@@ -65,6 +67,7 @@ impl Default for ClientFrames {
             last: 0,
             passed: 0,
             answered: 0,
+            sent: 0,
             table: DEFAULT_TABLE,
             unrest: 0,
         }
@@ -98,7 +101,9 @@ impl ClientFrames {
             HEADERS => self.headers(head, bytes),
             SETTINGS if !head.has(ACK) => self.settings(head, bytes, server, windows),
             WINDOW_UPDATE if head.length == 4 => self.window_update(head, bytes, windows),
-            RST_STREAM if head.length == 4 => self.swallow_or_pass(head, bytes, 2),
+            RST_STREAM if head.length == 4 => {
+                self.swallow_or_pass(head, bytes, if head.stream <= self.sent { 1 } else { 2 })
+            }
             PRIORITY if head.length == 5 => self.swallow_or_pass(head, bytes, 1),
             DATA if self.is_answered(head.stream) => Step::End(Reason::STREAM_CLOSED),
             _ => Step::Pass(head.whole()),
@@ -114,6 +119,11 @@ impl ClientFrames {
     pub fn answered(&mut self, stream: u32) {
         (self.last, self.answered) = (stream, stream);
         self.unrest = self.unrest.saturating_sub(1);
+    }
+
+    /// All answers were sent.
+    pub fn sent(&mut self) {
+        self.sent = self.answered;
     }
 
     /// What came on this stream is h2's.
@@ -424,13 +434,18 @@ mod tests {
         assert_eq!(connection.next(&reset(3)), Step::End(Reason::ENHANCE_YOUR_CALM));
         // One that goes on with half of what it asks for does no harm.
         let mut connection = Connection::ready();
-        for n in 1..10_000 {
+        for n in 1..5_000 {
             connection.answer(4 * n + 1);
             connection.answer(4 * n + 3);
             assert_eq!(connection.next(&reset(4 * n + 1)), Step::Swallow(13));
         }
-        // Nor does one that asks for more of each answer.
-        for n in 10_000..20_000 {
+        // Nor does one that resets what has been sent to it, or asks for more of each answer.
+        for n in 5_000..10_000 {
+            connection.answer(4 * n + 5);
+            connection.client.sent();
+            assert_eq!(connection.next(&reset(4 * n + 5)), Step::Swallow(13));
+        }
+        for n in 10_002..20_000 {
             connection.answer(4 * n + 1);
             let update = frame(WINDOW_UPDATE, 0, 4 * n + 1, b"\0\0\0\x01");
             assert_eq!(connection.next(&update), Step::Swallow(13));

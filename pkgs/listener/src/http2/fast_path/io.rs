@@ -302,6 +302,7 @@ impl<S: HttpService> FastPath<S> {
             return Poll::Pending;
         }
         self.held = None;
+        self.client.sent();
         if let Some(started) = self.timed.take() {
             self.context.worker.counts().answered(started);
         }

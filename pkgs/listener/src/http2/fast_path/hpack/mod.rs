@@ -3,7 +3,7 @@
 //!
 //! A client's table is here. h2's is empty: it is given nothing that would be kept in it.
 //!
-//! - [`decoder`]: reading.
+//! - [`decoder`][]: reading.
 //! - [`dynamic_table`]: what a client refers to.
 
 pub mod decoder;
