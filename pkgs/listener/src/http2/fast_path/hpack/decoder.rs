@@ -107,8 +107,10 @@ mod tests {
 
     #[test]
     fn sections_refer_to_those_before_them() {
-        // RFC 7541, appendices C.3 and C.4: the same requests without Huffman's code and with it.
-        let requests: [(&[(&str, &str)], &[u8], &[u8]); 3] = [
+        /// Lines, and how they are written without Huffman's code and with it.
+        type Request<'a> = (&'a [(&'a str, &'a str)], &'a [u8], &'a [u8]);
+        // RFC 7541, appendices C.3 and C.4.
+        let requests: [Request<'_>; 3] = [
             (
                 &[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "www.example.com")],
                 b"\x82\x86\x84\x41\x0fwww.example.com",

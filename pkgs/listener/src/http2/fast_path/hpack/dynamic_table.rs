@@ -150,9 +150,8 @@ mod tests {
 
     #[test]
     fn its_memory_has_a_bound_however_long_it_is_used() {
-        let mut table = DynamicTable::default();
-        // Beyond what there may be counted of text.
-        table.before = u32::MAX - 10_000;
+        // Soon beyond what can be counted of text.
+        let mut table = DynamicTable { before: u32::MAX - 10_000, ..DynamicTable::default() };
         let mut kept = VecDeque::new();
         for n in 0..20_000_usize {
             let (name, value) = (format!("n{n}"), "v".repeat(n * 7 % 300));
