@@ -96,7 +96,7 @@ check:              ## type-check only
 fmt:                ## format
 	cd pkgs && cargo fmt --all
 
-.PHONY: nix-check render test-nixos image
+.PHONY: nix-check render test-nixos test-crane image
 
 nix-check:          ## format, lint and evaluate the Nix half, and compare with tests/rendered
 	.ci/nix.sh check
@@ -106,6 +106,9 @@ render:             ## write what each host comes to into tests/rendered
 
 test-nixos:         ## build hosts' systems without a binary cache, from Debian's programs; HOSTS="tengbe vm" builds these alone
 	.ci/nixos.sh $(HOSTS)
+
+test-crane:         ## build the flake's packages of our programs by crane, without a binary cache; PACKAGES=linerate-links-alderlake builds it alone
+	.ci/nixos.sh --packages $(PACKAGES)
 
 image:              ## HOST=aws-c6i-image, tengbe-image or tengbe-installer: that image, without Nix's binary cache, of Debian's programs
 	.ci/nixos.sh --images pkgs/target/images $(HOST)

@@ -3,7 +3,9 @@
 # programs from Debian 13 (tests/nixos). Compares what is in each closure with tests/nixos/closures, and its size with a
 # bound. `nixos.sh --write [HOST...]` writes these lists. `nixos.sh --disks DIRECTORY GUEST...` builds the images of
 # guests of tests/portable, as DIRECTORY/GUEST. `nixos.sh --images DIRECTORY IMAGE...` builds the flake's images in the same
-# way, as DIRECTORY/IMAGE, and looks whether each is a disk that a firmware boots.
+# way, as DIRECTORY/IMAGE, and looks whether each is a disk that a firmware boots. `nixos.sh --packages [PACKAGE...]` builds
+# the flake's packages of our programs by crane, the generic ones where none is named, and looks for their manuals and
+# completions; that takes a release build for each kind of CPU, so it is no part of `make test`.
 #
 # Our programs are those that cargo has built for the tests: of $CARGO_TARGET_DIR or pkgs/target, as they are, or built
 # where one is missing. Images have those of $PROFILE, of cargo's profile `try` where that is not set.
@@ -44,6 +46,12 @@ case ${1:-} in
         mode=images
         known=(aws-c6i-appliance aws-c6i-image tengbe-appliance tengbe-image tengbe-installer)
         ;;
+    --packages)
+        mode=packages
+        known=({linerate,linerate-api,linerate-files,linerate-links}{,-alderlake,-icelake-server})
+        shift
+        [[ $# -gt 0 ]] || set -- linerate linerate-api linerate-files linerate-links
+        ;;
 esac
 if [[ $mode == disks || $mode == images ]]; then
     directory=${2-}
@@ -57,7 +65,8 @@ done
 if [[ ${#hosts[@]} == 0 ]]; then
     echo "usage: nixos.sh [--write] [aws-c6i|installer|template|tengbe|vm]..." \
         "| --disks DIRECTORY (appliance|cloud|medium|metal)..." \
-        "| --images DIRECTORY (aws-c6i-appliance|aws-c6i-image|tengbe-appliance|tengbe-image|tengbe-installer)..." >&2
+        "| --images DIRECTORY (aws-c6i-appliance|aws-c6i-image|tengbe-appliance|tengbe-image|tengbe-installer)..." \
+        "| --packages [linerate[-api|-files|-links][-alderlake|-icelake-server]]..." >&2
     exit 2
 fi
 
@@ -79,7 +88,20 @@ cp -r "$packages/by-name/sw/switch-to-configuration-ng/src" "$scratch/switch"
 sed -i 's/^rust-ini = .*/rust-ini = { version = "=0.21.1", features = [/' "$scratch/switch/Cargo.toml"
 cp -r "$packages/build-support/kernel/make-initrd-ng" "$scratch/initrd"
 cp -r "$packages/by-name/ch/chroot-realpath/src" "$scratch/realpath"
-for program in switch initrd realpath; do
+natives=(switch initrd realpath)
+crane=$cache/inputs/crane
+if [[ $mode == packages ]]; then
+    # Ours, and those of what crane builds with.
+    ln -s "$PWD/pkgs" "$scratch/ours"
+    cp -r "$crane/pkgs/crane-utils" "$scratch/crane-utils"
+    natives+=(ours crane-utils)
+    # Nix 2.8, which Debian 12 has, lists no directory by a path that goes up from a file.
+    cp -r "$crane" "$scratch/crane"
+    chmod -R u+w "$scratch/crane"
+    sed -i 's,rest: p + "/../${rest}";,rest: dirOf p + "/${rest}";,' "$scratch/crane/lib/mkDummySrc.nix"
+    crane=$scratch/crane
+fi
+for program in "${natives[@]}"; do
     cargo fetch --quiet --offline --manifest-path "$scratch/$program/Cargo.toml" 2>/dev/null ||
         cargo fetch --quiet --manifest-path "$scratch/$program/Cargo.toml" ||
         skip "crates of NixOS's own programs are not to be had"
@@ -94,7 +116,10 @@ built=${CARGO_TARGET_DIR:-pkgs/target}/debug
 programs=$scratch/programs
 mkdir "$programs"
 names=(linerate linerate-api linerate-files linerate-links)
-if [[ $mode == images ]]; then
+if [[ $mode == packages ]]; then
+    # Crane's.
+    names=()
+elif [[ $mode == images ]]; then
     profile=${PROFILE:-try}
     # Those of the tests have other features.
     if [[ $profile != dev ]]; then
@@ -102,7 +127,9 @@ if [[ $mode == images ]]; then
         built=${CARGO_TARGET_DIR:-pkgs/target}/$profile
     fi
 fi
-if [[ -x $built/${names[0]} && -x $built/${names[1]} && -x $built/${names[2]} && -x $built/${names[3]} ]]; then
+if [[ ${#names[@]} == 0 ]]; then
+    :
+elif [[ -x $built/${names[0]} && -x $built/${names[1]} && -x $built/${names[2]} && -x $built/${names[3]} ]]; then
     for name in "${names[@]}"; do strip -o "$programs/$name" "$built/$name"; done
 else
     python3 -B - "$programs" "${names[@]}" <<'PYTHON'
@@ -118,15 +145,16 @@ build-users-group =
 sandbox = false
 substituters =
 max-jobs = auto
-cores = 1
+cores = $([[ $mode == packages ]] && nproc || echo 1)
 warn-dirty = false
 ${NIX_CONFIG:-}"
 arguments=()
-for input in nixpkgs crane; do
-    arguments+=(--argstr "$input" "$(nix store add-path --name source "$cache/inputs/$input")")
+for input in "$cache/inputs/nixpkgs" "$crane"; do
+    arguments+=(--argstr "${input##*/}" "$(nix store add-path --name source "$input")")
 done
 arguments+=(--argstr list "$list" --argstr debs "$cache/nixos/debs" --argstr crates "$cache/nixos/crates"
-    --argstr programs "$programs" --argstr keys "$cache/nixos/keys" --argstr rust "$(rustc --print sysroot)")
+    --argstr keys "$cache/nixos/keys" --argstr rust "$(rustc --print sysroot)")
+[[ $mode == packages ]] || arguments+=(--argstr programs "$programs")
 
 if ! tests/nixos/keys.sh "$cache/nixos/keys" >"$scratch/log" 2>&1; then
     cat "$scratch/log" >&2
@@ -136,8 +164,11 @@ fi
 # All of them at once: most of an evaluation is common to them.
 began=$SECONDS
 attributes=()
-what=$mode
-[[ $mode == disks || $mode == images ]] || what=toplevels
+case $mode in
+    disks) what=disks ;;
+    images | packages) what=packages ;;
+    *) what=toplevels ;;
+esac
 for host in "${hosts[@]}"; do attributes+=(-A "$what.$host"); done
 # What there is beside an appliance's disk, in this order.
 beside=(sbom payload sign)
@@ -153,6 +184,20 @@ fi
 mapfile -t derivations <<<"$derivations"
 tests/nixos/closure.py fetches "${derivations[@]}"
 echo "nixos: evaluated in $((SECONDS - began)) s"
+
+# is_package DIRECTORY: whether there is a program that runs, with its manual and completions, and nothing of the machine.
+is_package() {
+    local program
+    program=$(echo "$1"/bin/*)
+    # This machine may be another CPU than it is made for.
+    [[ $host == *-alderlake || $host == *-icelake-server ]] || "$program" --version || return 1
+    [[ -s $1/share/man/man1/${program##*/}.1.gz ]] || return 1
+    [[ -s $1/share/bash-completion/completions/${program##*/}.bash ]] || return 1
+    [[ -s $1/share/fish/vendor_completions.d/${program##*/}.fish ]] || return 1
+    [[ -s $1/share/zsh/site-functions/_${program##*/} ]] || return 1
+    ! nix-store --query --requisites "$1" | grep -e '-of-the-machine' || return 1
+    echo "nixos:   $(($(stat -c %s "$program") >> 10)) KiB, $(nix-store --query --requisites "$1" | wc -l) paths"
+}
 
 # is_bootable FILE: whether a firmware finds a loader with an entry on this disk, and that a root with a label.
 is_bootable() {
@@ -275,6 +320,13 @@ for index in "${!hosts[@]}"; do
     if [[ $mode == disks ]]; then
         ln -sf "$(readlink -f "$root")/nixos.img" "$directory/$host"
         [[ ! -e $root/updates.img ]] || ln -sf "$(readlink -f "$root")/updates.img" "$directory/$host.updates"
+        continue
+    fi
+    if [[ $mode == packages ]]; then
+        is_package "$(readlink -f "$root")" || {
+            echo "error: $host lacks something, or has too much" >&2
+            exit 1
+        }
         continue
     fi
     if [[ $mode == images ]]; then

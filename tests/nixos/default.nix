@@ -42,6 +42,9 @@ let
     stdenvStages = import ./stdenv.nix { nixpkgs = path nixpkgs; };
   };
 
+  # An input has this name too.
+  craneLib = path crane;
+
   inputs = rec {
     nixpkgs = upstream // {
       legacyPackages.x86_64-linux = pkgs;
@@ -65,7 +68,15 @@ let
       );
     };
     inherit (nixpkgs) lib;
-    crane.mkLib = pkgs: import (path crane) { inherit pkgs; };
+    crane.mkLib =
+      pkgs:
+      (import craneLib { inherit pkgs; }).overrideScope (
+        _: previous: {
+          # The toolchain is the machine's: no path of it is in the store, and none to be taken out of programs.
+          buildPackage =
+            arguments: previous.buildPackage (arguments // { doNotRemoveReferencesToRustToolchain = true; });
+        }
+      );
     # Not looked into.
     advisory-db = throw "tests/nixos checks no advisories";
     self = linerate // {
@@ -202,7 +213,7 @@ in
           for home in keys/gnupg keys/other/gnupg; do gpgconf --homedir $home --kill all; done
         ''
     ) appliances;
-  # The flake's own.
-  images = linerate.packages.x86_64-linux;
+  # The flake's own: images, and programs.
+  packages = linerate.packages.x86_64-linux;
   toplevels = inputs.lib.mapAttrs (_: host: host.config.system.build.toplevel) (hosts // guests);
 }

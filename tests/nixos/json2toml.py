@@ -1,7 +1,9 @@
 #!/usr/bin/python3
-"""json2toml.py INPUT OUTPUT: settings as JSON as the same in TOML, as far as Nix's modules write such: the program of that
-name, from nixpkgs' remarshal, has dependencies that the machine that builds may not have."""
+"""json2toml.py INPUT OUTPUT, or remarshal -i INPUT -if json -of toml -o OUTPUT: JSON as the same in TOML, as far as Nix's
+modules and crane write such: the programs of these names, from nixpkgs' remarshal, have dependencies that the machine that
+builds may not have."""
 
+import argparse
 import json
 import re
 import sys
@@ -30,5 +32,15 @@ def table(name: str, of: dict[str, Any]) -> list[str]:
     return lines
 
 
-with open(sys.argv[1]) as source, open(sys.argv[2], "w") as target:
+parser = argparse.ArgumentParser()
+if sys.argv[0].endswith("remarshal"):
+    parser.add_argument("-i", dest="input", required=True)
+    parser.add_argument("-if", choices=["json"], required=True)
+    parser.add_argument("-of", choices=["toml"], required=True)
+    parser.add_argument("-o", dest="output", required=True)
+else:
+    parser.add_argument("input")
+    parser.add_argument("output")
+arguments = parser.parse_args()
+with open(arguments.input) as source, open(arguments.output, "w") as target:
     target.write("\n".join(table("", json.load(source))) + "\n")

@@ -702,6 +702,7 @@ plain
   };
   remarshal = final.runCommandLocal "remarshal" { } ''
     install -D ${./json2toml.py} $out/bin/json2toml
+    ln -s json2toml $out/bin/remarshal
   '';
   # Judges of scripts that nixpkgs' own CI has judged.
   mypy = final.writeShellScriptBin "mypy" "";
