@@ -224,10 +224,9 @@ async def answers_plain_requests_at_once():
         fast = lambda response: b"fast" in response.fields
         # The first one tells h3 where numbers begin.
         assert not fast(await client.fetch())
-        for _ in range(3):
-            got = await client.fetch(fields=[(b"user-agent", b"Mozilla/5.0 (X11; Linux x86_64) \\ caf\xc3\xa9"), (b"x-y", b"")])
-            equal(fast(got), False, "for a value that is not read")
-            got = await client.fetch(fields=[(b"user-agent", b"Mozilla/5.0 (X11; Linux x86_64)"), (b"x-y", b"")])
+        # Huffman's longest codes too.
+        for agent in (b"Mozilla/5.0 (X11; Linux x86_64)", b"Mozilla/5.0 (X11; Linux x86_64) \\ caf\xc3\xa9") * 3:
+            got = await client.fetch(fields=[(b"user-agent", agent), (b"x-y", b"")])
             equal((got.status, bytes(got.body), fast(got)), (200, b"Hello, World!", True))
             equal(got.fields[b"content-length"], b"13", "the length")
             assert got.fields[b"date"].endswith(b"GMT"), got.fields
