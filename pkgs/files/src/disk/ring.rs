@@ -230,6 +230,11 @@ impl Ring {
         self.served
     }
 
+    /// A transfer is over, whether it waited for a block or not.
+    pub fn leave(&mut self, token: Token) {
+        self.waiting.retain(|waiting| *waiting != token);
+    }
+
     /// How many wait for a block, those included who have left.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
@@ -493,6 +498,8 @@ mod tests {
         assert!(ring.block(6, 0).is_none(), "nor does who came later");
         assert_eq!(ring.serve(), Some(4));
         assert!(ring.block(4, 0).is_some());
+        ring.leave(5);
+        assert_eq!(ring.waiting(), 1, "one who leaves is waited for by nobody");
         drop(reader);
     }
 
