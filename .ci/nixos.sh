@@ -111,33 +111,28 @@ for crate in "${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/*.crate; do
     [[ -e $cache/nixos/crates/${crate##*/} ]] || cp "$crate" "$cache/nixos/crates/"
 done
 
-# Without debug information, which is most of them.
-built=${CARGO_TARGET_DIR:-pkgs/target}/debug
-programs=$scratch/programs
-mkdir "$programs"
-names=(linerate linerate-api linerate-files linerate-links)
-if [[ $mode == packages ]]; then
-    # Crane's.
-    names=()
-elif [[ $mode == images ]]; then
-    profile=${PROFILE:-try}
+# Ours, but where crane builds them: without debug information, which is most of them.
+programs=
+if [[ $mode != packages ]]; then
+    built=${CARGO_TARGET_DIR:-pkgs/target}/debug
+    programs=$scratch/programs
+    mkdir "$programs"
+    names=(linerate linerate-api linerate-files linerate-links)
     # Those of the tests have other features.
-    if [[ $profile != dev ]]; then
-        (cd pkgs && cargo build --locked --profile "$profile" --bins "${names[@]/#/--package=}")
-        built=${CARGO_TARGET_DIR:-pkgs/target}/$profile
+    if [[ $mode == images && ${PROFILE:=try} != dev ]]; then
+        (cd pkgs && cargo build --locked --profile "$PROFILE" --bins "${names[@]/#/--package=}")
+        built=${CARGO_TARGET_DIR:-pkgs/target}/$PROFILE
     fi
-fi
-if [[ ${#names[@]} == 0 ]]; then
-    :
-elif [[ -x $built/${names[0]} && -x $built/${names[1]} && -x $built/${names[2]} && -x $built/${names[3]} ]]; then
-    for name in "${names[@]}"; do strip -o "$programs/$name" "$built/$name"; done
-else
-    python3 -B - "$programs" "${names[@]}" <<'PYTHON'
+    if [[ -x $built/${names[0]} && -x $built/${names[1]} && -x $built/${names[2]} && -x $built/${names[3]} ]]; then
+        for name in "${names[@]}"; do strip -o "$programs/$name" "$built/$name"; done
+    else
+        python3 -B - "$programs" "${names[@]}" <<'PYTHON'
 import pathlib, sys
 sys.path.insert(0, "tests/portable")
 import binaries
 binaries.build(pathlib.Path(sys.argv[1]), set(sys.argv[2:]))
 PYTHON
+    fi
 fi
 
 export NIX_CONFIG="experimental-features = nix-command flakes
@@ -154,7 +149,7 @@ for input in "$cache/inputs/nixpkgs" "$crane"; do
 done
 arguments+=(--argstr list "$list" --argstr debs "$cache/nixos/debs" --argstr crates "$cache/nixos/crates"
     --argstr keys "$cache/nixos/keys" --argstr rust "$(rustc --print sysroot)")
-[[ $mode == packages ]] || arguments+=(--argstr programs "$programs")
+[[ -z $programs ]] || arguments+=(--argstr programs "$programs")
 
 if ! tests/nixos/keys.sh "$cache/nixos/keys" >"$scratch/log" 2>&1; then
     cat "$scratch/log" >&2
