@@ -1,6 +1,6 @@
 // A box for tests: the real services on loopback, each with its own data in a temporary directory, and consoles before them.
 import { spawn, execFile } from "node:child_process";
-import { mkdtemp, rm, writeFile, mkdir } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile, mkdir } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -13,6 +13,17 @@ export const programs = process.env.LINERATE_PROGRAMS ?? path.join(root, "target
 /** Machines that were recorded for the tests of the command line. */
 export const machines = path.join(root, "linerate/tests/machines");
 const program = (name) => path.join(programs, name);
+
+/** The last line of a log that is like that: a log has it some time after what it tells of was answered. */
+export async function logged(file, is) {
+  for (const end = Date.now() + 60000; ; await new Promise((resolve) => setTimeout(resolve, 50))) {
+    const log = await readFile(file, "utf8");
+    // What is being written has no end yet.
+    const line = log.split("\n").slice(0, -1).map((text) => JSON.parse(text)).findLast(is);
+    if (line) return line;
+    if (Date.now() > end) throw new Error(`not in ${file}: ${log}`);
+  }
+}
 
 /** Starts a program and waits until it has said all of these: the word that follows each. */
 async function start(name, args, words, env = {}) {

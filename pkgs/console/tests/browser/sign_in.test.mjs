@@ -2,10 +2,9 @@
 // localhost and the issuer at 127.0.0.1, which to a browser are two sites. Takes some twenty seconds.
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
-import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { Box } from "./box.mjs";
+import { Box, logged } from "./box.mjs";
 import { Visitor, launch } from "./browser.mjs";
 import { CLIENT_SECRET, Issuer } from "./issuer.mjs";
 
@@ -36,17 +35,8 @@ async function through_issuer(page, name) {
   await page.getByRole("button", { name: "Go on" }).click();
 }
 
-/** The last write of links or of the API that is like that, by their logs, which have it some time after it was answered. */
-async function written(service, is) {
-  const file = path.join(box.data, `${service}-audit.log`);
-  for (const end = Date.now() + 60000; ; await new Promise((resolve) => setTimeout(resolve, 50))) {
-    const log = await readFile(file, "utf8");
-    // What is being written has no end yet.
-    const line = log.split("\n").slice(0, -1).map((text) => JSON.parse(text)).findLast(is);
-    if (line) return line;
-    assert.ok(Date.now() < end, log);
-  }
-}
+/** The last write of links or of the API that is like that, by their logs. */
+const written = (service, is) => logged(path.join(box.data, `${service}-audit.log`), is);
 
 for (const scripts of [true, false]) {
   test(`somebody signs in at the issuer, ${scripts ? "with" : "without"} scripts, and writes by their own name`, async () => {
