@@ -10,6 +10,20 @@ pub const MAX_LIMIT: usize = 1_000;
 /// The longest search, in bytes: SQLite refuses patterns beyond 50,000 (sqlite.org/limits.html).
 pub const MAX_SEARCH: usize = 8_000;
 
+/// Refuses a search that is too long.
+pub fn check_search(search: &str) -> Result<(), Error> {
+    if search.len() > MAX_SEARCH {
+        return Err(Error::field("search", format!("at most {MAX_SEARCH} bytes")));
+    }
+    Ok(())
+}
+
+/// How rows are ordered by these columns, as both databases say it.
+pub fn order(columns: &[&str], descending: bool) -> String {
+    let order = if descending { "DESC" } else { "ASC" };
+    columns.iter().map(|column| format!("{column} {order}")).collect::<Vec<_>>().join(", ")
+}
+
 /// The pattern that finds a text anywhere, with LIKE's own characters taken literally.
 pub fn pattern(search: &str) -> String {
     let mut pattern = String::with_capacity(search.len() + 2);

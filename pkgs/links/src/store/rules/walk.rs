@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::list::{Place, write_cursor};
+use super::list::{MAX_LIMIT, Place, write_cursor, write_cursor_at};
 use crate::link::Link;
 use crate::store::{ListQuery, Page, Sort};
 
@@ -65,13 +65,32 @@ impl Walk {
         self.rows
     }
 
-    /// How many links were looked at.
-    pub fn looked_at(&self) -> u64 {
-        self.looked_at
+    /// What comes after a part that ends at `until`, or after the rest of a stretch where that is none. `links` are those found
+    /// so far.
+    pub fn after(
+        &mut self,
+        stretch: Stretch,
+        until: Option<Vec<Place>>,
+        links: &mut Vec<Link>,
+        query: &ListQuery,
+    ) -> Next {
+        let limit = limit_of(query);
+        if links.len() > limit {
+            return Next::Page(page_of(std::mem::take(links), limit, query));
+        }
+        let Some(until) = until else { return Next::Stretch };
+        if !self.goes_on() {
+            let (links, next) = (std::mem::take(links), write_cursor_at(&until, query));
+            return Next::Page(Page { links, next, looked_at: Some(self.looked_at) });
+        }
+        match self.sorts_from(stretch, &until) {
+            Some(behind) => Next::Sorted(behind),
+            None => Next::Part(until),
+        }
     }
 
     /// Whether what is behind this place is found sooner where all of it is sorted: from where on.
-    pub fn sorts_from(&self, stretch: Stretch, place: &[Place]) -> Option<Vec<Place>> {
+    fn sorts_from(&self, stretch: Stretch, place: &[Place]) -> Option<Vec<Place>> {
         let behind = match stretch {
             Stretch::Whole => return None,
             Stretch::Clicked => place.to_vec(),
@@ -82,7 +101,7 @@ impl Walk {
 
     /// A whole part was looked at: whether there is time for another that takes as long. It is as great as half of the time left
     /// allows.
-    pub fn goes_on(&mut self) -> bool {
+    fn goes_on(&mut self) -> bool {
         self.looked_at += self.rows as u64;
         let now = Instant::now();
         let (took, left) = (now - self.part, self.within.saturating_sub(now - self.begun));
@@ -93,6 +112,23 @@ impl Walk {
         self.part = now;
         left > took
     }
+}
+
+/// What comes next on a page.
+pub enum Next {
+    /// Nothing: it is full, or its time is over.
+    Page(Page),
+    /// All that is behind this place, sorted, and then the page is done.
+    Sorted(Vec<Place>),
+    /// The part behind this place.
+    Part(Vec<Place>),
+    /// The next stretch.
+    Stretch,
+}
+
+/// How many links a page may have.
+pub fn limit_of(query: &ListQuery) -> usize {
+    query.limit.clamp(1, MAX_LIMIT)
 }
 
 /// A page of these links, of which one more than its limit tells that there is a next one.

@@ -6,8 +6,8 @@ use postgres::{Parameter, Pool, Row, Session};
 use crate::domains::{DomainId, InDomains};
 use crate::link::Link;
 use crate::store::rules::links::number_of;
-use crate::store::rules::list::{MAX_LIMIT, MAX_SEARCH, Place, pattern, read_cursor, write_cursor_at};
-use crate::store::rules::walk::{FEW, Stretch, Walk, page_of, stretches};
+use crate::store::rules::list::{Place, check_search, order, pattern, read_cursor};
+use crate::store::rules::walk::{FEW, Next, Stretch, Walk, limit_of, page_of, stretches};
 use crate::store::{Error, ListQuery, Page, Sort};
 
 use super::links::{SELECT, link_of};
@@ -27,16 +27,12 @@ pub async fn list(pool: &Pool, query: &ListQuery) -> Result<Page, Error> {
 
 /// The same, which looks as far as this walk goes.
 pub async fn walk(session: &Session, query: &ListQuery, mut walk: Walk) -> Result<Page, Error> {
-    let limit = query.limit.clamp(1, MAX_LIMIT);
+    let limit = limit_of(query);
     let last = query.cursor.as_ref().map(|cursor| read_cursor(cursor, query)).transpose()?;
     if last.iter().flatten().any(|place| matches!(place, Place::Text(text) if text.contains('\0'))) {
         return Err(Error::field("cursor", "not a cursor of this list"));
     }
-    if let Some(search) = &query.search
-        && search.len() > MAX_SEARCH
-    {
-        return Err(Error::field("search", format!("at most {MAX_SEARCH} bytes")));
-    }
+    query.search.as_deref().map_or(Ok(()), check_search)?;
     // PostgreSQL has no text with a NUL.
     let has_nul = |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains('\0'));
     if has_nul(&query.search) || has_nul(&query.tag) || query.domains == InDomains::Only(Vec::new()) {
@@ -66,20 +62,16 @@ pub async fn walk(session: &Session, query: &ListQuery, mut walk: Walk) -> Resul
                 }
             };
             links.extend(found);
-            if links.len() > limit {
-                return Ok(page_of(links, limit, query));
+            match walk.after(stretch, until, &mut links, query) {
+                Next::Page(page) => return Ok(page),
+                Next::Sorted(behind) => {
+                    let (whole, range) = (Order::of(Stretch::Whole, query), (Some(&*behind), None));
+                    links.extend(whole.part(session, query, &filter, range, limit + 1 - links.len()).await?);
+                    return Ok(page_of(links, limit, query));
+                }
+                Next::Part(until) => from = Some(until),
+                Next::Stretch => break,
             }
-            let Some(until) = until else { break };
-            if !walk.goes_on() {
-                let next = write_cursor_at(&until, query);
-                return Ok(Page { links, next, looked_at: Some(walk.looked_at()) });
-            }
-            if let Some(behind) = walk.sorts_from(stretch, &until) {
-                let (whole, range) = (Order::of(Stretch::Whole, query), (Some(&*behind), None));
-                links.extend(whole.part(session, query, &filter, range, limit + 1 - links.len()).await?);
-                return Ok(page_of(links, limit, query));
-            }
-            from = Some(until);
         }
     }
     Ok(page_of(links, limit, query))
@@ -207,7 +199,7 @@ impl Order {
         let whole = Filter { domain: None, is_sparse: true, is_few: false };
         let mut statement = self.between(&whole, (from, None));
         let most = statement.value(rows as i64, Type::INT8);
-        let end = format!("ORDER BY {} LIMIT {most}", self.order());
+        let end = format!("ORDER BY {} LIMIT {most}", order(self.columns, self.descending));
         let sums = statement.run(session, "SELECT clicks, link FROM totals", &end).await?;
         let ids = sums.iter().map(|row| row.try_get(1)).collect::<Result<Vec<i64>, _>>()?;
         let end = match sums.last().filter(|_| sums.len() == rows) {
@@ -235,7 +227,7 @@ impl Order {
         let mut statement = self.between(filter, (from, None));
         let skipped = statement.value(rows as i64 - 1, Type::INT8);
         let select = format!("SELECT {} FROM links l", self.columns.join(", "));
-        let end = format!("ORDER BY {} LIMIT 1 OFFSET {skipped}", self.order());
+        let end = format!("ORDER BY {} LIMIT 1 OFFSET {skipped}", order(self.columns, self.descending));
         let rows = statement.run(session, &select, &end).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let place = self.columns.iter().enumerate().map(|(index, name)| {
@@ -262,7 +254,7 @@ impl Order {
         }
         statement.compare(query, filter.is_few);
         let most = statement.value(i64::try_from(most).unwrap_or(i64::MAX), Type::INT8);
-        let end = format!("ORDER BY {} LIMIT {most}", self.order());
+        let end = format!("ORDER BY {} LIMIT {most}", order(self.columns, self.descending));
         statement.run(session, SELECT, &end).await?.iter().map(link_of).collect()
     }
 
@@ -290,10 +282,5 @@ impl Order {
             statement.conditions.push(format!("({}) {sign} ({})", self.columns.join(", "), marks.join(", ")));
         }
         statement
-    }
-
-    fn order(&self) -> String {
-        let order = if self.descending { "DESC" } else { "ASC" };
-        self.columns.iter().map(|column| format!("{column} {order}")).collect::<Vec<_>>().join(", ")
     }
 }

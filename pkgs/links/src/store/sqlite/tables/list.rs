@@ -10,8 +10,8 @@ use super::links::{COLUMNS, link_of};
 use crate::domains::{DomainId, InDomains};
 use crate::link::Link;
 use crate::store::rules::links::number_of;
-use crate::store::rules::list::{MAX_LIMIT, MAX_SEARCH, Place, pattern, read_cursor, write_cursor_at};
-use crate::store::rules::walk::{FEW, Stretch, Walk, page_of, stretches};
+use crate::store::rules::list::{Place, check_search, order, pattern, read_cursor};
+use crate::store::rules::walk::{FEW, Next, Stretch, Walk, limit_of, page_of, stretches};
 use crate::store::{Error, ListQuery, Page, Sort};
 
 pub(in crate::store::sqlite) fn list(connection: &Connection, query: &ListQuery) -> Result<Page, Error> {
@@ -26,7 +26,7 @@ pub(in crate::store::sqlite) fn walk(
 ) -> Result<Page, Error> {
     // All parts as of one moment.
     let connection = &*connection.unchecked_transaction()?;
-    let limit = query.limit.clamp(1, MAX_LIMIT);
+    let limit = limit_of(query);
     let last = query.cursor.as_ref().map(|cursor| read_cursor(cursor, query)).transpose()?;
     if query.domains == InDomains::Only(Vec::new()) {
         return Ok(Page::default());
@@ -48,20 +48,16 @@ pub(in crate::store::sqlite) fn walk(
                 _ => order.next(connection, &filter, from.as_deref(), (rows, most))?,
             };
             links.extend(found);
-            if links.len() > limit {
-                return Ok(page_of(links, limit, query));
+            match walk.after(stretch, until, &mut links, query) {
+                Next::Page(page) => return Ok(page),
+                Next::Sorted(behind) => {
+                    let (whole, range) = (Order::of(Stretch::Whole, query), (Some(&*behind), None));
+                    links.extend(whole.part(connection, &filter, range, limit + 1 - links.len())?);
+                    return Ok(page_of(links, limit, query));
+                }
+                Next::Part(until) => from = Some(until),
+                Next::Stretch => break,
             }
-            let Some(until) = until else { break };
-            if !walk.goes_on() {
-                let next = write_cursor_at(&until, query);
-                return Ok(Page { links, next, looked_at: Some(walk.looked_at()) });
-            }
-            if let Some(behind) = walk.sorts_from(stretch, &until) {
-                let (whole, range) = (Order::of(Stretch::Whole, query), (Some(&*behind), None));
-                links.extend(whole.part(connection, &filter, range, limit + 1 - links.len())?);
-                return Ok(page_of(links, limit, query));
-            }
-            from = Some(until);
         }
     }
     Ok(page_of(links, limit, query))
@@ -91,9 +87,7 @@ impl Filter {
         }
         filter.at(connection, query)?;
         if let Some(search) = &query.search {
-            if search.len() > MAX_SEARCH {
-                return Err(Error::field("search", format!("at most {MAX_SEARCH} bytes")));
-            }
+            check_search(search)?;
             let like = r"(code LIKE ? ESCAPE '\' OR target LIKE ? ESCAPE '\' OR title LIKE ? ESCAPE '\')";
             filter.conditions.push(like.to_owned());
             filter.values.extend(std::iter::repeat_n(Value::Text(pattern(search)), 3));
@@ -192,7 +186,7 @@ impl Order {
         let sql = format!(
             "SELECT clicks, link FROM totals {} ORDER BY {} LIMIT ?",
             all_of(segment.conditions.iter().map(String::as_str).chain(["clicks > 0"])),
-            self.order()
+            order(self.columns, self.descending)
         );
         let mut values = segment.values;
         values.push(Value::Integer(rows as i64));
@@ -233,7 +227,7 @@ impl Order {
             let columns = self.columns.join(", ");
             let mut values = segment.values.clone();
             values.push(Value::Integer(skipped as i64));
-            let end = format!("ORDER BY {} LIMIT 1 OFFSET ?", self.order());
+            let end = format!("ORDER BY {} LIMIT 1 OFFSET ?", order(self.columns, self.descending));
             let mut statement = connection.prepare_cached(&sql(&columns, &end))?;
             let place = statement.query_row(params_from_iter(values), |row| {
                 (0..self.columns.len())
@@ -270,7 +264,7 @@ impl Order {
             let sql = format!(
                 "SELECT {COLUMNS} FROM links {} ORDER BY {} LIMIT ?",
                 all_of(conditions.map(String::as_str).chain(self.condition)),
-                self.order()
+                order(self.columns, self.descending)
             );
             let mut values = segment.values;
             values.extend_from_slice(&filter.values);
@@ -328,11 +322,6 @@ impl Order {
     /// A place by these columns: that of a cursor by age has its id twice.
     fn own<'p>(&self, place: &'p [Place]) -> &'p [Place] {
         &place[place.len().saturating_sub(self.columns.len())..]
-    }
-
-    fn order(&self) -> String {
-        let order = if self.descending { "DESC" } else { "ASC" };
-        self.columns.iter().map(|column| format!("{column} {order}")).collect::<Vec<_>>().join(", ")
     }
 }
 
