@@ -230,7 +230,7 @@ impl Ring {
         self.served
     }
 
-    /// A transfer is over, whether it waited for a block or not.
+    /// A transfer is over, whether it waited for a block or not: those who come and go while a disk stalls would add up.
     pub fn leave(&mut self, token: Token) {
         self.waiting.retain(|waiting| *waiting != token);
     }

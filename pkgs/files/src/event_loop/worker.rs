@@ -323,6 +323,9 @@ impl EventLoop {
     fn close(&mut self, token: Token) {
         if let Some(slot) = slot_of(&mut self.slots, token) {
             slot.connection = None;
+            if let Some(ring) = &mut self.worker.engine.ring {
+                ring.leave(token);
+            }
             slot.generation = slot.generation.wrapping_add(1) & GENERATIONS;
             self.free.push(token as u32);
             self.open -= 1;

@@ -133,7 +133,6 @@ impl Drop for ColdRead {
         let stream = READER.try_with(|reader| {
             let ThreadReader::Ring(reader) = &mut *reader.borrow_mut() else { return None };
             let stream = reader.streams.remove(&self.token);
-            // Those who come and go while a disk stalls would add up.
             if stream.as_ref().is_some_and(|stream| stream.is_queued) {
                 reader.ring.leave(self.token);
             }
