@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use origin::Fetched;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
 use rustix::net::sockopt::set_tcp_cork;
@@ -253,20 +254,30 @@ impl Transfer {
             match sent {
                 // The file has become shorter.
                 Ok(0) => return Err(TransferError::Changed),
-                // The socket is full. Asking again would push what little has been acknowledged meanwhile, at
+                // As a rule the socket is full. Asking again would push what little has been acknowledged meanwhile, at
                 // the price of a whole call: waiting until a third of the buffer is free costs 5 % less.
                 Ok(sent) if sent < wanted && engine.engine != Engine::Splice => {
                     return if self.file.is_intact() {
-                        Ok(SendStatus::Blocked)
+                        Ok(Self::fell_short(&socket))
                     } else {
                         Err(TransferError::Changed)
                     };
                 }
                 Ok(sent) => left = left.saturating_sub(sent as u64),
-                Err(Errno::AGAIN) => return Ok(SendStatus::Blocked),
+                Err(Errno::AGAIN) => return Ok(Self::fell_short(&socket)),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
+        }
+    }
+
+    /// What is to be done where less was sent than was asked for. A page that is on its way from the disk ends a call too:
+    /// then the socket has room, and would never say that it has some again.
+    fn fell_short(socket: impl AsFd) -> SendStatus {
+        let mut sockets = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
+        match poll(&mut sockets, Some(&Timespec::default())) {
+            Ok(0) => SendStatus::Blocked,
+            _ => SendStatus::Yield,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -122,6 +123,33 @@ fn what_is_asked_for_again_is_let_into_memory_and_what_is_asked_for_once_is_not(
     server.get("/f", "");
     until("it is in memory", resident);
     assert!(server.get("/f", "").body == pattern(1 << 20), "out of memory");
+}
+
+#[test]
+fn a_file_with_holes_in_memory_is_sent_to_many_at_once() {
+    const LARGE: usize = 256 << 20;
+    const LOOKED_AT: usize = 1 << 20;
+    let place = Place::new();
+    let file = cold(&place, "f", LARGE);
+    let server = place.serve(&["--workers", "1"]);
+    // What is looked at before a turn is there, and what is between is not.
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).expect("advice is taken");
+    for start in (0..LARGE).step_by(LOOKED_AT) {
+        for at in [start, start + LOOKED_AT - 1] {
+            file.read_exact_at(&mut [0], at as u64).expect("a byte");
+        }
+    }
+    let address = server.address();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = Client::connect(address);
+                client.send("GET /f HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+                let taken = std::io::copy(&mut client.stream, &mut std::io::sink()).expect("all of it");
+                assert!(taken > LARGE as u64, "{taken}");
+            });
+        }
+    });
 }
 
 #[test]
