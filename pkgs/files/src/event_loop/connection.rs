@@ -204,10 +204,11 @@ impl Connection {
         }
     }
 
-    /// The ring has room for it.
-    pub fn served(&mut self) {
+    /// The ring has room for it. It waited for others, and has time again, until the tick `deadline`.
+    pub fn served(&mut self, deadline: u32) {
         if matches!(self.state, State::AwaitingRing) {
             self.state = State::Active;
+            self.deadline = deadline;
         }
     }
 

@@ -243,7 +243,8 @@ impl EventLoop {
         self.reclaim();
         if let Some(token) = self.worker.engine.ring.as_mut().and_then(Ring::serve) {
             any = true;
-            self.turn(token, Connection::served);
+            let deadline = self.worker.context.after(self.worker.context.shared.settings.write_timeout);
+            self.turn(token, |connection| connection.served(deadline));
         }
         any
     }
