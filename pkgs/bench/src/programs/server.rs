@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,7 +16,7 @@ use crate::error::Error;
 use crate::usage::{self, Usage};
 
 /// How long a server may take to its first answer.
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a server may take to end after SIGTERM, before it and its children are killed.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
@@ -178,9 +180,29 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// An address on loopback nobody listens on at present.
+/// Ports that Linux hands out to nobody by itself (`ip_local_port_range` begins at 32768).
+const PORTS: Range<u32> = 10_000..32_768;
+
+/// So many of them are a process's own before it comes to those of the next.
+const PORTS_EACH: u32 = 61;
+
+/// An address on loopback nobody listens on at present. Where the kernel chose the port, it would give it to others too, until
+/// whoever is started listens there: they would be taken for it.
+///
+/// # Errors
+/// When none is free.
 pub fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in PORTS {
+        let number = std::process::id().wrapping_mul(PORTS_EACH).wrapping_add(NEXT.fetch_add(1, Relaxed));
+        let port = PORTS.start + number % (PORTS.end - PORTS.start);
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port as u16)).and_then(|free| free.local_addr()) {
+            Ok(address) => return Ok(address),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 #[cfg(test)]
